@@ -1,0 +1,37 @@
+# Everything that one types here. `make demo` and `make test` set themselves up.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+RUNS ?= runs
+
+.PHONY: help demo test check slow lint wheel clean
+
+help: ## list all targets
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+demo: $(VENV)/installed ## train absolute and relative on the embedded corpus, compare by length
+	$(BIN)/python scripts/demo.py --runs $(RUNS)/demo
+
+test: $(VENV)/installed ## the fast tests, as CI runs them
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+slow: $(VENV)/installed ## the slow tests too
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "slow or not slow"
+
+lint: $(VENV)/installed ## ruff and mypy
+	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+
+check: lint test ## ruff, mypy and the fast tests; every commit passes it
+
+wheel: $(VENV)/installed ## build a wheel into dist/
+	$(BIN)/python -m build --wheel
+
+clean: ## remove what was built here, but no data and no runs
+	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache
+
+# One virtual environment for all targets, made anew when the requirements change.
+$(VENV)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@

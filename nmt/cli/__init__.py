@@ -1,0 +1,1 @@
+"""The commands: each reads its words, calls one function, and speaks."""

@@ -1,0 +1,193 @@
+"""From the words of a command line to Settings, with errors that name the nearest right word."""
+
+import re
+import sys
+from collections.abc import Callable
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException
+
+from nmt.config import KINDS, Settings, conf_dir, thaw
+from nmt.errors import Exit, UserError
+
+PLAIN = ("seed", "encoding", *KINDS)  # what of the composed config an experiment consists of
+
+
+class Experiment(NamedTuple):
+    """What the words of nmt-train and nmt-prepare ask for."""
+
+    settings: Settings
+    run: Path  # the directory of the model
+
+
+def experiment_of(words: list[str]) -> Experiment:
+    """What the words ask for; raises UserError for flags, sweeps and words that do not fit."""
+    flags, overrides = split(words)
+    if flags:
+        raise UserError(f"{flags[0]}: no such option; see --help")
+    cfg, sweep = composed(overrides)
+    if sweep:
+        raise UserError("a sweep: only nmt-train takes several values for a key")
+    return experiment(cfg, overrides)
+
+
+def experiment(cfg: DictConfig, overrides: list[str]) -> Experiment:
+    """Resolve and check a composed config; raises UserError for the first wrong value."""
+    try:
+        values: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=False)
+    except OmegaConfBaseException as e:
+        raise UserError(_first_line(e)) from None
+    settings = thaw({k: values[k] for k in PLAIN})
+    name = values["name"] or _default_name(settings, cfg, overrides)
+    return Experiment(settings, Path(str(values["runs"])) / str(name))
+
+
+def _default_name(settings: Settings, cfg: DictConfig, overrides: list[str]) -> str:
+    """data/encoding-knob-seed, for example toy/relative-tau8-seed1."""
+    knobs = [k for k in cfg if k not in (*PLAIN, "runs", "name")]
+    changed = sorted({w.split("=")[0].lstrip("+") for w in overrides} & {str(k) for k in knobs})
+    label = "+".join(settings.encoding) or "none"
+    parts = [f"{settings.data.name}/{label}", *(f"{k}{cfg[k]}" for k in changed)]
+    return "-".join([*parts, f"seed{settings.seed}"])
+
+
+def composed(words: list[str]) -> tuple[DictConfig, bool]:
+    """Compose conf/train.yaml with the words, and say whether it is a sweep.
+
+    Raises UserError for a word that does not fit.
+    """
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(version_base="1.3", config_dir=str(conf_dir().resolve())):
+        try:
+            _check(words)
+            cfg = compose("train", overrides=words, return_hydra_config=True)
+        except (HydraException, OmegaConfBaseException) as e:
+            raise UserError(_first_line(e)) from None
+    mode = cfg.hydra.mode
+    with open_dict(cfg):
+        del cfg["hydra"]
+    return cfg, mode is not None and mode.name == "MULTIRUN"
+
+
+def _check(words: list[str]) -> None:
+    """Find unknown groups' options and keys before Hydra does, and say what is near."""
+    try:
+        overrides = OverridesParser.create().parse_overrides(words)
+    except HydraException as e:
+        raise UserError(f"{' '.join(words)}: {_first_line(e)}") from None
+    groups = [o for o in overrides if (conf_dir() / o.key_or_group).is_dir()]
+    if not any(o.key_or_group.startswith("hydra.searchpath") for o in overrides):
+        for o in groups:
+            _check_options(o)
+    if any(o.is_sweep_override() for o in overrides):
+        return  # each job of the sweep is checked by itself
+    known = set(keys_of(compose("train", overrides=[str(o.input_line) for o in groups])))
+    for o in overrides:
+        if o in groups or o.is_add() or o.key_or_group.startswith("hydra"):
+            continue
+        if o.key_or_group not in known:
+            raise UserError(_unknown(o, known))
+
+
+def _check_options(override: Override) -> None:
+    group = override.key_or_group
+    if override.is_sweep_override():
+        return
+    value = override.value()
+    for option in value if isinstance(value, list) else [value]:
+        if option is not None and str(option) not in (known := options_of(group)):
+            raise UserError(f"{group}={option}: no such option{nearest(str(option), known)}")
+
+
+def _unknown(override: Override, known: set[str]) -> str:
+    key, line = override.key_or_group, str(override.input_line)
+    if owners := [e for e in options_of("encoding") if key in knobs_of(e)]:
+        return f"{line}: the chosen encoding has no {key}; these have: {', '.join(owners)}"
+    groups = [d.name for d in conf_dir().iterdir() if d.is_dir()]
+    knobs = {k for e in options_of("encoding") for k in knobs_of(e)}
+    return f"{line}: no key {key!r}{nearest(key, [*known, *knobs, *groups], listed=False)}"
+
+
+def nearest(name: str, known: list[str], listed: bool = True) -> str:
+    """'; did you mean X?' if something is near, else what there is (or where to look)."""
+    close = get_close_matches(name, known, n=1, cutoff=0.5)
+    if not close:  # the last part of a dotted key often suffices
+        tails = {k.rsplit(".", 1)[-1]: k for k in known}
+        close = [tails[t] for t in get_close_matches(name.rsplit(".", 1)[-1], tails, n=1)]
+    if close:
+        return f"; did you mean {close[0]}?"
+    return f"; choose one of {', '.join(sorted(known))}" if listed else "; see --help for all keys"
+
+
+def options_of(group: str) -> list[str]:
+    """The options of a group of conf/, sorted."""
+    return sorted(p.stem for p in (conf_dir() / group).glob("*.yaml"))
+
+
+def knobs_of(encoding: str) -> dict[str, Any]:
+    """The top-level keys that an encoding's file brings along, such as tau."""
+    loaded: Any = OmegaConf.load(conf_dir() / "encoding" / f"{encoding}.yaml")
+    found = {str(k): v for k, v in loaded.items() if k not in ("encoding", "defaults")}
+    for parent in loaded.get("defaults", []):
+        found |= knobs_of(str(parent)) if parent != "_self_" else {}
+    return found
+
+
+def keys_of(node: Any, prefix: str = "") -> list[str]:
+    """All dotted keys of a config, inner ones included."""
+    if not isinstance(node, DictConfig):
+        return []
+    found = []
+    for key in map(str, node):
+        found.append(f"{prefix}{key}")
+        if not OmegaConf.is_missing(node, key) and OmegaConf.is_dict(node._get_node(key)):
+            found += keys_of(node[key], f"{prefix}{key}.")
+    return found
+
+
+def through_hydra(words: list[str], job: Callable[[DictConfig], None]) -> None:
+    """Let Hydra itself run the job: sweeps (-m), --cfg, --info, completion."""
+    import hydra
+
+    sys.argv = [sys.argv[0], *words]
+    hydra.main(version_base="1.3", config_path=str(conf_dir().resolve()), config_name="train")(
+        job
+    )()
+
+
+def split(argv: list[str]) -> tuple[list[str], list[str]]:
+    """Flags (with --config-dir turned into a word) and key=value words."""
+    flags: list[str] = []
+    words: list[str] = []
+    rest = list(argv)
+    while rest:
+        word = rest.pop(0)
+        if word in ("--config-dir", "-cd"):
+            if not rest or not Path(rest[0]).is_dir():
+                raise UserError(f"{word}: name a directory of your own options", Exit.USAGE)
+            words.append(f"hydra.searchpath=[file://{Path(rest.pop(0)).resolve()}]")
+        elif word.startswith("-") or (flags and flags[-1] in _WITH_VALUE):
+            flags.append(word)
+        elif "=" in word or word.startswith("~"):
+            words.append(word)
+        else:
+            raise UserError(f"{word}: expected key=value; see --help")
+    return flags, words
+
+
+_WITH_VALUE = ("--cfg", "-c", "--info", "-i", "--package", "-p", "--shell-completion", "-sc")
+
+
+def _first_line(e: Exception) -> str:
+    text = str(e).strip() or type(e).__name__
+    if missing := re.search(r"Missing mandatory value: ([\w.]+)", text):
+        return f"{missing[1]}: has no value; give {missing[1]}=..."
+    return re.sub(r"\s+", " ", text.split("\n")[0])

@@ -1,0 +1,95 @@
+"""The page behind --help, made from conf/ and the schema, so that it cannot go stale."""
+
+import re
+from dataclasses import fields
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from nmt.cli.compose import options_of
+from nmt.config import KINDS, conf_dir
+
+_GROUPS = ("data", "segmenter", "model", "encoding", "optim", "trainer", "decode", "experiment")
+_COMMENTED = re.compile(r"^( *)(\w+): *([^#]*?) *# (.+)$")
+
+
+def page(usage: str, groups: tuple[str, ...] = _GROUPS) -> str:
+    """Usage, the groups and their options, then every key with its meaning and default."""
+    lines = [usage.strip(), "", "Groups (GROUP=OPTION; * is the default):"]
+    chosen = _defaults()
+    for group in groups:
+        if not (options := options_of(group)):
+            continue
+        lines.append(f"  {group}")
+        for option in options:
+            star = "*" if chosen.get(group) == option else " "
+            lines.append(f"   {star} {option:<20} {summary(group, option)}")
+    lines += ["", "Keys (KEY=VALUE; in brackets the default of the default option):"]
+    lines += [f"  {k:<30} {doc} [{d}]" for k, d, doc in root_keys()]
+    for group, kinds in KINDS.items():
+        if group not in groups:
+            continue
+        for schema in kinds.values():
+            doc = (schema.__doc__ or "").split("\n")[0]
+            lines += ["", f"  {group}.* {schema.__name__.lower()}: {doc}"]
+            lines += _keys(group, schema)
+    if "encoding" not in groups:
+        return "\n".join(lines) + "\n"
+    lines += ["", "  encoding.*"]
+    for option in options_of("encoding"):
+        lines += [f"  {k:<38} {doc} [{d}]" for k, d, doc in encoding_keys(option)]
+    lines.append("  encoding.NAME.where, .at         sites (encoder, decoder, cross); positions;")
+    lines.append("                                   add with + where the file has none")
+    return "\n".join(lines) + "\n"
+
+
+def summary(group: str, option: str) -> str:
+    """The first comment of an option's file."""
+    text = (conf_dir() / group / f"{option}.yaml").read_text(encoding="utf-8")
+    comments = [x[2:] for x in text.split("\n") if x.startswith("# ") and "@package" not in x]
+    return comments[0] if comments else ""
+
+
+def root_keys() -> list[tuple[str, str, str]]:
+    """Key, default and meaning of what stands in train.yaml itself."""
+    return [(k, d, doc) for _, k, d, doc in _commented("train.yaml") if k != "hydra"]
+
+
+def encoding_keys(option: str) -> list[tuple[str, str, str]]:
+    """Key, default and meaning of all that an encoding's file sets."""
+    found, entry = [], option
+    for indent, key, default, doc in _commented(f"encoding/{option}.yaml"):
+        place = key if not indent else f"encoding.{entry}.{key}"
+        found.append((place, default, doc))
+    return found
+
+
+def _commented(name: str) -> list[tuple[str, str, str, str]]:
+    text = (conf_dir() / name).read_text(encoding="utf-8")
+    return [m.groups() for x in text.split("\n") if (m := _COMMENTED.match(x))]  # type: ignore[misc]
+
+
+def _defaults() -> dict[str, str]:
+    loaded: Any = OmegaConf.load(conf_dir() / "train.yaml")
+    return {k: v for d in loaded.defaults if d != "_self_" for k, v in d.items()}
+
+
+def _keys(group: str, schema: type) -> list[str]:
+    values = _values(group, schema)
+    rows = []
+    for f in fields(schema):
+        key = f"{group}.{f.name}"
+        choices = f" ({' | '.join(f.metadata['choices'])})" if f.metadata["choices"] else ""
+        rows.append(f"  {key:<30} {f.metadata['doc']}{choices} [{values.get(f.name, '-')}]")
+    return rows
+
+
+def _values(group: str, schema: type) -> dict[str, Any]:
+    """Defaults from the group's default option, or from the first that has this schema."""
+    default = _defaults().get(group, "")
+    for option in [default, *options_of(group)]:
+        loaded: Any = OmegaConf.load(conf_dir() / group / f"{option}.yaml")
+        values = {k: OmegaConf.to_container(loaded)[k] for k in loaded if k != "defaults"}  # type: ignore
+        if {f.name for f in fields(schema)} <= set(values):
+            return {k: "null" if v is None else v for k, v in values.items()}
+    return {}

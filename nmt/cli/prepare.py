@@ -1,0 +1,41 @@
+"""nmt-prepare: segment, filter and store a corpus, and report what was dropped."""
+
+import sys
+
+from nmt.cli.words import run
+
+USAGE = """
+nmt-prepare [data=OPTION] [segmenter=OPTION] [KEY=VALUE ...]
+
+  nmt-prepare                                     the embedded corpus
+  nmt-prepare data=multi30k data.root=my/multi30k segmenter.merges=8000
+  nmt-prepare data=files data.root=corpus segmenter=unigram data.workers=8
+
+nmt-train does this by itself where it is missing; the same words find the same store again.
+All keys of nmt-train may be given; only data.* and segmenter.* matter here.
+"""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The console script; returns the exit code."""
+    return run(command, argv)
+
+
+def command(argv: list[str]) -> None:
+    """Prepare the corpus that the words name; print where it lies and what was dropped."""
+    if {"-h", "--help"} & set(argv):
+        from nmt.cli.help import page
+
+        sys.stdout.write(page(USAGE, ("data", "segmenter")))
+        return
+    from nmt.cli.compose import experiment_of
+    from nmt.data.prepare import prepare
+    from nmt.data.report import describe, read_report
+
+    settings, _ = experiment_of(argv)
+    prepared = prepare(settings.data, settings.segmenter)
+    sys.stdout.write(f"{describe(read_report(prepared.path))}\n{prepared.path}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

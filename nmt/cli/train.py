@@ -1,0 +1,108 @@
+"""nmt-train: prepare the corpus if need be, train, and say what to type next."""
+
+import logging
+import sys
+from typing import TYPE_CHECKING
+
+from nmt.cli.words import run
+from nmt.errors import UserError
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+    from nmt.cli.compose import Experiment
+
+log = logging.getLogger(__name__)
+
+USAGE = """
+nmt-train [GROUP=OPTION ...] [KEY=VALUE ...]      train a translation model
+nmt-train -m KEY=A,B,C                            one run for each value (Hydra sweep)
+nmt-train --cfg job --resolve                     show the whole config and leave
+nmt-train --config-dir DIR ...                    also look for options in DIR
+
+  nmt-train                                       a small model on the embedded corpus
+  nmt-train encoding=relative tau=8
+  nmt-train encoding=[absolute,relative] name=both
+  nmt-train data=multi30k data.root=my/multi30k model=small
+  nmt-train data=files data.root=corpus data.source_language=de segmenter=unigram
+  nmt-train -m encoding=absolute,relative,lstm seed=1,2,3
+
+The same words again resume a run that was stopped; other words in its directory are refused.
+"""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The console script; returns the exit code."""
+    return run(command, argv)
+
+
+def command(argv: list[str]) -> None:
+    """Train as the words say."""
+    if {"-h", "--help"} & set(argv):
+        from nmt.cli.help import page
+
+        sys.stdout.write(page(USAGE))
+        return
+    if "--version" in argv:
+        from nmt import __version__
+
+        sys.stdout.write(f"nmt {__version__}\n")
+        return
+    from nmt.cli.compose import composed, experiment, split, through_hydra
+
+    flags, words = split(argv)
+
+    def job(cfg: "DictConfig") -> None:
+        from hydra.core.hydra_config import HydraConfig
+
+        own = list(HydraConfig.get().overrides.task)
+        if code := run(lambda w: train(experiment(cfg, w)), own):
+            sys.exit(code)
+
+    if flags:
+        through_hydra([*flags, *words], job)
+        return
+    cfg, sweep = composed(words)
+    if sweep:
+        through_hydra(words, job)
+        return
+    train(experiment(cfg, words))
+
+
+def train(asked: "Experiment") -> None:
+    """Check, open the run directory, prepare, fit; in this order, so that errors come early."""
+    from nmt import build
+
+    settings, directory = asked
+    build.check(settings)
+    from nmt.data.prepare import prepare
+    from nmt.train.trainer import fit, open_run
+
+    with open_run(directory, settings):
+        prepared = prepare(settings.data, settings.segmenter)
+        outcome = fit(settings, prepared, directory)
+    log.info("%s", outcome)
+    sys.stdout.write(f"{directory}\n")
+    _next(asked)
+
+
+def _next(asked: "Experiment") -> None:
+    """The commands that a user wants after training, on stderr beside the log."""
+    data = asked.settings.data
+    source = getattr(data, "test_source", None) or f"test.{data.source_language}"
+    target = getattr(data, "test_target", None) or f"test.{data.target_language}"
+    log.info("next:  nmt-translate %s %s", asked.run, source)
+    log.info("       nmt-evaluate %s --source %s --reference %s", asked.run, source, target)
+
+
+def check_limits(longest: int, limit: int | None, side: str) -> None:
+    """Refuse text that a table of positions cannot hold."""
+    if limit is not None and longest > limit:
+        raise UserError(
+            f"{side}: the longest line has {longest} pieces with its end mark, but the encoding "
+            f"holds {limit} positions; enlarge its size or lower data.max_length"
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,40 @@
+"""What all commands share: exit codes and one-line errors."""
+
+import errno
+import logging
+import os
+import sys
+from collections.abc import Callable
+
+from nmt.errors import Exit, UserError
+
+
+def run(command: Callable[[list[str]], None], argv: list[str] | None = None) -> int:
+    """Run a command on its words and return its exit code; users see one line, never a trace.
+
+    Anything but a UserError (or what the system does to us) is our bug, and shows all.
+    """
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(message)s", force=True)
+    try:
+        command(sys.argv[1:] if argv is None else argv)
+        sys.stdout.flush()
+    except UserError as e:
+        return _say(str(e), e.code)
+    except KeyboardInterrupt:
+        return _say("interrupted", Exit.INTERRUPTED)
+    except BrokenPipeError:
+        # The reader has gone; without this, Python complains once more when it exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.PIPE
+    except MemoryError:
+        return _say("out of memory; lower trainer.batch_tokens or decode.batch_tokens", Exit(71))
+    except OSError as e:
+        if e.errno not in (errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG):
+            raise
+        return _say(f"{e.filename or 'output'}: {e.strerror}", Exit.IO)
+    return Exit.OK
+
+
+def _say(message: str, code: Exit) -> int:
+    sys.stderr.write(f"nmt: {message}\n")
+    return code

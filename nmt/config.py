@@ -1,0 +1,276 @@
+"""The typed schema of every choice; plain dicts become Settings here, and Settings plain dicts.
+
+A class here holds types, documentation and limits, never a default: the values stand in conf/.
+"""
+
+import json
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from nmt.errors import UserError
+
+
+def knob(
+    doc: str,
+    *,
+    choices: tuple[str, ...] = (),
+    least: float | None = None,
+    most: float | None = None,
+) -> Any:
+    """Declare a key: what it means, and which values it may take (bounds included)."""
+    return field(metadata={"doc": doc, "choices": choices, "least": least, "most": most})
+
+
+@dataclass
+class Data:
+    """Which corpus, and what is kept of it."""
+
+    kind: str = knob("where the text comes from", choices=("files", "toy"))
+    name: str = knob("names the run directory and the prepared corpus")
+    source_language: str = knob("language code of the source, for Moses")
+    target_language: str = knob("language code of the target, for Moses")
+    max_length: int = knob("drop a training pair if a side has more pieces, eos apart", least=1)
+    normalize: str = knob("Unicode normal form of all text", choices=("nfc", "nfkc", "none"))
+    invalid_utf8: str = knob("a line that is no UTF-8: stop, or drop", choices=("fail", "drop"))
+    max_line_bytes: int = knob("drop a training pair if a line has more bytes", least=1)
+    cache: str = knob("directory of the prepared corpora")
+    workers: int | None = knob("processes that prepare text; null: one per core", least=1)
+
+
+@dataclass
+class Files(Data):
+    """A parallel corpus in pairs of text files, one sentence per line (.gz may be)."""
+
+    root: str = knob("directory that the file names below refer to")
+    train_source: str = knob("training text, source side")
+    train_target: str = knob("training text, target side")
+    dev_source: str = knob("text that decides on learning rate and best checkpoint, source side")
+    dev_target: str = knob("the same, target side")
+    test_source: str | None = knob("test text, source side; only named in the closing hint")
+    test_target: str | None = knob("test text, target side; only named in the closing hint")
+
+
+@dataclass
+class Toy(Data):
+    """The embedded German-English grammar; lengths are counted in words of the source."""
+
+    train_pairs: int = knob("training pairs", least=1)
+    train_shortest: int = knob("words of the shortest training sentence", least=3)
+    train_longest: int = knob("words of the longest training sentence", least=3)
+    dev_pairs: int = knob("pairs of the development set, of training lengths", least=1)
+    test_pairs: int = knob("pairs of the test set, spread evenly over its lengths", least=1)
+    test_shortest: int = knob("words of the shortest test sentence", least=3)
+    test_longest: int = knob("words of the longest test sentence", least=3)
+    corpus_seed: int = knob("draws the sentences", least=0)
+
+
+@dataclass
+class Bpe:
+    """Byte pair encoding (Sennrich et al. 2016), learnt by subword-nmt on both sides together."""
+
+    kind: str = knob("the segmenter's name", choices=("bpe",))
+    tokenizer: str = knob("what runs before segmentation", choices=("moses", "none"))
+    merges: int = knob("merge operations", least=0)
+    min_frequency: int = knob("a pair rarer than this is not merged", least=1)
+    shared_vocabulary: bool = knob("one vocabulary for both sides (needed by model.tie=all)")
+
+
+@dataclass
+class Unigram:
+    """Unigram language model (Kudo 2018), learnt by SentencePiece."""
+
+    kind: str = knob("the segmenter's name", choices=("unigram",))
+    tokenizer: str = knob("what runs before segmentation", choices=("moses", "none"))
+    vocabulary_size: int = knob("pieces; fewer are made where the text gives fewer", least=8)
+    character_coverage: float = knob("share of characters that get a piece", least=0.9, most=1)
+    training_lines: int = knob("lines sampled to learn from; 0: all", least=0)
+    shared_vocabulary: bool = knob("one model for both sides (needed by model.tie=all)")
+
+
+@dataclass
+class Model:
+    """The Transformer's size and shape (Vaswani et al. 2017)."""
+
+    encoder_layers: int = knob("layers of the encoder", least=1)
+    decoder_layers: int = knob("layers of the decoder", least=1)
+    dim: int = knob("width of embeddings and layers", least=2)
+    feedforward_dim: int = knob("inner width of the feed-forward sublayers", least=1)
+    heads: int = knob("attention heads; divides dim", least=1)
+    dropout: float = knob("on embeddings and sublayer outputs", least=0, most=0.99)
+    attention_dropout: float = knob("on attention probabilities", least=0, most=0.99)
+    feedforward_dropout: float = knob("inside feed-forward sublayers", least=0, most=0.99)
+    norm: str = knob("layer norm before or after each sublayer", choices=("pre", "post"))
+    tie: str = knob("embeddings that are one matrix", choices=("none", "target", "all"))
+
+
+@dataclass
+class Optim:
+    """Adam and what is done to gradients; `kind` names the learning-rate schedule."""
+
+    kind: str = knob("learning-rate schedule", choices=("plateau", "inverse_sqrt"))
+    lr: float = knob("learning rate (inverse_sqrt: its peak)", least=0)
+    beta1: float = knob("Adam's decay of the first moment", least=0, most=1)
+    beta2: float = knob("Adam's decay of the second moment", least=0, most=1)
+    eps: float = knob("Adam's epsilon", least=0)
+    weight_decay: float = knob("decoupled weight decay (AdamW); 0: plain Adam", least=0)
+    clip: float = knob("largest gradient norm; 0: no clipping", least=0)
+    label_smoothing: float = knob("mass taken from the true token", least=0, most=0.99)
+
+
+@dataclass
+class Plateau(Optim):
+    """Rosendahl et al. 2019: decay when the dev perplexity stalls; no warm-up."""
+
+    decay: float = knob("factor on the learning rate at a stall", least=0, most=1)
+    patience: int = knob("checkpoints in a row without a new best dev perplexity", least=1)
+    min_lr: float = knob("the rate is never decayed below this", least=0)
+
+
+@dataclass
+class InverseSqrt(Optim):
+    """Vaswani et al. 2017: linear warm-up, then decay with the root of the step."""
+
+    warmup: int = knob("updates until the peak", least=1)
+
+
+@dataclass
+class Trainer:
+    """How long and on what to train, and how often to look."""
+
+    device: str = knob("where to compute; auto: a GPU if there is one")
+    precision: str = knob("number format", choices=("auto", "float32", "bfloat16"))
+    threads: int | None = knob("CPU threads; null: torch's choice", least=1)
+    batch_tokens: int = knob("tokens of a batch, padding included", least=1)
+    batch_count: str = knob("side whose tokens count", choices=("source", "target", "max"))
+    accumulate: int = knob("batches per update", least=1)
+    max_epochs: int | None = knob("stop after so many epochs; null: no limit", least=1)
+    max_steps: int | None = knob("stop after so many updates; null: no limit", least=1)
+    checkpoints_per_epoch: int = knob("dev perplexity and checkpoint so often", least=1)
+    keep_checkpoints: int = knob("newest checkpoints kept beside the best one", least=2)
+    log_every: int = knob("updates between lines of metrics.jsonl", least=1)
+    nonfinite_patience: int = knob("stop after so many non-finite updates in a row", least=1)
+    tensorboard: bool = knob("write TensorBoard files too, where it is installed")
+
+
+@dataclass
+class Decode:
+    """How to search for a translation."""
+
+    beam_size: int = knob("hypotheses kept; 1 is greedy", least=1)
+    alpha: float = knob("length penalty of Wu et al. 2016; 0: none", least=0)
+    max_length_ratio: float = knob("longest output = ratio x source pieces + offset", least=0)
+    max_length_offset: int = knob("see max_length_ratio", least=1)
+    batch_tokens: int = knob("source tokens x beam_size of a batch", least=1)
+    window: int = knob("lines read, sorted and translated together; 1: line by line", least=1)
+    too_long: str = knob(
+        "a source longer than the encoding's table", choices=("refuse", "truncate")
+    )
+
+
+@dataclass
+class Settings:
+    """All choices of one experiment, resolved and checked."""
+
+    seed: int
+    data: Data
+    segmenter: Any  # Bpe | Unigram
+    model: Model
+    encoding: dict[str, dict[str, Any]]  # name of the entry -> its options, in order
+    optim: Optim
+    trainer: Trainer
+    decode: Decode
+
+
+KINDS: dict[str, dict[str, type]] = {
+    "data": {"files": Files, "toy": Toy},
+    "segmenter": {"bpe": Bpe, "unigram": Unigram},
+    "optim": {"plateau": Plateau, "inverse_sqrt": InverseSqrt},
+    "model": {"": Model},
+    "trainer": {"": Trainer},
+    "decode": {"": Decode},
+}  # group -> value of its `kind` -> schema
+
+
+def thaw(plain: dict[str, Any]) -> Settings:
+    """Check plain values against the schema.
+
+    Raises UserError that names the first wrong key, its value and what is expected of it.
+    """
+    for name in ("seed", "encoding", *KINDS):
+        if name not in plain:
+            raise UserError(f"{name}: missing from the config")
+    known = {f.name for f in fields(Settings)}
+    if extra := sorted(set(plain) - known):
+        raise UserError(f"{extra[0]}: no such key; known are {', '.join(sorted(known))}")
+    seed = plain["seed"]
+    if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**31:
+        raise UserError(f"seed={seed}: expected an integer from 0 to {2**31 - 1}")
+    encoding = plain["encoding"] or {}
+    if not isinstance(encoding, dict) or not all(isinstance(v, dict) for v in encoding.values()):
+        raise UserError("encoding: expected a mapping of names to options")
+    return Settings(
+        seed=seed, encoding=encoding, **{group: _typed(group, plain[group]) for group in KINDS}
+    )
+
+
+def freeze(settings: Settings) -> dict[str, Any]:
+    """Turn settings into plain values that `thaw` and JSON take."""
+    return json.loads(json.dumps(asdict(settings)))
+
+
+def schema_of(group: str, values: dict[str, Any]) -> type:
+    """The dataclass that describes a group's values; raises UserError for an unknown kind."""
+    kinds = KINDS[group]
+    kind = str(values.get("kind", "")) if "" not in kinds else ""
+    if kind not in kinds:
+        raise UserError(f"{group}.kind={kind}: choose one of {', '.join(kinds)}")
+    return kinds[kind]
+
+
+def _typed(group: str, values: Any) -> Any:
+    if not isinstance(values, dict):
+        raise UserError(f"{group}={values}: expected one of the options in conf/{group}")
+    schema = schema_of(group, values)
+    if extra := sorted(set(values) - {f.name for f in fields(schema)}):
+        raise UserError(f"{group}.{extra[0]}: no such key in {group}")
+    for key, value in values.items():
+        if isinstance(value, str) and "${" in value:
+            raise UserError(f"{group}.{key}={value}: interpolation is not allowed here")
+        _one(schema, group, key, value)
+    merged = OmegaConf.merge(OmegaConf.structured(schema), values)
+    if missing := sorted(str(k) for k in OmegaConf.missing_keys(merged)):
+        raise UserError(f"{group}.{missing[0]}: has no value; give {group}.{missing[0]}=...")
+    return OmegaConf.to_object(merged)
+
+
+def _one(schema: type, group: str, key: str, value: Any) -> None:
+    """Check one value's type, choices and bounds."""
+    spec = next(f for f in fields(schema) if f.name == key)
+    where = f"{group}.{key}={value}"
+    try:
+        typed = getattr(OmegaConf.merge(OmegaConf.structured(schema), {key: value}), key)
+    except OmegaConfBaseException:
+        wanted = getattr(spec.type, "__name__", str(spec.type)).replace("int", "integer")
+        raise UserError(f"{where}: expected {wanted}") from None
+    if typed is None or typed == "???":
+        return
+    if (choices := spec.metadata["choices"]) and typed not in choices:
+        raise UserError(f"{where}: choose one of {', '.join(choices)}")
+    least, most = spec.metadata["least"], spec.metadata["most"]
+    if isinstance(typed, (int, float)) and not isinstance(typed, bool):
+        if not typed == typed or typed in (float("inf"), float("-inf")):
+            raise UserError(f"{where}: expected a finite number")
+        if least is not None and typed < least:
+            raise UserError(f"{where}: must be at least {least}")
+        if most is not None and typed > most:
+            raise UserError(f"{where}: must be at most {most}")
+
+
+def conf_dir() -> Path:
+    """Where conf/ lies: inside the installed package, or beside it in a checkout."""
+    inside = Path(__file__).parent / "conf"
+    return inside if inside.is_dir() else Path(__file__).parent.parent / "conf"

@@ -1,0 +1,1 @@
+"""Positional encodings: one module each; the seam is base.py, the way in registry.py."""

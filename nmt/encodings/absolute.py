@@ -1,0 +1,30 @@
+"""Vaswani et al. (2017), Attention Is All You Need: sinusoidal absolute positions."""
+
+import torch
+from torch import Tensor
+
+from nmt.encodings.base import Dims, Encoding
+from nmt.encodings.context import Context
+from nmt.encodings.positions import Positions
+from nmt.encodings.sinusoids import sinusoids
+
+
+class Absolute(Encoding):
+    """Adds sines and cosines of the position to the embeddings (Rosendahl 2019, eq. 1-2)."""
+
+    def __init__(
+        self,
+        dims: Dims,
+        positions: Positions | None = None,
+        layout: str = "interleaved",
+        denominator: str = "paper",
+    ) -> None:
+        super().__init__(dims, positions)
+        self.layout = layout
+        self.denominator = denominator
+        sinusoids(torch.zeros(1), dims.dim, layout, denominator)  # refuses wrong options at once
+
+    def embed(self, x: Tensor, context: Context) -> Tensor:
+        """Add PE(position) to x [batch, query, dim]."""
+        table = sinusoids(context.queries, self.dims.dim, self.layout, self.denominator)
+        return x + table.to(x.dtype)

@@ -1,0 +1,107 @@
+"""The seam between attention and positional encodings: seven questions, each answered 'nothing'.
+
+An encoding overrides one or two hooks. Which ones it overrides decides the fast path: without
+`scores` and `values`, the fused attention kernel serves it.
+
+Axes: batch, query, key, heads, dim (of the model), head_dim. Hooks receive the layer's number
+because one object serves all layers of its site.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from nmt.encodings.context import Context
+from nmt.encodings.positions import Index, Positions
+
+Projection = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
+
+
+@dataclass(frozen=True)
+class Dims:
+    """The shape of the stack that an encoding serves."""
+
+    site: str  # "encoder" | "decoder" (its self-attention) | "cross"
+    layers: int
+    heads: int
+    dim: int
+    head_dim: int
+
+
+class Encoding(nn.Module):
+    """Where tokens stand, as one attention site and all its layers see it."""
+
+    relative: ClassVar[bool] = False  # a common shift of all positions changes nothing (tested)
+    needs_integers: ClassVar[bool] = False  # indexes a table, so positions must be integers
+
+    def __init__(self, dims: Dims, positions: Positions | None = None) -> None:
+        super().__init__()
+        self.dims = dims
+        self.positions: Positions = positions or Index()
+        self.name = type(self).__name__  # of its entry in the config; set by the builder
+
+    @property
+    def limit(self) -> int | None:
+        """The longest sequence that can be encoded; None: any."""
+        return None
+
+    def embed(self, x: Tensor, context: Context) -> Tensor:
+        """Change the embeddings [batch, query, dim], once per stack, before dropout."""
+        return x
+
+    def layer(self, x: Tensor, layer: int, context: Context) -> Tensor:
+        """Change the input [batch, query, dim] of every layer, residual path included."""
+        return x
+
+    def project(
+        self, project: Projection, xq: Tensor, xk: Tensor, xv: Tensor, layer: int, context: Context
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Wrap the projections [batch, n, dim] -> q, k, v [batch, heads, n, head_dim].
+
+        `xk` and `xv` hold the new keys only; keys are cached as they are returned here.
+        """
+        return project(xq, xk, xv)
+
+    def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
+        """Change the raw products s = q k^T [batch, heads, query, key], before scaling."""
+        return s
+
+    def bias(self, layer: int, context: Context) -> Tensor | None:
+        """Add [batch | 1, heads | 1, query, key] after scaling, whatever the content."""
+        return None
+
+    def values(self, p: Tensor, layer: int, context: Context) -> Tensor | None:
+        """Add [batch, heads, query, head_dim] to the output of probabilities p."""
+        return None
+
+    def readout(self, x: Tensor, context: Context) -> Tensor:
+        """Change the top of the stack [batch, query, dim], once."""
+        return x
+
+    def table(
+        self, rows: int, width: int, per_layer: bool = True, per_head: bool = False
+    ) -> nn.Parameter:
+        """A learnt table [layers | 1, heads | 1, rows, width], Glorot uniform over rows, width."""
+        shape = (self.dims.layers if per_layer else 1, self.dims.heads if per_head else 1)
+        table = torch.empty(*shape, rows, width)
+        bound = (6 / (rows + width)) ** 0.5
+        return nn.Parameter(table.uniform_(-bound, bound))
+
+    @staticmethod
+    def pick(table: Tensor, layer: int) -> Tensor:
+        """The part [heads | 1, rows, width] of a table that serves a layer."""
+        return table[layer if table.shape[0] > 1 else 0]
+
+
+def by_query(t: Tensor, index: Tensor) -> Tensor:
+    """Read t [batch, heads, query, row] at index [batch | 1, query, key]: [.., query, key]."""
+    return t.gather(-1, index[:, None].expand(t.shape[0], t.shape[1], -1, -1))
+
+
+def sum_by_row(p: Tensor, index: Tensor, rows: int) -> Tensor:
+    """Sum p [batch, heads, query, key] over the keys of each row: [batch, heads, query, row]."""
+    sums = p.new_zeros(*p.shape[:3], rows)
+    return sums.scatter_add(-1, index[:, None].expand_as(p), p)

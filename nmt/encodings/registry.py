@@ -1,0 +1,116 @@
+"""From the names in a config to encodings: modules of this package, and installed plug-ins."""
+
+import inspect
+import pkgutil
+from difflib import get_close_matches
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, get_type_hints
+
+import nmt.encodings as here
+from nmt.encodings.base import Dims, Encoding
+from nmt.encodings.positions import POSITIONS, Positions
+
+GROUP = "nmt.encodings"  # entry points: name = "package.module:Class"
+SITES = ("encoder", "decoder", "cross")
+COMMON = ("use", "where", "at")  # options of every entry
+
+
+def find(name: str) -> type[Encoding]:
+    """The class of an encoding; raises ValueError that names the nearest one."""
+    for point in entry_points(group=GROUP, name=name):
+        return point.load()
+    modules = {m.name for m in pkgutil.iter_modules(here.__path__)}
+    cls = _class_in(import_module(f"{here.__name__}.{name}")) if name in modules else None
+    if cls is None:
+        raise ValueError(f"no encoding is called {name!r}{nearest(name, names())}")
+    return cls
+
+
+def names() -> list[str]:
+    """All encodings that `use:` may name, sorted."""
+    modules = [m.name for m in pkgutil.iter_modules(here.__path__)]
+    own = [m for m in modules if _class_in(import_module(f"{here.__name__}.{m}"))]
+    return sorted({*own, *(p.name for p in entry_points(group=GROUP))})
+
+
+def _class_in(module: Any) -> type[Encoding] | None:
+    """The one encoding that a module defines (base.py's own seam does not count)."""
+    for _, cls in inspect.getmembers(module, inspect.isclass):
+        if issubclass(cls, Encoding) and cls is not Encoding and cls.__module__ == module.__name__:
+            return cls
+    return None
+
+
+def create(entries: dict[str, dict[str, Any]], dims: Dims) -> list[Encoding]:
+    """Make the encodings of one site, in the config's order.
+
+    Raises ValueError, starting with the entry's name, for unknown names, sites and options, and
+    for values that the encoding refuses.
+    """
+    made = []
+    for name, options in entries.items():
+        try:
+            cls = find(str(options.get("use", name)))
+            if dims.site in _sites(options.get("where", ["encoder", "decoder"])):
+                made.append(_make(cls, options, dims))
+                made[-1].name = name
+        except ValueError as e:
+            raise ValueError(f"encoding.{name}: {e}") from None
+    return made
+
+
+def _sites(where: Any) -> list[str]:
+    sites = [where] if isinstance(where, str) else list(where)
+    if wrong := [s for s in sites if s not in SITES]:
+        raise ValueError(f"where={wrong[0]}: choose among {', '.join(SITES)}")
+    return sites
+
+
+def _make(cls: type[Encoding], options: dict[str, Any], dims: Dims) -> Encoding:
+    wanted = options_of(cls)
+    given = {k: v for k, v in options.items() if k not in COMMON}
+    for key, value in given.items():
+        if key not in wanted:
+            raise ValueError(f"no option {key!r}{nearest(key, [*wanted, *COMMON])}")
+        if not _fits(value, wanted[key]):
+            kind = getattr(wanted[key], "__name__", str(wanted[key]))
+            raise ValueError(f"{key}={value}: expected {kind}")
+    positions = _positions(options.get("at", {"index": {}}))
+    if cls.needs_integers and not positions.integer:
+        raise ValueError("at: this encoding indexes a table and needs whole positions")
+    return cls(dims, positions, **given)
+
+
+def options_of(cls: type[Encoding]) -> dict[str, Any]:
+    """The options of an encoding's constructor and their types."""
+    hints = get_type_hints(cls.__init__)
+    return {k: t for k, t in hints.items() if k not in ("dims", "positions", "return")}
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    if kind is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    if kind is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, kind)
+
+
+def _positions(at: Any) -> Positions:
+    name, options = (at, {}) if isinstance(at, str) else next(iter(dict(at).items()))
+    if name not in POSITIONS:
+        raise ValueError(f"at={name}: choose one of {', '.join(POSITIONS)}")
+    wanted = get_type_hints(POSITIONS[name])
+    for key, value in (options or {}).items():
+        if key not in wanted:
+            raise ValueError(f"at.{name}: no option {key!r}{nearest(key, list(wanted))}")
+        if not _fits(value, wanted[key]):
+            raise ValueError(f"at.{name}.{key}={value}: expected {wanted[key].__name__}")
+    return POSITIONS[name](**(options or {}))
+
+
+def nearest(name: str, known: list[str]) -> str:
+    """'; did you mean X?' if something is close, else '; known are ...'."""
+    if close := get_close_matches(name, known, n=1, cutoff=0.6):
+        return f"; did you mean {close[0]!r}?"
+    return f"; known are {', '.join(sorted(known))}"

@@ -1,0 +1,54 @@
+"""Rosendahl et al. (2019), eq. 8-9: relative positions with fixed sinusoids for vectors."""
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from nmt.encodings.base import Dims, Encoding
+from nmt.encodings.positions import Positions
+from nmt.encodings.relative import Relative
+from nmt.encodings.sinusoids import sinusoids
+
+
+class RelativeSinusoidal(Relative):
+    """Shaw's encoding with nothing to learn; `reference` says whose sinusoids.
+
+    paper: the first head_dim components of the interleaved PE of the model's width at query
+    minus key, so only its highest frequencies. returnn: what the layer of the paper's second
+    author computes (RETURNN, 27 June 2019, fixed=True): the tensor2tensor sinusoids of width
+    head_dim at clip(key - query) + tau. Sign and offset change nothing that training can see,
+    the frequencies do.
+    """
+
+    relative: ClassVar[bool] = True
+    needs_integers: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        dims: Dims,
+        positions: Positions | None = None,
+        tau: int = 16,
+        key: bool = True,
+        value: bool = True,
+        reference: str = "paper",
+    ) -> None:
+        Encoding.__init__(self, dims, positions)  # without Relative's learnt tables
+        if tau < 0:
+            raise ValueError(f"tau={tau}: must be at least 0")
+        if not (key or value):
+            raise ValueError("key=false and value=false: nothing would be encoded")
+        self.tau = tau
+        vectors = _vectors(dims, tau, reference)[None, None]  # [1, 1, 2 tau + 1, head_dim]
+        self.register_buffer("key_table", vectors if key else None, persistent=False)
+        self.register_buffer("value_table", vectors if value else None, persistent=False)
+
+
+def _vectors(dims: Dims, tau: int, reference: str) -> Tensor:
+    """The vector of each distance key - query = -tau..tau: [2 tau + 1, head_dim]."""
+    key_minus_query = torch.arange(-tau, tau + 1)
+    if reference == "paper":
+        return sinusoids(-key_minus_query, dims.dim)[:, : dims.head_dim]
+    if reference == "returnn":
+        return sinusoids(key_minus_query + tau, dims.head_dim, "halves", "tensor2tensor")
+    raise ValueError(f"reference={reference}: choose paper or returnn")

@@ -1,0 +1,28 @@
+"""The one error that a user sees, and the exit codes that scripts rely on."""
+
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    """Exit codes of every command, after sysexits.h where it has a word for it."""
+
+    OK = 0
+    USAGE = 2  # the command line or a config is wrong
+    DATA = 65  # a file's content or hash is wrong
+    NO_INPUT = 66  # an input file is missing
+    UNAVAILABLE = 69  # a download cannot be had
+    DIVERGED = 70  # training produced no finite numbers
+    NO_MEMORY = 71  # the memory of host or device is too small
+    CANT_CREATE = 73  # the output directory cannot be written, or is in use
+    IO = 74  # reading or writing failed midway
+    INTERRUPTED = 130  # Ctrl-C, after saving
+    PIPE = 141  # the reader of the output went away
+    TERMINATED = 143  # SIGTERM, after saving
+
+
+class UserError(Exception):
+    """Says *where: what is wrong; what to do* in one line, shown without a trace."""
+
+    def __init__(self, message: str, code: Exit = Exit.USAGE) -> None:
+        super().__init__(message)
+        self.code = code

@@ -1,0 +1,1 @@
+"""The Transformer: attention, layers, encoder and decoder."""

@@ -1,0 +1,128 @@
+"""Attention, one path for every encoding: project, score, weigh, sum."""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from nmt.encodings.composition import Encodings
+from nmt.encodings.context import Context
+
+FUSE_FROM = 128  # keys; below, on a CPU, three plain products are faster than the fused kernel
+
+
+class Cache:
+    """Keys and values [rows, heads, length, head_dim] of the tokens seen so far.
+
+    Room is doubled when it runs out, so a step copies one position and not the whole past.
+    """
+
+    def __init__(self) -> None:
+        self.length = 0
+        self._k: Tensor | None = None  # [rows, heads, room, head_dim]
+        self._v: Tensor | None = None
+
+    def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Add new positions and return all."""
+        end = self.length + k.shape[2]
+        self._k, self._v = self._room(self._k, k, end), self._room(self._v, v, end)
+        self._k[:, :, self.length : end] = k
+        self._v[:, :, self.length : end] = v
+        self.length = end
+        return self._k[:, :, :end], self._v[:, :, :end]
+
+    def all(self) -> tuple[Tensor, Tensor]:
+        """What was stored; raises RuntimeError where nothing was."""
+        if self._k is None or self._v is None:
+            raise RuntimeError("the cache is empty")
+        return self._k[:, :, : self.length], self._v[:, :, : self.length]
+
+    def reorder(self, rows: Tensor) -> None:
+        """Row i becomes old row rows[i]."""
+        if self._k is not None and self._v is not None:
+            self._k, self._v = self._k[rows], self._v[rows]
+
+    def _room(self, old: Tensor | None, new: Tensor, end: int) -> Tensor:
+        if old is not None and old.shape[2] >= end:
+            return old
+        grown = new.new_empty(*new.shape[:2], max(16, 2 * end), new.shape[3])
+        if old is not None:
+            grown[:, :, : self.length] = old[:, :, : self.length]
+        return grown
+
+
+class Memory(NamedTuple):
+    """What is attended to: the states that keys and values are projected from, and their cache."""
+
+    x: Tensor  # [batch, key, dim]
+    cache: Cache | None = None
+    fixed: bool = False  # the cache is filled once (cross-attention) and not appended to
+
+
+class Attention(nn.Module):
+    """Multi-head attention (Vaswani et al. 2017) that asks its encodings where tokens stand."""
+
+    def __init__(self, dim: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        if dim % heads:
+            raise ValueError(f"{heads} heads do not divide the width {dim}")
+        self.heads = heads
+        self.scale = (dim // heads) ** -0.5
+        self.query, self.key, self.value = (nn.Linear(dim, dim) for _ in range(3))
+        self.out = nn.Linear(dim, dim)
+        self.dropout = dropout
+
+    def forward(
+        self, x: Tensor, memory: Memory, layer: int, encodings: Encodings, context: Context
+    ) -> Tensor:
+        """Read memory for x [batch, query, dim], where context.allowed is true."""
+        q, k, v = self._project(x, memory, layer, encodings, context)
+        o = self._attend(q, k, v, layer, encodings, context)
+        return self.out(o.transpose(1, 2).flatten(2))  # [batch, query, dim]
+
+    def _project(
+        self, x: Tensor, memory: Memory, layer: int, encodings: Encodings, context: Context
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries of x; keys and values of the memory, cached after the encodings had them."""
+        cache = memory.cache
+        if cache is not None and memory.fixed and cache.length:
+            nothing = memory.x[:, :0]  # all keys are cached, so there are no new ones
+            q, _, _ = encodings.project(self._split, x, nothing, nothing, layer, context)
+            return q, *cache.all()
+        q, k, v = encodings.project(self._split, x, memory.x, memory.x, layer, context)
+        return (q, k, v) if cache is None else (q, *cache.append(k, v))
+
+    def _split(self, xq: Tensor, xk: Tensor, xv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Project and split into heads: [batch, heads, n, head_dim] each."""
+
+        def heads(linear: nn.Linear, x: Tensor) -> Tensor:
+            return linear(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+        return heads(self.query, xq), heads(self.key, xk), heads(self.value, xv)
+
+    def _attend(
+        self, q: Tensor, k: Tensor, v: Tensor, layer: int, encodings: Encodings, context: Context
+    ) -> Tensor:
+        """The heads' outputs [batch, heads, query, head_dim]."""
+        dropout = self.dropout if self.training else 0.0
+        bias = encodings.bias(layer, context)  # [batch | 1, heads | 1, query, key]
+        if encodings.fusible and _fusing_pays(k):
+            mask = context.allowed if bias is None else masked(bias, context.allowed).to(q.dtype)
+            return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout)
+        s = encodings.scores(q @ k.mT, q, k, layer, context)  # [batch, heads, query, key], raw
+        e = s.float() * self.scale
+        e = masked(e if bias is None else e + bias, context.allowed)
+        p = F.dropout(e.softmax(-1), dropout).to(v.dtype)  # softmax in float32, always
+        o = p @ v
+        extra = encodings.values(p, layer, context)
+        return o if extra is None else o + extra
+
+
+def masked(e: Tensor, allowed: Tensor | None) -> Tensor:
+    """Forbid what one may not look at, finitely: a row that may see nothing must not be NaN."""
+    return e if allowed is None else e.masked_fill(~allowed, torch.finfo(e.dtype).min)
+
+
+def _fusing_pays(k: Tensor) -> bool:
+    return k.is_cuda or k.shape[2] >= FUSE_FROM

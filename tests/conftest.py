@@ -1,0 +1,68 @@
+"""What many tests need: one thread, and tiny models with any encoding."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from nmt import build
+from nmt.cli.compose import experiment_of
+from nmt.config import Settings
+from nmt.model.transformer import Transformer
+
+TINY = (
+    "model.dim=16",
+    "model.feedforward_dim=24",
+    "model.heads=2",
+    "model.encoder_layers=2",
+    "model.decoder_layers=2",
+)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_thread() -> None:
+    """Sums of several threads differ in their last bits."""
+    torch.set_num_threads(1)
+
+
+@pytest.fixture
+def settings_of() -> Callable[..., Settings]:
+    """Settings of a tiny model, from words of a command line."""
+
+    def make(*words: str) -> Settings:
+        return experiment_of([*TINY, *words]).settings
+
+    return make
+
+
+@pytest.fixture
+def tiny(settings_of: Callable[..., Settings]) -> Callable[..., Transformer]:
+    """A tiny model in eval mode, from words; every parameter away from zero."""
+
+    def make(*words: str, seed: int = 0, vocab: int = 30) -> Transformer:
+        torch.manual_seed(seed)
+        model = build.transformer(settings_of(*words), vocab, vocab)
+        with torch.no_grad():
+            for p in model.parameters():
+                p.add_(torch.randn_like(p) * 0.1)
+        return model.eval()
+
+    return make
+
+
+@pytest.fixture
+def ids() -> Callable[..., Tensor]:
+    """Random token ids [rows, length] above the special ones."""
+
+    def make(rows: int, length: int, seed: int = 0, vocab: int = 30) -> Tensor:
+        generator = torch.Generator().manual_seed(seed)
+        return torch.randint(4, vocab, (rows, length), generator=generator)
+
+    return make
+
+
+def close(a: Any, b: Any, atol: float = 1e-5) -> bool:
+    """Whether two tensors agree everywhere."""
+    return bool(torch.allclose(a, b, rtol=0, atol=atol))

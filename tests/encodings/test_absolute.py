@@ -1,0 +1,84 @@
+"""Sinusoids: golden numbers, layouts, large positions."""
+
+import pytest
+import torch
+
+from nmt.encodings.absolute import Absolute
+from nmt.encodings.base import Dims
+from nmt.encodings.context import Context
+from nmt.encodings.learned import Learned
+from nmt.encodings.positions import Index
+from nmt.encodings.sinusoids import sinusoids
+
+
+def test_golden_numbers() -> None:
+    one, hundred = sinusoids(torch.tensor([1, 100]), 512)
+    wanted = torch.tensor([0.841471, 0.540302, 0.821856, 0.569695, 0.801962, 0.597375])
+    assert torch.allclose(one[:6], wanted, atol=1e-6)
+    wanted = torch.tensor([-0.506366, 0.862319, 0.797542, -0.603263])
+    assert torch.allclose(hundred[:4], wanted, atol=1e-6)
+    assert torch.allclose(hundred[-2:], torch.tensor([0.010366, 0.999946]), atol=1e-6)
+    other = sinusoids(torch.tensor([1]), 512, "halves", "tensor2tensor")[0]
+    assert torch.allclose(other[:3], torch.tensor([0.841471, 0.821779, 0.801805]), atol=1e-6)
+    assert torch.allclose(other[256:258], torch.tensor([0.540302, 0.569807]), atol=1e-6)
+
+
+def test_halves_is_a_permutation_of_interleaved() -> None:
+    a, b = sinusoids(torch.arange(20), 16), sinusoids(torch.arange(20), 16, "halves")
+    assert torch.equal(torch.cat([a[:, 0::2], a[:, 1::2]], 1), b)
+
+
+def test_products_depend_on_the_distance_only() -> None:
+    table = sinusoids(torch.arange(50), 32)
+    products = table @ table.T
+    for k in (1, 7, 20):
+        assert products.diagonal(k).std() < 1e-5
+        assert torch.allclose(products.diagonal(k), products.diagonal(-k))
+
+
+def test_large_positions_stay_apart_in_bfloat16() -> None:
+    at = torch.tensor([[300, 301]])
+    e = Absolute(Dims("encoder", 1, 2, 64, 32))
+    with torch.autocast("cpu"):
+        x = e.embed(torch.zeros(1, 2, 64, dtype=torch.bfloat16), Context("encoder", at, at, at))
+    assert (x[0, 0] - x[0, 1]).abs().max() > 0.1
+
+
+def test_the_first_position_is_a_choice() -> None:
+    at = torch.arange(3)[None]
+    e = Absolute(Dims("encoder", 1, 2, 8, 4), Index(start=1))
+    c = Context("encoder", at, at, at)
+    x = e.embed(torch.zeros(1, 3, 8), c.placed(e.positions))
+    assert torch.equal(x[0], sinusoids(torch.tensor([1, 2, 3]), 8))
+
+
+@pytest.mark.parametrize("options", [{"layout": "x"}, {"denominator": "x"}])
+def test_wrong_options_are_refused(options: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="x: choose one of"):
+        Absolute(Dims("encoder", 1, 1, 8, 8), None, **options)
+
+
+def test_odd_widths_are_refused() -> None:
+    with pytest.raises(ValueError, match="even width, not 7"):
+        Absolute(Dims("encoder", 1, 1, 7, 7))
+
+
+def test_learned_positions_end() -> None:
+    at = torch.arange(6)[None]
+    c = Context("encoder", at, at, at)
+    dims = Dims("encoder", 1, 1, 8, 8)
+    e = Learned(dims, size=5)
+    assert e.limit == 5
+    with pytest.raises(ValueError, match="position 5 is beyond the 5"):
+        e.embed(torch.zeros(1, 6, 8), c)
+    clipped = Learned(dims, size=5, beyond="clip")
+    x = clipped.embed(torch.zeros(1, 6, 8), c)
+    assert clipped.limit is None and torch.equal(x[0, 5], x[0, 4])
+
+
+def test_learned_gradient_reaches_used_rows_only() -> None:
+    at = torch.arange(3)[None]
+    e = Learned(Dims("encoder", 1, 1, 8, 8), size=5)
+    e.embed(torch.zeros(1, 3, 8), Context("encoder", at, at, at)).sum().backward()
+    assert e.weight.grad is not None
+    assert e.weight.grad.abs().sum(1).gt(0).tolist() == [True, True, True, False, False]

@@ -1,0 +1,50 @@
+"""Names, options and sites of a config, and what is said of wrong ones."""
+
+from typing import Any
+
+import pytest
+
+from nmt.encodings.base import Dims
+from nmt.encodings.registry import create, find, names
+
+DIMS = Dims("encoder", 1, 2, 8, 4)
+
+
+def test_finds_each_module_by_its_name() -> None:
+    assert {"absolute", "relative", "lstm", "rotary"} <= set(names())
+    assert find("relative").__name__ == "Relative"
+
+
+@pytest.mark.parametrize(
+    "entries, said",
+    [
+        ({"relativ": {}}, "no encoding is called 'relativ'; did you mean 'relative'?"),
+        ({"base": {}}, "no encoding is called 'base'"),
+        ({"os": {}}, "no encoding is called 'os'"),
+        ({"relative": {"taau": 3}}, "encoding.relative: no option 'taau'; did you mean 'tau'?"),
+        ({"relative": {"tau": "x"}}, "encoding.relative: tau=x: expected int"),
+        ({"relative": {"tau": True}}, "tau=True: expected int"),
+        ({"relative": {"key": 1}}, "key=1: expected bool"),
+        ({"relative": {"where": ["middle"]}}, "where=middle: choose among"),
+        ({"relative": {"at": "nowhere"}}, "at=nowhere: choose one of"),
+        ({"absolute": {"at": {"index": {"strt": 1}}}}, "at.index: no option 'strt'"),
+        ({"absolute": {"at": {"index": {"start": 1.5}}}}, "start=1.5: expected int"),
+    ],
+)
+def test_says_what_is_wrong(entries: dict[str, dict[str, Any]], said: str) -> None:
+    with pytest.raises(ValueError) as e:
+        create(entries, DIMS)
+    assert said in str(e.value)
+
+
+def test_where_selects_sites_and_order_is_kept() -> None:
+    entries = {
+        "absolute": {"where": ["decoder"]},
+        "rotary": {},
+        "near": {"use": "relative", "tau": 2},
+    }
+    made = create(entries, DIMS)
+    assert [(type(e).__name__, e.name) for e in made] == [
+        ("Rotary", "rotary"),
+        ("Relative", "near"),
+    ]

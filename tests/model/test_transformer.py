@@ -1,0 +1,150 @@
+"""Counts, tying, norms, the cache, and the fused kernel against the explicit path."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from nmt import build
+from nmt.config import Settings
+from nmt.errors import UserError
+from nmt.model import attention
+from nmt.model.attention import Cache
+from nmt.model.transformer import Transformer
+
+Make = Callable[..., Transformer]
+Ids = Callable[..., Tensor]
+BODY = 44_140_544  # 6+6 layers, dim 512, ff 2048, biases, 3 norms a decoder layer, final norms
+
+
+def count(settings: Settings) -> int:
+    with torch.device("meta"):
+        model = build.transformer(settings, 8, 8)
+    return sum(p.numel() for p in model.parameters()) - 3 * 8 * 512 - 8
+
+
+@pytest.mark.parametrize(
+    "words, added",
+    [
+        (["encoding=none"], 0),
+        (["encoding=absolute"], 0),
+        (["encoding=learned"], 1_048_576),
+        (["encoding=relative"], 50_688),
+        (["encoding=relative", "encoding.relative.per_head=true"], 405_504),
+        (["encoding=relative_key"], 25_344),
+        (["encoding=relative_sinusoidal"], 0),
+        (["encoding=relative_absolute"], 50_688),
+        (["encoding=lstm"], 20_472_832),
+        (["encoding=lstm", "encoding.lstm.hidden=512"], 6_828_544),
+        (["encoding=rotary"], 0),
+        (["encoding=alibi"], 0),
+    ],
+)
+def test_parameters_at_base_size(
+    words: list[str], added: int, settings_of: Callable[..., Settings]
+) -> None:
+    size = ["model.dim=512", "model.heads=8", "model.feedforward_dim=2048"]
+    size += ["model.encoder_layers=6", "model.decoder_layers=6"]
+    assert count(settings_of(*size, *words)) == BODY + added
+
+
+def test_tied_matrices_are_one(tiny: Make) -> None:
+    model = tiny("model.tie=all", "segmenter.shared_vocabulary=true")
+    assert model.output.weight is model.target_embedding.weight is model.source_embedding.weight
+    model = tiny("model.tie=target")
+    assert model.output.weight is model.target_embedding.weight
+    assert model.source_embedding.weight is not model.target_embedding.weight
+
+
+def test_post_norm_leaves_each_layer_normalised(tiny: Make, ids: Ids) -> None:
+    model = tiny("model.norm=post")
+    for module in model.modules():
+        if isinstance(module, torch.nn.LayerNorm):
+            torch.nn.init.ones_(module.weight)
+            torch.nn.init.zeros_(module.bias)
+    x = model.encode(ids(2, 5))[0]
+    assert torch.allclose(x.mean(-1), torch.zeros(2, 5), atol=1e-5)
+    assert torch.allclose(x.var(-1, unbiased=False), torch.ones(2, 5), atol=1e-2)
+
+
+@pytest.mark.parametrize("key", ["dropout", "attention_dropout", "feedforward_dropout"])
+def test_each_dropout_acts_in_training_only(key: str, tiny: Make, ids: Ids) -> None:
+    off = ["model.dropout=0", "model.attention_dropout=0", "model.feedforward_dropout=0"]
+    model = tiny(*off, f"model.{key}=0.5")
+    source, target = ids(2, 5), ids(2, 5)
+    assert torch.equal(model(source, target), model(source, target))
+    model.train()
+    assert not torch.equal(model(source, target), model(source, target))
+
+
+@pytest.mark.parametrize("option", ["absolute", "rotary", "alibi", "none"])
+def test_the_fused_kernel_computes_the_same(
+    option: str, tiny: Make, ids: Ids, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = tiny(f"encoding={option}")
+    assert model.encoder_encodings.fusible
+    source, target = ids(2, 12), ids(2, 9)
+    source[0, 7:] = 0
+    calls: list[int] = []
+    real = torch.nn.functional.scaled_dot_product_attention
+
+    def spy(*a: Any, **k: Any) -> Tensor:
+        calls.append(1)
+        return real(*a, **k)
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", spy)
+    plain = model(source, target)
+    assert not calls
+    monkeypatch.setattr(attention, "FUSE_FROM", 1)
+    assert torch.allclose(plain, model(source, target), atol=1e-5)
+    assert len(calls) == 6
+
+
+def test_scores_and_values_keep_the_kernel_away(tiny: Make) -> None:
+    assert not tiny("encoding=relative").encoder_encodings.fusible
+    assert not tiny("encoding=relative_key").decoder_encodings.fusible
+
+
+def test_a_cache_grows_and_keeps_what_it_had() -> None:
+    cache = Cache()
+    parts = [torch.randn(2, 3, n, 4) for n in (1, 20, 1, 40)]
+    for part in parts:
+        k, v = cache.append(part, -part)
+    assert torch.equal(k, torch.cat(parts, 2)) and torch.equal(v, -k)
+    cache.reorder(torch.tensor([1, 1, 0]))
+    assert torch.equal(cache.all()[0], k[[1, 1, 0]])
+
+
+def test_reordering_follows_the_source_too(tiny: Make, ids: Ids) -> None:
+    model = tiny("encoding=relative")
+    source, target = ids(3, 6), ids(3, 6, seed=1)
+    with torch.inference_mode():
+        state = model.start(source)
+        state.reorder(torch.tensor([2, 2, 1]))  # before the first step, no keys are cached yet
+        one = model.step(target[:, 0], state)
+        state.reorder(torch.tensor([1, 0]))  # same source for both: only hypotheses swap
+        two = model.step(target[:2, 1], state)
+        full = model(source[[2, 2]], target[[1, 0]][:, :1])
+        assert torch.allclose(one, model(source[[2, 2, 1]], target[:, :1])[:, -1], atol=1e-5)
+        prefix = torch.stack([target[[1, 0], 0], target[:2, 1]], 1)
+        assert torch.allclose(two, model(source[[2, 2]], prefix)[:, -1], atol=1e-5)
+        assert full.shape == (2, 1, 30)
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (["model.heads=3"], "model.heads=3: must divide model.dim=16"),
+        (["model.tie=all"], "needs segmenter.shared_vocabulary=true"),
+        (["encoding=rotary", "model.heads=16"], "encoding.rotary: sinusoids need an even width"),
+        (["trainer.max_epochs=null"], "give one of them"),
+    ],
+)
+def test_impossible_choices_are_refused_early(
+    words: list[str], said: str, settings_of: Callable[..., Settings]
+) -> None:
+    with pytest.raises(UserError) as e:
+        build.check(settings_of(*words))
+    assert said in str(e.value)

@@ -1,0 +1,107 @@
+"""Who imports whom, how long files are, and what must not be written anywhere."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FILES = sorted((ROOT / "nmt").rglob("*.py")) + sorted((ROOT / "scripts").rglob("*.py"))
+ROOMS = {  # room -> rooms that it may import
+    "cli": {"train", "decode", "evaluate", "top", "model", "data", "encodings", "base"},
+    "train": {"top", "model", "data", "encodings", "base"},
+    "decode": {"top", "model", "data", "encodings", "base"},
+    "evaluate": {"data", "base"},
+    "top": {"model", "data", "encodings", "base"},  # build, modeldir and what they need
+    "model": {"encodings", "base"},
+    "data": {"base"},
+    "encodings": set(),
+    "base": set(),  # config, errors, atomic: they know nobody
+}
+BASE = {"config", "errors", "atomic", "manifest", "device"}
+
+
+def module_of(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def room_of(module: str) -> str:
+    parts = module.split(".")
+    if parts[0] == "scripts":
+        return "cli"
+    if len(parts) == 1 or parts[1] in BASE:
+        return "base"
+    return parts[1] if parts[1] in ROOMS else "top"
+
+
+def imports_of(path: Path) -> set[str]:
+    """Modules of the house that a file imports, at the top or inside a function."""
+    found: set[str] = set()
+    known = {module_of(f) for f in FILES}
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {a.name for a in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            inner = {f"{node.module}.{a.name}" for a in node.names}
+            found |= (inner & known) or {node.module}
+    return {m for m in found if m == "nmt" or m.startswith("nmt.")}
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_of)
+def test_imports_run_downhill(path: Path) -> None:
+    here = room_of(module_of(path))
+    for module in imports_of(path):
+        there = room_of(module)
+        assert there == here or there in ROOMS[here] or module == "nmt", f"{here} -> {module}"
+
+
+def test_no_circles() -> None:
+    graph = {module_of(f): imports_of(f) for f in FILES}
+    typing_only = {("nmt.encodings.positions", "nmt.encodings.context")}  # for annotations
+    done: set[str] = set()
+
+    def visit(module: str, path: tuple[str, ...]) -> None:
+        assert module not in path, " -> ".join((*path, module))
+        if module in done:
+            return
+        for other in graph.get(module, set()):
+            if (module, other) not in typing_only and other in graph:
+                visit(other, (*path, module))
+        done.add(module)
+
+    for module in graph:
+        visit(module, ())
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_of)
+def test_files_can_be_read_in_one_sitting(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    limit = 150 if path.parent.name == "encodings" and path.stem != "base" else 400
+    assert text.count("\n") <= limit
+
+
+FORBIDDEN = {
+    r"\.splitlines\(": "splits on nine characters besides LF",
+    r"(?<!safetensors\.)torch\.(load|save)\(|import pickle|\bmarshal\b": "runs code from a file",
+    r"codecs\.open\(|for \w+ in sys\.stdin\b": "splits lines where there are none",
+    r"_target_": "a config that names code",
+    r"time\.time\(\)": "a clock that jumps",
+}
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_of)
+def test_nothing_dangerous_is_written(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    for pattern, why in FORBIDDEN.items():
+        assert not re.search(pattern, text), f"{pattern}: {why}"
+
+
+def test_only_its_own_files_know_an_encoding_by_name() -> None:
+    names = {p.stem for p in (ROOT / "conf" / "encoding").glob("*.yaml")} - {"none", "relative"}
+    for path in FILES:
+        if path.parent.name in ("encodings", "data") or path.stem in ("train", "demo"):
+            continue  # examples in nmt-train --help name some
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                assert node.value not in names, f"{module_of(path)} knows {node.value}"
