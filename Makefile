@@ -10,7 +10,7 @@ help: ## list all targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 demo: $(VENV)/installed ## train absolute and relative on the embedded corpus, compare by length
-	$(BIN)/python scripts/demo.py --runs $(RUNS)/demo
+	$(BIN)/nmt-demo --runs $(RUNS)/demo
 
 test: $(VENV)/installed ## the fast tests, as CI runs them
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2

@@ -86,7 +86,7 @@ class Unigram:
     kind: str = knob("the segmenter's name", choices=("unigram",))
     tokenizer: str = knob("what runs before segmentation", choices=("moses", "none"))
     vocabulary_size: int = knob("pieces; fewer are made where the text gives fewer", least=8)
-    character_coverage: float = knob("share of characters that get a piece", least=0.9, most=1)
+    character_coverage: float = knob("share of characters that get a piece", least=0.98, most=1)
     training_lines: int = knob("lines sampled to learn from; 0: all", least=0)
     shared_vocabulary: bool = knob("one model for both sides (needed by model.tie=all)")
 

@@ -83,13 +83,15 @@ def _check(words: list[str]) -> None:
         overrides = OverridesParser.create().parse_overrides(words)
     except HydraException as e:
         raise UserError(f"{' '.join(words)}: {_first_line(e)}") from None
+    for o in overrides:
+        if o.is_sweep_override():
+            raise UserError(f"{o.input_line}: several values; nmt-train -m makes a run of each")
     groups = [o for o in overrides if (conf_dir() / o.key_or_group).is_dir()]
-    if not any(o.key_or_group.startswith("hydra.searchpath") for o in overrides):
-        for o in groups:
-            _check_options(o)
-    if any(o.is_sweep_override() for o in overrides):
-        return  # each job of the sweep is checked by itself
-    known = set(keys_of(compose("train", overrides=[str(o.input_line) for o in groups])))
+    elsewhere = [o for o in overrides if o.key_or_group.startswith("hydra.searchpath")]
+    for o in groups if not elsewhere else []:
+        _check_options(o)
+    lines = [str(o.input_line) for o in (*elsewhere, *groups)]
+    known = set(keys_of(compose("train", overrides=lines)))
     for o in overrides:
         if o in groups or o.is_add() or o.key_or_group.startswith("hydra"):
             continue
@@ -99,8 +101,6 @@ def _check(words: list[str]) -> None:
 
 def _check_options(override: Override) -> None:
     group = override.key_or_group
-    if override.is_sweep_override():
-        return
     value = override.value()
     for option in value if isinstance(value, list) else [value]:
         if option is not None and str(option) not in (known := options_of(group)):
@@ -118,10 +118,10 @@ def _unknown(override: Override, known: set[str]) -> str:
 
 def nearest(name: str, known: list[str], listed: bool = True) -> str:
     """'; did you mean X?' if something is near, else what there is (or where to look)."""
-    close = get_close_matches(name, known, n=1, cutoff=0.5)
-    if not close:  # the last part of a dotted key often suffices
-        tails = {k.rsplit(".", 1)[-1]: k for k in known}
-        close = [tails[t] for t in get_close_matches(name.rsplit(".", 1)[-1], tails, n=1)]
+    tails = {k.rsplit(".", 1)[-1]: k for k in known}  # the last part of a key often suffices
+    tail = name.rsplit(".", 1)[-1]
+    close = [tails[tail]] if tail in tails else get_close_matches(name, known, n=1, cutoff=0.5)
+    close = close or [tails[t] for t in get_close_matches(tail, tails, n=1)]
     if close:
         return f"; did you mean {close[0]}?"
     return f"; choose one of {', '.join(sorted(known))}" if listed else "; see --help for all keys"

@@ -29,12 +29,12 @@ def command(argv: list[str]) -> None:
         sys.stdout.write(page(USAGE, ("data", "segmenter")))
         return
     from nmt.cli.compose import experiment_of
-    from nmt.data.prepare import prepare
-    from nmt.data.report import describe, read_report
+    from nmt.data.prepare import prepare, report
+    from nmt.data.report import describe
 
     settings, _ = experiment_of(argv)
     prepared = prepare(settings.data, settings.segmenter)
-    sys.stdout.write(f"{describe(read_report(prepared.path))}\n{prepared.path}\n")
+    sys.stdout.write(f"{describe(report(prepared.path))}\n{prepared.path}\n")
 
 
 if __name__ == "__main__":

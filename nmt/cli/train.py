@@ -76,11 +76,16 @@ def train(asked: "Experiment") -> None:
     settings, directory = asked
     build.check(settings)
     from nmt.data.prepare import prepare
-    from nmt.train.trainer import fit, open_run
+    from nmt.train.run import open_run
+    from nmt.train.trainer import fit
 
-    with open_run(directory, settings):
-        prepared = prepare(settings.data, settings.segmenter)
-        outcome = fit(settings, prepared, directory)
+    with open_run(directory, settings) as opened:
+        outcome = opened.finished(settings)
+        if outcome is None:
+            prepared = prepare(settings.data, settings.segmenter)
+            outcome = fit(settings, prepared, opened)
+    if outcome.signal is not None:
+        raise UserError(str(outcome), outcome.code)
     log.info("%s", outcome)
     sys.stdout.write(f"{directory}\n")
     _next(asked)
@@ -88,20 +93,11 @@ def train(asked: "Experiment") -> None:
 
 def _next(asked: "Experiment") -> None:
     """The commands that a user wants after training, on stderr beside the log."""
-    data = asked.settings.data
-    source = getattr(data, "test_source", None) or f"test.{data.source_language}"
-    target = getattr(data, "test_target", None) or f"test.{data.target_language}"
+    from nmt.cli.texts import test_texts
+
+    source, target = test_texts(asked.settings)
     log.info("next:  nmt-translate %s %s", asked.run, source)
     log.info("       nmt-evaluate %s --source %s --reference %s", asked.run, source, target)
-
-
-def check_limits(longest: int, limit: int | None, side: str) -> None:
-    """Refuse text that a table of positions cannot hold."""
-    if limit is not None and longest > limit:
-        raise UserError(
-            f"{side}: the longest line has {longest} pieces with its end mark, but the encoding "
-            f"holds {limit} positions; enlarge its size or lower data.max_length"
-        )
 
 
 if __name__ == "__main__":

@@ -23,16 +23,21 @@ def run(command: Callable[[list[str]], None], argv: list[str] | None = None) -> 
     except KeyboardInterrupt:
         return _say("interrupted", Exit.INTERRUPTED)
     except BrokenPipeError:
-        # The reader has gone; without this, Python complains once more when it exits.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return Exit.PIPE
     except MemoryError:
         return _say("out of memory; lower trainer.batch_tokens or decode.batch_tokens", Exit(71))
     except OSError as e:
         if e.errno not in (errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG):
             raise
+        _drop_output()
         return _say(f"{e.filename or 'output'}: {e.strerror}", Exit.IO)
     return Exit.OK
+
+
+def _drop_output() -> None:
+    """Let Python flush stdout into nothing when it exits, instead of complaining once more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _say(message: str, code: Exit) -> int:

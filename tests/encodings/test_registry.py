@@ -38,7 +38,7 @@ def test_says_what_is_wrong(entries: dict[str, dict[str, Any]], said: str) -> No
 
 
 def test_where_selects_sites_and_order_is_kept() -> None:
-    entries = {
+    entries: dict[str, dict[str, Any]] = {
         "absolute": {"where": ["decoder"]},
         "rotary": {},
         "near": {"use": "relative", "tau": 2},

@@ -1,0 +1,180 @@
+"""nmt-translate: translate lines of text by a trained model, N lines in, N lines out."""
+
+import argparse
+import json
+import logging
+import re
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import Field, fields
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from nmt.cli.streams import Output, opened_input, text_lines
+from nmt.cli.words import run
+from nmt.config import Decode, Settings, freeze, thaw
+from nmt.errors import UserError
+
+if TYPE_CHECKING:
+    from nmt.decode.translator import Translation, Translator
+
+log = logging.getLogger(__name__)
+
+USAGE = "nmt-translate MODEL [INPUT] [-o OUTPUT] [OPTION ...] [decode.KEY=VALUE ...]"
+EPILOG = """
+One line in is one line out, in the same order; an empty line stays empty. Text is UTF-8, and a
+line ends at LF. What is written for each line of the input:
+  (nothing asked)  TEXT
+  --scores         SCORE TAB TEXT
+  --n-best N       LINE TAB RANK TAB SCORE TAB TEXT, up to N times, best first; LINE, RANK from 1
+  --json           {"line": 1, "source": ..., "translations": [{"text": ..., "score": ...}]}
+SCORE is the log-probability over the length penalty. With -o, the text grows in OUTPUT.part and
+is renamed when it is complete; after an interruption OUTPUT.part keeps the lines done so far.
+
+A trained model is fixed; only how it searches may change:
+"""
+KEYS = fields(Decode)
+SETTING = re.compile(r"[\w.+~]+=")  # a file of such a name is still ./a=b
+
+
+class Asked(NamedTuple):
+    """What the words of the command line say."""
+
+    model: str
+    input: str
+    output: str | None
+    n_best: int | None
+    scores: bool
+    json: bool
+    device: str
+    threads: int | None
+    changes: dict[str, str]  # key of decode -> value
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The console script; returns the exit code."""
+    return run(command, argv)
+
+
+def command(argv: list[str]) -> None:
+    """Translate as the words say."""
+    asked = understood(argv)
+    with ExitStack() as stack:
+        stream = stack.enter_context(opened_input(asked.input))
+        output = stack.enter_context(Output(asked.output))
+        # torch takes seconds to import: --help and wrong words are answered before
+        import torch
+
+        from nmt import modeldir
+        from nmt.decode.translator import Translator
+
+        if asked.threads:
+            torch.set_num_threads(asked.threads)
+        trained = modeldir.load(asked.model, asked.device)
+        decode = changed(trained.settings, asked.changes).decode
+        if (asked.n_best or 1) > decode.beam_size:
+            raise UserError(
+                f"--n-best {asked.n_best}: the beam holds {decode.beam_size}; "
+                f"add decode.beam_size={asked.n_best}"
+            )
+        lines = text_lines(stream, asked.input)
+        for number, text in enumerate(records(asked, Translator(trained, decode), lines), 1):
+            output.write(text)
+            if number % decode.window == 0:
+                output.flush()
+
+
+def understood(argv: list[str]) -> Asked:
+    """Read the words; raises UserError, or SystemExit as argparse does."""
+    parser = argparse.ArgumentParser(
+        prog="nmt-translate",
+        usage=USAGE,
+        description="Translate lines of text by a trained model.",
+        epilog=EPILOG + "\n".join(map(_described, KEYS)),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("model", metavar="MODEL", help="run directory of nmt-train, or one of its checkpoints")
+    add("words", nargs="*", metavar="INPUT", help="text, perhaps .gz; none or -: stdin")
+    add("-o", "--output", help="file to write (default: stdout)")
+    add("--n-best", type=_positive, metavar="N", help="the N best translations, with scores")
+    add("--scores", action="store_true", help="a score before each translation")
+    add("--json", action="store_true", help="one JSON object per line")
+    add("--device", default="auto", help="cpu, cuda, cuda:1, or auto: a GPU if there is one")
+    add("--threads", type=_positive, metavar="N", help="CPU threads (default: torch's choice)")
+    given = parser.parse_intermixed_args(argv)
+    settings = [word for word in given.words if SETTING.match(word)]
+    inputs = [word for word in given.words if not SETTING.match(word)] or ["-"]
+    if len(inputs) > 1:
+        raise UserError(f"{inputs[1]}: a second input; give one, or join them: cat A B | ...")
+    own = {k: v for k, v in vars(given).items() if k != "words"}
+    return Asked(**own, input=inputs[0], changes=dict(_change(word) for word in settings))
+
+
+def _positive(word: str) -> int:
+    number = int(word)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is not positive")
+    return number
+
+
+def _described(key: Field[Any]) -> str:
+    choices = ", ".join(key.metadata["choices"])
+    return f"  decode.{key.name:18} {key.metadata['doc']}" + (f": {choices}" if choices else "")
+
+
+def _change(word: str) -> tuple[str, str]:
+    """`decode.alpha=1` -> ("alpha", "1"); raises UserError for any other key."""
+    name, _, value = word.partition("=")
+    group, _, key = name.partition(".")
+    if group != "decode" or not key:
+        raise UserError(f"{word}: a trained model is fixed; only decode.<key>=<value> may change")
+    known = [f.name for f in KEYS]
+    if key not in known:
+        near = get_close_matches(key, known, n=1)
+        advice = f"did you mean decode.{near[0]}?" if near else f"known are {', '.join(known)}"
+        raise UserError(f"{word}: no such key; {advice}")
+    return key, value
+
+
+def changed(settings: Settings, changes: dict[str, str]) -> Settings:
+    """The settings of a model with other values under decode, checked as all are."""
+    plain = freeze(settings)
+    return thaw({**plain, "decode": {**plain["decode"], **changes}})
+
+
+def records(asked: Asked, translator: "Translator", lines: Iterable[str]) -> Iterator[str]:
+    """What is to be written for each line, its line ends included."""
+    from tqdm import tqdm
+
+    waiting: deque[str] = deque()  # read, but not yet translated: at most a window
+
+    def remembered() -> Iterator[str]:
+        for line in lines:
+            waiting.append(line)
+            yield line
+
+    quiet = True if asked.output is None and sys.stdout.isatty() else None  # None: unless a TTY
+    found = translator.translate(remembered(), asked.n_best or 1)
+    for number, translations in enumerate(tqdm(found, unit=" lines", disable=quiet), 1):
+        yield record(asked, number, waiting.popleft(), translations)
+
+
+def record(asked: Asked, number: int, line: str, translations: "list[Translation]") -> str:
+    """One line of the input in the form that was asked for."""
+    best = translations[0]
+    if asked.json:
+        found = [{"text": t.text, "score": round(t.score, 6)} for t in translations]
+        whole = {"line": number, "source": line, "translations": found}
+        return json.dumps(whole, ensure_ascii=False) + "\n"
+    if asked.n_best:
+        ranked = enumerate(translations, 1)
+        return "".join(f"{number}\t{rank}\t{t.score:.4f}\t{t.text}\n" for rank, t in ranked)
+    return f"{best.score:.4f}\t{best.text}\n" if asked.scores else f"{best.text}\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

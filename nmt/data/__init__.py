@@ -1,0 +1,1 @@
+"""Text to numbers: files, normalisation, segmentation, vocabularies, stores and batches."""

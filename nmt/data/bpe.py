@@ -1,0 +1,129 @@
+"""Byte pair encoding with subword-nmt (Sennrich et al. 2016, arXiv:1508.07909)."""
+
+import contextlib
+import io
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from subword_nmt.apply_bpe import BPE
+from subword_nmt.learn_bpe import learn_bpe
+
+from nmt.data import plain
+from nmt.data.tokenizer import Tokenizer
+
+SEPARATOR = "@@"  # ends each piece but the last of its word
+LONGEST_WORD = 1000  # characters; subword-nmt takes quadratic time on a word
+CUT = 100  # a longer word is cut into parts of so many characters
+REMEMBERED = 2**18  # words whose pieces are kept
+
+
+class Bpe:
+    """Segments words by learnt merges, into no piece outside `pieces` where that can be had.
+
+    Any text survives: the last piece of a word never ends in the separator, whatever was typed.
+    """
+
+    kind = "bpe"
+
+    def __init__(
+        self, tokenizer: Tokenizer, merges: Sequence[str], pieces: Collection[str] = ()
+    ) -> None:
+        self.tokenizer, self.merges, self.pieces = tokenizer, list(merges), list(pieces)
+        codes = io.StringIO("#version: 0.2\n" + "\n".join(self.merges))
+        self._bpe = BPE(codes, merges=len(self.merges), vocab=set(self.pieces) or None)
+        self._known: dict[str, list[str]] = {}
+
+    def encode(self, text: str) -> list[str]:
+        """Normalise, tokenise and segment one line."""
+        return self.segment(self.tokenizer.words(text))
+
+    def segment(self, words: str) -> list[str]:
+        """Segment words that stand apart by single spaces."""
+        found: list[str] = []
+        for word in words.split(" "):
+            pieces = self._known.get(word)
+            found.extend(self._remember(word) if pieces is None else pieces)
+        return found
+
+    def decode(self, pieces: Sequence[str]) -> str:
+        """Join pieces to one line of text."""
+        n = len(SEPARATOR)
+        return self.tokenizer.text(
+            "".join(p[:-n] if p.endswith(SEPARATOR) else p + " " for p in pieces)
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Give what `from_json` needs, as plain values."""
+        return {
+            "kind": self.kind,
+            "tokenizer": self.tokenizer.to_json(),
+            "merges": self.merges,
+            "pieces": self.pieces,
+        }
+
+    @classmethod
+    def from_json(cls, value: Any) -> "Bpe":
+        """Build the segmenter again; UserError (65) if the value is not from `to_json`."""
+        found = plain.checked(
+            value, "segmenter", kind=str, tokenizer=dict, merges=list, pieces=list
+        )
+        plain.one_of(found["kind"], [cls.kind], "segmenter.kind")
+        for number, merge in enumerate(found["merges"]):
+            halves = merge.split(" ") if isinstance(merge, str) else []
+            if len(halves) != 2 or halves != str(merge).split():
+                raise plain.wrong(f"segmenter.merges[{number}]", "expected two symbols")
+        pieces = plain.piece_list(found["pieces"], "segmenter.pieces")
+        return cls(Tokenizer.from_json(found["tokenizer"]), found["merges"], pieces)
+
+    def _remember(self, word: str) -> list[str]:
+        *heads, last = parts(word)
+        pieces: list[str] = []
+        for head in heads:  # a line feed, in no merge, follows it: so no piece ends the word
+            pieces += self._bpe.segment_tokens([head + "\n"])[:-1]
+        pieces += self._bpe.segment_tokens([last])
+        self._bpe.cache.clear()  # our own, of whole words, stands before it
+        if len(self._known) >= REMEMBERED:
+            self._known.clear()
+        if len(word) <= LONGEST_WORD:
+            self._known[word] = pieces
+        return pieces
+
+
+def parts(word: str) -> list[str]:
+    """Cut a word that is too long, or would end in the separator, into parts segmented alone."""
+    if len(word) <= LONGEST_WORD and not word.endswith(SEPARATOR):
+        return [word]
+    step = CUT if len(word) > LONGEST_WORD else len(word)
+    cut = [word[start : start + step] for start in range(0, len(word), step)]
+    if cut[-1].endswith(SEPARATOR):
+        cut[-1:] = [cut[-1][:-1], cut[-1][-1]]
+    return cut
+
+
+def learn_merges(counts: Mapping[str, int], merges: int, min_frequency: int) -> list[str]:
+    """Learn merges, most frequent first, each as its two symbols with a space between."""
+    if not merges or all(len(word) < 2 for word in counts):
+        return []  # learn_bpe fails where there is nothing to merge
+    codes = io.StringIO()
+    with contextlib.redirect_stderr(io.StringIO()):  # it draws a progress bar
+        learn_bpe(_dictionary(counts), codes, merges, min_frequency, is_dict=True)
+    return codes.getvalue().split("\n")[1:-1]  # without version line and final line end
+
+
+def count_pieces(counts: Mapping[str, int], merges: Sequence[str]) -> Counter[str]:
+    """Count the pieces that the merges make of one side's words."""
+    segmenter = Bpe(Tokenizer("none", "none", ""), merges)
+    found: Counter[str] = Counter()
+    for word, count in counts.items():
+        for piece in segmenter.segment(word):
+            found[piece] += count
+    return found
+
+
+def _dictionary(counts: Mapping[str, int]) -> Iterator[str]:
+    for word, count in counts.items():
+        if len(word) <= LONGEST_WORD:
+            yield f"{word} {count}"
+        else:
+            yield from (f"{part} {count}" for part in parts(word))

@@ -1,0 +1,123 @@
+"""First pass over a chunk of pairs: decode, normalise, tokenise, count words.
+
+The words go to files between the passes, so that the slow tokenizer runs once.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from nmt.data.corpus import Line, decoded, opened, raw_lines
+from nmt.data.report import INVALID, NOT_SEGMENTED, TOO_MANY_BYTES, Tally, no_tally
+from nmt.data.store import LINES, SIDES
+from nmt.data.tokenizer import Tokenizer
+from nmt.errors import Exit, UserError
+
+DROP_HINT = "mend the file, or set data.invalid_utf8=drop"
+
+
+class Clean(NamedTuple):
+    """A chunk of two parallel files, and what to do with it; sides in the order of SIDES."""
+
+    paths: tuple[Path, Path]  # where to read, at any offset
+    names: tuple[str, str]  # what to call the files in messages
+    starts: tuple[int, int]  # byte offsets
+    line: int  # number of the first line, from 1
+    lines: int
+    tokenizers: tuple[tuple[str, str, str], tuple[str, str, str]]  # arguments of Tokenizer
+    drop_invalid: bool
+    max_bytes: int | None
+    count_words: bool
+    out: Path  # the files written begin with this
+
+
+class Cleaned(NamedTuple):
+    """What a cleaned chunk holds; the words themselves are in files."""
+
+    out: Path
+    pairs: int
+    tally: Tally  # pairs dropped here
+    changes: tuple[Counter[str], Counter[str]]
+    words: tuple[Counter[str], Counter[str]]
+
+
+def clean(task: Clean) -> Cleaned:
+    """Write a chunk's words and line numbers; UserError (65) at text that is not UTF-8."""
+    tokenizers = [_tokenizer(*arguments) for arguments in task.tokenizers]
+    changes: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
+    words: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
+    tally, kept = no_tally(), []
+    texts: tuple[list[str], list[str]] = ([], [])
+    for number, pair in _pairs(task):
+        for line, found in zip(pair, changes, strict=True):
+            _note(line, found)
+        if task.max_bytes and max(len(line.raw) for line in pair) > task.max_bytes:
+            tally[NOT_SEGMENTED, TOO_MANY_BYTES, 0] += 1
+            continue
+        try:
+            text = [
+                decoded(line.raw, f"{name}:{number}", DROP_HINT)
+                for line, name in zip(pair, task.names, strict=True)
+            ]
+        except UserError:
+            if not task.drop_invalid:
+                raise
+            tally[NOT_SEGMENTED, INVALID, 0] += 1
+            continue
+        both = [
+            tokenizer.words(one, found)
+            for tokenizer, one, found in zip(tokenizers, text, changes, strict=True)
+        ]
+        kept.append(number)
+        for side in range(len(SIDES)):
+            texts[side].append(both[side])
+            if task.count_words and all(both):
+                words[side].update(both[side].split(" "))
+    for name, lines in zip(SIDES, texts, strict=True):
+        words_file(task.out, name).write_bytes("".join(f"{one}\n" for one in lines).encode())
+    words_file(task.out, "lines").write_bytes(np.array(kept, LINES).tobytes())
+    return Cleaned(task.out, len(kept), tally, changes, words)
+
+
+def words_file(out: Path, what: str) -> Path:
+    """Give the file that holds a chunk's source or target words, or its line numbers."""
+    return out.with_name(f"{out.name}.{what}")
+
+
+def read_words(out: Path, side: str) -> list[str]:
+    """Read the words of one side of a cleaned chunk, one string a line."""
+    return words_file(out, side).read_bytes().decode().split("\n")[:-1]
+
+
+def _pairs(task: Clean) -> Iterator[tuple[int, tuple[Line, Line]]]:
+    with opened(task.paths[0]) as source, opened(task.paths[1]) as target:
+        source.seek(task.starts[0])
+        target.seek(task.starts[1])
+        first = task.line == 1
+        both = zip(
+            raw_lines(source, first, task.lines), raw_lines(target, first, task.lines), strict=False
+        )
+        number = task.line - 1
+        for number, pair in enumerate(both, start=task.line):
+            yield number, pair
+    if number != task.line + task.lines - 1:
+        raise UserError(
+            f"{task.names[0]}, {task.names[1]}: changed while they were read; start again",
+            Exit.DATA,
+        )
+
+
+def _note(line: Line, changes: Counter[str]) -> None:
+    if line.crlf:
+        changes["crlf_lines"] += 1
+    if line.bom:
+        changes["byte_order_mark_lines"] += 1
+
+
+@lru_cache(maxsize=4)
+def _tokenizer(normalize: str, kind: str, language: str) -> Tokenizer:
+    return Tokenizer(normalize, kind, language)

@@ -1,0 +1,83 @@
+"""Text files, line by line, as everyone else counts lines: a line ends at LF and nowhere else.
+
+Python's text mode also ends lines at a lone CR, and `codecs` and `splitlines` at nine further
+characters, which shifts one side of a parallel corpus against the other. So bytes are read here.
+"""
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, cast
+
+from nmt.errors import Exit, UserError
+
+BOM = b"\xef\xbb\xbf"
+
+
+class Line(NamedTuple):
+    """One line as it stood in its file."""
+
+    raw: bytes  # without line end and byte order mark
+    crlf: bool  # the line ended in CR LF
+    bom: bool  # the file began with a byte order mark, and this is its first line
+
+
+def raw_lines(stream: BinaryIO, first: bool = True, count: int | None = None) -> Iterator[Line]:
+    """Yield at most `count` lines; `first` says that the stream stands at the start of its file."""
+    if count == 0:
+        return
+    for number, raw in enumerate(stream, start=1):
+        bom = first and number == 1 and raw.startswith(BOM)
+        raw = raw[len(BOM) :] if bom else raw
+        ended = raw.endswith(b"\n")
+        raw = raw[:-1] if ended else raw
+        crlf = raw.endswith(b"\r")
+        yield Line(raw[:-1] if crlf else raw, crlf, bom)
+        if number == count:
+            return
+
+
+def decoded(raw: bytes, where: str, hint: str = "mend the file") -> str:
+    r"""Read strict UTF-8; UserError at `where` with the offset and the bytes as \xNN."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        bad = "".join(f"\\x{byte:02x}" for byte in raw[error.start : error.start + 4])
+        raise UserError(
+            f"{where}: byte {error.start} of the line begins no UTF-8 character: {bad}; {hint}",
+            Exit.DATA,
+        ) from None
+
+
+@contextmanager
+def opened(path: Path, hint: str = "check the path") -> Iterator[BinaryIO]:
+    """Open a text file (.gz is decompressed) for bytes.
+
+    UserError if it cannot be opened (66), or if the compressed stream is damaged (65), which
+    may come as late as its last byte: use nothing of it before the stream has ended.
+    """
+    try:
+        opener = gzip.open if path.suffix == ".gz" else open
+        stream = cast(BinaryIO, opener(path, "rb"))
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file; {hint}", Exit.NO_INPUT) from None
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}; {hint}", Exit.NO_INPUT) from None
+    with stream:
+        try:
+            yield stream
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise UserError(
+                f"{path}: damaged gzip file ({error}); fetch or compress it again", Exit.DATA
+            ) from None
+
+
+def read_text(path: Path, hint: str = "check the path") -> list[str]:
+    """Read all lines of a file as text; UserError if it is missing, damaged or not UTF-8."""
+    with opened(path, hint) as stream:
+        return [
+            decoded(line.raw, f"{path}:{number}")
+            for number, line in enumerate(raw_lines(stream), start=1)
+        ]

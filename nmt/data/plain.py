@@ -1,0 +1,67 @@
+"""Checks of plain values from JSON: a file from elsewhere is data, and may hold anything."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from nmt import manifest
+from nmt.errors import Exit, UserError
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file of ours; UserError (65) if it is missing or no JSON."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}; prepare the corpus again", Exit.DATA) from None
+    return manifest.parse(content, path)
+
+
+def checked(value: Any, where: str, **types: type) -> dict[str, Any]:
+    """Return the mapping if it has just these keys, with values of just these types.
+
+    Raises UserError (65) that names the first wrong key.
+    """
+    if not isinstance(value, dict):
+        raise wrong(where, "expected a mapping")
+    for key in types:
+        if key not in value:
+            raise wrong(f"{where}.{key}", "missing")
+    if extra := sorted(set(value) - set(types), key=str):
+        raise wrong(f"{where}.{str(extra[0])[:40]!a}", "no such key")
+    for key, wanted in types.items():
+        if type(value[key]) is not wanted:
+            raise wrong(f"{where}.{key}", f"expected {wanted.__name__}")
+    return value
+
+
+def one_of(value: str, choices: Sequence[str], where: str) -> str:
+    """Return the value if it is among the choices; else UserError (65)."""
+    if value not in choices:
+        raise wrong(where, f"expected one of {', '.join(choices)}")
+    return value
+
+
+def piece_list(value: Any, where: str) -> list[str]:
+    """Return a list of distinct, non-empty strings without white space; else UserError (65)."""
+    if not isinstance(value, list):
+        raise wrong(where, "expected a list")
+    for number, piece in enumerate(value):
+        if not isinstance(piece, str) or piece.split() != [piece] or not _unicode(piece):
+            raise wrong(f"{where}[{number}]", "expected text without white space")
+    if len(set(value)) != len(value):
+        raise wrong(where, "an entry stands twice")
+    return value
+
+
+def wrong(where: str, what: str) -> UserError:
+    """Make the error for damaged data at `where`."""
+    return UserError(f"{where}: {what}; the file is damaged or not ours", Exit.DATA)
+
+
+def _unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # a lone surrogate
+        return False
+    return True

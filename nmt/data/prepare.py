@@ -1,0 +1,286 @@
+"""From text files to a prepared corpus: scan, clean, learn, number, store; once for all runs.
+
+A prepared corpus lies in <cache>/<name>-<fingerprint>; the fingerprint covers the content of the
+files and every setting that matters, so that a directory found there is the one to use.
+"""
+
+import importlib.metadata
+import logging
+import os
+import shutil
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nmt import config
+from nmt.data import cache, plain
+from nmt.data.clean import Clean, Cleaned, clean
+from nmt.data.learn import learn_bpe_sides, learn_unigram_sides
+from nmt.data.number import Number, Numbered, number
+from nmt.data.parallel import in_order
+from nmt.data.report import KEPT, no_tally, split_report
+from nmt.data.scan import CHUNK, Scan, check_parallel, scan, unpacked
+from nmt.data.side import Side
+from nmt.data.store import SIDES, PairStore, Writer, id_type, write_json
+from nmt.data.tokenizer import Tokenizer, warn_of_unknown
+from nmt.errors import Exit, UserError
+
+log = logging.getLogger(__name__)
+FORMAT = 1  # raise it when the same input comes to give another prepared corpus
+SPLITS = ("train", "dev")
+# settings that say where text lies or how fast it is prepared, not what it becomes
+ELSEWHERE = {"name", "root", "cache", "workers"} | {
+    f"{split}_{side}" for split in ("train", "dev", "test") for side in SIDES
+}
+FEW_LINES = 30_000  # with fewer, starting processes takes longer than they save
+LIBRARIES = ("numpy", "sacremoses", "sentencepiece", "subword-nmt")
+
+
+class Prepared(NamedTuple):
+    """A corpus ready to train on."""
+
+    path: Path
+    train: PairStore
+    dev: PairStore
+    source: Side
+    target: Side
+    facts: dict[str, Any]
+
+
+class Pair(NamedTuple):
+    """Two parallel files after their scan."""
+
+    source: Scan
+    target: Scan
+
+
+def prepare(data: config.Data, segmenter: config.Bpe | config.Unigram) -> Prepared:
+    """Prepare a corpus, or take the prepared one if there is one.
+
+    Raises UserError: 66 if a file is missing, 65 if its content cannot be used, 73 or 74 if the
+    cache cannot be written.
+    """
+    scanned = _scan_files(data) if isinstance(data, config.Files) else {}
+    digest = cache.fingerprint(
+        {
+            "format": FORMAT,
+            "data": {key: v for key, v in asdict(data).items() if key not in ELSEWHERE},
+            "segmenter": asdict(segmenter),
+            "toy": _toy_sample() if isinstance(data, config.Toy) else None,
+            "files": {split: [side.sha256 for side in pair] for split, pair in scanned.items()},
+        }
+    )
+    final = Path(data.cache) / f"{data.name}-{digest[:12]}"
+    if not cache.is_complete(final):
+        with cache.locked(final):
+            if not cache.is_complete(final):  # nobody made it while we waited
+                with cache.fresh(final) as directory:
+                    _build(data, segmenter, scanned, directory, digest)
+    return load(final)
+
+
+def load(path: Path) -> Prepared:
+    """Open a prepared corpus."""
+    source, target = (Side.from_json(plain.read_json(path / f"{side}.json")) for side in SIDES)
+    facts = plain.read_json(path / "facts.json")
+    return Prepared(path, PairStore(path / "train"), PairStore(path / "dev"), source, target, facts)
+
+
+def report(path: Path) -> dict[str, Any]:
+    """Read the report of a prepared corpus; `nmt.data.report.describe` shows it as a table."""
+    return plain.read_json(path / "report.json")
+
+
+def _scan_files(data: config.Files) -> dict[str, Pair]:
+    """Scan the training and development files of a corpus."""
+    pairs = {}
+    for split in SPLITS:
+        scans = [
+            scan(Path(getattr(data, f"{split}_{side}")), f"set data.root or data.{split}_{side}")
+            for side in SIDES
+        ]
+        check_parallel(*scans)
+        pairs[split] = Pair(*scans)
+    return pairs
+
+
+def _write_toy(data: config.Toy, directory: Path) -> tuple[dict[str, Pair], dict[str, str]]:
+    """Write the toy corpus below the directory; give its scans, and where its test text lies."""
+    from nmt.data.toy import write_toy  # here, since other corpora do not need it
+
+    text = directory / "text"
+    text.mkdir()
+    paths = write_toy(data, text)
+    scans = {s: Pair(*(scan(paths[f"{s}_{side}"]) for side in SIDES)) for s in SPLITS}
+    tests = {
+        f"test_{side}": paths[f"test_{side}"].relative_to(directory).as_posix() for side in SIDES
+    }
+    return scans, tests
+
+
+def _toy_sample() -> str:
+    """Some sentences of the grammar: another grammar is another corpus."""
+    from nmt.data.toy import pairs
+
+    return repr(pairs(40, 4, 30, seed=0))
+
+
+def _build(
+    data: config.Data,
+    choice: config.Bpe | config.Unigram,
+    scanned: dict[str, Pair],
+    directory: Path,
+    fingerprint: str,
+) -> None:
+    """Fill the directory of a prepared corpus."""
+    started = time.monotonic()
+    facts: dict[str, Any] = {"fingerprint": fingerprint}
+    if isinstance(data, config.Toy):
+        scanned, tests = _write_toy(data, directory)
+        facts |= tests
+    languages = (data.source_language, data.target_language)
+    warn_of_unknown(choice.tokenizer, *languages)
+    tokenizers = [Tokenizer(data.normalize, choice.tokenizer, one) for one in languages]
+    work = directory / "work"
+    work.mkdir()
+    workers = _workers(data.workers, scanned)
+    log.info("preparing %s lines with %d processes", f"{scanned['train'].source.lines:,}", workers)
+    cleaned, words = _clean_all(data, choice, scanned, work, workers)
+    if isinstance(choice, config.Bpe):
+        sides = learn_bpe_sides(choice, tokenizers, words)
+    else:
+        chunks = [chunk.out for chunk in cleaned["train"]]
+        sides = learn_unigram_sides(choice, tokenizers, chunks)
+    for side, learnt in zip(SIDES, sides, strict=True):
+        write_json(directory / f"{side}.json", learnt.to_json())
+    told: dict[str, Any] = {
+        split: _number_all(split, data, cleaned[split], sides, directory, workers)
+        for split in SPLITS
+    }
+    told["vocabulary"] = {s: len(side.vocabulary) for s, side in zip(SIDES, sides, strict=True)}
+    told["versions"] = {name: importlib.metadata.version(name) for name in LIBRARIES}
+    write_json(directory / "report.json", told)
+    write_json(directory / "facts.json", facts | _facts(told))
+    shutil.rmtree(work)
+    log.info("prepared in %.0f s", time.monotonic() - started)
+
+
+def _clean_all(
+    data: config.Data,
+    choice: config.Bpe | config.Unigram,
+    scanned: dict[str, Pair],
+    work: Path,
+    workers: int,
+) -> tuple[dict[str, list[Cleaned]], list[Counter[str]]]:
+    """Clean both splits; give their chunks without words, and the words of train per side."""
+    words: list[Counter[str]] = [Counter(), Counter()]
+    cleaned: dict[str, list[Cleaned]] = {}
+    for split in SPLITS:
+        tasks = _clean_tasks(split, data, choice, scanned[split], work)
+        cleaned[split] = []
+        for chunk in in_order(clean, tasks, workers if split == "train" else 1):
+            for total, found in zip(words, chunk.words, strict=True):
+                total.update(found)
+            cleaned[split].append(chunk._replace(words=(Counter(), Counter())))
+    return cleaned, words
+
+
+def _clean_tasks(
+    split: str,
+    data: config.Data,
+    choice: config.Bpe | config.Unigram,
+    pair: Pair,
+    work: Path,
+) -> Iterator[Clean]:
+    train = split == "train"
+    source, target = (unpacked(side, work) for side in pair)
+    for k, starts in enumerate(zip(pair.source.starts[:-1], pair.target.starts[:-1], strict=True)):
+        yield Clean(
+            paths=(source, target),
+            names=(str(pair.source.path), str(pair.target.path)),
+            starts=starts,
+            line=k * CHUNK + 1,
+            lines=min(CHUNK, pair.source.lines - k * CHUNK),
+            tokenizers=(
+                (data.normalize, choice.tokenizer, data.source_language),
+                (data.normalize, choice.tokenizer, data.target_language),
+            ),
+            drop_invalid=data.invalid_utf8 == "drop",
+            max_bytes=data.max_line_bytes if train else None,
+            count_words=train and choice.kind == "bpe",
+            out=work / f"{split}-{k:06d}",
+        )
+
+
+def _number_all(
+    split: str,
+    data: config.Data,
+    cleaned: Sequence[Cleaned],
+    sides: Sequence[Side],
+    directory: Path,
+    workers: int,
+) -> dict[str, Any]:
+    """Write the store of one split; give its report."""
+    train = split == "train"
+    tally, unknown = no_tally(), np.zeros(len(SIDES), np.int64)
+    changes: dict[str, Counter[str]] = {side: Counter() for side in SIDES}
+    for chunk in cleaned:
+        tally += chunk.tally
+        for side, found in zip(SIDES, chunk.changes, strict=True):
+            changes[side].update(found)
+    paths = (directory / "source.json", directory / "target.json")
+    tasks = (Number(chunk.out, paths, data.max_length if train else None) for chunk in cleaned)
+    longest, hashes = [0, 0], []
+    dtype = id_type(*(len(side.vocabulary) for side in sides))
+    with Writer(directory / split, dtype) as writer:
+        for part in in_order(number, tasks, workers if train else 1):
+            _store(part, writer)
+            tally += part.tally
+            unknown += part.unknown
+            hashes.append(part.hashes)
+            longest = [
+                max(a, int(b.max(initial=1)) - 1)
+                for a, b in zip(longest, part.lengths, strict=True)
+            ]
+    if not tally[:, KEPT, 0].sum():
+        raise UserError(
+            f"data.name={data.name}: no pair of the {split} text is left; "
+            f"see data.max_length and the files",
+            Exit.DATA,
+        )
+    told = split_report(tally, changes, unknown)
+    told["longest"] = dict(zip(SIDES, longest, strict=True))
+    every = np.concatenate(hashes)
+    told["duplicates"] = len(every) - len(np.unique(every))
+    return told
+
+
+def _store(part: Numbered, writer: Writer) -> None:
+    for side, ids, lengths in zip(SIDES, part.ids, part.lengths, strict=True):
+        writer.add(side, ids, lengths)
+    writer.add_lines(part.lines)
+
+
+def _facts(told: dict[str, Any]) -> dict[str, Any]:
+    """Give the numbers that other rooms ask for."""
+    train, dev = told["train"], told["dev"]
+    facts = {f"train_{measure}": count for measure, count in train["kept"].items()}
+    facts |= {f"longest_{side}": train["longest"][side] for side in SIDES}
+    facts |= {f"{side}_vocabulary": told["vocabulary"][side] for side in SIDES}
+    return facts | {"dev_pairs": dev["kept"]["pairs"]}
+
+
+def _workers(wanted: int | None, scanned: dict[str, Pair]) -> int:
+    """Give the number of processes worth starting."""
+    if wanted is not None:
+        return wanted
+    lines = scanned["train"].source.lines
+    if lines < FEW_LINES:
+        return 1
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return min(cores or 1, -(-lines // CHUNK))

@@ -1,0 +1,99 @@
+"""What became of each pair: counted by reason and by source length, and shown as a table."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+RANGES = ("0-25", "26-50", "51-75", "76-100", "101-150", ">150", "not segmented")
+UPPER = np.array([25, 50, 75, 100, 150])  # last length of each range but the open one
+NOT_SEGMENTED = len(RANGES) - 1  # dropped before pieces could be counted: no tokens known
+OUTCOMES = ("kept", "empty side", "too long", "too many bytes", "invalid UTF-8")
+KEPT, EMPTY, TOO_LONG, TOO_MANY_BYTES, INVALID = range(len(OUTCOMES))
+MEASURES = ("pairs", "source_tokens", "target_tokens")
+
+Tally = NDArray[np.int64]  # [range, outcome, measure]; tallies of parts add up
+
+
+def no_tally() -> Tally:
+    """Give a tally of nothing."""
+    return np.zeros((len(RANGES), len(OUTCOMES), len(MEASURES)), np.int64)
+
+
+def tally_of(
+    source: NDArray[np.int64], target: NDArray[np.int64], outcome: NDArray[np.int64]
+) -> Tally:
+    """Count pairs and tokens, given each pair's lengths in pieces and its outcome [pair]."""
+    tally = no_tally()
+    row = np.searchsorted(UPPER, source)  # [pair]
+    np.add.at(tally[..., 0], (row, outcome), 1)
+    np.add.at(tally[..., 1], (row, outcome), source)
+    np.add.at(tally[..., 2], (row, outcome), target)
+    return tally
+
+
+def split_report(
+    tally: Tally, changes: Mapping[str, Counter[str]], unknown: NDArray[np.int64]
+) -> dict[str, Any]:
+    """Turn the counts of train or dev into plain values; unknown counts UNK ids per side."""
+    kept = tally.sum(0)[KEPT]
+    return {
+        **_counts(tally.sum(0)),
+        "by_source_length": {name: _counts(tally[row]) for row, name in enumerate(RANGES)},
+        "text": {side: dict(sorted(found.items())) for side, found in changes.items()},
+        "unknown_share": {
+            "source": float(unknown[0] / max(kept[1], 1)),
+            "target": float(unknown[1] / max(kept[2], 1)),
+        },
+    }
+
+
+def describe(report: Mapping[str, Any]) -> str:
+    """Show a report as a short table."""
+    lines = []
+    for split in ("train", "dev"):
+        found = report[split]
+        lines += [_row(split, "pairs", "source tokens", "target tokens")]
+        lines += [_measured(name, found[name]) for name in ("total", "kept")]
+        lines += [
+            _measured(f"dropped: {why}", counts)
+            for why, counts in found["dropped"].items()
+            if counts["pairs"]
+        ]
+        lines += [
+            _measured(f"kept, source {name}", counts["kept"])
+            for name, counts in found["by_source_length"].items()
+            if counts["kept"]["pairs"]
+        ]
+        for side in ("source", "target"):
+            share = found["unknown_share"][side]
+            lines.append(f"{f'unknown, {side}':<26}{100 * share:>11.3f} %")
+            lines += [
+                f"{what.replace('_', ' ') + ', ' + side:<26}{count:>11,}"
+                for what, count in found["text"][side].items()
+            ]
+        lines.append("")
+    sizes = report["vocabulary"]
+    lines.append(f"{'repeated pairs in train':<26}{report['train']['duplicates']:>11,}")
+    lines.append(f"{'vocabulary, source/target':<26}{sizes['source']:>11,}{sizes['target']:>16,}")
+    return "\n".join(lines)
+
+
+def _counts(cells: NDArray[np.int64]) -> dict[str, Any]:
+    """Name the counts [outcome, measure] of one row, with their total."""
+    named = {
+        name: dict(zip(MEASURES, cells[i].tolist(), strict=True)) for i, name in enumerate(OUTCOMES)
+    }
+    total = dict(zip(MEASURES, cells.sum(0).tolist(), strict=True))
+    return {"total": total, "kept": named.pop(OUTCOMES[KEPT]), "dropped": named}
+
+
+def _measured(name: str, counts: Mapping[str, int]) -> str:
+    return _row(name, *(f"{counts[measure]:,}" for measure in MEASURES))
+
+
+def _row(name: str, *cells: str) -> str:
+    first, *rest = cells
+    return f"{name:<26}{first:>11}" + "".join(f"{cell:>16}" for cell in rest)

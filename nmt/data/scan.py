@@ -1,0 +1,71 @@
+"""The first look at a corpus: is it there, is it parallel, which hash, where do its lines start."""
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+
+from nmt.data.corpus import opened
+from nmt.errors import Exit, UserError
+
+BLOCK = 2**20  # bytes read at once
+CHUNK = 5000  # lines that one worker takes at once
+
+
+class Scan(NamedTuple):
+    """What one pass over a file shows; of .gz it is the decompressed text that counts."""
+
+    path: Path
+    sha256: str
+    lines: int
+    starts: list[int]  # byte offset of every CHUNK-th line, and the end of the file
+
+
+def scan(path: Path, hint: str = "check the path") -> Scan:
+    """Hash a text file and find its lines; UserError if it is missing, damaged or empty."""
+    digest, size, lines, ended = hashlib.sha256(), 0, 0, True
+    starts = [0]
+    with opened(path, hint) as stream:
+        for block in _blocks(stream):
+            digest.update(block)
+            feeds = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n"))
+            # the k-th feed of this block ends line number lines + k + 1
+            first = CHUNK - 1 - lines % CHUNK
+            starts += [size + int(feed) + 1 for feed in feeds[first::CHUNK]]
+            lines += len(feeds)
+            size += len(block)
+            ended = block.endswith(b"\n")
+    lines += not ended
+    if not lines:
+        raise UserError(f"{path}: is empty; {hint}", Exit.DATA)
+    if starts[-1] != size:
+        starts.append(size)
+    return Scan(path, digest.hexdigest(), lines, starts)
+
+
+def check_parallel(source: Scan, target: Scan) -> None:
+    """Raise UserError (65) if two files differ in their number of lines."""
+    if source.lines != target.lines:
+        raise UserError(
+            f"{source.path}: {source.lines} lines, {target.path}: {target.lines}; "
+            "the two must be parallel",
+            Exit.DATA,
+        )
+
+
+def unpacked(found: Scan, directory: Path) -> Path:
+    """Give a path where the scanned text can be read at any offset: .gz is decompressed."""
+    if found.path.suffix != ".gz":
+        return found.path
+    path = directory / f"{found.sha256[:16]}.txt"
+    with opened(found.path) as stream, path.open("wb") as out:
+        for block in _blocks(stream):
+            out.write(block)
+    return path
+
+
+def _blocks(stream: BinaryIO) -> Iterator[bytes]:
+    while block := stream.read(BLOCK):
+        yield block

@@ -1,0 +1,36 @@
+"""What every segmenter offers, and how one is read back from a model directory."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from nmt.data import plain
+from nmt.data.bpe import Bpe
+from nmt.data.tokenizer import Tokenizer
+from nmt.data.unigram import Unigram
+
+
+class Segmenter(Protocol):
+    """Text to pieces and back; `decode(encode(text))` gives the normalised text."""
+
+    tokenizer: Tokenizer
+
+    def encode(self, text: str) -> list[str]:
+        """Normalise, tokenise and segment one line."""
+
+    def segment(self, words: str) -> list[str]:
+        """Segment what `tokenizer.words` gave: the last step of `encode`."""
+
+    def decode(self, pieces: Sequence[str]) -> str:
+        """Join pieces to one line of text, without a line end."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Give what `segmenter_from_json` needs, as plain values."""
+
+
+def segmenter_from_json(value: Any) -> Segmenter:
+    """Build the very segmenter that gave `value`; UserError (65) if none did."""
+    kinds: dict[str, type[Bpe] | type[Unigram]] = {"bpe": Bpe, "unigram": Unigram}
+    kind = value.get("kind") if isinstance(value, dict) else None
+    if not isinstance(kind, str) or kind not in kinds:
+        raise plain.wrong("segmenter.kind", f"expected one of {', '.join(kinds)}")
+    return kinds[kind].from_json(value)

@@ -1,0 +1,35 @@
+"""One side of a language pair: how its text becomes ids, and ids text."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from nmt.data import plain
+from nmt.data.segmenter import Segmenter, segmenter_from_json
+from nmt.data.vocab import Vocabulary
+
+
+class Side:
+    """A segmenter and the vocabulary that numbers its pieces."""
+
+    def __init__(self, segmenter: Segmenter, vocabulary: Vocabulary) -> None:
+        self.segmenter, self.vocabulary = segmenter, vocabulary
+
+    def ids(self, text: str) -> list[int]:
+        """Number the pieces of one line of text, ending in EOS; an empty line gives EOS alone."""
+        return self.vocabulary.ids(self.segmenter.encode(text))
+
+    def text(self, ids: Iterable[int]) -> str:
+        """Give one line of text for ids up to the first EOS."""
+        return self.segmenter.decode(self.vocabulary.pieces(ids))
+
+    def to_json(self) -> dict[str, Any]:
+        """Give what `from_json` needs, as plain values."""
+        return {"segmenter": self.segmenter.to_json(), "vocabulary": self.vocabulary.to_json()}
+
+    @classmethod
+    def from_json(cls, value: Any) -> "Side":
+        """Build the side again; UserError (65) if the value is not from `to_json`."""
+        found = plain.checked(value, "side", segmenter=dict, vocabulary=list)
+        return cls(
+            segmenter_from_json(found["segmenter"]), Vocabulary.from_json(found["vocabulary"])
+        )

@@ -1,0 +1,119 @@
+"""A prepared corpus on disk: ids of both sides, memory-mapped, so that it may exceed the memory."""
+
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nmt import manifest
+from nmt.data import plain
+from nmt.errors import Exit, UserError
+
+Ids = NDArray[np.uint16] | NDArray[np.uint32]
+SIDES = ("source", "target")
+LINES = np.dtype("<u4")  # line numbers
+OFFSETS = np.dtype("<u8")  # where each sequence starts, and the last one ends
+MAXIMAL_UINT16 = 2**16
+
+
+def id_type(*vocabulary_sizes: int) -> "np.dtype[Any]":
+    """Give the smallest type that holds the ids of all these vocabularies."""
+    return np.dtype("<u2" if max(vocabulary_sizes) <= MAXIMAL_UINT16 else "<u4")
+
+
+class PairStore:
+    """Reads pairs of id sequences, each ending in EOS, without loading them all.
+
+    Raises UserError (65) if the files do not fit together.
+    """
+
+    def __init__(self, path: Path) -> None:
+        facts = plain.read_json(path / "store.json")
+        plain.checked(facts, f"{path}/store.json", dtype=str, pairs=int)
+        dtype = plain.one_of(facts["dtype"], ("<u2", "<u4"), f"{path}/store.json.dtype")
+        pairs = facts["pairs"]
+        self.lines: NDArray[np.uint32] = _mapped(path / "lines", LINES, pairs)
+        self.offsets, self.ids = {}, {}
+        for side in SIDES:
+            self.offsets[side] = _mapped(path / f"{side}.offsets", OFFSETS, pairs + 1)
+            size = int(self.offsets[side][-1])
+            self.ids[side] = _mapped(path / f"{side}.ids", np.dtype(dtype), size)
+        self.source_lengths = self._lengths("source")
+        self.target_lengths = self._lengths("target")
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def pair(self, i: int) -> tuple[Ids, Ids]:
+        """Give the source and target ids of pair i, both ending in EOS."""
+        source, target = (
+            self.ids[side][int(self.offsets[side][i]) : int(self.offsets[side][i + 1])]
+            for side in SIDES
+        )
+        return source, target
+
+    def _lengths(self, side: str) -> NDArray[np.int32]:
+        """Give the number of pieces of each sequence, without EOS."""
+        return np.diff(self.offsets[side]).astype(np.int32) - 1
+
+
+class Writer:
+    """Writes a PairStore bit by bit into a directory; complete after `with` ended well."""
+
+    def __init__(self, path: Path, dtype: "np.dtype[Any]") -> None:
+        path.mkdir(parents=True)
+        self._path, self._dtype, self._pairs = path, dtype, 0
+        self._ends = dict.fromkeys(SIDES, 0)
+        names = ["lines", *(f"{side}.{what}" for side in SIDES for what in ("ids", "offsets"))]
+        self._files: dict[str, BinaryIO] = {name: (path / name).open("xb") for name in names}
+        for side in SIDES:
+            self._files[f"{side}.offsets"].write(np.zeros(1, OFFSETS).tobytes())
+
+    def __enter__(self) -> "Writer":
+        return self
+
+    def add(
+        self, side: str, ids: NDArray[np.integer[Any]], lengths: NDArray[np.integer[Any]]
+    ) -> None:
+        """Append sequences of one side: their ids in a row, EOS included, and their lengths."""
+        ends = np.cumsum(lengths, dtype=np.int64) + self._ends[side]
+        self._ends[side] += int(lengths.sum())
+        self._files[f"{side}.ids"].write(ids.astype(self._dtype, copy=False).tobytes())
+        self._files[f"{side}.offsets"].write(ends.astype(OFFSETS).tobytes())
+
+    def add_lines(self, lines: NDArray[np.integer[Any]]) -> None:
+        """Append the line numbers of as many pairs."""
+        self._pairs += len(lines)
+        self._files["lines"].write(lines.astype(LINES).tobytes())
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for file in self._files.values():
+            file.close()
+        if kind is None:
+            facts = {"dtype": self._dtype.str, "pairs": self._pairs}
+            write_json(self._path / "store.json", facts)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a value as JSON, readable by people as well."""
+    path.write_bytes(manifest.dump(value))
+
+
+def _mapped(path: Path, dtype: "np.dtype[Any]", count: int) -> NDArray[Any]:
+    try:
+        size = path.stat().st_size
+    except OSError:
+        size = -1
+    if size != count * dtype.itemsize or count < 1:
+        raise UserError(
+            f"{path}: missing or of the wrong size; delete {path.parent.parent} and prepare again",
+            Exit.DATA,
+        )
+    return np.memmap(path, dtype=dtype, mode="r", shape=(count,)).view(np.ndarray)

@@ -1,0 +1,86 @@
+"""The embedded corpus: a synchronous German-English grammar whose references are exact.
+
+Simple sentences with the word order that makes German hard for translation: verb second, verb
+last, verbal brackets, separable verbs, adverbials ordered otherwise than in English, case and
+agreement. Long sentences are long chains of ordinary clauses, so that a test set of longer
+sentences than those trained on asks for nothing new but length. Text is truecased, as usual in
+translation: a sentence begins in lower case unless its first word is a noun.
+"""
+
+from collections.abc import Collection
+from pathlib import Path
+from random import Random
+
+from nmt import config
+from nmt.data.toy_draw import LEAST, sentence
+from nmt.data.toy_grammar import english, german
+from nmt.data.toy_parser import parse
+from nmt.errors import UserError
+
+_PATIENCE = 1000  # sentences drawn in vain until we say that there are no more
+
+
+def words(text: str) -> list[str]:
+    """The words of a line; a comma or full stop counts as one, as after Moses tokenisation."""
+    return text.replace(",", " ,").replace(".", " .").split()
+
+
+def translate(source: str) -> str:
+    """Give the one right translation of a source sentence; ValueError if it is none of ours."""
+    return _text(english(parse(words(source))))
+
+
+def pairs(
+    count: int, shortest: int, longest: int, seed: int | str, avoid: Collection[str] = ()
+) -> list[tuple[str, str]]:
+    """Draw sentence pairs (source, target), the same for the same arguments on every machine.
+
+    Source sentences have from `shortest` to `longest` words (see `words`), each length equally
+    often, give or take one; none is in `avoid`. Raises UserError for impossible lengths, and
+    where too few sentences of a length are left.
+    """
+    if not LEAST <= shortest <= longest:
+        raise UserError(
+            f"toy corpus: cannot draw sentences of {shortest} to {longest} words;"
+            f" choose lengths from {LEAST} up, the shortest first"
+        )
+    rng = Random(str(seed))  # a string is hashed alike on every machine
+    lengths = [shortest + i % (longest - shortest + 1) for i in range(count)]
+    lengths.sort(key=lambda _: rng.random())
+    return [_new_pair(rng, length, avoid) for length in lengths]
+
+
+def write_toy(data: config.Toy, directory: Path) -> dict[str, Path]:
+    """Write train, dev and test text into a directory; give the paths as train_source and so on.
+
+    No source sentence of one part occurs in another. Raises UserError for impossible sizes.
+    """
+    seed = data.corpus_seed
+    train = (data.train_shortest, data.train_longest)
+    drawn = {"test": pairs(data.test_pairs, data.test_shortest, data.test_longest, f"test {seed}")}
+    seen = {source for source, _ in drawn["test"]}
+    drawn["dev"] = pairs(data.dev_pairs, *train, f"dev {seed}", seen)
+    seen |= {source for source, _ in drawn["dev"]}
+    drawn["train"] = pairs(data.train_pairs, *train, f"train {seed}", seen)
+    paths: dict[str, Path] = {}
+    languages = {"source": data.source_language, "target": data.target_language}
+    for part, lines in drawn.items():
+        for i, (side, language) in enumerate(languages.items()):
+            path = paths[f"{part}_{side}"] = directory / f"{part}.{language}"
+            path.write_bytes("".join(line[i] + "\n" for line in lines).encode())
+    return paths
+
+
+def _text(tokens: list[str]) -> str:
+    return " ".join(tokens).replace(" ,", ",").replace(" .", ".")
+
+
+def _new_pair(rng: Random, length: int, avoid: Collection[str]) -> tuple[str, str]:
+    for _ in range(_PATIENCE):
+        parts = sentence(rng, length)
+        source = _text(german(parts))
+        if source not in avoid:
+            return source, _text(english(parts))
+    raise UserError(
+        f"toy corpus: no further sentences of {length} words; ask for fewer pairs, or longer ones"
+    )

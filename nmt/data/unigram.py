@@ -1,0 +1,104 @@
+"""Unigram language model segmentation with SentencePiece (Kudo 2018, arXiv:1804.10959)."""
+
+import base64
+import binascii
+import io
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
+
+from nmt.data import plain
+from nmt.data.tokenizer import Tokenizer
+from nmt.errors import Exit, UserError
+
+SPACE = "\u2581"  # stands for a space within pieces
+THREADS = 4  # the learnt scores depend on it, so it is the same on every machine
+
+
+class Unigram:
+    """Segments text into its most probable pieces under a unigram language model."""
+
+    kind = "unigram"
+
+    def __init__(self, tokenizer: Tokenizer, model: bytes) -> None:
+        self.tokenizer, self.model = tokenizer, model
+        self._processor = SentencePieceProcessor(model_proto=model)
+
+    @property
+    def pieces(self) -> list[str]:
+        """All pieces of the model, without its own sign for unknown text (id 0)."""
+        return [self._processor.id_to_piece(i) for i in range(1, len(self._processor))]
+
+    def encode(self, text: str) -> list[str]:
+        """Normalise, tokenise and segment one line; a run of unknown characters is one piece."""
+        return self.segment(self.tokenizer.words(text))
+
+    def segment(self, words: str) -> list[str]:
+        """Segment words that stand apart by single spaces."""
+        return self._processor.encode(words, out_type=str)
+
+    def decode(self, pieces: Sequence[str]) -> str:
+        """Join pieces to one line of text."""
+        return self.tokenizer.text("".join(pieces).replace(SPACE, " "))
+
+    def to_json(self) -> dict[str, Any]:
+        """Give what `from_json` needs, as plain values; the model in base64."""
+        return {
+            "kind": self.kind,
+            "tokenizer": self.tokenizer.to_json(),
+            "model": base64.b64encode(self.model).decode("ascii"),
+        }
+
+    @classmethod
+    def from_json(cls, value: Any) -> "Unigram":
+        """Build the segmenter again; UserError (65) if the value is not from `to_json`."""
+        found = plain.checked(value, "segmenter", kind=str, tokenizer=dict, model=str)
+        plain.one_of(found["kind"], [cls.kind], "segmenter.kind")
+        tokenizer = Tokenizer.from_json(found["tokenizer"])
+        try:
+            model = base64.b64decode(found["model"], validate=True)
+            if not model:
+                raise ValueError("empty")
+            return cls(tokenizer, model)
+        except (binascii.Error, ValueError, RuntimeError, OSError):
+            raise plain.wrong("segmenter.model", "expected a SentencePiece model") from None
+
+
+def learn_model(lines: Iterable[str], vocabulary_size: int, character_coverage: float) -> bytes:
+    """Learn a model of `vocabulary_size` pieces, or fewer if the text gives fewer.
+
+    Raises UserError if the characters alone need more pieces, or SentencePiece fails otherwise.
+    """
+    model = io.BytesIO()
+    try:
+        SentencePieceTrainer.train(
+            sentence_iterator=iter(lines),
+            model_writer=model,
+            model_type="unigram",
+            vocab_size=vocabulary_size + 1,  # its sign for unknown text is none of ours
+            character_coverage=character_coverage,
+            hard_vocab_limit=False,
+            normalization_rule_name="identity",  # done before, for all segmenters alike
+            max_sentence_length=2**30,  # bytes; the default silently skips lines above 4192
+            input_sentence_size=0,
+            shuffle_input_sentence=False,
+            num_threads=THREADS,
+            unk_id=0,
+            bos_id=-1,
+            eos_id=-1,
+            pad_id=-1,
+            minloglevel=3,
+        )
+    except (RuntimeError, ValueError, OSError) as error:
+        reason = " ".join(str(error).split())
+        if "smaller than required_chars" in reason:
+            raise UserError(
+                f"segmenter.vocabulary_size={vocabulary_size}: the text has more characters than "
+                "that; raise it, or lower segmenter.character_coverage",
+                Exit.DATA,
+            ) from None
+        raise UserError(
+            f"segmenter=unigram: SentencePiece cannot learn from this text: {reason}", Exit.DATA
+        ) from None
+    return model.getvalue()

@@ -1,0 +1,20 @@
+"""Where to compute."""
+
+import torch
+
+from nmt.errors import Exit, UserError
+
+
+def pick(name: str) -> torch.device:
+    """Return the device of a name: cpu, cuda, cuda:1, or auto (a GPU if there is one).
+
+    Raises UserError: exit 2 for a name that torch does not know, 71 for a device not there.
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    kind, _, index = name.partition(":")
+    if kind not in ("cpu", "cuda") or (index and not index.isdecimal()):
+        raise UserError(f"device={name}: choose one of auto, cpu, cuda, cuda:0, cuda:1, ...")
+    if kind == "cuda" and int(index or 0) >= torch.cuda.device_count():
+        raise UserError(f"device={name}: torch finds no such GPU here", Exit.NO_MEMORY)
+    return torch.device(name)

@@ -1,0 +1,173 @@
+"""A trained model on disk: JSON and safetensors under a manifest, nothing that can run code.
+
+A directory holds config.json, source.json and target.json (segmenter and vocabulary of each
+side), facts.json and model.safetensors. It names no path of a machine and can be moved.
+"""
+
+import logging
+import re
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from nmt import build, config, manifest
+from nmt.data.side import Side
+from nmt.device import pick
+from nmt.errors import Exit, UserError
+from nmt.manifest import Sealed
+from nmt.model.transformer import Transformer
+
+WEIGHTS = "model.safetensors"
+VOCABULARY_LIMIT = 1 << 28  # bytes of source.json and target.json
+STEP = re.compile(r"step-[0-9]{8,}")
+PATHS = (
+    *("root", "cache"),
+    *(f"{part}_{side}" for part in ("train", "dev", "test") for side in ("source", "target")),
+)  # keys of data.* that name places of one machine
+
+log = logging.getLogger(__name__)
+
+
+class Trained(NamedTuple):
+    """A model with all that is needed to translate lines of text."""
+
+    settings: config.Settings
+    model: Transformer  # in evaluation mode
+    source: Side
+    target: Side
+    facts: dict[str, Any]  # what prepare() says of the corpus; step; dev_perplexity
+
+
+def load(path: str | Path, device: str = "cpu") -> Trained:
+    """Read a run directory's best checkpoint, or one checkpoint directory.
+
+    Every byte is compared with the manifest before it is parsed. Raises UserError: exit 66
+    where nothing is, 65 where something else or something damaged is.
+    """
+    sealed = Sealed(locate(Path(path)))
+    settings = _settings(sealed)
+    source, target = _side(sealed, "source.json"), _side(sealed, "target.json")
+    facts = sealed.json("facts.json")
+    where = sealed.path / "config.json"
+    try:
+        model = build.transformer(settings, len(source.vocabulary), len(target.vocabulary))
+    except UserError as error:
+        raise UserError(f"{where}: {error}", Exit.DATA) from None
+    set_weights(model, read_tensors(sealed, WEIGHTS), sealed.path / WEIGHTS)
+    return Trained(settings, model.to(pick(device)).eval(), source, target, facts)
+
+
+def locate(path: Path) -> Path:
+    """Return the checkpoint directory that a path means; a run means its best, else its newest."""
+    if not path.exists():
+        raise UserError(f"{path}: no such directory; give a run or a checkpoint", Exit.NO_INPUT)
+    if not path.is_dir():
+        raise UserError(
+            f"{path}: not a model directory; nmt reads its own model directories only, "
+            "and never unpickles",
+            Exit.DATA,
+        )
+    if (path / manifest.NAME).exists() or not (path / "checkpoints").is_dir():
+        return path
+    steps = checkpoints(path / "checkpoints")
+    if not steps:
+        raise UserError(f"{path}: this run has no checkpoint yet", Exit.NO_INPUT)
+    return next((step for step in steps if step.name == best(path)), steps[-1])
+
+
+def checkpoints(directory: Path) -> list[Path]:
+    """List the checkpoint directories, oldest first."""
+    found = [p for p in directory.iterdir() if STEP.fullmatch(p.name) and p.is_dir()]
+    return sorted(found, key=lambda p: int(p.name.removeprefix("step-")))
+
+
+def best(run: Path) -> str | None:
+    """Return the name of a run's best checkpoint, where one is known."""
+    pointer = run / "best"
+    if not pointer.is_file() or pointer.stat().st_size > 100:
+        return None
+    name = pointer.read_bytes().decode("ascii", "replace").strip()
+    return name if STEP.fullmatch(name) else None
+
+
+def parts(
+    settings: config.Settings, model: Transformer, source: Side, target: Side, facts: dict[str, Any]
+) -> Iterator[tuple[str, bytes]]:
+    """Yield the files (name, bytes) of a model directory, for `manifest.write`."""
+    yield "config.json", manifest.dump(config.freeze(portable(settings)))
+    yield "source.json", manifest.dump(source.to_json())
+    yield "target.json", manifest.dump(target.to_json())
+    yield "facts.json", manifest.dump(facts)
+    yield WEIGHTS, safetensors.torch.save(weights(model))
+
+
+def portable(settings: config.Settings) -> config.Settings:
+    """Return settings whose paths are cut down to file names, which any machine may know."""
+    known = {f.name for f in fields(settings.data)}
+    values = {key: getattr(settings.data, key) for key in PATHS if key in known}
+    cut: dict[str, Any] = {key: value and Path(value).name for key, value in values.items()}
+    return replace(settings, data=replace(settings.data, **cut))
+
+
+def weights(model: torch.nn.Module) -> dict[str, Tensor]:
+    """Return a model's tensors on the CPU; tied ones once, under their first name."""
+    tensors: dict[str, Tensor] = {}
+    seen: set[int] = set()
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        if id(tensor) not in seen:  # keep_vars: tied parameters are one object
+            seen.add(id(tensor))
+            tensors[name] = tensor.detach().cpu().contiguous()
+    return tensors
+
+
+def set_weights(model: torch.nn.Module, tensors: dict[str, Tensor], where: Path) -> None:
+    """Give a model the tensors that `weights` returned.
+
+    Tied names follow, because they are the same parameter in the model. Raises UserError
+    (exit 65) for another set of names, another shape or another number format.
+    """
+    expected = weights(model)
+    if odd := sorted(set(expected) ^ set(tensors)):
+        kind = "is missing" if odd[0] in expected else "belongs to another model"
+        raise UserError(f"{where}: the tensor {odd[0]} {kind}", Exit.DATA)
+    for name, tensor in tensors.items():
+        if (tensor.shape, tensor.dtype) != (expected[name].shape, expected[name].dtype):
+            raise UserError(
+                f"{where}: {name} is {list(tensor.shape)} {tensor.dtype}, "
+                f"config.json asks for {list(expected[name].shape)} {expected[name].dtype}",
+                Exit.DATA,
+            )
+    model.load_state_dict(tensors, strict=False)
+
+
+def read_tensors(sealed: Sealed, name: str) -> dict[str, Tensor]:
+    """Read a safetensors file that the manifest vouches for."""
+    data = sealed.read(name)
+    try:
+        return safetensors.torch.load(data)
+    except (SafetensorError, ValueError, KeyError) as error:
+        raise UserError(f"{sealed.path / name}: no safetensors file ({error})", Exit.DATA) from None
+
+
+def _settings(sealed: Sealed) -> config.Settings:
+    plain = sealed.json("config.json")
+    try:
+        return config.thaw(plain)
+    except UserError as error:
+        raise UserError(f"{sealed.path / 'config.json'}: {error}", Exit.DATA) from None
+
+
+def _side(sealed: Sealed, name: str) -> Side:
+    plain = sealed.json(name, VOCABULARY_LIMIT)
+    try:
+        return Side.from_json(plain)
+    except UserError as error:
+        raise UserError(f"{sealed.path / name}: {error}", Exit.DATA) from None
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UserError(f"{sealed.path / name}: malformed ({error!r})", Exit.DATA) from None

@@ -1,0 +1,154 @@
+"""A run's checkpoints: written whole, verified before use, the best and the newest kept.
+
+Truth is the highest step that passes verification; `best` is a hint that is put right at start.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+
+from nmt import atomic, manifest, modeldir
+from nmt.errors import Exit, UserError
+from nmt.manifest import OtherFormatError, Sealed
+
+OPTIMIZER, STATE = "optim.safetensors", "state.json"
+MOMENTS = ("exp_avg", "exp_avg_sq", "step")  # what Adam remembers of each parameter
+
+log = logging.getLogger(__name__)
+
+
+class Saved(NamedTuple):
+    """A verified checkpoint."""
+
+    path: Path
+    state: dict[str, Any]  # state.json
+
+    @property
+    def step(self) -> int:
+        """The last update that it contains."""
+        return int(self.state["step"])
+
+    @property
+    def perplexity(self) -> float | None:
+        """Its dev perplexity; None where a signal asked for it and nobody looked."""
+        return self.state["perplexity"]
+
+
+class Checkpoints:
+    """The directory RUN/checkpoints, and the pointer RUN/best."""
+
+    def __init__(self, run: Path, keep: int) -> None:
+        self.run, self.keep = run, keep
+        self.directory = run / "checkpoints"
+        self.best: tuple[float, str] | None = None  # dev perplexity, name
+
+    def recover(self) -> Saved | None:
+        """Clear away what a kill left, verify all checkpoints, and return the newest.
+
+        A damaged one is renamed `corrupt.NAME`. Raises UserError (exit 65) if none is left
+        though there were some: training must not start from zero without a word.
+        """
+        self.directory.mkdir(exist_ok=True)
+        for place in (self.run, self.directory):
+            atomic.sweep(place)
+        found = modeldir.checkpoints(self.directory)
+        saved = [good for path in found if (good := self._verified(path))]
+        if not saved and any(self.directory.glob("corrupt.*")):
+            raise UserError(
+                f"{self.directory}: no checkpoint is intact; "
+                "restore one, or start anew in an empty directory with another name=",
+                Exit.DATA,
+            )
+        seen = [(s.perplexity, s.path.name) for s in saved if s.perplexity is not None]
+        self.best = min(seen, key=lambda pair: pair[0], default=None)  # of equals the oldest
+        self._point()
+        return saved[-1] if saved else None
+
+    def save(self, step: int, perplexity: float | None, files: Iterable[tuple[str, bytes]]) -> None:
+        """Write a checkpoint, move `best` if it is better, and remove what is no longer kept."""
+        path = self.directory / f"step-{step:08d}"
+        if not path.exists():
+            manifest.write(path, files)
+        if perplexity is not None and (self.best is None or perplexity < self.best[0]):
+            self.best = (perplexity, path.name)
+        self._point()
+        self._rotate()
+
+    def _verified(self, path: Path) -> Saved | None:
+        try:
+            sealed = Sealed(path)
+            for name in sealed.files:
+                if name != STATE:
+                    sealed.read(name)
+            return Saved(path, sealed.json(STATE))
+        except OtherFormatError:
+            raise  # sound, and not ours to set aside
+        except UserError as error:
+            aside = path.with_name(f"corrupt.{path.name}")
+            while aside.exists():
+                aside = aside.with_name(f"{aside.name}.again")
+            path.rename(aside)
+            log.warning("%s; set aside as %s", error, aside.name)
+            return None
+
+    def _point(self) -> None:
+        if self.best is not None and modeldir.best(self.run) != self.best[1]:
+            atomic.replace(self.run / "best", f"{self.best[1]}\n".encode())
+
+    def _rotate(self) -> None:
+        best = self.best[1] if self.best else None
+        for path in modeldir.checkpoints(self.directory)[: -self.keep]:
+            if path.name != best:
+                atomic.discard(path)
+
+
+def optimizer_files(
+    model: nn.Module, optimizer: torch.optim.Optimizer, device: torch.device
+) -> Iterator[tuple[str, bytes]]:
+    """Yield optim.safetensors: Adam's moments by parameter name, and torch's random states."""
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    tensors = {
+        f"{name}/{key}": value.detach().cpu().contiguous()
+        for parameter, name in names.items()
+        for key, value in optimizer.state.get(parameter, {}).items()
+    }
+    tensors["random/cpu"] = torch.get_rng_state()
+    if device.type == "cuda":
+        tensors["random/cuda"] = torch.cuda.get_rng_state(device)
+    yield OPTIMIZER, safetensors.torch.save(tensors)
+
+
+def restore_optimizer(
+    sealed: Sealed, model: nn.Module, optimizer: torch.optim.Optimizer, device: torch.device
+) -> None:
+    """Give optimizer and generators what `optimizer_files` wrote.
+
+    Raises UserError (exit 65) for moments of other parameters or shapes.
+    """
+    tensors = modeldir.read_tensors(sealed, OPTIMIZER)
+    where = sealed.path / OPTIMIZER
+    random = {key: tensors.pop(key) for key in ("random/cpu", "random/cuda") if key in tensors}
+    if "random/cpu" not in random:
+        raise UserError(f"{where}: holds no random state", Exit.DATA)
+    state: dict[int, dict[str, Tensor]] = {}
+    trained = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
+    for index, (name, parameter) in enumerate(trained):
+        moments = {key: tensors.pop(f"{name}/{key}", None) for key in MOMENTS}
+        kept = {key: value for key, value in moments.items() if value is not None}
+        if not kept:
+            continue  # a parameter that has had no gradient yet
+        if any(k not in kept or kept[k].shape not in (parameter.shape, ()) for k in MOMENTS):
+            raise UserError(f"{where}: the moments of {name} do not fit the model", Exit.DATA)
+        state[index] = kept
+    if tensors:
+        raise UserError(f"{where}: {min(tensors)} belongs to another model", Exit.DATA)
+    groups = optimizer.state_dict()["param_groups"]
+    optimizer.load_state_dict({"state": state, "param_groups": groups})
+    torch.set_rng_state(random["random/cpu"])
+    if device.type == "cuda" and "random/cuda" in random:
+        torch.cuda.set_rng_state(random["random/cuda"], device)

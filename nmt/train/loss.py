@@ -1,0 +1,70 @@
+"""Label-smoothed cross-entropy, and the perplexity that decides on a checkpoint."""
+
+import math
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from nmt.data.batches import Batch
+from nmt.data.vocab import PAD
+from nmt.model.transformer import Transformer
+
+
+def smoothed(logits: Tensor, target: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+    """Sum the loss over tokens: (label-smoothed loss, negative log-likelihood).
+
+    logits [tokens, vocab], target [tokens] without padding. Szegedy et al. 2016: the true token
+    keeps 1 - smoothing, and every token of the vocabulary gets smoothing / vocab. The second sum
+    is for reports and carries no gradient.
+    """
+    logits = logits.float()
+    loss = F.cross_entropy(logits, target, reduction="sum", label_smoothing=smoothing)
+    if smoothing == 0:
+        return loss, loss.detach()
+    return loss, F.cross_entropy(logits.detach(), target, reduction="sum")
+
+
+def predict(model: Transformer, batch: Batch, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return the logits [tokens, vocab] and ids [tokens] of a batch's real target tokens.
+
+    Padding is left out before the projection onto the vocabulary, which is most of the work.
+    """
+    expected = batch.target[:, 1:].flatten()
+    real = expected.ne(PAD).nonzero().squeeze(1)  # found on the CPU: no wait for the GPU
+    source, target = batch.source.to(device), batch.target[:, :-1].to(device)
+    hidden = model.hidden(source, target).flatten(0, 1)  # [batch x target, dim]
+    return model.logits(hidden[real.to(device)]), expected[real].to(device)
+
+
+def count(batch: Batch) -> int:
+    """Count the tokens that a batch asks to predict: its target pieces and one eos per row."""
+    return int(batch.target[:, 1:].ne(PAD).sum())
+
+
+def perplexity(
+    model: Transformer,
+    batches: Iterable[Batch],
+    device: torch.device,
+    autocast: AbstractContextManager[None],
+) -> float:
+    """Return exp of the mean negative log-likelihood per token, eos included, unsmoothed.
+
+    Dropout is off meanwhile, and no random number that training would get is used up.
+    """
+    total, tokens = 0.0, 0
+    gpus = [device] if device.type == "cuda" else []
+    model.eval()
+    try:
+        with torch.random.fork_rng(gpus), torch.no_grad(), autocast:
+            for batch in batches:
+                logits, expected = predict(model, batch, device)
+                each = F.cross_entropy(logits.float(), expected, reduction="none")
+                total += float(each.double().sum())
+                tokens += len(expected)
+    finally:
+        model.train()
+    mean = total / tokens
+    return math.exp(mean) if mean < 700 else math.inf  # exp(710) is no float

@@ -1,0 +1,52 @@
+"""Which batches a step takes, and after which steps one looks and saves: arithmetic of integers.
+
+As a function of the step alone, the place in the data needs no state, and resuming no seeking.
+"""
+
+import math
+from typing import NamedTuple
+
+from nmt.config import Trainer
+from nmt.errors import UserError
+
+
+class Timetable(NamedTuple):
+    """The plan of a run; steps count from 1, epochs from 1, batches of an epoch from 0."""
+
+    batches: int  # of an epoch
+    accumulate: int  # batches of a step
+    checkpoints: int  # of an epoch
+    last: int  # the final step
+
+    @property
+    def updates(self) -> int:
+        """Steps of an epoch; the last may have fewer batches, none has those of two epochs."""
+        return math.ceil(self.batches / self.accumulate)
+
+    def epoch(self, step: int) -> int:
+        """Return the epoch that a step belongs to."""
+        return (step - 1) // self.updates + 1
+
+    def share(self, step: int) -> range:
+        """Return the numbers of the batches, within its epoch, that a step takes."""
+        first = (step - 1) % self.updates * self.accumulate
+        return range(first, min(first + self.accumulate, self.batches))
+
+    def due(self, step: int) -> bool:
+        """Say whether a checkpoint follows a step: evenly spaced, always at an epoch's end."""
+        position = (step - 1) % self.updates + 1
+        number = min(self.checkpoints, self.updates)
+        return position * number // self.updates > (position - 1) * number // self.updates
+
+
+def timetable(batches: int, trainer: Trainer) -> Timetable:
+    """Plan a run on `batches` batches an epoch; whichever limit comes first ends it."""
+    updates = math.ceil(batches / trainer.accumulate)
+    limits = []
+    if trainer.max_epochs is not None:
+        limits.append(trainer.max_epochs * updates)
+    if trainer.max_steps is not None:
+        limits.append(trainer.max_steps)
+    if not limits:
+        raise UserError("trainer.max_epochs and trainer.max_steps are null: give one of them")
+    return Timetable(batches, trainer.accumulate, trainer.checkpoints_per_epoch, min(limits))

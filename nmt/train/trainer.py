@@ -1,0 +1,249 @@
+"""The training loop."""
+
+import logging
+import math
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
+
+from nmt import build, config, manifest, modeldir
+from nmt.data.batches import Batch, Batches, in_order
+from nmt.data.prepare import Prepared
+from nmt.device import pick
+from nmt.errors import Exit, UserError
+from nmt.manifest import Sealed
+from nmt.train import environment, loss
+from nmt.train.checkpoint import STATE, Saved, optimizer_files, restore_optimizer
+from nmt.train.progress import Meter, Progress
+from nmt.train.run import Outcome, Run, open_run
+from nmt.train.schedule import schedule
+from nmt.train.signals import Stop
+from nmt.train.timetable import timetable
+
+__all__ = ["Outcome", "Run", "Trainer", "fit", "open_run"]
+
+log = logging.getLogger(__name__)
+
+
+def fit(settings: config.Settings, prepared: Prepared, run: Run) -> Outcome:
+    """Train, or go on with training, in the directory that `open_run` gave.
+
+    Raises UserError: exit 65 if the data is not what the run began with, 70 if training
+    diverged, 71 if memory is short, 74 if the disk fails; the last checkpoint stays intact.
+    """
+    if done := run.finished(settings):
+        return done
+    with run.records(settings):
+        try:
+            return Trainer(settings, prepared, run).fit()
+        except torch.OutOfMemoryError as error:
+            raise UserError(
+                "out of memory; lower trainer.batch_tokens and raise trainer.accumulate",
+                Exit.NO_MEMORY,
+            ) from error
+        except OSError as error:
+            raise UserError(
+                f"{error.filename or run.path}: {error.strerror}; the last checkpoint is intact, "
+                "resume with the same command",
+                Exit.IO,
+            ) from error
+
+
+class Trainer:
+    """One run: model, optimizer, schedule, and the step that they have reached."""
+
+    def __init__(self, settings: config.Settings, prepared: Prepared, run: Run) -> None:
+        self.settings, self.prepared, self.run = settings, prepared, run
+        self.options, self.optim = settings.trainer, settings.optim
+        self.device = pick(self.options.device)
+        if self.options.threads is not None:
+            torch.set_num_threads(self.options.threads)
+        torch.manual_seed(settings.seed)
+        sizes = len(prepared.source.vocabulary), len(prepared.target.vocabulary)
+        self.model = build.transformer(settings, *sizes).to(self.device).train()
+        self.parameters = [p for p in self.model.parameters() if p.requires_grad]
+        self.optimizer = torch.optim.AdamW(  # without weight decay it is Adam
+            self.parameters,
+            betas=(self.optim.beta1, self.optim.beta2),
+            eps=self.optim.eps,
+            weight_decay=self.optim.weight_decay,
+            fused=self.device.type == "cuda",
+        )
+        self.schedule = schedule(self.optim)
+        budget, side = self.options.batch_tokens, self.options.batch_count
+        self.batches = Batches(prepared.train, budget, side, settings.seed)
+        self.refuse_data()
+        self.plan = timetable(len(self.batches), self.options)
+        self.step = self.nonfinite = 0
+        self.seconds = 0.0  # of updates, over all resumptions
+        self.meter = Meter()
+
+    def fit(self) -> Outcome:
+        """Train to the end, or until a signal asks to stop."""
+        if self.run.saved is not None:
+            self.resume(self.run.saved)
+        self.run.report("running", self.step)
+        last, tensorboard = self.plan.last, self.options.tensorboard
+        with Stop() as stop, Progress(self.run.path, self.step, last, tensorboard) as self.progress:
+            while self.step < last and stop.signal is None:
+                self.update()
+                if self.plan.due(self.step) or self.step == last:
+                    self.checkpoint()
+            if self.step < last:
+                self.save(None)
+        signal = stop.signal if self.step < last else None
+        self.run.report("finished" if signal is None else "stopped", self.step)
+        return Outcome(self.step, self.run.perplexity, signal=signal)
+
+    def update(self) -> None:
+        """Take the next step on the gradient of its batches, unless that is not finite."""
+        began = time.monotonic()
+        self.step += 1
+        epoch = self.plan.epoch(self.step)
+        batches = [self.batches.batch(epoch - 1, i) for i in self.plan.share(self.step)]
+        rate = self.schedule.rate(self.step)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        tokens = sum(map(loss.count, batches))
+        sums = self.backward(batches, tokens)
+        norm = get_total_norm([p.grad for p in self.parameters if p.grad is not None])
+        total, nll, size = torch.stack((*sums, norm)).tolist()
+        if math.isfinite(total) and math.isfinite(size):
+            if self.optim.clip:
+                clip_grads_with_norm_(self.parameters, self.optim.clip, norm)
+            self.optimizer.step()
+            self.nonfinite = 0
+            spent = time.monotonic() - began
+            self.seconds += spent
+            self.meter.add(total, nll, tokens, size, spent)
+        else:
+            self.skip(rate, batches)
+        self.optimizer.zero_grad(set_to_none=True)
+        self.progress.tick()
+        if self.step % self.options.log_every == 0 and self.meter.tokens:
+            self.progress.train({**self.where(), "lr": rate, **self.meter.report()})
+            self.meter.reset()
+
+    def backward(self, batches: list[Batch], tokens: int) -> tuple[Tensor, Tensor]:
+        """Add up the gradients of the mean loss per token over all batches of the update.
+
+        Returns the sums of smoothed loss and negative log-likelihood. One count of tokens for
+        all makes two half batches equal to a whole one.
+        """
+        total = torch.zeros(2, device=self.device)
+        for batch in batches:
+            with self.autocast():
+                logits, expected = loss.predict(self.model, batch, self.device)
+                smoothed, nll = loss.smoothed(logits, expected, self.optim.label_smoothing)
+            (smoothed / tokens).backward()
+            total += torch.stack((smoothed.detach(), nll))
+        return total[0], total[1]
+
+    def skip(self, rate: float, batches: list[Batch]) -> None:
+        """Leave the parameters as they are; give up after so many times in a row."""
+        self.nonfinite += 1
+        lines = [line for batch in batches for line in batch.lines]
+        self.progress.skipped({**self.where(), "lr": rate, "lines": lines})
+        if self.nonfinite >= self.options.nonfinite_patience:
+            raise UserError(
+                f"step {self.step}: {self.nonfinite} updates in a row were not finite; training "
+                "diverged; the last checkpoint is intact; try a lower optim.lr with another name=",
+                Exit.DIVERGED,
+            )
+
+    def checkpoint(self) -> None:
+        """Look at the dev set, record what was seen, and save.
+
+        The schedule hears of it only where the timetable has a checkpoint, not where the run
+        merely ends: so a run that is later given more steps equals one that had them at first.
+        """
+        o = self.options
+        dev = in_order(self.prepared.dev, o.batch_tokens, o.batch_count)
+        perplexity = loss.perplexity(self.model, dev, self.device, self.autocast())
+        if not math.isfinite(perplexity):
+            raise UserError(
+                f"step {self.step}: the dev perplexity is {perplexity}; training diverged; "
+                "the last checkpoint is intact; try a lower optim.lr with another name=",
+                Exit.DIVERGED,
+            )
+        rate = self.schedule.rate(self.step)
+        if self.plan.due(self.step):
+            self.schedule.observe(perplexity)
+        self.progress.dev(
+            {**self.where(), "loss": math.log(perplexity), "perplexity": perplexity, "lr": rate}
+        )
+        self.save(perplexity)
+        self.run.report("running", self.step)
+
+    def save(self, perplexity: float | None) -> None:
+        """Write a checkpoint of this very step."""
+        state = {
+            "step": self.step,
+            "perplexity": perplexity,
+            "batches": self.plan.batches,
+            "nonfinite": self.nonfinite,
+            "seconds": self.seconds,
+            "schedule": self.schedule.state(),
+            "fingerprint": self.prepared.facts["fingerprint"],
+            "environment": environment.describe(self.device),
+        }
+        facts = {**self.prepared.facts, "step": self.step, "dev_perplexity": perplexity}
+        source, target = self.prepared.source, self.prepared.target
+
+        def files() -> Iterator[tuple[str, bytes]]:
+            yield from modeldir.parts(self.settings, self.model, source, target, facts)
+            yield from optimizer_files(self.model, self.optimizer, self.device)
+            yield STATE, manifest.dump(state)
+
+        self.run.checkpoints.save(self.step, perplexity, files())
+
+    def resume(self, saved: Saved) -> None:
+        """Continue exactly where a checkpoint was written."""
+        state = saved.state
+        if state["fingerprint"] != self.prepared.facts["fingerprint"]:
+            raise UserError(
+                f"{saved.path}: trained on other data than that of data={self.settings.data.name} "
+                "now; restore the data, or choose another name=",
+                Exit.DATA,
+            )
+        sealed = Sealed(saved.path)
+        tensors = modeldir.read_tensors(sealed, modeldir.WEIGHTS)
+        modeldir.set_weights(self.model, tensors, saved.path / modeldir.WEIGHTS)
+        restore_optimizer(sealed, self.model, self.optimizer, self.device)
+        self.schedule.restore(state["schedule"])
+        self.step, self.nonfinite, self.seconds = saved.step, state["nonfinite"], state["seconds"]
+        environment.warn_of_changes(state["environment"], environment.describe(self.device))
+        log.info("resuming at step %d", self.step)
+
+    def refuse_data(self) -> None:
+        """Raise UserError (exit 65) for an empty corpus, or one too long for position tables."""
+        for name, store in (("train", self.prepared.train), ("dev", self.prepared.dev)):
+            if not len(store):
+                raise UserError(f"data.{name}: holds no pair of sentences", Exit.DATA)
+            for side, lengths, limit in (
+                ("source", store.source_lengths, self.model.source_limit),
+                ("target", store.target_lengths, self.model.target_limit),
+            ):
+                longest = int(lengths.argmax())
+                if limit is not None and lengths[longest] + 1 > limit:  # eos, or bos
+                    raise UserError(
+                        f"data.{name}_{side}:{store.lines[longest]}: {lengths[longest]} pieces; "
+                        f"the encoding holds {limit - 1}; give it longer tables, or remove it",
+                        Exit.DATA,
+                    )
+
+    def autocast(self) -> AbstractContextManager[None]:
+        """Return the context of a forward pass, in the number format of trainer.precision."""
+        automatic = self.options.precision == "auto" and self.device.type == "cuda"
+        lower = automatic or self.options.precision == "bfloat16"
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=lower)
+
+    def where(self) -> dict[str, Any]:
+        """Return the fields that all lines of metrics.jsonl have."""
+        epoch = self.plan.epoch(self.step)
+        return {"step": self.step, "epoch": epoch, "seconds": round(self.seconds, 3)}

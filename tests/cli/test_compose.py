@@ -1,0 +1,130 @@
+"""What the words of a command line become, and what is said of wrong ones."""
+
+from pathlib import Path
+
+import pytest
+
+from nmt.cli.compose import experiment_of, knobs_of, options_of
+from nmt.cli.help import page
+from nmt.config import freeze, thaw
+from nmt.errors import Exit, UserError
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (
+            ["encoding=absolute", "tau=16"],
+            "tau=16: the chosen encoding has no tau; these have: relative, relative_absolute, "
+            "relative_key, relative_sinusoidal",
+        ),
+        (["encoding=relativ"], "encoding=relativ: no such option; did you mean relative?"),
+        (["encoding=[absolute,relativ]"], "encoding=relativ: no such option"),
+        (["model.dim=abc"], "model.dim=abc: expected integer"),
+        (["model.dim=1.5"], "model.dim=1.5: expected integer"),
+        (["model.dmi=3"], "model.dmi=3: no key 'model.dmi'; did you mean model.dim?"),
+        (["dim=3"], "dim=3: no key 'dim'; did you mean model.dim?"),
+        (["taau=3"], "taau=3: no key 'taau'; did you mean tau?"),
+        (["trainer=cup"], "trainer=cup: no such option; did you mean cpu?"),
+        (["zzz=1"], "zzz=1: no key 'zzz'; see --help"),
+        (["model.norm=middle"], "model.norm=middle: choose one of pre, post"),
+        (["model.dropout=nan"], "model.dropout=nan: expected a finite number"),
+        (["model.dropout=1.5"], "model.dropout=1.5: must be at most 0.99"),
+        (["decode.beam_size=0"], "decode.beam_size=0: must be at least 1"),
+        (["seed=-1"], "seed=-1: expected an integer"),
+        (["data=files"], "data.root: has no value; give data.root=..."),
+        (["segmenter=unigram", "segmenter.merges=5"], "no key 'segmenter.merges'"),
+        (["data=files", "data.root=x", "data.train_pairs=5"], "no key 'data.train_pairs'"),
+        (["+model.extra=1"], "model.extra: no such key in model"),
+        (["a=["], "a=[: no viable alternative"),
+        (["relative"], "relative: expected key=value; see --help"),
+        (["--nonsense"], "--nonsense: no such option"),
+        (["seed=1,2"], "seed=1,2: several values; nmt-train -m makes a run of each"),
+        (["--config-dir", "nowhere"], "--config-dir: name a directory"),
+    ],
+)
+def test_wrong_words_get_one_line(words: list[str], said: str) -> None:
+    with pytest.raises(UserError) as e:
+        experiment_of(words)
+    assert said in str(e.value) and "\n" not in str(e.value)
+    assert e.value.code == Exit.USAGE
+
+
+@pytest.mark.parametrize(
+    "words, directory",
+    [
+        ([], "runs/toy/absolute-seed1"),
+        (["encoding=relative", "seed=3"], "runs/toy/relative-seed3"),
+        (["encoding=relative", "tau=8"], "runs/toy/relative-tau8-seed1"),
+        (["encoding=[absolute,relative]", "tau=8"], "runs/toy/absolute+relative-tau8-seed1"),
+        (["runs=a b", "name=c"], "a b/c"),
+    ],
+)
+def test_the_run_is_named_after_its_choices(words: list[str], directory: str) -> None:
+    assert experiment_of(words).run == Path(directory)
+
+
+def test_a_list_of_encodings_keeps_its_order_and_shares_knobs() -> None:
+    settings = experiment_of(["encoding=[relative,absolute]", "tau=8"]).settings
+    assert list(settings.encoding) == ["relative", "absolute"]
+    assert settings.encoding["relative"]["tau"] == 8
+    both = experiment_of(["encoding=relative_absolute", "tau=8"]).settings
+    assert list(both.encoding) == ["absolute", "relative"]
+    assert dict(both.encoding) == dict(settings.encoding)
+
+
+def test_ones_own_options_are_found(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    text = Path("conf/model/tiny.yaml").read_text(encoding="utf-8")
+    (tmp_path / "model" / "mine.yaml").write_text(text.replace("128", "64"), encoding="utf-8")
+    settings = experiment_of(["--config-dir", str(tmp_path), "model=mine"]).settings
+    assert settings.model.dim == 64
+
+
+@pytest.mark.parametrize("option", options_of("encoding"))
+def test_settings_survive_freezing(option: str) -> None:
+    settings = experiment_of([f"encoding={option}"]).settings
+    assert thaw(freeze(settings)) == settings
+
+
+@pytest.mark.parametrize("name", ["adam_plateau", "adam_inverse_sqrt"])
+def test_each_schedule_has_its_own_keys(name: str) -> None:
+    settings = experiment_of([f"optim={name}"]).settings
+    assert hasattr(settings.optim, "patience") == (name == "adam_plateau")
+
+
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        ({"extra": 1}, "extra: no such key"),
+        ({"model": {"dim": "${oc.env:HOME}"}}, "interpolation is not allowed"),
+        ({"model": 3}, "model=3: expected one of the options"),
+        ({"optim": {"kind": "magic"}}, "optim.kind=magic: choose one of plateau, inverse_sqrt"),
+        ({"encoding": {"relative": 3}}, "encoding: expected a mapping"),
+        ({"seed": True}, "seed=True: expected an integer"),
+        ({"trainer": {}}, "trainer.accumulate: has no value"),
+    ],
+)
+def test_configs_from_files_are_not_trusted(change: dict[str, object], said: str) -> None:
+    plain = freeze(experiment_of([]).settings)
+    with pytest.raises(UserError) as e:
+        thaw({**plain, **change})
+    assert said in str(e.value)
+
+
+def test_help_names_every_option_and_every_key() -> None:
+    text = page("usage")
+    for group in ("data", "segmenter", "model", "encoding", "optim", "trainer", "decode"):
+        for option in options_of(group):
+            assert f" {option} " in text
+    plain = freeze(experiment_of([]).settings)
+    for group, values in plain.items():
+        if isinstance(values, dict) and group != "encoding":
+            for key in values:
+                assert f"  {group}.{key} " in text
+    assert "  tau " in text and "  encoding.lstm.hidden " in text and "[null]" in text
+
+
+def test_knobs_come_with_their_encoding() -> None:
+    assert knobs_of("relative") == {"tau": 16} == knobs_of("relative_absolute")
+    assert knobs_of("absolute") == {}

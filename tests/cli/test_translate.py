@@ -1,0 +1,284 @@
+"""nmt-translate: what it writes, what it refuses, and how it fails."""
+
+import gzip
+import io
+import json
+import os
+import select
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nmt import manifest, modeldir
+from nmt.cli import translate
+from nmt.config import Settings
+from nmt.data.bpe import Bpe
+from nmt.data.side import Side
+from nmt.data.tokenizer import Tokenizer
+from nmt.data.vocab import Vocabulary
+from nmt.model.transformer import Transformer
+from tests.decode.copying import trained
+
+ROOT = Path(__file__).parent.parent.parent
+FIXED = "a trained model is fixed; only decode.<key>=<value> may change"
+Run = Callable[..., tuple[int, bytes, str]]
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
+    """Words and stdin -> exit code, stdout, stderr."""
+
+    def run(*words: str, stdin: bytes = b"") -> tuple[int, bytes, str]:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        code = translate.main(list(words))
+        out, err = capfdbinary.readouterr()
+        return code, out, err.decode()
+
+    return run
+
+
+@pytest.fixture
+def nmt_translate(
+    command: Run, monkeypatch: pytest.MonkeyPatch, settings_of: Callable[..., Settings]
+) -> Run:
+    """The command on a model that copies."""
+    some = trained()._replace(settings=settings_of("decode.window=3"))
+    monkeypatch.setattr(modeldir, "load", lambda path, device: some)
+    return lambda *words, stdin=b"": command("model", *words, stdin=stdin)
+
+
+def test_a_line_for_a_line(nmt_translate: Run) -> None:
+    code, out, _ = nmt_translate(stdin=b"w1 w2\r\n\nw3\n   \nw4")
+    assert (code, out) == (0, b"w1 w2\n\nw3\n\nw4\n")
+    assert nmt_translate(stdin=b"")[:2] == (0, b"")
+    assert nmt_translate("-", stdin=b"\n")[:2] == (0, b"\n")
+
+
+def test_a_line_ends_at_lf_alone(nmt_translate: Run) -> None:
+    inside = "w1\rw2\x0b\x0c\x1c\x85\u2028\u2029w3\n".encode()
+    code, out, _ = nmt_translate(stdin=b"\xef\xbb\xbfw1\n" + inside * 4)
+    assert code == 0
+    assert out.startswith(b"w1\n")
+    assert out.count(b"\n") == 5
+    assert not set(out.decode()) & set("\r\x0b\x0c\x1c\x85\u2028\u2029")
+
+
+def test_scores_n_best_and_json(nmt_translate: Run) -> None:
+    code, out, _ = nmt_translate("--scores", stdin=b"w1\n\n")
+    assert code == 0
+    scored = [line.split(b"\t") for line in out.split(b"\n")]
+    assert [text for _, text in scored[:2]] == [b"w1", b""]
+    assert float(scored[0][0]) < 0
+    assert scored[1] == [b"0.0000", b""]
+
+    code, out, _ = nmt_translate("--n-best", "2", stdin=b"w1 w2\n\nw3\n")
+    assert code == 0
+    fields = [line.split(b"\t") for line in out.split(b"\n")[:-1]]
+    assert [f[:2] for f in fields] == [
+        [b"1", b"1"], [b"1", b"2"], [b"2", b"1"], [b"3", b"1"], [b"3", b"2"],
+    ]  # fmt: skip
+    assert [f[3] for f in fields if f[1] == b"1"] == [b"w1 w2", b"", b"w3"]
+    assert float(fields[0][2]) >= float(fields[1][2])
+
+    code, out, _ = nmt_translate("--json", "--n-best=2", stdin="w1\t\u00e9\u2028\n\n".encode())
+    assert code == 0
+    objects = [json.loads(line) for line in out.split(b"\n")[:-1]]
+    assert [o["line"] for o in objects] == [1, 2]
+    assert objects[0]["source"] == "w1\t\u00e9\u2028"
+    assert len(objects[0]["translations"]) == 2
+    assert objects[1] == {"line": 2, "source": "", "translations": [{"text": "", "score": 0.0}]}
+
+
+def test_bytes_that_are_no_utf8_are_counted(nmt_translate: Run) -> None:
+    bad = [b"\xff", b"\xc0\xaf", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xe2\x82", b"\x80"]
+    code, out, err = nmt_translate(stdin=b"w1\n" + b"\n".join(bad) + b"\nw2")
+    assert code == 0
+    assert out.count(b"\n") == len(bad) + 2
+    assert "stdin: lines that are not UTF-8: 6 (first: line 2)" in err
+    assert err.count("UTF-8") == 1
+    code, out, _ = nmt_translate("--json", stdin=b"w1 \xffw2\n")
+    assert json.loads(out)["source"] == "w1 \ufffdw2"
+
+
+def test_files_and_gz(nmt_translate: Run, tmp_path: Path) -> None:
+    plain, packed, output = tmp_path / "a", tmp_path / "a.gz", tmp_path / "out"
+    plain.write_bytes(b"w1\n\nw2\n")
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    for path in (plain, packed):
+        assert nmt_translate(str(path), "-o", str(output), "decode.beam_size=1")[:2] == (0, b"")
+        assert output.read_bytes() == b"w1\n\nw2\n"
+        assert sorted(os.listdir(tmp_path)) == ["a", "a.gz", "out"]  # noqa: PTH208
+    assert nmt_translate(str(plain), "-o", "/dev/null")[:2] == (0, b"")
+
+
+def test_a_damaged_gz_never_gets_the_final_name(nmt_translate: Run, tmp_path: Path) -> None:
+    whole = gzip.compress(b"".join(b"w%d w%d\n" % (i % 40, i % 7) for i in range(3000)))
+    damaged, output = tmp_path / "a.gz", tmp_path / "out"
+    damaged.write_bytes(whole[:-20])
+    output.write_bytes(b"former\n")
+    code, _, err = nmt_translate(str(damaged), "-o", str(output))
+    assert code == 65
+    assert str(damaged) in err
+    assert output.read_bytes() == b"former\n"
+    done = (tmp_path / "out.part").read_bytes().count(b"\n")
+    assert 0 < done < 3000
+    assert f"out.part: keeps the {done} lines done so far" in err
+
+
+def test_a_failure_before_the_first_line_leaves_nothing(nmt_translate: Run, tmp_path: Path) -> None:
+    code, _, _ = nmt_translate("-o", str(tmp_path / "out"), "decode.alpha=-1", stdin=b"w1\n")
+    assert code == 2
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["model.dim=3"], f"model.dim=3: {FIXED}"),
+        (["seed=3"], f"seed=3: {FIXED}"),
+        (["decode.beamsize=3"], "decode.beamsize=3: no such key; did you mean decode.beam_size?"),
+        (["decode.beam_size=x"], "decode.beam_size=x: expected integer"),
+        (["decode.beam_size=0"], "decode.beam_size=0: must be at least 1"),
+        (["decode.too_long=crop"], "decode.too_long=crop: choose one of refuse, truncate"),
+        (["decode.alpha=nan"], "decode.alpha=nan: expected a finite number"),
+        (["decode.alpha=${seed}"], "decode.alpha=${seed}: interpolation is not allowed here"),
+        (["--n-best", "9"], "--n-best 9: the beam holds 4; add decode.beam_size=9"),
+        (["-", "b"], "b: a second input; give one, or join them: cat A B | ..."),
+    ],
+)  # fmt: skip
+def test_wrong_words(nmt_translate: Run, words: list[str], message: str) -> None:
+    assert nmt_translate(*words) == (2, b"", f"nmt: {message}\n")
+
+
+def test_far_from_every_key_all_are_listed(nmt_translate: Run) -> None:
+    code, _, err = nmt_translate("decode.xyzzy=3")
+    assert code == 2
+    assert "known are beam_size, alpha, " in err
+
+
+def test_changes_reach_the_search(nmt_translate: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    from nmt.decode import translator
+
+    seen = []
+    monkeypatch.setattr(
+        translator.Translator, "__init__", lambda self, some, decode: seen.append(decode)
+    )
+    monkeypatch.setattr(translator.Translator, "translate", lambda self, lines, n: iter([]))
+    assert nmt_translate("decode.alpha=1", "decode.window=1", "decode.too_long=truncate")[0] == 0
+    assert (seen[0].alpha, seen[0].window, seen[0].too_long) == (1.0, 1, "truncate")
+    assert seen[0].beam_size == 4
+
+
+def test_missing_files(nmt_translate: Run, tmp_path: Path) -> None:
+    code, _, err = nmt_translate(str(tmp_path / "none"))
+    assert (code, err.count("\n")) == (66, 1)
+    code, _, err = nmt_translate("-o", str(tmp_path / "no" / "out"))
+    assert (code, err.count("\n")) == (73, 1)
+    code, _, err = nmt_translate("-o", str(tmp_path))
+    assert (code, err.count("\n")) == (73, 1)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("model") / "untrained"
+
+
+@pytest.fixture
+def whole(
+    model: Path, tiny: Callable[..., Transformer], settings_of: Callable[..., Settings]
+) -> Path:
+    """A model directory as training leaves it, of random weights."""
+    if not model.exists():
+        pieces = [*"abcd", *(f"{c}@@" for c in "abcd")]
+        side = Side(Bpe(Tokenizer("nfc", "none", "de"), [], pieces), Vocabulary(pieces))
+        words = ("segmenter.tokenizer=none", "decode.max_length_ratio=1", "decode.window=2")
+        facts: dict[str, Any] = {"longest_source": 9}
+        parts = modeldir.parts(
+            settings_of(*words), tiny(*words, vocab=len(side.vocabulary)), side, side, facts
+        )
+        manifest.write(model, parts)
+    return model
+
+
+def process(*words: str | Path, **more: Any) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "nmt.cli.translate", *map(str, words)],
+        cwd=ROOT,
+        env={k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"},  # as users have it
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        **more,
+    )
+
+
+def await_output(child: "subprocess.Popen[bytes]", descriptor: int) -> None:
+    """Fail, rather than hang, if nothing can be read."""
+    if not select.select([descriptor], [], [], 60)[0]:
+        child.kill()
+        pytest.fail("no translation within a minute")
+
+
+def test_a_reader_that_leaves_is_no_error(whole: Path) -> None:
+    reading, writing = os.pipe()
+    child = process(whole, stdout=writing)
+    os.close(writing)
+    assert child.stdin and child.stderr
+    child.stdin.write(b"abc\nbad\n")
+    child.stdin.flush()
+    await_output(child, reading)
+    assert os.read(reading, 1)
+    os.close(reading)
+    _, err = child.communicate(b"cab\ndad\n" * 20)
+    assert (child.returncode, err) == (141, b"")
+
+
+def test_a_full_disk_is_one_line(whole: Path) -> None:
+    with Path("/dev/full").open("wb") as full:
+        child = process(whole, stdout=full)
+        _, err = child.communicate(b"abc\nbad\ncab\n")
+    assert child.returncode == 74
+    assert err.count(b"\n") == 1
+
+
+def test_window_1_answers_a_line_before_the_next_is_written(whole: Path) -> None:
+    child = process(whole, "decode.window=1", stdout=subprocess.PIPE)
+    assert child.stdin and child.stdout
+    for _ in range(3):
+        child.stdin.write(b"abc\n")
+        child.stdin.flush()
+        await_output(child, child.stdout.fileno())
+        assert child.stdout.readline().endswith(b"\n")
+    child.communicate()
+    assert child.returncode == 0
+
+
+def test_a_full_disk_under_o_too(nmt_translate: Run) -> None:
+    code, _, err = nmt_translate("-o", "/dev/full", stdin=b"w1\nw2\n")
+    assert (code, err.count("\n")) == (74, 1)
+
+
+def test_a_model_directory_is_all_it_needs(command: Run, whole: Path, tmp_path: Path) -> None:
+    code, out, err = command(str(tmp_path / "none"))
+    assert (code, out, err.count("\n")) == (66, b"", 1)
+    moved = shutil.copytree(whole, tmp_path / "moved")
+    code, out, _ = command(str(moved), "--threads=1", "--device", "cpu", stdin=b"abc\n\nbad\n")
+    assert (code, out.count(b"\n")) == (0, 3)
+    assert out.split(b"\n")[1] == b""
+    code, out, err = command(str(moved), "--device=tpu")
+    assert (code, out, err.count("\n")) == (2, b"", 1)
+
+
+def test_help_is_there_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit:
+        translate.main(["--help"])
+    assert exit.value.code == 0
+    out = capsys.readouterr().out
+    assert "nmt-translate MODEL [INPUT]" in out
+    assert "decode.beam_size" in out
+    code = "import sys; from nmt.cli import translate; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

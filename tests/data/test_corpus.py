@@ -1,0 +1,109 @@
+"""Lines end at LF only; everything malformed is refused with its place."""
+
+import gzip
+import io
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nmt.data.corpus import decoded, opened, raw_lines, read_text
+from nmt.errors import Exit, UserError
+
+LINE_LIKE = "\r\v\f\x1c\x1d\x1e\x1f\x85\u2028\u2029\x00\ufeff\t \u00a0"
+TEXT = st.text(st.one_of(st.sampled_from(LINE_LIKE), st.characters(codec="utf-8")))
+MALFORMED = [
+    b"\xc0\x80",  # overlong
+    b"\xc1\xbf",
+    b"\xe0\x80\x80",
+    b"\xf0\x80\x80\x80",
+    b"\xed\xa0\x80",  # surrogates
+    b"\xed\xbf\xbf",
+    b"\xff",
+    b"\xfe",
+    b"\x80",  # continuation alone
+    b"\xf5\x80\x80\x80",
+    b"\xf4\x90\x80\x80",  # beyond U+10FFFF
+    b"\xe2\x82",  # cut off
+    b"\xf0\x9f\x98",
+]
+
+
+@given(st.lists(TEXT.filter(lambda t: "\n" not in t), min_size=1), st.booleans())
+def test_any_text_without_lf_is_one_line(texts: list[str], final: bool) -> None:
+    content = "\n".join(texts).encode() + (b"\n" if final or not texts[-1] else b"")
+    found = [line.raw for line in raw_lines(io.BytesIO(content))]
+    expected = [text.removesuffix("\r").encode() for text in texts]
+    if texts[0].startswith("\ufeff"):
+        expected[0] = texts[0][1:].removesuffix("\r").encode()
+    assert found == expected
+
+
+@pytest.mark.parametrize("character", ["\r", *"\v\f\x1c\x1d\x1e\x1f\x85\u2028\u2029\x00\u00a0"])
+def test_newline_table(tmp_path: Path, character: str) -> None:
+    path = tmp_path / "t"
+    path.write_bytes(f"one\ntwo{character}still two\nthree\nfour\n".encode())
+    assert read_text(path) == ["one", f"two{character}still two", "three", "four"]
+
+
+def test_crlf_and_byte_order_mark_are_removed_and_told() -> None:
+    lines = list(raw_lines(io.BytesIO(b"\xef\xbb\xbfa\r\nb\n\xef\xbb\xbfc\r")))
+    assert [(line.raw, line.crlf, line.bom) for line in lines] == [
+        (b"a", True, True),
+        (b"b", False, False),
+        (b"\xef\xbb\xbfc", True, False),
+    ]
+
+
+@pytest.mark.parametrize("bad", MALFORMED)
+def test_malformed_utf8_is_refused_with_its_place(tmp_path: Path, bad: bytes) -> None:
+    path = tmp_path / "bad.de"
+    path.write_bytes(b"gut\nab" + bad)
+    with pytest.raises(UserError) as caught:
+        read_text(path)
+    assert caught.value.code == Exit.DATA
+    place = "".join(f"\\x{byte:02x}" for byte in bad)
+    assert str(caught.value).startswith(f"{path}:2: byte 2 of the line begins no UTF-8 character")
+    assert place in str(caught.value)
+
+
+def test_decoded_names_only_the_first_bytes() -> None:
+    with pytest.raises(UserError, match=r"f:7: byte 0 .*: \\xff\\xff\\xff\\xff; do this$"):
+        decoded(b"\xff" * 1000, "f:7", "do this")
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no such file; set it") as caught:
+        read_text(tmp_path / "none", "set it")
+    assert caught.value.code == Exit.NO_INPUT
+    with pytest.raises(UserError) as caught:
+        read_text(tmp_path)  # a directory
+    assert caught.value.code == Exit.NO_INPUT
+
+
+GOOD = gzip.compress(b"".join(b"line %d\n" % i for i in range(10_000)), mtime=0)
+DAMAGED = {
+    "truncated": GOOD[: len(GOOD) // 2],
+    "flipped": GOOD[:5000] + bytes([GOOD[5000] ^ 0xFF]) + GOOD[5001:],
+    "garbage after": GOOD + b"garbage",
+    "no gzip": b"plain text\n",
+    "checksum": GOOD[:-8] + b"\x00\x00\x00\x00" + GOOD[-4:],
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_damaged_gzip_is_refused(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "t.gz"
+    path.write_bytes(DAMAGED[name])
+    with pytest.raises(UserError, match="damaged gzip") as caught:
+        read_text(path)
+    assert caught.value.code == Exit.DATA
+
+
+@pytest.mark.parametrize(("content", "lines"), [(GOOD * 2, 20_000), (GOOD + bytes(512), 10_000)])
+def test_whole_gzip_is_read(tmp_path: Path, content: bytes, lines: int) -> None:
+    path = tmp_path / "t.gz"
+    path.write_bytes(content)
+    with opened(path) as stream:
+        assert sum(1 for _ in raw_lines(stream)) == lines

@@ -1,0 +1,393 @@
+"""A corpus is prepared once, whole or not at all, the same with any number of processes."""
+
+import gzip
+import json
+import logging
+import threading
+import time
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from filelock import FileLock
+
+from nmt import config
+from nmt.data import prepare as room
+from nmt.data import scan as scanning
+from nmt.data.prepare import ELSEWHERE, Prepared, prepare, report
+from nmt.data.report import describe
+from nmt.errors import Exit, UserError
+
+BPE = config.Bpe("bpe", tokenizer="none", merges=20, min_frequency=2, shared_vocabulary=False)
+UNIGRAM = config.Unigram(
+    "unigram",
+    tokenizer="none",
+    vocabulary_size=30,
+    character_coverage=1.0,
+    training_lines=0,
+    shared_vocabulary=False,
+)
+TRAIN = [(f"hund {i} lauft", f"dog {i} runs fast") for i in range(40)]
+DEV = [("hund 3", "dog 3"), ("hund " * 30, "dog"), ("", "nothing"), ("katze 7", "dog 7")]
+
+
+def text(lines: list[str]) -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def corpus(tmp_path: Path, train: list[tuple[str, str]] = TRAIN, **more: Any) -> config.Files:
+    """Write a corpus and give the config that names it."""
+    paths = {}
+    for split, pairs in (("train", train), ("dev", DEV)):
+        for side, name in enumerate(("source", "target")):
+            path = tmp_path / f"{split}.{'de' if side == 0 else 'en'}"
+            path.write_bytes(text([pair[side] for pair in pairs]))
+            paths[f"{split}_{name}"] = str(path)
+    defaults: dict[str, Any] = {
+        "kind": "files",
+        "name": "tiny",
+        "source_language": "de",
+        "target_language": "en",
+        "max_length": 20,
+        "normalize": "nfc",
+        "invalid_utf8": "fail",
+        "max_line_bytes": 500,
+        "cache": str(tmp_path / "cache"),
+        "workers": 1,
+        "root": str(tmp_path),
+        "test_source": None,
+        "test_target": None,
+    }
+    defaults |= paths | more
+    return config.Files(**defaults)
+
+
+def cached(data: config.Data) -> list[str]:
+    return sorted(p.name for p in Path(data.cache).glob("*") if not p.name.endswith(".lock"))
+
+
+def contents(prepared: Prepared) -> dict[str, bytes]:
+    root = prepared.path
+    return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
+
+
+@pytest.mark.parametrize("segmenter", [BPE, UNIGRAM], ids=["bpe", "unigram"])
+def test_text_goes_in_and_comes_out(tmp_path: Path, segmenter: config.Bpe | config.Unigram) -> None:
+    prepared = prepare(corpus(tmp_path), segmenter)
+    assert prepared.train.lines.tolist() == list(range(1, 41))
+    for i, (source, target) in enumerate(TRAIN):
+        ids = prepared.train.pair(i)
+        assert prepared.source.text(ids[0].tolist()) == source
+        assert prepared.target.text(ids[1].tolist()) == target
+        assert ids[0].tolist() == prepared.source.ids(source)
+    assert prepared.dev.lines.tolist() == [1, 2, 4]  # long pairs stay, empty ones do not
+    assert prepared.facts["train_pairs"] == 40
+    assert prepared.facts["train_source_tokens"] == prepared.train.source_lengths.sum()
+    assert prepared.facts["train_target_tokens"] == prepared.train.target_lengths.sum()
+    assert prepared.facts["longest_source"] == prepared.train.source_lengths.max()
+    assert prepared.facts["longest_target"] == prepared.train.target_lengths.max()
+    assert str(tmp_path) not in json.dumps([prepared.facts, report(prepared.path)])
+
+
+@pytest.mark.parametrize("segmenter", [BPE, UNIGRAM], ids=["bpe", "unigram"])
+def test_shared_vocabulary(tmp_path: Path, segmenter: config.Bpe | config.Unigram) -> None:
+    prepared = prepare(corpus(tmp_path), replace(segmenter, shared_vocabulary=True))
+    assert prepared.source.vocabulary.to_json() == prepared.target.vocabulary.to_json()
+    both = prepared.source.segmenter.encode("hund dog 3")
+    assert both == prepared.target.segmenter.encode("hund dog 3")
+    apart = prepare(corpus(tmp_path), segmenter)
+    assert apart.source.vocabulary.to_json() != apart.target.vocabulary.to_json()
+
+
+def test_every_pair_is_accounted_for(tmp_path: Path) -> None:
+    data = corpus(tmp_path, invalid_utf8="drop")
+    extra = [
+        (b"", b"empty source"),
+        (b"leer \xe2\x80\xa8", b"\xc2\xa0"),
+        (b"\xff", b"invalid"),
+        (b"too " * 200, b"many bytes"),
+        (b"zu lang " * 20, b"too long"),
+        (b"e\xcc\x81 \xc2\x93hund\xc2\x94\r", b"\xef\xbb\xbfdog\xc2\xad 3"),
+    ]
+    for side, path in enumerate((data.train_source, data.train_target)):
+        with Path(path).open("ab") as file:
+            file.write(b"".join(pair[side] + b"\n" for pair in extra))
+    prepared = prepare(data, BPE)
+    told = report(prepared.path)
+    train = told["train"]
+    dropped = {why: counts["pairs"] for why, counts in train["dropped"].items()}
+    assert dropped == {"empty side": 2, "too long": 1, "too many bytes": 1, "invalid UTF-8": 1}
+    assert prepared.train.lines.tolist() == [*range(1, 41), 46]
+    assert train["text"] == {
+        "source": {
+            "crlf_lines": 1,
+            "normal_form_lines": 1,
+            "control_lines": 2,
+            "control_characters": 3,
+        },
+        "target": {"invisible_lines": 1, "invisible_characters": 2},
+    }
+    for split, lines in (("train", 46), ("dev", 4)):
+        found = told[split]
+        assert found["total"]["pairs"] == lines
+        for part in (found, *found["by_source_length"].values()):
+            for measure, total in part["total"].items():
+                lost = sum(counts[measure] for counts in part["dropped"].values())
+                assert total == part["kept"][measure] + lost
+        for measure, total in found["total"].items():
+            rows = found["by_source_length"].values()
+            assert total == sum(row["total"][measure] for row in rows)
+    assert train["by_source_length"]["not segmented"]["total"]["pairs"] == 2
+    assert train["kept"]["source_tokens"] == prepared.train.source_lengths.sum()
+    assert told["dev"]["unknown_share"]["source"] > 0  # "katze" has new characters
+    shown = describe(told)
+    assert "dropped: too long" in shown and "46" in shown
+
+
+def test_limits_are_included(tmp_path: Path) -> None:
+    train = [*TRAIN, ("a" * 20, "b"), ("a", "b" * 21), (" " * 499 + "a", "b"), ("b", " " * 501)]
+    prepared = prepare(corpus(tmp_path, train), replace(BPE, merges=0))
+    assert prepared.train.lines.tolist() == [*range(1, 41), 41, 43]
+    dropped = report(prepared.path)["train"]["dropped"]
+    assert dropped["too long"] == {"pairs": 1, "source_tokens": 1, "target_tokens": 21}
+    assert dropped["too many bytes"]["pairs"] == 1
+
+
+def test_repeated_pairs_are_counted(tmp_path: Path) -> None:
+    prepared = prepare(corpus(tmp_path, [*TRAIN, TRAIN[3], TRAIN[3], ("hund 1", "dog")]), BPE)
+    assert report(prepared.path)["train"]["duplicates"] == 2
+
+
+def test_second_call_does_no_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = corpus(tmp_path)
+    first = contents(prepare(data, BPE))
+    monkeypatch.setattr(room, "_build", lambda *_: pytest.fail("built again"))
+    moved: dict[str, Any] = {
+        f"{s}_{side}": "" for s in ("train", "dev") for side in ("source", "target")
+    }
+    for key in moved:
+        path = Path(getattr(data, key))
+        moved[key] = str(path.rename(path.with_name("moved." + path.name)))
+    elsewhere = replace(data, root="other", workers=2, **moved)  # not what matters
+    assert contents(prepare(elsewhere, BPE)) == first
+
+
+def test_every_setting_that_matters_makes_another_corpus(tmp_path: Path) -> None:
+    data = corpus(tmp_path)
+    first = prepare(data, BPE).path
+    others: dict[str, Any] = {
+        "source_language": "nl",
+        "target_language": "nl",
+        "max_length": 19,
+        "normalize": "nfkc",
+        "invalid_utf8": "drop",
+        "max_line_bytes": 499,
+    }
+    named = {field.name for field in fields(config.Files)}
+    assert named == {*others, *ELSEWHERE, "kind"}  # a new setting must be placed
+    for key, value in others.items():
+        assert prepare(replace(data, **{key: value}), BPE).path != first
+    segmenters: dict[str, Any] = {"merges": 19, "min_frequency": 3, "shared_vocabulary": True}
+    for key, value in segmenters.items():
+        assert prepare(data, replace(BPE, **{key: value})).path != first
+    changed = [*TRAIN]
+    changed[17] = ("hund 17 lauft!", changed[17][1])
+    assert prepare(corpus(tmp_path, changed), BPE).path != first
+
+
+def test_gzip_is_the_same_text(tmp_path: Path) -> None:
+    data = corpus(tmp_path)
+    plain = prepare(data, BPE)
+    packed = tmp_path / "train.de.gz"
+    packed.write_bytes(gzip.compress(Path(data.train_source).read_bytes()))
+    again = replace(data, train_source=str(packed))
+    assert prepare(again, BPE).path == plain.path
+    elsewhere = replace(again, cache=str(tmp_path / "other"))
+    assert contents(prepare(elsewhere, BPE)) == contents(plain)
+    packed.write_bytes(packed.read_bytes()[:-9])
+    with pytest.raises(UserError, match="damaged gzip"):
+        prepare(replace(again, cache=str(tmp_path / "third")), BPE)
+    assert not (tmp_path / "third").exists()
+
+
+@pytest.mark.parametrize("segmenter", [BPE, UNIGRAM], ids=["bpe", "unigram"])
+def test_processes_change_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, segmenter: config.Bpe | config.Unigram
+) -> None:
+    monkeypatch.setattr(room, "FEW_LINES", 0)
+    for module in (room, scanning):
+        monkeypatch.setattr(module, "CHUNK", 7)
+    data = corpus(tmp_path)
+    one = contents(prepare(data, segmenter))
+    two = prepare(replace(data, workers=2, cache=str(tmp_path / "two")), segmenter)
+    assert contents(two) == one
+    monkeypatch.undo()
+    whole = prepare(replace(data, cache=str(tmp_path / "whole")), segmenter)
+    assert contents(whole) == one  # nor does where the chunks are cut
+
+
+def test_an_error_in_a_process_reads_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "FEW_LINES", 0)
+    for module in (room, scanning):
+        monkeypatch.setattr(module, "CHUNK", 7)
+    data = corpus(tmp_path, workers=2)
+    lines = Path(data.train_target).read_bytes().split(b"\n")
+    lines[20] = b"dog\xe9"
+    Path(data.train_target).write_bytes(b"\n".join(lines))
+    with pytest.raises(UserError, match=r"train\.en:21: byte 3 .*\\xe9; .*invalid_utf8=drop") as e:
+        prepare(data, BPE)
+    assert e.value.code == Exit.DATA
+    assert cached(data) == []
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words", "code"),
+    [
+        ("missing", r"train\.de: no such file; set data\.root or data\.train_source", 66),
+        ("empty", r"train\.de: is empty", 65),
+        ("unequal", r"train\.de: 39 lines, .*train\.en: 40; the two must be parallel", 65),
+    ],
+)
+def test_unusable_input_is_refused_before_anything_is_written(
+    tmp_path: Path, spoil: str, words: str, code: int
+) -> None:
+    data = corpus(tmp_path)
+    path = Path(data.train_source)
+    lines = path.read_bytes().split(b"\n")
+    path.unlink()
+    if spoil != "missing":
+        path.write_bytes(b"" if spoil == "empty" else b"\n".join(lines[1:]))
+    with pytest.raises(UserError, match=words) as caught:
+        prepare(data, BPE)
+    assert caught.value.code == code
+    assert not Path(data.cache).exists()
+
+
+def test_nothing_left_is_refused(tmp_path: Path) -> None:
+    data = corpus(tmp_path, max_length=1)
+    with pytest.raises(UserError, match="no pair of the train text is left") as caught:
+        prepare(data, replace(BPE, merges=0))
+    assert caught.value.code == Exit.DATA
+    assert cached(data) == []
+
+
+def test_last_line_without_line_end(tmp_path: Path) -> None:
+    data = corpus(tmp_path)
+    path = Path(data.train_source)
+    path.write_bytes(path.read_bytes()[:-1])
+    assert len(prepare(data, BPE).train) == 40
+
+
+def test_killed_run_leaves_nothing_that_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = corpus(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(room, "_number_all", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            prepare(data, BPE)
+    assert cached(data) == []
+    final = prepare(replace(data, cache=str(tmp_path / "other")), BPE).path.name
+    for name in (f"{final}.tmp-0123", "tiny-000000000000.tmp-4567"):  # as after kill -9
+        (Path(data.cache) / name / "train").mkdir(parents=True)
+    prepare(data, BPE)
+    assert cached(data) == [final]
+
+
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_damaged_corpus_is_made_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    data = corpus(tmp_path)
+    prepared = prepare(data, BPE)
+    good = contents(prepared)
+    path = prepared.path / "train" / "source.ids"
+    path.write_bytes(path.read_bytes()[:-2])
+    with caplog.at_level(logging.WARNING):
+        assert contents(prepare(data, BPE)) == good
+    assert "damaged" in caplog.text
+
+
+def test_second_run_waits_for_the_first(tmp_path: Path) -> None:
+    data = corpus(tmp_path)
+    name = prepare(replace(data, cache=str(tmp_path / "other")), BPE).path.name
+    cache = Path(data.cache)
+    cache.mkdir()
+    runs = [threading.Thread(target=prepare, args=(data, BPE)) for _ in range(2)]
+    with FileLock(cache / f"{name}.lock"):
+        for run in runs:
+            run.start()
+        time.sleep(0.3)
+        assert cached(data) == []
+    for run in runs:
+        run.join()
+    assert cached(data) == [name]
+
+
+def test_cache_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(UserError, match=r"data\.cache=") as caught:
+        prepare(corpus(tmp_path, cache=str(tmp_path / "file" / "cache")), BPE)
+    assert caught.value.code == Exit.CANT_CREATE
+
+
+def test_toy_is_made_once_and_keeps_its_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    common = {key: getattr(corpus(tmp_path), key) for key in (f.name for f in fields(config.Data))}
+    common |= {"kind": "toy", "name": "toy", "max_length": 100}
+    common |= {"train_pairs": 60, "train_shortest": 4, "train_longest": 12, "dev_pairs": 9}
+    common |= {"test_pairs": 9, "test_shortest": 4, "test_longest": 20, "corpus_seed": 1}
+    data = config.Toy(**common)
+    prepared = prepare(data, BPE)
+    assert len(prepared.train) == 60 and len(prepared.dev) == 9
+    lines = (prepared.path / prepared.facts["test_source"]).read_bytes().split(b"\n")
+    assert len(lines) == 10 and prepared.facts["test_source"].startswith("text/")
+    monkeypatch.setattr("nmt.data.toy.write_toy", lambda *_: pytest.fail("made again"))
+    assert prepare(data, BPE).path == prepared.path
+
+
+def test_odd_lines_stay_one_line_each(tmp_path: Path) -> None:
+    odd = [f"a{c}b" for c in "\r\v\f\x1c\x1d\x1e\x1f\x85\u2028\u2029\x00\t\ufeff\u200b\u2581"]
+    prepared = prepare(corpus(tmp_path, [(one, one) for one in odd]), BPE)
+    assert prepared.train.lines.tolist() == list(range(1, len(odd) + 1))
+    texts = [prepared.source.text(prepared.train.pair(i)[0].tolist()) for i in range(len(odd))]
+    assert texts == ["a b"] * 12 + ["ab", "ab", "a_b"]
+
+
+def test_training_lines_limits_what_unigram_sees(tmp_path: Path) -> None:
+    train = [*TRAIN, ("", "xx"), *((f"{c}", "yy") for c in "qvwz")]
+    few = prepare(corpus(tmp_path, train), replace(UNIGRAM, training_lines=22))
+    every = prepare(corpus(tmp_path, train), replace(UNIGRAM, training_lines=1000))
+    known = [set("".join(p.source.vocabulary.to_json())) for p in (few, every)]
+    assert known[0] < known[1]
+    assert len(known[1] & set("qvwz")) == 4
+    assert "x" not in "".join(every.target.vocabulary.to_json())  # its partner is empty
+
+
+def test_line_starts_are_found_at_every_chunk_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scanning, "BLOCK", 16)
+    content = b"".join(b"x" * (i * 7 % 23) + b"\n" for i in range(50)) + b"end"
+    (tmp_path / "t").write_bytes(content)
+    for size in (1, 2, 7, 51, 100):
+        monkeypatch.setattr(scanning, "CHUNK", size)
+        found = scanning.scan(tmp_path / "t")
+        assert found.lines == 51
+        for k, start in enumerate(found.starts[:-1]):
+            assert content[:start].count(b"\n") == k * size
+            assert start == 0 or content[start - 1] == ord("\n")
+        assert len(found.starts) - 1 == -(-51 // size)
+        assert found.starts[-1] == len(content)
+
+
+def test_lengths_fit(tmp_path: Path) -> None:
+    prepared = prepare(corpus(tmp_path), BPE)
+    assert np.maximum(prepared.train.source_lengths, prepared.train.target_lengths).max() <= 20
+    assert prepared.dev.source_lengths.max() > 20

@@ -1,0 +1,258 @@
+"""The embedded grammar: exact lengths, one right translation, correct German and English."""
+
+import re
+import time
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sacrebleu
+from omegaconf import OmegaConf
+
+from nmt import config
+from nmt.data import toy_parser
+from nmt.data.toy import pairs, translate, words, write_toy
+from nmt.data.toy_grammar import Clause, Phrase, german
+from nmt.data.toy_lexicon import (
+    COMPLEMENT,
+    COORDINATORS,
+    NOUNS,
+    SUBORDINATORS,
+    VERBS,
+    adjective,
+    article,
+)
+from nmt.errors import UserError
+
+LONG = pairs(1180, 3, 120, seed=7)
+SHORT = pairs(4000, 4, 30, seed=1)
+
+
+def corpus(**changes: Any) -> config.Toy:
+    """The corpus of conf/data/toy.yaml, smaller."""
+    path = config.conf_dir() / "data" / "toy.yaml"
+    values: Any = OmegaConf.to_container(OmegaConf.load(path))
+    small = {"train_pairs": 600, "dev_pairs": 60, "test_pairs": 90}
+    return config.Toy(**(values | small | changes))
+
+
+def test_same_arguments_same_pairs() -> None:
+    assert pairs(1180, 3, 120, seed=7) == LONG
+    assert pairs(1180, 3, 120, seed=8) != LONG
+
+
+def test_draws_are_pinned() -> None:
+    """The same on every machine and Python: a published score names this corpus by its seed."""
+    drawn = pairs(3, 6, 10, seed=1)
+    assert drawn == []
+
+
+def test_lengths_are_spread_evenly() -> None:
+    counts = Counter(len(words(source)) for source, _ in LONG)
+    assert set(counts) == set(range(3, 121))
+    assert max(counts.values()) - min(counts.values()) <= 1
+
+
+def test_words_are_those_of_moses() -> None:
+    from sacremoses import MosesTokenizer
+
+    for language, side in (("de", 0), ("en", 1)):
+        tokenizer = MosesTokenizer(lang=language)
+        for pair in LONG[:100]:
+            assert tokenizer.tokenize(pair[side], escape=True) == words(pair[side])
+
+
+def test_german_determines_english() -> None:
+    for source, target in LONG + SHORT:
+        assert translate(source) == target
+
+
+def test_known_sentences() -> None:
+    known = {
+        "heute liest der alte Mann ein Buch.": "today the old man reads a book.",
+        "er macht die Tür gern zu.": "he closes the door gladly.",
+        "er macht die Tür gern auf.": "he opens the door gladly.",
+        "sie liest.": None,
+        "sie lesen ein Buch.": "they read a book.",
+        "sie liest ein Buch.": "she reads a book.",
+        "weil er schläft, ist sie angekommen.": "because he sleeps, she arrived.",
+        "der Mann, der den Apfel isst, lacht.": "the man who eats the apple laughs.",
+        "den Apfel isst der Mann.": None,
+        "der Mann lacht, weil sie heute im Garten das Buch gelesen haben.": None,
+        "der Mann lacht, weil sie das Buch heute im Garten gelesen haben.": (
+            "the man laughs because they read the book in the garden today."
+        ),
+    }
+    for source, target in known.items():
+        if target:
+            assert translate(source) == target
+        else:
+            with pytest.raises(ValueError, match="no sentence of the grammar"):
+                translate(source)
+
+
+@pytest.mark.parametrize("text", ["", ".", "der", "der Mann schläft", "das Mann schläft.", "a b."])
+def test_others_are_no_sentences(text: str) -> None:
+    with pytest.raises(ValueError, match="no sentence of the grammar"):
+        translate(text)
+
+
+def test_a_changed_word_is_noticed() -> None:
+    """Agreement is checked: no single article or verb can be exchanged for another form."""
+    for source, wrong in [
+        ("die Kinder schlafen.", "die Kinder schläft."),
+        ("er hilft dem Kind.", "er hilft das Kind."),
+        ("er ist angekommen.", "er hat angekommen."),
+        ("ein alter Mann lacht.", "ein alte Mann lacht."),
+        ("heute lacht er.", "heute er lacht."),
+        ("wir lachen, weil er lacht.", "wir lachen, weil lacht er."),
+    ]:
+        translate(source)
+        with pytest.raises(ValueError, match="no sentence of the grammar"):
+            translate(wrong)
+
+
+def test_declension() -> None:
+    table = {  # determiner, gender -> nominative, accusative, dative; with an adjective
+        ("der", "m"): "der gute, den guten, dem guten",
+        ("der", "f"): "die gute, die gute, der guten",
+        ("der", "n"): "das gute, das gute, dem guten",
+        ("der", "p"): "die guten, die guten, den guten",
+        ("ein", "m"): "ein guter, einen guten, einem guten",
+        ("ein", "f"): "eine gute, eine gute, einer guten",
+        ("ein", "n"): "ein gutes, ein gutes, einem guten",
+        ("dieser", "n"): "dieses gute, dieses gute, diesem guten",
+        ("dieser", "p"): "diese guten, diese guten, diesen guten",
+        ("viele", "p"): "viele gute, viele gute, vielen guten",
+        ("zwei", "p"): "zwei gute, zwei gute, zwei guten",
+    }
+    for (name, gender), forms in table.items():
+        made = [f"{article(name, gender, c)} {adjective('gut', name, gender, c)}" for c in range(3)]
+        assert ", ".join(made) == forms
+
+
+def test_english_agreement() -> None:
+    singular = {verb.english_third.split()[0] for verb in VERBS}
+    plural = {v.english.split()[0] for v in VERBS if v.english != v.english_past}
+    nouns = {noun.english: False for noun in NOUNS} | {noun.english_plural: True for noun in NOUNS}
+    checked: Counter[bool] = Counter()
+    for _, target in SHORT:
+        tokens = words(target)
+        first = next((i for i, w in enumerate(tokens) if w in nouns), 0)
+        if first and first < 3 and tokens[first + 1] in singular | plural:  # the old man sleeps
+            assert (tokens[first + 1] in plural) == nouns[tokens[first]], target
+            checked[nouns[tokens[first]]] += 1
+        for word, after in pairwise(tokens):
+            if word in ("a", "an"):
+                assert (word == "an") == (after[0] in "aeiou")
+            assert not (word in ("a", "an", "this") and nouns.get(after, False))
+            assert not (word in ("these", "many", "two") and not nouns.get(after, True))
+            assert not (word in ("he", "she") and after in plural)
+            assert not (word in ("we", "they") and after in singular)
+    assert min(checked[False], checked[True]) > 100
+
+
+def clauses(phrase_or_clause: Clause | Phrase | None) -> list[Clause]:
+    """A clause, and all relative clauses in it."""
+    if isinstance(phrase_or_clause, Clause):
+        c = phrase_or_clause
+        found = [c]
+        for part in (c.subject, c.accusative, c.dative):
+            found += clauses(part) if isinstance(part, Phrase) else []
+        return found
+    if phrase_or_clause is None or phrase_or_clause.relative is None:
+        return []
+    return clauses(phrase_or_clause.relative)
+
+
+def test_every_construction_occurs() -> None:
+    seen: Counter[str] = Counter()
+    for source, _ in SHORT:
+        parts = toy_parser.parse(words(source))
+        assert german(parts) == words(source)
+        for part in parts:
+            seen[part.order] += 1
+            for link in part.links:
+                seen[link] += 1
+            for clause in clauses(part.clause):
+                seen["relative"] += clause is not part.clause
+                seen[f"auxiliary {clause.auxiliary}"] += 1
+                seen[f"particle {clause.verb.particle}"] += 1
+                seen[f"verb {clause.verb.english}"] += 1
+                seen[f"front {clause.front}"] += 1
+                for role in clause.adverbials:
+                    seen[role] += 1
+    wanted = ["second", "first", "final", "relative", COMPLEMENT, *COORDINATORS, *SUBORDINATORS]
+    wanted += ["front time", "front place", "time", "often", "manner", "place"]
+    wanted += [f"auxiliary {a}" for a in ("", "hat", "ist", "kann", "muss", "will", "wird")]
+    wanted += [f"verb {v.english}" for v in VERBS] + ["particle auf", "particle zu", "particle mit"]
+    assert not [name for name in wanted if seen[name] < 50], seen
+
+
+def test_order_matters() -> None:
+    """The best translation word for word, in the German order, is no translation."""
+    together: dict[str, Counter[str]] = {}
+    often = Counter(w for _, target in SHORT for w in set(words(target)))
+    for source, target in SHORT:
+        for word in set(words(source)):
+            together.setdefault(word, Counter()).update(set(words(target)))
+    best = {
+        word: max(found, key=lambda w: (found[w] ** 2 / often[w], w))
+        for word, found in together.items()
+    }
+    literal = [" ".join(best.get(w, w) for w in words(source)) for source, _ in SHORT[:1000]]
+    gold = [" ".join(words(target)) for _, target in SHORT[:1000]]
+    assert best["Mann"] == "man"
+    assert sacrebleu.corpus_bleu(literal, [gold], tokenize="none", force=True).score < 60
+
+
+def test_parts_are_disjoint_and_cover_the_words(tmp_path: Path) -> None:
+    data = corpus(train_pairs=10000, test_pairs=300)
+    paths = write_toy(data, tmp_path)
+    text = {name: path.read_bytes().decode() for name, path in paths.items()}
+    lines = {name: t.removesuffix("\n").split("\n") for name, t in text.items()}
+    assert paths["test_source"].name == "test.de"
+    assert set(paths) == {
+        f"{p}_{s}" for p in ("train", "dev", "test") for s in ("source", "target")
+    }
+    assert [len(lines[f"{p}_source"]) for p in ("train", "dev", "test")] == [10000, 60, 300]
+    for source, target in zip(lines["test_source"], lines["test_target"], strict=True):
+        assert translate(source) == target
+    train, dev, test = (set(lines[f"{p}_source"]) for p in ("train", "dev", "test"))
+    assert not train & test and not train & dev and not dev & test
+    for side in ("source", "target"):
+        known = {w for line in lines[f"train_{side}"] for w in words(line)}
+        assert {w for line in lines[f"test_{side}"] for w in words(line)} <= known
+    assert not re.search(r"[\r\t]|  | $", text["train_source"], re.MULTILINE)
+
+
+def test_writes_the_same_bytes_again(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    first, again = (write_toy(corpus(), tmp_path / name) for name in "ab")
+    assert all(first[name].read_bytes() == again[name].read_bytes() for name in first)
+
+
+def test_too_many_short_sentences_are_refused() -> None:
+    class Everything(frozenset[str]):
+        def __contains__(self, source: object) -> bool:
+            return True
+
+    with pytest.raises(UserError, match="no further sentences of 3 words; ask for fewer"):
+        pairs(1, 3, 3, seed=2, avoid=Everything())
+
+
+@pytest.mark.parametrize("lengths", [(2, 9), (9, 8)])
+def test_impossible_lengths_are_refused(lengths: tuple[int, int]) -> None:
+    with pytest.raises(UserError, match="choose lengths from 3 up"):
+        pairs(1, *lengths, seed=1)
+
+
+def test_drawing_is_fast() -> None:
+    start = time.process_time()
+    pairs(1000, 4, 30, seed=3)
+    assert (
+        time.process_time() - start < 3
+    )  # 20000 within a minute on a busy machine; usually in 5 s

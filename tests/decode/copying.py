@@ -1,0 +1,81 @@
+"""A model that copies its source, so that whose translation stands where can be seen."""
+
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from nmt.config import Decode
+from nmt.data.side import Side
+from nmt.data.vocab import BOS, EOS, PAD, Vocabulary
+from nmt.modeldir import Trained
+
+WORDS = [f"w{number}" for number in range(40)]
+ENDLESS, NAN, TAB = "endless", "nan", "a\tb\r\u2028c\n"  # words with a meaning to the model
+
+
+class Spaces:
+    """Pieces are what stands between spaces."""
+
+    def encode(self, text: str) -> list[str]:
+        return [piece for piece in text.split(" ") if piece]
+
+    def decode(self, pieces: list[str]) -> str:
+        return " ".join(pieces)
+
+
+class CopyState:
+    """What was read of each row; rows must come along with their tokens."""
+
+    def __init__(self, source: Tensor) -> None:
+        self.source, self.length = source, 0
+
+    def reorder(self, rows: Tensor) -> None:
+        self.source = self.source[rows]
+
+
+class Copying(nn.Module):
+    """Says the pieces of the source; `endless` for ever, and no number after `nan`."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(1))
+        self.vocabulary = vocabulary
+        self.source_limit: int | None = None
+        self.target_limit: int | None = None
+        self.batches: list[tuple[int, ...]] = []
+
+    def start(self, source: Tensor) -> CopyState:
+        assert torch.is_inference_mode_enabled()
+        self.batches.append(tuple(source.shape))
+        return CopyState(source)
+
+    def step(self, tokens: Tensor, state: CopyState) -> Tensor:
+        rows, width = state.source.shape
+        assert tokens.shape == (rows,)
+        assert (tokens == BOS).all() == (state.length == 0)
+        assert self.target_limit is None or state.length < self.target_limit
+        said = state.source[:, min(state.length, width - 1)]
+        said = torch.where(said == PAD, EOS, said)
+        endless, nan = self.vocabulary.ids([ENDLESS, NAN])[:2]
+        said = torch.where((state.source == endless).any(1), endless, said)
+        state.length += 1
+        logits = -torch.arange(len(self.vocabulary)).float().repeat(rows, 1)
+        logits.scatter_(1, said[:, None], 9.0)
+        logits[said == nan] = float("nan")
+        return logits
+
+
+def trained(longest_source: int = 30) -> Trained:
+    vocabulary = Vocabulary([*WORDS, ENDLESS, NAN, TAB])
+    side = Side(cast(Any, Spaces()), vocabulary)
+    model = cast(Any, Copying(vocabulary).eval())
+    return Trained(cast(Any, None), model, side, side, {"longest_source": longest_source})
+
+
+def decode(**changes: Any) -> Decode:
+    values: dict[str, Any] = {
+        "beam_size": 2, "alpha": 0.6, "max_length_ratio": 2.0, "max_length_offset": 5,
+        "batch_tokens": 60, "window": 7, "too_long": "refuse",
+    }  # fmt: skip
+    return Decode(**{**values, **changes})

@@ -1,0 +1,219 @@
+"""Lines in, lines out: in order, as many, in windows, and independent of their neighbours."""
+
+import logging
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nmt.config import Settings
+from nmt.data.side import Side
+from nmt.decode.translator import Translation, Translator
+from nmt.errors import Exit, UserError
+from nmt.model.transformer import Transformer
+from nmt.modeldir import Trained
+from tests.decode.copying import ENDLESS, NAN, TAB, WORDS, decode, trained
+
+lines_of_words = st.lists(st.lists(st.sampled_from(WORDS), max_size=9).map(" ".join), max_size=25)
+
+
+@settings(deadline=None)
+@given(lines_of_words, st.integers(1, 3), st.integers(1, 9), st.sampled_from([1, 12, 60, 999]))
+def test_each_line_gets_its_own_translation_whatever_the_batches(
+    lines: list[str], beam_size: int, window: int, batch_tokens: int
+) -> None:
+    options = decode(beam_size=beam_size, window=window, batch_tokens=batch_tokens)
+    translator = Translator(trained(), options)
+    assert translator.texts(lines) == lines
+    for rows, longest in translator.model.batches:  # type: ignore[union-attr]
+        assert rows == 1 or rows * beam_size * longest <= batch_tokens
+
+
+@settings(deadline=None)
+@given(st.lists(st.text(st.characters(exclude_characters="\n", codec="utf-8")), max_size=12))
+def test_any_text_gives_as_many_lines_back(lines: list[str]) -> None:
+    found = Translator(trained(), decode(window=5)).texts(lines)
+    assert len(found) == len(lines)
+    assert not any(set(text) & set("\n\r\t\u2028") for text in found)
+
+
+@pytest.mark.parametrize("lines", [[], [""], ["", "w1"], ["w1", ""], ["w1", "", "  ", "w2"]])
+def test_empty_lines_stay_empty_and_never_meet_the_model(lines: list[str]) -> None:
+    translator = Translator(trained(), decode())
+    assert translator.texts(lines) == [line.strip() for line in lines]
+    rows = sum(rows for rows, _ in translator.model.batches)  # type: ignore[union-attr]
+    assert rows == sum(bool(line.strip()) for line in lines)
+
+
+def test_line_ends_are_no_text() -> None:
+    assert Translator(trained(), decode()).texts(["w1\n", "w2\r\n", "\n"]) == ["w1", "w2", ""]
+
+
+def test_a_translation_is_one_line_and_one_field() -> None:
+    translator = Translator(trained(), decode())
+    assert translator.texts([f"{TAB} w1"]) == ["a b  c  w1"]
+
+
+def test_a_window_is_translated_before_the_next_is_read() -> None:
+    read = 0
+
+    def source() -> Iterator[str]:
+        nonlocal read
+        for read in range(1, 8):
+            yield f"w{read}"
+
+    counts = []
+    for translations in Translator(trained(), decode(window=3)).translate(source()):
+        counts.append((translations[0].text, read))
+    assert counts == [("w1", 3), ("w2", 3), ("w3", 3), ("w4", 6), ("w5", 6), ("w6", 6), ("w7", 7)]
+
+
+def test_the_caller_is_not_in_inference_mode() -> None:
+    for _ in Translator(trained(), decode()).translate(["w1", "w2"]):
+        assert not torch.is_inference_mode_enabled()
+
+
+def test_what_is_unknown_is_never_said() -> None:
+    """The model would copy UNK, and says its second choice instead."""
+    (text,) = Translator(trained(), decode(beam_size=1)).texts(["w3 strange w4"])
+    assert text.startswith("w3")
+    assert "<unk>" not in text
+
+
+def test_n_best_are_best_first() -> None:
+    first, empty = Translator(trained(), decode(beam_size=3)).translate(["w1 w2", ""], 3)
+    assert len(first) == 3
+    assert first[0].text == "w1 w2"
+    assert [t.score for t in first] == sorted((t.score for t in first), reverse=True)
+    assert empty == [Translation("", 0.0)]
+
+
+def test_outputs_end_at_ratio_times_source_plus_offset(caplog: pytest.LogCaptureFixture) -> None:
+    options = decode(max_length_ratio=1.5, max_length_offset=4, window=2)
+    found = Translator(trained(), options).texts(["w1", f"{ENDLESS} w1 w2", "", ENDLESS])
+    assert [len(text.split()) for text in found] == [1, 4 + 4, 0, 1 + 4]
+    assert [r.getMessage() for r in caplog.records] == [
+        "translations cut at the limit of their length: 2 (first: line 2; longest: 8 pieces); "
+        "the limit is set by decode.max_length_ratio and decode.max_length_offset"
+    ]
+
+
+def test_outputs_stay_within_the_table_of_the_target() -> None:
+    some = trained()
+    some.model.target_limit = 4  # type: ignore[misc]
+    found = Translator(some, decode()).texts([ENDLESS, "w1 w2 w3", "w1 w2 w3 w4"])
+    assert found == [" ".join([ENDLESS] * 3), "w1 w2 w3", "w1 w2 w3"]
+
+
+def test_a_model_that_gives_no_number_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    found = Translator(trained(), decode()).texts(["w1", f"w1 {NAN} w2", NAN, "w3"])
+    assert found[0] == "w1"
+    assert found[1].startswith("w1")
+    assert found[3] == "w3"
+    assert "no finite score" in caplog.text
+    assert "first: line" in caplog.text
+
+
+def test_a_source_beyond_the_table_is_refused_before_its_window() -> None:
+    some = trained()
+    some.model.source_limit = 4  # type: ignore[misc]
+    found = Translator(some, decode(window=2)).translate(
+        ["w1 w2 w3", "w1", "w2", "w1 w2 w3 w4", "w3"]
+    )
+    assert [next(found)[0].text for _ in range(2)] == ["w1 w2 w3", "w1"]
+    with pytest.raises(UserError) as error:
+        next(found)
+    assert str(error.value) == (
+        "line 4: 4 pieces, but this model's encoding ends after 3; "
+        "split the line, or cut it by decode.too_long=truncate"
+    )
+    assert error.value.code == Exit.DATA
+    assert len(some.model.batches) == 1  # type: ignore[arg-type]
+
+
+def test_or_cut_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+    some = trained(longest_source=1)
+    some.model.source_limit = 4  # type: ignore[misc]
+    lines = ["w1 w2 w3 w4", "w5", "w1 w2 w3 w4 w5"]
+    translator = Translator(some, decode(too_long="truncate", window=2))
+    assert translator.texts(lines) == ["w1 w2 w3", "w5", "w1 w2 w3"]
+    assert [r.getMessage() for r in caplog.records] == [
+        "sources cut to the 3 pieces that the encoding holds: 2 (first: line 1; longest: 5 pieces)"
+    ]
+
+
+def test_sources_beyond_the_trained_length_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    lines = ["w1", "w1 w2 w3", "w1 w2", "w1 w2 w3 w4 w5", "w1 w2 w3"]
+    assert Translator(trained(longest_source=2), decode(window=1)).texts(lines) == lines
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    assert record.getMessage() == (
+        "sources of more pieces than the longest in training (2): "
+        "3 (first: line 2; longest: 5 pieces); "
+        "translated whole; quality beyond the trained length is not assured"
+    )
+
+
+def test_too_little_memory_names_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    some = trained()
+
+    def full(source: torch.Tensor) -> None:
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(some.model, "start", full)
+    with pytest.raises(UserError, match=r"^decode\.batch_tokens=60: too much") as error:
+        Translator(some, decode()).texts(["w1"])
+    assert error.value.code == Exit.NO_MEMORY
+
+
+@pytest.mark.parametrize("encoding", ["absolute", "relative", "lstm"])
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_a_real_model_translates_alike_alone_and_in_company(
+    tiny: Callable[..., Transformer],
+    settings_of: Callable[..., Settings],
+    encoding: str,
+    beam_size: int,
+) -> None:
+    """Also in the opposite order: padding and neighbours change nothing but the last bits."""
+    side: Side = trained().source
+    model = tiny(f"encoding={encoding}", vocab=len(side.vocabulary))
+    whole = Trained(settings_of(f"encoding={encoding}"), model, side, side, {"longest_source": 30})
+    random = torch.Generator().manual_seed(0)
+    lines = [
+        " ".join(WORDS[i] for i in torch.randint(40, (length,), generator=random).tolist())
+        for length in (3, 9, 1, 14, 2, 2, 7)
+    ]
+
+    def outcome(lines: list[str], batch_tokens: int, window: int) -> list[list[Translation]]:
+        options = decode(beam_size=beam_size, batch_tokens=batch_tokens, window=window)
+        return list(Translator(whole, options).translate(lines, beam_size))
+
+    together, alone = outcome(lines, 10_000, 100), outcome(lines, 1, 1)
+    turned = outcome(lines[::-1], 90, 4)[::-1]
+    for other in (alone, turned):
+        assert [[t.text for t in some] for some in other] == [
+            [t.text for t in some] for some in together
+        ]
+        for some, same in zip(other, together, strict=True):
+            assert [t.score for t in some] == pytest.approx([t.score for t in same], abs=1e-4)
+
+
+def test_greedy_search_on_a_real_model_agrees_with_its_forward_pass(
+    tiny: Callable[..., Transformer], settings_of: Callable[..., Settings]
+) -> None:
+    """The best token after each prefix, computed anew from the whole prefix."""
+    side = trained().source
+    model = tiny("encoding=relative", vocab=len(side.vocabulary))
+    whole = Trained(settings_of("encoding=relative"), model, side, side, {"longest_source": 30})
+    line = "w3 w1 w4 w1 w5"
+    (found,) = Translator(whole, decode(beam_size=1)).translate([line])
+    source, ids = torch.tensor([side.ids(line)]), [1]
+    while len(ids) <= 15:
+        logits = model(source, torch.tensor([ids]))[0, -1]
+        logits[[0, 1, 3]] = float("-inf")
+        ids.append(int(logits.argmax()))
+        if ids[-1] == 2:
+            break
+    assert found[0].text == side.text(ids)

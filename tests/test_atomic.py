@@ -1,0 +1,62 @@
+"""Files and directories that are whole or absent."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nmt import atomic
+
+
+def fail(*_: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_a_failed_replacement_leaves_the_old_file(
+    call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "best"
+    atomic.replace(path, b"old")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, fail)
+        with pytest.raises(OSError, match="No space left"):
+            atomic.replace(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+    atomic.replace(path, b"new")
+    assert path.read_bytes() == b"new"
+
+
+def test_a_directory_appears_at_its_end_only(tmp_path: Path) -> None:
+    path = tmp_path / "whole"
+
+    def files() -> Iterator[tuple[str, bytes]]:
+        yield "a", b"1"
+        assert not path.exists()
+        yield "b", b"2"
+        assert not path.exists()
+
+    atomic.directory(path, files())
+    assert sorted((p.name, p.read_bytes()) for p in path.iterdir()) == [("a", b"1"), ("b", b"2")]
+    with pytest.raises(OSError):
+        atomic.directory(path, [("c", b"3")])
+    assert list(tmp_path.iterdir()) == [path] and not (path / "c").exists()
+
+
+def test_discard_and_sweep(tmp_path: Path) -> None:
+    for name in ("step-1", "step-2", "del.step-0", "del.step-1", "x.tmp-12"):
+        atomic.directory(tmp_path / name, [("a", b"1")])
+    (tmp_path / "best.tmp-9").write_bytes(b"")
+    atomic.discard(tmp_path / "step-1")  # over the remains of an earlier one
+    atomic.sweep(tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["step-2"]
+
+
+def test_sweep_follows_no_link(tmp_path: Path) -> None:
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/del.link").symlink_to(tmp_path / "precious")
+    atomic.sweep(tmp_path / "run")
+    assert (tmp_path / "precious").exists() and not list((tmp_path / "run").iterdir())

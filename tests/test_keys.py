@@ -1,0 +1,372 @@
+"""Every key of every config does something: each is flipped, and a change must be seen."""
+
+import hashlib
+import json
+import logging
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from nmt import modeldir
+from nmt.cli.compose import experiment_of, options_of
+from nmt.cli.help import encoding_keys
+from nmt.cli.train import command as train
+from nmt.config import KINDS, freeze
+from nmt.data.prepare import prepare
+from nmt.decode.translator import Translator
+from nmt.errors import UserError
+
+SMALL = [
+    *("model.dim=8", "model.feedforward_dim=8", "model.heads=2", "model.encoder_layers=1"),
+    *("model.decoder_layers=1", "trainer.threads=1", "trainer.device=cpu", "trainer.max_steps=3"),
+    *("trainer.batch_tokens=40", "trainer.log_every=1", "trainer.checkpoints_per_epoch=2"),
+    *("optim.lr=0.05", "data.workers=1", "trainer.tensorboard=false"),
+]
+TOY = ["data.train_pairs=40", "data.dev_pairs=6", "data.test_pairs=6"]
+SOURCE = ["ein Haus", "ﬁn " * 3, "kein Hund da", "e\u0301ben", "ja ja ja ja ja ja ja ja ja", "x y"]
+
+
+def corpus(root: Path) -> None:
+    """Text with what the keys of data are about: ligatures, long lines, bad UTF-8, apostrophes."""
+    for part, times in (("train", 6), ("dev", 1), ("other", 3)):
+        lines = [f"{s} don't l'eau {i}".encode() for i in range(times) for s in SOURCE]
+        if part == "other":
+            lines[1] = b"\xff broken"
+        text = b"\n".join(lines) + b"\n"
+        (root / f"{part}.de").write_bytes(text)
+        (root / f"{part}.en").write_bytes(text.upper() if part != "other" else text)
+        (root / f"{part}.fr").write_bytes(text)
+
+
+def files_of(root: Path) -> list[str]:
+    return ["data=files", f"data.root={root}", "segmenter.merges=10"]
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def observe(words: list[str], place: Path, where: str) -> dict[str, Any]:
+    """All that a training run and a translation leave behind; UserErrors are seen, too."""
+    shutil.rmtree(place / where, ignore_errors=True)
+    words = [*words, f"runs={place / where}"]
+    seen: dict[str, Any] = {}
+    try:
+        train(words)
+    except UserError as e:
+        return {"refused": str(e)}
+    run = experiment_of(words).run
+    seen["name"] = str(run.relative_to(place / where))
+    seen["files"] = sorted(
+        str(p.relative_to(run)) for p in run.rglob("*") if "tfevents" not in str(p)
+    )
+    seen["tensorboard"] = any("tfevents" in str(p) for p in run.rglob("*"))
+    metrics = [json.loads(x) for x in (run / "metrics.jsonl").read_text().strip().split("\n")]
+    timed = ("seconds", "tokens_per_second")
+    seen["metrics"] = [{k: v for k, v in m.items() if k not in timed} for m in metrics]
+    newest = sorted((run / "checkpoints").iterdir())[-1]
+    seen["weights"] = digest(newest / "model.safetensors")
+    seen["sides"] = [digest(newest / f"{side}.json") for side in ("source", "target")]
+    seen["threads"] = torch.get_num_threads()
+    return seen
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    where = tmp_path_factory.mktemp("keys")
+    corpus(where)
+    return where
+
+
+@pytest.fixture(scope="module")
+def base(place: Path) -> Iterator[Callable[[list[str]], dict[str, Any]]]:
+    known: dict[str, dict[str, Any]] = {}
+
+    def of(words: list[str]) -> dict[str, Any]:
+        key = " ".join(words)
+        if key not in known:
+            known[key] = observe(words, place, f"base{len(known)}")
+        return known[key]
+
+    yield of
+    torch.set_num_threads(1)
+
+
+FILES = "FILES"  # stands for the words of the crafted corpus
+TRAINING: list[tuple[str, list[str], str]] = [  # key=value, base words, what must change
+    ("seed=2", [], "weights"),
+    ("name=elsewhere", [], "name"),
+    ("data.name=other", [], "name"),
+    ("data.train_pairs=50", [], "weights"),
+    ("data.train_shortest=20", [], "weights"),
+    ("data.train_longest=10", [], "weights"),
+    ("data.dev_pairs=12", [], "metrics"),
+    ("data.corpus_seed=2", [], "weights"),
+    ("data.max_length=12", [], "weights"),
+    ("data.source_language=fr", [FILES], "sides"),
+    ("data.target_language=fr", [FILES], "sides"),
+    ("data.normalize=nfkc", [FILES], "sides"),
+    (
+        "data.invalid_utf8=drop",
+        [FILES, "data.train_source=ROOT/other.de", "data.train_target=ROOT/other.en"],
+        "weights",
+    ),
+    ("data.max_line_bytes=30", [FILES], "weights"),
+    ("data.train_source=ROOT/train.en", [FILES], "sides"),
+    ("data.train_target=ROOT/train.de", [FILES], "sides"),
+    ("data.dev_source=ROOT/dev.en", [FILES], "metrics"),
+    ("data.dev_target=ROOT/dev.de", [FILES], "metrics"),
+    ("data.root=ROOT/missing", [FILES], "refused"),
+    ("segmenter.merges=3", [FILES], "sides"),
+    ("segmenter.min_frequency=30", [FILES, "segmenter.merges=100"], "sides"),
+    ("segmenter.tokenizer=none", [FILES], "sides"),
+    ("segmenter.shared_vocabulary=true", [FILES], "sides"),
+    ("segmenter=unigram", [FILES], "sides"),
+    ("segmenter.vocabulary_size=28", [FILES, "segmenter=unigram"], "sides"),
+    ("segmenter.character_coverage=0.98", [FILES, "segmenter=unigram"], "sides"),
+    ("segmenter.training_lines=9", [FILES, "segmenter=unigram"], "sides"),
+    ("segmenter.tokenizer=moses", [FILES, "segmenter=unigram"], "sides"),
+    ("segmenter.shared_vocabulary=true", [FILES, "segmenter=unigram"], "sides"),
+    ("model.encoder_layers=2", [], "weights"),
+    ("model.decoder_layers=2", [], "weights"),
+    ("model.dim=16", [], "weights"),
+    ("model.feedforward_dim=9", [], "weights"),
+    ("model.heads=1", [], "weights"),
+    ("model.dropout=0.5", [], "weights"),
+    ("model.attention_dropout=0.5", [], "weights"),
+    ("model.feedforward_dropout=0.5", [], "weights"),
+    ("model.norm=post", [], "weights"),
+    ("model.tie=target", [], "weights"),
+    ("optim=adam_inverse_sqrt", [], "weights"),
+    ("optim.lr=0.01", [], "weights"),
+    ("optim.beta1=0.5", [], "weights"),
+    ("optim.beta2=0.5", [], "weights"),
+    ("optim.eps=0.1", [], "weights"),
+    ("optim.weight_decay=0.5", [], "weights"),
+    ("optim.clip=0.01", ["optim.eps=0.1"], "weights"),
+    ("optim.label_smoothing=0.4", [], "weights"),
+    (
+        "optim.decay=0.1",
+        [
+            "optim.lr=5.0",
+            "optim.patience=1",
+            "trainer.max_steps=12",
+            "trainer.checkpoints_per_epoch=100",
+        ],
+        "metrics",
+    ),
+    (
+        "optim.patience=1",
+        ["optim.lr=5.0", "trainer.max_steps=12", "trainer.checkpoints_per_epoch=100"],
+        "metrics",
+    ),
+    (
+        "optim.min_lr=4.9",
+        [
+            "optim.lr=5.0",
+            "optim.patience=1",
+            "trainer.max_steps=12",
+            "trainer.checkpoints_per_epoch=100",
+        ],
+        "metrics",
+    ),
+    ("optim.warmup=2", ["optim=adam_inverse_sqrt"], "weights"),
+    ("trainer.device=cuda:99", [], "refused"),
+    ("trainer.precision=bfloat16", [], "weights"),
+    ("trainer.threads=2", [], "threads"),
+    ("trainer.batch_tokens=80", [], "weights"),
+    ("trainer.batch_count=source", [], "weights"),
+    ("trainer.accumulate=2", [], "weights"),
+    ("trainer.max_epochs=1", ["trainer.max_steps=60"], "metrics"),
+    ("trainer.max_steps=2", [], "weights"),
+    ("trainer.checkpoints_per_epoch=100", ["trainer.max_steps=8"], "files"),
+    (
+        "trainer.keep_checkpoints=4",
+        ["trainer.max_steps=8", "trainer.checkpoints_per_epoch=100"],
+        "files",
+    ),
+    ("trainer.log_every=2", [], "metrics"),
+    ("trainer.tensorboard=true", [], "tensorboard"),
+]
+DECODING = {  # key -> value that changes a translation (or refuses it)
+    "beam_size": 1,
+    "alpha": 5.0,
+    "max_length_ratio": 0.0,
+    "max_length_offset": 2,
+    "too_long": "truncate",
+}
+ELSEWHERE = {  # key -> the test that flips it
+    "data.kind": "chooses the schema, with data=",
+    "segmenter.kind": "chooses the schema, with segmenter=",
+    "optim.kind": "chooses the schema, with optim=",
+    "data.cache": "test_keys_of_the_surroundings",
+    "data.workers": "test_keys_of_the_surroundings",
+    "data.test_source": "test_keys_of_the_surroundings",
+    "data.test_target": "test_keys_of_the_surroundings",
+    "data.test_pairs": "test_keys_of_the_toy_test_set",
+    "data.test_shortest": "test_keys_of_the_toy_test_set",
+    "data.test_longest": "test_keys_of_the_toy_test_set",
+    "trainer.nonfinite_patience": "tests/train/test_trainer.py",
+    "decode.batch_tokens": "test_decoding_windows_and_batches",
+    "decode.window": "test_decoding_windows_and_batches",
+}
+
+
+def test_no_key_is_forgotten() -> None:
+    flipped = {line.split("=")[0] for line, _, _ in TRAINING}
+    flipped |= {f"decode.{key}" for key in DECODING} | set(ELSEWHERE)
+    declared = {
+        f"{group}.{name}"
+        for group, kinds in KINDS.items()
+        for schema in kinds.values()
+        for name in (f.name for f in fields(schema))
+    }
+    assert declared - flipped == set(), "flip these keys, too"
+    assert {k for k in flipped if "." in k} - declared == set(), "these keys are gone"
+
+
+@pytest.mark.parametrize("line, words, changes", TRAINING, ids=[x[0] for x in TRAINING])
+def test_flipping_a_key_shows(
+    line: str, words: list[str], changes: str, place: Path, base: Callable[..., dict[str, Any]]
+) -> None:
+    def filled(parts: list[str]) -> list[str]:
+        out = [p.replace("ROOT", str(place)) for p in parts if p != FILES]
+        return [*(files_of(place) if FILES in parts else TOY), *out]
+
+    common = [*SMALL, f"data.cache={place / 'cache'}"]
+    group_words = [w for w in words if w in ("segmenter=unigram", "optim=adam_inverse_sqrt")]
+    if line in ("segmenter=unigram",) or "segmenter=unigram" in words:
+        kept = [w for w in filled(words) if not w.startswith("segmenter.merges")]
+    else:
+        kept = filled(words)
+    before = base([*common, *filled(words)] if line == "segmenter=unigram" else [*common, *kept])
+    after = observe(
+        [
+            *common,
+            *kept,
+            *[w for w in group_words if w not in kept],
+            line.replace("ROOT", str(place)),
+        ],
+        place,
+        "flipped",
+    )
+    if changes == "refused":
+        assert "refused" in after and "refused" not in before
+    else:
+        assert "refused" not in after, after
+        assert before.get(changes) != after[changes]
+
+
+ENCODING = [
+    (option, key) for option in options_of("encoding") for key, _, _ in encoding_keys(option)
+]
+FLIPS = {
+    "tau": ("tau", 2), "layout": ("layout", "halves"),
+    "denominator": ("denominator", "tensor2tensor"),
+    "at": ("at.index.start", 3), "size": ("size", 40), "beyond": ("beyond", "clip"),
+    "key": ("key", "false"), "value": ("value", "false"), "per_head": ("per_head", "true"),
+    "reference": ("reference", "returnn"), "hidden": ("hidden", 5), "base": ("base", 50.0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("option, key", ENCODING, ids=[f"{o}-{k}" for o, k in ENCODING])
+def test_flipping_a_key_of_an_encoding_shows(
+    option: str, key: str, tiny: Callable[..., Any], ids: Callable[..., Any]
+) -> None:
+    name, value = FLIPS[key.rsplit(".", 1)[-1]]
+    whole = f"{key.rsplit('.', 1)[0]}.{name}={value}" if "." in key else f"{name}={value}"
+    words = [f"encoding={option}", *(["encoding.learned.size=20"] if name == "beyond" else [])]
+    before, after = tiny(*words), tiny(*words, whole)
+    source, target = ids(2, 12), ids(2, 12, seed=1)
+    if name == "beyond":
+        assert before.source_limit == 20 and after.source_limit is None
+    else:
+        assert not torch.equal(before(source, target), after(source, target))
+
+
+@pytest.fixture(scope="module")
+def trained(place: Path) -> modeldir.Trained:
+    words = [*SMALL, *TOY, f"data.cache={place / 'cache'}", f"runs={place / 'decoding'}"]
+    train([*words, "encoding=learned", "encoding.learned.size=200", "model.dim=32"])
+    return modeldir.load(place / "decoding" / "toy" / "learned-seed1")
+
+
+@pytest.mark.parametrize("key", DECODING)
+def test_flipping_a_key_of_decoding_shows(key: str, trained: modeldir.Trained) -> None:
+    def translated(**change: Any) -> Any:
+        decode = experiment_of([f"decode.{k}={v}" for k, v in change.items()]).settings.decode
+        lines = ["der Mann liest ein Buch."] if key != "too_long" else ["das " * 250]
+        try:
+            return list(Translator(trained, decode).translate(lines, n_best=1))
+        except UserError as e:
+            return str(e)
+
+    assert translated() != translated(**{key: DECODING[key]})
+
+
+def test_decoding_windows_and_batches(trained: modeldir.Trained) -> None:
+    """They change when and how much at a time, never what is said."""
+    lines = ["der Mann liest.", "ein Buch", "die Frau"]
+    read: list[int] = []
+
+    def reading() -> Iterator[str]:
+        for number, line in enumerate(lines):
+            read.append(number)
+            yield line
+
+    def first_read(window: int) -> int:
+        read.clear()
+        decode = experiment_of([f"decode.window={window}"]).settings.decode
+        next(iter(Translator(trained, decode).translate(reading())))
+        return len(read)
+
+    assert first_read(1) < first_read(100)
+    rows: list[int] = []
+    start = trained.model.start
+
+    def spy(source: torch.Tensor) -> Any:
+        rows.append(len(source))
+        return start(source)
+
+    trained.model.start = spy  # type: ignore[method-assign]
+    for budget in (8000, 8):
+        decode = experiment_of([f"decode.batch_tokens={budget}"]).settings.decode
+        list(Translator(trained, decode).translate(lines))
+    trained.model.start = start  # type: ignore[method-assign]
+    assert rows == [3, 1, 1, 1]
+
+
+def test_keys_of_the_toy_test_set(place: Path) -> None:
+    def lengths(*words: str) -> list[int]:
+        many = [w for w in TOY if "test" not in w] + ["data.test_pairs=120"]
+        asked = experiment_of([*many, f"data.cache={place / 'cache'}", *words]).settings
+        text = prepare(asked.data, asked.segmenter).path / "text" / "test.de"
+        return [line.count(" ") for line in text.read_text(encoding="utf-8").strip().split("\n")]
+
+    plain = lengths()
+    assert len(lengths("data.test_pairs=90")) == 90 != len(plain)
+    assert max(lengths("data.test_longest=20")) < 20 < max(plain)
+    assert min(lengths("data.test_shortest=40")) > 20 > min(plain)
+
+
+def test_keys_of_the_surroundings(
+    place: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    words = [*SMALL, *files_of(place), f"data.cache={tmp_path / 'there'}", f"runs={tmp_path}"]
+    train([*words, "data.workers=2", "data.test_source=a.de", "data.test_target=b.en"])
+    assert list((tmp_path / "there").glob("files-*"))
+    assert "2 processes" in caplog.text
+    assert "a.de" in caplog.text and "b.en" in caplog.text
+
+
+@pytest.mark.parametrize("group", KINDS)
+def test_files_give_each_key_a_value(group: str) -> None:
+    for option in options_of(group):
+        words = [f"{group}={option}", *(["data.root=x"] if option == "files" else [])]
+        freeze(experiment_of(words).settings)

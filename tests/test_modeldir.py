@@ -1,0 +1,248 @@
+"""A model directory gives back what was trained, can be moved, and never runs code."""
+
+import json
+import pickle
+import shutil
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+
+from nmt import build, config, manifest, modeldir
+from nmt.data.prepare import Prepared
+from nmt.errors import Exit, UserError
+from nmt.modeldir import WEIGHTS
+from tests.train import tiny
+from tests.train.damage import DAMAGES, Damage
+
+READ = [WEIGHTS, "config.json", "source.json", "target.json", "facts.json", "manifest.json"]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    return tiny.prepared(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture(scope="module")
+def original(data: Prepared, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model directory; look, do not touch."""
+    return written(tmp_path_factory.mktemp("model") / "model", data, tiny.settings())
+
+
+@pytest.fixture
+def model(original: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(original, tmp_path / "model")
+
+
+def written(path: Path, data: Prepared, settings: config.Settings) -> Path:
+    torch.manual_seed(7)
+    sizes = len(data.source.vocabulary), len(data.target.vocabulary)
+    net = build.transformer(settings, *sizes)
+    manifest.write(path, modeldir.parts(settings, net, data.source, data.target, {"step": 1}))
+    return path
+
+
+def refused(path: Path, code: Exit, *said: str) -> None:
+    with pytest.raises(UserError) as error:
+        modeldir.load(path)
+    assert error.value.code == code
+    assert all(each in str(error.value) for each in said), str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def resealed(path: Path, name: str, content: bytes) -> Path:
+    """Replace a file and vouch for it: what a careful enemy would do."""
+    files = {p.name: p.read_bytes() for p in path.iterdir() if p.name != manifest.NAME}
+    shutil.rmtree(path)
+    manifest.write(path, {**files, name: content}.items())
+    return path
+
+
+@pytest.mark.parametrize("tie", ["none", "target", "all"])
+@pytest.mark.parametrize("encoding", ["absolute", "relative", "lstm"])
+def test_what_was_saved_is_loaded(tie: str, encoding: str, data: Prepared, tmp_path: Path) -> None:
+    settings = tiny.settings(model__tie=tie, encoding={encoding: {}})
+    written(tmp_path / "here", data, settings)
+    there = tmp_path / "elsewhere/model"
+    there.parent.mkdir()
+    (tmp_path / "here").rename(there)
+    trained = modeldir.load(str(there))
+    torch.manual_seed(7)
+    sizes = len(data.source.vocabulary), len(data.target.vocabulary)
+    expected = build.transformer(settings, *sizes).state_dict()
+    found = trained.model.state_dict()
+    assert found.keys() == expected.keys()
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    assert not trained.model.training and trained.facts == {"step": 1}
+    assert trained.source.to_json() == data.source.to_json()
+    assert config.freeze(trained.settings)["model"] == config.freeze(settings)["model"]
+    shared = trained.model.output.weight is trained.model.target_embedding.weight
+    assert shared == (tie != "none")
+
+
+def test_tied_tensors_are_stored_once(data: Prepared, tmp_path: Path) -> None:
+    names = {}
+    for tie in ("none", "target", "all"):
+        path = written(tmp_path / tie, data, tiny.settings(model__tie=tie))
+        names[tie] = set(safetensors.torch.load_file(path / WEIGHTS))
+    assert len(names["none"]) == len(names["target"]) + 1 == len(names["all"]) + 2
+
+
+def test_no_path_of_a_machine_is_inside(data: Prepared, tmp_path: Path) -> None:
+    plain = {
+        **config.freeze(tiny.settings())["data"],
+        "kind": "files",
+        "root": "/home/me/corpus",
+        "cache": "/scratch/me",
+        **{f"{p}_{s}": f"/home/me/corpus/{p}.{s}" for p in ("train", "dev") for s in SIDES},
+        "test_source": "C:/me/test.de",
+        "test_target": None,
+    }
+    toy_only = {f.name for f in fields(config.Toy)}
+    files = {f.name for f in fields(config.Files)}
+    kept = {key: value for key, value in plain.items() if key in files or key not in toy_only}
+    path = written(tmp_path / "model", data, tiny.settings(data=kept))
+    for file in path.iterdir():
+        assert b"/me" not in file.read_bytes() and str(tmp_path).encode() not in file.read_bytes()
+    loaded = modeldir.load(path).settings.data
+    assert isinstance(loaded, config.Files)
+    assert (loaded.train_source, loaded.test_target) == ("train.source", None)
+
+
+SIDES = ("source", "target")
+
+
+@pytest.mark.parametrize("name", READ)
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda d: d.__name__)
+def test_damage_is_found_and_named(name: str, damage: Damage, model: Path) -> None:
+    damage(model / name)
+    assert (model / name).exists() is (damage.__name__ != "missing")
+    with pytest.raises(UserError) as error:
+        modeldir.load(model)
+    assert error.value.code == Exit.DATA
+    assert name in str(error.value) or name == manifest.NAME
+
+
+def test_a_wrong_hash_is_told_with_both_hashes(model: Path) -> None:
+    DAMAGES[0](model / WEIGHTS)
+    expected = json.loads((model / manifest.NAME).read_bytes())["files"][WEIGHTS]["sha256"]
+    refused(model, Exit.DATA, f"{model / WEIGHTS}: damaged", expected, tiny.digest(model / WEIGHTS))
+
+
+def test_what_is_no_model_directory(tmp_path: Path) -> None:
+    refused(tmp_path / "nowhere", Exit.NO_INPUT, "no such directory")
+    refused(tmp_path, Exit.DATA, "not a model directory")
+    (tmp_path / "run/checkpoints").mkdir(parents=True)
+    refused(tmp_path / "run", Exit.NO_INPUT, "no checkpoint yet")
+
+
+class Bomb:
+    """Leaves a mark when unpickled."""
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return exec, (f"open({str(MARK)!r}, 'w').close()",)
+
+
+MARK = Path("/tmp/nmt-test-a-pickle-was-run")
+
+
+def test_a_pickle_is_never_run(model: Path, tmp_path: Path) -> None:
+    MARK.unlink(missing_ok=True)
+    bomb = pickle.dumps(Bomb())
+    (tmp_path / "model.pt").write_bytes(bomb)
+    refused(tmp_path / "model.pt", Exit.DATA, "not a model directory", "never unpickles")
+    for name in (WEIGHTS, "config.json", "source.json"):
+        refused(resealed(model, name, bomb), Exit.DATA, name)
+        shutil.rmtree(model)
+        torch.manual_seed(7)
+        written(model, tiny.prepared(tmp_path / name), tiny.settings())
+    assert not MARK.exists()
+    pickle.loads(bomb)  # it does go off
+    assert MARK.exists()
+    MARK.unlink()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"[" * 100_000, "no valid JSON"),
+        (b'{"a": NaN}', "NaN is no JSON"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "no valid JSON"),
+        (b"\xff", "no valid JSON"),
+        (b"[]", "expected a JSON object"),
+        (b"{" + b" " * (1 << 20) + b"}", "at most 1048576 are accepted"),
+        (b"{}", "seed: missing from the config"),
+    ],
+)
+def test_a_config_is_data_and_bounded(content: bytes, said: str, model: Path) -> None:
+    refused(resealed(model, "config.json", content), Exit.DATA, "config.json", said)
+
+
+def test_a_config_that_names_code_or_nonsense_is_refused(model: Path) -> None:
+    plain = json.loads((model / "config.json").read_bytes())
+    for group, key, value in (
+        ("model", "_target_", "torch.hub.load"),
+        ("model", "dim", "${oc.env:HOME}"),
+        ("model", "heads", 5),
+        ("encoding", "os.system", {}),
+    ):
+        changed = {**plain, group: {**plain[group], key: value}}
+        refused(resealed(model, "config.json", manifest.dump(changed)), Exit.DATA, "config.json")
+
+
+def test_a_damaged_vocabulary_is_refused(model: Path) -> None:
+    plain = json.loads((model / "source.json").read_bytes())
+    for changed in ({}, {**plain, "vocabulary": [1, 2]}, {**plain, "segmenter": {"kind": "os"}}):
+        refused(resealed(model, "source.json", manifest.dump(changed)), Exit.DATA, "source.json")
+
+
+def test_weights_of_another_model_are_refused(model: Path, original: Path) -> None:
+    tensors = safetensors.torch.load_file(original / WEIGHTS)
+    name = (
+        "encoder.0." + next(n for n in tensors if n.startswith("encoder.0."))[len("encoder.0.") :]
+    )
+    less = {k: v for k, v in tensors.items() if k != name}
+    for changed, said in (
+        (less, f"the tensor {name} is missing"),
+        ({**tensors, "extra": torch.zeros(1)}, "the tensor extra belongs to another model"),
+        ({**less, name: torch.zeros(3, 5)}, f"{name} is [3, 5] torch.float32, config.json asks"),
+        ({**less, name: tensors[name].double()}, f"{name} is"),
+    ):
+        content = safetensors.torch.save(changed)
+        refused(resealed(model, WEIGHTS, content), Exit.DATA, WEIGHTS, said)
+
+
+def test_another_format_says_who_wrote_it(model: Path) -> None:
+    text = (model / manifest.NAME).read_bytes()
+    changed = text.replace(b'"format_version": 1', b'"format_version": 7')
+    (model / manifest.NAME).write_bytes(changed.replace(b'"nmt": "0.', b'"nmt": "9.'))
+    refused(model, Exit.DATA, "format 7, written by nmt 9.")
+
+
+def test_a_run_means_its_best_checkpoint(original: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    for step in (1, 2, 10):
+        shutil.copytree(original, run / f"checkpoints/step-{step:08d}")
+    for pointer, expected in (
+        (b"step-00000002\n", 2),
+        (b"step-00000009\n", 10),  # a hint that is wrong: the newest
+        (b"../../secret", 10),
+        (b"\xff" * 1000, 10),
+        (None, 10),
+    ):
+        if pointer is None:
+            (run / "best").unlink()
+        else:
+            (run / "best").write_bytes(pointer)
+        assert modeldir.locate(run) == run / f"checkpoints/step-{expected:08d}"
+
+
+def test_what_the_manifest_does_not_list_is_not_read(model: Path) -> None:
+    listed = json.loads((model / manifest.NAME).read_bytes())
+    del listed["files"]["facts.json"]
+    (model / manifest.NAME).write_bytes(manifest.dump(listed))
+    refused(model, Exit.DATA, "facts.json: not listed")

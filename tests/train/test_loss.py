@@ -1,0 +1,90 @@
+"""Losses against double loops; perplexity whatever the batches."""
+
+import contextlib
+import math
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from nmt import build
+from nmt.data.batches import in_order
+from nmt.data.prepare import Prepared
+from nmt.data.vocab import PAD
+from nmt.model.transformer import Transformer
+from nmt.train import loss
+from tests.train import tiny
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def model(data: Prepared) -> Transformer:
+    torch.manual_seed(5)
+    size = len(data.source.vocabulary)
+    return build.transformer(tiny.settings(), size, size)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.5])
+def test_smoothed_is_the_double_loop(smoothing: float) -> None:
+    torch.manual_seed(0)
+    logits = torch.randn(5, 7, requires_grad=True)
+    target = torch.tensor([0, 6, 3, 3, 1])
+    total = likelihood = 0.0
+    for i in range(5):
+        log_probs = logits[i].detach().double().log_softmax(0)
+        for v in range(7):
+            q = smoothing / 7 + (1 - smoothing) * (v == target[i])
+            total -= float(q * log_probs[v])
+        likelihood -= float(log_probs[target[i]])
+    found, nll = loss.smoothed(logits, target, smoothing)
+    assert math.isclose(found.item(), total, rel_tol=1e-6)
+    assert math.isclose(nll.item(), likelihood, rel_tol=1e-6)
+    assert found.requires_grad and not nll.requires_grad
+
+
+def test_predict_gives_the_real_tokens_row_by_row(data: Prepared, model: Transformer) -> None:
+    model.eval()
+    batch = next(in_order(data.train, 300, "max"))
+    logits, expected = loss.predict(model, batch, CPU)
+    whole = model(batch.source, batch.target[:, :-1])
+    kept = [
+        (whole[row, at], batch.target[row, at + 1])
+        for row in range(len(batch.source))
+        for at in range(batch.target.shape[1] - 1)
+        if batch.target[row, at + 1] != PAD
+    ]
+    assert len(expected) == loss.count(batch) == len(kept)
+    assert torch.equal(expected, torch.stack([token for _, token in kept]))
+    torch.testing.assert_close(logits, torch.stack([row for row, _ in kept]))
+
+
+def test_perplexity_is_a_mean_over_tokens_whatever_the_batches(
+    data: Prepared, model: Transformer
+) -> None:
+    likelihood, tokens = 0.0, 0
+    model.eval()
+    for i in range(len(data.dev)):
+        source, target = (torch.tensor([side.tolist()]) for side in data.dev.pair(i))
+        prefix = torch.cat([torch.tensor([[1]]), target[:, :-1]], 1)
+        log_probs = model(source, prefix).double().log_softmax(-1)
+        likelihood -= float(log_probs[0].gather(1, target[0][:, None]).sum().detach())
+        tokens += target.shape[1]
+    for budget in (1, 50, 10_000):
+        found = loss.perplexity(
+            model, in_order(data.dev, budget, "max"), CPU, contextlib.nullcontext()
+        )
+        assert math.isclose(found, math.exp(likelihood / tokens), rel_tol=1e-5)
+
+
+def test_looking_uses_no_random_number_and_leaves_dropout_on(
+    data: Prepared, model: Transformer
+) -> None:
+    def batches() -> Iterator[object]:
+        torch.rand(3)  # as an encoding with random positions would
+        yield from in_order(data.dev, 100, "max")
+
+    before = torch.get_rng_state()
+    loss.perplexity(model, batches(), CPU, contextlib.nullcontext())  # type: ignore[arg-type]
+    assert torch.equal(torch.get_rng_state(), before)
+    assert model.training

@@ -1,0 +1,197 @@
+"""A run that was stopped ends in the very bytes of a run that was not."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import nmt
+from nmt.data.prepare import Prepared
+from nmt.errors import Exit, UserError
+from nmt.train import loss
+from nmt.train.run import open_run
+from nmt.train.trainer import Trainer
+from tests.train import tiny
+
+WEIGHTS = "model.safetensors"
+
+
+def newest(run: Path) -> Path:
+    return max((run / "checkpoints").glob("step-*"))
+
+
+def same(run: Path, other: Path) -> bool:
+    """Same last step, weights, moments and random state; same best; same reports of dev."""
+
+    def seen(path: Path) -> list[object]:
+        lines = map(json.loads, (path / "metrics.jsonl").read_bytes().split(b"\n")[:-1])
+        dev = [(m["step"], m["perplexity"], m["lr"]) for m in lines if m["kind"] == "dev"]
+        files = [tiny.digest(newest(path) / f) for f in (WEIGHTS, "optim.safetensors")]
+        state = json.loads((newest(path) / "state.json").read_bytes())
+        del state["seconds"]
+        return [newest(path).name, *files, (path / "best").read_bytes(), dev, state]
+
+    return seen(run) == seen(other)
+
+
+# 4 steps an epoch, checkpoints at 2, 4, 6, ...: within an epoch, at a save, at an epoch's end
+@pytest.mark.parametrize("stop", [1, 2, 3, 4, 5, 8, 11])
+def test_stop_and_resume(
+    stop: int, data: Prepared, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        tiny.stop_after(patch, stop)
+        outcome = tiny.train(tmp_path / "run", data)
+    assert (outcome.step, outcome.signal, outcome.code) == (stop, signal.SIGTERM, Exit.TERMINATED)
+    assert str(outcome).endswith("resume with the same command")
+    assert json.loads((tmp_path / "run/status.json").read_bytes())["state"] == "stopped"
+    assert tiny.train(tmp_path / "run", data).code == Exit.OK
+    assert same(tmp_path / "run", whole)
+
+
+def test_the_same_seed_gives_the_same_bytes_and_another_does_not(
+    data: Prepared, whole: Path, tmp_path: Path
+) -> None:
+    tiny.train(tmp_path / "same", data)
+    tiny.train(tmp_path / "other", data, seed=4)
+    assert same(tmp_path / "same", whole)
+    assert tiny.digest(newest(tmp_path / "other") / WEIGHTS) != tiny.digest(newest(whole) / WEIGHTS)
+
+
+@pytest.mark.parametrize("optim", ["plateau", "inverse_sqrt"])
+def test_resume_right_after_a_cut_of_the_rate(
+    optim: str, data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loss, "perplexity", lambda *_: 7.0)  # each checkpoint but the first stalls
+    values = {**vars(tiny.settings().optim), "patience": 2}
+    if optim == "inverse_sqrt":
+        values = {k: v for k, v in values.items() if k not in ("decay", "patience", "min_lr")}
+        values.update(kind=optim, warmup=5)
+    tiny.train(tmp_path / "whole", data, optim=values)
+    with monkeypatch.context() as patch:
+        tiny.stop_after(patch, 6)  # stalls at 4 and 6
+        tiny.train(tmp_path / "run", data, optim=values)
+    state = json.loads((newest(tmp_path / "run") / "state.json").read_bytes())
+    assert state["schedule"] == (
+        {} if optim == "inverse_sqrt" else {"lr": 0.005, "best": 7.0, "stalled": 0}
+    )
+    tiny.train(tmp_path / "run", data, optim=values)
+    assert same(tmp_path / "run", tmp_path / "whole")
+
+
+def test_more_steps_later_equal_more_steps_at_first(
+    data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loss, "perplexity", lambda *_: 7.0)  # a look too many would cut the rate
+    run, whole = tmp_path / "run", tmp_path / "whole"
+    for steps in (3, 7, None):  # 3 and 7 lie between two checkpoints of the timetable
+        tiny.train(run, data, trainer__max_steps=steps, optim__patience=3)
+    tiny.train(whole, data, optim__patience=3)
+    for name in (WEIGHTS, "optim.safetensors"):
+        assert tiny.digest(newest(run) / name) == tiny.digest(newest(whole) / name)
+
+
+def test_a_failed_write_stops_with_74_and_harms_nothing(
+    data: Prepared, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save = Trainer.save
+
+    def full(self: Trainer, perplexity: float | None) -> None:
+        if self.step == 6:
+            raise OSError(28, "No space left on device", str(self.run.path))
+        save(self, perplexity)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "save", full)
+        with pytest.raises(UserError, match=r"No space left on device.*resume") as error:
+            tiny.train(tmp_path / "run", data)
+    assert error.value.code == Exit.IO
+    status = json.loads((tmp_path / "run/status.json").read_bytes())
+    assert (status["state"], status["code"]) == ("failed", 74)
+    tiny.train(tmp_path / "run", data)
+    assert same(tmp_path / "run", whole)
+
+
+CHILD = """
+import logging, sys, time
+from pathlib import Path
+from tests.train import tiny
+logging.basicConfig(level=logging.INFO)
+run, hang = Path(sys.argv[1]), sys.argv[3] == "hang"
+update = tiny.Trainer.update
+def slowly(self):  # lest all is over before the test has looked
+    update(self)
+    time.sleep(600 if hang and self.step == 7 else 0.2)
+tiny.Trainer.update = slowly
+outcome = tiny.train(run, tiny.prepared(run.with_name(sys.argv[2])))
+sys.stderr.write(str(outcome))
+sys.exit(outcome.code)
+"""
+
+
+def child(run: Path, name: str, pace: str) -> subprocess.Popen[bytes]:
+    root = str(Path(nmt.__file__).parents[1])
+    return subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(run), name, pace],
+        env={**os.environ, "PYTHONPATH": root, "OMP_NUM_THREADS": "1"},
+        stderr=subprocess.PIPE,
+        cwd=root,
+    )
+
+
+def wait_for(process: subprocess.Popen[bytes], path: Path) -> None:
+    deadline = time.monotonic() + 120
+    while not path.exists():
+        assert process.poll() is None, process.communicate()[1].decode()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_kill_9_and_resume(data: Prepared, whole: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    killed = child(run, "data", "hang")
+    wait_for(killed, run / "checkpoints/step-00000006")
+    with pytest.raises(UserError, match=f"in use by process {killed.pid} on") as error:
+        open_run(run, tiny.settings())
+    assert error.value.code == Exit.CANT_CREATE
+    killed.kill()
+    killed.communicate()
+    tiny.train(run, data)  # the kernel has freed the lock
+    assert same(run, whole)
+    assert not [p for p in run.rglob("*") if ".tmp-" in p.name or p.name.startswith("del.")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_from_outside(
+    number: int, code: int, data: Prepared, whole: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    stopped = child(run, "data", "slowly")
+    wait_for(stopped, run / "checkpoints/step-00000002")
+    stopped.send_signal(number)
+    error = stopped.communicate()[1]
+    assert (stopped.returncode, b"Traceback" in error) == (code, False), error.decode()
+    assert b"resume with the same command" in error
+    assert json.loads((run / "status.json").read_bytes())["step"] == int(newest(run).name[5:])
+    tiny.train(run, data)
+    assert same(run, whole)
+
+
+@pytest.mark.slow
+def test_the_second_signal_ends_at_once(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    hanging = child(run, "data", "hang")
+    wait_for(hanging, run / "checkpoints/step-00000006")
+    time.sleep(1)
+    hanging.send_signal(signal.SIGINT)
+    time.sleep(0.5)
+    assert hanging.poll() is None
+    hanging.send_signal(signal.SIGINT)
+    hanging.communicate(timeout=10)
+    assert hanging.returncode == 130 and newest(run).name == "step-00000006"

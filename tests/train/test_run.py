@@ -1,0 +1,169 @@
+"""Who may write into a run directory, and with which config."""
+
+import json
+import logging
+import os
+from pathlib import Path
+
+import pytest
+
+from nmt import config
+from nmt.data.prepare import Prepared
+from nmt.errors import Exit, UserError
+from nmt.train.run import MAY_DIFFER, differences, open_run
+from nmt.train.trainer import fit
+from tests.train import tiny
+
+
+def test_another_config_is_refused_with_a_list(data: Prepared, tmp_path: Path) -> None:
+    tiny.train(tmp_path / "run", data, trainer__max_steps=1)
+    before = tiny.tree(tmp_path)
+    with pytest.raises(UserError) as error:
+        open_run(
+            tmp_path / "run",
+            tiny.settings(optim__lr=0.1, model__tie="none", encoding={"relative": {"tau": 4}}),
+        )
+    assert error.value.code == Exit.USAGE
+    assert str(error.value) == (
+        f"{tmp_path}/run/config.json: another config: "
+        'encoding: ["absolute"] -> ["relative"], encoding.relative.tau: absent -> 4, '
+        "model.tie: all -> none, optim.lr: 0.01 -> 0.1; choose another name="
+    )
+    assert tiny.tree(tmp_path) == before
+
+
+def test_the_order_of_encodings_is_a_difference() -> None:
+    one = config.freeze(tiny.settings(encoding={"absolute": {}, "relative": {"tau": 4}}))
+    two = config.freeze(tiny.settings(encoding={"relative": {"tau": 4}, "absolute": {}}))
+    assert differences(one, two) == [
+        'encoding: ["absolute", "relative"] -> ["relative", "absolute"]'
+    ]
+
+
+def test_exactly_the_documented_keys_may_differ() -> None:
+    plain = config.freeze(tiny.settings())
+    allowed = {"decode"} | {key for key in MAY_DIFFER if "." in key}
+    for group in ("data", "segmenter", "model", "optim", "trainer", "decode"):
+        for key in plain[group]:
+            changed = {**plain, group: {**plain[group], key: "another"}}
+            free = f"{group}.{key}" in allowed or group in allowed
+            assert differences(plain, changed) == (
+                [] if free else [f"{group}.{key}: {shown(plain[group][key])} -> another"]
+            )
+    assert "optim" not in allowed and "data.kind" not in allowed and "seed" not in allowed
+
+
+def shown(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def test_other_limits_and_paths_resume(data: Prepared, tmp_path: Path) -> None:
+    tiny.train(tmp_path / "run", data, trainer__max_steps=1)
+    again = {"trainer__max_steps": 2, "data__cache": "elsewhere", "decode__beam_size": 7}
+    assert tiny.train(tmp_path / "run", data, **again).step == 2
+    written = json.loads((tmp_path / "run/config.json").read_bytes())
+    assert (written["decode"]["beam_size"], written["trainer"]["max_steps"]) == (7, 2)
+
+
+def test_finished_says_so_and_changes_nothing(
+    data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = tiny.train(tmp_path / "run", data, trainer__max_steps=3)
+    before = tiny.tree(tmp_path / "run")
+    again = tiny.train(tmp_path / "run", data, trainer__max_steps=3)
+    assert (again.step, again.code, again.perplexity) == (3, Exit.OK, first.perplexity)
+    assert str(again).startswith("already finished at step 3, best dev perplexity")
+    assert str(first).startswith("finished at step 3")
+    assert tiny.tree(tmp_path / "run") == before
+
+
+def test_other_data_is_refused(data: Prepared, tmp_path: Path) -> None:
+    tiny.train(tmp_path / "run", data, trainer__max_steps=1)
+    other = data._replace(facts={**data.facts, "fingerprint": "other"})
+    with pytest.raises(UserError, match="trained on other data") as error:
+        tiny.train(tmp_path / "run", other, trainer__max_steps=2)
+    assert error.value.code == Exit.DATA
+
+
+def test_another_number_of_threads_is_told(
+    data: Prepared, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tiny.train(tmp_path / "run", data, trainer__max_steps=1)
+    state = next((tmp_path / "run/checkpoints").iterdir()) / "state.json"
+    assert set(json.loads(state.read_bytes())["environment"]) == {
+        *("nmt", "torch", "device", "threads", "capability")
+    }
+    with caplog.at_level(logging.WARNING):
+        tiny.train(tmp_path / "run", data, trainer__max_steps=2)
+        assert not caplog.records
+        try:
+            tiny.train(tmp_path / "run", data, trainer__max_steps=3, trainer__threads=2)
+        finally:
+            tiny.train(tmp_path / "other", data, trainer__max_steps=1)  # back to one thread
+    assert "not bit-identical" in caplog.text and "threads 1 -> 2" in caplog.text
+
+
+def test_a_held_directory_is_refused_with_its_holder(tmp_path: Path) -> None:
+    with open_run(tmp_path / "run", tiny.settings()):
+        for _ in range(2):  # asking does not loosen the lock
+            with pytest.raises(UserError, match=f"in use by process {os.getpid()} on") as error:
+                open_run(tmp_path / "run", tiny.settings())
+            assert error.value.code == Exit.CANT_CREATE
+    open_run(tmp_path / "run", tiny.settings()).close()
+
+
+def test_places_that_cannot_be_run_directories(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full/thesis.tex").write_bytes(b"")
+    for place in ("file", "file/below", "full"):
+        with pytest.raises(UserError, match="choose another name=") as error:
+            open_run(tmp_path / place, tiny.settings())
+        assert error.value.code == Exit.CANT_CREATE
+
+
+def test_a_failed_opening_lets_go_of_the_lock(data: Prepared, tmp_path: Path) -> None:
+    tiny.train(tmp_path / "run", data, trainer__max_steps=1)
+    with pytest.raises(UserError) as error:  # held on to, and with it all that the frames hold
+        open_run(tmp_path / "run", tiny.settings(seed=9))
+    open_run(tmp_path / "run", tiny.settings()).close()
+    assert "seed: 3 -> 9" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"trainer__max_epochs": None}, "trainer.max_epochs and trainer.max_steps are null"),
+        ({"trainer__device": "abacus"}, "device=abacus"),
+        ({"optim__min_lr": 1.0}, "optim.min_lr=1.0: larger than"),
+    ],
+)
+def test_impossible_choices_are_refused_before_anything_is_made(
+    changes: dict[str, object], said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=said) as error:
+        open_run(tmp_path / "run", tiny.settings(**changes))
+    assert error.value.code == Exit.USAGE
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_lost_config_beside_checkpoints_is_refused(data: Prepared, tmp_path: Path) -> None:
+    tiny.train(tmp_path / "run", data, trainer__max_steps=1)
+    (tmp_path / "run/config.json").unlink()
+    with pytest.raises(UserError) as error:
+        open_run(tmp_path / "run", tiny.settings())
+    assert error.value.code in (Exit.DATA, Exit.CANT_CREATE)
+
+
+def test_an_error_of_ours_is_recorded_and_shown_whole(
+    data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nmt.train.loss.count", lambda batch: 1 / 0)
+    with (
+        pytest.raises(ZeroDivisionError),
+        open_run(tmp_path / "run", tiny.settings()) as run,
+    ):
+        fit(tiny.settings(), data, run)
+    status = json.loads((tmp_path / "run/status.json").read_bytes())
+    assert (status["state"], status["code"]) == ("failed", 1)
+    assert b"failed: division by zero" in (tmp_path / "run/train.log").read_bytes()

@@ -1,0 +1,190 @@
+"""One update at a time: accumulation, clipping, non-finite gradients, refusals."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from nmt.data.prepare import Prepared
+from nmt.errors import Exit, UserError
+from nmt.train import loss
+from nmt.train.progress import Progress
+from nmt.train.run import open_run
+from nmt.train.trainer import Trainer
+from tests.train import tiny
+
+Make = Callable[..., Trainer]
+
+
+@pytest.fixture
+def trainer(data: Prepared, tmp_path: Path) -> Iterator[Make]:
+    """Trainers that are ready for `update`, in directories of their own."""
+    opened: list[Any] = []
+
+    def make(**changes: Any) -> Trainer:
+        settings = tiny.settings(**changes)
+        run = open_run(tmp_path / f"run{len(opened)}", settings)
+        made = Trainer(settings, data, run)
+        made.progress = Progress(run.path, 0, made.plan.last, False).__enter__()
+        opened.append((run, made.progress))
+        return made
+
+    yield make
+    for run, progress in opened:
+        progress.__exit__(None, None, None)
+        run.close()
+
+
+def parameters(trainer: Trainer) -> list[Tensor]:
+    return [p.detach().clone() for p in trainer.parameters]
+
+
+def gradient(trainer: Trainer, batches: list[Any]) -> Tensor:
+    trainer.model.eval()  # no dropout
+    trainer.optimizer.zero_grad()
+    trainer.backward(batches, sum(map(loss.count, batches)))
+    return torch.cat([p.grad.flatten() for p in trainer.parameters if p.grad is not None])
+
+
+def test_two_half_batches_equal_a_whole_one(trainer: Make) -> None:
+    made = trainer(trainer__batch_tokens=300)
+    whole = made.batches.batch(0, 0)
+    third = len(whole.source) // 3  # unequal parts: a mean of means would differ
+    parts = [
+        type(whole)(whole.source[rows], whole.target[rows], whole.lines[rows])
+        for rows in (slice(0, third), slice(third, None))
+    ]
+    torch.testing.assert_close(gradient(made, parts), gradient(made, [whole]), rtol=1e-4, atol=1e-6)
+
+
+def test_the_gradient_is_that_of_the_mean_loss_per_token(trainer: Make) -> None:
+    made = trainer()
+    batch = made.batches.batch(0, 0)
+    found = gradient(made, [batch])
+    made.optimizer.zero_grad()
+    logits = made.model(batch.source, batch.target[:, :-1]).flatten(0, 1)
+    torch.nn.functional.cross_entropy(
+        logits, batch.target[:, 1:].flatten(), ignore_index=0, label_smoothing=0.1
+    ).backward()
+    expected = torch.cat([p.grad.flatten() for p in made.parameters if p.grad is not None])
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("clip", [0.0, 0.1, 1e6])
+def test_clipping(clip: float, trainer: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = trainer(optim__clip=clip)
+    norms: list[float] = []
+
+    def step(*_: object) -> None:
+        grads = [p.grad.flatten() for p in made.parameters if p.grad is not None]
+        norms.append(torch.cat(grads).norm().item())
+
+    monkeypatch.setattr(made.optimizer, "step", step)
+    made.update()
+    assert made.meter.norm > 0.1  # before clipping
+    assert norms[0] == pytest.approx(0.1 if clip == 0.1 else made.meter.norm, rel=1e-4)
+
+
+@pytest.mark.parametrize("poison", ["loss", "gradient"])
+def test_a_non_finite_update_is_not_made(
+    poison: str, trainer: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = trainer(trainer__accumulate=1)
+    made.update()
+    before, moments = parameters(made), made.optimizer.state_dict()["state"]
+    steps = [float(each["step"]) for each in moments.values()]
+    with monkeypatch.context() as patch:
+        if poison == "loss":
+            smoothed = loss.smoothed
+            nan = lambda *args: tuple(each * float("nan") for each in smoothed(*args))  # noqa: E731
+            patch.setattr(loss, "smoothed", nan)
+        else:
+            made.model.output.weight.register_hook(lambda grad: grad * float("inf"))
+        made.update()
+    assert all(map(torch.equal, parameters(made), before))
+    assert [float(e["step"]) for e in made.optimizer.state_dict()["state"].values()] == steps
+    assert all(p.grad is None for p in made.parameters)
+    lines = (made.run.path / "metrics.jsonl").read_bytes().split(b"\n")
+    skipped = [json.loads(line) for line in lines if b"skipped" in line]
+    assert skipped[0]["step"] == 2 and skipped[0]["lr"] == 0.01
+    assert skipped[0]["lines"] == made.batches.batch(0, made.plan.share(2)[0]).lines
+    if poison == "loss":  # one good update, and patience is whole again
+        assert made.nonfinite == 1
+        made.update()
+        assert made.nonfinite == 0
+
+
+def test_the_third_non_finite_update_in_a_row_ends_training_with_70(
+    data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, smoothed, calls = tmp_path / "run", loss.smoothed, iter(range(1, 99))
+
+    def poisoned(*args: Any) -> tuple[Tensor, ...]:
+        bad = next(calls) in (2, 3, 5, 6, 7)  # not three in a row before step 7
+        return tuple(each * float("nan") if bad else each for each in smoothed(*args))
+
+    monkeypatch.setattr(loss, "smoothed", poisoned)
+    with pytest.raises(UserError, match="step 7: 3 updates in a row were not finite") as error:
+        tiny.train(run, data, trainer__accumulate=1)
+    assert error.value.code == Exit.DIVERGED
+    saved = sorted((run / "checkpoints").iterdir())[-1]
+    before = tiny.tree(saved)
+    with open_run(run, tiny.settings(trainer__accumulate=1)) as opened:  # it passes verification
+        assert opened.saved is not None and opened.saved.path == saved
+    assert tiny.tree(saved) == before
+
+
+@pytest.mark.parametrize("seen", [float("nan"), float("inf")])
+def test_a_dev_perplexity_that_is_no_number_ends_training_with_70(
+    seen: float, data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loss, "perplexity", lambda *_: seen)
+    with pytest.raises(UserError, match="the dev perplexity is") as error:
+        tiny.train(tmp_path / "run", data)
+    assert error.value.code == Exit.DIVERGED
+    assert not list((tmp_path / "run/checkpoints").iterdir())
+
+
+def test_it_learns(data: Prepared, tmp_path: Path) -> None:
+    longer = {"trainer__max_epochs": 20, "trainer__checkpoints_per_epoch": 1}
+    found = tiny.train(tmp_path / "run", data, **longer, model__dropout=0.0, optim__patience=99)
+    assert found.perplexity is not None and found.perplexity < 7  # 8 letters and eos
+
+
+def test_bfloat16_is_used_where_it_is_asked_for(trainer: Make) -> None:
+    for precision, dtype in (("bfloat16", torch.bfloat16), ("auto", torch.float32)):
+        made = trainer(trainer__precision=precision)
+        with made.autocast():
+            logits, _ = loss.predict(made.model, made.batches.batch(0, 0), made.device)
+        assert logits.dtype == dtype
+        made.update()
+        assert made.parameters[0].dtype == torch.float32
+
+
+def test_a_sentence_beyond_the_table_of_positions_is_named(
+    data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    longest = int(data.train.source_lengths.argmax())
+    limit = int(data.train.source_lengths.max())
+    monkeypatch.setattr("nmt.model.transformer.Transformer.source_limit", limit)
+    with pytest.raises(UserError, match=f"data.train_source:{longest + 1}: {limit} pieces") as e:
+        tiny.train(tmp_path / "run", data)
+    assert e.value.code == Exit.DATA
+    monkeypatch.setattr("nmt.model.transformer.Transformer.source_limit", limit + 1)  # eos fits
+    tiny.train(tmp_path / "run", data, trainer__max_steps=1)
+
+
+def test_out_of_memory_gives_advice(
+    data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(Trainer, "backward", full)
+    with pytest.raises(UserError, match=r"lower trainer\.batch_tokens") as error:
+        tiny.train(tmp_path / "run", data)
+    assert error.value.code == Exit.NO_MEMORY
