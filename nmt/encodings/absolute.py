@@ -4,8 +4,7 @@ import torch
 from torch import Tensor
 
 from nmt.encodings.base import Dims, Encoding
-from nmt.encodings.context import Context
-from nmt.encodings.positions import Positions
+from nmt.encodings.context import Context, Positions
 from nmt.encodings.sinusoids import sinusoids
 
 

@@ -14,8 +14,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from nmt.encodings.context import Context
-from nmt.encodings.positions import Index, Positions
+from nmt.encodings.context import Context, Positions
+from nmt.encodings.positions import Index
 
 Projection = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
 

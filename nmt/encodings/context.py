@@ -1,17 +1,28 @@
 """What one pass through a stack knows about where tokens stand."""
 
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
-
-from nmt.encodings.positions import Positions
 
 # Which side of a distance is subtracted from which; a learnt table only relabels its rows, fixed
 # sinusoids flip their sines.
 #   key - query   Shaw 2018, tensor2tensor, OpenNMT-py, CTranslate2, RETURNN, T5, and this house
 #   query - key   Rosendahl 2019 (eq. 3-9: its j' is the query), DeBERTa, Transformer-XL
+
+
+class Positions:
+    """Which number a token gets: its index, unless a subclass says otherwise.
+
+    Equal objects share their work within one pass.
+    """
+
+    integer: ClassVar[bool] = True  # tables can be indexed with the result
+
+    def assign(self, index: Tensor, context: "Context") -> Tensor:
+        """Map indices [batch | 1, length], counted from 0, to positions of the same shape."""
+        return index
 
 
 class Context:

@@ -6,8 +6,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from nmt.encodings.base import Dims, Encoding
-from nmt.encodings.context import Context
-from nmt.encodings.positions import Positions
+from nmt.encodings.context import Context, Positions
 
 
 class Lstm(Encoding):

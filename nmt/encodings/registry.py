@@ -9,7 +9,8 @@ from typing import Any, get_type_hints
 
 import nmt.encodings as here
 from nmt.encodings.base import Dims, Encoding
-from nmt.encodings.positions import POSITIONS, Positions
+from nmt.encodings.context import Positions
+from nmt.encodings.positions import POSITIONS
 
 GROUP = "nmt.encodings"  # entry points: name = "package.module:Class"
 SITES = ("encoder", "decoder", "cross")

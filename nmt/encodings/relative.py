@@ -9,8 +9,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from nmt.encodings.base import Dims, Encoding, by_query, sum_by_row
-from nmt.encodings.context import Context
-from nmt.encodings.positions import Positions
+from nmt.encodings.context import Context, Positions
 
 
 class Relative(Encoding):

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from nmt.encodings.base import Dims, Encoding
-from nmt.encodings.positions import Positions
+from nmt.encodings.context import Positions
 from nmt.encodings.relative import Relative
 from nmt.encodings.sinusoids import sinusoids
 
