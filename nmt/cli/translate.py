@@ -3,18 +3,15 @@
 import argparse
 import json
 import logging
-import re
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import Field, fields
-from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from nmt.cli.decoding import KEYS, SETTING, change_of, changed, described
 from nmt.cli.streams import Output, opened_input, text_lines
 from nmt.cli.words import run
-from nmt.config import Decode, Settings, freeze, thaw
 from nmt.errors import UserError
 
 if TYPE_CHECKING:
@@ -35,8 +32,6 @@ is renamed when it is complete; after an interruption OUTPUT.part keeps the line
 
 A trained model is fixed; only how it searches may change:
 """
-KEYS = fields(Decode)
-SETTING = re.compile(r"[\w.+~]+=")  # a file of such a name is still ./a=b
 
 
 class Asked(NamedTuple):
@@ -92,7 +87,7 @@ def understood(argv: list[str]) -> Asked:
         prog="nmt-translate",
         usage=USAGE,
         description="Translate lines of text by a trained model.",
-        epilog=EPILOG + "\n".join(map(_described, KEYS)),
+        epilog=EPILOG + "\n".join(map(described, KEYS)),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -111,7 +106,7 @@ def understood(argv: list[str]) -> Asked:
     if len(inputs) > 1:
         raise UserError(f"{inputs[1]}: a second input; give one, or join them: cat A B | ...")
     own = {k: v for k, v in vars(given).items() if k != "words"}
-    return Asked(**own, input=inputs[0], changes=dict(_change(word) for word in settings))
+    return Asked(**own, input=inputs[0], changes=dict(change_of(word) for word in settings))
 
 
 def _positive(word: str) -> int:
@@ -119,31 +114,6 @@ def _positive(word: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"{number} is not positive")
     return number
-
-
-def _described(key: Field[Any]) -> str:
-    choices = ", ".join(key.metadata["choices"])
-    return f"  decode.{key.name:18} {key.metadata['doc']}" + (f": {choices}" if choices else "")
-
-
-def _change(word: str) -> tuple[str, str]:
-    """`decode.alpha=1` -> ("alpha", "1"); raises UserError for any other key."""
-    name, _, value = word.partition("=")
-    group, _, key = name.partition(".")
-    if group != "decode" or not key:
-        raise UserError(f"{word}: a trained model is fixed; only decode.<key>=<value> may change")
-    known = [f.name for f in KEYS]
-    if key not in known:
-        near = get_close_matches(key, known, n=1)
-        advice = f"did you mean decode.{near[0]}?" if near else f"known are {', '.join(known)}"
-        raise UserError(f"{word}: no such key; {advice}")
-    return key, value
-
-
-def changed(settings: Settings, changes: dict[str, str]) -> Settings:
-    """The settings of a model with other values under decode, checked as all are."""
-    plain = freeze(settings)
-    return thaw({**plain, "decode": {**plain["decode"], **changes}})
 
 
 def records(asked: Asked, translator: "Translator", lines: Iterable[str]) -> Iterator[str]:

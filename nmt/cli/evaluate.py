@@ -1,0 +1,341 @@
+"""nmt-evaluate: score and compare models or files of translations, by source length."""
+
+import argparse
+import hashlib
+import json
+import logging
+import platform
+import re
+import sys
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from nmt import __version__, atomic
+from nmt.cli.decoding import KEYS, change_of, changed, described
+from nmt.cli.words import run
+from nmt.errors import Exit, UserError
+
+if TYPE_CHECKING:
+    from nmt.evaluate.report import Report, System
+    from nmt.modeldir import Trained
+
+log = logging.getLogger(__name__)
+
+USAGE = """nmt-evaluate SYSTEM [SYSTEM ...] --reference REF [--source SRC] [OPTION ...]
+                    [decode.KEY=VALUE ...]"""
+EPILOG = """
+Each SYSTEM is [LABEL=]PATH: a run directory or checkpoint, which translates SRC, or a file of
+translations. The first is the baseline, against which the others are tested. Line N of all files
+belongs together; a line ends at LF; .gz is read too.
+
+BLEU, chrF2 and TER are sacreBLEU's; BLEU-moses is cased BLEU on tokenised text. The score of a
+bucket is the corpus score of its pairs. The table goes to stdout, all else to stderr.
+
+How models search, unless as they were trained to:
+"""
+TOKENIZERS = ("13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "none")  # need no download
+WORDS = "words (no model to count pieces)"
+
+
+class Word(NamedTuple):
+    """One SYSTEM of the command line."""
+
+    label: str
+    path: Path
+
+    @property
+    def is_model(self) -> bool:
+        """A directory is a model, anything else a file of translations."""
+        return self.path.is_dir()
+
+
+class Lengths(NamedTuple):
+    """Source lengths, and the segmenter that counted them (None: words)."""
+
+    values: list[int] | None
+    unit: str | None
+    segmenter: dict[str, Any] | None
+
+
+class Texts(NamedTuple):
+    """What was read."""
+
+    references: list[str]
+    sources: list[str] | None
+    hypotheses: dict[str, list[str]]  # by label; of files only
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The console script; returns the exit code."""
+    return run(command, argv)
+
+
+def command(argv: list[str]) -> None:
+    """Read, translate, score, show."""
+    asked, words, changes = understood(argv)
+    if asked.quiet:
+        logging.getLogger().setLevel(logging.WARNING)
+    from nmt.evaluate.buckets import parse_bounds
+
+    bounds = parse_bounds(asked.bounds)
+    _check_outputs(asked)
+    texts = _read(asked, words)
+    started = time.monotonic()
+    systems, lengths, language, decodes = _systems(asked, words, changes, texts)
+    from nmt.evaluate import report, scores, table
+
+    log.info("scoring %d pairs of %d systems", len(texts.references), len(systems))
+    made = report.compare(
+        systems,
+        scores.scorers(texts.references, language, asked.tokenize, asked.samples, asked.seed),
+        lengths.values,
+        unit=lengths.unit,
+        bounds=bounds,
+        samples=asked.samples,
+        seed=asked.seed,
+        about=_about(asked, words, language, decodes),
+    )
+    log.info("done in %.0f s", time.monotonic() - started)
+    _keep(asked, made)  # before the table: its reader may be `head`, and go away
+    sys.stdout.write(table.render(made))
+
+
+def understood(argv: list[str]) -> tuple[argparse.Namespace, list[Word], dict[str, str]]:
+    """Options, systems and decode settings; raises UserError, or SystemExit as argparse does."""
+    parser = argparse.ArgumentParser(
+        prog="nmt-evaluate",
+        usage=USAGE,
+        description="Score and compare models or files of translations, by source length.",
+        epilog=EPILOG + "\n".join(map(described, KEYS)),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("words", nargs="+", metavar="SYSTEM", help="[LABEL=]PATH of a model or of translations")
+    add("--reference", required=True, type=Path, metavar="REF", help="the right translations")
+    add("--source", type=Path, metavar="SRC", help="needed by models, and to count lengths")
+    add("--bounds", default="25,50,75,100", help="last length of each bucket (default %(default)s)")
+    add("--lengths", metavar="MODEL", help="counts source pieces (default: the first model)")
+    add("--target-language", metavar="CODE", help="for tokenisers (default: the model's, or en)")
+    add("--tokenize", choices=TOKENIZERS, help="of BLEU (default: 13a; zh, ja, ko: their own)")
+    add("--samples", type=_at_least(40), default=1000, help="bootstrap samples (default 1000)")
+    add("--seed", type=_at_least(0), default=12345, help="of the bootstrap (default 12345)")
+    add("--json", type=Path, metavar="FILE", help="write all numbers")
+    add("--plot", type=Path, metavar="FILE", help="draw BLEU by length: .png, .svg or .pdf")
+    add("--output-dir", type=Path, metavar="DIR", help="keep models' translations as LABEL.txt")
+    add("--device", default="auto", help="cpu, cuda, cuda:1, or auto: a GPU if there is one")
+    add("--quiet", action="store_true", help="no progress, only warnings")
+    asked = parser.parse_intermixed_args(argv)
+    settings = [w for w in asked.words if w.startswith("decode.") and "=" in w]
+    words = [_word(w) for w in asked.words if w not in settings]
+    _check_words(asked, words, settings)
+    return asked, words, dict(change_of(word) for word in settings)
+
+
+def _at_least(least: int) -> Callable[[str], int]:
+    def number(word: str) -> int:
+        if int(word) < least:
+            raise argparse.ArgumentTypeError(f"{word} is below {least}")
+        return int(word)
+
+    return number
+
+
+def _word(word: str) -> Word:
+    """Split [LABEL=]PATH; a path that exists as it stands needs no label."""
+    label, equals, rest = word.partition("=")
+    if not equals or Path(word).exists():
+        path = Path(word)
+        whole = path.resolve()
+        label = whole.name if path.is_dir() else path.name.removesuffix(".gz")
+        if whole.parent.name == "checkpoints":
+            label = f"{whole.parent.parent.name}@{whole.name}"
+        elif not path.is_dir():
+            label = Path(label).stem
+    else:
+        path = Path(rest)
+    if not label or (equals and not rest) or re.search(r"[/\\\x00-\x1f]", label) or label[0] == ".":
+        raise UserError(f"{word}: expected LABEL=PATH, the label fit for a file name")
+    return Word(label, path)
+
+
+def _check_words(asked: argparse.Namespace, words: list[Word], settings: list[str]) -> None:
+    if not words:
+        raise UserError("no system: give models or files of translations", Exit.USAGE)
+    labels = [word.label for word in words]
+    if twice := next((label for label in labels if labels.count(label) > 1), None):
+        raise UserError(f"{twice}: two systems of this name; give LABEL=PATH", Exit.USAGE)
+    models = [word for word in words if word.is_model]
+    if models and asked.source is None:
+        raise UserError(f"{models[0].path}: a model needs a text to translate; add --source SRC")
+    if settings and not models:
+        raise UserError(f"{settings[0]}: none of the systems is a model; leave it out")
+    if asked.lengths and asked.source is None:
+        raise UserError(f"--lengths {asked.lengths}: no text to count in; add --source SRC")
+
+
+def _check_outputs(asked: argparse.Namespace) -> None:
+    """Make the directories of outputs, so that hours of translation do not end at a typo."""
+    if asked.plot:
+        from nmt.evaluate import plot
+
+        plot.check(asked.plot)
+    files = [path.parent for path in (asked.json, asked.plot) if path]
+    for directory in files + ([asked.output_dir] if asked.output_dir else []):
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(
+                f"{directory}: {error.strerror}; name a directory that can be made",
+                Exit.CANT_CREATE,
+            ) from None
+
+
+def _read(asked: argparse.Namespace, words: list[Word]) -> Texts:
+    """Read all files; UserError unless each has as many lines as the references, and some."""
+    from nmt.data.corpus import read_text
+
+    references = read_text(asked.reference)
+    if not references:
+        raise UserError(f"{asked.reference}: the file is empty; give references", Exit.DATA)
+
+    def parallel(path: Path) -> list[str]:
+        lines = read_text(path)
+        if len(lines) != len(references):
+            raise UserError(
+                f"{path}: has {len(lines)} lines, but {asked.reference} has {len(references)}; "
+                "line N of both must belong together",
+                Exit.DATA,
+            )
+        return lines
+
+    sources = parallel(asked.source) if asked.source else None
+    found = {word.label: parallel(word.path) for word in words if not word.is_model}
+    if empty := sum(not line.strip() for line in references):
+        log.warning("%s: %d references are empty; all words count as wrong", asked.reference, empty)
+    return Texts(references, sources, found)
+
+
+def _systems(
+    asked: argparse.Namespace, words: list[Word], changes: dict[str, str], texts: Texts
+) -> tuple[list["System"], Lengths, str, dict[str, Any]]:
+    """Translate with the models; systems, source lengths, target language, decode settings."""
+    from nmt.evaluate.report import System
+
+    systems: list[System] = []
+    lengths, language = Lengths(None, None, None), asked.target_language
+    counter = asked.lengths or next((str(word.path) for word in words if word.is_model), None)
+    decodes: dict[str, Any] = {}
+    if texts.sources is not None:
+        lengths = _lengths(counter, texts.sources)
+    for word in words:
+        longest = None
+        if word.is_model and texts.sources is not None:
+            trained = _load(word.path, asked.device)
+            language = language or trained.settings.data.target_language
+            longest = _longest(word, trained, lengths)
+            decode = changed(trained.settings, changes).decode
+            decodes[word.label] = vars(decode)
+            texts.hypotheses[word.label] = _translate(word, trained, decode, texts.sources, asked)
+        systems.append(System(word.label, texts.hypotheses[word.label], longest))
+    return systems, lengths, language or "en", decodes
+
+
+def _load(path: Path, device: str) -> "Trained":
+    # torch takes seconds to import, and files of translations do without
+    from nmt import device as devices
+    from nmt import modeldir
+
+    return modeldir.load(path, str(devices.pick(device)))
+
+
+def _lengths(counter: str | None, sources: list[str]) -> Lengths:
+    """Count source pieces as a model does, or words where there is no model."""
+    if counter is None:
+        return Lengths([len(line.split()) for line in sources], WORDS, None)
+    segmenter = _load(Path(counter), "cpu").source.segmenter
+    values = [len(segmenter.encode(line)) for line in sources]
+    return Lengths(values, f"subword pieces of {_word(counter).label}", segmenter.to_json())
+
+
+def _longest(word: Word, trained: "Trained", lengths: Lengths) -> int | None:
+    """Longest source in a model's training, if its pieces are those that were counted."""
+    if trained.source.segmenter.to_json() == lengths.segmenter:
+        return int(trained.facts["longest_source"])
+    log.warning(
+        "%s: segments otherwise than lengths are counted; its trained length is not marked",
+        word.label,
+    )
+    return None
+
+
+def _translate(
+    word: Word, trained: "Trained", decode: Any, sources: list[str], asked: argparse.Namespace
+) -> list[str]:
+    from tqdm import tqdm
+
+    from nmt.decode.translator import Translator
+
+    found = Translator(trained, decode).translate(sources)
+    bar = tqdm(
+        found,
+        desc=word.label,
+        total=len(sources),
+        unit=" lines",
+        disable=True if asked.quiet else None,  # None: unless stderr is a terminal
+    )
+    lines = [translations[0].text for translations in bar]
+    if asked.output_dir:
+        text = "".join(f"{line}\n" for line in lines)
+        _write(asked.output_dir / f"{word.label}.txt", text.encode())
+    return lines
+
+
+def _about(
+    asked: argparse.Namespace, words: list[Word], language: str, decodes: dict[str, Any]
+) -> dict[str, Any]:
+    """What a reader of the JSON file needs to get the same numbers."""
+    packages = ("sacrebleu", "sacremoses", "numpy")
+    files = {"reference": asked.reference, "source": asked.source}
+    return {
+        "versions": {"nmt": __version__, "python": platform.python_version()}
+        | {name: version(name) for name in packages},
+        "target_language": language,
+        "files": {
+            name: {"path": str(path), "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+            for name, path in files.items()
+            if path
+        },
+        "systems": [
+            {"label": word.label, "path": str(word.path), "decode": decodes.get(word.label)}
+            for word in words
+        ],
+    }
+
+
+def _keep(asked: argparse.Namespace, made: "Report") -> None:
+    """Write the files that were asked for."""
+    if asked.json:
+        text = json.dumps(made.to_json(), indent=1, ensure_ascii=False, allow_nan=False)
+        _write(asked.json, f"{text}\n".encode())
+    if asked.plot:
+        from nmt.evaluate import plot
+
+        try:
+            plot.draw(made, asked.plot)
+        except OSError as error:
+            raise UserError(f"{asked.plot}: {error.strerror}", Exit.CANT_CREATE) from None
+
+
+def _write(path: Path, data: bytes) -> None:
+    try:
+        atomic.replace(path, data)
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}", Exit.CANT_CREATE) from None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

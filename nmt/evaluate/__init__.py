@@ -1,0 +1,1 @@
+"""Scores by sentence length, with intervals and paired tests; reads lines, knows no model."""

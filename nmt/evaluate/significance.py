@@ -1,0 +1,50 @@
+"""Bootstrap over test sentences: how sure a score is, and whether two systems differ.
+
+Koehn (2004), Statistical Significance Tests for Machine Translation Evaluation.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+CHUNK = 2**22  # drawn indices held at once (32 MiB): samples x lines need not fit the memory
+
+
+def resampled(counts: Floats, samples: int, seed: int) -> Floats:
+    """Sum the counts [lines, columns] over random draws of as many lines: [samples, columns].
+
+    A seed gives the same draws whatever the columns, which is what pairs two systems: put their
+    counts side by side, or call twice. The draws are those of sacrebleu.significance.
+    """
+    lines = len(counts)
+    rng = np.random.default_rng(seed)
+    sums = np.empty((samples, counts.shape[1]))
+    step = max(1, CHUNK // lines)
+    for start in range(0, samples, step):
+        drawn = rng.integers(lines, size=(min(step, samples - start), lines))
+        times = np.stack([np.bincount(row, minlength=lines) for row in drawn])  # [step, lines]
+        sums[start : start + step] = times.astype(np.float64) @ counts
+    return sums
+
+
+def interval(scores: Floats) -> tuple[float, float]:
+    """The 95% percentile interval of bootstrap scores [samples], cut as sacreBLEU cuts it."""
+    ordered = np.sort(scores)
+    cut = len(ordered) // 40
+    return float(ordered[cut]), float(ordered[len(ordered) - cut - 1])
+
+
+def p_value(baseline: Floats, other: Floats, observed: float) -> float:
+    """How often chance alone makes systems differ by `observed` or more, in either direction.
+
+    `baseline` and `other` are scores [samples] of the same draws. Their differences, moved to
+    mean zero, show what chance does. sacreBLEU 2.6 takes the absolute differences first and
+    counts one tail of those: equal systems get p = 0.001 there, and at p < 0.05 it finds a
+    difference about twice as often as it should (tested).
+    """
+    differences = other - baseline
+    by_chance = np.abs(differences - differences.mean())
+    # A hair of tolerance: rounding must not turn an exact tie into evidence.
+    extreme = int(np.count_nonzero(by_chance >= abs(observed) - 1e-9))
+    return (extreme + 1) / (len(differences) + 1)

@@ -1,0 +1,193 @@
+"""nmt-evaluate: what it shows, what it keeps, and what it refuses."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from sacrebleu.metrics.bleu import BLEU
+
+from nmt import modeldir
+from nmt.cli import evaluate
+from nmt.config import Settings
+from nmt.evaluate.report import Report
+from tests.decode.copying import Spaces, trained
+from tests.evaluate.made_up import noisy, references
+
+ROOT = Path(__file__).parent.parent.parent
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Run:
+    """Words -> exit code, stdout, stderr; run among src, ref, a.txt and b.txt."""
+    right = references(40, longest=12)
+    write(tmp_path / "src", right)
+    write(tmp_path / "ref", right)
+    write(tmp_path / "a.txt", noisy(right, 0.3))
+    write(tmp_path / "b.txt", noisy(right, 0.5, seed=2))
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: str) -> tuple[int, str, str]:
+        try:
+            code = evaluate.main([*words, "--samples", "40"])
+        except SystemExit as leaving:  # argparse
+            code = int(leaving.code or 0)
+        return (code, *capsys.readouterr())
+
+    return run
+
+
+def write(path: Path, lines: list[str]) -> None:
+    path.write_bytes("".join(f"{line}\n" for line in lines).encode())
+
+
+def test_two_files(command: Run, tmp_path: Path) -> None:
+    words = ("a.txt", "other=b.txt", "--reference", "ref", "--source", "src", "--bounds", "4,8")
+    code, out, err = command(*words, "--json", "new/r.json", "--plot", "new/p.svg")
+    assert code == 0, err
+    assert out.startswith("40 pairs; source length in words (no model to count pieces)\n")
+    assert "nrefs:1|bs:40|seed:12345" in out
+    assert "scoring 40 pairs of 2 systems" in err
+    made = Report.from_json(json.loads((tmp_path / "new/r.json").read_text()))
+    assert made.systems == ["a", "other"]
+    assert [row.name for row in made.rows] == ["0-4", "5-8", "over 8", "all"]
+    hypotheses, right = ((tmp_path / n).read_text().split("\n")[:-1] for n in ("a.txt", "ref"))
+    expected = BLEU().corpus_score(hypotheses, [right]).score
+    assert made.rows[-1].cells[0].scores["BLEU"].score == pytest.approx(expected)
+    assert set(made.about["versions"]) >= {"nmt", "sacrebleu", "sacremoses"}
+    assert made.about["files"]["reference"]["path"] == "ref"
+    svg = (tmp_path / "new/p.svg").read_text()
+    assert svg.startswith("<?xml")
+
+
+def test_quiet_and_without_source(command: Run) -> None:
+    code, out, err = command("a.txt", "--reference", "ref", "--quiet")
+    assert (code, err) == (0, "")
+    assert "no source, hence no lengths" in out
+    assert "all" in out
+
+
+def test_lines_end_at_lf_alone(command: Run, tmp_path: Path) -> None:
+    odd = ["one\u2028two", "three\x85four \x0b\x0c\x1c five six seven", "eight\rnine", ""]
+    write(tmp_path / "ref", odd)
+    (tmp_path / "hyp").write_bytes(b"\xef\xbb\xbf" + "\r\n".join(odd).encode() + b"\r\n")
+    code, _, _ = command("hyp", "--reference", "ref", "--json", "r.json")
+    assert code == 0
+    made = Report.from_json(json.loads((tmp_path / "r.json").read_text()))
+    assert made.rows[-1].pairs == 4
+    assert made.rows[-1].cells[0].scores["BLEU"].score == pytest.approx(100)
+
+
+WRONG = {
+    "missing": (("no.txt", "--reference", "ref"), 66, "no.txt: no such file"),
+    "unequal": (("short", "--reference", "ref"), 65, "short: has 2 lines, but ref has 40"),
+    "empty": (("a.txt", "--reference", "void"), 65, "void: the file is empty"),
+    "not text": (("bad", "--reference", "ref"), 65, "bad:1: byte 1"),
+    "bounds": (("a.txt", "--reference", "ref", "--bounds", "9,3"), 2, "--bounds 9,3: each"),
+    "names": (("a.txt", "a=b.txt", "--reference", "ref"), 2, "a: two systems of this name"),
+    "label": (("x/y=a.txt", "--reference", "ref"), 2, "x/y=a.txt: expected LABEL=PATH"),
+    "no system": (("decode.alpha=1", "--reference", "ref"), 2, "no system"),
+    "no model": (("a.txt", "decode.alpha=1", "--reference", "ref"), 2, "is a model; leave it out"),
+    "no source": (("model", "--reference", "ref"), 2, "add --source SRC"),
+    "no text": (("a.txt", "--reference", "ref", "--lengths", "model"), 2, "add --source SRC"),
+    "plot": (("a.txt", "--reference", "ref", "--plot", "p.gif"), 2, "must end in one of"),
+    "output": (("a.txt", "--reference", "ref", "--json", "ref/r.json"), 73, "ref: "),
+    "samples": (("a.txt", "--reference", "ref", "--samples", "x"), 2, "--samples"),
+    "no reference": (("a.txt",), 2, "--reference"),
+}
+
+
+@pytest.mark.parametrize(("words", "code", "message"), WRONG.values(), ids=list(WRONG))
+def test_refusals(
+    command: Run, tmp_path: Path, words: tuple[str, ...], code: int, message: str
+) -> None:
+    write(tmp_path / "short", ["a", "b"])
+    (tmp_path / "void").write_bytes(b"")
+    (tmp_path / "bad").write_bytes(b"a\xff\n" * 40)
+    (tmp_path / "model").mkdir()
+    if "--samples" in words:
+        command_code, out, err = _plain(words)
+    else:
+        command_code, out, err = command(*words)
+    assert (command_code, out) == (code, "")
+    assert message in err
+
+
+def _plain(words: tuple[str, ...]) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "nmt.cli.evaluate", *words],
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.fixture
+def models(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings_of: Callable[..., Settings]
+) -> None:
+    """Directories m1, m2 of one model that copies words, and a text of its words."""
+    for name in ("m1", "m2"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setattr(Spaces, "to_json", lambda self: {"kind": "spaces"}, raising=False)
+    some = trained()._replace(settings=settings_of("decode.window=3"))
+    monkeypatch.setattr(modeldir, "load", lambda path, device: some)
+    lines = ["w1 w2", "w3", "w4 w1 w2 w3 w1", "", "w2 w2"]
+    write(tmp_path / "s", lines)
+
+
+def test_models_translate_and_count_pieces(command: Run, models: None, tmp_path: Path) -> None:
+    words = ("m1", "again=m2", "file=s", "--reference", "s", "--source", "s", "--bounds", "2")
+    code, out, err = command(
+        *words, "decode.beam_size=2", "--output-dir", "out", "--json", "r.json"
+    )
+    assert code == 0, err
+    assert "source length in subword pieces of m1" in out
+    assert (tmp_path / "out/again.txt").read_bytes() == (tmp_path / "s").read_bytes()
+    assert not (tmp_path / "out/file.txt").exists()
+    made = Report.from_json(json.loads((tmp_path / "r.json").read_text()))
+    longest = int(trained().facts["longest_source"])
+    assert made.longest_trained == [longest, longest, None]
+    assert made.rows[0].pairs == 4
+    assert made.about["systems"][0]["decode"]["beam_size"] == 2
+    assert made.about["systems"][2]["decode"] is None
+
+
+def test_only_decode_may_change(command: Run, models: None) -> None:
+    code, _, err = command("m1", "decode.beam=2", "--reference", "s", "--source", "s")
+    assert code == 2
+    assert "did you mean decode.beam_size?" in err
+
+
+def test_labels_of_checkpoints(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "relative" / "checkpoints" / "step-00000007"
+    checkpoint.mkdir(parents=True)
+    assert evaluate._word(str(checkpoint)).label == "relative@step-00000007"
+    assert evaluate._word(str(tmp_path / "relative")).label == "relative"
+    assert evaluate._word("runs/x.en.gz").label == "x"
+    (tmp_path / "a=b").write_bytes(b"")
+    assert evaluate._word(str(tmp_path / "a=b")).path == tmp_path / "a=b"
+
+
+def test_help_is_fast_and_needs_neither_torch_nor_sacrebleu() -> None:
+    program = (
+        "import sys; from nmt.cli.evaluate import understood\n"
+        "try: understood(['--help'])\n"
+        "except SystemExit: pass\n"
+        "assert not {'torch', 'sacrebleu', 'numpy', 'matplotlib'} & set(sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert b"--reference REF" in done.stdout
