@@ -1,5 +1,6 @@
 """The embedded grammar: exact lengths, one right translation, correct German and English."""
 
+import hashlib
 import re
 import time
 from collections import Counter
@@ -10,12 +11,12 @@ from typing import Any
 import pytest
 import sacrebleu
 from omegaconf import OmegaConf
+from sacremoses import MosesTokenizer
 
 from nmt import config
-from nmt.data import toy_parser
 from nmt.data.toy import pairs, translate, words, write_toy
-from nmt.data.toy_grammar import Clause, Phrase, german
-from nmt.data.toy_lexicon import (
+from nmt.data.toy.grammar import Clause, Phrase, german
+from nmt.data.toy.lexicon import (
     COMPLEMENT,
     COORDINATORS,
     NOUNS,
@@ -24,6 +25,7 @@ from nmt.data.toy_lexicon import (
     adjective,
     article,
 )
+from nmt.data.toy.parser import parse
 from nmt.errors import UserError
 
 LONG = pairs(1180, 3, 120, seed=7)
@@ -44,20 +46,25 @@ def test_same_arguments_same_pairs() -> None:
 
 
 def test_draws_are_pinned() -> None:
-    """The same on every machine and Python: a published score names this corpus by its seed."""
-    drawn = pairs(3, 6, 10, seed=1)
-    assert drawn == []
+    """The same on every machine and Python: whoever names the seed names the corpus."""
+    assert pairs(3, 6, 10, seed=1) == [
+        ("dieses Kind hat die Fenster aufgemacht.", "this child opened the windows."),
+        ("dieser Arzt, der Briefe mitbringt, läuft.", "this doctor who brings letters runs."),
+        ("wir machen den Koffer zu.", "we close the suitcase."),
+    ]
+    digest = hashlib.sha256(repr(pairs(300, 3, 120, seed=1)).encode()).hexdigest()
+    assert digest.startswith("af492529de0d847a")
 
 
 def test_lengths_are_spread_evenly() -> None:
     counts = Counter(len(words(source)) for source, _ in LONG)
     assert set(counts) == set(range(3, 121))
     assert max(counts.values()) - min(counts.values()) <= 1
+    few = sorted(len(words(source)) for source, _ in pairs(4, 10, 49, seed=1))
+    assert few == [10, 20, 30, 40]
 
 
 def test_words_are_those_of_moses() -> None:
-    from sacremoses import MosesTokenizer
-
     for language, side in (("de", 0), ("en", 1)):
         tokenizer = MosesTokenizer(lang=language)
         for pair in LONG[:100]:
@@ -170,7 +177,7 @@ def clauses(phrase_or_clause: Clause | Phrase | None) -> list[Clause]:
 def test_every_construction_occurs() -> None:
     seen: Counter[str] = Counter()
     for source, _ in SHORT:
-        parts = toy_parser.parse(words(source))
+        parts = parse(words(source))
         assert german(parts) == words(source)
         for part in parts:
             seen[part.order] += 1
@@ -255,4 +262,4 @@ def test_drawing_is_fast() -> None:
     pairs(1000, 4, 30, seed=3)
     assert (
         time.process_time() - start < 3
-    )  # 20000 within a minute on a busy machine; usually in 5 s
+    )  # 20000 within a minute on a busy machine; usually in 3 s

@@ -8,7 +8,7 @@ English: subject, verb, object, then place, manner, time. A fronted adverbial is
 
 from typing import NamedTuple
 
-from nmt.data.toy_lexicon import (
+from nmt.data.toy.lexicon import (
     ACCUSATIVE,
     ADJECTIVES,
     AUXILIARIES,

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from itertools import product
 
-from nmt.data.toy_grammar import (
+from nmt.data.toy.grammar import (
     Adverbial,
     Clause,
     Part,
@@ -12,7 +12,7 @@ from nmt.data.toy_grammar import (
     german,
     german_phrase,
 )
-from nmt.data.toy_lexicon import (
+from nmt.data.toy.lexicon import (
     ACCUSATIVE,
     ADJECTIVES,
     ADVERBS,

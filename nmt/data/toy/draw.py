@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import TypeVar
 
-from nmt.data.toy_grammar import (
+from nmt.data.toy.grammar import (
     Adverbial,
     Clause,
     Part,
@@ -14,7 +14,7 @@ from nmt.data.toy_grammar import (
     german_adverbial,
     german_clause,
 )
-from nmt.data.toy_lexicon import (
+from nmt.data.toy.lexicon import (
     ADJECTIVES,
     ADVERBS,
     COMPLEMENT,

@@ -12,9 +12,9 @@ from pathlib import Path
 from random import Random
 
 from nmt import config
-from nmt.data.toy_draw import LEAST, sentence
-from nmt.data.toy_grammar import english, german
-from nmt.data.toy_parser import parse
+from nmt.data.toy.draw import LEAST, sentence
+from nmt.data.toy.grammar import english, german
+from nmt.data.toy.parser import parse
 from nmt.errors import UserError
 
 _PATIENCE = 1000  # sentences drawn in vain until we say that there are no more
@@ -45,7 +45,7 @@ def pairs(
             f" choose lengths from {LEAST} up, the shortest first"
         )
     rng = Random(str(seed))  # a string is hashed alike on every machine
-    lengths = [shortest + i % (longest - shortest + 1) for i in range(count)]
+    lengths = [shortest + i * (longest - shortest + 1) // count for i in range(count)]
     lengths.sort(key=lambda _: rng.random())
     return [_new_pair(rng, length, avoid) for length in lengths]
 

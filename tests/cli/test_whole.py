@@ -1,0 +1,169 @@
+"""The whole job through the real commands: prepare, train, translate, evaluate."""
+
+import hashlib
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nmt.cli.demo import main as demo
+from nmt.cli.evaluate import main as evaluate
+from nmt.cli.prepare import main as prepare
+from nmt.cli.train import main as train
+from nmt.cli.translate import main as translate
+
+TINY = [
+    *("model.dim=32", "model.feedforward_dim=64", "model.encoder_layers=1", "trainer.threads=1"),
+    *("model.decoder_layers=1", "trainer.device=cpu", "trainer.tensorboard=false"),
+    *("model.dropout=0", "optim.label_smoothing=0", "trainer.batch_tokens=300"),
+]
+TOY = ["data.train_pairs=60", "data.train_longest=9", "data.dev_pairs=20"]
+# every character of the newline table, each in the middle of a line
+ODD = "\r\v\f\x1c\x1d\x1e\x1f\x85\u2028\u2029\x00\xa0\u200b\ufeff\u200d\u202e\xad\u3000\x93\t"
+
+
+def digests(root: Path) -> dict[str, str]:
+    return {
+        str(p.relative_to(root)): hashlib.sha256(p.read_bytes()).hexdigest()
+        for p in sorted(root.rglob("*"))
+        if p.is_file()
+    }
+
+
+@pytest.fixture(scope="module")
+def learnt(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], Path, Path]:
+    """Words and directory of a run that knows its sixty sentences by heart; the corpus."""
+    root = tmp_path_factory.mktemp("whole")
+    words = [*TINY, *TOY, f"data.cache={root / 'cache'}", f"runs={root}", "name=a b'c"]
+    words += ["encoding=relative", "tau=4", "optim.lr=0.005"]
+    words += ["trainer.max_epochs=60", "trainer.checkpoints_per_epoch=1"]
+    assert train(words) == 0
+    (corpus,) = (p for p in (root / "cache").iterdir() if p.is_dir())
+    return words, root / "a b'c", corpus
+
+
+def test_sentences_of_the_training_text_are_translated(
+    learnt: tuple[list[str], Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, run, corpus = learnt
+    source, target = corpus / "text" / "train.de", corpus / "text" / "train.en"
+    assert translate([str(run), str(source), "--threads", "1"]) == 0
+    out = capsys.readouterr().out.split("\n")
+    wanted = target.read_text(encoding="utf-8").split("\n")
+    assert len(out) == len(wanted)
+    assert sum(a == b for a, b in zip(out, wanted, strict=True)) > 50
+
+
+def test_scores_of_the_training_text(
+    learnt: tuple[list[str], Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, run, corpus = learnt
+    files = ["--source", str(corpus / "text" / "train.de")]
+    files += ["--reference", str(corpus / "text" / "train.en"), "--samples", "50"]
+    words = [f"it={run}", *files, "--json", str(tmp_path / "s.json"), "--bounds", "6"]
+    assert evaluate(words) == 0
+    assert "over 6" in capsys.readouterr().out
+    assert json.loads((tmp_path / "s.json").read_bytes())["pairs"] == 60
+
+
+def test_the_same_command_again_changes_nothing(
+    learnt: tuple[list[str], Path, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    words, run, _ = learnt
+    before = digests(run)
+    assert train(words) == 0
+    assert digests(run) == before
+
+
+def test_other_words_in_the_same_directory_are_refused(
+    learnt: tuple[list[str], Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    words, run, _ = learnt
+    before = digests(run)
+    assert train([*words, "tau=8", "model.dropout=0.3"]) == 2
+    said = capsys.readouterr().err
+    assert "tau" in said and "model.dropout" in said and "0.3" in said and "name=" in said
+    assert digests(run) == before
+
+
+def test_every_separator_survives_the_whole_way(
+    learnt: tuple[list[str], Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """N lines in, N lines out, through preparation, translation and evaluation."""
+    _, run, _ = learnt
+    lines = [f"der Mann{c}schläft." for c in ODD] + ["", " ", ODD]
+    text = "\n".join(lines).encode() + b"\n"
+    for name in ("train.de", "train.en", "dev.de", "dev.en"):
+        (tmp_path / name).write_bytes(text)
+    root = [f"data.root={tmp_path}", f"data.cache={tmp_path / 'cache'}", "segmenter.merges=5"]
+    assert prepare(["data=files", *root]) == 0
+    assert f"total {len(lines):>30,}" in capsys.readouterr().out
+    out = tmp_path / "out.txt"
+    assert translate([str(run), str(tmp_path / "train.de"), "-o", str(out)]) == 0
+    translated = out.read_bytes()
+    assert translated.count(b"\n") == len(lines) and translated.endswith(b"\n")
+    assert translated.split(b"\n")[len(ODD)] == b""
+    files = ["--source", str(tmp_path / "train.de"), "--reference", str(tmp_path / "train.en")]
+    assert evaluate([str(out), *files, "--samples", "20"]) == 0
+    assert f"{len(lines)} pairs" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "words, code, said",
+    [
+        (["encoding=absolute", "tau=16"], 2, "has no tau"),
+        (["encoding=relativ"], 2, "did you mean relative?"),
+        (["model.dim=abc"], 2, "model.dim=abc: expected integer"),
+        (["data=multi30k", "data.root=missing"], 66, "missing/train.de: no such file"),
+    ],
+)
+def test_mistakes_get_one_line(
+    words: list[str], code: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train([*words, f"runs={tmp_path}", f"data.cache={tmp_path}"]) == code
+    err = capsys.readouterr().err
+    assert said in err and err.count("\n") == 1 and "Traceback" not in err
+
+
+def test_help_answers_without_torch(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)  # importing it would fail
+    for command in (train, prepare):
+        assert command(["--help"]) == 0
+        assert "segmenter.merges" in capsys.readouterr().out
+
+
+def test_stdin_to_stdout(
+    learnt: tuple[list[str], Path, Path],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Stdin:
+        buffer = io.BytesIO("\nder Mann schläft.\n\n".encode())
+
+    monkeypatch.setattr(sys, "stdin", Stdin())
+    assert translate([str(learnt[1])]) == 0
+    out = capsys.readouterr().out.split("\n")
+    assert len(out) == 4 and not out[0] and out[1] and not out[2]
+
+
+def test_a_sweep_makes_a_run_of_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["nmt-train"])
+    words = [*TINY, *TOY, f"data.cache={tmp_path / 'cache'}", f"runs={tmp_path / 'runs'}"]
+    assert train(["-m", "seed=1,2", *words, "trainer.max_steps=2"]) == 0
+    made = sorted(p.name for p in (tmp_path / "runs" / "toy").iterdir())
+    assert made == ["absolute-seed1", "absolute-seed2"]
+
+
+def test_the_demo_compares_by_length(tmp_path: Path, capsys: pytest.CaptureFixture[Any]) -> None:
+    words = [*TINY, *TOY, f"data.cache={tmp_path / 'cache'}", "data.test_pairs=30"]
+    words += ["trainer.max_steps=3", "decode.beam_size=1", "data.test_longest=50"]
+    words += ["--samples", "20"]
+    assert demo(["--runs", str(tmp_path / "demo"), *words]) == 0
+    table = capsys.readouterr().out
+    assert "absolute" in table and "relative" in table and "31-45" in table
+    assert (tmp_path / "demo" / "comparison.png").stat().st_size > 10_000

@@ -1,0 +1,57 @@
+"""The README's commands are words that the commands understand."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from nmt.cli.compose import experiment_of, options_of
+from nmt.cli.encodings import command as encodings
+from nmt.cli.evaluate import understood as evaluate_words
+from nmt.cli.translate import understood as translate_words
+
+README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+
+
+def commands() -> list[list[str]]:
+    """The lines of the shell blocks, joined and split as a shell would, without redirections."""
+    blocks = re.findall(r"```sh\n(.*?)```", README, flags=re.S)
+    lines = "\n".join(blocks).replace("\\\n", " ").split("\n")
+    found = [shlex.split(re.sub(r"[<>] *\S+", "", line), comments=True) for line in lines]
+    return [words for words in found if words]
+
+
+COMMANDS = commands()
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=[" ".join(c)[:60] for c in COMMANDS])
+def test_each_command_is_understood(words: list[str], tmp_path: Path) -> None:
+    name, rest = words[0], words[1:]
+    if name == "nmt-evaluate":
+        evaluate_words([w.replace("bleu.png", str(tmp_path / "bleu.png")) for w in rest])
+    elif name == "nmt-translate":
+        assert translate_words(rest).model
+    elif name == "nmt-encodings":
+        encodings(rest)
+    elif name in ("nmt-train", "nmt-prepare"):
+        if rest[0] == "-m":  # a sweep: its first job
+            rest = [re.sub(r"=([^,\[]+),.*", r"=\1", w) for w in rest[1:]]
+        experiment_of(rest)
+    else:
+        targets = re.findall(r"^([a-z0-9-]+):.*##", Path("Makefile").read_text(), flags=re.M)
+        assert name == "make" and rest[0] in targets
+
+
+def test_there_are_commands_to_check() -> None:
+    assert {"make", "nmt-train", "nmt-translate", "nmt-evaluate"} <= {c[0] for c in COMMANDS}
+
+
+def test_the_table_names_every_encoding() -> None:
+    rows = re.findall(r"^\| `(\w+)` \|", README, flags=re.M)
+    assert sorted(rows) == options_of("encoding")
+
+
+def test_pictures_and_files_exist() -> None:
+    for target in re.findall(r"\]\(([\w./-]+)\)", README):
+        assert (Path(__file__).parent.parent / target).exists(), target
