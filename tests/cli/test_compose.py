@@ -6,7 +6,7 @@ import pytest
 
 from nmt.cli.compose import experiment_of, knobs_of, options_of
 from nmt.cli.help import page
-from nmt.config import freeze, thaw
+from nmt.config import conf_dir, freeze, thaw
 from nmt.errors import Exit, UserError
 
 
@@ -123,6 +123,14 @@ def test_help_names_every_option_and_every_key() -> None:
             for key in values:
                 assert f"  {group}.{key} " in text
     assert "  tau " in text and "  encoding.lstm.hidden " in text and "[null]" in text
+
+
+@pytest.mark.parametrize("option", options_of("encoding"))
+def test_every_key_of_an_encoding_is_explained(option: str) -> None:
+    text = (conf_dir() / "encoding" / f"{option}.yaml").read_text(encoding="utf-8")
+    for line in text.split("\n"):
+        if ":" in line and not line.startswith("#") and not line.endswith(":"):
+            assert " # " in line or "use:" in line or "${" in line or "{}" in line, line
 
 
 def test_knobs_come_with_their_encoding() -> None:
