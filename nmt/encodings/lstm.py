@@ -39,7 +39,8 @@ class Lstm(Encoding):
         """Packed, or the backward direction would start in the padding."""
         if lengths is None:
             return self.lstm(x)[0]
-        packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
+        lengths = lengths.clamp(min=1).cpu()  # a row without tokens cannot be packed
+        packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
         states, _ = pad_packed_sequence(
             self.lstm(packed)[0], batch_first=True, total_length=x.shape[1]
         )
