@@ -13,11 +13,11 @@ from nmt.errors import Exit, UserError
 
 USAGE = """nmt-demo [--runs DIR] [--encodings A,B] [KEY=VALUE ...]"""
 ABOUT = """
-Trains one model per encoding on sentences of 4 to 30 words at the same budget, translates
-sentences of up to 60, and compares the systems by length: a table on stdout, and beside the
+Trains one model per encoding on sentences of 4 to 50 words at the same budget, translates
+sentences of up to 100, and compares the systems by length: a table on stdout, and beside the
 models comparison.json and comparison.png. The same command again resumes.
 """
-BOUNDS = "15,30,45"  # the training sentences end at 30
+BOUNDS = "25,50,75"  # the training sentences end at 50
 
 
 def main(argv: list[str] | None = None) -> int:
