@@ -93,6 +93,13 @@ def test_tau_zero_leaves_the_softmax_alone() -> None:
     assert torch.allclose(e.scores(q @ k.mT, q, k, 0, context(6)).softmax(-1), plain, atol=1e-6)
 
 
+def test_tables_start_glorot_uniform() -> None:
+    """Over [2 tau + 1, head_dim], as in RETURNN: bound sqrt(6 / (33 + 64))."""
+    table = Relative(Dims("encoder", 6, 8, 512, 64)).key_table
+    assert table is not None
+    assert 0.2480 < float(table.detach().abs().max()) <= 0.2488
+
+
 def test_gradients_in_float64() -> None:
     torch.manual_seed(0)
     e = Relative(Dims("encoder", 1, 1, 3, 3), None, 1).double()
