@@ -89,18 +89,18 @@ def _start(log: Path, words: list[str]) -> subprocess.Popen[bytes]:
 
 
 def _state(runs: Path, names: list[str]) -> str:
-    """The last dev perplexity of each run."""
+    """The last step of each run, and how perplexed the model was."""
     said = []
     for name in names:
         metrics = runs / name / "metrics.jsonl"
-        lines = metrics.read_bytes().split(b"\n") if metrics.exists() else []
-        seen = [json.loads(x) for x in lines if x.startswith(b'{"kind": "dev"')]
-        last = seen[-1] if seen else None
-        said.append(
-            f"{name}: step {last['step']}, dev perplexity {last['perplexity']:.3f}"
-            if last
-            else f"{name}: starting"
-        )
+        whole = metrics.read_bytes().split(b"\n")[:-1] if metrics.exists() else []
+        lines = [line for line in whole if b'"perplexity"' in line]
+        if not lines:
+            said.append(f"{name}: starting")
+            continue
+        last = json.loads(lines[-1])
+        where = f"{last['kind']} perplexity {last['perplexity']:.3f}"
+        said.append(f"{name}: step {last['step']}, {where}")
     return "   ".join(said)
 
 
