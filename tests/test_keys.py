@@ -155,7 +155,7 @@ TRAINING: list[tuple[str, list[str], str]] = [  # key=value, base words, what mu
     (
         "optim.decay=0.1",
         [
-            "optim.lr=5.0",
+            "optim.lr=1.0",
             "optim.patience=1",
             "trainer.max_steps=12",
             "trainer.checkpoints_per_epoch=100",
@@ -164,13 +164,13 @@ TRAINING: list[tuple[str, list[str], str]] = [  # key=value, base words, what mu
     ),
     (
         "optim.patience=1",
-        ["optim.lr=5.0", "trainer.max_steps=12", "trainer.checkpoints_per_epoch=100"],
+        ["optim.lr=1.0", "trainer.max_steps=12", "trainer.checkpoints_per_epoch=100"],
         "metrics",
     ),
     (
-        "optim.min_lr=4.9",
+        "optim.min_lr=0.98",
         [
-            "optim.lr=5.0",
+            "optim.lr=1.0",
             "optim.patience=1",
             "trainer.max_steps=12",
             "trainer.checkpoints_per_epoch=100",
@@ -308,7 +308,7 @@ def test_flipping_a_key_of_an_encoding_shows(
 @pytest.fixture(scope="module")
 def trained(place: Path) -> modeldir.Trained:
     words = [*SMALL, *TOY, f"data.cache={place / 'cache'}", f"runs={place / 'decoding'}"]
-    train([*words, "encoding=learned", "encoding.learned.size=200", "model.dim=32"])
+    train([*words, "encoding=learned", "encoding.learned.size=200", "model.dim=32", "optim.lr=0.0"])
     return modeldir.load(place / "decoding" / "toy" / "learned-seed1")
 
 
