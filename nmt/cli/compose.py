@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import Override, ValueType
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
@@ -77,12 +77,37 @@ def composed(words: list[str]) -> tuple[DictConfig, bool]:
     return cfg, mode is not None and mode.name == "MULTIRUN"
 
 
-def _check(words: list[str]) -> None:
-    """Find unknown groups' options and keys before Hydra does, and say what is near."""
+def jobs_of(words: list[str]) -> list[Experiment]:
+    """One job for each value of a sweep, to be checked before the first of them starts.
+
+    Raises UserError as `composed` does.
+    """
+    plain: list[str] = []
+    choices: list[list[str]] = []
+    for o in _parsed(words):
+        if not o.is_sweep_override():
+            plain.append(str(o.input_line))
+        elif o.value_type is not ValueType.GLOB_CHOICE_SWEEP:  # a glob finds what there is
+            choices.append([f"{o.get_key_element()}={v}" for v in o.sweep_string_iterator()])
+    firsts = [choice[0] for choice in choices]
+    jobs = [
+        [*plain, *firsts[:place], word, *firsts[place + 1 :]]
+        for place, choice in enumerate(choices)
+        for word in choice
+    ]
+    return [experiment(composed(job)[0], job) for job in jobs or [plain]]
+
+
+def _parsed(words: list[str]) -> list[Override]:
     try:
-        overrides = OverridesParser.create().parse_overrides(words)
+        return OverridesParser.create().parse_overrides(words)
     except HydraException as e:
         raise UserError(f"{' '.join(words)}: {_first_line(e)}") from None
+
+
+def _check(words: list[str]) -> None:
+    """Find unknown groups' options and keys before Hydra does, and say what is near."""
+    overrides = _parsed(words)
     for o in overrides:
         if o.is_sweep_override():
             raise UserError(f"{o.input_line}: several values; nmt-train -m makes a run of each")

@@ -48,7 +48,7 @@ def command(argv: list[str]) -> None:
 
         sys.stdout.write(f"nmt {__version__}\n")
         return
-    from nmt.cli.compose import composed, experiment, split, through_hydra
+    from nmt.cli.compose import composed, experiment, jobs_of, split, through_hydra
 
     flags, words = split(argv)
 
@@ -59,6 +59,13 @@ def command(argv: list[str]) -> None:
         if code := run(lambda w: train(experiment(cfg, w)), own):
             sys.exit(code)
 
+    if {"-m", "--multirun"} & set(flags):
+        from nmt import build
+
+        for asked in jobs_of(words):
+            build.check(asked.settings)
+    elif {"--cfg", "-c", "--info", "-i"} & set(flags):
+        composed(words)
     if flags:
         through_hydra([*flags, *words], job)
         return

@@ -6,6 +6,7 @@ import pytest
 
 from nmt.cli.compose import experiment_of, knobs_of, options_of
 from nmt.cli.help import page
+from nmt.cli.train import main as train
 from nmt.config import conf_dir, freeze, thaw
 from nmt.errors import Exit, UserError
 
@@ -123,6 +124,24 @@ def test_help_names_every_option_and_every_key() -> None:
             for key in values:
                 assert f"  {group}.{key} " in text
     assert "  tau " in text and "  encoding.lstm.hidden " in text and "[null]" in text
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (["-m", "encoding=absolute,relativ"], "encoding=relativ: no such option"),
+        (["-m", "seed=1,2", "encoding=relative", "tau=4,x"], "tau=x: expected int"),
+        (["-m", "model.dim=16,abc"], "model.dim=abc: expected integer"),
+        (["-m", "dim=16"], "did you mean model.dim?"),
+        (["--cfg", "job", "encoding=relativ"], "encoding=relativ: no such option"),
+    ],
+)
+def test_sweeps_are_checked_before_they_start(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train(words) == 2
+    err = capsys.readouterr().err
+    assert said in err and err.count("\n") == 1
 
 
 @pytest.mark.parametrize("option", options_of("encoding"))
