@@ -4,6 +4,7 @@ A class here holds types, documentation and limits, never a default: the values 
 """
 
 import json
+import re
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,13 @@ def knob(
     choices: tuple[str, ...] = (),
     least: float | None = None,
     most: float | None = None,
+    of: type | None = None,
 ) -> Any:
-    """Declare a key: what it means, and which values it may take (bounds included)."""
-    return field(metadata={"doc": doc, "choices": choices, "least": least, "most": most})
+    """Declare a key: what it means, and which values it may take (bounds included).
+
+    `of`: the key is a mapping of names to values of this schema.
+    """
+    return field(metadata={"doc": doc, "choices": choices, "least": least, "most": most, "of": of})
 
 
 @dataclass
@@ -42,6 +47,16 @@ class Data:
 
 
 @dataclass
+class Column:
+    """Integers beside the source text, in files parallel to it (.gz may be)."""
+
+    per: str = knob("integers of a line: one for each word, or one", choices=("word", "sentence"))
+    train: str = knob("file beside the training text")
+    dev: str = knob("file beside the development text")
+    test: str | None = knob("file beside the test text; only named in the closing hint")
+
+
+@dataclass
 class Files(Data):
     """A parallel corpus in pairs of text files, one sentence per line (.gz may be)."""
 
@@ -52,6 +67,7 @@ class Files(Data):
     dev_target: str = knob("the same, target side")
     test_source: str | None = knob("test text, source side; only named in the closing hint")
     test_target: str | None = knob("test text, target side; only named in the closing hint")
+    columns: dict[str, Column] = knob("integers beside the source; add them with +", of=Column)
 
 
 @dataclass
@@ -105,6 +121,13 @@ class Model:
     feedforward_dropout: float = knob("inside feed-forward sublayers", least=0, most=0.99)
     norm: str = knob("layer norm before or after each sublayer", choices=("pre", "post"))
     tie: str = knob("embeddings that are one matrix", choices=("none", "target", "all"))
+    feedforward: str = knob("numbers of the feed-forward sublayers", choices=("real", "complex"))
+    share_layers: bool = knob("one layer, gone through again and again (Universal Transformer)")
+    halting: bool = knob("each token stops after as many layers as it needs (Graves 2016)")
+    halting_threshold: float = knob("halting probability that stops a token", least=0, most=1)
+    ponder_cost: float = knob("weight of the layers gone through, in the loss", least=0)
+    drop_residual: list[int] = knob("encoder layers whose attention has no residual, from 1")
+    length_head: bool = knob("learn to predict the length of the target from the source")
 
 
 @dataclass
@@ -152,6 +175,7 @@ class Trainer:
     checkpoints_per_epoch: int = knob("dev perplexity and checkpoint so often", least=1)
     keep_checkpoints: int = knob("newest checkpoints kept beside the best one", least=2)
     log_every: int = knob("updates between lines of metrics.jsonl", least=1)
+    init_from: str | None = knob("run or checkpoint whose weights training starts from")
     nonfinite_patience: int = knob("stop after so many non-finite updates in a row", least=1)
     tensorboard: bool = knob("write TensorBoard files too, where it is installed")
 
@@ -166,6 +190,12 @@ class Decode:
     max_length_offset: int = knob("see max_length_ratio", least=1)
     batch_tokens: int = knob("source tokens x beam_size of a batch", least=1)
     window: int = knob("lines read, sorted and translated together; 1: line by line", least=1)
+    position_scale: float = knob("position interpolation: all positions times this", least=0.001)
+    target_length: str = knob(
+        "who tells encodings the desired length; given: --columns length=FILE, in pieces",
+        choices=("ratio", "predicted", "given"),
+    )
+    length_ratio: float = knob("target_length=ratio: times the source's pieces", least=0.01)
     too_long: str = knob(
         "a source longer than the encoding's table", choices=("refuse", "truncate")
     )
@@ -183,6 +213,24 @@ class Settings:
     optim: Optim
     trainer: Trainer
     decode: Decode
+
+
+HEADS = "heads"  # the column of dependency heads
+WORDS = "words"  # the column that is made of all text: which word a piece belongs to
+TOY_COLUMNS = {HEADS: "word", "order": "word", "depth": "word", "language": "sentence"}
+COLUMN_NAME = re.compile("[a-z][a-z0-9_]*")  # it is part of file names and words
+
+
+def columns_of(data: Data) -> dict[str, str]:
+    """The columns beside the source that a corpus has: name -> "word" or "sentence".
+
+    Where one has an integer per word, there is also WORDS.
+    """
+    if isinstance(data, Files):
+        found = {name: column.per for name, column in data.columns.items()}
+    else:
+        found = dict(TOY_COLUMNS)
+    return found | ({WORDS: "word"} if "word" in found.values() else {})
 
 
 KINDS: dict[str, dict[str, type]] = {
@@ -234,23 +282,44 @@ def schema_of(group: str, values: dict[str, Any]) -> type:
 def _typed(group: str, values: Any) -> Any:
     if not isinstance(values, dict):
         raise UserError(f"{group}={values}: expected one of the options in conf/{group}")
-    schema = schema_of(group, values)
+    return _checked(group, schema_of(group, values), values)
+
+
+def _checked(where: str, schema: type, values: dict[str, Any]) -> Any:
+    """Make an object of the schema from the values that stand below `where`."""
     if extra := sorted(set(values) - {f.name for f in fields(schema)}):
-        raise UserError(f"{group}.{extra[0]}: no such key in {group}")
+        raise UserError(f"{where}.{extra[0]}: no such key in {where}")
     for key, value in values.items():
         if isinstance(value, str) and "${" in value:
-            raise UserError(f"{group}.{key}={value}: interpolation is not allowed here")
-        _one(schema, group, key, value)
+            raise UserError(f"{where}.{key}={value}: interpolation is not allowed here")
+        _one(schema, where, key, value)
     merged = OmegaConf.merge(OmegaConf.structured(schema), values)
     if missing := sorted(str(k) for k in OmegaConf.missing_keys(merged)):
-        raise UserError(f"{group}.{missing[0]}: has no value; give {group}.{missing[0]}=...")
+        raise UserError(f"{where}.{missing[0]}: has no value; give {where}.{missing[0]}=...")
     return OmegaConf.to_object(merged)
+
+
+def _columns(where: str, values: Any) -> None:
+    """Check a mapping of names to columns."""
+    if not isinstance(values, dict):
+        raise UserError(f"{where}={values}: expected a mapping of names to columns")
+    for name, value in values.items():
+        if not isinstance(name, str) or not COLUMN_NAME.fullmatch(name):
+            raise UserError(f"{where}.{name}: a column is named by small letters, digits and _")
+        if name == WORDS:
+            raise UserError(f"{where}.{name}: made of all text; choose another name")
+        if not isinstance(value, dict):
+            raise UserError(f"{where}.{name}={value}: expected per, train, dev and test")
+        if _checked(f"{where}.{name}", Column, value).per != "word" and name == HEADS:
+            raise UserError(f"{where}.{name}.per={value['per']}: each word has a head; say word")
 
 
 def _one(schema: type, group: str, key: str, value: Any) -> None:
     """Check one value's type, choices and bounds."""
     spec = next(f for f in fields(schema) if f.name == key)
     where = f"{group}.{key}={value}"
+    if spec.metadata["of"] is Column:
+        _columns(f"{group}.{key}", value)
     try:
         typed = getattr(OmegaConf.merge(OmegaConf.structured(schema), {key: value}), key)
     except OmegaConfBaseException:

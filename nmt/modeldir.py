@@ -31,6 +31,8 @@ PATHS = (
     *(f"{part}_{side}" for part in ("train", "dev", "test") for side in ("source", "target")),
 )  # keys of data.* that name places of one machine
 
+COLUMN_PATH = re.compile(r"columns\.\w+\.(train|dev|test)")  # below data.columns
+
 log = logging.getLogger(__name__)
 
 
@@ -112,7 +114,27 @@ def portable(settings: config.Settings) -> config.Settings:
     known = {f.name for f in fields(settings.data)}
     values = {key: getattr(settings.data, key) for key in PATHS if key in known}
     cut: dict[str, Any] = {key: value and Path(value).name for key, value in values.items()}
-    return replace(settings, data=replace(settings.data, **cut))
+    if isinstance(settings.data, config.Files):
+        cut["columns"] = {
+            name: replace(
+                column,
+                train=Path(column.train).name,
+                dev=Path(column.dev).name,
+                test=column.test and Path(column.test).name,
+            )
+            for name, column in settings.data.columns.items()
+        }
+    start = settings.trainer.init_from
+    trainer = replace(settings.trainer, init_from=start and Path(start).name)
+    return replace(settings, data=replace(settings.data, **cut), trainer=trainer)
+
+
+def is_path(key: str) -> bool:
+    """Tell whether a key of the config names a place of one machine."""
+    group, _, rest = key.partition(".")
+    if key == "trainer.init_from":  # read before the first step, so it may have moved since
+        return True
+    return group == "data" and (rest in PATHS or COLUMN_PATH.fullmatch(rest) is not None)
 
 
 def weights(model: torch.nn.Module) -> dict[str, Tensor]:

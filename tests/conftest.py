@@ -1,6 +1,8 @@
 """What many tests need: one thread, and tiny models with any encoding."""
 
 from collections.abc import Callable
+from copy import deepcopy
+from functools import cache
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from torch import Tensor
 from nmt import build
 from nmt.cli.compose import experiment_of
 from nmt.config import Settings
+from nmt.model import example
 from nmt.model.transformer import Transformer
 
 TINY = (
@@ -32,9 +35,15 @@ def settings_of() -> Callable[..., Settings]:
     """Settings of a tiny model, from words of a command line."""
 
     def make(*words: str) -> Settings:
-        return experiment_of([*TINY, *words]).settings
+        return deepcopy(composed(*TINY, *words))
 
     return make
+
+
+@cache
+def composed(*words: str) -> Settings:
+    """Composing takes longer than most tests, and many ask for the same."""
+    return experiment_of(list(words)).settings
 
 
 @pytest.fixture
@@ -57,10 +66,27 @@ def ids() -> Callable[..., Tensor]:
     """Random token ids [rows, length] above the special ones."""
 
     def make(rows: int, length: int, seed: int = 0, vocab: int = 30) -> Tensor:
-        generator = torch.Generator().manual_seed(seed)
-        return torch.randint(4, vocab, (rows, length), generator=generator)
+        return example.ids(rows, length, vocab, seed)
 
     return make
+
+
+BODY = 44_140_544  # 6+6 layers, dim 512, ff 2048, biases, 3 norms a decoder layer, final norms
+
+
+@pytest.fixture
+def added_at_base() -> Callable[..., int]:
+    """How many parameters an encoding adds to a model of base size, from words."""
+
+    def count(*words: str, vocab: int = 8) -> int:
+        size = ["model.dim=512", "model.heads=8", "model.feedforward_dim=2048"]
+        size += ["model.encoder_layers=6", "model.decoder_layers=6"]
+        settings = composed(*size, *words)
+        with torch.device("meta"):
+            model = build.transformer(settings, vocab, vocab)
+        return sum(p.numel() for p in model.parameters()) - 3 * vocab * 512 - vocab - BODY
+
+    return count
 
 
 def close(a: Any, b: Any, atol: float = 1e-5) -> bool:

@@ -1,9 +1,11 @@
-"""Every key of every config does something: each is flipped, and a change must be seen."""
+"""Every key of every config does something: each is flipped, and a change must be seen.
+
+Those of encodings are flipped in encodings/test_every_key.py.
+"""
 
 import hashlib
 import json
 import logging
-import re
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import fields
@@ -12,16 +14,15 @@ from typing import Any
 
 import pytest
 import torch
-from omegaconf import OmegaConf
 
 from nmt import modeldir
 from nmt.cli.compose import experiment_of, options_of
-from nmt.cli.help import encoding_keys
 from nmt.cli.train import command as train
 from nmt.config import KINDS, freeze
 from nmt.data.prepare import prepare
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
+from nmt.model.state import State
 
 SMALL = [
     *("model.dim=8", "model.feedforward_dim=8", "model.heads=2", "model.encoder_layers=1"),
@@ -136,6 +137,13 @@ TRAINING: list[tuple[str, list[str], str]] = [  # key=value, base words, what mu
     ("segmenter.shared_vocabulary=true", [FILES, "segmenter=unigram"], "sides"),
     ("model.encoder_layers=2", [], "weights"),
     ("model.decoder_layers=2", [], "weights"),
+    ("model.feedforward=complex", [], "refused"),
+    ("model.share_layers=true", ["model.encoder_layers=2"], "weights"),
+    ("model.halting=true", [], "weights"),
+    ("model.halting_threshold=0.1", ["model.halting=true"], "weights"),
+    ("model.ponder_cost=5.0", ["model.halting=true", "model.encoder_layers=2"], "weights"),
+    ("model.drop_residual=[1]", [], "weights"),
+    ("model.length_head=true", [], "weights"),
     ("model.dim=16", [], "weights"),
     ("model.feedforward_dim=9", [], "weights"),
     ("model.heads=1", [], "weights"),
@@ -181,6 +189,7 @@ TRAINING: list[tuple[str, list[str], str]] = [  # key=value, base words, what mu
     ("trainer.device=cuda:99", [], "refused"),
     ("trainer.precision=bfloat16", [], "weights"),
     ("trainer.threads=2", [], "threads"),
+    ("trainer.init_from=ROOT/nowhere", [], "refused"),
     ("trainer.batch_tokens=80", [], "weights"),
     ("trainer.batch_count=source", [], "weights"),
     ("trainer.accumulate=2", [], "weights"),
@@ -201,6 +210,8 @@ DECODING = {  # key -> value that changes a translation (or refuses it)
     "max_length_ratio": 0.0,
     "max_length_offset": 2,
     "too_long": "truncate",
+    "position_scale": 0.5,
+    "target_length": "predicted",
 }
 ELSEWHERE = {  # key -> the test that flips it
     "data.kind": "chooses the schema, with data=",
@@ -208,12 +219,14 @@ ELSEWHERE = {  # key -> the test that flips it
     "optim.kind": "chooses the schema, with optim=",
     "data.cache": "test_keys_of_the_surroundings",
     "data.workers": "test_keys_of_the_surroundings",
+    "data.columns": "tests/data/test_columns.py",
     "data.test_source": "test_keys_of_the_surroundings",
     "data.test_target": "test_keys_of_the_surroundings",
     "data.test_pairs": "test_keys_of_the_toy_test_set",
     "data.test_shortest": "test_keys_of_the_toy_test_set",
     "data.test_longest": "test_keys_of_the_toy_test_set",
     "trainer.nonfinite_patience": "tests/train/test_trainer.py",
+    "decode.length_ratio": "tests/decode/test_length_constraint.py",
     "decode.batch_tokens": "test_decoding_windows_and_batches",
     "decode.window": "test_decoding_windows_and_batches",
 }
@@ -264,47 +277,6 @@ def test_flipping_a_key_shows(
         assert before.get(changes) != after[changes]
 
 
-ENCODING = [
-    (option, key, default, doc)
-    for option in options_of("encoding")
-    for key, default, doc in encoding_keys(option)
-]
-
-
-def flipped(default: str, doc: str) -> str:
-    """Another value: the other truth, one more, half, or the other word of `a | b`."""
-    if default.startswith("{"):
-        return re.sub(r"\d+", lambda m: str(int(m[0]) + 3), default)
-    value = OmegaConf.create(f"value: {default}").value
-    if isinstance(value, bool):
-        return str(not value).lower()
-    if isinstance(value, (int, float)):
-        return str(value + 1 if isinstance(value, int) else value / 2)
-    words = [re.findall(r"\w+", part)[0] for part in doc.split("|")[1:]]
-    return next(word for word in words if word != value)
-
-
-@pytest.mark.parametrize(
-    "option, key, default, doc", ENCODING, ids=[f"{o}-{k}" for o, k, _, _ in ENCODING]
-)
-def test_flipping_a_key_of_an_encoding_shows(
-    option: str,
-    key: str,
-    default: str,
-    doc: str,
-    tiny: Callable[..., Any],
-    ids: Callable[..., Any],
-) -> None:
-    before = tiny(f"encoding={option}")
-    try:
-        after = tiny(f"encoding={option}", f"{key}={flipped(default, doc)}")
-    except UserError:
-        return  # refused, so it is read
-    source, target = ids(2, 40), ids(2, 40, seed=1)
-    same = torch.equal(before(source, target), after(source, target))
-    assert not same or before.source_limit != after.source_limit
-
-
 @pytest.fixture(scope="module")
 def trained(place: Path) -> modeldir.Trained:
     words = [*SMALL, *TOY, f"data.cache={place / 'cache'}", f"runs={place / 'decoding'}"]
@@ -345,9 +317,13 @@ def test_decoding_windows_and_batches(trained: modeldir.Trained) -> None:
     rows: list[int] = []
     start = trained.model.start
 
-    def spy(source: torch.Tensor) -> Any:
+    def spy(
+        source: torch.Tensor,
+        columns: dict[str, torch.Tensor] | None = None,
+        lengths: torch.Tensor | None = None,
+    ) -> State:
         rows.append(len(source))
-        return start(source)
+        return start(source, columns, lengths)
 
     trained.model.start = spy  # type: ignore[method-assign]
     for budget in (8000, 8):

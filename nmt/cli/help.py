@@ -10,7 +10,7 @@ from nmt.cli.compose import options_of
 from nmt.config import KINDS, conf_dir
 
 _GROUPS = ("data", "segmenter", "model", "encoding", "optim", "trainer", "decode", "experiment")
-_COMMENTED = re.compile(r"^( *)(\w+): *([^#]*?) *# (.+)$")
+_KEY = re.compile(r"^( *)(\w+):(?: +([^# ][^#]*?))?(?: +# (.+))?$")  # indent, key, value, comment
 
 
 def page(usage: str, groups: tuple[str, ...] = _GROUPS) -> str:
@@ -52,21 +52,26 @@ def summary(group: str, option: str) -> str:
 
 def root_keys() -> list[tuple[str, str, str]]:
     """Key, default and meaning of what stands in train.yaml itself."""
-    return [(k, d, doc) for _, k, d, doc in _commented("train.yaml") if k != "hydra"]
+    return _commented("train.yaml")
 
 
 def encoding_keys(option: str) -> list[tuple[str, str, str]]:
-    """Key, default and meaning of all that an encoding's file sets."""
-    found, entry = [], option
-    for indent, key, default, doc in _commented(f"encoding/{option}.yaml"):
-        place = key if not indent else f"encoding.{entry}.{key}"
-        found.append((place, default, doc))
+    """Key as a command line has it, default and meaning of all that an encoding's file sets."""
+    return _commented(f"encoding/{option}.yaml")
+
+
+def _commented(name: str) -> list[tuple[str, str, str]]:
+    """Dotted key, value and comment of each line of a file in conf/ that has all three."""
+    found: list[tuple[str, str, str]] = []
+    above: list[tuple[int, str]] = []  # the keys that enclose a line, and their indents
+    for line in (conf_dir() / name).read_text(encoding="utf-8").split("\n"):
+        if not (m := _KEY.match(line)):
+            continue
+        indent, key, value, comment = len(m[1]), m[2], m[3], m[4]
+        above = [*((i, k) for i, k in above if i < indent), (indent, key)]
+        if value and comment:
+            found.append((".".join(k for _, k in above), value, comment))
     return found
-
-
-def _commented(name: str) -> list[tuple[str, str, str, str]]:
-    text = (conf_dir() / name).read_text(encoding="utf-8")
-    return [m.groups() for x in text.split("\n") if (m := _COMMENTED.match(x))]  # type: ignore[misc]
 
 
 def _defaults() -> dict[str, str]:
@@ -81,11 +86,15 @@ def _keys(group: str, schema: type) -> list[str]:
         key = f"{group}.{f.name}"
         choices = f" ({' | '.join(f.metadata['choices'])})" if f.metadata["choices"] else ""
         rows.append(f"  {key:<30} {f.metadata['doc']}{choices} [{values.get(f.name, '-')}]")
+        if inner := f.metadata["of"]:
+            rows += _keys(f"{key}.NAME", inner)
     return rows
 
 
 def _values(group: str, schema: type) -> dict[str, Any]:
     """Defaults from the group's default option, or from the first that has this schema."""
+    if group not in KINDS:  # what a mapping of names holds has no defaults
+        return {}
     default = _defaults().get(group, "")
     for option in [default, *options_of(group)]:
         loaded: Any = OmegaConf.load(conf_dir() / group / f"{option}.yaml")

@@ -100,11 +100,13 @@ def train(asked: "Experiment") -> None:
 
 def _next(asked: "Experiment") -> None:
     """The commands that a user wants after training, on stderr beside the log."""
-    from nmt.cli.texts import test_texts
+    from nmt.cli.texts import test_columns, test_texts
 
     source, target = test_texts(asked.settings)
-    log.info("next:  nmt-translate %s %s", asked.run, source)
-    log.info("       nmt-evaluate %s --source %s --reference %s", asked.run, source, target)
+    beside = test_columns(asked.settings)
+    evaluated = f"{asked.run} --source {source} --reference {target}"
+    log.info("next:  %s", " ".join(["nmt-translate", str(asked.run), source, *beside]))
+    log.info("       %s", " ".join(["nmt-evaluate", evaluated, *beside]))
 
 
 if __name__ == "__main__":

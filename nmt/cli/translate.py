@@ -5,12 +5,13 @@ import json
 import logging
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
 from nmt.cli.decoding import KEYS, SETTING, change_of, changed, described
 from nmt.cli.streams import Output, opened_input, text_lines
+from nmt.cli.texts import COLUMNS, columns_named, with_columns
 from nmt.cli.words import run
 from nmt.errors import UserError
 
@@ -27,6 +28,8 @@ line ends at LF. What is written for each line of the input:
   --scores         SCORE TAB TEXT
   --n-best N       LINE TAB RANK TAB SCORE TAB TEXT, up to N times, best first; LINE, RANK from 1
   --json           {"line": 1, "source": ..., "translations": [{"text": ..., "score": ...}]}
+A model that reads integers beside the text gets them by --columns heads=FILE,order=FILE: line N of
+each file belongs to line N of INPUT; a model of the embedded corpus parses its sentences itself.
 SCORE is the log-probability over the length penalty. With -o, the text grows in OUTPUT.part and
 is renamed when it is complete; after an interruption OUTPUT.part keeps the lines done so far.
 
@@ -45,6 +48,7 @@ class Asked(NamedTuple):
     json: bool
     device: str
     threads: int | None
+    columns: dict[str, str]  # name -> file
     changes: dict[str, str]  # key of decode -> value
 
 
@@ -74,8 +78,13 @@ def command(argv: list[str]) -> None:
                 f"--n-best {asked.n_best}: the beam holds {decode.beam_size}; "
                 f"add decode.beam_size={asked.n_best}"
             )
-        lines = text_lines(stream, asked.input)
-        for number, text in enumerate(records(asked, Translator(trained, decode), lines), 1):
+        beside = {
+            name: text_lines(stack.enter_context(opened_input(path)), path)
+            for name, path in asked.columns.items()
+        }
+        lines, columns = with_columns(trained, text_lines(stream, asked.input), beside)
+        found = records(asked, Translator(trained, decode), lines, columns)
+        for number, text in enumerate(found, 1):
             output.write(text)
             if number % decode.window == 0:
                 output.flush()
@@ -98,6 +107,7 @@ def understood(argv: list[str]) -> Asked:
     add("--n-best", type=_positive, metavar="N", help="the N best translations, with scores")
     add("--scores", action="store_true", help="a score before each translation")
     add("--json", action="store_true", help="one JSON object per line")
+    add("--columns", metavar=COLUMNS, help="integers beside the text, for models that ask")
     add("--device", default="auto", help="cpu, cuda, cuda:1, or auto: a GPU if there is one")
     add("--threads", type=_positive, metavar="N", help="CPU threads (default: torch's choice)")
     given = parser.parse_intermixed_args(argv)
@@ -106,6 +116,9 @@ def understood(argv: list[str]) -> Asked:
     if len(inputs) > 1:
         raise UserError(f"{inputs[1]}: a second input; give one, or join them: cat A B | ...")
     own = {k: v for k, v in vars(given).items() if k != "words"}
+    own["columns"] = columns_named(given.columns)
+    if "-" in own["columns"].values():
+        raise UserError(f"--columns {given.columns}: stdin is for the text; give a file")
     return Asked(**own, input=inputs[0], changes=dict(change_of(word) for word in settings))
 
 
@@ -116,7 +129,12 @@ def _positive(word: str) -> int:
     return number
 
 
-def records(asked: Asked, translator: "Translator", lines: Iterable[str]) -> Iterator[str]:
+def records(
+    asked: Asked,
+    translator: "Translator",
+    lines: Iterable[str],
+    columns: Mapping[str, Iterable[str]],
+) -> Iterator[str]:
     """What is to be written for each line, its line ends included."""
     from tqdm import tqdm
 
@@ -128,7 +146,7 @@ def records(asked: Asked, translator: "Translator", lines: Iterable[str]) -> Ite
             yield line
 
     quiet = True if asked.output is None and sys.stdout.isatty() else None  # None: unless a TTY
-    found = translator.translate(remembered(), asked.n_best or 1)
+    found = translator.translate(remembered(), asked.n_best or 1, columns)
     for number, translations in enumerate(tqdm(found, unit=" lines", disable=quiet), 1):
         yield record(asked, number, waiting.popleft(), translations)
 

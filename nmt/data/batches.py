@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nmt.data.store import PairStore
+from nmt.data.store import SIDES, PairStore
 from nmt.data.vocab import BOS, PAD
 
 COUNTS = ("source", "target", "max")
@@ -20,6 +20,7 @@ class Batch(NamedTuple):
     source: Tensor  # [batch, source] ids, each row ends in EOS
     target: Tensor  # [batch, target] ids, BOS ... EOS
     lines: list[int]  # [batch] where each pair stood in its file, from 1
+    columns: dict[str, Tensor]  # [batch, source], padded with 0, or [batch, 1] per sentence
 
 
 class Plan(NamedTuple):
@@ -108,21 +109,29 @@ def _cuts(widths: NDArray[np.integer[Any]], budget: int) -> NDArray[np.int64]:
 
 
 def _batch(store: PairStore, rows: NDArray[np.integer[Any]]) -> Batch:
-    source, target = _padded(store, "source", rows), _padded(store, "target", rows)
+    source, target = (_padded(store.ids[s], store.offsets[s], rows) for s in SIDES)
+    columns = {
+        name: values[rows][:, None].astype(np.int64)
+        if store.per[name] == "sentence"
+        else _padded(values, store.offsets["source"], rows)
+        for name, values in store.columns.items()
+    }
     begin = np.full((len(rows), 1), BOS, np.int64)
     return Batch(
         torch.from_numpy(source),
         torch.from_numpy(np.concatenate([begin, target], axis=1)),
         store.lines[rows].tolist(),
+        {name: torch.from_numpy(values) for name, values in columns.items()},
     )
 
 
-def _padded(store: PairStore, side: str, rows: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
-    """Gather the ids of some pairs as [batch, longest], padded on the right."""
-    offsets = store.offsets[side]
+def _padded(
+    values: NDArray[Any], offsets: NDArray[Any], rows: NDArray[np.integer[Any]]
+) -> NDArray[np.int64]:
+    """Gather the ids (or integers) of some pairs as [batch, longest], padded on the right."""
     starts = offsets[rows].astype(np.int64)  # [batch]
     lengths = offsets[rows.astype(np.int64) + 1].astype(np.int64) - starts  # [batch]
     columns = np.arange(lengths.max())  # [longest]
     inside = columns < lengths[:, None]  # [batch, longest]
     places = np.where(inside, starts[:, None] + columns, 0)
-    return np.where(inside, store.ids[side][places].astype(np.int64), PAD)
+    return np.where(inside, values[places].astype(np.int64), PAD)

@@ -46,6 +46,10 @@ class Bpe:
             found.extend(self._remember(word) if pieces is None else pieces)
         return found
 
+    def surfaces(self, pieces: Sequence[str]) -> list[str]:
+        """Give the characters that each piece stands for."""
+        return [piece.removesuffix(SEPARATOR) for piece in pieces]
+
     def decode(self, pieces: Sequence[str]) -> str:
         """Join pieces to one line of text."""
         n = len(SEPARATOR)

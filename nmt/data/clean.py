@@ -5,6 +5,7 @@ The words go to files between the passes, so that the slow tokenizer runs once.
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +18,7 @@ from nmt.data.store import LINES, SIDES
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import Exit, UserError
 
+RAW = "raw"  # the source text as it was read: columns go by its words
 DROP_HINT = "mend the file, or set data.invalid_utf8=drop"
 
 
@@ -33,6 +35,17 @@ class Clean(NamedTuple):
     max_bytes: int | None
     count_words: bool
     out: Path  # the files written begin with this
+    columns: tuple["Column", ...] = ()
+
+
+class Column(NamedTuple):
+    """A file of integers beside the source."""
+
+    name: str
+    per: str  # word or sentence
+    path: Path  # where to read, at any offset
+    label: str  # what to call the file in messages
+    start: int  # byte offset of the chunk
 
 
 class Cleaned(NamedTuple):
@@ -52,7 +65,10 @@ def clean(task: Clean) -> Cleaned:
     words: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
     tally, kept = no_tally(), []
     texts: tuple[list[str], list[str]] = ([], [])
-    for number, pair in _pairs(task):
+    names = [f"column.{column.name}" for column in task.columns]
+    beside: dict[str, list[bytes]] = {name: [] for name in (*names, RAW) if names}
+    for number, (source, target, *columns) in _lines(task):
+        pair = (source, target)
         for line, found in zip(pair, changes, strict=True):
             _note(line, found)
         if task.max_bytes and max(len(line.raw) for line in pair) > task.max_bytes:
@@ -73,12 +89,16 @@ def clean(task: Clean) -> Cleaned:
             for tokenizer, one, found in zip(tokenizers, text, changes, strict=True)
         ]
         kept.append(number)
+        for name, line in zip(beside, (*columns, source), strict=bool(beside)):
+            beside[name].append(line.raw)
         for side in range(len(SIDES)):
             texts[side].append(both[side])
             if task.count_words and all(both):
                 words[side].update(both[side].split(" "))
     for name, lines in zip(SIDES, texts, strict=True):
         words_file(task.out, name).write_bytes("".join(f"{one}\n" for one in lines).encode())
+    for name, raw in beside.items():
+        words_file(task.out, name).write_bytes(b"".join(line + b"\n" for line in raw))
     words_file(task.out, "lines").write_bytes(np.array(kept, LINES).tobytes())
     return Cleaned(task.out, len(kept), tally, changes, words)
 
@@ -89,24 +109,27 @@ def words_file(out: Path, what: str) -> Path:
 
 
 def read_words(out: Path, side: str) -> list[str]:
-    """Read the words of one side of a cleaned chunk, one string a line."""
-    return words_file(out, side).read_bytes().decode().split("\n")[:-1]
+    """Read the words of one side of a cleaned chunk (or a column, or RAW), one string a line."""
+    return words_file(out, side).read_bytes().decode(errors="replace").split("\n")[:-1]
 
 
-def _pairs(task: Clean) -> Iterator[tuple[int, tuple[Line, Line]]]:
-    with opened(task.paths[0]) as source, opened(task.paths[1]) as target:
-        source.seek(task.starts[0])
-        target.seek(task.starts[1])
+def _lines(task: Clean) -> Iterator[tuple[int, tuple[Line, ...]]]:
+    """Yield the number of each line, and the lines of source, target and columns."""
+    paths = [*task.paths, *(column.path for column in task.columns)]
+    starts = [*task.starts, *(column.start for column in task.columns)]
+    with ExitStack() as stack:
+        streams = [stack.enter_context(opened(path)) for path in paths]
+        for stream, start in zip(streams, starts, strict=True):
+            stream.seek(start)
         first = task.line == 1
-        both = zip(
-            raw_lines(source, first, task.lines), raw_lines(target, first, task.lines), strict=False
-        )
+        every = zip(*(raw_lines(s, first, task.lines) for s in streams), strict=False)
         number = task.line - 1
-        for number, pair in enumerate(both, start=task.line):
-            yield number, pair
+        for number, lines in enumerate(every, start=task.line):
+            yield number, lines
     if number != task.line + task.lines - 1:
+        names = [*task.names, *(column.label for column in task.columns)]
         raise UserError(
-            f"{task.names[0]}, {task.names[1]}: changed while they were read; start again",
+            f"{', '.join(names)}: changed while they were read; start again",
             Exit.DATA,
         )
 

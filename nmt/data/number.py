@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt.data import plain
-from nmt.data.clean import read_words, words_file
+from nmt.data.clean import RAW, Column, read_words, words_file
+from nmt.data.columns import Beside, expand
 from nmt.data.report import EMPTY, KEPT, TOO_LONG, Tally, tally_of
 from nmt.data.side import Side
 from nmt.data.store import LINES, SIDES, Ids, id_type
@@ -22,6 +23,7 @@ class Number(NamedTuple):
     out: Path  # of the first pass
     sides: tuple[Path, Path]  # JSON files
     max_length: int | None  # pieces; None keeps every length
+    columns: tuple[Column, ...] = ()
 
 
 class Numbered(NamedTuple):
@@ -33,6 +35,7 @@ class Numbered(NamedTuple):
     hashes: NDArray[np.uint64]  # [pair] equal for equal pairs
     unknown: NDArray[np.int64]  # [side] pieces outside the vocabulary
     tally: Tally
+    columns: dict[str, list[int]]  # all integers in a row, beside the source ids or per sentence
 
 
 def number(task: Number) -> Numbered:
@@ -59,7 +62,28 @@ def number(task: Number) -> Numbered:
         hashes=np.array([_hash(words[0][i], words[1][i]) for i in kept], np.uint64),
         unknown=np.array([np.count_nonzero(row == UNK) for row in rows]),
         tally=tally_of(source, target, outcome),
+        columns=_columns(task, sides[0], kept, lines),
     )
+
+
+def _columns(
+    task: Number, side: Side, kept: NDArray[np.int64], lines: NDArray[np.uint32]
+) -> dict[str, list[int]]:
+    """Give the columns of the kept pairs; UserError (65) where a line is none of its text."""
+    if not task.columns:
+        return {}
+    text = read_words(task.out, RAW)
+    integers = {column: read_words(task.out, f"column.{column.name}") for column in task.columns}
+    found: dict[str, list[int]] = {}
+    for i in kept:
+        beside = {
+            column.name: Beside(column.per, some[i], f"{column.label}:{lines[i]}")
+            for column, some in integers.items()
+        }
+        where = f"{task.columns[0].label}:{lines[i]}"
+        for name, values in expand(text[i], beside, side.segmenter, where).items():
+            found.setdefault(name, []).extend(values)
+    return found
 
 
 def _hash(source: str, target: str) -> int:

@@ -19,7 +19,7 @@ import numpy as np
 
 from nmt import config
 from nmt.data import cache, plain
-from nmt.data.clean import Clean, Cleaned, clean
+from nmt.data.clean import Clean, Cleaned, Column, clean
 from nmt.data.learn import learn_bpe_sides, learn_unigram_sides
 from nmt.data.number import Number, Numbered, number
 from nmt.data.parallel import in_order
@@ -31,10 +31,10 @@ from nmt.data.tokenizer import Tokenizer, warn_of_unknown
 from nmt.errors import Exit, UserError
 
 log = logging.getLogger(__name__)
-FORMAT = 1  # raise it when the same input comes to give another prepared corpus
+FORMAT = 2  # raise it when the same input comes to give another prepared corpus
 SPLITS = ("train", "dev")
 # settings that say where text lies or how fast it is prepared, not what it becomes
-ELSEWHERE = {"name", "root", "cache", "workers"} | {
+ELSEWHERE = {"name", "root", "cache", "workers", "columns"} | {
     f"{split}_{side}" for split in ("train", "dev", "test") for side in SIDES
 }
 FEW_LINES = 30_000  # with fewer, starting processes takes longer than they save
@@ -53,10 +53,11 @@ class Prepared(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """Two parallel files after their scan."""
+    """Two parallel files, and the columns beside the source, after their scan."""
 
     source: Scan
     target: Scan
+    columns: dict[str, Scan]  # by name
 
 
 def prepare(data: config.Data, segmenter: config.Bpe | config.Unigram) -> Prepared:
@@ -66,13 +67,18 @@ def prepare(data: config.Data, segmenter: config.Bpe | config.Unigram) -> Prepar
     cache cannot be written.
     """
     scanned = _scan_files(data) if isinstance(data, config.Files) else {}
+    per = config.columns_of(data)
     digest = cache.fingerprint(
         {
             "format": FORMAT,
             "data": {key: v for key, v in asdict(data).items() if key not in ELSEWHERE},
             "segmenter": asdict(segmenter),
             "toy": _toy_sample() if isinstance(data, config.Toy) else None,
-            "files": {split: [side.sha256 for side in pair] for split, pair in scanned.items()},
+            "files": {split: [p.source.sha256, p.target.sha256] for split, p in scanned.items()},
+            "columns": {
+                split: [[name, per[name], found.sha256] for name, found in p.columns.items()]
+                for split, p in scanned.items()
+            },
         }
     )
     final = Path(data.cache) / f"{data.name}-{digest[:12]}"
@@ -105,7 +111,13 @@ def _scan_files(data: config.Files) -> dict[str, Pair]:
             for side in SIDES
         ]
         check_parallel(*scans)
-        pairs[split] = Pair(*scans)
+        columns = {
+            name: scan(Path(getattr(files, split)), f"set data.columns.{name}.{split}")
+            for name, files in data.columns.items()
+        }
+        for column in columns.values():
+            check_parallel(column, scans[0])
+        pairs[split] = Pair(scans[0], scans[1], columns)
     return pairs
 
 
@@ -116,18 +128,27 @@ def _write_toy(data: config.Toy, directory: Path) -> tuple[dict[str, Pair], dict
     text = directory / "text"
     text.mkdir()
     paths = write_toy(data, text)
-    scans = {s: Pair(*(scan(paths[f"{s}_{side}"]) for side in SIDES)) for s in SPLITS}
+    names = config.TOY_COLUMNS
+    scans = {
+        s: Pair(
+            scan(paths[f"{s}_source"]),
+            scan(paths[f"{s}_target"]),
+            {name: scan(paths[f"{s}_{name}"]) for name in names},
+        )
+        for s in SPLITS
+    }
     tests = {
-        f"test_{side}": paths[f"test_{side}"].relative_to(directory).as_posix() for side in SIDES
+        f"test_{what}": paths[f"test_{what}"].relative_to(directory).as_posix()
+        for what in (*SIDES, *names)
     }
     return scans, tests
 
 
 def _toy_sample() -> str:
-    """Some sentences of the grammar: another grammar is another corpus."""
-    from nmt.data.toy import pairs
+    """Some sentences of the grammar and their columns: another grammar is another corpus."""
+    from nmt.data.toy import columns, pairs
 
-    return repr(pairs(40, 4, 30, seed=0))
+    return repr([(pair, columns(pair[0])) for pair in pairs(40, 4, 30, seed=0)])
 
 
 def _build(
@@ -150,7 +171,8 @@ def _build(
     work.mkdir()
     workers = _workers(data.workers, scanned)
     log.info("preparing %s lines with %d processes", f"{scanned['train'].source.lines:,}", workers)
-    cleaned, words = _clean_all(data, choice, scanned, work, workers)
+    columns = {split: _columns(data, scanned[split], work) for split in SPLITS}
+    cleaned, words = _clean_all(data, choice, scanned, columns, work, workers)
     if isinstance(choice, config.Bpe):
         sides = learn_bpe_sides(choice, tokenizers, words)
     else:
@@ -159,7 +181,7 @@ def _build(
     for side, learnt in zip(SIDES, sides, strict=True):
         write_json(directory / f"{side}.json", learnt.to_json())
     told: dict[str, Any] = {
-        split: _number_all(split, data, cleaned[split], sides, directory, workers)
+        split: _number_all(split, data, cleaned[split], columns[split], sides, directory, workers)
         for split in SPLITS
     }
     told["vocabulary"] = {s: len(side.vocabulary) for s, side in zip(SIDES, sides, strict=True)}
@@ -170,10 +192,20 @@ def _build(
     log.info("prepared in %.0f s", time.monotonic() - started)
 
 
+def _columns(data: config.Data, pair: Pair, work: Path) -> tuple[Column, ...]:
+    """Say where the columns of a split are read, from their first line on."""
+    per = config.columns_of(data)
+    return tuple(
+        Column(name, per[name], unpacked(found, work), str(found.path), start=0)
+        for name, found in pair.columns.items()
+    )
+
+
 def _clean_all(
     data: config.Data,
     choice: config.Bpe | config.Unigram,
     scanned: dict[str, Pair],
+    columns: dict[str, tuple[Column, ...]],
     work: Path,
     workers: int,
 ) -> tuple[dict[str, list[Cleaned]], list[Counter[str]]]:
@@ -181,7 +213,7 @@ def _clean_all(
     words: list[Counter[str]] = [Counter(), Counter()]
     cleaned: dict[str, list[Cleaned]] = {}
     for split in SPLITS:
-        tasks = _clean_tasks(split, data, choice, scanned[split], work)
+        tasks = _clean_tasks(split, data, choice, scanned[split], columns[split], work)
         cleaned[split] = []
         for chunk in in_order(clean, tasks, workers if split == "train" else 1):
             for total, found in zip(words, chunk.words, strict=True):
@@ -195,10 +227,11 @@ def _clean_tasks(
     data: config.Data,
     choice: config.Bpe | config.Unigram,
     pair: Pair,
+    columns: tuple[Column, ...],
     work: Path,
 ) -> Iterator[Clean]:
     train = split == "train"
-    source, target = (unpacked(side, work) for side in pair)
+    source, target = unpacked(pair.source, work), unpacked(pair.target, work)
     for k, starts in enumerate(zip(pair.source.starts[:-1], pair.target.starts[:-1], strict=True)):
         yield Clean(
             paths=(source, target),
@@ -214,6 +247,7 @@ def _clean_tasks(
             max_bytes=data.max_line_bytes if train else None,
             count_words=train and choice.kind == "bpe",
             out=work / f"{split}-{k:06d}",
+            columns=tuple(c._replace(start=pair.columns[c.name].starts[k]) for c in columns),
         )
 
 
@@ -221,6 +255,7 @@ def _number_all(
     split: str,
     data: config.Data,
     cleaned: Sequence[Cleaned],
+    columns: tuple[Column, ...],
     sides: Sequence[Side],
     directory: Path,
     workers: int,
@@ -234,10 +269,11 @@ def _number_all(
         for side, found in zip(SIDES, chunk.changes, strict=True):
             changes[side].update(found)
     paths = (directory / "source.json", directory / "target.json")
-    tasks = (Number(chunk.out, paths, data.max_length if train else None) for chunk in cleaned)
+    most = data.max_length if train else None
+    tasks = (Number(chunk.out, paths, most, columns) for chunk in cleaned)
     longest, hashes = [0, 0], []
     dtype = id_type(*(len(side.vocabulary) for side in sides))
-    with Writer(directory / split, dtype) as writer:
+    with Writer(directory / split, dtype, config.columns_of(data)) as writer:
         for part in in_order(number, tasks, workers if train else 1):
             _store(part, writer)
             tally += part.tally
@@ -263,6 +299,8 @@ def _number_all(
 def _store(part: Numbered, writer: Writer) -> None:
     for side, ids, lengths in zip(SIDES, part.ids, part.lengths, strict=True):
         writer.add(side, ids, lengths)
+    for name, values in part.columns.items():
+        writer.add_column(name, np.array(values))
     writer.add_lines(part.lines)
 
 

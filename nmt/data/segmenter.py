@@ -20,6 +20,9 @@ class Segmenter(Protocol):
     def segment(self, words: str) -> list[str]:
         """Segment what `tokenizer.words` gave: the last step of `encode`."""
 
+    def surfaces(self, pieces: Sequence[str]) -> list[str]:
+        """Give the characters of the words that each piece stands for, perhaps none."""
+
     def decode(self, pieces: Sequence[str]) -> str:
         """Join pieces to one line of text, without a line end."""
 

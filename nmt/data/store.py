@@ -1,5 +1,6 @@
 """A prepared corpus on disk: ids of both sides, memory-mapped, so that it may exceed the memory."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
@@ -15,6 +16,7 @@ Ids = NDArray[np.uint16] | NDArray[np.uint32]
 SIDES = ("source", "target")
 LINES = np.dtype("<u4")  # line numbers
 OFFSETS = np.dtype("<u8")  # where each sequence starts, and the last one ends
+COLUMN = np.dtype("<i4")  # integers beside the source ids
 MAXIMAL_UINT16 = 2**16
 
 
@@ -31,7 +33,7 @@ class PairStore:
 
     def __init__(self, path: Path) -> None:
         facts = plain.read_json(path / "store.json")
-        plain.checked(facts, f"{path}/store.json", dtype=str, pairs=int)
+        plain.checked(facts, f"{path}/store.json", dtype=str, pairs=int, columns=dict)
         dtype = plain.one_of(facts["dtype"], ("<u2", "<u4"), f"{path}/store.json.dtype")
         pairs = facts["pairs"]
         self.lines: NDArray[np.uint32] = _mapped(path / "lines", LINES, pairs)
@@ -40,6 +42,12 @@ class PairStore:
             self.offsets[side] = _mapped(path / f"{side}.offsets", OFFSETS, pairs + 1)
             size = int(self.offsets[side][-1])
             self.ids[side] = _mapped(path / f"{side}.ids", np.dtype(dtype), size)
+        self.per: dict[str, str] = facts["columns"]  # name of a column -> word or sentence
+        self.columns: dict[str, NDArray[np.int32]] = {}  # [source ids], or [pair] per sentence
+        for name, per in self.per.items():
+            plain.one_of(per, ("word", "sentence"), f"{path}/store.json.columns.{name}")
+            size = pairs if per == "sentence" else len(self.ids["source"])
+            self.columns[name] = _mapped(path / f"column.{name}", COLUMN, size)
         self.source_lengths = self._lengths("source")
         self.target_lengths = self._lengths("target")
 
@@ -62,11 +70,16 @@ class PairStore:
 class Writer:
     """Writes a PairStore bit by bit into a directory; complete after `with` ended well."""
 
-    def __init__(self, path: Path, dtype: "np.dtype[Any]") -> None:
+    def __init__(
+        self, path: Path, dtype: "np.dtype[Any]", columns: Mapping[str, str] | None = None
+    ) -> None:
+        """`columns`: their names, and whether they have an integer per word or per sentence."""
         path.mkdir(parents=True)
+        self._columns = dict(columns or {})
         self._path, self._dtype, self._pairs = path, dtype, 0
         self._ends = dict.fromkeys(SIDES, 0)
         names = ["lines", *(f"{side}.{what}" for side in SIDES for what in ("ids", "offsets"))]
+        names += [f"column.{name}" for name in self._columns]
         self._files: dict[str, BinaryIO] = {name: (path / name).open("xb") for name in names}
         for side in SIDES:
             self._files[f"{side}.offsets"].write(np.zeros(1, OFFSETS).tobytes())
@@ -83,6 +96,10 @@ class Writer:
         self._files[f"{side}.ids"].write(ids.astype(self._dtype, copy=False).tobytes())
         self._files[f"{side}.offsets"].write(ends.astype(OFFSETS).tobytes())
 
+    def add_column(self, name: str, values: NDArray[np.integer[Any]]) -> None:
+        """Append a column's integers: one for each id of the source, or for each pair."""
+        self._files[f"column.{name}"].write(values.astype(COLUMN).tobytes())
+
     def add_lines(self, lines: NDArray[np.integer[Any]]) -> None:
         """Append the line numbers of as many pairs."""
         self._pairs += len(lines)
@@ -97,7 +114,7 @@ class Writer:
         for file in self._files.values():
             file.close()
         if kind is None:
-            facts = {"dtype": self._dtype.str, "pairs": self._pairs}
+            facts = {"dtype": self._dtype.str, "pairs": self._pairs, "columns": self._columns}
             write_json(self._path / "store.json", facts)
 
 

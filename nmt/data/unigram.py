@@ -38,6 +38,10 @@ class Unigram:
         """Segment words that stand apart by single spaces."""
         return self._processor.encode(words, out_type=str)
 
+    def surfaces(self, pieces: Sequence[str]) -> list[str]:
+        """Give the characters that each piece stands for; a piece may be a mere space."""
+        return [piece.replace(SPACE, "") for piece in pieces]
+
     def decode(self, pieces: Sequence[str]) -> str:
         """Join pieces to one line of text."""
         return self.tokenizer.text("".join(pieces).replace(SPACE, " "))

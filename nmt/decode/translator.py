@@ -1,7 +1,7 @@
 """Text in, text out: a translation for every line, in the order of the lines, window by window."""
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from nmt.config import Decode
+from nmt.config import WORDS, Decode, columns_of
+from nmt.data.columns import Beside, expand, missing
 from nmt.data.vocab import BOS, EOS, PAD, UNK
 from nmt.decode.batching import by_length
 from nmt.decode.beam import Hypothesis, search
@@ -24,11 +25,21 @@ log = logging.getLogger(__name__)
 _SEPARATORS = dict.fromkeys([*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029], " ")
 
 
+LENGTH = "length"  # the column of desired lengths in pieces, for decode.target_length=given
+
+
 class Translation(NamedTuple):
     """One translation of a line."""
 
     text: str  # holds no newline, no tab and no other control character
     score: float  # log-probability over the length penalty; 0 for an empty line
+
+
+class _Source(NamedTuple):
+    """A line as the model reads it."""
+
+    ids: list[int]  # ending in EOS
+    columns: dict[str, list[int]]  # as many integers as ids, or one
 
 
 class Translator:
@@ -39,30 +50,102 @@ class Translator:
         self.source, self.target = trained.source, trained.target
         self.longest_trained = int(trained.facts["longest_source"])
         self.decode = decode
+        self.settings = trained.settings
+        self._check_length(decode)
+        if decode.position_scale != 1:
+            self._scale_positions(decode.position_scale)
         self.device = next(trained.model.parameters()).device
 
-    def texts(self, lines: Iterable[str]) -> list[str]:
-        """The best translation of each line."""
-        return [translations[0].text for translations in self.translate(lines)]
+    def _check_length(self, decode: Decode) -> None:
+        """Refuse a way to the desired length that this model cannot go."""
+        if decode.target_length == "predicted" and self.model.length_head is None:
+            raise UserError(
+                "decode.target_length=predicted: this model cannot tell a length; train one with "
+                "model.length_head=true"
+            )
+        if decode.target_length == "given" and not self.model.needs_lengths:
+            raise UserError(
+                "decode.target_length=given: no encoding of this model asks for a length; train "
+                "one with encoding=ldpe or encoding=lrpe"
+            )
 
-    def translate(self, lines: Iterable[str], n_best: int = 1) -> Iterator[list[Translation]]:
+    def _scale_positions(self, factor: float) -> None:
+        try:
+            for site in self.model.sites.values():
+                site.scale_positions(factor)
+        except ValueError as error:
+            raise UserError(f"decode.position_scale={factor}: {error}") from None
+
+    def texts(
+        self, lines: Iterable[str], columns: Mapping[str, Iterable[str]] | None = None
+    ) -> list[str]:
+        """The best translation of each line."""
+        return [translations[0].text for translations in self.translate(lines, 1, columns)]
+
+    def translate(
+        self,
+        lines: Iterable[str],
+        n_best: int = 1,
+        columns: Mapping[str, Iterable[str]] | None = None,
+    ) -> Iterator[list[Translation]]:
         """For each line its n_best translations (at most beam_size), best first.
 
-        Reads decode.window lines, gives back as many, and only then reads on. An empty line has
-        one empty translation. What was unusual is counted, and logged once after the last line.
-        Raises UserError (65) for a line longer than the encoding's table, unless
-        decode.too_long=truncate, before any line of its window is translated.
+        `columns` are the integers beside the text that the model asks for, line by line as in
+        their files. Reads decode.window lines of each, gives back as many, and only then reads
+        on. An empty line has one empty translation. What was unusual is counted, and logged once
+        after the last line. Raises UserError (65) for a line longer than the encoding's table,
+        unless decode.too_long=truncate, and for columns that do not fit the text, before any line
+        of its window is translated; (2) for a column that is missing or unknown.
         """
+        beside = _Columns(columns or {}, self._per(columns or {}))
         lines, first, notes = iter(lines), 1, _Notes()
         while window := list(islice(lines, self.decode.window)):
-            sources = [self._ids(line, number, notes) for number, line in enumerate(window, first)]
+            rows = beside.read(len(window), first)
+            sources = [
+                self._source(line, row, number, notes)
+                for number, (line, row) in enumerate(zip(window, rows, strict=True), first)
+            ]
             yield from self._window(sources, first, n_best, notes)
             first += len(window)
+        beside.end(first - 1)
         self._report(notes)
 
-    def _ids(self, line: str, number: int, notes: "_Notes") -> list[int]:
+    def _per(self, given: Mapping[str, Iterable[str]]) -> dict[str, str]:
+        """Whether each column has integers per word or per sentence."""
+        wanted = self.model.columns | ({LENGTH} if self.decode.target_length == "given" else set())
+        if absent := missing(wanted, given):
+            raise UserError(
+                f"column {absent[0]}: this model reads it beside the text; "
+                f"give --columns {','.join(f'{name}=FILE' for name in absent)}"
+            )
+        known = columns_of(self.settings.data) if given else {}
+        known.pop(WORDS, None)
+        if self.decode.target_length == "given":
+            known[LENGTH] = "sentence"
+        if odd := sorted(set(given) - set(known)):
+            raise UserError(
+                f"column {odd[0]}: unknown to this model; its corpus had "
+                f"{', '.join(known) or 'none'}"
+            )
+        return known
+
+    def _source(
+        self, line: str, beside: dict[str, Beside], number: int, notes: "_Notes"
+    ) -> _Source:
+        """A line and its columns in numbers, eos included."""
+        text = line.removesuffix("\n").removesuffix("\r")
+        ids = self._ids(text, number, notes)
+        words = WORDS in self.model.columns
+        if not beside and not words:
+            return _Source(ids, {})
+        found = expand(
+            text, beside, self.source.segmenter, f"line {number}", most=len(ids) - 1, words=words
+        )
+        return _Source(ids, found)
+
+    def _ids(self, text: str, number: int, notes: "_Notes") -> list[int]:
         """The ids of a line, eos included; checks its length against table and training."""
-        ids = self.source.ids(line.removesuffix("\n").removesuffix("\r"))
+        ids = self.source.ids(text)
         pieces, limit = len(ids) - 1, self.model.source_limit
         if limit is not None and pieces + 1 > limit:
             if self.decode.too_long == "refuse":
@@ -78,12 +161,12 @@ class Translator:
         return ids
 
     def _window(
-        self, sources: list[list[int]], first: int, n_best: int, notes: "_Notes"
+        self, sources: list[_Source], first: int, n_best: int, notes: "_Notes"
     ) -> list[list[Translation]]:
         """Translate the sources in batches of like length; the answers are in their order."""
         answers = [[Translation("", 0.0)] for _ in sources]
-        places = [place for place, ids in enumerate(sources) if len(ids) > 1]
-        lengths = [len(sources[place]) for place in places]
+        places = [place for place, source in enumerate(sources) if len(source.ids) > 1]
+        lengths = [len(sources[place].ids) for place in places]
         for group in by_length(lengths, self.decode.batch_tokens // self.decode.beam_size):
             batch = [places[i] for i in group]
             found = self._search([sources[place] for place in batch], n_best)
@@ -99,21 +182,24 @@ class Translator:
         text = self.target.text(hypothesis.ids).translate(_SEPARATORS)
         return Translation(text, hypothesis.score)
 
-    def _limit(self, source: list[int]) -> int:
+    def _limit(self, source: _Source) -> int:
         """Pieces that the translation of a source may have, eos apart."""
-        pieces = len(source) - 1
+        pieces = len(source.ids) - 1
         limit = int(self.decode.max_length_ratio * pieces) + self.decode.max_length_offset
         table = self.model.target_limit  # bos, or eos, and the pieces
         return limit if table is None else min(limit, table - 1)
 
     @torch.inference_mode()
-    def _search(self, sources: list[list[int]], n_best: int) -> list[list[Hypothesis]]:
+    def _search(self, sources: list[_Source], n_best: int) -> list[list[Hypothesis]]:
         """Search for the translations of one batch of sources."""
-        rows = [torch.tensor(ids) for ids in sources]
-        source = pad_sequence(rows, batch_first=True, padding_value=PAD)  # [batch, source]
-        limits = torch.tensor([self._limit(ids) for ids in sources])
+        source = self._padded([source.ids for source in sources])  # [batch, source]
+        columns = {  # [batch, source] each, or [batch, 1]
+            name: self._padded([source.columns[name] for source in sources])
+            for name in sources[0].columns
+        }
+        limits = torch.tensor([self._limit(source) for source in sources])
         try:
-            state = self.model.start(source.to(self.device))
+            state = self.model.start(source, columns, self._lengths(sources, columns))
 
             def step(tokens: Tensor, parents: Tensor | None) -> Tensor:
                 if parents is not None:
@@ -136,6 +222,20 @@ class Translator:
                 f"{self.device}; give a smaller one",
                 Exit.NO_MEMORY,
             ) from None
+
+    def _lengths(self, sources: list[_Source], columns: dict[str, Tensor]) -> Tensor | None:
+        """Desired lengths [batch], eos included; None: nobody asks, or the model's head tells."""
+        if not self.model.needs_lengths or self.decode.target_length == "predicted":
+            return None
+        if self.decode.target_length == "given":
+            return columns.pop(LENGTH)[:, 0].clamp(min=0) + 1
+        pieces = [len(source.ids) - 1 for source in sources]
+        wanted = [max(1, round(self.decode.length_ratio * n)) + 1 for n in pieces]
+        return torch.tensor(wanted, device=self.device)
+
+    def _padded(self, rows: list[list[int]]) -> Tensor:
+        tensors = [torch.tensor(row) for row in rows]
+        return pad_sequence(tensors, batch_first=True, padding_value=PAD).to(self.device)
 
     def _report(self, notes: "_Notes") -> None:
         """Log what was unusual, one line for each kind."""
@@ -162,6 +262,36 @@ class Translator:
             log.warning(
                 "translations that end where the model gave no finite score: %s", notes.broken
             )
+
+
+class _Columns:
+    """Reads columns in step with the text."""
+
+    def __init__(self, columns: Mapping[str, Iterable[str]], per: Mapping[str, str]) -> None:
+        self.streams = {name: iter(lines) for name, lines in columns.items()}
+        self.per = per
+
+    def read(self, count: int, first: int) -> list[dict[str, Beside]]:
+        """What stands beside each of `count` lines, the first of which has this number."""
+        rows: list[dict[str, Beside]] = [{} for _ in range(count)]
+        for name, stream in self.streams.items():
+            some = list(islice(stream, count))
+            if len(some) < count:
+                last = first - 1 + len(some)
+                raise _unparallel(name, f"ends after line {last}, but the text goes on")
+            for number, (row, text) in enumerate(zip(rows, some, strict=True), first):
+                row[name] = Beside(self.per[name], text, f"column {name}, line {number}")
+        return rows
+
+    def end(self, last: int) -> None:
+        """Raise UserError if a column goes on after the text."""
+        for name, stream in self.streams.items():
+            if next(stream, None) is not None:
+                raise _unparallel(name, f"goes on, but the text ends after line {last}")
+
+
+def _unparallel(name: str, what: str) -> UserError:
+    return UserError(f"column {name}: {what}; the two must be parallel", Exit.DATA)
 
 
 @dataclass

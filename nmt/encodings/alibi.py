@@ -1,7 +1,11 @@
-"""Press, Smith, Lewis (2022), Train Short, Test Long: attention with linear biases."""
+"""Press, Smith, Lewis (2022), Train Short, Test Long: attention with linear biases (ALiBi).
+
+e_ij = q_i . k_j / sqrt(head_dim) - m_h |i - j|, with fixed slopes m_h = 2^(-8h / heads). The paper
+has causal attention only. For encoders its authors suggest the symmetric form above; with
+directional=true, half of the heads look back and the other half ahead (this arrangement is ours).
+"""
 
 import math
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -9,27 +13,43 @@ from torch import Tensor
 from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.context import Context, Positions
 
+HIDDEN = torch.finfo(torch.bfloat16).min / 2
+"""Hides a key from a head, finitely: a row that may see nothing must not become NaN."""
+
 
 class Alibi(Encoding):
     """Subtracts slope x distance from the scaled scores, with one fixed slope per head.
 
-    Symmetric in the encoder, as the authors suggest for models that look both ways.
+    Directional changes the encoder only: the slopes of heads / 2 heads, once for heads that see
+    themselves and what came before, once for heads that see themselves and what follows.
     """
 
-    relative: ClassVar[bool] = True
+    relative: bool = True
+    pairwise: bool = True
     slopes: Tensor  # [heads]
 
-    def __init__(self, dims: Dims, positions: Positions | None = None) -> None:
+    def __init__(
+        self, dims: Dims, positions: Positions | None = None, directional: bool = False
+    ) -> None:
         super().__init__(dims, positions)
-        slopes = torch.tensor(slopes_of(dims.heads), dtype=torch.float32)
+        if directional and dims.heads % 2:
+            raise ValueError(f"directional=true: {dims.heads} heads cannot be halved")
+        self.directional = directional and dims.site == "encoder"
+        half = slopes_of(dims.heads // 2) * 2 if self.directional else slopes_of(dims.heads)
+        slopes = torch.tensor(half, dtype=torch.float32)
         self.register_buffer("slopes", slopes, persistent=False)
 
     def bias(self, layer: int, context: Context) -> Tensor | None:
         """-m_h |key - query|: [batch | 1, heads, query, key], the same in every layer."""
 
         def make() -> Tensor:
-            distance = context.delta.abs().to(torch.float32)[:, None]
-            return -self.slopes[:, None, None] * distance
+            delta = context.delta.to(self.slopes.dtype)[:, None]
+            bias = -self.slopes[:, None, None] * delta.abs()
+            if not self.directional:
+                return bias
+            back, ahead = bias.chunk(2, dim=1)
+            hidden = (back.masked_fill(delta > 0, HIDDEN), ahead.masked_fill(delta < 0, HIDDEN))
+            return torch.cat(hidden, dim=1)
 
         return context.once(("alibi", id(self)), make)
 

@@ -29,13 +29,18 @@ class Dims:
     heads: int
     dim: int
     head_dim: int
+    vocab: int = 0  # word types of the side, for encodings that learn something per word
 
 
 class Encoding(nn.Module):
     """Where tokens stand, as one attention site and all its layers see it."""
 
-    relative: ClassVar[bool] = False  # a common shift of all positions changes nothing (tested)
-    needs_integers: ClassVar[bool] = False  # indexes a table, so positions must be integers
+    relative: bool = False  # a common shift of all positions changes nothing (tested)
+    takes: ClassVar[str] = "real"  # positions: "real" numbers, "integers" only, or "nothing"
+    pairwise: bool = False  # asks only for distances, so trees and graphs can give them
+    streams: ClassVar[int] = 1  # `embed` returns so many rows for each, side by side
+    scale: float | None = None  # of the scores; None: 1 / sqrt(head_dim)
+    projects_keys: bool = True  # false: keys are slices of the input, without a projection
 
     def __init__(self, dims: Dims, positions: Positions | None = None) -> None:
         super().__init__()
@@ -47,6 +52,28 @@ class Encoding(nn.Module):
     def limit(self) -> int | None:
         """The longest sequence that can be encoded; None: any."""
         return None
+
+    @property
+    def unbound(self) -> bool:
+        """No longest sequence, and nothing far away shares the last row of a table."""
+        return self.limit is None and self.takes != "integers"
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """Names of the columns beside the text that are read."""
+        return self.positions.columns
+
+    @property
+    def lengths(self) -> bool:
+        """Whether a decoder must be told the desired length of its output."""
+        return self.positions.lengths
+
+    def neutralise(self) -> bool:
+        """Set the parameters so that the encoding changes nothing; false where that cannot be.
+
+        Step 0 of a model that got this encoding in addition then equals the model it came from.
+        """
+        return False
 
     def embed(self, x: Tensor, context: Context) -> Tensor:
         """Change the embeddings [batch, query, dim], once per stack, before dropout."""

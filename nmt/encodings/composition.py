@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from nmt.encodings.base import Encoding, Projection
 from nmt.encodings.context import Context
+from nmt.encodings.positions import Scaled
 
 
 class Encodings(nn.Module):
@@ -14,12 +15,19 @@ class Encodings(nn.Module):
 
     def __init__(self, entries: list[Encoding]) -> None:
         super().__init__()
+        if sum(e.scale is not None for e in entries) > 1:
+            raise ValueError("encoding: more than one entry sets the scale of the scores")
+        embedding = [e.name for e in entries if _overrides(e, "embed")]
+        if len(embedding) > 1 and any(e.streams > 1 for e in entries):
+            names = ", ".join(embedding)
+            raise ValueError(f"encoding: one entry must make all embeddings complex, not {names}")
         self.entries = nn.ModuleList(entries)
 
     def _all(self, context: Context) -> list[tuple[Encoding, Context]]:
-        return [(e, context.placed(e.positions)) for e in self._each()]
+        return [(e, context.placed(e.positions)) for e in self.each()]
 
-    def _each(self) -> list[Encoding]:
+    def each(self) -> list[Encoding]:
+        """The entries in their order."""
         return cast(list[Encoding], list(self.entries))
 
     @property
@@ -30,7 +38,49 @@ class Encodings(nn.Module):
     @property
     def limit(self) -> int | None:
         """The longest sequence that every entry can encode; None: any."""
-        return min((e.limit for e in self._each() if e.limit is not None), default=None)
+        limits = (m for e in self.each() for m in (e.limit, e.positions.limit))
+        return min((m for m in limits if m is not None), default=None)
+
+    @property
+    def scale(self) -> float | None:
+        """What the scores are multiplied with, if an entry says so."""
+        return next((e.scale for e in self.each() if e.scale is not None), None)
+
+    @property
+    def projects_keys(self) -> bool:
+        """Whether attention needs a projection for its keys; false if some entry has none."""
+        return all(e.projects_keys for e in self.each())
+
+    @property
+    def streams(self) -> int:
+        """How many rows `embed` makes of each."""
+        return max((e.streams for e in self.each()), default=1)
+
+    @property
+    def columns(self) -> set[str]:
+        """Names of the columns beside the text that some entry reads."""
+        return {name for e in self.each() for name in e.columns}
+
+    @property
+    def lengths(self) -> bool:
+        """Whether some entry asks for the desired length of a decoder's output."""
+        return any(e.lengths for e in self.each())
+
+    def scale_positions(self, factor: float) -> None:
+        """Position interpolation: multiply all positions of training by a factor.
+
+        Raises ValueError for an encoding that cannot see positions between whole numbers.
+        """
+        for e in self.each():  # all are asked first, so that a refusal changes nothing
+            if e.takes != "real" or e.positions.pairs:
+                why = {
+                    "nothing": "it never looks at positions",
+                    "integers": "it knows whole positions only",
+                }.get(e.takes, "its distances are counted along edges")
+                raise ValueError(f"encoding.{e.name}: positions cannot be scaled, because {why}")
+        for e in self.each():
+            before = e.positions.inner if isinstance(e.positions, Scaled) else e.positions
+            e.positions = Scaled(before, factor)
 
     def embed(self, x: Tensor, context: Context) -> Tensor:
         """See `Encoding.embed`."""

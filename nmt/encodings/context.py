@@ -1,6 +1,7 @@
 """What one pass through a stack knows about where tokens stand."""
 
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import torch
@@ -9,22 +10,45 @@ from torch import Tensor
 # Which side of a distance is subtracted from which; a learnt table only relabels its rows, fixed
 # sinusoids flip their sines.
 #   key - query   Shaw 2018, tensor2tensor, OpenNMT-py, CTranslate2, RETURNN, T5, and this house
-#   query - key   Rosendahl 2019 (eq. 3-9: its j' is the query), DeBERTa, Transformer-XL
+#   query - key   Rosendahl 2019 (eq. 3-9: its j' is the query), DeBERTa, Transformer-XL, TENER,
+#                 XLNet, CoPE, FIRE, iRPE
 
 
 class Positions:
     """Which number a token gets: its index, unless a subclass says otherwise.
 
-    Equal objects share their work within one pass.
+    Equal objects share their work, and their random draws, within one pass.
     """
 
     integer: ClassVar[bool] = True  # tables can be indexed with the result
+    pairs: ClassVar[bool] = False  # only distances are defined (trees, graphs): see `distances`
+    sites: ClassVar[tuple[str, ...]] = ("encoder", "decoder", "cross")  # where it makes sense
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """Names of the columns beside the text that are read."""
+        return frozenset()
+
+    @property
+    def lengths(self) -> bool:
+        """Whether context.lengths are read, which in a decoder are the desired ones."""
+        return False
+
+    @property
+    def limit(self) -> int | None:
+        """The longest sequence that gets positions; None: any."""
+        return None
 
     def assign(self, index: Tensor, context: "Context") -> Tensor:
-        """Map indices [batch | 1, length], counted from 0, to positions of the same shape."""
+        """Map indices [batch | 1, length], counted from 0, to positions of the same length."""
         return index
 
+    def distances(self, context: "Context") -> Tensor:
+        """Distances [batch | 1, query, key], key minus query, for positions that were assigned."""
+        return context.keys[:, None, :] - context.queries[:, :, None]
 
+
+@dataclass(eq=False)
 class Context:
     """Positions, mask and memory of one forward pass (or one decoding step) at one site.
 
@@ -32,50 +56,61 @@ class Context:
     projections are not cached yet (all of them, except while decoding).
     """
 
-    def __init__(
-        self,
-        site: str,
-        queries: Tensor,
-        keys: Tensor,
-        new_keys: Tensor,
-        allowed: Tensor | None = None,
-        lengths: Tensor | None = None,
-        state: dict[str, Tensor] | None = None,
-        training: bool = False,
-    ) -> None:
-        self.site = site  # "encoder", "decoder" or "cross"
-        self.queries = queries  # [batch | 1, query] positions
-        self.keys = keys  # [batch | 1, key] positions, cached ones included
-        self.new_keys = new_keys  # [batch | 1, new] positions of the keys that `project` sees
-        self.allowed = allowed  # [batch | 1, 1, query, key], true where one may look; None: all
-        self.lengths = lengths  # [batch] real tokens of each row; None: no padding
-        self.state = state  # what recurrent encodings carry from step to step; None: no decoding
-        self.training = training
-        self._memo: dict[Hashable, Any] = {}
+    site: str  # "encoder", "decoder" or "cross"
+    queries: Tensor  # [batch | 1, query] positions
+    keys: Tensor  # [batch | 1, key] positions, cached ones included
+    new_keys: Tensor  # [batch | 1, new] positions of the keys that `project` sees
+    rows: int = 1  # batch
+    allowed: Tensor | None = None  # [batch | 1, 1, query, key], true where one may look; None: all
+    lengths: Tensor | None = None  # [batch] tokens, eos included; in a decoder the desired ones
+    tokens: Tensor | None = None  # [batch, query] ids, where they are known
+    columns: dict[str, Tensor] = field(default_factory=dict)  # [batch, source | 1] each
+    state: dict[str, Tensor] | None = None  # of recurrent encodings; None: not decoding
+    training: bool = False
+    positions: Positions = field(default_factory=Positions)
+    _memo: dict[Hashable, Any] = field(default_factory=dict)
 
     def placed(self, positions: Positions) -> "Context":
         """The same pass with token indices turned into positions; one object per assignment."""
 
         def assign() -> Context:
-            new = self.new_keys if self.new_keys is not self.queries else None
-            queries = positions.assign(self.queries, self)
-            return Context(
-                self.site,
-                queries,
-                positions.assign(self.keys, self) if self.keys is not self.queries else queries,
-                queries if new is None else positions.assign(new, self),
-                self.allowed,
-                self.lengths,
-                self.state,
-                self.training,
+            done: dict[int, Tensor] = {}  # equal tensors stay one object, and one random draw
+            for index in (self.queries, self.keys, self.new_keys):
+                if id(index) not in done:
+                    done[id(index)] = positions.assign(index, self)
+            queries, keys, new = (
+                done[id(index)] for index in (self.queries, self.keys, self.new_keys)
+            )
+            return replace(
+                self, queries=queries, keys=keys, new_keys=new, positions=positions, _memo={}
             )
 
         return self.once(positions, assign)
 
+    def repeated(self, streams: int) -> "Context":
+        """The same pass for as many copies of each row, side by side."""
+
+        def repeat(t: Tensor | None) -> Tensor | None:
+            return t if t is None or len(t) == 1 else t.repeat_interleave(streams, 0)
+
+        return replace(
+            self,
+            rows=self.rows * streams,
+            allowed=repeat(self.allowed),
+            lengths=repeat(self.lengths),
+            _memo={},
+        )
+
+    def column(self, name: str) -> Tensor:
+        """A column beside the text [batch, source | 1]; raises ValueError where it is missing."""
+        if name not in self.columns:
+            raise ValueError(f"the encoding reads a column {name!r}, which this text does not have")
+        return self.columns[name]
+
     @property
     def delta(self) -> Tensor:
         """Distances [batch | 1, query, key], **key minus query**."""
-        return self.once("delta", lambda: self.keys[:, None, :] - self.queries[:, :, None])
+        return self.once("delta", lambda: self.positions.distances(self))
 
     def clipped(self, tau: int) -> Tensor:
         """Row numbers 0..2 tau of a table of distances -tau..tau: [batch | 1, query, key]."""

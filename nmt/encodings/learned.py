@@ -10,9 +10,15 @@ from nmt.encodings.context import Context, Positions
 
 
 class Learned(Encoding):
-    """Adds a learnt vector for each of the first `size` positions to the embeddings."""
+    """Adds a learnt vector for each of the first `size` positions to the embeddings.
 
-    needs_integers: ClassVar[bool] = True
+    size dim parameters per stack. With trainable=false the vectors stay as they were drawn, which
+    ties a model less to the order of words (Liu et al. 2021, On the Importance of Word Order
+    Information in Cross-lingual Sequence Labeling, freeze a pre-trained table).
+    """
+
+    takes: ClassVar[str] = "integers"
+    weight: Tensor  # [size, dim]
 
     def __init__(
         self,
@@ -20,6 +26,7 @@ class Learned(Encoding):
         positions: Positions | None = None,
         size: int = 1024,
         beyond: str = "refuse",
+        trainable: bool = True,
     ) -> None:
         super().__init__(dims, positions)
         if size < 1:
@@ -28,12 +35,24 @@ class Learned(Encoding):
             raise ValueError(f"beyond={beyond}: choose refuse or clip (to the last position)")
         self.size = size
         self.beyond = beyond
-        self.weight = nn.Parameter(torch.randn(size, dims.dim) * dims.dim**-0.5)  # [size, dim]
+        self.trainable = trainable
+        weight = torch.randn(size, dims.dim) * dims.dim**-0.5
+        if trainable:
+            self.weight = nn.Parameter(weight)
+        else:  # saved with the model all the same
+            self.register_buffer("weight", weight)
 
     @property
     def limit(self) -> int | None:
         """The table's size, unless positions beyond it are clipped to its last row."""
         return None if self.beyond == "clip" else self.size
+
+    def neutralise(self) -> bool:
+        """All vectors zero, if they can leave zero again."""
+        if self.trainable:
+            with torch.no_grad():
+                self.weight.zero_()
+        return self.trainable
 
     def embed(self, x: Tensor, context: Context) -> Tensor:
         """Add the row of each position to x [batch, query, dim]."""

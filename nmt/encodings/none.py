@@ -8,4 +8,5 @@ from nmt.encodings.base import Encoding
 class NoPositions(Encoding):
     """Answers nothing; the point of comparison (Shaw et al. 2018, table 2: k = 0)."""
 
-    relative: ClassVar[bool] = True
+    relative: bool = True
+    takes: ClassVar[str] = "nothing"

@@ -1,6 +1,7 @@
 """Which number a token gets: a choice of its own, usable under every encoding that takes it."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -9,13 +10,39 @@ from nmt.encodings.context import Context, Positions
 
 @dataclass(frozen=True)
 class Index(Positions):
-    """The token's place in its sentence, counted from `start`."""
+    """The token's place in its sentence: start, start + step, start + 2 step, ..."""
 
     start: int = 0
+    step: int = 1
 
     def assign(self, index: Tensor, context: Context) -> Tensor:
-        """Shift every index by `start`."""
-        return index + self.start
+        """Multiply every index by `step` and shift it by `start`."""
+        return index * self.step + self.start
 
 
-POSITIONS: dict[str, type[Positions]] = {"index": Index}  # name in a config's `at:`
+@dataclass(frozen=True)
+class Scaled(Positions):
+    """Position interpolation (Chen et al. 2023): other positions times a factor."""
+
+    inner: Positions
+    factor: float
+    integer: ClassVar[bool] = False
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """Those of the positions inside."""
+        return self.inner.columns
+
+    @property
+    def lengths(self) -> bool:
+        """As the positions inside."""
+        return self.inner.lengths
+
+    @property
+    def limit(self) -> int | None:
+        """As the positions inside."""
+        return self.inner.limit
+
+    def assign(self, index: Tensor, context: Context) -> Tensor:
+        """Multiply what the positions inside say by the factor."""
+        return self.inner.assign(index, context) * self.factor

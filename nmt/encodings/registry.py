@@ -2,15 +2,17 @@
 
 import inspect
 import pkgutil
+from dataclasses import fields
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import Any, get_type_hints
+from types import UnionType
+from typing import Any, cast, get_args, get_type_hints
 
 import nmt.encodings as here
+from nmt.encodings.at import POSITIONS
 from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.context import Positions
-from nmt.encodings.positions import POSITIONS
 
 GROUP = "nmt.encodings"  # entry points: name = "package.module:Class"
 SITES = ("encoder", "decoder", "cross")
@@ -78,9 +80,24 @@ def _make(cls: type[Encoding], options: dict[str, Any], dims: Dims) -> Encoding:
             kind = getattr(wanted[key], "__name__", str(wanted[key]))
             raise ValueError(f"{key}={value}: expected {kind}")
     positions = _positions(options.get("at", {"index": {}}))
-    if cls.needs_integers and not positions.integer:
-        raise ValueError("at: this encoding indexes a table and needs whole positions")
+    _suit(cls, positions, dims.site)
     return cls(dims, positions, **given)
+
+
+def _suit(cls: type[Encoding], positions: Positions, site: str) -> None:
+    """Refuse positions that the encoding cannot read, or that the site does not have."""
+    name = next(n for n, c in POSITIONS.items() if type(positions) is c)
+    if cls.takes == "nothing" and name != "index":
+        raise ValueError(f"at={name}: this encoding never looks at positions")
+    if cls.takes == "integers" and not positions.integer:
+        raise ValueError(f"at={name}: this encoding indexes a table and needs whole positions")
+    if positions.pairs and not cls.pairwise:
+        raise ValueError(f"at={name}: this encoding needs a position for every single token")
+    asked = ("project", "scores", "bias", "values")  # what cross-attention asks an encoding
+    if site == "cross" and all(getattr(cls, h) is getattr(Encoding, h) for h in asked):
+        raise ValueError("where=cross: this encoding works on embeddings, not on attention")
+    if site not in positions.sites:
+        raise ValueError(f"at={name}: not for where={site}, only {', '.join(positions.sites)}")
 
 
 def options_of(cls: type[Encoding]) -> dict[str, Any]:
@@ -94,6 +111,8 @@ def _fits(value: Any, kind: Any) -> bool:
         return isinstance(value, (int, float)) and not isinstance(value, bool)
     if kind is int:
         return isinstance(value, int) and not isinstance(value, bool)
+    if isinstance(kind, UnionType):
+        return any(_fits(value, each) for each in get_args(kind))
     return isinstance(value, kind)
 
 
@@ -101,7 +120,8 @@ def _positions(at: Any) -> Positions:
     name, options = (at, {}) if isinstance(at, str) else next(iter(dict(at).items()))
     if name not in POSITIONS:
         raise ValueError(f"at={name}: choose one of {', '.join(POSITIONS)}")
-    wanted = get_type_hints(POSITIONS[name])
+    hints = get_type_hints(POSITIONS[name])
+    wanted = {f.name: hints[f.name] for f in fields(cast(Any, POSITIONS[name]))}
     for key, value in (options or {}).items():
         if key not in wanted:
             raise ValueError(f"at.{name}: no option {key!r}{nearest(key, list(wanted))}")

@@ -6,6 +6,7 @@ clip to [-tau, tau]; Rosendahl et al. 2019, eq. 3-7, with tau = 16.
 
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
 from nmt.encodings.base import Dims, Encoding, by_query, sum_by_row
@@ -16,43 +17,90 @@ class Relative(Encoding):
     """Learns one key vector and one value vector for every distance in [-tau, tau].
 
     Heads share the vectors unless per_head, layers never do: 2 (2 tau + 1) head_dim per layer.
+    tied uses one vector as key and value (OpenNMT-py), which halves that. tau=null clips
+    nothing: 2 longest - 1 distances, and no sequence beyond `longest`.
     """
 
-    relative: ClassVar[bool] = True
-    needs_integers: ClassVar[bool] = True
+    relative: bool = True
+    takes: ClassVar[str] = "integers"
+    pairwise: bool = True
+    tied: bool = False
+    longest: int | None = None
     key_table: Tensor | None  # [layers | 1, heads | 1, 2 tau + 1, head_dim]
-    value_table: Tensor | None
+    value_table: Tensor | None  # None if tied, too: the key's then serves both
 
     def __init__(
         self,
         dims: Dims,
         positions: Positions | None = None,
-        tau: int = 16,
+        tau: int | None = 16,
         key: bool = True,
         value: bool = True,
         per_head: bool = False,
+        tied: bool = False,
+        longest: int | None = None,
     ) -> None:
         super().__init__(dims, positions)
-        if tau < 0:
-            raise ValueError(f"tau={tau}: must be at least 0")
+        self.tau = _reach(tau, longest)
         if not (key or value):
             raise ValueError("key=false and value=false: nothing is left to learn")
-        self.tau = tau
-        rows = 2 * tau + 1
+        if tied and not (key and value):
+            raise ValueError("tied=true: needs key=true and value=true, which then share a table")
+        self.tied, self.longest = tied, longest
+        rows = 2 * self.tau + 1
+        own = value and not tied
         self.key_table = self.table(rows, dims.head_dim, per_head=per_head) if key else None
-        self.value_table = self.table(rows, dims.head_dim, per_head=per_head) if value else None
+        self.value_table = self.table(rows, dims.head_dim, per_head=per_head) if own else None
+
+    @property
+    def limit(self) -> int | None:
+        """None, unless distances are not clipped."""
+        return self.longest
+
+    def neutralise(self) -> bool:
+        """Zero vectors add nothing."""
+        with torch.no_grad():
+            for p in self.parameters():
+                p.zero_()
+        return True
 
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """Add q_i . r^K of each distance: one product with all rows, then a gather."""
         if self.key_table is None:
             return s
-        by_distance = q @ self.pick(self.key_table, layer).mT.to(q.dtype)  # [.., query, row]
-        return s + by_query(by_distance, context.clipped(self.tau))
+        rows, index = self._rows(self.key_table, layer, context)
+        return s + by_query(q @ rows.mT.to(q.dtype), index)  # of [.., query, row]
 
     def values(self, p: Tensor, layer: int, context: Context) -> Tensor | None:
         """Add r^V of each distance, weighted by the attention that the distance got."""
-        if self.value_table is None:
+        table = self.key_table if self.tied else self.value_table
+        if table is None:
             return None
-        rows = 2 * self.tau + 1
-        by_distance = sum_by_row(p, context.clipped(self.tau), rows)  # [.., query, row]
-        return by_distance @ self.pick(self.value_table, layer).to(p.dtype)
+        rows, index = self._rows(table, layer, context)
+        return sum_by_row(p, index, rows.shape[-2]) @ rows.to(p.dtype)
+
+    def _rows(self, table: Tensor, layer: int, context: Context) -> tuple[Tensor, Tensor]:
+        """The rows of a layer [heads | 1, row, head_dim] and the row of each pair of tokens.
+
+        A table for all distances is long, so only the part that the sentence needs is read.
+        """
+        rows = self.pick(table, layer)
+        if self.longest is None:
+            return rows, context.clipped(self.tau)
+        reach = context.once("reach", lambda: int(context.delta.abs().max()))
+        if reach > self.tau:
+            raise ValueError(f"distance {reach}: longest={self.longest} has vectors to {self.tau}")
+        return rows[:, self.tau - reach : self.tau + reach + 1], context.clipped(reach)
+
+
+def _reach(tau: int | None, longest: int | None) -> int:
+    """The largest distance with a vector of its own; raises ValueError if none follows."""
+    if tau is None:
+        if longest is None or longest < 1:
+            raise ValueError(f"tau=null, longest={longest}: longest must be at least 1")
+        return longest - 1
+    if tau < 0:
+        raise ValueError(f"tau={tau}: must be at least 0")
+    if longest is not None:
+        raise ValueError(f"longest={longest}: only with tau=null; tau={tau} encodes any length")
+    return tau

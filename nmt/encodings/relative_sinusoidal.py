@@ -21,8 +21,9 @@ class RelativeSinusoidal(Relative):
     the frequencies do.
     """
 
-    relative: ClassVar[bool] = True
-    needs_integers: ClassVar[bool] = True
+    relative: bool = True
+    takes: ClassVar[str] = "integers"
+    pairwise: bool = True
 
     def __init__(
         self,
@@ -42,6 +43,10 @@ class RelativeSinusoidal(Relative):
         vectors = _vectors(dims, tau, reference)[None, None]  # [1, 1, 2 tau + 1, head_dim]
         self.register_buffer("key_table", vectors if key else None, persistent=False)
         self.register_buffer("value_table", vectors if value else None, persistent=False)
+
+    def neutralise(self) -> bool:
+        """Not possible: the vectors are fixed."""
+        return False
 
 
 def _vectors(dims: Dims, tau: int, reference: str) -> Tensor:

@@ -1,6 +1,13 @@
-"""Su, Lu, Pan, Wen, Liu (2021), RoFormer: rotary position embedding."""
+"""Su, Lu, Pan, Wen, Liu (2021), RoFormer: rotary position embedding (RoPE).
 
-from typing import ClassVar
+q'_i = R(i) q_i, k'_j = R(j) k_j, where R(t) turns each pair b of components by the angle t w_b,
+w_b = base^(-2b / head_dim). A product of the two depends on positions through j - i alone.
+
+partial < 1 turns the first share of the components only, as GPT-NeoX does. To read further than
+was trained: scaling=linear divides positions by `factor` (Chen et al. 2023), scaling=ntk leaves
+them and multiplies the base by factor^(r / (r - 2)), r components turned (bloc97 2023), so that
+the slowest pair turns as under linear scaling and the fastest as before.
+"""
 
 import torch
 from torch import Tensor
@@ -9,15 +16,16 @@ from nmt.encodings.base import Dims, Encoding, Projection
 from nmt.encodings.context import Context, Positions
 from nmt.encodings.sinusoids import LAYOUTS, angles, frequencies
 
+SCALINGS = ("none", "linear", "ntk")
+
 
 class Rotary(Encoding):
-    """Rotates queries and keys by their position; a product then depends on the distance only.
+    """Rotates queries and keys by their position; learns nothing.
 
-    Component pairs are turned by position x w_b, w_b = base^(-2b / head_dim). interleaved pairs
-    neighbours (the paper), halves pairs b with b + head_dim / 2 (GPT-NeoX).
+    layout: interleaved turns neighbours (the paper), halves pairs b with b + r / 2 (GPT-NeoX).
     """
 
-    relative: ClassVar[bool] = True
+    relative: bool = True
 
     def __init__(
         self,
@@ -25,15 +33,35 @@ class Rotary(Encoding):
         positions: Positions | None = None,
         base: float = 10000.0,
         layout: str = "interleaved",
+        partial: float = 1.0,
+        scaling: str = "none",
+        factor: float = 1.0,
     ) -> None:
         super().__init__(dims, positions)
         if layout not in LAYOUTS:
             raise ValueError(f"layout={layout}: choose one of {', '.join(LAYOUTS)}")
         if base <= 1:
             raise ValueError(f"base={base}: must be above 1")
-        self.base = base
+        self.turned = round(dims.head_dim * partial)
+        if partial != 1 and not (2 <= self.turned < dims.head_dim and self.turned % 2 == 0):
+            raise ValueError(
+                f"partial={partial}: must leave an even number of {dims.head_dim} components to "
+                f"turn, not {self.turned}"
+            )
         self.layout = layout
-        frequencies(dims.head_dim, base=base)  # refuses an odd width at once
+        self.w = self._frequencies(base, scaling, factor)  # [turned / 2]
+
+    def _frequencies(self, base: float, scaling: str, factor: float) -> Tensor:
+        if scaling not in SCALINGS:
+            raise ValueError(f"scaling={scaling}: choose one of {', '.join(SCALINGS)}")
+        if factor < 1 or (scaling == "none" and factor != 1):
+            raise ValueError(f"factor={factor}: at least 1, and 1 with scaling=none")
+        if scaling == "ntk":
+            if self.turned < 4:
+                raise ValueError("scaling=ntk: needs at least 4 components to turn")
+            base = base * factor ** (self.turned / (self.turned - 2))
+        w = frequencies(self.turned, base=base)  # refuses an odd width
+        return w / factor if scaling == "linear" else w
 
     def project(
         self, project: Projection, xq: Tensor, xk: Tensor, xv: Tensor, layer: int, context: Context
@@ -43,18 +71,31 @@ class Rotary(Encoding):
         return self._turn(q, "queries", context), self._turn(k, "new_keys", context), v
 
     def _turn(self, x: Tensor, which: str, context: Context) -> Tensor:
-        cos, sin = context.once(("rotary", which, self.base), lambda: self._angles(which, context))
-        if self.layout == "interleaved":
-            a, b = x[..., 0::2], x[..., 1::2]
-        else:
-            a, b = x.chunk(2, dim=-1)
-        turned = (a * cos - b * sin, a * sin + b * cos)  # in float32, whatever the model's type
-        if self.layout == "interleaved":
-            return torch.stack(turned, dim=-1).flatten(-2).to(x.dtype)
-        return torch.cat(turned, dim=-1).to(x.dtype)
+        kind = torch.promote_types(x.dtype, torch.float32)  # whatever the model's type
+        cos, sin = self._waves(which, kind, context)
+        still = x[..., self.turned :]
+        a, b = self.pairs(x[..., : self.turned])
+        turned = self.unpaired(a * cos - b * sin, a * sin + b * cos).to(x.dtype)
+        return turned if self.turned == x.shape[-1] else torch.cat([turned, still], dim=-1)
 
-    def _angles(self, which: str, context: Context) -> tuple[Tensor, Tensor]:
-        """Cosines and sines [batch | 1, 1, length, head_dim / 2] in float32."""
-        positions: Tensor = getattr(context, which)
-        a = angles(positions, frequencies(self.dims.head_dim, base=self.base))[:, None]
-        return a.cos().to(torch.float32), a.sin().to(torch.float32)
+    def pairs(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The two components of each pair: [.., turned] -> twice [.., turned / 2]."""
+        if self.layout == "interleaved":
+            return x[..., 0::2], x[..., 1::2]
+        a, b = x.chunk(2, dim=-1)
+        return a, b
+
+    def unpaired(self, a: Tensor, b: Tensor) -> Tensor:
+        """Undo `pairs`."""
+        if self.layout == "interleaved":
+            return torch.stack((a, b), dim=-1).flatten(-2)
+        return torch.cat((a, b), dim=-1)
+
+    def _waves(self, which: str, kind: torch.dtype, context: Context) -> tuple[Tensor, Tensor]:
+        """Cosines and sines of positions x w: [batch | 1, 1, length, turned / 2] each."""
+
+        def make() -> tuple[Tensor, Tensor]:
+            a = angles(getattr(context, which), self.w)[:, None]
+            return a.cos().to(kind), a.sin().to(kind)
+
+        return context.once(("rotary", which, kind, id(self)), make)

@@ -63,6 +63,8 @@ class Memory(NamedTuple):
 class Attention(nn.Module):
     """Multi-head attention (Vaswani et al. 2017) that asks its encodings where tokens stand."""
 
+    key: nn.Module  # a linear map; nn.Identity() where keys are slices of the input
+
     def __init__(self, dim: int, heads: int, dropout: float) -> None:
         super().__init__()
         if dim % heads:
@@ -96,7 +98,7 @@ class Attention(nn.Module):
     def _split(self, xq: Tensor, xk: Tensor, xv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Project and split into heads: [batch, heads, n, head_dim] each."""
 
-        def heads(linear: nn.Linear, x: Tensor) -> Tensor:
+        def heads(linear: nn.Module, x: Tensor) -> Tensor:
             return linear(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
         return heads(self.query, xq), heads(self.key, xk), heads(self.value, xv)
@@ -106,12 +108,15 @@ class Attention(nn.Module):
     ) -> Tensor:
         """The heads' outputs [batch, heads, query, head_dim]."""
         dropout = self.dropout if self.training else 0.0
+        scale = self.scale if encodings.scale is None else encodings.scale
         bias = encodings.bias(layer, context)  # [batch | 1, heads | 1, query, key]
         if encodings.fusible and _fusing_pays(k):
             mask = context.allowed if bias is None else masked(bias, context.allowed).to(q.dtype)
-            return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout)
+            return F.scaled_dot_product_attention(
+                q, k, v, attn_mask=mask, dropout_p=dropout, scale=scale
+            )
         s = encodings.scores(q @ k.mT, q, k, layer, context)  # [batch, heads, query, key], raw
-        e = s.float() * self.scale
+        e = s.float() * scale
         e = masked(e if bias is None else e + bias, context.allowed)
         p = F.dropout(e.softmax(-1), dropout).to(v.dtype)  # softmax in float32, always
         o = p @ v

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -12,18 +13,24 @@ from nmt.model.attention import Attention, Cache, Memory
 
 
 class Residual(nn.Module):
-    """x + dropout(f(norm(x))) for pre-norm, norm(x + dropout(f(x))) for post-norm."""
+    """x + dropout(f(norm(x))) for pre-norm, norm(x + dropout(f(x))) for post-norm.
 
-    def __init__(self, config: Model) -> None:
+    With keep=false the `x +` is left out, which frees the states from the order of the source
+    (Liu et al. 2021, Improving Zero-Shot Translation by Disentangling Positional Information).
+    """
+
+    def __init__(self, config: Model, keep: bool = True) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(config.dim)
         self.pre = config.norm == "pre"
         self.dropout = config.dropout
+        self.keep = keep
 
     def forward(self, x: Tensor, f: Callable[[Tensor], Tensor]) -> Tensor:
         """Wrap the sublayer f: [batch, length, dim] -> the same shape."""
         y = F.dropout(f(self.norm(x) if self.pre else x), self.dropout, self.training)
-        return x + y if self.pre else self.norm(x + y)
+        y = x + y if self.keep else y
+        return y if self.pre else self.norm(y)
 
 
 class FeedForward(nn.Module):
@@ -40,19 +47,48 @@ class FeedForward(nn.Module):
         return self.outer(F.dropout(F.relu(self.inner(x)), self.dropout, self.training))
 
 
-class EncoderLayer(nn.Module):
-    """Self-attention, then feed-forward."""
+class ComplexFeedForward(nn.Module):
+    """Two complex linear layers, ReLU on each part (Wang et al. 2020, complex order).
+
+    Rows hold the real and the imaginary stream of each sentence side by side.
+    """
 
     def __init__(self, config: Model) -> None:
         super().__init__()
+        self.real, self.imaginary = FeedForward(config), FeedForward(config)
+        self.dropout = config.feedforward_dropout
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[batch x 2, length, dim] -> the same shape."""
+        h = _times(self.real.inner, self.imaginary.inner, x)
+        h = F.dropout(F.relu(h), self.dropout, self.training)
+        return _times(self.real.outer, self.imaginary.outer, h)
+
+
+def _times(real: nn.Linear, imaginary: nn.Linear, x: Tensor) -> Tensor:
+    """(W_r + i W_p)(x_r + i x_p), each linear map with its own bias."""
+    r, p = x[0::2], x[1::2]
+    parts = [real(r) - imaginary(p), real(p) + imaginary(r)]
+    return torch.stack(parts, dim=1).flatten(0, 1)
+
+
+def _feedforward(config: Model) -> nn.Module:
+    return FeedForward(config) if config.feedforward == "real" else ComplexFeedForward(config)
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention, then feed-forward."""
+
+    def __init__(self, config: Model, number: int) -> None:
+        """Layers count from 0 here, from 1 in model.drop_residual."""
+        super().__init__()
         self.attention = Attention(config.dim, config.heads, config.attention_dropout)
-        self.around_attention = Residual(config)
-        self.feedforward = FeedForward(config)
+        self.around_attention = Residual(config, number + 1 not in config.drop_residual)
+        self.feedforward = _feedforward(config)
         self.around_feedforward = Residual(config)
 
     def forward(self, x: Tensor, layer: int, encodings: Encodings, context: Context) -> Tensor:
         """[batch, source, dim] -> the same shape."""
-        x = encodings.layer(x, layer, context)
         x = self.around_attention(
             x, lambda y: self.attention(y, Memory(y), layer, encodings, context)
         )
@@ -68,7 +104,7 @@ class DecoderLayer(nn.Module):
         self.around_attention = Residual(config)
         self.cross = Attention(config.dim, config.heads, config.attention_dropout)
         self.around_cross = Residual(config)
-        self.feedforward = FeedForward(config)
+        self.feedforward = _feedforward(config)
         self.around_feedforward = Residual(config)
 
     def forward(
@@ -81,7 +117,6 @@ class DecoderLayer(nn.Module):
     ) -> Tensor:
         """x [batch, target, dim], source [batch, source, dim] -> [batch, target, dim]."""
         encodings, context, cache = own
-        x = encodings.layer(x, layer, context)
         x = self.around_attention(
             x, lambda y: self.attention(y, Memory(y, cache), layer, encodings, context)
         )

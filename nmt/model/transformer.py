@@ -1,6 +1,7 @@
 """The encoder-decoder Transformer (Vaswani et al. 2017), with positions left to its encodings."""
 
 from collections.abc import Callable
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -10,38 +11,13 @@ from nmt.config import Model
 from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context, causal
-from nmt.model.attention import Cache
+from nmt.model.attention import Attention
 from nmt.model.layers import DecoderLayer, EncoderLayer
+from nmt.model.length import LengthHead
+from nmt.model.stack import Stack
+from nmt.model.state import State
 
 PAD = 0  # the id that fills rows up on the right
-
-
-class State:
-    """What a decoder remembers between steps; rows are hypotheses."""
-
-    def __init__(self, source: Tensor, allowed: Tensor, layers: int) -> None:
-        self.source = source  # [sentence, source, dim], or of rows after a reorder
-        self.allowed = allowed  # [sentence, 1, 1, source]
-        self.length = 0  # tokens decoded so far
-        self.own = [Cache() for _ in range(layers)]
-        self.cross = [Cache() for _ in range(layers)]
-        self.recurrent: dict[str, Tensor] = {}  # of encodings; rows first
-        self._origin = torch.arange(len(source), device=source.device)  # [rows] first row of each
-
-    def reorder(self, rows: Tensor) -> None:
-        """Row i becomes old row rows[i]: repeats, reorders or drops rows.
-
-        Rows that merely swap with another hypothesis of the same sentence leave the source alone.
-        """
-        for cache in self.own:
-            cache.reorder(rows)
-        self.recurrent = {name: t[rows] for name, t in self.recurrent.items()}
-        origin = self._origin[rows]
-        if origin.shape != self._origin.shape or not torch.equal(origin, self._origin):
-            self.source, self.allowed = self.source[rows], self.allowed[rows]
-            for cache in self.cross:
-                cache.reorder(rows)
-        self._origin = origin
 
 
 class Transformer(nn.Module):
@@ -61,20 +37,24 @@ class Transformer(nn.Module):
         self.source_embedding = nn.Embedding(source_size, config.dim)
         self.target_embedding = nn.Embedding(target_size, config.dim)
         self.output = nn.Linear(config.dim, target_size)
-        self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
-        self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
-        final = config.norm == "pre"  # after post-norm layers nothing is left to normalise
-        self.encoder_norm = nn.LayerNorm(config.dim) if final else nn.Identity()
-        self.decoder_norm = nn.LayerNorm(config.dim) if final else nn.Identity()
+        self.encoder = Stack(config, config.encoder_layers, lambda n: EncoderLayer(config, n))
+        self.decoder = Stack(config, config.decoder_layers, lambda n: DecoderLayer(config))
+        self.length_head = LengthHead(config.dim) if config.length_head else None
+        self.ponder_cost = config.ponder_cost
+        self.side_loss: Tensor | None = None  # of the last pass in training: see `hidden`
         self._initialise()
 
-        def site(name: str, layers: int) -> Encodings:
-            dims = Dims(name, layers, config.heads, config.dim, config.dim // config.heads)
-            return Encodings(encodings(dims))
+        def site(name: str, layers: int, vocab: int) -> Encodings:
+            head_dim = config.dim // config.heads
+            return Encodings(
+                encodings(Dims(name, layers, config.heads, config.dim, head_dim, vocab))
+            )
 
-        self.encoder_encodings = site("encoder", config.encoder_layers)
-        self.decoder_encodings = site("decoder", config.decoder_layers)
-        self.cross_encodings = site("cross", config.decoder_layers)
+        self.encoder_encodings = site("encoder", config.encoder_layers, source_size)
+        self.decoder_encodings = site("decoder", config.decoder_layers, target_size)
+        self.cross_encodings = site("cross", config.decoder_layers, target_size)
+        self._drop_key_projections()
+        self.streams = self._streams(config)
         self._tie(config.tie)
 
     def _initialise(self) -> None:
@@ -85,6 +65,19 @@ class Transformer(nn.Module):
             elif isinstance(module, nn.Embedding):
                 nn.init.normal_(module.weight, std=1 / self.scale)
 
+    def _drop_key_projections(self) -> None:
+        """Leave out what encodings do not ask for: it would never get a gradient.
+
+        Dropped, not left unmade: one seed gives every encoding the same rest of the model.
+        """
+        parts = ((self.encoder, "attention", self.encoder_encodings),
+                 (self.decoder, "attention", self.decoder_encodings),
+                 (self.decoder, "cross", self.cross_encodings))  # fmt: skip
+        for stack, name, encodings in parts:
+            if not encodings.projects_keys:
+                for layer in stack.layers:
+                    cast(Attention, getattr(layer, name)).key = nn.Identity()
+
     def _tie(self, tie: str) -> None:
         """Make embeddings one matrix (Press and Wolf 2017)."""
         if tie in ("target", "all"):
@@ -93,6 +86,35 @@ class Transformer(nn.Module):
             if self.source_embedding.weight.shape != self.target_embedding.weight.shape:
                 raise ValueError("tie=all needs one vocabulary for both sides")
             self.source_embedding.weight = self.target_embedding.weight
+
+    def _streams(self, config: Model) -> int:
+        """How many rows stand for each sentence; checks that all parts agree about it."""
+        sites = (self.encoder_encodings, self.decoder_encodings, self.cross_encodings)
+        streams = {e.streams for e in sites}
+        if len(streams) > 1:
+            raise ValueError("encoding: complex embeddings need where=[encoder,decoder,cross]")
+        if config.feedforward == "complex" and streams == {1}:
+            raise ValueError("feedforward=complex: needs encoding=complex_order")
+        return streams.pop()
+
+    @property
+    def sites(self) -> dict[str, Encodings]:
+        """The encodings of each attention site."""
+        return {
+            "encoder": self.encoder_encodings,
+            "decoder": self.decoder_encodings,
+            "cross": self.cross_encodings,
+        }
+
+    @property
+    def columns(self) -> set[str]:
+        """Names of the columns beside the source text that the encodings read."""
+        return {name for site in self.sites.values() for name in site.columns}
+
+    @property
+    def needs_lengths(self) -> bool:
+        """Whether `start` must be told the desired length of each output."""
+        return self.decoder_encodings.lengths or self.cross_encodings.lengths
 
     @property
     def source_limit(self) -> int | None:
@@ -104,44 +126,100 @@ class Transformer(nn.Module):
         """The longest target, bos included, that the encodings can hold; None: any."""
         return self.decoder_encodings.limit
 
-    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+    def forward(
+        self, source: Tensor, target: Tensor, columns: dict[str, Tensor] | None = None
+    ) -> Tensor:
         """Logits [batch, target, vocab] of the token after each prefix of target."""
-        return self.logits(self.hidden(source, target))
+        return self.logits(self.hidden(source, target, columns))
 
     def logits(self, hidden: Tensor) -> Tensor:
         """[..., dim] -> [..., vocab]."""
         return self.output(hidden)
 
-    def hidden(self, source: Tensor, target: Tensor) -> Tensor:
+    def hidden(
+        self, source: Tensor, target: Tensor, columns: dict[str, Tensor] | None = None
+    ) -> Tensor:
         """States [batch, target, dim] for source ids [batch, source], target [batch, target].
 
-        Rows are padded on the right; target starts with bos and has no eos.
+        Rows are padded on the right; target starts with bos and holds no eos, so each row is as
+        long as what is to be predicted. `columns`: integers [batch, source | 1] beside the source.
+        In training, `side_loss` is then what halting and the length head add to the mean loss of
+        a token, or None.
         """
-        memory, allowed = self.encode(source)
+        memory, allowed, ponder = self._encode(source, columns or {})
         at = torch.arange(target.shape[1], device=target.device)[None]
-        own = Context(
-            "decoder", at, at, at, causal(at.shape[1], at.shape[1], at.device), None, None,
-            self.training,
-        )  # fmt: skip
         there = torch.arange(source.shape[1], device=source.device)[None]
-        cross = Context("cross", at, there, there, allowed, None, None, self.training)
-        return self._decode(target, memory, own, cross, None)
+        lengths = (target != PAD).sum(1)  # of what is to be predicted, eos included
+        own = Context(
+            "decoder", at, at, at, len(target), causal(at.shape[1], at.shape[1], at.device),
+            lengths, target, columns or {}, None, self.training,
+        )  # fmt: skip
+        cross = Context(
+            "cross", at, there, there, len(target), allowed, lengths, None, {}, None, self.training
+        )
+        x, own_ponder = self._decode(target, memory, own, cross, None)
+        if self.training:
+            self.side_loss = self._side_loss(
+                [(ponder, source != PAD), (own_ponder, target != PAD)], memory, allowed, lengths
+            )
+        return x
 
-    def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
-        """States [batch, source, dim] and the mask [batch, 1, 1, source] of real tokens."""
+    def _side_loss(
+        self,
+        ponders: list[tuple[Tensor | None, Tensor]],
+        memory: Tensor,
+        allowed: Tensor,
+        lengths: Tensor,
+    ) -> Tensor | None:
+        """The cost of the steps that real tokens took, and of misjudged lengths."""
+        losses = [
+            self.ponder_cost * ponder[real].mean() for ponder, real in ponders if ponder is not None
+        ]
+        if self.length_head is not None:
+            losses.append(self.length_head.loss(memory[:: self.streams], allowed, lengths))
+        return torch.stack(losses).sum() if losses else None
+
+    def encode(
+        self, source: Tensor, columns: dict[str, Tensor] | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """States [batch x streams, source, dim] and the mask [batch, 1, 1, source] of tokens."""
+        memory, allowed, _ = self._encode(source, columns or {})
+        return memory, allowed
+
+    def _encode(
+        self, source: Tensor, columns: dict[str, Tensor]
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
         real = source != PAD
         at = torch.arange(source.shape[1], device=source.device)[None]
         allowed = real[:, None, None, :]
-        context = Context("encoder", at, at, at, allowed, real.sum(1), None, self.training)
-        x = self._embed(self.source_embedding, source, self.encoder_encodings, context)
-        for number, layer in enumerate(self.encoder):
-            x = layer(x, number, self.encoder_encodings, context)
-        return self.encoder_encodings.readout(self.encoder_norm(x), context), allowed
+        context = Context(
+            "encoder", at, at, at, len(source), allowed, real.sum(1), source, columns, None,
+            self.training,
+        )  # fmt: skip
+        encodings = self.encoder_encodings
+        x, context = self._embed(self.source_embedding, source, encodings, context)
+        x, ponder = self.encoder(
+            x, encodings, context, lambda f, y, number: f(y, number, encodings, context)
+        )
+        return x, allowed, ponder
 
-    def start(self, source: Tensor) -> State:
-        """Read source ids [rows, source], to decode one target for each row."""
-        memory, allowed = self.encode(source)
-        return State(memory, allowed, len(self.decoder))
+    def start(
+        self,
+        source: Tensor,
+        columns: dict[str, Tensor] | None = None,
+        lengths: Tensor | None = None,
+    ) -> State:
+        """Read source ids [rows, source], to decode one target for each row.
+
+        `lengths` [rows]: desired lengths of the outputs, eos included; None leaves them to the
+        length head. Raises ValueError where the encodings need them and nothing tells them.
+        """
+        memory, allowed = self.encode(source, columns)
+        if lengths is None and self.needs_lengths and self.length_head is not None:
+            lengths = self.length_head(memory[:: self.streams], allowed)
+        if lengths is None and self.needs_lengths:
+            raise ValueError("the decoder's encoding needs the desired length of each output")
+        return State(memory, allowed, self.decoder.count, self.streams, columns, lengths)
 
     def step(self, tokens: Tensor, state: State) -> Tensor:
         """Logits [rows, vocab] of the token after `tokens` [rows]; advances the state."""
@@ -149,34 +227,43 @@ class Transformer(nn.Module):
 
     def advance(self, tokens: Tensor, state: State) -> Tensor:
         """States [rows, n, dim] of the next n tokens [rows, n]; advances the state."""
-        n, device = tokens.shape[1], tokens.device
+        n, device, rows = tokens.shape[1], tokens.device, len(tokens)
         keys = torch.arange(state.length + n, device=device)[None]
         new = keys[:, state.length :]
         mask = causal(n, keys.shape[1], device) if n > 1 else None
-        own = Context("decoder", new, keys, new, mask, None, state.recurrent)
+        own = Context(
+            "decoder", new, keys, new, rows, mask, state.lengths, tokens, state.columns,
+            state.recurrent,
+        )  # fmt: skip
         there = torch.arange(state.source.shape[1], device=device)[None]
         fresh = there if not state.cross[0].length else there[:, :0]
-        cross = Context("cross", new, there, fresh, state.allowed, None, state.recurrent)
+        cross = Context(
+            "cross", new, there, fresh, rows, state.allowed, state.lengths, None, {},
+            state.recurrent,
+        )  # fmt: skip
         state.length += n
-        return self._decode(tokens, state.source, own, cross, state)
+        return self._decode(tokens, state.source, own, cross, state)[0]
 
     def _embed(
         self, table: nn.Module, ids: Tensor, encodings: Encodings, context: Context
-    ) -> Tensor:
+    ) -> tuple[Tensor, Context]:
+        """The bottom of a stack, and the context of its layers."""
         x = encodings.embed(table(ids) * self.scale, context)
-        return F.dropout(x, self.dropout, self.training)
+        if self.streams > 1:
+            context = context.repeated(self.streams)
+        return F.dropout(x, self.dropout, self.training), context
 
     def _decode(
         self, target: Tensor, memory: Tensor, own: Context, cross: Context, state: State | None
-    ) -> Tensor:
-        x = self._embed(self.target_embedding, target, self.decoder_encodings, own)
-        for number, layer in enumerate(self.decoder):
+    ) -> tuple[Tensor, Tensor | None]:
+        encodings, across = self.decoder_encodings, self.cross_encodings
+        x, own = self._embed(self.target_embedding, target, encodings, own)
+        if self.streams > 1:
+            cross = cross.repeated(self.streams)
+
+        def run(layer: nn.Module, y: Tensor, number: int) -> Tensor:
             caches = (None, None) if state is None else (state.own[number], state.cross[number])
-            x = layer(
-                x,
-                memory,
-                number,
-                (self.decoder_encodings, own, caches[0]),
-                (self.cross_encodings, cross, caches[1]),
-            )
-        return self.decoder_encodings.readout(self.decoder_norm(x), own)
+            first, second = (encodings, own, caches[0]), (across, cross, caches[1])
+            return layer(y, memory, number, first, second)
+
+        return self.decoder(x, encodings, own, run)

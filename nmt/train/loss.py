@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nmt.data.batches import Batch
-from nmt.data.vocab import PAD
+from nmt.data.vocab import EOS, PAD
 from nmt.model.transformer import Transformer
 
 
@@ -34,8 +34,11 @@ def predict(model: Transformer, batch: Batch, device: torch.device) -> tuple[Ten
     """
     expected = batch.target[:, 1:].flatten()
     real = expected.ne(PAD).nonzero().squeeze(1)  # found on the CPU: no wait for the GPU
-    source, target = batch.source.to(device), batch.target[:, :-1].to(device)
-    hidden = model.hidden(source, target).flatten(0, 1)  # [batch x target, dim]
+    before = batch.target[:, :-1]
+    read = before.masked_fill(before == EOS, PAD)  # eos is predicted and never read
+    source, target = batch.source.to(device), read.to(device)
+    columns = {name: values.to(device) for name, values in batch.columns.items()}
+    hidden = model.hidden(source, target, columns).flatten(0, 1)  # [batch x target, dim]
     return model.logits(hidden[real.to(device)]), expected[real].to(device)
 
 

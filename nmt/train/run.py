@@ -24,9 +24,8 @@ CONFIG, STATUS, LOG, HOLDER = "config.json", "status.json", "train.log", ".holde
 MAY_DIFFER = (
     *("trainer.max_epochs", "trainer.max_steps", "trainer.threads", "trainer.log_every"),
     *("trainer.keep_checkpoints", "trainer.tensorboard", "data.workers"),
-    *(f"data.{key}" for key in modeldir.PATHS),  # the data's fingerprint is compared instead
     "decode",
-)  # keys (and groups) that a resumed run may have otherwise
+)  # keys (and groups) that a resumed run may have otherwise; paths, too: see `differences`
 
 log = logging.getLogger(__name__)
 
@@ -149,7 +148,10 @@ def open_run(path: Path, settings: config.Settings) -> Run:
 
 
 def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """List what differs between two plain configs as `key: old -> new`, allowed keys left out."""
+    """List what differs between two plain configs as `key: old -> new`, allowed keys left out.
+
+    Paths may differ: the fingerprint of the data is compared instead.
+    """
     before, after = dict(_flat(old)), dict(_flat(new))
     before["encoding"], after["encoding"] = (
         list(each.get("encoding") or ()) for each in (old, new)
@@ -160,6 +162,7 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
         if before.get(key, ...) != after.get(key, ...)
         and key not in MAY_DIFFER
         and key.split(".")[0] not in MAY_DIFFER
+        and not modeldir.is_path(key)
     ]
 
 

@@ -23,6 +23,7 @@ from nmt.train.progress import Meter, Progress
 from nmt.train.run import Outcome, Run, open_run
 from nmt.train.schedule import schedule
 from nmt.train.signals import Stop
+from nmt.train.surgery import graft
 from nmt.train.timetable import timetable
 
 __all__ = ["Outcome", "Run", "Trainer", "fit", "open_run"]
@@ -87,6 +88,9 @@ class Trainer:
         """Train to the end, or until a signal asks to stop."""
         if self.run.saved is not None:
             self.resume(self.run.saved)
+        elif self.options.init_from is not None:
+            vocabularies = self.prepared.source.vocabulary, self.prepared.target.vocabulary
+            graft(self.model, self.settings, self.options.init_from, *vocabularies)
         self.run.report("running", self.step)
         last, tensorboard = self.plan.last, self.options.tensorboard
         with Stop() as stop, Progress(self.run.path, self.step, last, tensorboard) as self.progress:
@@ -140,7 +144,9 @@ class Trainer:
             with self.autocast():
                 logits, expected = loss.predict(self.model, batch, self.device)
                 smoothed, nll = loss.smoothed(logits, expected, self.optim.label_smoothing)
-            (smoothed / tokens).backward()
+            side = self.model.side_loss  # per token, so that it weighs as its batch does
+            whole = smoothed if side is None else smoothed + side * len(expected)
+            (whole / tokens).backward()
             total += torch.stack((smoothed.detach(), nll))
         return total[0], total[1]
 

@@ -59,6 +59,7 @@ def corpus(tmp_path: Path, train: list[tuple[str, str]] = TRAIN, **more: Any) ->
         "root": str(tmp_path),
         "test_source": None,
         "test_target": None,
+        "columns": {},
     }
     defaults |= paths | more
     return config.Files(**defaults)

@@ -44,6 +44,29 @@ def test_round_trip(
         store.ids["source"][0] = 1
 
 
+def test_columns_keep_in_step_with_the_source(tmp_path: Path) -> None:
+    per = {"tag": "word", "language": "sentence"}
+    with Writer(tmp_path / "train", id_type(9), per) as writer:
+        for part in range(2):
+            for side in ("source", "target"):
+                writer.add(side, np.array([5, 2, 6, 7, 2]), np.array([2, 3]))
+            writer.add_column("tag", np.array([-1, 2**31 - 1, 3, 4, -(2**31)]))
+            writer.add_column("language", np.array([part, 7]))
+            writer.add_lines(np.array([1, 2]) + 2 * part)
+    store = PairStore(tmp_path / "train")
+    assert store.per == per
+    assert store.columns["tag"].tolist() == [-1, 2**31 - 1, 3, 4, -(2**31)] * 2
+    assert store.columns["language"].tolist() == [0, 7, 1, 7]
+    assert len(store.columns["tag"]) == store.offsets["source"][-1]
+    for name in per:
+        path = tmp_path / "train" / f"column.{name}"
+        content = path.read_bytes()
+        path.write_bytes(content[:-4])
+        with pytest.raises(UserError, match=f"column.{name}: missing or of the wrong size"):
+            PairStore(tmp_path / "train")
+        path.write_bytes(content)
+
+
 def test_ids_take_the_smallest_type_that_holds_them() -> None:
     assert id_type(2**16, 5) == np.uint16  # the greatest id is 2**16 - 1
     assert id_type(5, 2**16 + 1) == np.uint32

@@ -222,7 +222,9 @@ def test_parts_are_disjoint_and_cover_the_words(tmp_path: Path) -> None:
     lines = {name: t.removesuffix("\n").split("\n") for name, t in text.items()}
     assert paths["test_source"].name == "test.de"
     assert set(paths) == {
-        f"{p}_{s}" for p in ("train", "dev", "test") for s in ("source", "target")
+        f"{p}_{s}"
+        for p in ("train", "dev", "test")
+        for s in ("source", "target", *config.TOY_COLUMNS)
     }
     assert [len(lines[f"{p}_source"]) for p in ("train", "dev", "test")] == [10000, 60, 300]
     for source, target in zip(lines["test_source"], lines["test_target"], strict=True):

@@ -1,10 +1,13 @@
 """A model that copies its source, so that whose translation stands where can be seen."""
 
+from dataclasses import replace
+from functools import cache
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
+from nmt.cli.compose import experiment_of
 from nmt.config import Decode
 from nmt.data.side import Side
 from nmt.data.vocab import BOS, EOS, PAD, Vocabulary
@@ -43,9 +46,13 @@ class Copying(nn.Module):
         self.vocabulary = vocabulary
         self.source_limit: int | None = None
         self.target_limit: int | None = None
+        self.columns: set[str] = set()
+        self.needs_lengths = False
         self.batches: list[tuple[int, ...]] = []
 
-    def start(self, source: Tensor) -> CopyState:
+    def start(
+        self, source: Tensor, columns: dict[str, Tensor], lengths: Tensor | None
+    ) -> CopyState:
         assert torch.is_inference_mode_enabled()
         self.batches.append(tuple(source.shape))
         return CopyState(source)
@@ -78,4 +85,10 @@ def decode(**changes: Any) -> Decode:
         "beam_size": 2, "alpha": 0.6, "max_length_ratio": 2.0, "max_length_offset": 5,
         "batch_tokens": 60, "window": 7, "too_long": "refuse",
     }  # fmt: skip
-    return Decode(**{**values, **changes})
+    return replace(defaults(), **{**values, **changes})
+
+
+@cache
+def defaults() -> Decode:
+    """Those of conf/."""
+    return experiment_of([]).settings.decode

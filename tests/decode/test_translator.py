@@ -159,7 +159,7 @@ def test_sources_beyond_the_trained_length_are_told_once(caplog: pytest.LogCaptu
 def test_too_little_memory_names_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
     some = trained()
 
-    def full(source: torch.Tensor) -> None:
+    def full(*_: object) -> None:
         raise torch.OutOfMemoryError
 
     monkeypatch.setattr(some.model, "start", full)
@@ -216,4 +216,4 @@ def test_greedy_search_on_a_real_model_agrees_with_its_forward_pass(
         ids.append(int(logits.argmax()))
         if ids[-1] == 2:
             break
-    assert found[0].text == side.text(ids)
+    assert found[0].text.split() == side.text(ids).split()

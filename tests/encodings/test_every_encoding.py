@@ -13,6 +13,8 @@ from nmt.encodings.composition import HOOKS, hooks_of
 from nmt.encodings.positions import Index
 from nmt.encodings.registry import find, names
 from nmt.encodings.registry import options_of as arguments_of
+from nmt.model import example
+from nmt.model.state import State
 from nmt.model.transformer import Transformer
 
 OPTIONS = options_of("encoding")
@@ -29,21 +31,28 @@ def entries(model: Transformer) -> list[Encoding]:
     return [e for site in both for e in site.entries if isinstance(e, Encoding)]
 
 
-def answers(model: Transformer) -> bool:
-    return any(hooks_of(type(e)) for e in entries(model))
-
-
 def differ(a: Tensor, b: Tensor) -> float:
     return float((a - b).detach().abs().max())
+
+
+def beside(model: Transformer, source: Tensor) -> dict[str, Tensor]:
+    """The columns that a model reads, made up."""
+    return example.columns(model.columns, source)
+
+
+def start(model: Transformer, source: Tensor, target: Tensor) -> State:
+    lengths = (target != 0).sum(1) if model.needs_lengths else None
+    return model.start(source, beside(model, source), lengths)
 
 
 @every
 def test_order_matters_to_the_encoder(option: str, tiny: Make, ids: Ids) -> None:
     model = tiny(f"encoding={option}")
     source, order = ids(2, 9), torch.randperm(9, generator=torch.Generator().manual_seed(1))
-    straight = model.encode(source)[0][:, order]
-    permuted = model.encode(source[:, order])[0]
-    if answers(model):
+    columns = beside(model, source)
+    straight = model.encode(source, columns)[0][:, order]
+    permuted = model.encode(source[:, order], columns)[0]
+    if any(hooks_of(type(e)) for e in entries(model)):
         assert differ(straight, permuted) > 1e-3
     else:
         assert differ(straight, permuted) < 1e-5  # without positions it is equivariant
@@ -54,7 +63,9 @@ def test_order_matters_to_the_decoder(option: str, tiny: Make, ids: Ids) -> None
     model = tiny(f"encoding={option}")
     source, target = ids(1, 5), ids(1, 8, seed=2)
     swapped = target[:, [1, 0, *range(2, 8)]]
-    assert differ(model(source, target)[:, -1], model(source, swapped)[:, -1]) > 1e-4
+    columns = beside(model, source)
+    before, after = model(source, target, columns), model(source, swapped, columns)
+    assert differ(before[:, -1], after[:, -1]) > 1e-4
 
 
 @every
@@ -64,8 +75,9 @@ def test_padding_changes_nothing(option: str, tiny: Make, ids: Ids) -> None:
     longer, shorter = ids(1, 11, seed=4), ids(1, 9, seed=5)
     padded = torch.cat([torch.nn.functional.pad(source, (0, 5)), longer])
     padded_target = torch.cat([torch.nn.functional.pad(target, (0, 2)), shorter])
-    alone = model(source, target)
-    together = model(padded, padded_target)[:2, :7]
+    columns = beside(model, padded)
+    alone = model(source, target, {name: c[:2, :6] for name, c in columns.items()})
+    together = model(padded, padded_target, columns)[:2, :7]
     assert differ(alone, together) < 1e-5
 
 
@@ -73,8 +85,10 @@ def test_padding_changes_nothing(option: str, tiny: Make, ids: Ids) -> None:
 def test_rows_of_a_batch_do_not_meet(option: str, tiny: Make, ids: Ids) -> None:
     model = tiny(f"encoding={option}")
     source, target = ids(3, 6), ids(3, 7, seed=3)
-    one = torch.cat([model(source[i : i + 1], target[i : i + 1]) for i in range(3)])
-    assert differ(one, model(source, target)) < 1e-5
+    columns = beside(model, source)
+    rows = [slice(i, i + 1) for i in range(3)]
+    one = [model(source[i], target[i], {n: c[i] for n, c in columns.items()}) for i in rows]
+    assert differ(torch.cat(one), model(source, target, columns)) < 1e-5
 
 
 @every
@@ -83,7 +97,8 @@ def test_the_future_changes_nothing(option: str, tiny: Make, ids: Ids) -> None:
     source, target = ids(2, 6), ids(2, 9, seed=3)
     changed = target.clone()
     changed[:, 5] = 4 + (changed[:, 5] - 3) % 26
-    before, after = model(source, target), model(source, changed)
+    columns = beside(model, source)
+    before, after = model(source, target, columns), model(source, changed, columns)
     assert differ(before[:, :5], after[:, :5]) == 0
     assert differ(before[:, 5:], after[:, 5:]) > 1e-4
 
@@ -93,11 +108,13 @@ def test_the_future_changes_nothing(option: str, tiny: Make, ids: Ids) -> None:
 def test_a_common_shift_changes_nothing_if_relative(option: str, tiny: Make, ids: Ids) -> None:
     model = tiny(f"encoding={option}")
     source, target = ids(2, 6), ids(2, 7, seed=3)
-    before = model(source, target)
+    for e in entries(model):
+        e.positions = Index()  # whatever `at:` says, the encoding is asked about plain shifts
+    before = model(source, target, columns := beside(model, source))
     for e in entries(model):
         e.positions = Index(start=5)
-    shift = differ(before, model(source, target))
-    if all(type(e).relative for e in entries(model)):
+    shift = differ(before, model(source, target, columns))
+    if all(e.relative for e in entries(model)):
         assert shift < 1e-5
     else:
         assert shift > 1e-3
@@ -116,11 +133,11 @@ def test_token_by_token_equals_all_at_once(option: str, kind: str, tiny: Make, i
     rows = torch.tensor([2, 0, 0, 1])
     bound = 1e-5 if kind == "float32" else 0.15
     with torch.autocast("cpu", enabled=kind == "bfloat16"), torch.inference_mode():
-        fresh = model.start(source)
+        fresh = start(model, source, target)
         first = [model.step(target[:, t], fresh) for t in range(20)]
-        full = model(source, target)
+        full = model(source, target, beside(model, source))
         assert differ(torch.stack(first, 1), full[:, :20]) < bound
-        state = model.start(source)  # after a full pass
+        state = start(model, source, target)  # after a full pass
         prefix = model.logits(model.advance(target[:, :7], state))
         assert differ(prefix, full[:, :7]) < bound
         state.reorder(rows)
@@ -131,7 +148,9 @@ def test_token_by_token_equals_all_at_once(option: str, kind: str, tiny: Make, i
 @every
 def test_gradients_reach_each_parameter(option: str, tiny: Make, ids: Ids) -> None:
     model = tiny(f"encoding={option}").train()
-    model(ids(4, 9), ids(4, 9, seed=1)).square().sum().backward()
+    source = ids(4, 9)
+    loss = model(source, ids(4, 9, seed=1), beside(model, source)).square().sum()
+    (loss if model.side_loss is None else loss + model.side_loss).backward()
     for name, p in model.named_parameters():
         assert p.grad is not None and p.grad.abs().sum() > 0, name
 
@@ -141,29 +160,84 @@ def test_long_sequences_and_fully_masked_rows_stay_finite(
     option: str, tiny: Make, ids: Ids
 ) -> None:
     model = tiny(f"encoding={option}")
-    source = ids(2, 200)
+    source = ids(2, min(200, model.source_limit or 200))
     source[1] = 0
     source[1, 0] = 5
-    assert model(source, ids(2, 150)).isfinite().all()
+    target = ids(2, min(150, model.target_limit or 150))
+    assert model(source, target, beside(model, source)).isfinite().all()
     source[1] = 0  # nothing at all to look at
-    assert model(source, ids(2, 5)).isfinite().all()
+    assert model(source, ids(2, 5), beside(model, source)).isfinite().all()
 
 
 @pytest.mark.parametrize("option", OPTIONS)
-def test_the_file_says_all_that_the_constructor_takes(
-    option: str, settings_of: Callable[..., Settings]
+def test_positions_are_read_as_the_class_says(option: str, tiny: Make, ids: Ids) -> None:
+    """`takes` says whether positions are read at all, and whether halves may stand among them."""
+    model = tiny(f"encoding={option}")
+    source, target = ids(2, 6), ids(2, 7, seed=3)
+    for e in entries(model):
+        e.positions = Index()
+    columns = beside(model, source)
+    before = model(source, target, columns)
+    kinds = {type(e).takes for e in entries(model)} or {"nothing"}
+    for e in entries(model):
+        e.positions = Index(step=2)
+    changed = differ(before, model(source, target, columns)) > 1e-5
+    assert changed == (kinds != {"nothing"})
+    if kinds == {"real"}:
+        for site in model.sites.values():
+            site.scale_positions(0.25)
+        between = model(source, target, columns)
+        assert between.isfinite().all() and differ(before, between) > 1e-5
+    else:
+        with pytest.raises(ValueError, match="positions cannot be scaled, because"):
+            for site in model.sites.values():
+                site.scale_positions(0.25)
+            if not entries(model):
+                raise ValueError("positions cannot be scaled, because nothing reads them")
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_a_neutral_encoding_changes_nothing_and_can_learn(
+    option: str, tiny: Make, ids: Ids
 ) -> None:
-    settings = settings_of(f"encoding={option}")
-    for name, options in settings.encoding.items():
-        wanted = arguments_of(find(str(options.get("use", name))))
-        given = set(options) - {"use", "where", "at"}
-        shared = {"key", "value", "per_head", "reference"}
-        assert given <= set(wanted)
-        assert set(wanted) - given <= shared, f"{option}: options without a line in its file"
+    """What `neutralise` promises: step 0 is exactly the model that got the encoding."""
+    model = tiny(f"encoding={option}")
+    source, target = ids(3, 9), ids(3, 9, seed=1)
+    columns = beside(model, source)
+    neutral = [e for e in entries(model) if e.neutralise()]
+    if not neutral:
+        pytest.skip("cannot be neutral")
+    with_it = model(source, target, columns)
+    with_it.square().sum().backward()
+    for e in neutral:
+        assert any(p.grad is not None and p.grad.abs().sum() > 0 for p in e.parameters()), e.name
+    for site in model.sites.values():
+        site.entries = torch.nn.ModuleList(e for e in site.entries if e not in neutral)
+    assert differ(with_it, model(source, target, columns)) < 1e-6
 
 
-def test_every_module_has_an_option_and_overrides_a_hook() -> None:
+def test_options_of_every_class_stand_in_some_file(settings_of: Callable[..., Settings]) -> None:
+    """An option that no file shows would be one that no reader finds."""
+    shown: dict[str, set[str]] = {}
+    for option in OPTIONS:
+        for name, options in settings_of(f"encoding={option}").encoding.items():
+            use = str(options.get("use", name))
+            given = set(options) - {"use", "where", "at"}
+            assert given <= set(arguments_of(find(use))), option
+            shown.setdefault(use, set()).update(given)
+    for use, given in shown.items():
+        assert given == set(arguments_of(find(use))), f"{use}: options without a line in a file"
+
+
+def test_every_module_has_an_option_and_overrides_a_hook(
+    settings_of: Callable[..., Settings],
+) -> None:
+    used = {
+        str(options.get("use", name))
+        for option in OPTIONS
+        for name, options in settings_of(f"encoding={option}").encoding.items()
+    }
+    assert set(names()) - used <= {"none"}
     for name in names():
-        assert name in OPTIONS
         assert set(hooks_of(find(name))) <= set(HOOKS)
         assert bool(hooks_of(find(name))) == (name != "none")

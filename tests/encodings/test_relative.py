@@ -1,6 +1,7 @@
-"""Shaw's encoding against the formula in two loops, golden numbers, and its limits."""
+"""Shaw's encoding and its relatives against formulas in loops, golden numbers, and limits."""
 
 from itertools import product
+from typing import Any
 
 import pytest
 import torch
@@ -10,7 +11,10 @@ from nmt.encodings.base import Dims, by_query, sum_by_row
 from nmt.encodings.context import Context
 from nmt.encodings.relative import Relative
 from nmt.encodings.relative_sinusoidal import RelativeSinusoidal
+from nmt.encodings.shaw_absolute import ShawAbsolute
 from nmt.encodings.sinusoids import sinusoids
+from tests.encodings.attending import attend as attending
+from tests.encodings.attending import dims, pass_over, qkv
 
 
 def context(n: int, queries: int | None = None) -> Context:
@@ -34,7 +38,7 @@ def loops(e: Relative, q: Tensor, k: Tensor, v: Tensor, layer: int) -> Tensor:
         rows = [max(-e.tau, min(e.tau, j - i)) + e.tau for j in range(n)]
         kt, vt = (
             None if t is None else t[layer, h if t.shape[1] > 1 else 0]
-            for t in (e.key_table, e.value_table)
+            for t in (e.key_table, e.key_table if e.tied else e.value_table)
         )
         for j in range(n):
             key = k[b, h, j] if kt is None else k[b, h, j] + kt[rows[j]]
@@ -54,6 +58,36 @@ def test_equals_the_formula_in_two_loops(key: int, value: int, per_head: int) ->
     for layer in range(2):
         got = attend(e, q, k, v, layer, context(9))
         assert torch.allclose(got, loops(e, q, k, v, layer), atol=1e-12)
+
+
+@pytest.mark.parametrize("options", [{"tied": True}, {"tau": None, "longest": 12}])
+def test_variants_equal_the_formula_in_two_loops(options: dict[str, Any]) -> None:
+    torch.manual_seed(0)
+    e = Relative(Dims("decoder", 2, 2, 8, 4), None, **({"tau": 2} | options)).double()
+    q, k, v = (torch.randn(2, 2, 9, 4, dtype=torch.float64) for _ in range(3))
+    for layer in range(2):
+        got = attend(e, q, k, v, layer, context(9))
+        assert torch.allclose(got, loops(e, q, k, v, layer), atol=1e-12)
+        last = attend(e, q[:, :, -1:], k, v, layer, context(9, 1))  # a step of decoding
+        assert torch.allclose(last, got[:, :, -1:], atol=1e-12)
+
+
+def test_tied_vectors_are_one_parameter() -> None:
+    e = Relative(Dims("encoder", 2, 2, 8, 4), None, 2, tied=True)
+    assert [p.shape for p in e.parameters()] == [(2, 1, 5, 4)]
+    assert len(e.state_dict()) == 1  # one tensor on disk, too
+
+
+def test_unlimited_holds_every_distance_up_to_longest() -> None:
+    e = Relative(Dims("encoder", 1, 2, 8, 4), None, None, longest=9)
+    assert e.limit == 9 and [p.shape[2] for p in e.parameters()] == [17, 17]
+    q = torch.randn(1, 2, 10, 4)
+    with pytest.raises(ValueError, match="distance 9: longest=9 has vectors to 8"):
+        attend(e, q, q, q, 0, context(10))
+    reached = attend(e, q[:, :, :9], q[:, :, :9], q[:, :, :9], 0, context(9))
+    reached.square().sum().backward()
+    assert e.key_table is not None and e.key_table.grad is not None
+    assert e.key_table.grad.abs().sum(-1).min() > 0  # every row is some distance's
 
 
 def test_golden_numbers() -> None:
@@ -107,10 +141,79 @@ def test_gradients_in_float64() -> None:
     assert torch.autograd.gradcheck(lambda q, k, v: attend(e, q, k, v, 0, context(4)), (q, k, v))
 
 
-@pytest.mark.parametrize("options", [{"tau": -1}, {"key": False, "value": False}])
-def test_refuses_what_means_nothing(options: dict[str, int]) -> None:
-    with pytest.raises(ValueError, match=r"tau=-1|key=false"):
-        Relative(Dims("encoder", 1, 1, 4, 4), **options)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    "options, said",
+    [
+        ({"tau": -1}, "tau=-1: must be at least 0"),
+        ({"key": False, "value": False}, "key=false and value=false"),
+        ({"tied": True, "value": False}, "tied=true: needs key=true and value=true"),
+        ({"tau": None}, "longest=None: longest must be at least 1"),
+        ({"tau": None, "longest": 0}, "longest=0: longest must be at least 1"),
+        ({"tau": 4, "longest": 9}, "longest=9: only with tau=null; tau=4 encodes any length"),
+    ],
+)
+def test_refuses_what_means_nothing(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Relative(Dims("encoder", 1, 1, 4, 4), **options)
+
+
+@pytest.mark.parametrize("site", ["encoder", "decoder"])
+def test_shaw_absolute_equals_the_formula_in_two_loops(site: str) -> None:
+    torch.manual_seed(0)
+    n, longest = 9, 11
+    e = ShawAbsolute(dims(site), None, longest).double()
+    q, k, v = qkv(n, e.dims)
+    assert e.key_table is not None and e.value_table is not None
+    for layer in range(2):
+        c = pass_over(n, site)
+        got = attending(e, q, k, v, c, layer)[2]
+        ak, av = (t[layer, 0].view(longest, longest, 4) for t in (e.key_table, e.value_table))
+        for b, h, i in product(range(2), range(2), range(n)):
+            seen = i + 1 if site == "decoder" else n
+            logits = [q[b, h, i] @ (k[b, h, j] + ak[i, j]) / 2 for j in range(seen)]
+            p = torch.stack(logits).softmax(0)
+            out = sum(p[j] * (v[b, h, j] + av[i, j]) for j in range(seen))
+            assert torch.allclose(got[b, h, i], torch.as_tensor(out), atol=1e-12)
+
+
+def test_shaw_absolute_reads_each_sentence_at_its_own_positions() -> None:
+    e = ShawAbsolute(dims(), None, 20).double()
+    q, k, v = qkv(5, e.dims)
+    at = torch.tensor([[0, 1, 2, 3, 4], [3, 4, 9, 12, 19]])
+    both = attending(e, q, k, v, Context("encoder", at, at, at, 2))[2]
+    for row in range(2):
+        one = at[row : row + 1]
+        c = Context("encoder", one, one, one, 1)
+        alone = attending(e, q[row : row + 1], k[row : row + 1], v[row : row + 1], c)[2]
+        assert torch.allclose(both[row], alone[0], atol=1e-12)
+
+
+def test_relative_is_shaw_absolute_with_equal_vectors_along_diagonals() -> None:
+    torch.manual_seed(0)
+    near, pairs = Relative(dims(), None, 2).double(), ShawAbsolute(dims(), None, 9).double()
+    q, k, v = qkv(9, near.dims)
+    c = pass_over(9)
+    with torch.no_grad():
+        for mine, theirs in zip(near.parameters(), pairs.parameters(), strict=True):
+            theirs.copy_(mine[:, :, c.clipped(2).flatten()])
+    a, b = attending(near, q, k, v, c, 1)[2], attending(pairs, q, k, v, c, 1)[2]
+    assert torch.allclose(a, b, atol=1e-12)
+
+
+@pytest.mark.parametrize("shift, wrong", [(3, 11), (-1, -1)])
+def test_shaw_absolute_refuses_positions_outside_its_table(shift: int, wrong: int) -> None:
+    e = ShawAbsolute(dims(), None, 9).double()
+    assert e.limit == 9
+    q, k, v = qkv(9, e.dims)
+    at = torch.arange(9)[None] + shift
+    with pytest.raises(ValueError, match=f"position {wrong} is not among the 9 learnt ones"):
+        attending(e, q, k, v, Context("encoder", at, at, at))
+
+
+@pytest.mark.parametrize("options", [{"longest": 0}, {"key": False, "value": False}])
+def test_shaw_absolute_refuses_what_means_nothing(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"longest=0|key=false"):
+        ShawAbsolute(dims(), None, **options)
 
 
 def vectors(reference: str, tau: int = 16) -> Tensor:
@@ -145,6 +248,24 @@ def test_sinusoidal_vectors_of_returnn() -> None:
 def test_sinusoidal_vectors_move_with_the_module() -> None:
     e = RelativeSinusoidal(Dims("encoder", 1, 2, 8, 4), None, 2).double()
     assert e.key_table is not None and e.key_table.dtype == torch.float64
+
+
+def test_offset_of_sinusoidal_distances_is_a_gauge() -> None:
+    """Turning the pairs by their angle of the offset turns g(x) into g(x + offset)."""
+    x, offset = torch.arange(-5, 6), 7
+    pairs = torch.randn(4, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    w = offset * 10000 ** (-torch.arange(4, dtype=torch.float64) / 4)
+    sin, cos = pairs[:, 0], pairs[:, 1]
+    turned = torch.stack([sin * w.cos() + cos * w.sin(), cos * w.cos() - sin * w.sin()], -1)
+    a = sinusoids(x, 8).double() @ pairs.flatten()
+    b = sinusoids(x + offset, 8).double() @ turned.flatten()
+    assert torch.allclose(a, b, atol=1e-5)
+
+
+def test_sinusoidal_vectors_cannot_be_neutral() -> None:
+    e = RelativeSinusoidal(dims())
+    assert e.key_table is not None
+    assert not e.neutralise() and e.key_table.abs().max() == 1
 
 
 def test_sign_of_sinusoidal_distances_is_a_gauge() -> None:

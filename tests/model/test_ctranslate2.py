@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -27,7 +27,7 @@ def norm(spec: Any, part: nn.Module) -> None:
 
 def self_attention(spec: Any, part: Attention, before: nn.Module, tables: Any, layer: int) -> None:
     norm(spec.layer_norm, before)
-    linear(spec.linear[0], part.query, part.key, part.value)
+    linear(spec.linear[0], part.query, cast(nn.Linear, part.key), part.value)
     linear(spec.linear[1], part.out)
     spec.relative_position_keys = tables.key_table[layer, 0].detach().numpy()
     spec.relative_position_values = tables.value_table[layer, 0].detach().numpy()
@@ -39,15 +39,15 @@ def translator(model: Any, directory: Path, size: int) -> Any:
     )
     spec.encoder.embeddings[0].weight = model.source_embedding.weight.detach().numpy()
     spec.decoder.embeddings.weight = model.target_embedding.weight.detach().numpy()
-    norm(spec.encoder.layer_norm, model.encoder_norm)
-    norm(spec.decoder.layer_norm, model.decoder_norm)
+    norm(spec.encoder.layer_norm, model.encoder.norm)
+    norm(spec.decoder.layer_norm, model.decoder.norm)
     linear(spec.decoder.projection, model.output)
-    for n, (s, layer) in enumerate(zip(spec.encoder.layer, model.encoder, strict=True)):
+    for n, (s, layer) in enumerate(zip(spec.encoder.layer, model.encoder.layers, strict=True)):
         tables = model.encoder_encodings.entries[0]
         before = layer.around_attention.norm
         self_attention(s.self_attention, layer.attention, before, tables, n)
         feed_forward(s.ffn, layer)
-    for n, (s, layer) in enumerate(zip(spec.decoder.layer, model.decoder, strict=True)):
+    for n, (s, layer) in enumerate(zip(spec.decoder.layer, model.decoder.layers, strict=True)):
         tables = model.decoder_encodings.entries[0]
         before = layer.around_attention.norm
         self_attention(s.self_attention, layer.attention, before, tables, n)

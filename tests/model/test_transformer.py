@@ -16,38 +16,6 @@ from nmt.model.transformer import Transformer
 
 Make = Callable[..., Transformer]
 Ids = Callable[..., Tensor]
-BODY = 44_140_544  # 6+6 layers, dim 512, ff 2048, biases, 3 norms a decoder layer, final norms
-
-
-def count(settings: Settings) -> int:
-    with torch.device("meta"):
-        model = build.transformer(settings, 8, 8)
-    return sum(p.numel() for p in model.parameters()) - 3 * 8 * 512 - 8
-
-
-@pytest.mark.parametrize(
-    "words, added",
-    [
-        (["encoding=none"], 0),
-        (["encoding=absolute"], 0),
-        (["encoding=learned"], 1_048_576),
-        (["encoding=relative"], 50_688),
-        (["encoding=relative", "encoding.relative.per_head=true"], 405_504),
-        (["encoding=relative_key"], 25_344),
-        (["encoding=relative_sinusoidal"], 0),
-        (["encoding=relative_absolute"], 50_688),
-        (["encoding=lstm"], 20_472_832),
-        (["encoding=lstm", "encoding.lstm.hidden=512"], 6_828_544),
-        (["encoding=rotary"], 0),
-        (["encoding=alibi"], 0),
-    ],
-)
-def test_parameters_at_base_size(
-    words: list[str], added: int, settings_of: Callable[..., Settings]
-) -> None:
-    size = ["model.dim=512", "model.heads=8", "model.feedforward_dim=2048"]
-    size += ["model.encoder_layers=6", "model.decoder_layers=6"]
-    assert count(settings_of(*size, *words)) == BODY + added
 
 
 def test_tied_matrices_are_one(tiny: Make) -> None:

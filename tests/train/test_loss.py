@@ -3,6 +3,7 @@
 import contextlib
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -41,6 +42,22 @@ def test_smoothed_is_the_double_loop(smoothing: float) -> None:
     assert math.isclose(found.item(), total, rel_tol=1e-6)
     assert math.isclose(nll.item(), likelihood, rel_tol=1e-6)
     assert found.requires_grad and not nll.requires_grad
+
+
+def test_predict_hands_the_columns_over(data: Prepared, model: Transformer) -> None:
+    seen = []
+    hidden = model.hidden
+
+    def spy(source: torch.Tensor, target: torch.Tensor, columns: Any) -> torch.Tensor:
+        seen.append(columns)
+        return hidden(source, target, columns)
+
+    model.hidden = spy  # type: ignore[method-assign, assignment]
+    batch = next(in_order(data.train, 300, "max"))
+    loss.predict(model, batch, CPU)
+    loss.predict(model, batch._replace(columns={"order": batch.source}), CPU)
+    assert seen[0] == {} and list(seen[1]) == ["order"]
+    assert torch.equal(seen[1]["order"], batch.source)
 
 
 def test_predict_gives_the_real_tokens_row_by_row(data: Prepared, model: Transformer) -> None:

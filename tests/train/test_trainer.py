@@ -55,7 +55,7 @@ def test_two_half_batches_equal_a_whole_one(trainer: Make) -> None:
     whole = made.batches.batch(0, 0)
     third = len(whole.source) // 3  # unequal parts: a mean of means would differ
     parts = [
-        type(whole)(whole.source[rows], whole.target[rows], whole.lines[rows])
+        type(whole)(whole.source[rows], whole.target[rows], whole.lines[rows], {})
         for rows in (slice(0, third), slice(third, None))
     ]
     torch.testing.assert_close(gradient(made, parts), gradient(made, [whole]), rtol=1e-4, atol=1e-6)

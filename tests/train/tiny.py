@@ -39,7 +39,9 @@ def settings(**changes: Any) -> config.Settings:
         "model": {
             "encoder_layers": 2, "decoder_layers": 2, "dim": 16, "feedforward_dim": 32, "heads": 2,
             "dropout": 0.2, "attention_dropout": 0.1, "feedforward_dropout": 0.1, "norm": "pre",
-            "tie": "all",
+            "tie": "all", "feedforward": "real", "share_layers": False, "halting": False,
+            "halting_threshold": 0.99, "ponder_cost": 0.01, "drop_residual": [],
+            "length_head": False,
         },
         "encoding": {"absolute": {}},
         "optim": {
@@ -51,11 +53,12 @@ def settings(**changes: Any) -> config.Settings:
             "device": "cpu", "precision": "float32", "threads": 1, "batch_tokens": 64,
             "batch_count": "max", "accumulate": 2, "max_epochs": 3, "max_steps": None,
             "checkpoints_per_epoch": 2, "keep_checkpoints": 2, "log_every": 2,
-            "nonfinite_patience": 3, "tensorboard": False,
+            "init_from": None, "nonfinite_patience": 3, "tensorboard": False,
         },
         "decode": {
             "beam_size": 1, "alpha": 0.0, "max_length_ratio": 2.0, "max_length_offset": 5,
-            "batch_tokens": 100, "window": 10, "too_long": "refuse",
+            "batch_tokens": 100, "window": 10, "position_scale": 1.0,
+            "target_length": "ratio", "length_ratio": 1.0, "too_long": "refuse",
         },
     }  # fmt: skip
     for name, value in changes.items():

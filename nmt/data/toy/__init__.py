@@ -12,6 +12,7 @@ from pathlib import Path
 from random import Random
 
 from nmt import config
+from nmt.data.toy import tree
 from nmt.data.toy.draw import LEAST, sentence
 from nmt.data.toy.grammar import english, german
 from nmt.data.toy.parser import parse
@@ -28,6 +29,15 @@ def words(text: str) -> list[str]:
 def translate(source: str) -> str:
     """Give the one right translation of a source sentence; ValueError if it is none of ours."""
     return _text(english(parse(words(source))))
+
+
+def columns(source: str) -> dict[str, str]:
+    """Give the columns of a source sentence, each as a line; see `nmt.data.toy.tree`.
+
+    ValueError if it is no sentence of ours.
+    """
+    found = tree.columns(parse(words(source)))
+    return {name: " ".join(map(str, values)) for name, values in found.items()}
 
 
 def pairs(
@@ -53,7 +63,8 @@ def pairs(
 def write_toy(data: config.Toy, directory: Path) -> dict[str, Path]:
     """Write train, dev and test text into a directory; give the paths as train_source and so on.
 
-    No source sentence of one part occurs in another. Raises UserError for impossible sizes.
+    Beside each source lie its columns, at train_heads and so on. No source sentence of one part
+    occurs in another. Raises UserError for impossible sizes.
     """
     seed = data.corpus_seed
     train = (data.train_shortest, data.train_longest)
@@ -68,6 +79,10 @@ def write_toy(data: config.Toy, directory: Path) -> dict[str, Path]:
         for i, (side, language) in enumerate(languages.items()):
             path = paths[f"{part}_{side}"] = directory / f"{part}.{language}"
             path.write_bytes("".join(line[i] + "\n" for line in lines).encode())
+        beside = [columns(source) for source, _ in lines]
+        for name in config.TOY_COLUMNS:
+            path = paths[f"{part}_{name}"] = directory / f"{part}.{name}"
+            path.write_bytes("".join(line[name] + "\n" for line in beside).encode())
     return paths
 
 

@@ -150,7 +150,7 @@ class _Drawing:
                 spare -= 1
             elif kind in ROLES and not _EXCLUDES[kind] & {*adverbials, "say" * saying}:
                 adverbial = self.adverbial(kind, clause.auxiliary)
-                words = len(german_adverbial(adverbial))
+                words = len(german_adverbial(clause._replace(adverbials={kind: adverbial}), kind))
                 if words <= spare:
                     adverbials[kind] = adverbial
                     spare -= words

@@ -4,6 +4,7 @@ German: the finite verb stands second in a main clause, first after a fronted cl
 a subordinate one; infinitive, participle or particle closes the clause; definite objects precede
 the adverbials and indefinite ones follow them; adverbials come as time, manner, place.
 English: subject, verb, object, then place, manner, time. A fronted adverbial is so in both.
+Every word says something of a node of the tree, and knows what: so German and English align.
 """
 
 from typing import NamedTuple
@@ -28,6 +29,13 @@ from nmt.data.toy.lexicon import (
     adjective,
     article,
 )
+
+
+class Token(str):
+    """A word, and which part of the tree it says: `what` (verb, noun, ...) of its `owner`."""
+
+    owner: object  # Part, Clause, Phrase or Prepositional
+    what: str
 
 
 class Phrase(NamedTuple):
@@ -80,7 +88,8 @@ def german(parts: list[Part]) -> list[str]:
     """Tokens of a German sentence, punctuation apart."""
     tokens: list[str] = []
     for part in parts:
-        _join(tokens, [*part.links, *german_clause(part.clause, part.order)])
+        links = [link if link == "," else _word(link, part, link) for link in part.links]
+        _join(tokens, [*links, *german_clause(part.clause, part.order)])
     if tokens[-1] == ",":  # the full stop ends a relative clause, too
         tokens.pop()
     return [*tokens, "."]
@@ -91,21 +100,23 @@ def german_clause(clause: Clause, order: str, plural: bool = False) -> list[str]
     verb = clause.verb
     if clause.subject:
         plural = clause.subject.plural
-    if clause.auxiliary:
-        finite = AUXILIARIES[clause.auxiliary][int(plural)]
-        end = verb.participle if clause.auxiliary in ("hat", "ist") else verb.infinitive
-    else:
-        finite, end = (verb.plural if plural else verb.singular), verb.particle
-    subject = _subject(clause.subject)
+    subject = _subject(clause)
     field = _middle_field(clause)
-    if order == "final":
-        tail = [end, finite] if clause.auxiliary else [end + finite]
-        return _chain(subject, field, tail)
-    tail = [end] if end else []
+    if clause.auxiliary:
+        finite = _word(AUXILIARIES[clause.auxiliary][int(plural)], clause, "auxiliary")
+        perfect = clause.auxiliary in ("hat", "ist")
+        tail = _words(verb.participle if perfect else verb.infinitive, clause, "verb")
+        if order == "final":
+            return _chain(subject, field, [*tail, finite])
+    else:
+        form = verb.plural if plural else verb.singular
+        if order == "final":
+            return _chain(subject, field, _words(verb.particle + form, clause, "verb"))
+        finite, tail = _word(form, clause, "verb"), _words(verb.particle, clause, "particle")
     if order == "first":
         return _chain([finite], subject, field, tail)
     if clause.front:
-        front = german_adverbial(clause.adverbials[clause.front])
+        front = german_adverbial(clause, clause.front)
         return _chain(front, [finite], subject, field, tail)
     return _chain(subject, [finite], field, tail)
 
@@ -113,23 +124,28 @@ def german_clause(clause: Clause, order: str, plural: bool = False) -> list[str]
 def german_phrase(phrase: Phrase, case: int) -> list[str]:
     """Tokens of a noun phrase; an open relative clause gets its second comma from `_join`."""
     gender = "p" if phrase.many else phrase.noun.gender
-    tokens = [article(phrase.determiner, gender, case)] if phrase.determiner else []
+    tokens: list[str] = []
+    if phrase.determiner:
+        tokens += _words(article(phrase.determiner, gender, case), phrase, "determiner")
     if phrase.adjective:
-        tokens.append(adjective(phrase.adjective, phrase.determiner, gender, case))
+        form = adjective(phrase.adjective, phrase.determiner, gender, case)
+        tokens += _words(form, phrase, "adjective")
     singular, plural, dative_plural = phrase.noun[2:5]
-    tokens.append((dative_plural if case == DATIVE else plural) if phrase.many else singular)
-    if phrase.relative:
-        role = ACCUSATIVE if phrase.relative.subject else NOMINATIVE
-        tokens += [",", article("der", gender, role)]
-        tokens += [*german_clause(phrase.relative, "final", phrase.many), ","]
+    form = (dative_plural if case == DATIVE else plural) if phrase.many else singular
+    tokens += _words(form, phrase, "noun")
+    if relative := phrase.relative:
+        role = ACCUSATIVE if relative.subject else NOMINATIVE
+        tokens += [",", _word(article("der", gender, role), relative, "pronoun")]
+        tokens += [*german_clause(relative, "final", phrase.many), ","]
     if phrase.other:
-        tokens += ["und", *german_phrase(phrase.other, case)]
+        tokens += [_word("und", phrase.other, "and"), *german_phrase(phrase.other, case)]
     return tokens
 
 
-def _subject(subject: Pronoun | Phrase | None) -> list[str]:
+def _subject(clause: Clause) -> list[str]:
+    subject = clause.subject
     if isinstance(subject, Pronoun):
-        return [subject.german]
+        return _words(subject.german, clause, "subject")
     return german_phrase(subject, NOMINATIVE) if subject else []
 
 
@@ -138,19 +154,20 @@ def _middle_field(clause: Clause) -> list[str]:
     early = [german_phrase(o, c) for o, c in objects if o and o.determiner in DEFINITE]
     late = [german_phrase(o, c) for o, c in objects if o and o.determiner not in DEFINITE]
     adverbials = [
-        german_adverbial(a) for role, a in clause.adverbials.items() if role != clause.front
+        german_adverbial(clause, role) for role in clause.adverbials if role != clause.front
     ]
     return _chain(*early, *adverbials, *late)
 
 
-def german_adverbial(adverbial: Adverbial) -> list[str]:
+def german_adverbial(clause: Clause, role: str) -> list[str]:
     """Tokens of an adverb, or of a preposition (with dem, in becomes im) and its phrase."""
+    adverbial = clause.adverbials[role]
     if isinstance(adverbial, Adverb):
-        return adverbial.german.split()
+        return _words(adverbial.german, clause, role)
     tokens = german_phrase(adverbial.phrase, adverbial.preposition.case)
     if adverbial.preposition.german == "in" and tokens[0] == "dem":
-        return ["im", *tokens[1:]]
-    return [adverbial.preposition.german, *tokens]
+        return [_word("im", adverbial, "preposition"), *tokens[1:]]
+    return [*_words(adverbial.preposition.german, adverbial, "preposition"), *tokens]
 
 
 def _chain(*pieces: list[str]) -> list[str]:
@@ -167,6 +184,16 @@ def _join(tokens: list[str], more: list[str]) -> None:
     tokens += more
 
 
+def _word(text: str, owner: object, what: str) -> str:
+    token = Token(text)
+    token.owner, token.what = owner, what
+    return token
+
+
+def _words(text: str, owner: object, what: str) -> list[str]:
+    return [_word(word, owner, what) for word in text.split()]
+
+
 def english(parts: list[Part]) -> list[str]:
     """Tokens of the English sentence, punctuation apart."""
     words = {**COORDINATORS, **SUBORDINATORS, COMPLEMENT: "that"}
@@ -174,7 +201,7 @@ def english(parts: list[Part]) -> list[str]:
     for part in parts:
         comma = part.links[:1] == (",",) and (len(part.links) == 1 or part.links[1] in COORDINATORS)
         tokens += [","] * comma
-        tokens += [words[link] for link in part.links if link != ","]
+        tokens += [_word(words[link], part, link) for link in part.links if link != ","]
         tokens += _english_clause(part.clause, part.order == "second")
     return [*tokens, "."]
 
@@ -184,12 +211,12 @@ def _english_clause(clause: Clause, main: bool, plural: bool = False) -> list[st
     if subject:
         plural = subject.plural
     if isinstance(subject, Pronoun):
-        tokens = [subject.english]
+        tokens = _words(subject.english, clause, "subject")
     else:
         tokens = english_phrase(subject) if subject else []
     front = clause.front if main else ""
     if front:
-        tokens = _english_adverbial(clause.adverbials[front]) + tokens
+        tokens = _english_adverbial(clause, front) + tokens
     tokens += _english_verb(clause, plural)
     if clause.accusative:
         tokens += english_phrase(clause.accusative)
@@ -198,42 +225,44 @@ def _english_clause(clause: Clause, main: bool, plural: bool = False) -> list[st
         tokens += english_phrase(clause.dative)
     for role in ("place", "manner", "time"):
         if role in clause.adverbials and role != front:
-            tokens += _english_adverbial(clause.adverbials[role])
+            tokens += _english_adverbial(clause, role)
     return tokens
 
 
 def _english_verb(clause: Clause, plural: bool) -> list[str]:
     often = clause.adverbials.get("often")
-    adverb = [often.english] if isinstance(often, Adverb) else []
+    adverb = _words(often.english, clause, "often") if isinstance(often, Adverb) else []
     verb = clause.verb
     if not clause.auxiliary:
-        return adverb + (verb.english if plural else verb.english_third).split()
+        return adverb + _words(verb.english if plural else verb.english_third, clause, "verb")
     if clause.auxiliary in ("hat", "ist"):
-        return adverb + verb.english_past.split()
-    auxiliary = AUXILIARIES[clause.auxiliary][2 + int(plural)].split()
+        return adverb + _words(verb.english_past, clause, "verb")
+    auxiliary = _words(AUXILIARIES[clause.auxiliary][2 + int(plural)], clause, "auxiliary")
     if len(auxiliary) > 1:  # he often wants to read, but: he can often read
-        return adverb + auxiliary + verb.english.split()
-    return auxiliary + adverb + verb.english.split()
+        return adverb + auxiliary + _words(verb.english, clause, "verb")
+    return auxiliary + adverb + _words(verb.english, clause, "verb")
 
 
 def english_phrase(phrase: Phrase) -> list[str]:
     """Tokens of a noun phrase, relative clause and coordinated phrase included."""
     word = (PLURAL if phrase.many else SINGULAR)[phrase.determiner]
-    tokens = [ADJECTIVES[phrase.adjective]] if phrase.adjective else []
-    tokens.append(phrase.noun.english_plural if phrase.many else phrase.noun.english)
+    noun = phrase.noun.english_plural if phrase.many else phrase.noun.english
+    adjectives = _words(ADJECTIVES.get(phrase.adjective, ""), phrase, "adjective")
+    tokens = [*adjectives, *_words(noun, phrase, "noun")]
     if word == "a" and tokens[0][0] in "aeiou":
         word = "an"
-    if word:
-        tokens.insert(0, word)
-    if phrase.relative:
-        tokens.append("that" if phrase.relative.subject else "who")
-        tokens += _english_clause(phrase.relative, False, phrase.many)
+    tokens[:0] = _words(word, phrase, "determiner")
+    if relative := phrase.relative:
+        tokens.append(_word("that" if relative.subject else "who", relative, "pronoun"))
+        tokens += _english_clause(relative, False, phrase.many)
     if phrase.other:
-        tokens += ["and", *english_phrase(phrase.other)]
+        tokens += [_word("and", phrase.other, "and"), *english_phrase(phrase.other)]
     return tokens
 
 
-def _english_adverbial(adverbial: Adverbial) -> list[str]:
+def _english_adverbial(clause: Clause, role: str) -> list[str]:
+    adverbial = clause.adverbials[role]
     if isinstance(adverbial, Adverb):
-        return adverbial.english.split()
-    return [*adverbial.preposition.english.split(), *english_phrase(adverbial.phrase)]
+        return _words(adverbial.english, clause, role)
+    preposition = _words(adverbial.preposition.english, adverbial, "preposition")
+    return [*preposition, *english_phrase(adverbial.phrase)]

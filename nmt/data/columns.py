@@ -1,0 +1,146 @@
+"""Integers beside the source text: read, checked, and handed from words to pieces.
+
+A column has a line for each line of the source. `per: word`: one integer for each word, where
+words are what stands between spaces in the normalised line, whatever the segmenter makes of them.
+`per: sentence`: one integer. What a model sees of it has one integer for each piece (EOS last),
+or one for the whole sentence:
+
+- each piece has the value of its word; EOS has the largest value of the line, plus one.
+- `heads` counts words from 1, and 0 is a root. A model sees pieces instead: the place, from 1, of
+  the first piece of the head word. So all pieces of a word share a head, and EOS is a root.
+- `words`, made wherever there is a column per word, numbers the word of each piece from 0; EOS
+  counts as a word. Pieces are of one word where it is equal.
+- one integer for the sentence stays one integer.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from nmt.config import HEADS, WORDS
+from nmt.data.normalise import normalise
+from nmt.data.segmenter import Segmenter
+from nmt.errors import Exit, UserError
+
+SENTENCE = "sentence"
+_INTEGER = re.compile("[+-]?[0-9]{1,10}")
+_LIMIT = 2**31 - 1  # stored in 32 bits, and EOS takes one more than the largest
+
+
+class Beside(NamedTuple):
+    """One line of a column."""
+
+    per: str  # word or sentence
+    text: str
+    where: str  # file and line, for messages
+
+
+def expand(
+    text: str,
+    beside: Mapping[str, Beside],
+    segmenter: Segmenter,
+    where: str,
+    *,
+    most: int | None = None,
+    words: bool = False,
+) -> dict[str, list[int]]:
+    """Give the columns of one line of text, that stands at `where`, as a model sees them.
+
+    `most` cuts the line to so many pieces; what hung on a word that is cut off is then a root.
+    `words` asks for that column even if no other is per word. Raises UserError (65) for integers
+    that are no column of this line, or pieces that do not add up to its words.
+    """
+    line = normalise(text, segmenter.tokenizer.normalize)
+    apart = line.split(" ") if line else []
+    found = {}
+    for name, (per, integers, at) in beside.items():
+        found[name] = _integers(integers, len(apart) if per != SENTENCE else None, at)
+        if name == HEADS:
+            _check_tree(found[name], at)
+    if not words and all(column.per == SENTENCE for column in beside.values()):
+        return found
+    of_words = places(apart, segmenter, where)[:most]  # [piece] number of its word
+    for name, column in beside.items():
+        if name == HEADS:
+            found[name] = _heads(found[name], of_words)
+        elif column.per != SENTENCE:
+            values = [found[name][word] for word in of_words]
+            found[name] = [*values, max(values, default=-1) + 1]
+    return found | {WORDS: [*of_words, max(of_words, default=-1) + 1]}
+
+
+def places(words: Sequence[str], segmenter: Segmenter, where: str) -> list[int]:
+    """Give the number, from 0, of the word that each piece of a line belongs to.
+
+    Raises UserError (65) unless the pieces of each word, put together, are that word.
+    """
+    line = " ".join(words)
+    pieces = segmenter.surfaces(segmenter.encode(line))
+    found: list[int] = []
+    number, left = -1, ""  # of the word begun, what its pieces have not said yet
+    for piece in pieces:
+        if not left and number + 1 < len(words):
+            number += 1
+            left = words[number]
+        if not left.startswith(piece):
+            break
+        left = left[len(piece) :]
+        found.append(number)
+    if left or len(found) < len(pieces) or number + 1 < len(words):
+        raise UserError(
+            f"{where}: the pieces of the source line do not add up to its words"
+            f" (see {words[number]!r}); a column per word needs segmenter.tokenizer=none here",
+            Exit.DATA,
+        )
+    return found
+
+
+def missing(wanted: Iterable[str], given: Iterable[str]) -> list[str]:
+    """Name the columns that are wanted, and neither given nor made of the text alone."""
+    return sorted(set(wanted) - set(given) - {WORDS})
+
+
+def _integers(text: str, count: int | None, where: str) -> list[int]:
+    """Read `count` integers (None: one for the sentence)."""
+    found = []
+    for word in text.split():
+        if not _INTEGER.fullmatch(word) or abs(int(word)) >= _LIMIT:
+            raise UserError(
+                f"{where}: {word[:20]!a} is no integer of 32 bits; mend the file", Exit.DATA
+            )
+        found.append(int(word))
+    if len(found) != (1 if count is None else count):
+        wanted = "a sentence has one" if count is None else f"the source line has {count} words"
+        raise UserError(f"{where}: {len(found)} integers, but {wanted}; mend the file", Exit.DATA)
+    return found
+
+
+def _check_tree(heads: Sequence[int], where: str) -> None:
+    """Raise UserError (65) unless every word leads to a root."""
+    n = len(heads)
+    for word, head in enumerate(heads, start=1):
+        if not 0 <= head <= n:
+            raise _no_tree(where, f"word {word} has the head {head}, outside of 0..{n}")
+    state = [0] * n  # 1: on the way that is being followed, 2: leads to a root
+    for start in range(n):
+        way, word = [], start
+        while word >= 0 and not state[word]:
+            state[word] = 1
+            way.append(word)
+            word = heads[word] - 1
+        if word >= 0 and state[word] == 1:
+            raise _no_tree(where, f"word {word + 1} hangs on itself, in a circle")
+        for word in way:
+            state[word] = 2
+
+
+def _no_tree(where: str, what: str) -> UserError:
+    return UserError(f"{where}: {what}; heads must be trees, 0 their roots", Exit.DATA)
+
+
+def _heads(heads: Sequence[int], of_words: Sequence[int]) -> list[int]:
+    """Turn heads among words into heads among pieces; EOS is a root."""
+    first: dict[int, int] = {}
+    for piece, word in enumerate(of_words, start=1):
+        first.setdefault(word, piece)
+    return [*(first.get(heads[word] - 1, 0) for word in of_words), 0]

@@ -1,0 +1,97 @@
+"""What the tree of a sentence says of each German word: its head, its depth, its English place."""
+
+from nmt.data.toy.grammar import Clause, Part, Phrase, Token, english, german
+from nmt.data.toy.lexicon import COORDINATORS, Adverb
+
+_Said = tuple[int, str]  # a node of the tree, and what a word says of it
+
+
+def columns(parts: list[Part]) -> dict[str, list[int]]:
+    """Give the columns of a sentence; all but `language` have one integer per German word.
+
+    A comma or full stop belongs to the word before it.
+
+    heads: the 1-based place of the head word, 0 for the root, as in Universal Dependencies: the
+        main verb leads its clause; its auxiliary, particle, subject, objects and adverbials hang
+        on it, articles, adjectives and prepositions on their noun, a relative clause on the noun
+        that it describes, a conjunction on the verb of its clause; a subordinate clause on the
+        verb of the clause before it (or after it, if it stands first), further main clauses on
+        the verb of the first.
+    depth: steps to the root, which has 0.
+    order: the place, from 0, that the word takes when the words are sorted by where the English
+        sentence says them; a permutation. A separable particle and the auxiliary of the perfect,
+        which English has no word for, stand where the verb does; of words at one place the
+        German order decides.
+    language: 0.
+    """
+    tokens = [token for token in german(parts) if isinstance(token, Token)]
+    said = [(id(token.owner), token.what) for token in tokens]
+    above = _governors(parts)
+    place = {key: number for number, key in enumerate(said)}  # the last word: am -> Abend
+    heads = []
+    for number, key in enumerate(said):
+        head = key if place[key] != number else above[key]
+        heads.append(0 if head is None else place[head] + 1)
+    there: dict[_Said | None, int] = {}
+    for number, token in enumerate(english(parts)):
+        if isinstance(token, Token):
+            there.setdefault((id(token.owner), token.what), number)
+    places = [there[key] if key in there else there[above[key]] for key in said]
+    order = [0] * len(places)
+    for rank, number in enumerate(sorted(range(len(places)), key=places.__getitem__)):
+        order[number] = rank
+    return {"heads": heads, "order": order, "depth": _depths(heads), "language": [0]}
+
+
+def _depths(heads: list[int]) -> list[int]:
+    depths = []
+    for head in heads:
+        depth = 0
+        while head:
+            depth, head = depth + 1, heads[head - 1]
+        depths.append(depth)
+    return depths
+
+
+def _governors(parts: list[Part]) -> dict[_Said, _Said | None]:
+    """What governs each thing that can be said of the tree; None governs the root."""
+    found: dict[_Said, _Said | None] = {}
+    verbs = [(id(part.clause), "verb") for part in parts]
+    root = next(i for i, part in enumerate(parts) if part.order != "final")
+    for i, part in enumerate(parts):
+        fronted = part.order == "final" and parts[i + 1 : i + 2] and parts[i + 1].order == "first"
+        main = i + 1 if fronted else i
+        if part.order == "final":
+            _clause(part.clause, verbs[i + 1 if fronted else i - 1], found)
+        else:
+            _clause(part.clause, None if i == root else verbs[root], found)
+        for link in part.links:
+            found[id(part), link] = verbs[main if link in COORDINATORS else i]
+    return found
+
+
+def _clause(clause: Clause, head: _Said | None, found: dict[_Said, _Said | None]) -> None:
+    verb = (id(clause), "verb")
+    found[verb] = head
+    for what in ("auxiliary", "particle", "subject", "pronoun"):
+        found[id(clause), what] = verb
+    for phrase in (clause.subject, clause.accusative, clause.dative):
+        if isinstance(phrase, Phrase):
+            _phrase(phrase, verb, found)
+    for role, adverbial in clause.adverbials.items():
+        if isinstance(adverbial, Adverb):
+            found[id(clause), role] = verb
+        else:
+            found[id(adverbial), "preposition"] = (id(adverbial.phrase), "noun")
+            _phrase(adverbial.phrase, verb, found)
+
+
+def _phrase(phrase: Phrase, head: _Said, found: dict[_Said, _Said | None]) -> None:
+    noun = (id(phrase), "noun")
+    found[noun] = head
+    for what in ("determiner", "adjective", "and"):
+        found[id(phrase), what] = noun
+    if phrase.relative:
+        _clause(phrase.relative, noun, found)
+    if phrase.other:
+        _phrase(phrase.other, noun, found)

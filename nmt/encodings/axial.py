@@ -1,0 +1,69 @@
+"""Kitaev, Kaiser, Levskaya (2020), Reformer: The Efficient Transformer: axial positions.
+
+A learnt vector per position costs t_max x dim numbers. Written with two digits, t = a t2 + b, a
+position needs only a row for each digit:
+
+    x_t + [A[t // t2] ; B[t % t2]],   A [t1, first], B [t2, dim - first],   t < t1 t2
+
+so the first components are the same within a segment of t2 tokens, and the others repeat from
+segment to segment.
+"""
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from nmt.encodings.base import Dims, Encoding
+from nmt.encodings.context import Context, Positions
+
+
+class Axial(Encoding):
+    """Adds a learnt vector per segment and one per place in it: t1 first + t2 (dim - first).
+
+    Used once per stack. Rows start as N(0, 1 / dim) like learnt positions; transformers' Reformer
+    starts them all at one.
+    """
+
+    takes: ClassVar[str] = "integers"
+
+    def __init__(
+        self,
+        dims: Dims,
+        positions: Positions | None = None,
+        t1: int = 32,
+        t2: int = 32,
+        first: int | None = None,
+    ) -> None:
+        super().__init__(dims, positions)
+        for name, size in (("t1", t1), ("t2", t2)):
+            if size < 1:
+                raise ValueError(f"{name}={size}: must be at least 1")
+        first = dims.dim // 2 if first is None else first
+        if not 0 < first < dims.dim:
+            raise ValueError(f"first={first}: must be above 0 and below the width {dims.dim}")
+        self.segments = nn.Parameter(torch.randn(t1, first) * dims.dim**-0.5)  # [t1, first]
+        self.places = nn.Parameter(torch.randn(t2, dims.dim - first) * dims.dim**-0.5)
+
+    @property
+    def limit(self) -> int | None:
+        """t1 x t2."""
+        return len(self.segments) * len(self.places)
+
+    def neutralise(self) -> bool:
+        """All vectors zero."""
+        with torch.no_grad():
+            self.segments.zero_()
+            self.places.zero_()
+        return True
+
+    def embed(self, x: Tensor, context: Context) -> Tensor:
+        """Add both halves to x [batch, query, dim]; raises ValueError for t outside the table."""
+        at, t2 = context.queries, len(self.places)
+        if int(at.min()) < 0 or int(at.max()) >= len(self.segments) * t2:
+            raise ValueError(
+                f"positions {int(at.min())} to {int(at.max())}: the axial tables hold 0 to "
+                f"{len(self.segments) * t2 - 1}"
+            )
+        halves = [self.segments[at // t2], self.places[at % t2]]
+        return x + torch.cat(halves, dim=-1).to(x.dtype)

@@ -1,0 +1,88 @@
+"""Dufter, Schmitt, Schuetze (2022), Position Information in Transformers: scalar biases.
+
+e_ij = q_i . k_j / sqrt(head_dim) + b, where b is a number learnt for each pair of positions,
+b[i, j] (reference=absolute), or for each distance, b[j - i] (reference=relative). The simplest
+learnt encodings inside attention: T5, TUPE, KERPLE and ALiBi tie the entries of such a table.
+"""
+
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from nmt.encodings.base import Dims, Encoding
+from nmt.encodings.context import Context, Positions
+
+REFERENCES = ("absolute", "relative")
+
+
+class BiasTable(Encoding):
+    """Learns one number for every pair of positions, or for every distance.
+
+    Per layer and head, unless shared: longest^2 numbers (absolute; longer sequences are refused)
+    or 2 longest - 1 (relative; distances beyond longest - 1 count as longest - 1). They start at
+    zero, as attention without positions.
+    """
+
+    takes: ClassVar[str] = "integers"
+    pairwise: bool = True  # with reference=relative; absolute refuses such positions
+    weight: nn.Parameter  # [layers | 1, heads | 1, rows, 1]
+
+    def __init__(
+        self,
+        dims: Dims,
+        positions: Positions | None = None,
+        reference: str = "relative",
+        longest: int = 256,
+        per_layer: bool = True,
+        per_head: bool = True,
+    ) -> None:
+        super().__init__(dims, positions)
+        if reference not in REFERENCES:
+            raise ValueError(f"reference={reference}: choose one of {', '.join(REFERENCES)}")
+        if longest < 1:
+            raise ValueError(f"longest={longest}: must be at least 1")
+        if reference == "absolute" and self.positions.pairs:
+            raise ValueError("reference=absolute: needs a position for every single token")
+        self.relative = reference == "relative"  # a property of this object
+        self.longest = longest
+        rows = 2 * longest - 1 if self.relative else longest**2
+        self.weight = self.table(rows, 1, per_layer=per_layer, per_head=per_head)
+        self.neutralise()
+
+    @property
+    def limit(self) -> int | None:
+        """`longest` for pairs of positions; distances are clipped instead."""
+        return None if self.relative else self.longest
+
+    def neutralise(self) -> bool:
+        """Set all numbers to zero."""
+        with torch.no_grad():
+            self.weight.zero_()
+        return True
+
+    def bias(self, layer: int, context: Context) -> Tensor | None:
+        """b[j - i] or b[i, j]: [batch | 1, heads | 1, query, key]."""
+        index = context.clipped(self.longest - 1) if self.relative else self._pairs(context)
+        return scalars(self.pick(self.weight, layer)[..., 0], index)
+
+    def _pairs(self, context: Context) -> Tensor:
+        """Row numbers i longest + j: [batch | 1, query, key]."""
+        within(context, self.longest)
+        return context.queries[:, :, None] * self.longest + context.keys[:, None, :]
+
+
+def scalars(table: Tensor, index: Tensor) -> Tensor:
+    """Read table [heads | 1, row] at index [batch | 1, query, key]: [.., heads | 1, query, key]."""
+    return F.embedding(index, table.T).permute(0, 3, 1, 2)
+
+
+def within(context: Context, longest: int) -> None:
+    """Raises ValueError where a position is outside 0..longest - 1."""
+    for at in (context.queries, context.keys):
+        if at.numel() and not 0 <= int(at.min()) <= int(at.max()) < longest:
+            raise ValueError(
+                f"positions {int(at.min())} to {int(at.max())} are not all among the {longest} "
+                f"learnt ones"
+            )

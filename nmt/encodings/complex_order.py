@@ -1,0 +1,116 @@
+"""Wang, Zhao, Lioma, Li, Zhang, Simonsen (2020), Encoding word order in complex embeddings.
+
+A word u is a function of its position t, with amplitude r, frequency w and phase theta per word
+and component:
+
+    z_t = r_u exp(i (w_u t + theta_u))
+
+and the Transformer computes with complex states. Real and imaginary part are two streams that go
+through the same real projections and norms; they meet in the attention score
+
+    e_ij = |sum_d q_d k_d| / sqrt(2 head_dim)          product: bilinear, as in the authors' code
+    e_ij = |sum_d q_d conj(k_d)| / sqrt(2 head_dim)    product: hermitian
+
+whose probabilities serve both streams, in the complex feed-forward sublayers (model.feedforward)
+and in the output real^2 + imaginary^2 of the decoder. In the bilinear product phases add; in the
+hermitian one they are subtracted, so with shared frequencies it sees differences of positions only.
+
+The authors' translation code (frequency: shared, phase: false, learn: false) freezes the
+frequencies 10000^(-2 [k/2] / dim) for all words; the paper learns r, w and theta. Initial w and
+theta are not given by either: here each word's frequencies are those times uniform [0.5, 1.5), and
+phases are uniform in [-pi, pi). Reconstructed in part; the paper's own text was not at hand.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from nmt.encodings.base import Dims, Encoding
+from nmt.encodings.context import Context, Positions
+from nmt.encodings.sinusoids import frequencies
+
+FREQUENCIES = ("word", "shared")
+PRODUCTS = ("bilinear", "hermitian")
+
+
+class ComplexOrder(Encoding):
+    """Makes embeddings complex: two streams, side by side, for each row.
+
+    frequency=word and phase=true each add a table [vocab, dim] at the encoder and at the decoder,
+    frequency=shared dim numbers; learn=false keeps all of them as drawn. Needs
+    where: [encoder, decoder, cross].
+    """
+
+    streams = 2
+    frequency: Tensor  # [vocab, dim] or [dim]
+    phase: Tensor  # [vocab, dim]
+
+    def __init__(
+        self,
+        dims: Dims,
+        positions: Positions | None = None,
+        frequency: str = "word",
+        phase: bool = True,
+        learn: bool = True,
+        product: str = "bilinear",
+    ) -> None:
+        super().__init__(dims, positions)
+        if frequency not in FREQUENCIES:
+            raise ValueError(f"frequency={frequency}: choose one of {', '.join(FREQUENCIES)}")
+        if product not in PRODUCTS:
+            raise ValueError(f"product={product}: choose one of {', '.join(PRODUCTS)}")
+        self.product = product
+        self.scale = (2 * dims.head_dim) ** -0.5
+        self.by_word = frequency == "word"
+        self.turned = phase
+        embeds = dims.site != "cross"  # attention to the source has no embeddings of its own
+        if embeds and (self.by_word or phase) and dims.vocab < 1:
+            raise ValueError("frequency=word and phase=true need the size of the vocabulary")
+        if embeds:
+            w = frequencies(dims.dim).repeat_interleave(2).to(torch.float32)  # [dim]
+            if self.by_word:
+                w = w * (0.5 + torch.rand(dims.vocab, dims.dim))
+            self._hold("frequency", w, learn)
+        if embeds and phase:
+            self._hold("phase", math.pi * (2 * torch.rand(dims.vocab, dims.dim) - 1), learn)
+
+    def _hold(self, name: str, t: Tensor, learn: bool) -> None:
+        if learn:
+            self.register_parameter(name, nn.Parameter(t))
+        else:  # saved with the model all the same
+            self.register_buffer(name, t)
+
+    def embed(self, x: Tensor, context: Context) -> Tensor:
+        """Turn amplitudes x [batch, query, dim] into parts [batch x 2, query, dim]."""
+        ids = context.tokens
+        if ids is None and (self.by_word or self.turned):
+            raise ValueError("frequency=word and phase=true need the words of the text")
+        w = self.frequency[ids] if self.by_word else self.frequency
+        angle = context.queries.to(torch.float64)[..., None] * w  # [batch | 1, query, dim]
+        if self.turned:
+            angle = angle + self.phase[ids]
+        parts = [x * angle.cos().to(x.dtype), x * angle.sin().to(x.dtype)]
+        return torch.stack(parts, dim=1).flatten(0, 1)
+
+    def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
+        """The modulus of the complex product, for both streams: [batch x 2, heads, query, key]."""
+        exact = torch.promote_types(s.dtype, torch.float32)  # squares of bfloat16 are too coarse
+        one, other = (q[0::2] @ k[1::2].mT).to(exact), (q[1::2] @ k[0::2].mT).to(exact)
+        both, neither = s[0::2].to(exact), s[1::2].to(exact)
+        if self.product == "bilinear":
+            real, imaginary = both - neither, one + other
+        else:
+            real, imaginary = both + neither, other - one
+        return _modulus(real, imaginary).repeat_interleave(2, 0)
+
+    def readout(self, x: Tensor, context: Context) -> Tensor:
+        """Merge a decoder's streams [batch x 2, query, dim] to [batch, query, dim]."""
+        return x if context.site == "encoder" else x[0::2].square() + x[1::2].square()
+
+
+def _modulus(real: Tensor, imaginary: Tensor) -> Tensor:
+    """|real + i imaginary|, with gradient zero where it vanishes, not infinite."""
+    square = real.square() + imaginary.square()
+    positive = square > 0
+    return torch.where(positive, torch.where(positive, square, 1.0).sqrt(), 0.0)

@@ -1,0 +1,78 @@
+"""Chang, Xu, Xu, Tu (2021), Convolutions and Self-Attention: re-interpreting relative positions.
+
+e_ij = q_i . k_j / sqrt(head_dim) + f_h[x] + q_i . c^Q[x] / sqrt(head_dim)
+       + k_j . c^K[-x] / sqrt(head_dim),  x = clip(j - i) to [-tau, tau].
+
+The paper reads the positional terms as convolutions over the tokens around i: f is a lightweight
+convolution with a fixed kernel per head, c^Q a dynamic one whose kernel the query makes, and c^K
+one whose kernel the key makes. f and c^Q together are `encoding=[bias_table,relative_key]`.
+
+tau = 8 is from memory; the paper's own text was not at hand. Its optional further convolution of
+the values is not part of this.
+"""
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from nmt.encodings.base import Dims, Encoding
+from nmt.encodings.context import Context, Positions
+from nmt.encodings.distances import key_products, query_products
+
+
+class Composite(Encoding):
+    """Adds convolution kernels to the scores: fixed ones, and ones made by queries or keys.
+
+    f belongs to a head of a layer and starts at zero; c^Q and c^K belong to a layer: (2 tau + 1)
+    (heads + head_dim) numbers per layer, and (2 tau + 1) head_dim more with key.
+    """
+
+    relative: bool = True
+    takes: ClassVar[str] = "integers"
+    pairwise: bool = True
+
+    def __init__(
+        self,
+        dims: Dims,
+        positions: Positions | None = None,
+        tau: int = 8,
+        fixed: bool = True,
+        query: bool = True,
+        key: bool = False,
+    ) -> None:
+        super().__init__(dims, positions)
+        if tau < 0:
+            raise ValueError(f"tau={tau}: must be at least 0")
+        if not (fixed or query or key):
+            raise ValueError("fixed=false, query=false and key=false: nothing is left to learn")
+        self.tau = tau
+        rows = 2 * tau + 1
+        self.f = self.table(rows, 1, per_head=True) if fixed else None  # [layers, heads, row, 1]
+        self.c_q = self.table(rows, dims.head_dim) if query else None  # [layers, 1, row, head_dim]
+        self.c_k = self.table(rows, dims.head_dim) if key else None
+        if self.f is not None:
+            torch.nn.init.zeros_(self.f)
+
+    def neutralise(self) -> bool:
+        """Zero kernels add nothing."""
+        with torch.no_grad():
+            for p in self.parameters():
+                p.zero_()
+        return True
+
+    def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
+        """Add what queries and keys make of the distance to s [batch, heads, query, key]."""
+        index = context.clipped(self.tau)
+        if self.c_q is not None:
+            s = s + query_products(q, self.pick(self.c_q, layer), index)
+        if self.c_k is not None:
+            s = s + key_products(k, self.pick(self.c_k, layer), 2 * self.tau - index)
+        return s
+
+    def bias(self, layer: int, context: Context) -> Tensor | None:
+        """The fixed kernel of each head: [batch | 1, heads, query, key]."""
+        if self.f is None:
+            return None
+        by_row = self.pick(self.f, layer)[:, :, 0]  # [heads, row]
+        return by_row[:, context.clipped(self.tau)].transpose(0, 1)

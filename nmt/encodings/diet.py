@@ -1,0 +1,84 @@
+"""Chen, Tsai, Bhojanapalli, Chung, Chang, Ferng (2021), A Simple and Effective Encoding (DIET).
+
+Positions decoupled from words and added to every layer's scores:
+DIET-ABS (reference=absolute): e_ij = q_i . k_j / sqrt(head_dim) + (P_Q P_K^T)_ij, with P_Q and P_K
+[longest, rank] per head; DIET-REL (reference=relative): + R_h[j - i], a number per distance.
+Reconstructed from summaries; the paper's own text was not at hand, nor was its initialisation.
+"""
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from nmt.encodings.base import Dims, Encoding
+from nmt.encodings.bias_table import REFERENCES, scalars, within
+from nmt.encodings.context import Context, Positions
+
+
+class Diet(Encoding):
+    """Learns a table of pairs of positions as a product of two thin ones, or one of distances.
+
+    2 longest x rank x heads parameters (absolute; longer sequences are refused), or
+    (2 longest - 1) heads (relative; distances beyond longest - 1 count as longest - 1); shared by
+    all layers unless per_layer.
+    """
+
+    takes: ClassVar[str] = "integers"
+    pairwise: bool = True  # with reference=relative; absolute refuses such positions
+    to_query: nn.Parameter  # P_Q [layers | 1, heads, longest, rank]; R with rank 1 (relative)
+    to_key: nn.Parameter | None  # P_K, the same shape
+
+    def __init__(
+        self,
+        dims: Dims,
+        positions: Positions | None = None,
+        reference: str = "absolute",
+        longest: int = 1024,
+        rank: int | None = None,
+        per_layer: bool = False,
+    ) -> None:
+        super().__init__(dims, positions)
+        if reference not in REFERENCES:
+            raise ValueError(f"reference={reference}: choose one of {', '.join(REFERENCES)}")
+        if longest < 1:
+            raise ValueError(f"longest={longest}: must be at least 1")
+        self.relative = reference == "relative"  # a property of this object
+        if self.relative and rank is not None:
+            raise ValueError(f"rank={rank}: reference=relative learns one number per distance")
+        if not self.relative and (rank is None or rank < 1):
+            raise ValueError(f"rank={rank}: reference=absolute needs at least 1")
+        if not self.relative and self.positions.pairs:
+            raise ValueError("reference=absolute: needs a position for every single token")
+        self.longest = longest
+        rows = 2 * longest - 1 if self.relative else longest
+        self.to_query = self.table(rows, rank or 1, per_layer=per_layer, per_head=True)
+        self.to_key = None
+        if not self.relative:
+            self.to_key = self.table(rows, rank or 1, per_layer=per_layer, per_head=True)
+
+    @property
+    def limit(self) -> int | None:
+        """`longest` for pairs of positions; distances are clipped instead."""
+        return None if self.relative else self.longest
+
+    def neutralise(self) -> bool:
+        """Set the keys' factor to zero (both zero would not learn), or all distances."""
+        with torch.no_grad():
+            (self.to_query if self.to_key is None else self.to_key).zero_()
+        return True
+
+    def bias(self, layer: int, context: Context) -> Tensor | None:
+        """[batch | 1, heads, query, key]; computed once per pass where layers share it."""
+        number = layer if self.to_query.shape[0] > 1 else 0
+        return context.once(("diet", id(self), number), lambda: self._make(number, context))
+
+    def _make(self, layer: int, context: Context) -> Tensor:
+        by_query = self.pick(self.to_query, layer)
+        if self.to_key is None:
+            return scalars(by_query[..., 0], context.clipped(self.longest - 1))
+        within(context, self.longest)
+        q = by_query[:, context.queries].transpose(0, 1)  # [batch | 1, heads, query, rank]
+        k = self.pick(self.to_key, layer)[:, context.keys].transpose(0, 1)
+        with torch.autocast(q.device.type, enabled=False):
+            return q @ k.mT

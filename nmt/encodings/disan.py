@@ -1,0 +1,60 @@
+"""Shen, Zhou, Long, Jiang, Wang, Zhang (2018), DiSAN: directional masks.
+
+In the encoder, the first half of the heads sees only what came before a token, the second half
+only what follows (so in the authors' Fast-DiSA): order enters through what a head cannot see, and
+nothing is learnt. The paper's masks are strict (diagonal=false); by default a token also sees
+itself. Of DiSAN, these masks alone: its attention with a weight per feature is no encoding.
+
+A decoder looks back already, so there nothing changes.
+"""
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from nmt.encodings.alibi import HIDDEN
+from nmt.encodings.base import Dims, Encoding
+from nmt.encodings.context import Context, Positions
+
+
+class Disan(Encoding):
+    """Masks each head of the encoder to one direction, in the order of the tokens."""
+
+    relative: bool = True
+    takes: ClassVar[str] = "nothing"
+
+    def __init__(
+        self, dims: Dims, positions: Positions | None = None, diagonal: bool = True
+    ) -> None:
+        super().__init__(dims, positions)
+        if dims.heads % 2:
+            raise ValueError(f"{dims.heads} heads cannot be halved; use an even number")
+        if dims.site == "cross":
+            raise ValueError("where=cross: directions exist within one sentence only")
+        self.diagonal = diagonal
+
+    def bias(self, layer: int, context: Context) -> Tensor | None:
+        """0 or, where hidden, very low: [batch | 1, heads, query, key]; None in the decoder."""
+        if self.dims.site == "decoder":
+            return None
+        return context.once(("disan", self.diagonal), lambda: self._make(context))
+
+    def _make(self, context: Context) -> Tensor:
+        n, device = context.keys.shape[1], context.keys.device
+        ones = torch.ones(n, n, dtype=torch.bool, device=device)
+        seen = torch.stack([ones.tril(), ones.triu()])[None]  # [1, 2, query, key]
+        if not self.diagonal:
+            seen = self._strict(seen, context)
+        bias = torch.zeros(seen.shape, device=device).masked_fill(~seen, HIDDEN)
+        return bias.repeat_interleave(self.dims.heads // 2, dim=1)
+
+    def _strict(self, seen: Tensor, context: Context) -> Tensor:
+        """Hide each token from itself, but where a head would then see no token at all.
+
+        The authors' code gives such a row zeros, which a softmax cannot.
+        """
+        itself = torch.eye(seen.shape[-1], dtype=torch.bool, device=seen.device)
+        seen = seen & ~itself
+        real = seen if context.allowed is None else seen & context.allowed  # [batch | 1, 2, ..]
+        return seen | (itself & ~real.any(-1, keepdim=True))

@@ -1,0 +1,100 @@
+"""Li et al. (2024), Functional Interpolation for Relative Positions (FIRE).
+
+b(i, j) = MLP(psi(i - j) / psi(max(i, |m L0|))), psi(x) = log(|c x| + 1). Dividing by the query's
+index keeps the MLP's input within [0, 1] at any length; below the learnt threshold |m L0|, L0 =
+512, the bias depends on the distance alone. MLP: 1 -> hidden -> ReLU -> heads.
+
+The paper is causal. In the encoder (ours): the distance |i - j| over the query's index, or over
+the sentence's length (normaliser=length). Follows a public copy of the paper's appendix.
+"""
+
+from typing import ClassVar, cast
+
+import torch
+from torch import Tensor, nn
+
+from nmt.encodings.base import Dims, Encoding
+from nmt.encodings.context import Context, Positions
+
+THRESHOLD = 512.0  # L0
+NORMALISERS = ("query", "length")
+
+
+class Fire(Encoding):
+    """Learns the bias as a function of the normalised distance, per layer unless shared.
+
+    Each function has 2 hidden + hidden x heads + heads + 2 parameters.
+    """
+
+    relative: bool = True  # while no query stands beyond |m L0|
+    takes: ClassVar[str] = "real"
+
+    def __init__(
+        self,
+        dims: Dims,
+        positions: Positions | None = None,
+        hidden: int = 32,
+        per_layer: bool = True,
+        normaliser: str = "query",
+    ) -> None:
+        super().__init__(dims, positions)
+        if hidden < 1:
+            raise ValueError(f"hidden={hidden}: must be at least 1")
+        if normaliser not in NORMALISERS:
+            raise ValueError(f"normaliser={normaliser}: choose one of {', '.join(NORMALISERS)}")
+        self.by_length = normaliser == "length" and dims.site == "encoder"
+        count = dims.layers if per_layer else 1
+        self.functions = nn.ModuleList(Curve(hidden, dims.heads) for _ in range(count))
+
+    @property
+    def curves(self) -> list["Curve"]:
+        """The functions of the layers, or the one of all."""
+        return cast(list[Curve], list(self.functions))
+
+    def neutralise(self) -> bool:
+        """Set the last layer of every MLP to zero."""
+        with torch.no_grad():
+            for curve in self.curves:
+                curve.last.weight.zero_()
+                curve.last.bias.zero_()
+        return True
+
+    def bias(self, layer: int, context: Context) -> Tensor | None:
+        """[batch | 1, heads, query, key]; computed once per pass where layers share it."""
+        number = layer if len(self.functions) > 1 else 0
+        curve = self.curves[number]
+        return context.once(
+            ("fire", id(self), number), lambda: curve(context.delta.abs(), self._over(context))
+        )
+
+    def _over(self, context: Context) -> Tensor:
+        """What distances are measured against [batch | 1, query | 1]: no padding enters."""
+        if not self.by_length:
+            return context.queries
+        if context.lengths is None:
+            raise ValueError("normaliser=length: the lengths of the sentences are not known here")
+        return context.lengths[:, None]
+
+
+class Curve(nn.Module):
+    """The learnt function: distances [.., query, key] over [.., query | 1] -> one bias per head."""
+
+    def __init__(self, hidden: int, heads: int) -> None:
+        super().__init__()
+        self.c = nn.Parameter(torch.tensor(0.1))
+        self.m = nn.Parameter(torch.tensor(1.0))
+        self.first = nn.Linear(1, hidden)
+        self.last = nn.Linear(hidden, heads)
+
+    def forward(self, distance: Tensor, over: Tensor) -> Tensor:
+        """[.., query, key], [.., query | 1] -> [.., heads, query, key]."""
+        # bfloat16 would not tell the 300th key from the 301st
+        with torch.autocast(distance.device.type, enabled=False):
+            kind = self.c.dtype
+            longest = torch.maximum(over.to(kind), (self.m * THRESHOLD).abs())[..., None]
+            x = self._psi(distance.to(kind)) / (self._psi(longest) + 1e-6)
+            biases: Tensor = self.last(self.first(x[..., None]).relu())
+        return biases.movedim(-1, -3)
+
+    def _psi(self, x: Tensor) -> Tensor:
+        return torch.log1p((self.c * x).abs())

@@ -1,0 +1,148 @@
+"""Liu, Yu, Dhillon, Hsieh (2020), Learning to Encode Position for Transformer with Continuous
+Dynamical Model: FLOATER.
+
+Position vectors lie on a path that a small network f draws, so there is one for every position:
+
+    dp/ds = f(s, p(s)),   p_t = p(step t),   f(s, p) = W2 [relu(W1 [p; s] + b1); s] + b2
+
+Each layer has a path for queries, keys and values, which differ in their start p(0) and share f;
+the vectors are added after the projections: q_i + p^Q_i, k_j + p^K_j, v_j + p^V_j. The sinusoids
+at the input are kept, so a trained Transformer with zero paths is still itself. The equation is
+solved by the classical Runge-Kutta method of fourth order with `substeps` steps per position.
+
+As in the authors' code: step 0.01, Xavier start, and the sites of `floater_cross`. They take 5
+substeps; one differs from that by less than 1e-6 in the first 255 positions of a fresh path.
+Otherwise than there the ordinary projection biases stay (they only shift the paths), and
+the path is drawn anew in each training pass, not every 400 updates: 4 substeps evaluations of f per
+position, one after the other. Step by step decoding gives all source keys their own vectors.
+"""
+
+from typing import ClassVar, Self
+
+import torch
+from torch import Tensor, nn
+
+from nmt.encodings.base import Dims, Encoding, Projection
+from nmt.encodings.context import Context, Positions
+
+ROLES = 3  # queries, keys, values
+
+
+class Dynamics(nn.Module):
+    """The slope of all paths at time s: 2 (dim^2 + 2 dim) parameters."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.inner, self.outer = (nn.Linear(dim + 1, dim) for _ in range(2))
+        for linear in (self.inner, self.outer):
+            nn.init.xavier_normal_(linear.weight)
+            nn.init.zeros_(linear.bias)
+
+    def forward(self, s: float, p: Tensor) -> Tensor:
+        """Time s and points p [..., dim] -> [..., dim]."""
+        time = p.new_full((*p.shape[:-1], 1), s)
+        h = self.inner(torch.cat([p, time], dim=-1)).relu()
+        return self.outer(torch.cat([h, time], dim=-1))
+
+
+class Floater(Encoding):
+    """Adds learnt continuous paths to q, k and v: 3 layers dim + 2 (dim^2 + 2 dim) per site."""
+
+    takes: ClassVar[str] = "integers"
+
+    def __init__(
+        self,
+        dims: Dims,
+        positions: Positions | None = None,
+        step: float = 0.01,
+        substeps: int = 1,
+    ) -> None:
+        super().__init__(dims, positions)
+        if not step > 0:
+            raise ValueError(f"step={step}: must be above 0")
+        if substeps < 1:
+            raise ValueError(f"substeps={substeps}: must be at least 1")
+        self.step = step
+        self.substeps = substeps
+        self.start = self.table(ROLES, dims.dim)  # [layers, 1, role, dim]
+        self.dynamics = Dynamics(dims.dim)
+        self._kept: list[Tensor] = []  # the path so far, for passes without gradients
+        self._kept_for: tuple[object, ...] = ()
+
+    def neutralise(self) -> bool:
+        """Start at zero and stay there."""
+        with torch.no_grad():
+            for t in (self.start, *self.dynamics.outer.parameters()):
+                t.zero_()
+        return True
+
+    def train(self, mode: bool = True) -> Self:
+        """Forget the path that was kept."""
+        self._kept = []
+        return super().train(mode)
+
+    @property
+    def unbound(self) -> bool:
+        """The path goes on for ever."""
+        return True
+
+    def project(
+        self, project: Projection, xq: Tensor, xk: Tensor, xv: Tensor, layer: int, context: Context
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Add each role's vectors after the projection."""
+        q, k, v = project(xq, xk, xv)
+        path, first = context.once(("floater", id(self)), lambda: self._path(context))
+        there = (context.queries, context.new_keys, context.new_keys)
+        q, k, v = (
+            x + self._heads(path[at - first, layer, 0, role]).to(x.dtype)
+            for role, (x, at) in enumerate(zip((q, k, v), there, strict=True))
+        )
+        return q, k, v
+
+    def _heads(self, p: Tensor) -> Tensor:
+        """[batch | 1, n, dim] -> [batch | 1, heads, n, head_dim]."""
+        return p.unflatten(-1, (self.dims.heads, self.dims.head_dim)).transpose(1, 2)
+
+    def _path(self, context: Context) -> tuple[Tensor, int]:
+        """The stretch [position, layers, 1, role, dim] that the pass needs, and its beginning."""
+        at = torch.cat([context.queries.flatten(), context.new_keys.flatten()])
+        first, last = int(at.min()), int(at.max())
+        if first < 0:
+            raise ValueError(f"position {first}: the path of FLOATER begins at 0")
+        with torch.autocast(at.device.type, enabled=False):  # steps of 0.01 do not suit bfloat16
+            draw = self._afresh if torch.is_grad_enabled() else self._keep
+            path = draw(last + 1)
+            return torch.stack(path[first : last + 1]), first
+
+    def _afresh(self, count: int) -> list[Tensor]:
+        return self._extended([], count)
+
+    def _keep(self, count: int) -> list[Tensor]:
+        """Decoding goes on where it stopped, as long as no parameter changes."""
+        stamp = tuple(
+            (0 if p.is_inference() else p._version, p.data_ptr(), p.dtype)
+            for p in self.parameters()
+        )
+        if stamp != self._kept_for:
+            self._kept, self._kept_for = [], stamp
+        self._kept = self._extended(self._kept, count)
+        return self._kept
+
+    def _extended(self, path: list[Tensor], count: int) -> list[Tensor]:
+        """The path with at least `count` points."""
+        path = list(path) or [self.start]
+        while len(path) < count:
+            path.append(self._next(len(path) - 1, path[-1]))
+        return path
+
+    def _next(self, t: int, p: Tensor) -> Tensor:
+        """From p_t to p_{t+1} in `substeps` steps of Runge-Kutta."""
+        f, h = self.dynamics, self.step / self.substeps
+        for n in range(self.substeps):
+            s = t * self.step + n * h
+            k1 = f(s, p)
+            k2 = f(s + h / 2, p + h / 2 * k1)
+            k3 = f(s + h / 2, p + h / 2 * k2)
+            k4 = f(s + h, p + h * k3)
+            p = p + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
+        return p

@@ -1,0 +1,44 @@
+"""Takase and Okazaki (2019), Positional Encoding to Control Output Sequence Length: ratio form.
+
+LRPE(t)[2b] = sin(t / n^(2b/d)), LRPE(t)[2b + 1] = cos(t / n^(2b/d)): the sinusoids of Vaswani et
+al. with the desired length n of the output, eos included, in the place of 10000.
+"""
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from nmt.encodings.base import Dims, Encoding
+from nmt.encodings.context import Context, Positions
+from nmt.encodings.remaining import noisy
+
+
+class LengthRatio(Encoding):
+    """Adds sinusoids whose wavelengths grow with the desired length; nothing is learnt.
+
+    noise: see `Remaining`. A length of 1 would make all frequencies one, so it counts as 2.
+    """
+
+    takes: ClassVar[str] = "real"
+
+    def __init__(self, dims: Dims, positions: Positions | None = None, noise: int = 0) -> None:
+        super().__init__(dims, positions)
+        if noise < 0:
+            raise ValueError(f"noise={noise}: must be at least 0")
+        if dims.dim % 2:
+            raise ValueError(f"sinusoids need an even width, not {dims.dim}")
+        self.noise = noise
+
+    @property
+    def lengths(self) -> bool:
+        """Always."""
+        return True
+
+    def embed(self, x: Tensor, context: Context) -> Tensor:
+        """Add LRPE(position) to x [batch, query, dim]."""
+        n = noisy(context, self.noise).clamp(min=2).to(torch.float64)  # [batch]
+        b = torch.arange(self.dims.dim // 2, device=x.device, dtype=torch.float64)
+        w = torch.exp(-n.log()[:, None] * 2 * b / self.dims.dim)  # [batch, dim / 2]
+        a = context.queries.to(torch.float64)[..., None] * w[:, None]  # [batch, query, dim / 2]
+        return x + torch.stack([a.sin(), a.cos()], dim=-1).flatten(-2).to(x.dtype)

@@ -1,0 +1,74 @@
+"""Artetxe, Ruder, Yogatama (2020), On the Cross-lingual Transferability of Monolingual
+Representations: learnt positions of each language.
+
+x_t + W[language, t]: languages order their words differently, so each has a table of its own, and
+a sentence says which it is in. (They learn the table of a new language while the rest of a trained
+model stays frozen; here all tables are trained with the model.)
+"""
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from nmt.encodings.base import Dims, Encoding
+from nmt.encodings.context import Context, Positions
+
+
+class PerLanguage(Encoding):
+    """Adds a learnt vector for each language and position: languages x longest x dim parameters."""
+
+    takes: ClassVar[str] = "integers"
+
+    def __init__(
+        self,
+        dims: Dims,
+        positions: Positions | None = None,
+        column: str = "language",
+        languages: int = 2,
+        longest: int = 1024,
+    ) -> None:
+        super().__init__(dims, positions)
+        if not column:
+            raise ValueError("column=: name the column that says a sentence's language")
+        for name, value in (("languages", languages), ("longest", longest)):
+            if value < 1:
+                raise ValueError(f"{name}={value}: must be at least 1")
+        self.column = column
+        self.weight = nn.Parameter(torch.randn(languages, longest, dims.dim) * dims.dim**-0.5)
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """That of the languages, besides those of the positions."""
+        return super().columns | {self.column}
+
+    @property
+    def limit(self) -> int | None:
+        """The tables' length."""
+        return self.weight.shape[1]
+
+    def neutralise(self) -> bool:
+        """Zeros add nothing."""
+        with torch.no_grad():
+            self.weight.zero_()
+        return True
+
+    def embed(self, x: Tensor, context: Context) -> Tensor:
+        """Add the row of each position in the sentence's table to x [batch, query, dim]."""
+        languages, longest, _ = self.weight.shape
+        at = context.queries
+        if int(at.max()) >= longest:
+            raise ValueError(f"position {int(at.max())} is beyond the {longest} learnt ones")
+        return x + self.weight[self._numbers(context, languages), at].to(x.dtype)
+
+    def _numbers(self, context: Context, languages: int) -> Tensor:
+        """The language of each sentence [batch, 1]."""
+        found = context.column(self.column)
+        if found.shape[1] != 1:
+            raise ValueError(f"column {self.column!r} must have one integer per sentence")
+        if (wrong := found[(found < 0) | (found >= languages)]).numel():
+            raise ValueError(
+                f"column {self.column!r} has the language {int(wrong[0])}, but languages="
+                f"{languages} counts them from 0 to {languages - 1}"
+            )
+        return found

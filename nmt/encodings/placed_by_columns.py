@@ -1,0 +1,111 @@
+"""Positions that are read from columns beside the source: any integer, tree depth, distances.
+
+They know the tokens of the encoder only. The last two give distances between pairs of tokens and
+no position of a single one, so they serve only encodings that ask for nothing but distances.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from nmt.encodings.context import Context, Positions
+from nmt.encodings.trees import depths, graph_distances, tree_distances
+
+
+@dataclass(frozen=True)
+class Column(Positions):
+    """Each token stands where an integer beside it says, such as its place in the translation."""
+
+    name: str = ""
+    sites: ClassVar[tuple[str, ...]] = ("encoder",)
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise ValueError("at.column: say which one, as in at={column: {name: order}}")
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The one that is named."""
+        return frozenset({self.name})
+
+    def assign(self, index: Tensor, context: Context) -> Tensor:
+        """The column's own integers [batch, length]; ValueError if sentences have one each."""
+        return per_token(self.name, index, context)
+
+
+@dataclass(frozen=True)
+class Depth(Positions):
+    """Each token stands at its word's depth in a tree: the steps up to the root, which has 0."""
+
+    heads: str = "heads"
+    sites: ClassVar[tuple[str, ...]] = ("encoder",)
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """That of the heads."""
+        return frozenset({self.heads})
+
+    def assign(self, index: Tensor, context: Context) -> Tensor:
+        """Depths [batch, length] from the column of heads."""
+        return depths(per_token(self.heads, index, context))
+
+
+@dataclass(frozen=True)
+class Tree(Positions):
+    """Distances in a tree, signed (Wang et al. 2019): see `trees.tree_distances`."""
+
+    heads: str = "heads"
+    pairs: ClassVar[bool] = True
+    sites: ClassVar[tuple[str, ...]] = ("encoder",)
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """Heads, and which pieces are one word."""
+        return frozenset({self.heads, "words"})
+
+    def distances(self, context: Context) -> Tensor:
+        """[batch, query, key], key minus query; pieces of one word are 0 apart."""
+        return tree_distances(*_tree(self.heads, context))
+
+
+@dataclass(frozen=True)
+class Graph(Positions):
+    """Lengths of directed paths between words (Schmitt et al. 2021): see `trees.graph_distances`.
+
+    Integers -longest..longest, and longest + 1 where no path leads either way: a table of
+    2 (longest + 1) rows holds them all.
+    """
+
+    heads: str = "heads"
+    longest: int = 8
+    pairs: ClassVar[bool] = True
+    sites: ClassVar[tuple[str, ...]] = ("encoder",)
+
+    def __post_init__(self) -> None:
+        if self.longest < 1:
+            raise ValueError(f"at.graph.longest={self.longest}: must be at least 1")
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """Heads, and which pieces are one word."""
+        return frozenset({self.heads, "words"})
+
+    def distances(self, context: Context) -> Tensor:
+        """[batch, query, key], positive where the path leads from the query down to the key."""
+        return graph_distances(*_tree(self.heads, context), self.longest)
+
+
+def per_token(name: str, index: Tensor, context: Context) -> Tensor:
+    """A column as long as the text, [batch, length]; raises ValueError for any other."""
+    found = context.column(name)
+    if found.shape[1] == index.shape[1]:
+        return found
+    if found.shape[1] == 1:
+        raise ValueError(f"column {name!r} has one integer per sentence; one per word is needed")
+    raise ValueError(f"column {name!r} has {found.shape[1]} integers for {index.shape[1]} tokens")
+
+
+def _tree(heads: str, context: Context) -> tuple[Tensor, Tensor]:
+    """The two columns that say which words hang on which."""
+    return per_token(heads, context.keys, context), per_token("words", context.keys, context)

@@ -1,0 +1,48 @@
+"""Press, Smith, Lewis (2021), Shortformer: position-infused attention.
+
+In every layer sinusoids PE are added to what queries and keys are projected from, and to nothing
+else; nothing is added at the bottom:
+
+    q_i = W_Q (x_i + PE(i)),   k_j = W_K (x_j + PE(j)),   v_j = W_V x_j
+
+Values, and so the states of all layers, are free of positions. The paper is about language
+models; `where: [encoder, decoder, cross]` also infuses the attention to the source.
+"""
+
+import torch
+from torch import Tensor
+
+from nmt.encodings.base import Dims, Encoding, Projection
+from nmt.encodings.context import Context, Positions
+from nmt.encodings.sinusoids import sinusoids
+
+
+class PositionInfused(Encoding):
+    """Adds PE to the inputs of the query and key projections; the same in all layers and heads."""
+
+    def __init__(
+        self,
+        dims: Dims,
+        positions: Positions | None = None,
+        layout: str = "interleaved",
+        denominator: str = "paper",
+    ) -> None:
+        super().__init__(dims, positions)
+        self.layout = layout
+        self.denominator = denominator
+        sinusoids(torch.zeros(1), dims.dim, layout, denominator)  # refuses wrong options at once
+
+    def project(
+        self, project: Projection, xq: Tensor, xk: Tensor, xv: Tensor, layer: int, context: Context
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Project x + PE(position) to queries and keys, and x alone to values."""
+        queries, keys = self._at("queries", context), self._at("new_keys", context)
+        return project(xq + queries.to(xq.dtype), xk + keys.to(xk.dtype), xv)
+
+    def _at(self, which: str, context: Context) -> Tensor:
+        """PE [batch | 1, length, dim] in float32."""
+        positions: Tensor = getattr(context, which)
+        return context.once(
+            ("position infused", which, self.layout, self.denominator),
+            lambda: sinusoids(positions, self.dims.dim, self.layout, self.denominator),
+        )

@@ -1,0 +1,49 @@
+"""Takase and Okazaki (2019), Positional Encoding to Control Output Sequence Length: what is left.
+
+The position of a target token is the number of tokens still to come, so a decoder that is told
+another length writes a text of that length. Under sinusoids this is their length-difference
+encoding (LDPE).
+"""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from nmt.encodings.context import Context, Positions
+
+
+@dataclass(frozen=True)
+class Remaining(Positions):
+    """length - index: the first of n tokens stands at n, the last one (eos) at 1.
+
+    noise > 0 (Oka et al. 2020, Incorporating Noisy Length Constraint): in training the length is
+    off by a number drawn evenly from -noise..noise for each sentence.
+    """
+
+    noise: int = 0
+    integer: ClassVar[bool] = False  # whole, but below 0 where an output is longer than desired
+    sites: ClassVar[tuple[str, ...]] = ("encoder", "decoder")
+
+    @property
+    def lengths(self) -> bool:
+        """Always."""
+        return True
+
+    def assign(self, index: Tensor, context: Context) -> Tensor:
+        """Count down from the sentence's length: [batch, length]."""
+        return noisy(context, self.noise)[:, None] - index
+
+
+def noisy(context: Context, noise: int, name: Hashable = "length") -> Tensor:
+    """The lengths [batch] of the context, in training off by up to `noise`, once per pass."""
+    lengths = context.lengths
+    if lengths is None:
+        raise ValueError("the encoding needs the desired length of each output")
+    if not (noise and context.training):
+        return lengths
+    return context.once(
+        (name, noise), lambda: lengths + torch.randint_like(lengths, -noise, noise + 1)
+    )

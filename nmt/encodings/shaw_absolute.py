@@ -1,0 +1,87 @@
+"""Shaw, Uszkoreit, Vaswani (2018), eq. 3-4, with a vector for every pair of absolute positions.
+
+e_ij = q_i . (k_j + A^K[i, j]) / sqrt(head_dim);  o_i = sum_j p_ij (v_j + A^V[i, j]).
+
+Shaw et al. allow any vector a_ij for the edge from i to j and then learn relative ones, which are
+the special case A[i, j] = r[clip(j - i)]. This is the general case, as the survey of Dufter,
+Schmitt and Schuetze (2022) counts it; it has not been evaluated in print.
+"""
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from nmt.encodings.base import Dims, Encoding
+from nmt.encodings.context import Context, Positions
+
+
+class ShawAbsolute(Encoding):
+    """Learns a key vector and a value vector for every pair (i, j) of positions below `longest`.
+
+    Heads share the vectors, layers do not: 2 longest^2 head_dim per layer.
+    """
+
+    takes: ClassVar[str] = "integers"
+    key_table: Tensor | None  # [layers, 1, longest x longest, head_dim]; row i longest + j
+    value_table: Tensor | None
+
+    def __init__(
+        self,
+        dims: Dims,
+        positions: Positions | None = None,
+        longest: int = 100,
+        key: bool = True,
+        value: bool = True,
+    ) -> None:
+        super().__init__(dims, positions)
+        if longest < 1:
+            raise ValueError(f"longest={longest}: must be at least 1")
+        if not (key or value):
+            raise ValueError("key=false and value=false: nothing is left to learn")
+        self.longest = longest
+        self.key_table = self.table(longest**2, dims.head_dim) if key else None
+        self.value_table = self.table(longest**2, dims.head_dim) if value else None
+
+    @property
+    def limit(self) -> int | None:
+        """The positions in the table."""
+        return self.longest
+
+    def neutralise(self) -> bool:
+        """Zero vectors add nothing."""
+        with torch.no_grad():
+            for p in self.parameters():
+                p.zero_()
+        return True
+
+    def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
+        """Add q_i . A^K[i, j]; sentences with the same positions share the [query, key] slice."""
+        if self.key_table is None:
+            return s
+        a = self._vectors(self.key_table, layer, context).to(q.dtype)
+        if len(a) == 1:
+            return s + torch.einsum("bhqd,qkd->bhqk", q, a[0])
+        return s + torch.einsum("bhqd,bqkd->bhqk", q, a)
+
+    def values(self, p: Tensor, layer: int, context: Context) -> Tensor | None:
+        """Add sum_j p_ij A^V[i, j]."""
+        if self.value_table is None:
+            return None
+        a = self._vectors(self.value_table, layer, context).to(p.dtype)
+        if len(a) == 1:
+            return torch.einsum("bhqk,qkd->bhqd", p, a[0])
+        return torch.einsum("bhqk,bqkd->bhqd", p, a)
+
+    def _vectors(self, table: Tensor, layer: int, context: Context) -> Tensor:
+        """A[i, j] of each query i and key j: [batch | 1, query, key, head_dim]."""
+        index = context.once(("shaw_absolute", self.longest), lambda: self._index(context))
+        return self.pick(table, layer)[0][index]
+
+    def _index(self, context: Context) -> Tensor:
+        """The row of each pair [batch | 1, query, key]; raises ValueError beyond the table."""
+        for at in (context.queries, context.keys):
+            if int(at.min()) < 0 or int(at.max()) >= self.longest:
+                wrong = int(at.min()) if int(at.min()) < 0 else int(at.max())
+                raise ValueError(f"position {wrong} is not among the {self.longest} learnt ones")
+        return context.queries[:, :, None] * self.longest + context.keys[:, None, :]

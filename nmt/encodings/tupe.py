@@ -1,0 +1,92 @@
+"""Ke, He, Liu (2021), Rethinking Positional Encoding in Language Pre-training: TUPE.
+
+e_ij = [q_i . k_j + (LN(p_i) U_Q) . (LN(p_j) U_K)] / sqrt(2 head_dim) (+ b_h[bucket(j - i)]).
+Words and positions are correlated apart from each other, with projections of their own; p_i is
+learnt, and the term of positions is computed once and serves all layers. TUPE-A has no b; TUPE-R
+adds T5's buckets. reset=true unties the first token: the term of positions (b included) becomes
+theta_1 in its row and theta_2 in its column, as the paper does for [CLS].
+"""
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from nmt.encodings.base import Dims, Encoding
+from nmt.encodings.bias_table import scalars, within
+from nmt.encodings.context import Context, Positions
+from nmt.encodings.t5 import bucket, check_buckets, two_sided
+
+
+class Tupe(Encoding):
+    """Learns vectors for `longest` positions and how heads compare them, shared by all layers.
+
+    longest x dim + 2 (dim^2 + dim) + 2 dim parameters, with buckets x heads more for TUPE-R and
+    2 heads more with reset. The authors' code gives U_Q and U_K biases and normalises p.
+    """
+
+    takes: ClassVar[str] = "integers"
+
+    def __init__(
+        self,
+        dims: Dims,
+        positions: Positions | None = None,
+        longest: int = 1024,
+        buckets: int | None = None,
+        max_distance: int | None = None,
+        reset: bool = False,
+    ) -> None:
+        super().__init__(dims, positions)
+        if longest < 1:
+            raise ValueError(f"longest={longest}: must be at least 1")
+        if (buckets is None) != (max_distance is None):
+            raise ValueError("buckets and max_distance: give both (TUPE-R), or none (TUPE-A)")
+        if buckets is not None and max_distance is not None:
+            check_buckets(buckets, max_distance, dims.site)
+        self.scale = (2 * dims.head_dim) ** -0.5
+        self.longest = longest
+        self.buckets = buckets
+        self.max_distance = max_distance
+        self.vectors = nn.Parameter(torch.randn(longest, dims.dim) * 0.02)  # as BERT's
+        self.norm = nn.LayerNorm(dims.dim)
+        self.to_query = self._linear()  # U_Q
+        self.to_key = self._linear()  # U_K
+        # [heads, buckets] b; [2, heads] theta
+        self.distances = nn.Parameter(torch.randn(dims.heads, buckets) * 0.02) if buckets else None
+        self.first = nn.Parameter(torch.zeros(2, dims.heads)) if reset else None
+
+    def _linear(self) -> nn.Linear:
+        linear = nn.Linear(self.dims.dim, self.dims.dim)
+        nn.init.normal_(linear.weight, std=0.02)  # as BERT's
+        nn.init.zeros_(linear.bias)
+        return linear
+
+    @property
+    def limit(self) -> int | None:
+        """As many positions as have vectors."""
+        return self.longest
+
+    def bias(self, layer: int, context: Context) -> Tensor | None:
+        """The term of positions [batch | 1, heads, query, key], for all layers at once."""
+        return context.once(("tupe", id(self)), lambda: self._make(context))
+
+    def _make(self, context: Context) -> Tensor:
+        within(context, self.longest)
+        with torch.autocast(context.keys.device.type, enabled=False):
+            q = self._heads(self.to_query, context.queries)
+            k = self._heads(self.to_key, context.keys)
+            term: Tensor = (q * (2 * self.dims.head_dim) ** -0.5) @ k.mT
+        if self.buckets is not None and self.max_distance is not None:
+            sides = two_sided(context.site)
+            index = bucket(context.delta, self.buckets, self.max_distance, sides)
+            term = term + scalars(self.distances, index)  # type: ignore[arg-type]
+        if self.first is not None:
+            own, others = self.first[:, :, None, None]
+            term = torch.where((context.keys == 0)[:, None, None, :], others, term)
+            term = torch.where((context.queries == 0)[:, None, :, None], own, term)
+        return term
+
+    def _heads(self, linear: nn.Linear, positions: Tensor) -> Tensor:
+        """Compared vectors of positions [batch | 1, n]: [batch | 1, heads, n, head_dim]."""
+        x: Tensor = linear(self.norm(self.vectors[positions]))
+        return x.unflatten(-1, (self.dims.heads, -1)).transpose(1, 2)

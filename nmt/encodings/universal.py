@@ -1,0 +1,44 @@
+"""Dehghani, Gouws, Vinyals, Uszkoreit, Kaiser (2019), Universal Transformers: coordinates.
+
+The stack goes through one layer again and again; before step l = 1, 2, ... it is told where each
+token stands and which step this is:
+
+    x_t <- x_t + PE(t) + PE(l)
+
+with Vaswani's sinusoids PE, on the residual path too. The shared layer is model.share_layers,
+adaptive halting model.halting.
+"""
+
+import torch
+from torch import Tensor
+
+from nmt.encodings.base import Dims, Encoding
+from nmt.encodings.context import Context, Positions
+from nmt.encodings.sinusoids import sinusoids
+
+
+class Universal(Encoding):
+    """Adds sinusoids of position and step to the input of every layer; no parameters."""
+
+    def __init__(
+        self,
+        dims: Dims,
+        positions: Positions | None = None,
+        layout: str = "interleaved",
+        denominator: str = "paper",
+    ) -> None:
+        super().__init__(dims, positions)
+        self.layout = layout
+        self.denominator = denominator
+        self._pe(torch.zeros(1))  # refuses wrong options at once
+
+    def layer(self, x: Tensor, layer: int, context: Context) -> Tensor:
+        """Add PE(position) + PE(layer + 1) to x [batch, query, dim]."""
+        places = context.once(
+            ("universal", self.layout, self.denominator), lambda: self._pe(context.queries)
+        )
+        step = self._pe(torch.tensor([layer + 1], device=x.device))
+        return x + (places + step).to(x.dtype)
+
+    def _pe(self, at: Tensor) -> Tensor:
+        return sinusoids(at, self.dims.dim, self.layout, self.denominator)

@@ -1,0 +1,46 @@
+"""Ding, Wang, Tao (2020), Self-Attention with Cross-Lingual Position Representation: at the input.
+
+x_t + tanh(U PE(t) + V PE(order_t)), where order_t is the place that source word t has when the
+source is put into the order of the target language. The paper gets the order from a reordering
+model (BTG); here it is a column beside the source. This is their InXL; their HeadXL is not made.
+"""
+
+from typing import ClassVar
+
+from torch import Tensor
+
+from nmt.encodings.base import Dims, Encoding
+from nmt.encodings.context import Context, Positions
+from nmt.encodings.fusion import Fusion
+from nmt.encodings.placed_by_columns import Column
+
+
+class XlPe(Encoding):
+    """Adds a fusion of place and place in the translation to the embeddings: 2 dim^2 parameters.
+
+    All pieces of a word have its place in the translation. Encoder only.
+    """
+
+    takes: ClassVar[str] = "real"
+
+    def __init__(
+        self, dims: Dims, positions: Positions | None = None, order: str = "order"
+    ) -> None:
+        super().__init__(dims, positions)
+        self.order = Column(order)
+        if dims.site not in self.order.sites:
+            raise ValueError(f"where={dims.site}: the column {order!r} stands beside the source")
+        self.fusion = Fusion(dims.dim)
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """That of the order, besides those of the first position."""
+        return super().columns | self.order.columns
+
+    def neutralise(self) -> bool:
+        """Zero matrices add nothing."""
+        return self.fusion.neutralise()
+
+    def embed(self, x: Tensor, context: Context) -> Tensor:
+        """Add the fusion to x [batch, query, dim]."""
+        return self.fusion(x, context.queries, self.order.assign(context.queries, context))

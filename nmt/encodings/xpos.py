@@ -1,0 +1,59 @@
+"""Sun et al. (2023), A Length-Extrapolatable Transformer: rotary with decay (xPos).
+
+After RoPE, q'_i *= z^(i / scale_base) and k'_j *= z^(-j / scale_base), with
+z_b = (2b / head_dim + 0.4) / 1.4 for pair b: scores shrink with z^((i - j) / scale_base), the
+faster-turning pairs first. The authors' code centres positions at half of the length and turns
+all cached keys again at each step; the centre cancels in the product, so here it is fixed at 0.
+
+The decay holds for keys in the past only: ahead it would grow. So the encoder gets plain RoPE.
+"""
+
+import torch
+from torch import Tensor
+
+from nmt.encodings.base import Dims, Projection
+from nmt.encodings.context import Context, Positions
+from nmt.encodings.rotary import Rotary
+
+
+class Xpos(Rotary):
+    """Rotates queries and keys, and in the decoder lets their products decay. Learns nothing."""
+
+    def __init__(
+        self,
+        dims: Dims,
+        positions: Positions | None = None,
+        base: float = 10000.0,
+        layout: str = "interleaved",
+        scale_base: float = 512.0,
+    ) -> None:
+        super().__init__(dims, positions, base, layout)
+        if scale_base <= 0:
+            raise ValueError(f"scale_base={scale_base}: must be above 0")
+        self.scale_base = scale_base
+
+    @property
+    def zeta(self) -> Tensor:
+        """z_b in float64: [head_dim / 2]."""
+        b = torch.arange(self.turned // 2, dtype=torch.float64)
+        return (2 * b / self.turned + 0.4) / 1.4
+
+    def project(
+        self, project: Projection, xq: Tensor, xk: Tensor, xv: Tensor, layer: int, context: Context
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Turn q and k; let them grow and shrink in the decoder; v stays as it is."""
+        q, k, v = super().project(project, xq, xk, xv, layer, context)
+        if self.dims.site != "decoder":
+            return q, k, v
+        return self._grow(q, "queries", 1, context), self._grow(k, "new_keys", -1, context), v
+
+    def _grow(self, x: Tensor, which: str, sign: int, context: Context) -> Tensor:
+        """Multiply x [batch, heads, n, head_dim] with z^(sign position / scale_base)."""
+        kind = torch.promote_types(x.dtype, torch.float32)
+
+        def make() -> Tensor:
+            at = getattr(context, which).to(torch.float64)[:, None, :, None]
+            z = self.zeta.to(at.device) ** (sign * at / self.scale_base)
+            return self.unpaired(z, z).to(kind)  # [batch | 1, 1, n, head_dim]
+
+        return (x * context.once(("xpos", which, kind, id(self)), make)).to(x.dtype)

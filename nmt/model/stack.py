@@ -1,0 +1,82 @@
+"""A stack of layers: one for each pass or one shared by all, and when a token leaves it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from nmt.config import Model
+from nmt.encodings.composition import Encodings
+from nmt.encodings.context import Context
+
+Run = Callable[[nn.Module, Tensor, int], Tensor]
+"""`run(layer, x [batch, length, dim], number) -> x`: one layer, with whatever else it needs."""
+
+
+class Stack(nn.Module):
+    """`layers` passes through layers, and the norm after the last one."""
+
+    def __init__(self, config: Model, layers: int, make: Callable[[int], nn.Module]) -> None:
+        """`make(number)` makes a layer; numbers count from 0."""
+        super().__init__()
+        self.count = layers
+        self.layers = nn.ModuleList(make(n) for n in range(1 if config.share_layers else layers))
+        final = config.norm == "pre"  # after post-norm layers nothing is left to normalise
+        self.norm: nn.Module = nn.LayerNorm(config.dim) if final else nn.Identity()
+        self.halting = Halting(config.dim, config.halting_threshold) if config.halting else None
+
+    def forward(
+        self, x: Tensor, encodings: Encodings, context: Context, run: Run
+    ) -> tuple[Tensor, Tensor | None]:
+        """x [batch, length, dim] -> the same shape, and ponder times [batch, length] if halting."""
+        tally = None if self.halting is None else Tally(x)
+        for number in range(self.count):
+            x = encodings.layer(x, number, context)
+            layer = self.layers[number % len(self.layers)]
+            if self.halting is None or tally is None:
+                x = run(layer, x, number)
+            else:
+                last = number == self.count - 1
+                x = self.halting(x, lambda y, f=layer, n=number: run(f, y, n), tally, last)
+        if tally is not None:
+            x = tally.output
+        return encodings.readout(self.norm(x), context), None if tally is None else tally.ponder
+
+
+class Tally:
+    """How far each token has come on its way to halting."""
+
+    def __init__(self, x: Tensor) -> None:
+        self.mass = x.new_zeros(x.shape[:2], dtype=torch.float32)  # halting probability so far
+        self.ponder = torch.zeros_like(self.mass)  # steps taken, plus the remainder
+        self.running = torch.ones_like(self.mass, dtype=torch.bool)
+        self.output: Any = 0.0  # weighted sum of states
+
+
+class Halting(nn.Module):
+    """Adaptive computation time per token (Graves 2016; Universal Transformer, Dehghani 2019).
+
+    Before each step a unit reads the token's state; the token halts at the step where the sum of
+    these probabilities exceeds the threshold, or at the last one. Its output is the mean of its
+    states, weighted by the probabilities (the last one by what is left); later steps copy it.
+    """
+
+    def __init__(self, dim: int, threshold: float) -> None:
+        super().__init__()
+        self.unit = nn.Linear(dim, 1)
+        self.threshold = threshold
+
+    def forward(
+        self, x: Tensor, step: Callable[[Tensor], Tensor], tally: Tally, last: bool
+    ) -> Tensor:
+        """Take one step with x [batch, length, dim] and keep the tally."""
+        p = self.unit(x).squeeze(-1).float().sigmoid()  # [batch, length]
+        stops = tally.running & (((tally.mass + p) > self.threshold) | last)
+        weight = torch.where(stops, 1 - tally.mass, p) * tally.running
+        tally.ponder = tally.ponder + tally.running + stops * (1 - tally.mass)
+        tally.mass = tally.mass + weight
+        x = torch.where(tally.running[..., None], step(x), x)
+        tally.output = tally.output + weight[..., None].to(x.dtype) * x
+        tally.running = tally.running & ~stops
+        return x

@@ -1,0 +1,137 @@
+"""--columns: files beside a text, in the words of commands and in what they say next."""
+
+import io
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nmt import config, modeldir
+from nmt.cli import evaluate, texts, translate
+from nmt.cli.compose import experiment_of
+from nmt.data.toy import columns
+from nmt.errors import UserError
+from nmt.modeldir import Trained
+from nmt.train.run import differences
+from tests.decode.test_columns_beside import beside, settings, translator
+
+
+@pytest.fixture
+def model(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A model that copies, and reads heads and a language beside the text."""
+    made = translator({"heads", "language"}, "heads", "language")
+    facts = {"longest_source": 30}
+    some = Trained(made.settings, made.model, made.source, made.target, facts)
+    monkeypatch.setattr(modeldir, "load", lambda *_: some)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"ab c\ngh\n")))
+    return made
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    (tmp_path / "heads").write_bytes(b"0 1\n0\n")
+    (tmp_path / "language").write_bytes(b"5\r\n6")
+    (tmp_path / "text").write_bytes(b"ab c\ngh\n")
+    (tmp_path / "model").mkdir()
+    return tmp_path
+
+
+def option(place: Path, *names: str) -> str:
+    return ",".join(f"{name}={place / name}" for name in names)
+
+
+def test_translate_reads_files_beside_stdin(
+    model: Any, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert translate.main(["x", "--columns", option(place, "heads", "language")]) == 0
+    assert capsys.readouterr().out == "ab c\ngh\n"
+    assert beside(model, "ab c")["heads"] == [0, 0, 1, 0]
+    assert beside(model, "gh")["language"] == [6]
+
+
+@pytest.mark.parametrize(
+    ("names", "message", "code"),
+    [
+        ((), "column heads: this model reads it beside the text; give --columns heads=FILE,", 2),
+        (("heads",), "column language: this model reads it beside the text; give --columns la", 2),
+        (("heads", "language", "text"), "column text: unknown to this model; its corpus had h", 2),
+        (("heads", "language", "none"), "none: no such file; check the path", 66),
+    ],
+)
+def test_translate_refuses_other_columns(
+    model: Any, place: Path, names: tuple[str, ...], message: str, code: int,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    words = ["--columns", option(place, *names)] if names else []
+    assert translate.main(["x", *words]) == code
+    out, err = capsys.readouterr()
+    assert message in err and err.count("\n") == 1 and not out
+
+
+def test_evaluate_reads_them_too(
+    model: Any, place: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    text = str(place / "text")
+    words = [f"m={place / 'model'}", "--source", text, "--reference", text, "--samples", "40"]
+    given = option(place, "heads", "language", "text")
+    assert evaluate.main([*words, "--columns", given]) == 0
+    assert beside(model, "gh")["language"] == [6]
+    assert "--columns: no model reads text" in capsys.readouterr().err
+    (place / "heads").write_bytes(b"0 1\n")
+    assert evaluate.main([*words, "--columns", given]) == 65
+    assert "heads: has 1 lines, but" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("word", ["", "heads", "heads=", "=a", "heads=a,heads=b", "heads=a,"])
+def test_wrong_words(word: str) -> None:
+    with pytest.raises(UserError, match=r"expected NAME=FILE,\.\.\., each name once"):
+        texts.columns_named(word)
+    assert texts.columns_named("heads=a=b,tag=c.gz") == {"heads": "a=b", "tag": "c.gz"}
+    assert texts.columns_named(None) == {}
+    with pytest.raises(UserError, match="stdin is for the text"):
+        translate.understood(["x", "--columns", "heads=-"])
+
+
+def test_the_embedded_grammar_says_its_columns_itself(model: Any) -> None:
+    toy = experiment_of([]).settings
+    some = Trained(toy, model.model, model.source, model.target, {})
+    lines = ["er schläft.", "", "heute lacht der Mann."]
+    text, found = texts.with_columns(some, lines, {})
+    assert list(text) == lines
+    assert {name: list(values) for name, values in found.items()} == {
+        "heads": [columns(line)["heads"] if line else "" for line in lines],
+        "language": ["0", "0", "0"],
+    }
+    given = ["9", "9", "9"]
+    assert texts.with_columns(some, lines, {"language": given})[1]["language"] is given
+    _, wrong = texts.with_columns(some, ["er schläft.", "ein Satz"], {})
+    with pytest.raises(UserError, match="line 2: no sentence of the embedded grammar, so its head"):
+        list(wrong["heads"])
+    files = Trained(model.settings, model.model, model.source, model.target, {})
+    assert texts.with_columns(files, lines, {}) == (lines, {})
+
+
+def test_the_next_command_names_the_files() -> None:
+    assert texts.test_columns(experiment_of([]).settings) == []
+    assert texts.test_columns(settings()) == []
+    assert texts.test_columns(settings("heads", "tag")) == [
+        "--columns",
+        "heads=TEST.heads,tag=TEST.tag",
+    ]
+    word = "+data.columns.tag={per: word,train: a,dev: b,test: x/c}"
+    named = experiment_of(["data=files", "data.root=x", word]).settings
+    assert texts.test_columns(named) == ["--columns", "tag=x/c"]
+
+
+def test_a_model_directory_keeps_no_path_and_may_move() -> None:
+    word = "+data.columns.tag={per: word,train: x/a,dev: /y/b,test: x/c}"
+    here = experiment_of(["data=files", "data.root=x", word]).settings
+    cut = modeldir.portable(here)
+    assert isinstance(cut.data, config.Files)
+    assert cut.data.columns == {"tag": config.Column("word", "a", "b", "c")}
+    assert differences(config.freeze(here), config.freeze(cut)) == []
+    sentence = experiment_of(["data=files", "data.root=x", word.replace("word", "sentence")])
+    assert differences(config.freeze(here), config.freeze(sentence.settings)) == [
+        "data.columns.tag.per: word -> sentence"
+    ]

@@ -1,0 +1,124 @@
+"""Columns of the embedded grammar: trees, permutations, and the same on every machine."""
+
+import hashlib
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+
+from nmt import config
+from nmt.data.toy import columns, pairs, words, write_toy
+from nmt.data.toy.draw import sentence
+from nmt.data.toy.grammar import german
+from nmt.data.toy.parser import parse
+from nmt.data.toy.tree import columns as of_tree
+
+LONG = pairs(600, 3, 120, seed=7)
+SHORT = pairs(2000, 4, 30, seed=1)
+
+
+def numbers(source: str, name: str) -> list[int]:
+    return [int(one) for one in columns(source)[name].split(" ")]
+
+
+def governors(source: str) -> dict[str, str]:
+    """Word -> head word (all different in these sentences), without punctuation."""
+    apart = [word.rstrip(",.") for word in source.split(" ")]
+    return {w: ["ROOT", *apart][h] for w, h in zip(apart, numbers(source, "heads"), strict=True)}
+
+
+def test_heads_are_one_tree_and_depth_counts_its_steps() -> None:
+    roots: Counter[str] = Counter()
+    for source, _ in LONG + SHORT:
+        heads, depth = numbers(source, "heads"), numbers(source, "depth")
+        assert len(heads) == len(depth) == len(source.split(" "))
+        assert heads.count(0) == 1
+        for word, head in enumerate(heads, start=1):
+            assert head != word
+            assert depth[word - 1] == (0 if head == 0 else depth[head - 1] + 1)
+        roots[source.split(" ")[heads.index(0)].rstrip(",.")] += 1
+    assert len(roots) > 50
+
+
+def test_order_is_a_permutation() -> None:
+    moved = 0
+    for source, _ in LONG + SHORT:
+        order = numbers(source, "order")
+        assert sorted(order) == list(range(len(source.split(" "))))
+        moved += order != sorted(order)
+    assert moved > len(LONG + SHORT) / 2
+    assert {columns(source)["language"] for source, _ in SHORT} == {"0"}
+
+
+@pytest.mark.parametrize(
+    ("source", "heads"),
+    [
+        (
+            "heute macht der alte Mann die Tür zu.",
+            "heute-macht macht-ROOT der-Mann alte-Mann Mann-macht die-Tür Tür-macht zu-macht",
+        ),
+        (
+            "wir haben dem Kind im Garten ein Buch gezeigt.",
+            "wir-gezeigt haben-gezeigt dem-Kind Kind-gezeigt im-Garten Garten-gezeigt ein-Buch "
+            "Buch-gezeigt gezeigt-ROOT",
+        ),
+        (
+            "Frauen, die tanzen, wollen am Abend sagen, dass er schläft, aber wir lachen.",
+            "Frauen-sagen die-tanzen tanzen-Frauen wollen-sagen am-Abend Abend-sagen sagen-ROOT "
+            "dass-schläft er-schläft schläft-sagen aber-lachen wir-lachen lachen-sagen",
+        ),
+        (
+            "weil er schläft, lachen ein Mann und das Kind, während wir arbeiten.",
+            "weil-schläft er-schläft schläft-lachen lachen-ROOT ein-Mann Mann-lachen und-Kind "
+            "das-Kind Kind-Mann während-arbeiten wir-arbeiten arbeiten-lachen",
+        ),
+    ],
+)
+def test_known_trees(source: str, heads: str) -> None:
+    assert governors(source) == dict(pair.split("-") for pair in heads.split(" "))
+
+
+@pytest.mark.parametrize(
+    ("source", "english"),
+    [
+        ("heute macht der Mann die Tür zu.", "heute der Mann macht zu die Tür"),
+        ("er hat oft ein Buch gelesen.", "er oft hat gelesen ein Buch"),
+        ("er kann oft ein Buch lesen.", "er kann oft lesen ein Buch"),
+        ("er zeigt der Frau heute im Wald ein Bild.", "er zeigt ein Bild der Frau im Wald heute"),
+    ],
+)
+def test_known_orders(source: str, english: str) -> None:
+    apart = source.rstrip(".").split(" ")
+    by_place = dict(zip(numbers(source, "order"), apart, strict=True))
+    assert " ".join(by_place[place] for place in range(len(apart))) == english
+
+
+def test_the_parser_finds_the_tree_that_was_drawn() -> None:
+    from random import Random
+
+    rng = Random("drawn")
+    for length in [4, 9, 17, 30, 60] * 40:
+        parts = sentence(rng, length)
+        assert of_tree(parts) == of_tree(parse([str(token) for token in german(parts)]))
+
+
+def test_columns_are_pinned() -> None:
+    """The same on every machine and Python, as the sentences are."""
+    found = repr([columns(source) for source, _ in pairs(300, 3, 120, seed=1)])
+    assert hashlib.sha256(found.encode()).hexdigest().startswith("ce92f2bfb73b1d56")
+
+
+def test_files_stand_beside_each_source(tmp_path: Path) -> None:
+    path = config.conf_dir() / "data" / "toy.yaml"
+    values: Any = OmegaConf.to_container(OmegaConf.load(path))
+    small = {"train_pairs": 60, "dev_pairs": 10, "test_pairs": 12}
+    paths = write_toy(config.Toy(**(values | small)), tmp_path)
+    for part in ("train", "dev", "test"):
+        source = paths[f"{part}_source"].read_text(encoding="utf-8").strip().split("\n")
+        for name in config.TOY_COLUMNS:
+            text = paths[f"{part}_{name}"].read_text(encoding="utf-8").removesuffix("\n")
+            assert text.split("\n") == [columns(one)[name] for one in source]
+    assert paths["test_heads"].name == "test.heads"
+    assert all(len(words(one)) > 3 for one in source)

@@ -1,0 +1,161 @@
+"""Columns go through the translator in step with their lines, or are refused by name."""
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+import torch
+from torch import Tensor
+
+from nmt.cli.compose import experiment_of
+from nmt.config import Settings
+from nmt.data.bpe import Bpe
+from nmt.data.side import Side
+from nmt.data.tokenizer import Tokenizer
+from nmt.data.vocab import Vocabulary
+from nmt.decode.translator import Translator
+from nmt.errors import Exit, UserError
+from nmt.modeldir import Trained
+from tests.decode.copying import Copying, CopyState, decode
+
+PIECES = [letter + end for letter in "abcdefgh" for end in ("", "@@")]
+LINES = ["ab c", "", "h", "abc d ef", "a b c d", "gh"]
+HEADS = ["0 1", "", "0", "2 0 2", "0 1 2 3", "0"]
+LANGUAGE = ["3", "4", "5", "6", "7", "8"]
+
+
+class Watched(Copying):
+    """Remembers what stood beside each source, by its ids."""
+
+    def __init__(self, vocabulary: Vocabulary, columns: set[str]) -> None:
+        super().__init__(vocabulary)
+        self.columns, self.seen = columns, dict[tuple[int, ...], dict[str, list[int]]]()
+
+    def start(
+        self, source: Tensor, columns: dict[str, Tensor], lengths: Tensor | None
+    ) -> CopyState:
+        for row in range(len(source)):
+            ids = tuple(source[row][source[row] > 0].tolist())
+            for name, values in columns.items():
+                assert values.dtype == torch.int64 and len(values) == len(source)
+                assert values.shape[1] == (1 if name == "language" else source.shape[1])
+                assert not values[row, len(ids) :].any()
+            self.seen[ids] = {n: v[row, : len(ids)].tolist() for n, v in columns.items()}
+        return super().start(source, columns, lengths)
+
+
+def settings(*names: str) -> Settings:
+    per = {"language": "sentence"}
+    words = [
+        f"+data.columns.{n}={{per: {per.get(n, 'word')},train: a,dev: b,test: null}}" for n in names
+    ]
+    return experiment_of(["data=files", "data.root=x", *words]).settings
+
+
+def translator(wanted: set[str], *names: str, **options: Any) -> Translator:
+    vocabulary = Vocabulary(PIECES)
+    side = Side(Bpe(Tokenizer("nfc", "none", "de"), [], PIECES), vocabulary)
+    model = cast(Any, Watched(vocabulary, wanted).eval())
+    return Translator(
+        Trained(settings(*names), model, side, side, {"longest_source": 30}), decode(**options)
+    )
+
+
+def beside(some: Translator, line: str) -> dict[str, list[int]]:
+    """What the model was given beside a line."""
+    return cast(Any, some.model).seen[tuple(some.source.ids(line))]
+
+
+@pytest.mark.parametrize("window", [1, 2, 99])
+@pytest.mark.parametrize("batch_tokens", [1, 9, 999])
+def test_each_line_has_its_own_columns_whatever_the_batches(window: int, batch_tokens: int) -> None:
+    some = translator(
+        {"heads", "language", "words"}, "heads", "language",
+        window=window, batch_tokens=batch_tokens,
+    )  # fmt: skip
+    assert some.texts(LINES, {"heads": HEADS, "language": iter(LANGUAGE)}) == LINES
+    assert beside(some, "ab c") == {
+        "heads": [0, 0, 1, 0], "language": [3], "words": [0, 0, 1, 2]
+    }  # fmt: skip
+    assert beside(some, "abc d ef") == {
+        "heads": [4, 4, 4, 0, 4, 4, 0], "language": [6], "words": [0, 0, 0, 1, 2, 2, 3]
+    }  # fmt: skip
+    assert beside(some, "a b c d")["heads"] == [0, 1, 2, 3, 0]
+    assert beside(some, "gh")["language"] == [8]
+
+
+def test_columns_are_read_a_window_at_a_time() -> None:
+    read: list[str] = []
+
+    def reading() -> Iterator[str]:
+        for line in LANGUAGE:
+            read.append(line)
+            yield line
+
+    some = translator({"language"}, "language", window=2)
+    next(iter(some.translate(LINES, 1, {"language": reading()})))
+    assert len(read) == 2
+
+
+def test_words_need_no_file() -> None:
+    some = translator({"words"})
+    assert some.texts(["ab c"]) == ["ab c"]
+    assert beside(some, "ab c") == {"words": [0, 0, 1, 2]}
+
+
+def test_a_model_that_asks_for_none_is_given_none() -> None:
+    some = translator(set())
+    assert some.texts(["ab c"]) == ["ab c"]
+    assert beside(some, "ab c") == {}
+
+
+def test_a_cut_source_keeps_a_tree() -> None:
+    some = translator({"heads"}, "heads", too_long="truncate")
+    some.model.source_limit = 4  # type: ignore[misc]
+    assert some.texts(["ab c d", "h"], {"heads": ["3 1 0", "0"]}) == ["ab c", "h"]
+    assert beside(some, "ab c") == {"heads": [0, 0, 1, 0], "words": [0, 0, 1, 2]}
+
+
+@pytest.mark.parametrize(
+    ("given", "message", "code"),
+    [
+        (
+            {"heads": HEADS},
+            "column language: this model reads it beside the text; give --columns language=FILE",
+            Exit.USAGE,
+        ),
+        (
+            {"heads": HEADS, "language": LANGUAGE, "tag": LANGUAGE},
+            "column tag: unknown to this model; its corpus had heads, language",
+            Exit.USAGE,
+        ),
+        (
+            {"heads": HEADS, "language": LANGUAGE, "words": HEADS},
+            "column words: unknown to this model; its corpus had heads, language",
+            Exit.USAGE,
+        ),
+        (
+            {"heads": HEADS, "language": LANGUAGE[:4]},
+            "column language: ends after line 4, but the text goes on; the two must be parallel",
+            Exit.DATA,
+        ),
+        (
+            {"heads": HEADS, "language": [*LANGUAGE, "9"]},
+            "column language: goes on, but the text ends after line 6; the two must be parallel",
+            Exit.DATA,
+        ),
+        (
+            {"heads": [*HEADS[:3], "0 1", *HEADS[4:]], "language": LANGUAGE},
+            "column heads, line 4: 2 integers, but the source line has 3 words; mend the file",
+            Exit.DATA,
+        ),
+    ],
+)
+@pytest.mark.parametrize("window", [2, 99])
+def test_columns_that_do_not_fit_are_refused_by_name(
+    given: dict[str, list[str]], message: str, code: Exit, window: int
+) -> None:
+    some = translator({"heads", "language"}, "heads", "language", window=window)
+    with pytest.raises(UserError) as error:
+        some.texts(LINES, given)
+    assert (str(error.value), error.value.code) == (message, code)

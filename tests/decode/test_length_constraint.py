@@ -1,0 +1,108 @@
+"""Who tells a length-aware decoder how long its output is to be, and scaled positions."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from nmt import build
+from nmt.config import Settings
+from nmt.data.bpe import Bpe
+from nmt.data.side import Side
+from nmt.data.tokenizer import Tokenizer
+from nmt.data.vocab import Vocabulary
+from nmt.decode.translator import Translator
+from nmt.errors import UserError
+from nmt.model.transformer import Transformer
+from nmt.modeldir import Trained
+from tests.decode.copying import decode
+
+SettingsOf = Callable[..., Settings]
+LINES = ["a b c d", "h", "a b"]
+LETTERS = list("abcdefgh")
+
+
+@pytest.fixture
+def trained(settings_of: SettingsOf) -> Callable[..., Trained]:
+    def make(*words: str) -> Trained:
+        torch.manual_seed(0)
+        vocabulary = Vocabulary(LETTERS)
+        side = Side(Bpe(Tokenizer("nfc", "none", "de"), [], LETTERS), vocabulary)
+        settings = settings_of("data=files", "data.root=x", *words)
+        model = build.transformer(settings, len(vocabulary), len(vocabulary)).eval()
+        return Trained(settings, model, side, side, {"longest_source": 30})
+
+    return make
+
+
+def told(trained: Trained, columns: Any = None, **options: Any) -> dict[int, int]:
+    """What each source (by its number of tokens) was told, eos included."""
+    seen: dict[int, int] = {}
+    model, start = trained.model, trained.model.start
+
+    def watched(source: Tensor, beside: Any, lengths: Tensor | None) -> Any:
+        state = start(source, beside, lengths)
+        if state.lengths is not None:
+            seen.update(zip((source > 0).sum(1).tolist(), state.lengths.tolist(), strict=True))
+        return state
+
+    model.start = watched  # type: ignore[method-assign,assignment]
+    Translator(trained, decode(**options)).texts(LINES, columns)
+    return seen
+
+
+def test_ratio_counts_pieces_and_eos(trained: Callable[..., Trained]) -> None:
+    assert told(trained("encoding=ldpe")) == {5: 5, 2: 2, 3: 3}
+    assert told(trained("encoding=lrpe"), length_ratio=1.5) == {5: 7, 2: 3, 3: 4}
+    assert told(trained("encoding=ldpe"), length_ratio=0.1) == {5: 2, 2: 2, 3: 2}
+    assert told(trained("encoding=absolute")) == {}
+
+
+def test_given_lengths_stand_in_a_column(trained: Callable[..., Trained]) -> None:
+    given = {"length": ["9", "8", "7"]}
+    found = told(trained("encoding=ldpe"), given, target_length="given")
+    assert found == {5: 10, 2: 9, 3: 8}
+    with pytest.raises(UserError, match="column length"):
+        told(trained("encoding=ldpe"), None, target_length="given")
+    with pytest.raises(UserError, match="no encoding of this model asks for a length"):
+        told(trained("encoding=absolute"), given, target_length="given")
+    with pytest.raises(UserError, match="column length: unknown to this model"):
+        told(trained("encoding=ldpe"), given)
+
+
+def test_predicted_lengths_come_from_the_head(trained: Callable[..., Trained]) -> None:
+    with_head = trained("encoding=ldpe", "model.length_head=true")
+    head = with_head.model.length_head
+    assert head is not None
+    with torch.no_grad():
+        head.out.weight.zero_()
+        head.out.bias.fill_(0.6931472)  # twice the source
+    assert told(with_head, None, target_length="predicted") == {5: 10, 2: 4, 3: 6}
+    assert told(with_head) == {5: 5, 2: 2, 3: 3}  # ratio, as the default says
+    with pytest.raises(UserError, match=r"model\.length_head=true"):
+        told(trained("encoding=ldpe"), None, target_length="predicted")
+
+
+def test_another_length_gives_another_text(trained: Callable[..., Trained]) -> None:
+    short, long = (
+        Translator(trained("encoding=ldpe"), decode(length_ratio=r)).texts(LINES) for r in (1, 4)
+    )
+    assert short != long
+
+
+def test_positions_are_scaled_once_and_by_name(trained: Callable[..., Trained]) -> None:
+    rotary = trained("encoding=rotary")
+    for _ in range(2):  # a second translator does not scale what is scaled already
+        Translator(rotary, decode(position_scale=0.5))
+    e = _first(rotary.model)
+    assert e.positions.assign(torch.tensor([[4]]), None).tolist() == [[2.0]]
+    with pytest.raises(
+        UserError, match=r"position_scale=0\.5: encoding\.relative: .*whole positions"
+    ):
+        Translator(trained("encoding=relative"), decode(position_scale=0.5))
+
+
+def _first(model: Transformer) -> Any:
+    return model.encoder_encodings.each()[0]

@@ -1,0 +1,53 @@
+"""Attention over given q, k, v in their own precision: what loops in float64 are compared with."""
+
+import torch
+from torch import Tensor
+
+from nmt.encodings.base import Dims, Encoding
+from nmt.encodings.composition import Encodings
+from nmt.encodings.context import Context, causal
+
+
+def dims(site: str = "encoder", heads: int = 2, head_dim: int = 4, layers: int = 2) -> Dims:
+    """Small sizes."""
+    return Dims(site, layers, heads, heads * head_dim, head_dim, 30)
+
+
+def pass_over(n: int, site: str = "encoder", rows: int = 2) -> Context:
+    """The context of a whole sequence of n tokens; a decoder's is causal."""
+    at = torch.arange(n)[None]
+    allowed = causal(n, n, at.device) if site == "decoder" else None
+    return Context(site, at, at, at, rows, allowed)
+
+
+def qkv(n: int, sizes: Dims, rows: int = 2, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    """Random q, k, v [rows, heads, n, head_dim] in float64."""
+    draw = torch.Generator().manual_seed(seed)
+    shape = (3, rows, sizes.heads, n, sizes.head_dim)
+    q, k, v = torch.randn(shape, generator=draw, dtype=torch.float64)
+    return q, k, v
+
+
+def attend(
+    entries: Encoding | list[Encoding],
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    context: Context,
+    layer: int = 0,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(logits before the mask, probabilities, outputs [rows, heads, n, head_dim]).
+
+    `project` hooks get projections that return q, k, v whatever they are given; a hook that adds
+    to the inputs of the projections shows in tests of the whole model.
+    """
+    both = Encodings(entries if isinstance(entries, list) else [entries])
+    x = q.transpose(1, 2).flatten(2)
+    q, k, v = both.project(lambda *_: (q, k, v), x, x, x, layer, context)
+    e = both.scores(q @ k.mT, q, k, layer, context) * (both.scale or v.shape[-1] ** -0.5)
+    bias = both.bias(layer, context)
+    e = e if bias is None else e + bias
+    hidden = e if context.allowed is None else e.masked_fill(~context.allowed, float("-inf"))
+    p = hidden.softmax(-1)
+    extra = both.values(p, layer, context)
+    return e, p, p @ v if extra is None else p @ v + extra

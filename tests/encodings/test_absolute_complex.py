@@ -1,0 +1,194 @@
+"""Complex order: everything again in complex128, and what is left where nothing turns."""
+
+from collections.abc import Callable
+from itertools import product as pairs
+
+import pytest
+import torch
+from torch import Tensor
+
+from nmt.encodings.base import Dims
+from nmt.encodings.complex_order import ComplexOrder
+from nmt.encodings.context import Context
+from nmt.encodings.positions import Index
+from nmt.encodings.registry import create
+from nmt.errors import UserError
+from nmt.model.transformer import Transformer
+from tests.encodings.attending import attend, dims, pass_over, qkv
+
+Make = Callable[..., Transformer]
+Ids = Callable[..., Tensor]
+
+
+def joined(x: Tensor) -> Tensor:
+    """Streams side by side -> complex rows."""
+    return torch.complex(x[0::2], x[1::2])
+
+
+def embedded(e: ComplexOrder, ids: Tensor, x: Tensor, start: int = 0) -> Tensor:
+    """Complex embeddings [rows, n, dim]."""
+    c = pass_over(ids.shape[1], rows=len(ids))
+    c.tokens = ids
+    return joined(e.embed(x, c.placed(Index(start))))
+
+
+@pytest.mark.parametrize("frequency, phase", list(pairs(["word", "shared"], [True, False])))
+def test_embeddings_equal_the_formula_in_loops(frequency: str, phase: bool) -> None:
+    torch.manual_seed(0)
+    e = ComplexOrder(dims(), None, frequency, phase).double()
+    ids = torch.randint(30, (2, 6))
+    x = torch.randn(2, 6, 8, dtype=torch.float64)
+    got = embedded(e, ids, x, start=3)
+    for b, t, d in pairs(range(2), range(6), range(8)):
+        word = int(ids[b, t])
+        w = e.frequency[word, d] if frequency == "word" else 10000 ** (-2 * (d // 2) / 8)
+        theta = e.phase[word, d] if phase else 0
+        wanted = x[b, t, d] * torch.exp(1j * torch.as_tensor(w * (t + 3) + theta).to(got.dtype))
+        assert abs(got[b, t, d] - wanted) < 1e-6  # the shared frequencies are kept in float32
+
+
+@pytest.mark.parametrize("product", ["bilinear", "hermitian"])
+@pytest.mark.parametrize("site", ["encoder", "decoder", "cross"])
+def test_attention_equals_the_formula_in_complex_numbers(site: str, product: str) -> None:
+    e = ComplexOrder(dims(site), None, product=product).double()
+    q, k, v = qkv(9, dims(), rows=4)
+    got, p, o = attend(e, q, k, v, pass_over(9, site, rows=4))
+    zq, zk, zv = joined(q), joined(k), joined(v)
+    for b, h, i in pairs(range(2), range(2), range(9)):
+        visible = i + 1 if site == "decoder" else 9
+        logits = torch.zeros(visible, dtype=torch.float64)
+        for j in range(visible):
+            key = zk[b, h, j] if product == "bilinear" else zk[b, h, j].conj()
+            logits[j] = (zq[b, h, i] * key).sum().abs() / 8**0.5
+        assert torch.allclose(got[2 * b, h, i, :visible], logits, atol=1e-12)
+        wanted = (logits.softmax(0)[:, None] * zv[b, h, :visible]).sum(0)
+        assert torch.allclose(joined(o)[b, h, i], wanted, atol=1e-12)
+    assert torch.equal(p[0::2], p[1::2])
+
+
+def test_nothing_turns_without_frequency_and_phase(tiny: Make, ids: Ids) -> None:
+    model, source = tiny("encoding=complex_order"), ids(2, 9)
+    e = model.encoder_encodings.entries[0]
+    assert isinstance(e, ComplexOrder)
+    order = torch.randperm(9, generator=torch.Generator().manual_seed(1))
+
+    def change() -> float:
+        moved = model.encode(source[:, order])[0] - model.encode(source)[0][:, order]
+        return float(moved.detach().abs().max())
+
+    assert change() > 1e-3
+    with torch.no_grad():
+        e.frequency.zero_()
+        e.phase.zero_()
+    assert embedded(e, source, torch.ones(2, 9, 16)).imag.eq(0).all()
+    assert change() < 1e-5
+
+
+def test_only_the_hermitian_product_keeps_differences_alone() -> None:
+    """Shared frequencies, any words and phases, projections that do nothing."""
+    torch.manual_seed(0)
+    ids, x = torch.randint(30, (2, 7)), torch.randn(2, 7, 8, dtype=torch.float64)
+    for product, kept in (("bilinear", False), ("hermitian", True)):
+        e = ComplexOrder(dims(), None, "shared", product=product).double()
+        scores = []
+        for start in (0, 40):
+            z = embedded(e, ids, x, start)
+            s = torch.stack([z.real, z.imag], 1).flatten(0, 1)
+            q = s.unflatten(-1, (2, 4)).transpose(1, 2)
+            scores.append(attend(e, q, q, q, pass_over(7, rows=4))[0])
+        assert torch.allclose(scores[0], scores[1], atol=1e-9) == kept
+
+
+def test_the_modulus_has_a_gradient_where_it_vanishes() -> None:
+    e = ComplexOrder(dims())
+    q = torch.zeros(2, 2, 3, 4, requires_grad=True)
+    s = e.scores(q @ q.mT, q, q, 0, pass_over(3))
+    assert s.eq(0).all()
+    s.sum().backward()
+    assert q.grad is not None and q.grad.isfinite().all()
+
+
+def test_gradients_in_float64() -> None:
+    e = ComplexOrder(dims()).double()
+    q, k, _ = qkv(3, dims(), rows=2)
+    assert torch.autograd.gradcheck(
+        lambda q, k: e.scores(q @ k.mT, q, k, 0, pass_over(3)),
+        (q.requires_grad_(), k.requires_grad_()),
+    )
+
+
+def test_only_a_decoder_merges_its_streams() -> None:
+    x = torch.randn(4, 3, 8)
+    at = torch.arange(3)[None]
+    made = ComplexOrder(dims("decoder")).readout(x, Context("decoder", at, at, at))
+    assert torch.allclose(made, joined(x).abs().square(), atol=1e-5)
+    same = ComplexOrder(dims("encoder")).readout(x, Context("encoder", at, at, at))
+    assert torch.equal(same, x)
+
+
+def test_large_positions_stay_apart_in_bfloat16() -> None:
+    e = ComplexOrder(dims(head_dim=32), None, "shared", False)
+    at = torch.tensor([[300, 301]])
+    with torch.autocast("cpu"):
+        x = e.embed(torch.ones(1, 2, 64, dtype=torch.bfloat16), Context("encoder", at, at, at))
+    assert (x[:, 0] - x[:, 1]).abs().max() > 0.1
+
+
+def test_parameters() -> None:
+    def count(site: str, **options: object) -> int:
+        e = create({"complex_order": {"where": [site], **options}}, dims(site))[0]
+        return sum(p.numel() for p in e.parameters())
+
+    assert count("encoder") == count("decoder") == 2 * 30 * 8 and count("cross") == 0
+    assert count("encoder", phase=False) == 30 * 8
+    assert count("encoder", phase=False, frequency="shared") == 8
+    assert count("encoder", learn=False) == 0
+    kept = ComplexOrder(dims(), learn=False).state_dict()
+    assert set(kept) == {"frequency", "phase"}
+
+
+@pytest.mark.parametrize("options", [{"frequency": "x"}, {"product": "x"}])
+def test_wrong_options_are_refused(options: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="x: choose one of"):
+        ComplexOrder(dims(), None, **options)  # type: ignore[arg-type]
+
+
+def test_words_need_a_vocabulary() -> None:
+    with pytest.raises(ValueError, match="the size of the vocabulary"):
+        ComplexOrder(Dims("encoder", 1, 2, 8, 4))
+
+
+def test_all_three_sites_must_be_complex(tiny: Make) -> None:
+    with pytest.raises(UserError, match="complex embeddings need where="):
+        tiny("encoding=complex_order", "encoding.complex_order.where=[encoder,decoder]")
+
+
+def test_the_option_brings_complex_feed_forward_sublayers(
+    settings_of: Callable[..., object],
+) -> None:
+    for words in (
+        ["encoding=complex_order"],
+        ["encoding=[complex_order,relative]", "model=base"],
+        ["encoding=[relative,complex_order]", "data=toy", "model=small"],
+    ):
+        for order in (words, words[::-1]):
+            assert settings_of(*order).model.feedforward == "complex"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("option", ["shared", "hermitian", "real"])
+def test_variants_decode_as_they_train(option: str, tiny: Make, ids: Ids) -> None:
+    words = {
+        "shared": ["encoding.complex_order.frequency=shared", "encoding.complex_order.phase=false"],
+        "hermitian": ["encoding.complex_order.product=hermitian"],
+        "real": ["model.feedforward=real"],
+    }[option]
+    model = tiny("encoding=complex_order", *words)
+    source, target = ids(3, 6), ids(3, 9, seed=1)
+    full, state = model(source, target), model.start(source)
+    rows = torch.tensor([2, 0, 0])
+    for t in range(4):
+        assert torch.allclose(model.step(target[:, t], state), full[:, t], atol=1e-5)
+    state.reorder(rows)
+    again = model(source[rows], target[rows])
+    for t in range(4, 9):
+        assert torch.allclose(model.step(target[rows, t], state), again[:, t], atol=1e-5)

@@ -1,0 +1,207 @@
+"""FLOATER: sinusoids as a special case, Runge-Kutta in loops, and what is kept while decoding."""
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from nmt.encodings.context import Context
+from nmt.encodings.floater import Dynamics, Floater
+from nmt.encodings.positions import Index
+from nmt.model.transformer import Transformer
+from tests.encodings.attending import dims, pass_over
+
+Make = Callable[..., Transformer]
+Ids = Callable[..., Tensor]
+
+
+def vectors(e: Floater, layer: int, c: Context) -> tuple[Tensor, Tensor, Tensor]:
+    """What is added to q, k and v [batch | 1, heads, n, head_dim]."""
+    d = e.dims
+    sizes = (c.queries.shape[1], c.new_keys.shape[1], c.new_keys.shape[1])
+    dtype = e.start.dtype
+    q, k, v = (torch.zeros(1, d.heads, n, d.head_dim, dtype=dtype) for n in sizes)
+    x = torch.zeros(1, 1, d.dim)
+    return e.project(lambda *_: (q, k, v), x, x, x, layer, c)
+
+
+class Rotation(nn.Module):
+    """Turns every pair (sin, cos) at its own speed."""
+
+    def __init__(self, w: Tensor) -> None:
+        super().__init__()
+        self.w = w
+        self.calls = 0
+
+    def forward(self, s: float, p: Tensor) -> Tensor:
+        self.calls += 1
+        sine, cosine = p[..., 0::2], p[..., 1::2]
+        return torch.stack([self.w * cosine, -self.w * sine], -1).flatten(-2)
+
+
+def rotating(dim: int = 64, substeps: int = 50) -> tuple[Floater, Rotation]:
+    e = Floater(dims(heads=1, head_dim=dim, layers=1), step=1.0, substeps=substeps).double()
+    w = 10000 ** (-torch.arange(0, dim, 2, dtype=torch.float64) / dim)
+    rotation = Rotation(w)
+    e.dynamics = rotation  # type: ignore[assignment]
+    with torch.no_grad():
+        e.start.copy_(torch.tensor([0.0, 1.0]).repeat(dim // 2).expand_as(e.start))
+    return e, rotation
+
+
+def error(substeps: int) -> float:
+    e, rotation = rotating(substeps=substeps)
+    q = vectors(e, 0, pass_over(51, rows=1))[0][0, 0]
+    turn = torch.arange(51)[:, None] * rotation.w
+    return float((q.detach() - torch.stack([turn.sin(), turn.cos()], -1).flatten(-2)).abs().max())
+
+
+def test_sinusoids_are_a_rotating_path() -> None:
+    assert error(50) < 1e-7
+
+
+def test_the_method_is_of_fourth_order() -> None:
+    assert math.log2(error(10) / error(20)) == pytest.approx(4, abs=0.1)
+
+
+def runge_kutta(f: Dynamics, p: Tensor, step: float, substeps: int, n: int) -> list[Tensor]:
+    """The classical method in its textbook form, for one vector [dim]."""
+    w1, b1, w2, b2 = (t.detach() for t in f.parameters())
+
+    def slope(s: float, p: Tensor) -> Tensor:
+        time = torch.tensor([s], dtype=p.dtype)
+        return w2 @ torch.cat([(w1 @ torch.cat([p, time]) + b1).clamp(min=0), time]) + b2
+
+    points, h = [p], step / substeps
+    for t in range(1, n):
+        for part in range(substeps):
+            s = (t - 1) * step + part * h
+            a = h * slope(s, p)
+            b = h * slope(s + h / 2, p + a / 2)
+            c = h * slope(s + h / 2, p + b / 2)
+            d = h * slope(s + h, p + c)
+            p = p + (a + 2 * b + 2 * c + d) / 6
+        points.append(p)
+    return points
+
+
+@pytest.mark.parametrize("site", ["encoder", "decoder", "cross"])
+def test_equals_the_formula(site: str) -> None:
+    """Queries, keys and values of two layers from one f, each with a start of its own."""
+    torch.manual_seed(0)
+    e = Floater(dims(site), step=0.3, substeps=2).double()
+    for p in e.dynamics.parameters():
+        nn.init.normal_(p, std=0.5)
+    at, there = torch.arange(5)[None], torch.arange(9 if site == "cross" else 5)[None]
+    for layer in range(2):
+        got = vectors(e, layer, Context(site, at, there, there))
+        for role, x in enumerate(got):
+            n = x.shape[2]
+            wanted = runge_kutta(e.dynamics, e.start[layer, 0, role].detach(), 0.3, 2, n)
+            flat = x[0].transpose(0, 1).flatten(1)
+            assert torch.allclose(flat, torch.stack(wanted), atol=1e-12)
+            assert n == (9 if site == "cross" and role else 5)
+
+
+def test_zero_paths_change_nothing(tiny: Make, ids: Ids) -> None:
+    plain, own = tiny("encoding=absolute"), tiny("encoding=floater_cross")
+    own.load_state_dict(plain.state_dict(), strict=False)
+    source, target = ids(2, 6), ids(2, 7, seed=1)
+    assert not torch.allclose(own(source, target), plain(source, target), atol=1e-3)
+    floaters = [m for m in own.modules() if isinstance(m, Floater)]
+    assert len(floaters) == 3 and all(e.neutralise() for e in floaters)
+    assert torch.equal(own(source, target), plain(source, target))
+    own(source, target).square().sum().backward()
+    for e in floaters:
+        for p in (e.start, e.dynamics.outer.weight):
+            assert p.grad is not None and p.grad.abs().sum() > 0
+
+
+def test_decoding_draws_each_stretch_of_the_path_once() -> None:
+    e, rotation = rotating(8, substeps=3)
+    e.eval()
+    whole = vectors(e, 0, pass_over(12, "decoder"))
+    rotation.calls = 0
+    with torch.no_grad():
+        for t in range(12):
+            at, keys = torch.tensor([[t]]), torch.arange(t + 1)[None]
+            for part, full in zip(
+                vectors(e, 0, Context("decoder", at, keys, at)), whole, strict=True
+            ):
+                assert torch.equal(part[:, :, 0], full[:, :, t])
+    assert rotation.calls == 11 * 3 * 4
+    with torch.no_grad():
+        again = vectors(e, 0, pass_over(5, "decoder"))  # a shorter one needs nothing new
+    assert rotation.calls == 11 * 3 * 4 and torch.equal(again[0], whole[0][:, :, :5])
+
+
+@pytest.mark.parametrize("how", ["in place", "loaded", "cast", "trained"])
+def test_a_kept_path_is_forgotten_when_parameters_change(how: str) -> None:
+    torch.manual_seed(0)
+    e = Floater(dims()).eval()
+    other = Floater(dims()).eval()
+    with torch.no_grad():
+        before = vectors(e, 0, pass_over(6))[0]
+        if how == "in place":
+            e.dynamics.inner.weight.mul_(5)
+        elif how == "loaded":
+            e.load_state_dict(other.state_dict())
+        elif how == "cast":
+            e.double()
+        else:
+            e.start.data.add_(1)  # which no version counts
+            e.train().eval()
+        after = vectors(e, 0, pass_over(6))[0]
+    fresh = vectors(e, 0, pass_over(6))[0]  # with gradients: never kept
+    assert torch.equal(after, fresh) and after.dtype == fresh.dtype
+    assert how == "cast" or not torch.equal(before, after)
+
+
+def test_gradients_in_float64() -> None:
+    torch.manual_seed(0)
+    e = Floater(dims(heads=1, head_dim=3, layers=1), step=0.5, substeps=2).double()
+
+    def last(*tensors: Tensor) -> Tensor:
+        names = [name for name, _ in e.named_parameters()]
+        given = dict(zip(names, tensors, strict=True))
+        return torch.func.functional_call(Wrapped(e), {f"e.{n}": t for n, t in given.items()}, ())
+
+    assert torch.autograd.gradcheck(last, tuple(e.parameters()))
+
+
+class Wrapped(nn.Module):
+    def __init__(self, e: Floater) -> None:
+        super().__init__()
+        self.e = e
+
+    def forward(self) -> Tensor:
+        return torch.cat(vectors(self.e, 0, pass_over(3)), dim=2)
+
+
+def test_paths_are_drawn_in_the_parameters_precision_under_autocast() -> None:
+    e = Floater(dims(head_dim=32)).eval()
+    exact = vectors(e, 0, pass_over(302))[0]
+    with torch.autocast("cpu"):
+        assert torch.equal(vectors(e, 0, pass_over(302))[0], exact)
+
+
+@pytest.mark.parametrize(
+    "options, said", [({"step": 0.0}, "step=0"), ({"substeps": 0}, "substeps")]
+)
+def test_refuses_what_does_not_move(options: dict[str, int], said: str) -> None:
+    with pytest.raises(ValueError, match=f"{said}.*: must be"):
+        Floater(dims(), None, **options)
+
+
+def test_refuses_positions_before_the_path_begins() -> None:
+    e = Floater(dims(), Index(start=-2))
+    with pytest.raises(ValueError, match="position -2: the path of FLOATER begins at 0"):
+        vectors(e, 0, pass_over(3).placed(e.positions))
+
+
+def test_parameters_per_site() -> None:
+    d = 8
+    count = sum(p.numel() for p in Floater(dims()).parameters())
+    assert count == 3 * 2 * d + 2 * (d * d + 2 * d)

@@ -1,0 +1,225 @@
+"""Axial and learnt tables, and sinusoids of distant or infused positions."""
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from nmt.encodings.absolute import Absolute
+from nmt.encodings.axial import Axial
+from nmt.encodings.base import Encoding
+from nmt.encodings.composition import Encodings
+from nmt.encodings.context import Context
+from nmt.encodings.learned import Learned
+from nmt.encodings.position_infused import PositionInfused
+from nmt.encodings.positions import Index
+from nmt.encodings.registry import create
+from nmt.encodings.sinusoids import sinusoids
+from nmt.encodings.universal import Universal
+from nmt.model.attention import Attention, Memory
+from nmt.model.transformer import Transformer
+from tests.encodings.attending import attend, dims, pass_over
+
+Make = Callable[..., Transformer]
+Ids = Callable[..., Tensor]
+
+
+def pe(position: float, width: int) -> Tensor:
+    """Vaswani et al. 2017, a number at a time, in float64."""
+    both = []
+    for b in range(width // 2):
+        w = 10000 ** (-2 * b / width)
+        both += [math.sin(position * w), math.cos(position * w)]
+    return torch.tensor(both, dtype=torch.float64)
+
+
+def added(e: Encoding, n: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """What `embed` adds to zeros: [n, dim]."""
+    c = pass_over(n, rows=1).placed(e.positions)
+    return e.embed(torch.zeros(1, n, e.dims.dim, dtype=dtype), c)[0]
+
+
+def test_axial_is_a_row_per_digit() -> None:
+    e = Axial(dims(), t1=3, t2=4, first=2)
+    x = added(e, 12)
+    for t in range(12):
+        assert torch.equal(x[t, :2], e.segments[t // 4]) and torch.equal(x[t, 2:], e.places[t % 4])
+    assert e.limit == 12 and sum(p.numel() for p in e.parameters()) == 3 * 2 + 4 * 6
+
+
+def test_axial_equals_the_reformer() -> None:
+    reformer = pytest.importorskip("transformers.models.reformer.modeling_reformer")
+    configuration = pytest.importorskip("transformers").ReformerConfig(
+        axial_pos_shape=(4, 5), axial_pos_embds_dim=(6, 10), hidden_size=16
+    )
+    theirs = reformer.AxialPositionEmbeddings(configuration).eval()
+    e = Axial(dims(head_dim=8), t1=4, t2=5, first=6)
+    with torch.no_grad():
+        for p in theirs.parameters():
+            p.normal_()
+        e.segments.copy_(theirs.weights[0][:, 0])
+        e.places.copy_(theirs.weights[1][0])
+    assert torch.equal(added(e, 17), theirs(torch.arange(17)[None])[0])
+
+
+@pytest.mark.parametrize("options", [{"t1": 0}, {"t2": 0}, {"first": 0}, {"first": 8}])
+def test_axial_refuses_empty_tables(options: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match="|".join(f"{k}={v}: must be" for k, v in options.items())):
+        Axial(dims(), None, **options)
+
+
+@pytest.mark.parametrize("start", [-1, 7])
+def test_axial_refuses_positions_outside_its_tables(start: int) -> None:
+    with pytest.raises(ValueError, match="the axial tables hold 0 to 11"):
+        added(Axial(dims(), Index(start), t1=3, t2=4), 6)
+
+
+@pytest.mark.parametrize("make", [Axial, Learned])
+def test_tables_can_be_neutral(make: type[Encoding]) -> None:
+    e = make(dims())
+    assert e.neutralise() and added(e, 9).eq(0).all()
+    added(e, 9).sum().backward()
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in e.parameters())
+
+
+def test_frozen_positions_are_saved_and_not_learnt() -> None:
+    e = Learned(dims(), size=5, trainable=False)
+    assert not list(e.parameters()) and not e.neutralise()
+    assert list(e.state_dict()) == ["weight"]
+    assert torch.equal(added(e, 5), e.weight) and e.weight.abs().sum() > 0
+
+
+def entry(name: str, **options: object) -> Encoding:
+    return create({name: options}, dims(head_dim=256))[0]
+
+
+def test_mvpe() -> None:
+    far = added(entry("mvpe", use="absolute", at={"index": {"step": 1000}}), 200, torch.float64)
+    golden = torch.tensor([0.826880, 0.562379, -0.191485, -0.981495], dtype=torch.float64)
+    assert torch.allclose(far[1, :4], golden, atol=1e-6)
+    for t in (1, 100, 199):
+        assert torch.allclose(far[t], pe(1000 * t, 512), rtol=0, atol=1e-7)
+    near = added(entry("mvpe", use="absolute", at={"index": {"step": 1}}), 200)
+    assert torch.equal(near, added(entry("absolute"), 200))
+
+
+def test_mvpe_keeps_large_positions_apart_in_bfloat16() -> None:
+    x = added(entry("mvpe", use="absolute", at={"index": {"step": 1000}}), 302, torch.bfloat16)
+    assert (x[300] - x[301]).abs().max() > 0.1
+
+
+@pytest.mark.parametrize("make", [PositionInfused, Universal, Absolute])
+@pytest.mark.parametrize("options", [{"layout": "x"}, {"denominator": "x"}])
+def test_wrong_options_are_refused(make: type[Encoding], options: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="x: choose one of"):
+        make(dims(), None, **options)
+
+
+def attention(width: int, heads: int) -> Attention:
+    torch.manual_seed(0)
+    return Attention(width, heads, 0.0).double()
+
+
+@pytest.mark.parametrize("site", ["encoder", "decoder", "cross"])
+def test_infused_attention_equals_the_formula_in_two_loops(site: str) -> None:
+    heads, head_dim, n, m = 2, 4, 6, (9 if site == "cross" else 6)
+    f = attention(8, heads)
+    x = torch.randn(1, n, 8, dtype=torch.float64)
+    y = torch.randn(1, m, 8, dtype=torch.float64) if site == "cross" else x
+    c = pass_over(n, site, rows=1)
+    if site == "cross":
+        there = torch.arange(m)[None]
+        c = Context(site, torch.arange(n)[None], there, there)
+    got = f(x, Memory(y), 0, Encodings([PositionInfused(dims(site))]), c)
+    wanted = torch.zeros(n, 8, dtype=torch.float64)
+    for h in range(heads):
+        part = slice(h * head_dim, (h + 1) * head_dim)
+        for i in range(n):
+            logits, v = [], []
+            for j in range(i + 1 if site == "decoder" else m):
+                q = f.query(x[0, i] + pe(i, 8))[part]
+                logits.append(q @ f.key(y[0, j] + pe(j, 8))[part] / 2)
+                v.append(f.value(y[0, j])[part])
+            p = torch.stack(logits).float().softmax(0).double()  # as attention does
+            wanted[i, part] = p @ torch.stack(v)
+    assert torch.allclose(got[0], f.out(wanted), atol=1e-6)
+
+
+def test_infused_values_know_no_position_and_zero_content_leaves_positions_alone() -> None:
+    e = PositionInfused(dims())
+    f = attention(8, 2)
+    zeros = torch.zeros(1, 7, 8, dtype=torch.float64)
+    q, k, v = e.project(f._split, zeros, zeros, zeros, 0, pass_over(7))
+    assert (v - v[:, :, :1]).abs().max() == 0
+    rows = torch.stack([pe(t, 8) for t in range(7)])
+    alone = f._split(rows[None], rows[None], rows[None])
+    assert torch.allclose(q, alone[0], atol=1e-6) and torch.allclose(k, alone[1], atol=1e-6)
+    with torch.no_grad():
+        f.value.weight.zero_()
+    x = torch.randn(1, 7, 8, dtype=torch.float64)
+    infused = f(x, Memory(x), 0, Encodings([e]), pass_over(7, rows=1))
+    plain = f(x, Memory(x), 0, Encodings([]), pass_over(7, rows=1))
+    assert torch.allclose(infused, plain, atol=1e-6)
+
+
+def test_infused_keeps_large_positions_apart_in_bfloat16() -> None:
+    at = torch.tensor([[300, 301]])
+    e, x = PositionInfused(dims(head_dim=32)), torch.zeros(1, 2, 64, dtype=torch.bfloat16)
+    q, k, _ = e.project(lambda *x: x, x, x, x, 0, Context("encoder", at, at, at))
+    assert (q[0, 0] - q[0, 1]).abs().max() > 0.1 and (k[0, 0] - k[0, 1]).abs().max() > 0.1
+
+
+def test_infused_cross_attention_sees_the_order_of_the_source(tiny: Make, ids: Ids) -> None:
+    source, target = ids(2, 9), ids(2, 12, seed=1)
+    order = torch.randperm(9, generator=torch.Generator().manual_seed(1))
+    cross = "encoding.position_infused.where=[cross]"
+    for words, seen in ((["encoding=none"], False), (["encoding=position_infused", cross], True)):
+        model = tiny(*words)
+        full = model(source, target)
+        change = (full - model(source[:, order], target)).abs().max()
+        assert (change > 1e-3) == seen
+        state = model.start(source)
+        steps = torch.stack([model.step(target[:, t], state) for t in range(12)], 1)
+        assert torch.allclose(steps, full, atol=1e-5)
+
+
+def test_universal_is_one_layer_that_is_told_where_and_when(tiny: Make, ids: Ids) -> None:
+    model, source = tiny("encoding=universal", "model.encoder_layers=3"), ids(2, 7)
+    assert len(model.encoder.layers) == 1 and model.encoder.count == 3
+    x = model.source_embedding(source) * 4
+    c = pass_over(7)
+    places = torch.stack([pe(t, 16) for t in range(7)]).float()
+    for step in (1, 2, 3):
+        x = x + places + pe(step, 16).float()
+        x = model.encoder.layers[0](x, step - 1, Encodings([]), c)
+    assert torch.allclose(model.encode(source)[0], model.encoder.norm(x), atol=1e-5)
+
+
+def test_universal_without_its_hook_is_a_stack_of_shared_layers(
+    tiny: Make, ids: Ids, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    universal, shared = tiny("encoding=universal"), tiny("encoding=none", "model.share_layers=true")
+    source, target = ids(2, 7), ids(2, 5, seed=1)
+    assert not torch.allclose(universal(source, target), shared(source, target), atol=1e-3)
+    monkeypatch.setattr(Universal, "layer", lambda self, x, layer, context: x)
+    assert torch.equal(universal(source, target), shared(source, target))
+
+
+def test_universal_adds_both_sinusoids() -> None:
+    e = Universal(dims(), Index(start=2), layout="halves", denominator="tensor2tensor")
+    c = pass_over(5).placed(e.positions)
+    x = e.layer(torch.zeros(2, 5, 8), 3, c)
+    where = sinusoids(torch.arange(2, 7), 8, "halves", "tensor2tensor")
+    when = sinusoids(torch.tensor(4), 8, "halves", "tensor2tensor")
+    assert torch.equal(x[1], where + when)
+
+
+def test_infused_composes_with_other_projections() -> None:
+    """Inside a wrapper that looks at q and k, as rotary does; the attention stays a mean."""
+    entries = create({"position_infused": {}, "rotary": {}}, dims())
+    q, k, v = (torch.randn(2, 2, 5, 4, dtype=torch.float64) for _ in range(3))
+    _, p, _ = attend(entries, q, k, v, pass_over(5))
+    assert torch.allclose(p.sum(-1), torch.ones_like(p.sum(-1)))
+    assert isinstance(entries[0], nn.Module)

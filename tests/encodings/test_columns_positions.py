@@ -1,0 +1,407 @@
+"""Encodings that read columns beside the source: against formulas, in models, and when refused."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from nmt.encodings.absolute import Absolute
+from nmt.encodings.base import Dims
+from nmt.encodings.composition import Encodings
+from nmt.encodings.context import Context, Positions
+from nmt.encodings.graformer import Graformer
+from nmt.encodings.learned import Learned
+from nmt.encodings.per_language import PerLanguage
+from nmt.encodings.placed_by_columns import Column, Depth, Graph, Tree
+from nmt.encodings.registry import create
+from nmt.encodings.relative import Relative
+from nmt.encodings.sinusoids import sinusoids
+from nmt.encodings.spr_absolute import SprAbsolute
+from nmt.encodings.tpe import Tpe
+from nmt.encodings.trees import depths
+from nmt.encodings.xl_pe import XlPe
+from nmt.model import example
+from nmt.model.transformer import Transformer
+from tests.encodings.attending import attend, dims, pass_over, qkv
+
+OPTIONS = [
+    "spr_absolute",
+    "spr_relative",
+    "xl_pe",
+    "tpe",
+    "per_language",
+    "graformer",
+    "graph_bert",
+]
+Make = Callable[..., Transformer]
+Ids = Callable[..., Tensor]
+
+HEADS = [[2, 0, 2, 5, 3, 5, 0, 0, 0], [0, 1, 1, 2, 2, 3, 3, 7, 0]]  # two trees, EOS last
+WORDS = [[0, 1, 2, 3, 4, 5, 6, 0, 0], [*range(9)]]
+ORDER = [[3, 0, 1, 2, 5, 4, 6, 0, 0], [8, 7, 6, 5, 4, 3, 2, 1, 9]]
+
+
+def beside(site: str = "encoder", **more: Any) -> Context:
+    """A pass over 9 tokens of two sentences, with all columns."""
+    context = pass_over(9, site)
+    columns = {"heads": HEADS, "words": WORDS, "order": ORDER, "language": [[1], [0]]} | more
+    context.columns = {name: torch.tensor(values) for name, values in columns.items()}
+    return context
+
+
+def depth_of(row: int, token: int) -> int:
+    """Steps to the root, walked."""
+    count = 0
+    while HEADS[row][token]:
+        token, count = HEADS[row][token] - 1, count + 1
+    return count
+
+
+def pe(p: float, width: int) -> Tensor:
+    """Sines and cosines of one position, from the formula."""
+    w = [10000 ** (-2 * b / width) for b in range(width // 2)]
+    return torch.tensor([f(p * x) for x in w for f in (math.sin, math.cos)], dtype=torch.float64)
+
+
+@pytest.mark.parametrize("kind", [SprAbsolute, XlPe])
+def test_fusion_is_the_formula(kind: type[SprAbsolute | XlPe]) -> None:
+    torch.manual_seed(0)
+    e = kind(dims()).double()
+    x = torch.randn(2, 9, 8, dtype=torch.float64)
+    got = Encodings([e]).embed(x, beside())
+    u, v = e.fusion.first.weight, e.fusion.second.weight
+    for row in range(2):
+        for t in range(9):
+            other = depth_of(row, t) if kind is SprAbsolute else ORDER[row][t]
+            wanted = x[row, t] + (u @ pe(t, 8) + v @ pe(other, 8)).tanh()
+            assert (got[row, t] - wanted).abs().max() < 1e-6  # sinusoids are float32
+
+
+def test_chains_have_the_place_for_a_depth() -> None:
+    chain = torch.arange(9).expand(2, 9)
+    context = beside()
+    context.columns = {"heads": chain, "words": chain}
+    assert context.placed(Depth()).queries.equal(chain)
+
+
+def test_chains_make_structural_distances_those_of_shaw() -> None:
+    """Key minus query, as everywhere here; so nothing is mirrored."""
+    torch.manual_seed(0)
+    tree = Relative(dims(), Tree(), 2).double()
+    plain = Relative(dims(), None, 2).double()
+    plain.load_state_dict(tree.state_dict())
+    chain = torch.arange(9).expand(2, 9)
+    for layer in range(2):
+        context = beside()
+        context.columns = {"heads": chain, "words": chain}
+        a = attend(tree, *qkv(9, dims()), context, layer)
+        b = attend(plain, *qkv(9, dims()), pass_over(9), layer)
+        assert all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+def rel(row: int, s: int, t: int) -> int:
+    """Signed distance of Wang et al. 2019 from query s to key t, walked."""
+
+    def way(token: int) -> list[int]:
+        found = [token]
+        while HEADS[row][found[-1]]:
+            found.append(HEADS[row][found[-1]] - 1)
+        return found
+
+    a, b = depth_of(row, t), depth_of(row, s)
+    if s in way(t) or t in way(s):
+        return a - b
+    return ((t > s) - (t < s)) * (a + b)
+
+
+def test_structural_distances_in_shaws_formula_in_two_loops() -> None:
+    torch.manual_seed(1)
+    e = Relative(dims(), Tree(), 2).double()
+    assert e.key_table is not None and e.value_table is not None
+    q, k, v = qkv(9, dims())
+    for layer in range(2):
+        got = attend(e, q, k, v, beside(), layer)[2]
+        for row in range(2):
+            for h in range(2):
+                for i in range(9):
+                    rows = [max(-2, min(2, rel(row, i, j))) + 2 for j in range(9)]
+                    keys = k[row, h] + e.key_table[layer, 0, rows]
+                    p = (keys @ q[row, h, i] / 2).softmax(0)
+                    wanted = p @ (v[row, h] + e.value_table[layer, 0, rows])
+                    assert torch.allclose(got[row, h, i], wanted, atol=1e-12)
+
+
+def test_graformer_in_two_loops() -> None:
+    torch.manual_seed(1)
+    e = Graformer(dims(), Graph(longest=2)).double()
+    assert e.weight.shape == (2, 6)
+    q, k, v = qkv(9, dims())
+    logits = attend(e, q, k, v, beside(), 1)[0]
+    seen = set()
+    for row, length in enumerate((7, 9)):  # two pads would be one word, by their numbers
+        for i in range(length):
+            for j in range(length):
+                steps = depth_of(row, j) - depth_of(row, i)
+                token = j if steps > 0 else i
+                for _ in range(abs(steps)):
+                    token = HEADS[row][token] - 1
+                reached = token == (i if steps > 0 else j)
+                index = max(-2, min(2, steps)) + 2 if reached else 5
+                seen.add(index)
+                for h in range(2):
+                    wanted = q[row, h, i] @ k[row, h, j] / 2 + e.weight[h, index]
+                    assert abs(logits[row, h, i, j] - wanted) < 1e-12
+    assert seen == {0, 1, 2, 3, 4, 5}
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_tree_codes_are_the_formula(binary: bool) -> None:
+    """Walked token by token, weighted number by number."""
+    torch.manual_seed(2)
+    branches = 2 if binary else 3
+    e = Tpe(Dims("encoder", 2, 2, 24, 12), None, "heads", branches, 4, binary).double()
+    copies = 24 // (4 * branches)
+    assert e.decay.shape == (copies,) and len(list(e.parameters())) == 1
+    got = Encodings([e]).embed(torch.zeros(2, 9, 24, dtype=torch.float64), beside())
+    for row in range(2):
+        for t in range(9):
+            choices, token = [], t
+            while HEADS[row][token]:
+                sisters = [x for x in range(token) if HEADS[row][x] == HEADS[row][token]]
+                if binary:
+                    choices.append(1 if sisters else 0)
+                    token = sisters[-1] if sisters else HEADS[row][token] - 1
+                else:
+                    choices.append(min(len(sisters), branches - 1))
+                    token = HEADS[row][token] - 1
+            wanted = torch.zeros(4, branches, copies, dtype=torch.float64)
+            for m, choice in enumerate(choices[:4]):
+                for c in range(copies):
+                    p = math.tanh(e.decay[c].item())
+                    wanted[m, choice, c] = p**m * math.sqrt((1 - p * p) * 12)
+            assert torch.allclose(got[row, t], wanted.flatten(), atol=1e-12)
+
+
+def test_tree_codes_without_decay_keep_the_last_branch() -> None:
+    e = Tpe(Dims("encoder", 1, 1, 16, 16), None, "heads", 2, 4)
+    with torch.no_grad():
+        e.decay.zero_()
+    code = e.embed(torch.zeros(2, 9, 16), beside())
+    assert code[..., 4:].eq(0).all()
+    assert torch.allclose(code[0, 0, :4], torch.tensor([8**0.5, 8**0.5, 0, 0]))
+    code.sum().backward()
+    assert e.decay.grad is not None and e.decay.grad.isfinite().all()
+
+
+def test_saturated_decays_stay_finite() -> None:
+    e = Tpe(Dims("encoder", 1, 1, 16, 16), None, "heads", 2, 4)
+    with torch.no_grad():
+        e.decay.fill_(20.0)
+    e.embed(torch.zeros(2, 9, 16), beside()).square().sum().backward()
+    assert e.decay.grad is not None and e.decay.grad.isfinite().all()
+
+
+def test_a_layer_fits_codes_of_another_width() -> None:
+    e = Tpe(dims())  # 1 copy of 2 x 32, a model of 8
+    assert sum(p.numel() for p in e.parameters()) == 1 + 65 * 8
+    assert e.neutralise()
+    x = torch.randn(2, 9, 8)
+    assert torch.equal(e.embed(x, beside()), x)
+    assert not Tpe(dims(), None, "heads", 2, 2).neutralise()
+
+
+def test_each_language_has_its_own_table() -> None:
+    e = PerLanguage(dims(), None, "language", 2, 9)
+    x = torch.randn(2, 9, 8)
+    added = Encodings([e]).embed(x, beside()) - x
+    assert torch.allclose(added, e.weight[[1, 0]], atol=1e-6)
+    assert e.limit == 9 and e.weight.shape == (2, 9, 8)
+    with pytest.raises(ValueError, match="position 9 is beyond the 9 learnt ones"):
+        PerLanguage(dims(), None, longest=9).embed(torch.zeros(1, 10, 8), pass_over(10))
+
+
+@pytest.mark.parametrize("number", [2, -1])
+def test_a_language_without_a_table_is_named(number: int) -> None:
+    said = f"column 'language' has the language {number}, but languages=2 counts them from 0 to 1"
+    with pytest.raises(ValueError, match=said):
+        PerLanguage(dims()).embed(torch.zeros(2, 9, 8), beside(language=[[0], [number]]))
+    with pytest.raises(ValueError, match="'order' must have one integer per sentence"):
+        PerLanguage(dims(), None, "order").embed(torch.zeros(2, 9, 8), beside())
+
+
+def test_a_column_is_a_position() -> None:
+    x = torch.randn(2, 9, 8)
+    order = torch.tensor(ORDER)
+    got = Encodings([Absolute(dims(), Column("order"))]).embed(x, beside())
+    assert torch.equal(got, x + sinusoids(order, 8))
+    learned = Learned(dims(), Column("order"))
+    got = Encodings([learned]).embed(x, beside())
+    assert torch.equal(got, x + learned.weight[order])
+    delta = beside().placed(Column("order")).delta
+    assert delta.equal(order[:, None, :] - order[:, :, None])
+    assert beside().placed(Depth()).queries.equal(depths(torch.tensor(HEADS)))
+
+
+def test_columns_are_named_to_the_model(tiny: Make) -> None:
+    wanted = {
+        "spr_absolute": {"heads"},
+        "spr_relative": {"heads", "words"},
+        "xl_pe": {"order"},
+        "tpe": {"heads", "words"},
+        "per_language": {"language"},
+        "graformer": {"heads", "words"},
+        "graph_bert": {"depth", "order"},
+    }
+    assert {o: tiny(f"encoding={o}").columns for o in OPTIONS} == wanted
+    assert tiny("encoding=spr_absolute", "encoding.spr_absolute.heads=mine").columns == {"mine"}
+
+
+@pytest.mark.parametrize(
+    "positions, columns, said",
+    [
+        (Column("depth"), {}, "reads a column 'depth', which this text does not have"),
+        (Column("language"), {"language": [[1], [0]]}, "'language' has one integer per sentence"),
+        (Depth(), {"heads": [[0, 1]]}, "'heads' has 2 integers for 9 tokens"),
+        (Tree(), {"heads": HEADS}, "a column 'words', which this text does not have"),
+        (Graph(), {"words": WORDS}, "a column 'heads', which this text does not have"),
+    ],
+)
+def test_columns_that_do_not_fit(positions: Positions, columns: Any, said: str) -> None:
+    context = pass_over(9)
+    context.columns = {name: torch.tensor(values) for name, values in columns.items()}
+    with pytest.raises(ValueError, match=said):
+        _ = context.placed(positions).delta
+
+
+@pytest.mark.parametrize(
+    "entries, site, said",
+    [
+        ({"absolute": {"at": "tree"}}, "encoder", "a position for every single token"),
+        ({"learned": {"at": {"graph": {"longest": 3}}}}, "encoder", "for every single token"),
+        ({"relative": {"at": "tree"}}, "decoder", "at=tree: not for where=decoder, only encoder"),
+        ({"absolute": {"at": "depth"}}, "decoder", "at=depth: not for where=decoder"),
+        ({"absolute": {"at": {"column": {"name": "a"}}}}, "decoder", "at=column: not for where"),
+        ({"absolute": {"at": "column"}}, "encoder", "at.column: say which one"),
+        ({"graformer": {"at": {"graph": {"longest": 0}}}}, "encoder", "longest=0: must be at lea"),
+        ({"graformer": {}}, "encoder", "encoding.graformer: needs path lengths: at={graph"),
+        ({"graformer": {"at": "tree"}}, "encoder", "needs path lengths"),
+        ({"tpe": {"at": "depth"}}, "encoder", "at=depth: this encoding never looks at positions"),
+        ({"tpe": {}}, "decoder", "the column 'heads' stands beside the source"),
+        ({"tpe": {"branches": 3}}, "encoder", "branches=3: a binary tree has 2; set binary=false"),
+        ({"tpe": {"depth": 0}}, "encoder", "depth=0: must be at least 1"),
+        ({"spr_absolute": {}}, "decoder", "the column 'heads' stands beside the source"),
+        ({"xl_pe": {}}, "decoder", "the column 'order' stands beside the source"),
+        ({"xl_pe": {"order": ""}}, "encoder", "at.column: say which one"),
+        ({"per_language": {"languages": 0}}, "encoder", "languages=0: must be at least 1"),
+        ({"per_language": {"longest": 0}}, "encoder", "longest=0: must be at least 1"),
+        ({"per_language": {"column": ""}}, "encoder", "column=: name the column"),
+    ],
+)
+def test_refuses_what_cannot_be(entries: dict[str, dict[str, Any]], site: str, said: str) -> None:
+    with pytest.raises(ValueError) as e:
+        create(entries, dims(site))
+    assert said in str(e.value)
+
+
+def test_pairwise_encodings_take_trees_and_graphs() -> None:
+    for at, kind in (("tree", Tree), ("graph", Graph)):
+        assert isinstance(create({"relative": {"at": at}}, dims())[0].positions, kind)
+
+
+def test_paths_without_end_have_a_row_of_their_own_under_shaw() -> None:
+    """at graph, longest 2, with tau 3: row 6 is met only where there is no path."""
+    rows = beside().placed(Graph(longest=2)).clipped(3)
+    none = beside().placed(Graph(longest=2)).delta == 3
+    assert none.any() and (rows == 6).equal(none)
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_padding_beside_the_text_is_never_read(option: str, tiny: Make, ids: Ids) -> None:
+    """Whatever stands in the columns behind the end of a sentence, its states are the same."""
+    model = tiny(f"encoding={option}")
+    source = ids(2, 9)
+    source[0, 6:] = 0
+    columns = example.columns(model.columns, source)
+    other = {name: values.clone() for name, values in columns.items()}
+    for name, values in other.items():
+        if values.shape[1] > 1:
+            values[0, 6:] = torch.tensor([2, 7, 8] if name == "heads" else [3, 1, 2])
+    a, b = model.encode(source, columns)[0], model.encode(source, other)[0]
+    assert (a[0, :6] - b[0, :6]).detach().abs().max() < 1e-6
+    assert torch.equal(a[1], b[1])
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_the_column_changes_what_the_encoder_says(option: str, tiny: Make, ids: Ids) -> None:
+    model = tiny(f"encoding={option}")
+    source = ids(1, 9)
+    a, b = (example.columns(model.columns, source, seed) for seed in (0, 3))
+    if "language" in a:
+        b["language"] = 1 - a["language"]
+    assert (model.encode(source, a)[0] - model.encode(source, b)[0]).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("kind", [SprAbsolute, XlPe, PerLanguage])
+def test_neutral_ones_change_nothing_and_learn(kind: Any) -> None:
+    e = kind(dims())
+    assert e.neutralise()
+    x = torch.randn(2, 9, 8)
+    y = Encodings([e]).embed(x, beside())
+    assert torch.equal(x, y)
+    (y * torch.randn_like(y)).sum().backward()
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in e.parameters())
+    table = Graformer(dims(), Graph())
+    assert table.neutralise() and table.weight.eq(0).all()
+
+
+@pytest.mark.parametrize("kind", [SprAbsolute, XlPe])
+def test_positions_300_and_301_differ_in_bfloat16(kind: type[SprAbsolute | XlPe]) -> None:
+    torch.manual_seed(0)
+    e = kind(dims()).to(torch.bfloat16)
+    at = torch.tensor([[300, 301]])
+    columns = {"heads": torch.tensor([[0, 0]]), "order": torch.tensor([[0, 0]])}
+    context = Context("encoder", at, at, at, columns=columns)
+    x = e.embed(torch.zeros(1, 2, 8, dtype=torch.bfloat16), context)
+    assert x.dtype == torch.bfloat16 and not torch.equal(x[:, 0], x[:, 1])
+
+
+def test_counts_at_base_size(added_at_base: Callable[..., int]) -> None:
+    """spr_relative adds 25,344 for the encoder's trees, as much again for the decoder."""
+    wanted = {
+        "spr_absolute": 524_288,
+        "xl_pe": 524_288,
+        "spr_relative": 2 * 25_344,
+        "tpe": 512 // (2 * 32),
+        "per_language": (2 + 1) * 1024 * 512,
+        "graformer": 2 * (8 + 1) * 8,
+        "graph_bert": 0,
+    }
+    assert {o: added_at_base(f"encoding={o}") for o in OPTIONS} == wanted
+    alone = added_at_base("encoding=spr_relative", "encoding.relative.where=[]")
+    assert alone == 25_344
+
+
+def test_a_decoder_may_have_a_table_per_language(tiny: Make, ids: Ids) -> None:
+    """As the comment in conf/encoding/per_language.yaml says, also token by token."""
+    model = tiny(
+        "encoding=per_language",
+        "~encoding.learned",
+        "+encoding.target={use: per_language, where: decoder, column: target_language, "
+        "languages: 2, longest: 1024}",
+    )
+    assert model.columns == {"language", "target_language"}
+    source, target = ids(3, 6), ids(3, 8, seed=1)
+    columns = {"language": torch.tensor([[0], [1], [0]])}
+    columns["target_language"] = torch.tensor([[1], [0], [0]])
+    full = model(source, target, columns)
+    rows = torch.tensor([2, 0, 1])
+    state = model.start(source, columns)
+    model.advance(target[:, :3], state)
+    state.reorder(rows)
+    for t in range(3, 8):
+        assert (model.step(target[rows, t], state) - full[rows, t]).abs().max() < 1e-5
+    columns["target_language"] = 1 - columns["target_language"]
+    assert (model(source, target, columns) - full).abs().max() > 1e-3

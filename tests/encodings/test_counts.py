@@ -1,0 +1,103 @@
+"""Trainable parameters of every option at base size: 6+6 layers, 8 heads, width 512."""
+
+from collections.abc import Callable
+
+import pytest
+
+from nmt.cli.compose import options_of
+
+NOTHING = (
+    *("none", "absolute", "mvpe", "shape", "cape", "randomized", "ldpe", "lrpe"),
+    *("position_infused", "relative_sinusoidal", "relative_sinusoidal_returnn", "rotary"),
+    *("rotary_partial", "xpos", "alibi", "alibi_directional", "sandwich", "disan", "graph_bert"),
+)
+COUNTS = {
+    **dict.fromkeys(NOTHING, 0),
+    "learned": 1_048_576,
+    "axial": 32_768,
+    "floater": 1_071_104,
+    "floater_cross": 1_606_656,
+    "relative": 50_688,
+    "relative_key": 25_344,
+    "relative_value": 25_344,
+    "relative_per_head": 405_504,
+    "relative_tied": 25_344,
+    "relative_absolute": 50_688,
+    "shaw_absolute": 15_360_000,
+    "t5": 512,
+    "huang_1": 12_384,
+    "huang_2": 24_672,
+    "huang_3": 1_579_008,
+    "huang_4": 1_579_008,
+    "deberta": 6_553_600,
+    "transformer_xl": 3_147_776,
+    "transformer_xl_untied": 3_158_016,
+    "da_transformer": 192,
+    "tupe_relative": 2_101_760,
+    "tupe_absolute": 2_101_248,
+    "sine_spe": 36_864,
+    "sine_spe_stochastic": 36_864,
+    "kerple_log": 32,
+    "kerple_power": 32,
+    "fire": 3_960,
+    "cope": 49_152,
+    "irpe": 25_344,
+    "irpe_qkv": 76_032,
+    "composite": 14_688,
+    "diet_absolute": 2_097_152,
+    "gru": 3_151_872,
+    "rr_transformer": 3_151_872 + 50_688,
+    "lstm": 20_472_832,
+    "spr_absolute": 524_288,
+    "xl_pe": 524_288,
+}
+LAYER = 3_152_384  # of an encoder at base size: attention, feed-forward, two norms
+WORDS: dict[tuple[str, ...], int] = {
+    ("relative", "encoding.relative.per_head=true"): 405_504,
+    ("huang_4", "encoding.huang_4.per_head=false"): 197_376,
+    ("fire", "encoding.fire.per_layer=false"): 660,
+    ("gru", "encoding.gru.bidirectional=true"): 5_252_608,
+    ("lstm", "encoding.lstm.hidden=512"): 6_828_544,
+}
+
+
+@pytest.mark.parametrize("option", COUNTS)
+def test_parameters_at_base_size(option: str, added_at_base: Callable[..., int]) -> None:
+    assert added_at_base(f"encoding={option}") == COUNTS[option]
+
+
+@pytest.mark.parametrize("words", WORDS, ids=" ".join)
+def test_parameters_of_variants(words: tuple[str, ...], added_at_base: Callable[..., int]) -> None:
+    assert added_at_base(f"encoding={words[0]}", *words[1:]) == WORDS[words]
+
+
+def test_tener_learns_two_vectors_per_head_and_needs_no_keys(
+    added_at_base: Callable[..., int],
+) -> None:
+    keys = 12 * (512 * 512 + 512)  # the projections that the paper leaves out, biases included
+    assert added_at_base("encoding=tener") == 12_288 - keys
+
+
+def test_spr_relative_learns_in_the_encoder_only(added_at_base: Callable[..., int]) -> None:
+    assert added_at_base("encoding=spr_relative") == 25_344 + 25_344  # the decoder: Shaw
+
+
+def test_complex_order_learns_per_word(added_at_base: Callable[..., int]) -> None:
+    """Two further tables of vocab x dim per side, and complex feed-forward sublayers."""
+    words = ("encoding=complex_order", "model.feedforward=real")
+    grown = added_at_base(*words, vocab=108) - added_at_base(*words, vocab=8)
+    assert grown == 2 * (100 + 100) * 512
+
+
+def test_shared_layers_count_once(added_at_base: Callable[..., int]) -> None:
+    encoder, decoder = LAYER, LAYER + 4 * (512 * 512 + 512) + 2 * 512
+    assert added_at_base("model.share_layers=true") == -5 * (encoder + decoder)
+    halting = added_at_base("model.share_layers=true", "model.halting=true")
+    assert halting == -5 * (encoder + decoder) + 2 * (512 + 1)
+
+
+def test_every_option_is_counted_here() -> None:
+    own = {"tener", "spr_relative", "complex_order", "universal"}
+    trees = {"tpe", "per_language", "graformer", "relative_unlimited", "convolution", "conv_spe"}
+    trees |= {"scalar_absolute", "scalar_relative", "diet_relative"}  # sizes are free choices
+    assert set(options_of("encoding")) <= set(COUNTS) | own | trees

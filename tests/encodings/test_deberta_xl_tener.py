@@ -1,0 +1,302 @@
+"""DeBERTa, Transformer-XL and TENER against loops, the package transformers, and no positions."""
+
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from nmt.encodings.base import Encoding
+from nmt.encodings.context import Context, Positions
+from nmt.encodings.deberta import Deberta
+from nmt.encodings.positions import Index
+from nmt.encodings.sinusoids import frequencies
+from nmt.encodings.tener import Tener
+from nmt.encodings.transformer_xl import TransformerXl
+from nmt.model.attention import Attention
+from nmt.model.transformer import Transformer
+from tests.encodings.attending import attend, dims, pass_over, qkv
+
+Pair = Callable[[Tensor, Tensor, int, int, int], Tensor]
+"""`(q_i, k_j, head, i, j) -> logit` of one pair."""
+
+sites = pytest.mark.parametrize("site", ["encoder", "decoder"])
+
+
+def shaken(e: Encoding) -> Any:
+    """In float64, with parameters that are large enough to see."""
+    draw = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for p in e.double().parameters():
+            p.copy_(torch.randn(p.shape, generator=draw, dtype=torch.float64) * 0.5)
+    return e
+
+
+def check(e: Encoding, pair: Pair, layer: int, n: int = 9) -> None:
+    """Compare logits and outputs with a loop over heads, queries and keys."""
+    q, k, v = qkv(n, e.dims)
+    site = e.dims.site
+    got, _, out = attend(e, q, k, v, pass_over(n, site), layer)
+    for b, h, i in product(range(2), range(2), range(n)):
+        seen = range(i + 1 if site == "decoder" else n)
+        logits = torch.stack([pair(q[b, h, i], k[b, h, j], h, i, j) for j in seen])
+        assert torch.allclose(got[b, h, i, : len(seen)], logits, atol=1e-11)
+        assert torch.allclose(out[b, h, i], logits.softmax(0) @ v[b, h, : len(seen)], atol=1e-11)
+
+
+def pe(x: float, width: int, denominator: str = "paper") -> Tensor:
+    """Sines, then cosines, of one distance in float64."""
+    a = x * frequencies(width, denominator)
+    return torch.cat([a.sin(), a.cos()])
+
+
+@sites
+@pytest.mark.parametrize("p2c", ["code", "paper"])
+def test_deberta_equals_the_formula(site: str, p2c: str) -> None:
+    e = shaken(Deberta(dims(site), None, 2, p2c))
+    for layer in range(2):
+
+        def pair(q: Tensor, k: Tensor, h: int, i: int, j: int, layer: int = layer) -> Tensor:
+            there = max(0, min(3, i - j + 2))
+            back = there if p2c == "code" else max(0, min(3, j - i + 2))
+            rows = slice(4 * h, 4 * h + 4)
+            of_key = e.w_kr[layer, 0, rows] @ e.p[there]
+            of_query = e.w_qr[layer, 0, rows] @ e.p[back]
+            return (q @ k + q @ of_key + k @ of_query) / 12**0.5
+
+        check(e, pair, layer)
+
+
+@pytest.mark.parametrize("k", [3, 32])
+def test_deberta_equals_transformers(k: int) -> None:
+    module = pytest.importorskip("transformers.models.deberta_v2.modeling_deberta_v2")
+    config = pytest.importorskip("transformers").DebertaV2Config(
+        hidden_size=8, num_attention_heads=2, relative_attention=True, position_buckets=-1,
+        max_relative_positions=k, share_att_key=False, pos_att_type=["c2p", "p2c"],
+        hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+    )  # fmt: skip
+    theirs = module.DisentangledSelfAttention(config).double().eval()
+    e = shaken(Deberta(dims(), None, k))
+    with torch.no_grad():
+        theirs.pos_key_proj.weight.copy_(e.w_kr[1, 0])
+        theirs.pos_query_proj.weight.copy_(e.w_qr[1, 0])
+        for p in (theirs.pos_key_proj, theirs.pos_query_proj):
+            p.bias.zero_()
+        x = torch.randn(2, 9, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+        mask = torch.ones(2, 1, 9, 9, dtype=torch.bool)
+        wanted, p = theirs(x, mask, output_attentions=True, rel_embeddings=e.p)
+        q, k_, v = (
+            f(x).unflatten(-1, (2, 4)).transpose(1, 2)
+            for f in (theirs.query_proj, theirs.key_proj, theirs.value_proj)
+        )
+        _, mine, out = attend(e, q, k_, v, pass_over(9), 1)
+    # Their scale is rounded to float32.
+    assert float((mine - p).abs().max()) < 1e-6
+    assert float((out.transpose(1, 2).flatten(2) - wanted).abs().max()) < 1e-6
+
+
+def test_deberta_without_its_terms_and_its_scale_is_nothing() -> None:
+    e = shaken(Deberta(dims(), None, 2))
+    with torch.no_grad():
+        e.w_kr.zero_(), e.w_qr.zero_()
+    e.scale = None
+    q, k, v = qkv(9, e.dims)
+    assert torch.allclose(attend(e, q, k, v, pass_over(9))[0], q @ k.mT / 2, atol=1e-14)
+
+
+@sites
+@pytest.mark.parametrize("untie", [False, True])
+def test_transformer_xl_equals_the_formula(site: str, untie: bool) -> None:
+    e = shaken(TransformerXl(dims(site), None, untie))
+    for layer in range(2):
+
+        def pair(q: Tensor, k: Tensor, h: int, i: int, j: int, layer: int = layer) -> Tensor:
+            r = e.w_r[layer, 0, 4 * h : 4 * h + 4] @ pe(i - j, 8)
+            u, v = (t[layer if untie else 0, h, 0] for t in (e.u, e.v))
+            return (q @ k + q @ r + u @ k + v @ r) / 2
+
+        check(e, pair, layer)
+
+
+def test_transformer_xl_equals_transformers() -> None:
+    """XLNet's bidirectional core; its distances run from n down to 1 - n."""
+    module = pytest.importorskip("transformers.models.xlnet.modeling_xlnet")
+    config = pytest.importorskip("transformers").XLNetConfig(d_model=8, n_head=2, dropout=0.0)
+    theirs = module.XLNetRelativeAttention(config).double().eval()
+    e = shaken(TransformerXl(dims()))
+    q, k, v = qkv(9, e.dims)
+    r = torch.stack([pe(x, 8) for x in range(9, -9, -1)]) @ e.w_r[1, 0].mT  # [18, 8]
+    with torch.no_grad():
+        theirs.r_w_bias.copy_(e.u[0, :, 0])
+        theirs.r_r_bias.copy_(e.v[0, :, 0])
+        wanted, p = theirs.rel_attn_core(
+            *(t.permute(2, 0, 1, 3) for t in (q, k, v)),
+            r.unflatten(-1, (2, 4))[:, None].expand(-1, 2, -1, -1),
+            output_attentions=True,
+        )
+        _, mine, out = attend(e, q, k, v, pass_over(9), 1)
+    assert float((mine - p.permute(2, 3, 0, 1)).abs().max()) < 1e-12
+    assert float((out - wanted.permute(1, 2, 0, 3)).abs().max()) < 1e-12
+
+
+def test_transformer_xl_with_zeros_is_nothing() -> None:
+    e = shaken(TransformerXl(dims()))
+    q, k, v = qkv(9, e.dims)
+    assert not torch.allclose(attend(e, q, k, v, pass_over(9))[0], q @ k.mT / 2, atol=0.1)
+    assert e.neutralise()
+    assert torch.equal(attend(e, q, k, v, pass_over(9))[0], q @ k.mT / 2)
+
+
+@sites
+@pytest.mark.parametrize(
+    "options", [{}, {"scaled": True}, {"key_term": True, "denominator": "tensor2tensor"}]
+)
+def test_tener_equals_the_formula(site: str, options: dict[str, Any]) -> None:
+    e = shaken(Tener(dims(site), None, **options))
+    for layer in range(2):
+
+        def pair(q: Tensor, k: Tensor, h: int, i: int, j: int, layer: int = layer) -> Tensor:
+            r, back = (pe(x, 4, options.get("denominator", "paper")) for x in (i - j, j - i))
+            u, v = e.u[layer, h, 0], e.v[layer, h, 0]
+            logit = q @ k + q @ r + u @ k + v @ r
+            logit = logit + k @ back if options.get("key_term") else logit
+            return logit / 2 if options.get("scaled") else logit
+
+        check(e, pair, layer)
+
+
+def test_the_mirror_image_of_teners_code_is_the_same_attention() -> None:
+    """The authors' q . R[j - i] + k . R[i - j] with the sines of queries, keys, u, v reflected."""
+    e = shaken(Tener(dims(), None, True, True))
+    q, k, v = qkv(9, e.dims)
+    mirror = torch.tensor([-1.0, -1, 1, 1], dtype=torch.float64)
+    theirs = torch.empty(2, 2, 9, 9, dtype=torch.float64)
+    for b, h, i, j in product(range(2), range(2), range(9), range(9)):
+        ahead, behind = pe(j - i, 4), pe(i - j, 4)
+        x, y = q[b, h, i] * mirror, k[b, h, j] * mirror
+        u, w = e.u[0, h, 0] * mirror, e.v[0, h, 0] * mirror
+        theirs[b, h, i, j] = (x + u) @ y + (x + w) @ ahead + y @ behind
+    assert torch.allclose(attend(e, q, k, v, pass_over(9))[0], theirs, atol=1e-12)
+
+
+def test_tener_takes_keys_from_the_input_itself(tiny: Callable[..., Transformer]) -> None:
+    without = tiny("encoding=tener")
+    layers = [*without.encoder.layers, *without.decoder.layers]
+    assert all(isinstance(layer.get_submodule("attention.key"), nn.Identity) for layer in layers)
+    assert all(
+        isinstance(layer.get_submodule("cross.key"), nn.Linear) for layer in without.decoder.layers
+    )
+    assert not any(".attention.key" in name for name in without.state_dict())
+    attention = layers[0].attention
+    assert isinstance(attention, Attention)
+    x = torch.randn(2, 5, 16)
+    assert torch.equal(attention._split(x, x, x)[1].transpose(1, 2).flatten(2), x)
+    projected = tiny("encoding=tener", "encoding.tener.key_projection=true")
+    attention = projected.encoder.layers[0].attention
+    assert isinstance(attention, Attention) and isinstance(attention.key, nn.Linear)
+
+
+def test_leaving_keys_out_changes_nothing_else_of_the_start(
+    settings_of: Callable[..., Any],
+) -> None:
+    """One seed gives all encodings the same rest of the model, so that they can be compared."""
+    from nmt import build
+
+    states = []
+    for encoding in ("none", "tener"):
+        torch.manual_seed(0)
+        states.append(build.transformer(settings_of(f"encoding={encoding}"), 30, 30).state_dict())
+    none, tener = states
+    missing = set(none) - set(tener)
+    assert missing and all(".attention.key." in name for name in missing)
+    assert all(torch.equal(none[name], tener[name]) for name in set(none) & set(tener))
+
+
+REAL = {
+    "transformer_xl": lambda: shaken(TransformerXl(dims())),
+    "tener": lambda: shaken(Tener(dims(), None, key_term=True)),
+}
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_positions_between_whole_numbers_fit_in(name: str) -> None:
+    """The addition theorem and the table of distances are one function of the positions."""
+    e = REAL[name]()
+    q, k, v = qkv(9, e.dims)
+    whole = attend(e, q, k, v, pass_over(9))[0]
+    at = torch.arange(9, dtype=torch.float64)[None]
+    assert torch.allclose(attend(e, q, k, v, Context("encoder", at, at, at))[0], whole, atol=1e-11)
+    rows = (torch.arange(9) + torch.tensor([[0], [1000]])).long()  # each sentence has its own
+    c = Context("encoder", rows, rows, rows, 2)
+    assert torch.allclose(attend(e, q, k, v, c)[0], whole, atol=1e-9)
+    for one in (at, at.long()):  # a step of decoding
+        c = Context("decoder", one[:, -1:], one, one[:, -1:], 2)
+        step = e.scores(q[:, :, -1:] @ k.mT, q[:, :, -1:], k, 0, c) * (e.scale or 0.5)
+        assert torch.allclose(step, whole[:, :, -1:], atol=1e-11)
+    half = attend(e, q, k, v, Context("encoder", at / 2, at / 2, at / 2))[0]
+    assert (half - whole).abs().max() > 0.01
+    assert torch.allclose(half[:, :, 0, 0], whole[:, :, 0, 0], atol=1e-11)
+
+
+class Edges(Positions):
+    """Distances without positions, as trees and graphs give them."""
+
+    pairs = True
+
+    def distances(self, context: Context) -> Tensor:
+        """Plain distances, for all that the positions say."""
+        n = context.keys.shape[1]
+        return torch.arange(n)[None, None, :] - torch.arange(n)[None, :, None]
+
+
+@pytest.mark.parametrize("make", [lambda: Deberta(dims(), None, 2), *REAL.values()])
+def test_distances_are_enough(make: Callable[[], Any]) -> None:
+    e = shaken(make())
+    assert e.pairwise
+    q, k, v = qkv(9, e.dims)
+    e.positions = Edges()
+    at = torch.arange(9).flip(0)[None].expand(2, -1) * 7
+    given = attend(e, q, k, v, Context("encoder", at, at, at, 2))[0]
+    e.positions = Index()
+    assert torch.allclose(given, attend(e, q, k, v, pass_over(9))[0], atol=1e-12)
+
+
+@pytest.mark.parametrize("name", REAL)
+@pytest.mark.parametrize("kind", [torch.int64, torch.float32])
+def test_large_positions_stay_apart_in_bfloat16(name: str, kind: torch.dtype) -> None:
+    e = REAL[name]().bfloat16()
+    q, k, v = (t.bfloat16() for t in qkv(1, e.dims))
+    logits = []
+    for far in (300, 301):
+        here, there = torch.tensor([[0]]).to(kind), torch.tensor([[far]]).to(kind)
+        logits.append(attend(e, q, k, v, Context("encoder", here, there, there))[0])
+    assert (logits[0] - logits[1]).abs().max() > 0.1
+
+
+@pytest.mark.parametrize("make", [lambda: Deberta(dims(), None, 2), *REAL.values()])
+def test_gradients_in_float64(make: Callable[[], Any]) -> None:
+    e = shaken(make())
+    q, k, _ = (t[:1].requires_grad_() for t in qkv(3, e.dims))
+    c = pass_over(3)
+
+    def scores(q: Tensor, k: Tensor, *_: Tensor) -> Tensor:
+        return e.scores(q @ k.mT, q, k, 0, c)
+
+    assert torch.autograd.gradcheck(scores, (q, k, *e.parameters()))
+
+
+@pytest.mark.parametrize(
+    "make, said",
+    [
+        (lambda: Deberta(dims(), None, 0), "k=0: must be at least 1"),
+        (lambda: Deberta(dims(), None, 2, "both"), "p2c=both: choose code or paper"),
+        (lambda: Tener(dims(), None, denominator="x"), "denominator=x: choose one of"),
+        (lambda: Tener(dims(head_dim=3)), "even width, not 3"),
+        (lambda: TransformerXl(dims(heads=1, head_dim=3)), "even width, not 3"),
+    ],
+)
+def test_refuses_what_means_nothing(make: Callable[[], Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        make()

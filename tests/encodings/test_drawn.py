@@ -1,0 +1,196 @@
+"""Random positions: their ranges and order, one draw per pass, and none in evaluation."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from nmt.encodings.absolute import Absolute
+from nmt.encodings.base import Encoding
+from nmt.encodings.context import Context, Positions
+from nmt.encodings.drawn import Augment, Sample, Shift
+from nmt.encodings.positions import Index
+from nmt.encodings.registry import create
+from nmt.model.transformer import Transformer
+from tests.encodings.attending import dims, pass_over
+
+Make = Callable[..., Transformer]
+Ids = Callable[..., Tensor]
+
+
+def training(n: int, rows: int = 2, lengths: list[int] | None = None) -> Context:
+    c = pass_over(n, rows=rows)
+    c.training = True
+    c.lengths = None if lengths is None else torch.tensor(lengths)
+    return c
+
+
+def positions(p: Positions, n: int = 9, rows: int = 2, lengths: list[int] | None = None) -> Tensor:
+    """Those of one training pass [rows, n]."""
+    return training(n, rows, lengths).placed(p).queries
+
+
+def embedded(p: Positions, c: Context) -> Tensor:
+    e = Absolute(dims(), p)
+    return e.embed(torch.zeros(c.rows, c.queries.shape[1], 8), c.placed(p))
+
+
+def test_shift_moves_each_sentence_as_a_whole() -> None:
+    torch.manual_seed(0)
+    starts = positions(Shift(k=4), rows=400)
+    assert torch.equal(starts - starts[:, :1], torch.arange(9).expand(400, -1))
+    counts = torch.bincount(starts[:, 0])
+    assert len(counts) == 4 and counts.min() > 70  # of 100 expected, deviation 9
+
+
+@pytest.mark.parametrize("p", [Shift(k=1), Sample(longest=9, test_length=9)])
+def test_one_choice_is_the_index(p: Positions) -> None:
+    assert torch.equal(embedded(p, training(9)), embedded(Index(), training(9)))
+    assert torch.equal(embedded(p, pass_over(9)), embedded(Index(), pass_over(9)))
+
+
+def test_evaluation_shifts_by_a_constant() -> None:
+    for test in (0, 500):
+        assert torch.equal(pass_over(9).placed(Shift(500, test)).keys[0], torch.arange(9) + test)
+
+
+def test_augmented_positions_evaluate_as_sinusoids() -> None:
+    assert torch.equal(embedded(Augment(), pass_over(9)), embedded(Index(), pass_over(9)))
+
+
+def test_augment_shifts_jitters_and_scales() -> None:
+    torch.manual_seed(0)
+    plain = torch.arange(9.0)
+    shifts = positions(Augment(5, 0, 1), rows=500) - plain
+    assert shifts.std(1).max() < 1e-5 and 4.8 < shifts.abs().max() <= 5 and shifts.min() < -4.8
+    noise = positions(Augment(0, 0.5, 1), rows=500) - plain
+    assert 0.49 < noise.abs().max() <= 0.5 and noise.std(1).min() > 0.05
+    factors = positions(Augment(0, 0, 2), rows=500)[:, 1:] / plain[1:]
+    assert factors.std(1).max() < 1e-5 and 0.5 <= factors.min() < 0.51 and 1.95 < factors.max() <= 2
+    assert abs(factors[:, 0].log().mean()) < 0.1  # uniform in its logarithm
+    assert positions(Augment(), rows=500).diff().min() > 0
+
+
+def test_augment_centres_on_the_real_tokens() -> None:
+    c = pass_over(9)
+    c.lengths = torch.tensor([9, 4])
+    at = c.placed(Augment(center=True)).queries
+    assert torch.equal(at[0], torch.arange(9.0) - 4)
+    assert torch.equal(at[1, :4], torch.tensor([-1.5, -0.5, 0.5, 1.5]))
+
+
+def test_samples_are_sorted_and_without_repetition() -> None:
+    torch.manual_seed(0)
+    drawn = positions(Sample(longest=30, test_length=10), n=9, rows=300)
+    assert drawn.diff().min() >= 1 and drawn.min() == 0 and drawn.max() == 29
+    assert torch.bincount(drawn.flatten(), minlength=30).min() > 50  # of 90 expected
+    shared = positions(Sample(longest=30, test_length=10, per_batch=True), rows=300)
+    assert shared.shape == (1, 9) and shared.diff().min() >= 1
+
+
+def test_padding_takes_no_position_away() -> None:
+    """The mean of the first of four of 0 .. 99 is near 20, of the first of forty near 2."""
+    torch.manual_seed(0)
+    drawn = positions(Sample(longest=100, test_length=50), n=40, rows=400, lengths=[4, 40] * 200)
+    assert drawn[0::2, :4].diff().min() >= 1 and drawn.max() < 100
+    assert 17 < drawn[0::2, 0].float().mean() < 22 and drawn[1::2, 0].float().mean() < 3
+
+
+@pytest.mark.parametrize("test", ["even", "sample"])
+def test_evaluation_samples_are_always_the_same(test: str) -> None:
+    p = Sample(longest=100, test=test, test_length=20)
+    at = pass_over(20).placed(p).queries[0]
+    state = torch.random.get_rng_state()
+    assert at.diff().min() >= 1 and at.max() < 100
+    assert torch.equal(torch.random.get_rng_state(), state)  # draws nothing from the global stream
+    torch.manual_seed(5)
+    for t in range(20):
+        one, keys = torch.tensor([[t]]), torch.arange(t + 1)[None]
+        step = Context("decoder", one, keys, one).placed(p)
+        assert step.queries.item() == at[t] and torch.equal(step.keys[0], at[: t + 1])
+    assert (test == "even") == torch.equal(at, torch.arange(20) * 5)
+
+
+def test_too_long_sentences_are_refused() -> None:
+    p = Sample(longest=30, test_length=10)
+    assert p.limit == 10
+    with pytest.raises(ValueError, match=r"test_length=10: too few positions for 11 tokens"):
+        pass_over(11).placed(p)
+    assert positions(p, n=30)[0].tolist() == list(range(30))
+    with pytest.raises(ValueError, match=r"longest=30: too few positions for 31 tokens"):
+        positions(p, n=31)
+
+
+@pytest.mark.parametrize("p", [Shift(), Augment(), Sample()])
+def test_a_pass_draws_once_and_the_next_draws_anew(p: Positions) -> None:
+    torch.manual_seed(3)
+    c = training(9)
+    placed = c.placed(p)
+    assert placed.queries is placed.keys is placed.new_keys
+    assert c.placed(type(p)()) is placed  # equal positions of another entry
+    again = training(9).placed(p).queries
+    assert not torch.equal(placed.queries, again)
+    assert not torch.equal(placed.queries[0], placed.queries[1])
+    torch.manual_seed(3)
+    assert torch.equal(training(9).placed(p).queries, placed.queries)
+
+
+def made(at: Any, name: str = "absolute", site: str = "encoder") -> Encoding:
+    return create({name: {"at": at, "where": [site]}}, dims(site))[0]
+
+
+def test_names_in_a_config() -> None:
+    assert made({"shift": {"k": 7, "test": 7}}).positions == Shift(7, 7)
+    assert made("sample").positions == Sample()
+    assert made({"augment": {"center": True, "scale": 2}}).positions == Augment(5, 0.5, 2, True)
+
+
+@pytest.mark.parametrize(
+    "at, name, site, said",
+    [
+        ({"shift": {"k": 0}}, "absolute", "encoder", "at.shift.k=0: must be at least 1"),
+        ({"shift": {"test": -1}}, "absolute", "encoder", "at.shift.test=-1"),
+        ({"shift": {"kk": 1}}, "absolute", "encoder", "at.shift: no option 'kk'"),
+        ({"augment": {"scale": 0.5}}, "absolute", "encoder", "at.augment.scale=0.5: must be"),
+        ({"augment": {"noise": -1}}, "absolute", "encoder", "at.augment.noise=-1"),
+        ({"augment": {"shift": float("nan")}}, "absolute", "encoder", "at.augment.shift=nan"),
+        ({"augment": {"center": True}}, "absolute", "decoder", "not for where=decoder"),
+        ("augment", "learned", "encoder", "needs whole positions"),
+        ("shift", "lstm", "encoder", "never looks at positions"),
+        ("shift", "position_infused", "cross", "not for where=cross, only encoder, decoder"),
+        ({"sample": {"test": "x"}}, "absolute", "encoder", "choose even or sample"),
+        ({"sample": {"longest": 9}}, "absolute", "encoder", "must be between 1 and longest=9"),
+    ],
+)
+def test_says_what_is_wrong(at: Any, name: str, site: str, said: str) -> None:
+    with pytest.raises(ValueError) as e:
+        made(at, name, site)
+    assert said in str(e.value)
+
+
+@pytest.mark.parametrize("option", ["shape", "cape", "randomized"])
+def test_training_passes_differ_and_evaluations_do_not(option: str, tiny: Make, ids: Ids) -> None:
+    model = tiny(f"encoding={option}", "model.dropout=0")
+    source, target = ids(2, 9), ids(2, 7, seed=1)
+    assert torch.equal(model(source, target), model(source, target))
+    model.train()
+    assert not torch.allclose(model(source, target), model(source, target), atol=1e-4)
+
+
+def test_shifts_change_nothing_under_relative_encodings(tiny: Make, ids: Ids) -> None:
+    model = tiny("encoding=relative", "model.dropout=0", "+encoding.relative.at=shift").train()
+    source, target = ids(2, 9), ids(2, 7, seed=1)
+    assert torch.allclose(model(source, target), model(source, target), atol=1e-5)
+
+
+@pytest.mark.parametrize("at", ["augment", "sample"])
+def test_gradients_and_finite_losses_in_training(at: str, tiny: Make, ids: Ids) -> None:
+    model = tiny("encoding=rotary", f"+encoding.rotary.at={at}").train()
+    source = ids(3, 9)
+    source[0, 4:] = 0
+    loss = model(source, ids(3, 7, seed=1)).square().sum()
+    loss.backward()
+    assert loss.isfinite()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())

@@ -1,0 +1,169 @@
+"""Every key of every file in conf/encoding does something: each is flipped, and it must show."""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+from torch import Tensor
+
+from nmt.cli.compose import options_of
+from nmt.cli.help import encoding_keys
+from nmt.config import Settings, conf_dir
+from nmt.errors import UserError
+from nmt.model import example
+from nmt.model.transformer import Transformer
+
+STILL = ("model.dropout=0.0", "model.attention_dropout=0.0", "model.feedforward_dropout=0.0")
+NAMES = ("heads", "column", "order", "name")  # keys that name a column beside the source
+LEAST = 1e-5  # what two float32 sums of the same numbers may differ by
+
+Value = Any  # of a key: None, a number, a word, a list
+
+
+def leaves(node: dict[str, Value], prefix: str = "") -> Iterator[tuple[str, Value]]:
+    """Dotted keys and their values, but for what is chosen elsewhere."""
+    for name, value in node.items():
+        if isinstance(value, dict):
+            yield from leaves(value, f"{prefix}{name}.")
+        elif name not in ("defaults", "use") and "${" not in str(value):
+            yield f"{prefix}{name}", value
+
+
+def keys_of(option: str) -> list[tuple[str, Value]]:
+    loaded: Any = OmegaConf.load(conf_dir() / "encoding" / f"{option}.yaml")
+    return list(leaves(OmegaConf.to_container(loaded, resolve=False)))  # type: ignore[arg-type]
+
+
+ENCODING = [(option, k, v) for option in options_of("encoding") for k, v in keys_of(option)]
+
+Flip = tuple[Value, dict[str, Value]]  # another value, and the neighbours that let it matter
+
+_NTK = {"encoding.{}.scaling": "linear", "encoding.{}.factor": 2.0, "encoding.{}.partial": 0.5}
+# Keys that need a value of their own, or neighbours with other values; {} is the option.
+ASKED: dict[tuple[str, str], Flip] = {
+    ("cape", "encoding.{}.at.augment.center"): (True, {"encoding.{}.where": ["encoder"]}),
+    ("cape", "encoding.{}.at.augment.scale"): (1.5, {}),
+    ("complex_order", "model.feedforward"): ("real", {}),
+    ("convolution", "encoding.{}.width"): (5, {}),
+    # steps of 0.01 are so short that a second one between them changes nothing in float32
+    ("floater", "encoding.{}.substeps"): (2, {"encoding.{}.step": 0.5}),
+    ("floater_cross", "encoding.{}.substeps"): (2, {"encoding.{}.step": 0.5}),
+    ("irpe", "encoding.{}.beta"): (12, {}),
+    ("irpe_qkv", "encoding.{}.beta"): (12, {}),
+    ("relative_key", "encoding.{}.key"): (False, {"encoding.{}.value": True}),
+    ("relative_tied", "encoding.{}.key"): (False, {"encoding.{}.tied": False}),
+    ("relative_tied", "encoding.{}.value"): (False, {"encoding.{}.tied": False}),
+    ("relative_value", "encoding.{}.value"): (False, {"encoding.{}.key": True}),
+    ("rotary", "encoding.{}.scaling"): ("ntk", _NTK),
+    ("rotary", "encoding.{}.factor"): (2.0, {"encoding.{}.scaling": "linear"}),
+    ("rotary_partial", "encoding.{}.base"): (5e3, {"encoding.{}.partial": 0.5}),
+    # two components of eight would be one pair, whose frequency is always 1
+    ("rotary_partial", "encoding.{}.layout"): ("interleaved", {"encoding.{}.partial": 0.5}),
+    ("rotary_partial", "encoding.{}.partial"): (0.5, {}),
+    ("rotary_partial", "encoding.{}.scaling"): ("ntk", _NTK),
+    ("rotary_partial", "encoding.{}.factor"): (2.0, {"encoding.{}.scaling": "linear"}),
+    ("tpe", "encoding.{}.branches"): (3, {"encoding.{}.binary": False}),
+}
+LONG = {"normaliser": 600}  # tokens; FIRE divides by what is beyond its threshold of 512
+REFUSED = ("where", "reference", "mode", "tau")  # may need other keys, and then say so
+
+
+def flipped(option: str, key: str, value: Value) -> Flip:
+    """The other truth, half, one more, the other word of `a | b`, another site."""
+    last = key.rsplit(".", 1)[-1]
+    for (name, asked), (other, beside) in ASKED.items():
+        if name == option and asked.format(option) == key:
+            return other, {k.format(option): v for k, v in beside.items()}
+    if value is None:
+        return 3, {}
+    if isinstance(value, bool):
+        return not value, {}
+    if isinstance(value, int):
+        return value // 2 if value > 3 else value + 1, {}
+    if isinstance(value, float):
+        return value / 2, {}
+    if last == "where":
+        return (["encoder"] if len(value) == 2 else ["encoder", "decoder"]), {}
+    if last in NAMES:
+        return f"other_{value}", {}
+    docs = {k: doc for k, _, doc in encoding_keys(option)}
+    doc = docs[key]
+    if other := re.fullmatch(r"see (\w+)", doc):
+        doc = docs[f"encoding.{other[1]}.{last}"]
+    words = [re.findall(r"\w+", part)[0] for part in doc.split("|")]
+    return next(word for word in [*words[1:], words[0]] if word != value), {}
+
+
+@pytest.fixture
+def settings_of(settings_of: Callable[..., Settings]) -> Callable[..., Settings]:
+    """As in conftest, but an option is composed once for all its own keys: composing is slow."""
+
+    def make(option: str, changes: dict[str, Value]) -> Settings:
+        words = [f"{k}={v}" for k, v in changes.items() if not k.startswith("encoding.")]
+        settings = settings_of(f"encoding={option}", *STILL, *words)
+        for key, value in changes.items():
+            if key.startswith("encoding."):
+                node: dict[str, Any] = settings.encoding
+                *path, last = key.split(".")[1:]
+                for name in path:
+                    node = node[name]
+                node[last] = value
+        return settings
+
+    return make
+
+
+def said(model: Transformer) -> dict[str, Any]:
+    """What a model says of itself."""
+    return {
+        "columns": model.columns,
+        "needs_lengths": model.needs_lengths,
+        "limits": (model.source_limit, model.target_limit),
+        "streams": model.streams,
+        "parameters": {name: p.shape for name, p in model.named_parameters()},
+    }
+
+
+def difference(before: Transformer, after: Transformer, training: bool, length: int) -> float:
+    """Of the outputs of two models with the same weights, and with the same random draws."""
+    after.load_state_dict(before.state_dict())
+    source, target = example.ids(2, length, 30, seed=0), example.ids(2, length, 30, seed=1)
+    target[1, 30:] = source[1, 35:] = 0
+
+    def out(model: Transformer) -> Tensor:
+        torch.manual_seed(0)
+        with torch.no_grad():
+            model.train(training)
+            return model(source, target, example.columns(model.columns, source))
+
+    return float((out(before) - out(after))[target != 0].abs().max())
+
+
+@pytest.mark.parametrize("option, key, value", ENCODING, ids=[f"{o}-{k}" for o, k, _ in ENCODING])
+def test_flipping_a_key_of_an_encoding_shows(
+    option: str, key: str, value: Value, tiny: Callable[..., Transformer]
+) -> None:
+    """In what the model says of itself, in its outputs, or in those of training alone."""
+    other, beside = flipped(option, key, value)
+    assert other != value
+    before = tiny(option, beside)
+    last = key.rsplit(".", 1)[-1]
+    try:
+        after = tiny(option, {**beside, key: other})
+    except UserError as e:
+        assert last in REFUSED and re.search(rf"\b{last}\b", str(e)), f"{key}={other}: {e}"
+        return
+    if said(before) == said(after):
+        length = LONG.get(last, 40)
+        shown = [difference(before, after, training, length) for training in (False, True)]
+        assert max(shown) > LEAST, f"{key}={other} changes nothing"
+
+
+def test_words_that_let_a_key_matter_are_needed() -> None:
+    """An entry of a table here that no file has would hide that its key is gone."""
+    known = {(option, key) for option, key, _ in ENCODING}
+    assert {(option, key.format(option)) for option, key in ASKED} <= known
+    assert set(LONG) | set(REFUSED) <= {key.rsplit(".", 1)[-1] for _, key in known}

@@ -1,0 +1,159 @@
+"""Huang's four methods against their formulas in loops, each other, and their memory-wise forms."""
+
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from nmt.encodings import huang
+from nmt.encodings.context import Context
+from nmt.encodings.huang import Huang
+from nmt.encodings.relative import Relative
+from tests.encodings.attending import attend, dims, pass_over, qkv
+
+METHODS = [1, 2, 3, 4]
+TAU = 2
+
+
+def make(method: int, site: str = "encoder", per_head: bool = True) -> Huang:
+    torch.manual_seed(0)
+    e = Huang(dims(site), None, method, TAU, per_head).double()
+    with torch.no_grad():
+        e.a.normal_(1, 0.5)
+    return e
+
+
+def formula(method: int, q: Tensor, k: Tensor, a: Tensor, x: int) -> Tensor:
+    """The logit of one pair; a: [row, width] of its head and layer."""
+    x = max(-TAU, min(TAU, x))
+    if method == 1:
+        return (q @ k) * a[abs(x), 0] / 2
+    if method == 2:
+        return (q @ k) * a[x + TAU, 0] / 2
+    if method == 3:
+        return torch.stack([q[d] * k[d] * a[x + TAU, d] for d in range(4)]).sum() / 2
+    return (q @ k + q @ a[x + TAU] + k @ a[x + TAU]) / 2
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("site, per_head", [("encoder", True), ("decoder", False)])
+def test_equals_the_formula_in_two_loops(method: int, site: str, per_head: bool) -> None:
+    e = make(method, site, per_head)
+    q, k, v = qkv(9, e.dims)
+    for layer in range(2):
+        got, _, out = attend(e, q, k, v, pass_over(9, site), layer)
+        for b, h, i in product(range(2), range(2), range(9)):
+            seen = range(i + 1 if site == "decoder" else 9)
+            a = e.a[layer, h if per_head else 0]
+            logits = torch.stack([formula(method, q[b, h, i], k[b, h, j], a, j - i) for j in seen])
+            assert torch.allclose(got[b, h, i, : len(seen)], logits, atol=1e-12)
+            assert torch.allclose(out[b, h, i], logits.softmax(0) @ v[b, h, : len(seen)])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_distances_may_differ_by_sentence_and_queries_may_come_alone(method: int) -> None:
+    e = make(method)
+    q, k, v = qkv(6, e.dims)
+    at = torch.tensor([[0, 1, 2, 3, 4, 5], [7, 3, 3, 8, 1, 0]])
+    both = attend(e, q, k, v, Context("encoder", at, at, at, 2))[0]
+    for row in range(2):
+        one, here = at[row : row + 1], slice(row, row + 1)
+        alone = attend(e, q[here], k[here], v[here], Context("encoder", one, one, one))[0]
+        assert torch.allclose(both[here], alone, atol=1e-12)
+    last = Context("encoder", at[:, -1:], at, at[:, -1:], 2)
+    assert torch.allclose(
+        e.scores(q[:, :, -1:] @ k.mT, q[:, :, -1:], k, 0, last), 2 * both[:, :, -1:]
+    )
+
+
+def test_method_3_in_parts_is_method_3(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same numbers and gradients, without and with recomputation for the backward pass."""
+    e = make(3)
+    q, k, _ = qkv(9, e.dims)
+    results = []
+    for chunk in (2**24, 2 * 2 * 9 * 4 * 2):  # all queries at once; two at a time
+        monkeypatch.setattr(huang, "CHUNK", chunk)
+        x, y = (t.clone().requires_grad_() for t in (q, k))
+        e.zero_grad()
+        s = e.scores(q @ k.mT, x, y, 1, pass_over(9))
+        s.sin().sum().backward()
+        with torch.no_grad():
+            assert torch.equal(s, e.scores(q @ k.mT, q, k, 1, pass_over(9)))
+        assert e.a.grad is not None
+        results.append([s, e.a.grad.clone(), x.grad, y.grad])
+    for one, parts in zip(*results, strict=True):
+        assert one is not None and parts is not None
+        assert torch.allclose(one, parts, atol=1e-12)
+
+
+def test_method_3_never_holds_a_vector_for_every_pair(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(huang, "CHUNK", 4000)
+    sizes: list[int] = []
+    some = huang._some
+
+    def watch(q: Tensor, k: Tensor, a: Tensor, index: Tensor) -> Tensor:
+        sizes.append(q.shape[2] * k[..., 0].numel() * k.shape[-1])
+        return some(q, k, a, index)
+
+    monkeypatch.setattr(huang, "_some", watch)
+    e = make(3)
+    q, k, _ = qkv(30, e.dims)
+    e.scores(q @ k.mT, q, k, 0, pass_over(30))
+    assert max(sizes) <= 4000 < 2 * 2 * 30 * 30 * 4
+
+
+def test_a_constant_vector_makes_method_3_into_2() -> None:
+    two, three = make(2), make(3)
+    with torch.no_grad():
+        three.a.copy_(two.a.expand_as(three.a))
+    q, k, v = qkv(9, two.dims)
+    a, b = (attend(e, q, k, v, pass_over(9), 1)[0] for e in (two, three))
+    assert torch.allclose(a, b, atol=1e-12)
+
+
+def test_a_symmetric_table_makes_method_2_into_1() -> None:
+    one, two = make(1), make(2)
+    with torch.no_grad():
+        two.a.copy_(torch.cat([one.a[:, :, 1:].flip(2), one.a], 2))
+    q, k, v = qkv(9, one.dims)
+    a, b = (attend(e, q, k, v, pass_over(9), 1)[0] for e in (one, two))
+    assert torch.allclose(a, b, atol=1e-12)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_neutral_is_no_encoding_and_so_is_the_start_of_what_multiplies(method: int) -> None:
+    fresh, neutral = Huang(dims(), None, method).double(), make(method)
+    assert neutral.neutralise()
+    q, k, v = qkv(9, fresh.dims)
+    plain = q @ k.mT / 2
+    assert torch.allclose(attend(neutral, q, k, v, pass_over(9))[0], plain, atol=1e-14)
+    if method < 4:
+        assert torch.allclose(attend(fresh, q, k, v, pass_over(9))[0], plain, atol=1e-14)
+
+
+def test_method_4_without_what_keys_see_is_shaw_on_keys() -> None:
+    four, shaw = make(4), Relative(dims(), None, TAU, True, False, True).double()
+    q, k, v = qkv(9, four.dims)
+    assert shaw.key_table is not None
+    with torch.no_grad():
+        shaw.key_table.copy_(four.a)
+    index = pass_over(9).clipped(TAU)[0]
+    both = attend(four, q, k, v, pass_over(9), 1)[0]
+    of_keys = torch.einsum("bhkd,hqkd->bhqk", k, four.a[1][:, index]) / 2
+    assert torch.allclose(both - of_keys, attend(shaw, q, k, v, pass_over(9), 1)[0], atol=1e-12)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_gradients_in_float64(method: int) -> None:
+    e = make(method)
+    q, k, _ = (t[:1, :, :4].requires_grad_() for t in qkv(5, e.dims))
+    c = pass_over(4)
+    assert torch.autograd.gradcheck(lambda q, k, a: e.scores(q @ k.mT, q, k, 0, c), (q, k, e.a))
+
+
+@pytest.mark.parametrize("options, said", [({"method": 5}, "method=5"), ({"tau": -1}, "tau=-1")])
+def test_refuses_what_means_nothing(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Huang(dims(), None, **options)

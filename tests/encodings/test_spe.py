@@ -1,0 +1,193 @@
+"""sineSPE and convSPE against their templates in loops, closed forms, and their estimate."""
+
+import math
+from collections.abc import Callable
+from itertools import product
+
+import pytest
+import torch
+from torch import Tensor
+
+from nmt.encodings.base import Encoding
+from nmt.encodings.context import Context
+from nmt.encodings.conv_spe import ConvSpe
+from nmt.encodings.sine_spe import SineSpe
+from tests.encodings.attending import dims, pass_over, qkv
+
+
+def shaken(e: Encoding) -> Encoding:
+    """In float64, with frequencies that turn within a few tokens."""
+    e = e.double()
+    if isinstance(e, SineSpe):
+        torch.nn.init.normal_(e.raw_frequencies)
+    return e
+
+
+def products(e: Encoding, q: Tensor, k: Tensor, layer: int, c: Context) -> Tensor:
+    """Raw scores [rows, heads, n, n]: what attention multiplies by 1 / sqrt(head_dim)."""
+    q, k, _ = e.project(lambda *_: (q, k, k), q, k, k, layer, c)
+    return e.scores(q @ k.mT, q, k, layer, c)
+
+
+def loops(
+    q: Tensor, k: Tensor, gate: Tensor | None, template: Callable[[int, int, int], Tensor]
+) -> Tensor:
+    """sum_d q_id k_jd [g_d + (1 - g_d) P_d(i - j)], one pair at a time."""
+    rows, heads, n, width = q.shape
+    out = q.new_zeros(rows, heads, n, n)
+    for h, i, j, d in product(range(heads), range(n), range(n), range(width)):
+        g = torch.sigmoid(gate[h, d]) if gate is not None else 0
+        out[:, h, i, j] += q[:, h, i, d] * k[:, h, j, d] * (g + (1 - g) * template(h, d, i - j))
+    return out
+
+
+def wave(e: SineSpe, h: int, d: int, x: int) -> Tensor:
+    """P_d(x), straight from the formula."""
+    total = torch.zeros((), dtype=torch.float64)
+    waves = e.phases.shape[-1]
+    for m in range(waves):
+        f = 0.5 / (1 + (-e.raw_frequencies[h, d, m]).exp())
+        gain = (1 + e.raw_gains[h, d, m].exp()).log()
+        total = total + gain**2 * (2 * math.pi * f * x + e.phases[h, d, m]).cos()
+    return total / (2 * waves)
+
+
+@pytest.mark.parametrize("site", ["encoder", "decoder"])
+@pytest.mark.parametrize("gated", [True, False])
+def test_sine_spe_in_loops(site: str, gated: bool) -> None:
+    e = shaken(SineSpe(dims(site), waves=3, gated=gated))
+    assert isinstance(e, SineSpe) and e.relative
+    q, k, _ = qkv(6, e.dims)
+    for layer in range(2):
+        got = products(e, q, k, layer, pass_over(6, site))
+        gate = None if e.gate is None else e.gate[layer]
+        wanted = loops(q, k, gate, lambda h, d, x: wave(e, h, d, x))
+        assert torch.allclose(got, wanted, atol=1e-12)
+
+
+def test_one_plain_wave_is_a_cosine_of_the_distance() -> None:
+    """K = 1, lambda^2 / 2 = 1, theta = 0: sum_d q_d k_d cos(2 pi f (i - j))."""
+    e = SineSpe(dims(), waves=1, gated=False).double()
+    with torch.no_grad():
+        e.raw_gains.fill_(math.log(math.expm1(2**0.5)))
+        e.phases.zero_()
+        e.raw_frequencies.fill_(math.log(0.2 / 0.8))  # f = 0.1
+    q, k, _ = qkv(6, e.dims)
+    at = torch.arange(6.0, dtype=torch.float64)
+    wanted = (q @ k.mT) * (0.2 * math.pi * (at[:, None] - at)).cos()
+    assert torch.allclose(products(e, q, k, 0, pass_over(6)), wanted, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [SineSpe, ConvSpe])
+def test_open_gates_are_attention_without_positions(kind: type[SineSpe] | type[ConvSpe]) -> None:
+    e = kind(dims()).double()
+    assert e.gate is not None
+    with torch.no_grad():
+        e.gate.fill_(60.0)
+    q, k, _ = qkv(9, e.dims)
+    assert torch.allclose(products(e, q, k, 1, pass_over(9)), q @ k.mT, atol=1e-9)
+
+
+def test_the_estimate_is_right_on_average() -> None:
+    """Errors shrink as 1 / sqrt(R); 40,000 columns leave about half a percent of the norms."""
+    torch.manual_seed(0)
+    exact = shaken(SineSpe(dims(), waves=3))
+    q, k, _ = qkv(6, exact.dims)
+    wanted = products(exact, q, k, 0, pass_over(6))
+    errors = {}
+    for columns in (400, 40_000):
+        e = SineSpe(dims(), mode="stochastic", waves=3, realizations=columns).double()
+        e.load_state_dict(exact.state_dict())
+        assert not e.relative
+        errors[columns] = (products(e, q, k, 0, pass_over(6)) - wanted).square().mean().sqrt()
+    assert errors[40_000] < 0.03 * wanted.square().mean().sqrt() + 0.03
+    assert 5 < errors[400] / errors[40_000] < 20  # sqrt(100) = 10
+
+
+def test_noise_is_new_in_each_pass_of_training_and_fixed_otherwise() -> None:
+    torch.manual_seed(0)
+    made = [SineSpe(dims(), mode="stochastic", realizations=8) for _ in range(2)]
+    assert made[0].noise is not None and made[1].noise is not None
+    assert torch.equal(made[0].noise, made[1].noise) and "noise" not in made[0].state_dict()
+    e, (q, k, _) = made[0].double(), qkv(6, dims())
+    whole = products(e, q, k, 0, pass_over(6))
+    assert torch.equal(whole, products(e, q, k, 0, pass_over(6)))
+    assert torch.allclose(
+        whole[:, :, :4, :4], products(e, q[:, :, :4], k[:, :, :4], 0, pass_over(4)), atol=1e-12
+    )
+    c = pass_over(6)
+    c.training = True
+    one = products(e, q, k, 0, c)
+    assert torch.equal(one, products(e, q, k, 0, c))  # within a pass, all layers share the draw
+    other = pass_over(6)
+    other.training = True
+    assert not torch.allclose(one, products(e, q, k, 0, other))
+
+
+@pytest.mark.parametrize("site", ["encoder", "decoder"])
+@pytest.mark.parametrize("gated", [True, False])
+def test_conv_spe_in_loops(site: str, gated: bool) -> None:
+    e = ConvSpe(dims(site), kernel=3, gated=gated).double()
+    q, k, _ = qkv(7, e.dims)
+
+    def correlation(h: int, d: int, x: int) -> Tensor:
+        a, b = e.query_filter[h, d], e.key_filter[h, d]
+        pairs = [(m, m + x) for m in range(3) if 0 <= m + x < 3]
+        return torch.stack([a[m] * b[n] for m, n in pairs] or [torch.zeros(())]).sum()
+
+    for layer in range(2):
+        got = products(e, q, k, layer, pass_over(7, site))
+        gate = None if e.gate is None else e.gate[layer]
+        assert torch.allclose(got, loops(q, k, gate, correlation), atol=1e-12)
+
+
+def test_conv_spe_is_what_filtered_noise_gives_on_average() -> None:
+    """The paper's construction: one noise through two filters, seen at i and at j."""
+    e = ConvSpe(dims(heads=1, head_dim=1), kernel=3, gated=False).double()
+    draw = torch.Generator().manual_seed(0)
+    z = torch.randn(200_000, 10, generator=draw, dtype=torch.float64)
+    with torch.no_grad():
+        a, b = e.query_filter[0, 0], e.key_filter[0, 0]
+        at = range(8)
+        queries = torch.stack([z[:, i : i + 3] @ a for i in at], 1)
+        keys = torch.stack([z[:, j : j + 3] @ b for j in at], 1)
+        wanted = queries.T @ keys / len(z)
+        one = torch.ones(1, 1, 8, 1, dtype=torch.float64)
+        assert torch.allclose(products(e, one, one, 0, pass_over(8))[0, 0], wanted, atol=0.02)
+
+
+@pytest.mark.parametrize("kind", [SineSpe, ConvSpe])
+def test_gradients_in_float64(kind: type[SineSpe] | type[ConvSpe]) -> None:
+    torch.manual_seed(0)
+    e = shaken(kind(dims(heads=1, head_dim=2)))
+    q, k, _ = qkv(4, e.dims, rows=1)
+    q.requires_grad_()
+    k.requires_grad_()
+    parameters = tuple(e.parameters())
+    assert torch.autograd.gradcheck(
+        lambda q, k, *p: products(e, q, k, 0, pass_over(4)), (q, k, *parameters)
+    )
+
+
+def test_waves_keep_large_positions_apart_in_bfloat16() -> None:
+    torch.manual_seed(0)
+    at, e = torch.tensor([[300, 301]]), SineSpe(dims(), waves=2)
+    torch.nn.init.normal_(e.raw_frequencies)
+    q = torch.ones(1, 2, 2, 4, dtype=torch.bfloat16)
+    out = e.project(lambda *_: (q, q, q), q, q, q, 0, Context("decoder", at, at, at))[0]
+    assert out.dtype == torch.bfloat16 and (out[0, 0, 0] - out[0, 0, 1]).abs().max() > 0.1
+
+
+@pytest.mark.parametrize(
+    "make, words",
+    [
+        (lambda: SineSpe(dims(), mode="x"), "mode=x: choose one of exact, stochastic"),
+        (lambda: SineSpe(dims(), waves=0), "waves=0: must be at least 1"),
+        (lambda: SineSpe(dims(), realizations=8), "realizations=8: mode=exact draws nothing"),
+        (lambda: SineSpe(dims(), mode="stochastic"), "realizations=None: mode=stochastic needs"),
+        (lambda: ConvSpe(dims(), kernel=0), "kernel=0: must be at least 1"),
+    ],
+)
+def test_refuses_what_means_nothing(make: Callable[[], Encoding], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        make()

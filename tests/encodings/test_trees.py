@@ -1,0 +1,226 @@
+"""Depths, paths and distances against plain walks up and down random trees of words."""
+
+import random
+
+import pytest
+import torch
+from torch import Tensor
+
+from nmt.encodings.trees import (
+    binarised,
+    birth_order,
+    depths,
+    first_pieces,
+    graph_distances,
+    path_codes,
+    steps_up,
+    tree_distances,
+)
+
+Heads = list[int]  # of words: the head's number from 1, 0 for a root
+
+
+def forest(draw: random.Random, words: int) -> Heads:
+    """A random tree, sometimes two: each word hangs on one that came before it in some order."""
+    order = list(range(words))
+    draw.shuffle(order)
+    heads = [0] * words
+    for place in range(1, words):
+        if draw.random() < 0.9:
+            heads[order[place]] = order[draw.randrange(place)] + 1
+    return heads
+
+
+def pieces(heads: Heads, sizes: list[int]) -> tuple[list[int], list[int]]:
+    """The two columns as a model sees them, EOS last: word w is cut into sizes[w] pieces."""
+    words = [w for w, size in enumerate(sizes) for _ in range(size)]
+    first = [words.index(w) for w in range(len(sizes))]
+    column = [first[heads[w] - 1] + 1 if heads[w] else 0 for w in words]
+    return [*column, 0], [*words, len(sizes)]
+
+
+def batch(sentences: list[tuple[Heads, list[int]]]) -> tuple[Tensor, Tensor]:
+    rows = [pieces(*sentence) for sentence in sentences]
+    n = max(len(heads) for heads, _ in rows)
+    padded = [[x + [0] * (n - len(x)) for x in row] for row in rows]
+    heads, words = (torch.tensor([row[i] for row in padded]) for i in (0, 1))
+    return heads, words
+
+
+def some(seed: int = 0, rows: int = 12) -> list[tuple[Heads, list[int]]]:
+    draw = random.Random(seed)
+    made = []
+    for _ in range(rows):
+        words = draw.randint(1, 9)
+        made.append((forest(draw, words), [draw.randint(1, 3) for _ in range(words)]))
+    return made
+
+
+def way_up(heads: Heads, word: int) -> list[int]:
+    """The word, its head, and so on up to its root."""
+    way = [word]
+    while heads[way[-1]]:
+        way.append(heads[way[-1]] - 1)
+    return way
+
+
+def of_pieces(sentence: tuple[Heads, list[int]]) -> tuple[Heads, list[int]]:
+    """Heads of words with EOS as a root, and the word of each piece."""
+    heads, sizes = sentence
+    return [*heads, 0], pieces(heads, sizes)[1]
+
+
+SENTENCES = some()
+HEADS, WORDS = batch(SENTENCES)
+
+
+def test_depth_is_the_length_of_the_way_up() -> None:
+    found = depths(HEADS)
+    for row, sentence in enumerate(SENTENCES):
+        heads, words = of_pieces(sentence)
+        wanted = [len(way_up(heads, w)) - 1 for w in words]
+        assert found[row, : len(words)].tolist() == wanted
+
+
+def test_steps_up_are_counted_on_the_way() -> None:
+    found = steps_up(HEADS, WORDS)
+    for row, sentence in enumerate(SENTENCES):
+        heads, words = of_pieces(sentence)
+        for i, w in enumerate(words):
+            way = way_up(heads, w)
+            wanted = [way.index(v) if v in way else -1 for v in words]
+            assert found[row, i, : len(words)].tolist() == wanted
+
+
+def test_tree_distances_are_those_of_the_formula() -> None:
+    """rel(t, s) of Wang et al. 2019, word by word; t is the key and s the query."""
+    found = tree_distances(HEADS, WORDS)
+    for row, sentence in enumerate(SENTENCES):
+        heads, words = of_pieces(sentence)
+        for i, s in enumerate(words):
+            for j, t in enumerate(words):
+                ways = way_up(heads, t), way_up(heads, s)
+                steps = len(ways[0]) - 1, len(ways[1]) - 1
+                if s in ways[0] or t in ways[1]:
+                    wanted = steps[0] - steps[1]
+                else:
+                    wanted = ((t > s) - (t < s)) * sum(steps)
+                assert found[row, i, j] == wanted
+
+
+@pytest.mark.parametrize("longest", [1, 2, 20])
+def test_graph_distances_search_in_breadth(longest: int) -> None:
+    found = graph_distances(HEADS, WORDS, longest)
+    for row, sentence in enumerate(SENTENCES):
+        heads, words = of_pieces(sentence)
+        below = {h: [w for w, x in enumerate(heads) if x - 1 == h] for h in range(len(heads))}
+        reached = []
+        for start in range(len(heads)):
+            lengths, front = {start: 0}, [start]
+            while front:
+                front = [w for h in front for w in below[h]]
+                lengths |= {w: max(lengths.values()) + 1 for w in front}
+            reached.append(lengths)
+        for i, s in enumerate(words):
+            for j, t in enumerate(words):
+                wanted = longest + 1
+                if t in reached[s]:
+                    wanted = min(reached[s][t], longest)
+                elif s in reached[t]:
+                    wanted = -min(reached[t][s], longest)
+                assert found[row, i, j] == wanted
+
+
+@pytest.mark.parametrize("depth", [1, 2, 12])
+def test_codes_are_the_choices_on_the_way_down(depth: int) -> None:
+    found = path_codes(HEADS, birth_order(HEADS, WORDS), depth)
+    assert found.shape == (*HEADS.shape, depth)
+    for row, sentence in enumerate(SENTENCES):
+        heads, words = of_pieces(sentence)
+        for i, w in enumerate(words):
+            way = [v for v in way_up(heads, w) if heads[v]]
+            choices = [[x for x, h in enumerate(heads) if h == heads[v]].index(v) for v in way]
+            assert found[row, i].tolist() == (choices + [-1] * depth)[:depth]
+
+
+def test_binary_trees_have_left_children_and_right_sisters() -> None:
+    new, branch = binarised(HEADS, WORDS)
+    for row, sentence in enumerate(SENTENCES):
+        heads, words = of_pieces(sentence)
+        first = [words.index(w) + 1 for w in range(len(heads))]
+        for i, w in enumerate(words):
+            sisters = [x for x, h in enumerate(heads) if h == heads[w]]
+            before = sisters[: sisters.index(w)]
+            if not heads[w]:
+                wanted = (0, 0)
+            else:
+                wanted = (first[before[-1]], 1) if before else (first[heads[w] - 1], 0)
+            assert (int(new[row, i]), int(branch[row, i])) == wanted
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_each_word_of_a_tree_has_a_code_of_its_own(binary: bool) -> None:
+    draw = random.Random(3)
+    heads = [0] * 30
+    for w in range(1, 30):
+        heads[w] = draw.randint(1, w)
+    column, words = batch([(heads, [1] * 30)])
+    above, branch = binarised(column, words) if binary else (column, birth_order(column, words))
+    codes = path_codes(above, branch, 30)[0, :30].tolist()
+    assert len({tuple(code) for code in codes}) == 30
+    assert not binary or int(branch.max()) == 1
+
+
+def test_a_chain_is_the_sentence_itself() -> None:
+    heads, words = batch([(list(range(9)), [1] * 9)])
+    t = torch.arange(9)
+    assert depths(heads)[0, :9].equal(t)
+    assert tree_distances(heads, words)[0, :9, :9].equal(t[None] - t[:, None])
+    assert graph_distances(heads, words, 20)[0, :9, :9].equal(t[None] - t[:, None])
+
+
+def test_pieces_of_a_word_stand_together_and_sisters_apart() -> None:
+    """Two sisters share their head as two pieces of a word do; `words` tells them apart."""
+    heads, words = batch([([0, 1, 1], [1, 2, 1])])
+    assert heads.tolist() == [[0, 1, 1, 1, 0]] and words.tolist() == [[0, 1, 1, 2, 3]]
+    distances = tree_distances(heads, words)[0]
+    assert distances[1, 2] == distances[2, 1] == 0
+    assert distances[1, 3] == distances[2, 3] == 2 and distances[3, 1] == -2
+    assert graph_distances(heads, words, 8)[0, 1, 2:4].tolist() == [0, 9]
+    assert first_pieces(words).tolist() == [[0, 1, 1, 3, 4]]
+
+
+def test_padding_changes_nothing() -> None:
+    for row, sentence in enumerate(SENTENCES):
+        heads, words = batch([sentence])
+        n = heads.shape[1]
+        assert depths(heads)[0].equal(depths(HEADS)[row, :n])
+        assert tree_distances(heads, words)[0].equal(tree_distances(HEADS, WORDS)[row, :n, :n])
+        assert graph_distances(heads, words, 3)[0].equal(
+            graph_distances(HEADS, WORDS, 3)[row, :n, :n]
+        )
+        for one, all_ in zip(binarised(heads, words), binarised(HEADS, WORDS), strict=True):
+            assert one[0].equal(all_[row, :n])
+        codes = [path_codes(h, birth_order(h, w), 9) for h, w in ((heads, words), (HEADS, WORDS))]
+        assert codes[0][0].equal(codes[1][row, :n])
+
+
+def test_a_row_of_padding_alone_is_no_trouble() -> None:
+    nothing = torch.zeros(2, 5, dtype=torch.long)
+    assert depths(nothing).eq(0).all()
+    assert tree_distances(nothing, nothing).eq(0).all()
+    assert path_codes(nothing, birth_order(nothing, nothing), 3).eq(-1).all()
+    assert tree_distances(nothing[:, :0], nothing[:, :0]).shape == (2, 0, 0)
+
+
+@pytest.mark.parametrize(
+    "heads, said",
+    [([2, 3, 1], "circle"), ([1, 0], "circle"), ([3, 0], "3 of 2 pieces"), ([-1, 0], "-1 of 2")],
+)
+def test_refuses_what_is_no_tree(heads: Heads, said: str) -> None:
+    column = torch.tensor([heads])
+    words = torch.arange(len(heads))[None]
+    with pytest.raises(ValueError, match=said):
+        depths(column)
+    with pytest.raises(ValueError, match=said):
+        tree_distances(column, words)

@@ -1,0 +1,155 @@
+"""TUPE and DIET against their formulas in loops, and against what they generalise."""
+
+from collections.abc import Callable
+from itertools import product
+
+import pytest
+import torch
+from torch import Tensor
+
+from nmt.encodings.base import Encoding
+from nmt.encodings.bias_table import BiasTable
+from nmt.encodings.context import Context, Positions
+from nmt.encodings.diet import Diet
+from nmt.encodings.t5 import bucket
+from nmt.encodings.tupe import Tupe
+from tests.encodings.attending import attend, dims, pass_over, qkv
+
+SITES = pytest.mark.parametrize("site", ["encoder", "decoder"])
+
+
+def shaken(e: Encoding) -> Encoding:
+    """In float64, every parameter away from where it starts."""
+    e = e.double()
+    with torch.no_grad():
+        for p in e.parameters():
+            p.add_(torch.randn_like(p) * 0.3)
+    return e
+
+
+@SITES
+@pytest.mark.parametrize("relative", [False, True])
+@pytest.mark.parametrize("reset", [False, True])
+def test_tupe_in_loops(site: str, relative: bool, reset: bool) -> None:
+    buckets, far = (8, 6) if relative else (None, None)
+    e = shaken(Tupe(dims(site), None, 9, buckets, far, reset))
+    assert isinstance(e, Tupe)
+    q, k, v = qkv(9, e.dims)
+
+    def normed(x: Tensor) -> Tensor:
+        x = (x - x.mean()) / (x.var(correction=0) + e.norm.eps).sqrt()
+        return x * e.norm.weight + e.norm.bias
+
+    p = [normed(x) for x in e.vectors]
+    for layer in range(2):
+        got = attend(e, q, k, v, pass_over(9, site), layer)[0]
+        for h, i, j in product(range(2), range(9), range(9)):
+            part = slice(4 * h, 4 * h + 4)  # the head's part of U
+            a = e.to_query.weight[part] @ p[i] + e.to_query.bias[part]
+            b = e.to_key.weight[part] @ p[j] + e.to_key.bias[part]
+            term = a @ b / 8**0.5
+            if e.distances is not None:
+                x = int(bucket(torch.tensor(j - i), 8, 6, site == "encoder"))
+                term = term + e.distances[h, x]
+            if e.first is not None and i == 0:
+                term = e.first[0, h]
+            elif e.first is not None and j == 0:
+                term = e.first[1, h]
+            wanted = q[:, h, i] @ k[:, h, j].T / 8**0.5
+            assert torch.allclose(got[:, h, i, j], wanted.diagonal() + term, atol=1e-9)
+
+
+def test_tupe_without_positions_is_attention_at_its_scale() -> None:
+    e = shaken(Tupe(dims(), buckets=8, max_distance=6))
+    assert isinstance(e, Tupe) and e.distances is not None and e.scale == 8**-0.5
+    with torch.no_grad():
+        for p in (*e.to_query.parameters(), *e.to_key.parameters(), e.distances):
+            p.zero_()
+    q, k, v = qkv(9, e.dims)
+    got = attend(e, q, k, v, pass_over(9))[1]
+    assert torch.allclose(got, (q @ k.mT / 8**0.5).softmax(-1), atol=1e-12)
+
+
+def test_tupe_serves_all_layers_with_one_term() -> None:
+    c, e = pass_over(9), Tupe(dims())
+    assert e.bias(0, c) is e.bias(1, c)
+
+
+def test_diet_in_loops() -> None:
+    for per_layer in (False, True):
+        absolute = shaken(Diet(dims(), longest=9, rank=3, per_layer=per_layer))
+        relative = shaken(Diet(dims(), reference="relative", longest=3, per_layer=per_layer))
+        assert isinstance(absolute, Diet) and isinstance(relative, Diet)
+        assert absolute.to_key is not None and relative.to_key is None
+        for layer in range(2):
+            own = layer * per_layer
+            a, r = absolute.bias(layer, pass_over(9)), relative.bias(layer, pass_over(9))
+            assert a is not None and r is not None and a.shape == r.shape == (1, 2, 9, 9)
+            for h, i, j in product(range(2), range(9), range(9)):
+                wanted = absolute.to_query[own, h, i] @ absolute.to_key[own, h, j]
+                assert torch.allclose(a[0, h, i, j], wanted, atol=1e-12)
+                assert r[0, h, i, j] == relative.to_query[own, h, max(-2, min(2, j - i)) + 2, 0]
+
+
+def test_diet_of_full_rank_is_any_table() -> None:
+    table = shaken(BiasTable(dims(), reference="absolute", longest=9, per_layer=False))
+    diet = Diet(dims(), longest=9, rank=9).double()
+    assert isinstance(table, BiasTable) and diet.to_key is not None
+    with torch.no_grad():
+        diet.to_query.copy_(table.weight.view(1, 2, 9, 9))
+        diet.to_key.copy_(torch.eye(9))
+    a, b = table.bias(0, pass_over(9)), diet.bias(0, pass_over(9))
+    assert a is not None and b is not None and torch.allclose(a, b, atol=1e-12)
+
+
+def test_positions_of_each_row_are_its_own() -> None:
+    """As under random shifts: [batch, n] positions, the encodings must not mix rows."""
+    at = torch.tensor([[0, 2, 5], [1, 3, 4]])
+    kinds = (Tupe(dims()), Diet(dims(), rank=3), BiasTable(dims(), reference="absolute"))
+    for e in map(shaken, kinds):
+        both = e.bias(0, Context("encoder", at, at, at, 2))
+        assert both is not None and both.shape == (2, 2, 3, 3)
+        for row in range(2):
+            one = at[row : row + 1]
+            alone = e.bias(0, Context("encoder", one, one, one))
+            assert alone is not None and torch.allclose(alone[0], both[row], atol=1e-12)
+
+
+@pytest.mark.parametrize("make", [Tupe, lambda d, **o: Diet(d, rank=2, **o)])
+def test_refuses_positions_without_a_vector(make: Callable[..., Encoding]) -> None:
+    e = make(dims(), longest=4)
+    assert e.limit == 4
+    with pytest.raises(ValueError, match="positions 0 to 4 are not all among the 4 learnt ones"):
+        e.bias(0, pass_over(5))
+
+
+class Tree(Positions):
+    pairs = True
+
+
+@pytest.mark.parametrize(
+    "make, words",
+    [
+        (lambda: Tupe(dims(), longest=0), "longest=0: must be at least 1"),
+        (lambda: Tupe(dims(), buckets=32), "buckets and max_distance: give both"),
+        (lambda: Tupe(dims(), buckets=7, max_distance=9), "buckets=7: must be a multiple of 4"),
+        (lambda: Diet(dims(), reference="x"), "reference=x: choose one of absolute, relative"),
+        (lambda: Diet(dims(), longest=0, rank=2), "longest=0: must be at least 1"),
+        (lambda: Diet(dims()), "rank=None: reference=absolute needs at least 1"),
+        (lambda: Diet(dims(), reference="relative", rank=4), "rank=4: reference=relative learns"),
+        (lambda: Diet(dims(), Tree(), rank=4), "reference=absolute: needs a position for every"),
+    ],
+)
+def test_refuses_what_means_nothing(make: Callable[[], Encoding], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        make()
+
+
+@pytest.mark.parametrize("make", [Tupe, lambda d: Diet(d, rank=2)])
+def test_neighbours_far_away_differ_under_bfloat16(make: Callable[..., Encoding]) -> None:
+    torch.manual_seed(0)
+    e, at = make(dims()), torch.tensor([[0, 300, 301]])
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        bias = e.bias(0, Context("encoder", at, at, at))
+    assert bias is not None and bias.dtype == torch.float32
+    assert (bias[..., 0, 1] != bias[..., 0, 2]).all()

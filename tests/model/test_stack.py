@@ -1,0 +1,143 @@
+"""Layers that are shared, that tokens leave early, and that have no residual."""
+
+from collections.abc import Callable
+from typing import cast
+
+import pytest
+import torch
+from torch import Tensor
+
+from nmt.model.layers import ComplexFeedForward, EncoderLayer, FeedForward, Residual
+from nmt.model.length import LengthHead
+from nmt.model.stack import Halting, Stack, Tally
+from nmt.model.transformer import Transformer
+
+Make = Callable[..., Transformer]
+Ids = Callable[..., Tensor]
+
+
+def copy_layers(shared: Stack, own: Stack) -> None:
+    """Give every layer of a stack the weights of the one shared layer."""
+    for layer in own.layers:
+        layer.load_state_dict(shared.layers[0].state_dict())
+    own.norm.load_state_dict(shared.norm.state_dict())
+
+
+def test_shared_layers_equal_as_many_equal_layers(tiny: Make, ids: Ids) -> None:
+    shared, own = tiny("model.share_layers=true"), tiny()
+    assert len(shared.encoder.layers) == 1 and len(own.encoder.layers) == 2
+    copy_layers(shared.encoder, own.encoder)
+    copy_layers(shared.decoder, own.decoder)
+    for name in ("source_embedding", "target_embedding", "output"):
+        getattr(own, name).load_state_dict(getattr(shared, name).state_dict())
+    source, target = ids(2, 7), ids(2, 5, seed=1)
+    assert torch.equal(shared(source, target), own(source, target))
+
+
+def halted_by_hand(probabilities: list[float], threshold: float) -> tuple[list[float], float]:
+    """Graves 2016, eq. 5-8, for one token: the weight of each step, and the ponder time."""
+    weights: list[float] = []
+    mass = 0.0
+    for number, p in enumerate(probabilities):
+        if mass + p > threshold or number == len(probabilities) - 1:
+            return [*weights, 1 - mass], number + 1 + (1 - mass)
+        weights.append(p)
+        mass += p
+    raise AssertionError
+
+
+@pytest.mark.parametrize("threshold", [0.3, 0.6, 0.99])
+def test_halting_is_the_weighted_mean_of_the_states(threshold: float) -> None:
+    torch.manual_seed(0)
+    halting = Halting(3, threshold)
+    x = torch.randn(2, 4, 3)
+    tally = Tally(x)
+    states = [x]
+    for _ in range(4):
+        states.append(states[-1] * 1.5 + 1)  # what a step does to a token that still runs
+    y = x
+    for number in range(4):
+        y = halting(y, lambda z: z * 1.5 + 1, tally, number == 3)
+    for row in range(2):
+        for token in range(4):
+            p = [float(halting.unit(s[row, token]).detach().sigmoid()) for s in states[:4]]
+            weights, ponder = halted_by_hand(p, threshold)
+            parts = [w * s[row, token] for w, s in zip(weights, states[1:], strict=False)]
+            expected = torch.stack(parts).sum(0)
+            assert torch.allclose(tally.output[row, token], expected, atol=1e-5)
+            assert float(tally.ponder[row, token]) == pytest.approx(ponder, abs=1e-5)
+            assert torch.allclose(y[row, token], states[len(weights)][row, token])  # copied since
+
+
+@pytest.mark.parametrize("shared", ["true", "false"])
+def test_halting_decodes_as_it_was_trained(shared: str, tiny: Make, ids: Ids) -> None:
+    words = ("model.halting=true", f"model.share_layers={shared}", "model.halting_threshold=0.7")
+    model = tiny(*words, "model.decoder_layers=4", "encoding=[absolute,relative]")
+    source, target = ids(3, 6), ids(3, 9, seed=1)
+    full, state = model(source, target), model.start(source)
+    steps = [model.step(target[:, t], state) for t in range(9)]
+    assert torch.allclose(torch.stack(steps, 1), full, atol=1e-5)
+
+
+def test_ponder_cost_is_what_the_tokens_took(tiny: Make, ids: Ids) -> None:
+    at_once = ("model.halting=true", "model.halting_threshold=0", "model.dropout=0")
+    model = tiny(*at_once, "model.ponder_cost=0.5").train()
+    model(ids(2, 7), ids(2, 5, seed=1))
+    assert model.side_loss is not None
+    assert float(model.side_loss) == pytest.approx(0.5 * (2 + 2))  # one step, and all remains
+    assert tiny().train()(ids(2, 7), ids(2, 5)) is not None
+    plain = tiny().train()
+    plain(ids(2, 7), ids(2, 5))
+    assert plain.side_loss is None
+
+
+def test_dropping_a_residual_changes_that_layer_alone(tiny: Make, ids: Ids) -> None:
+    source = ids(2, 7)
+    plain, dropped = tiny(), tiny("model.drop_residual=[2]")
+    kept = [[_around(m, n).keep for n in range(2)] for m in (plain, dropped)]
+    assert kept == [[True, True], [True, False]]
+    x, wrapped = torch.randn(2, 7, 16), _around(dropped, 1)
+    assert torch.equal(wrapped(x, lambda y: y * 0 + 3.0), torch.full_like(x, 3.0))
+    assert not torch.allclose(plain.encode(source)[0], dropped.encode(source)[0])
+
+
+def _around(model: Transformer, number: int) -> Residual:
+    return cast(EncoderLayer, model.encoder.layers[number]).around_attention
+
+
+def test_complex_feedforward_is_complex_arithmetic(tiny: Make) -> None:
+    model = tiny("encoding=complex_order")
+    layer = model.encoder.layers[0].feedforward
+    assert isinstance(layer, ComplexFeedForward)
+    x = torch.randn(6, 5, 16)
+
+    def times(which: str, z: Tensor) -> Tensor:
+        real, imaginary = getattr(layer.real, which), getattr(layer.imaginary, which)
+        w = torch.complex(real.weight, imaginary.weight)
+        bias = torch.complex(real.bias - imaginary.bias, real.bias + imaginary.bias)
+        return z @ w.mT + bias
+
+    h = times("inner", torch.complex(x[0::2], x[1::2]))
+    y = times("outer", torch.complex(h.real.relu(), h.imag.relu()))
+    expected = torch.stack([y.real, y.imag], 1).flatten(0, 1)
+    assert torch.allclose(layer(x), expected, atol=1e-5)
+    assert isinstance(tiny().encoder.layers[0].feedforward, FeedForward)
+
+
+def test_the_length_head_learns_without_touching_the_encoder() -> None:
+    torch.manual_seed(0)
+    head = LengthHead(4)
+    memory = torch.randn(3, 6, 4, requires_grad=True)
+    allowed = torch.ones(3, 1, 1, 6, dtype=torch.bool)
+    allowed[0, ..., 4:] = False
+    lengths = torch.tensor([8, 12, 12])  # twice the source each
+    optim = torch.optim.Adam(head.parameters(), 0.05)
+    for _ in range(200):
+        optim.zero_grad()
+        head.loss(memory, allowed, lengths).backward()
+        optim.step()
+    assert memory.grad is None
+    assert head(memory, allowed).tolist() == [8, 12, 12]
+    changed = memory.detach().clone()
+    changed[0, 4:] = 100  # padding is not looked at
+    assert torch.equal(head(changed, allowed), head(memory, allowed))
