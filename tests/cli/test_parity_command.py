@@ -1,0 +1,225 @@
+"""nmt-parity: the matrix, its exit codes and what it refuses."""
+
+import json
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+from torch import Tensor
+
+from nmt.cli import parity
+from nmt.cli.compose import options_of
+from nmt.cli.parity import main
+from nmt.decode.parity import CONDITIONS, measure
+from nmt.encodings.composition import HOOKS, hooks_of
+from nmt.encodings.context import Context
+from nmt.encodings.positions import Index
+from nmt.encodings.registry import find
+
+Capture = pytest.CaptureFixture[str]
+Patch = pytest.MonkeyPatch
+FEW = "--tokens=12"
+
+
+def off_by_one(self: Index, index: Tensor, context: Context) -> Tensor:
+    return index + (context.state is not None and context.site == "decoder")
+
+
+def test_the_matrix(capsys: Capture) -> None:
+    assert main(["encoding=relative,[absolute,relative]", "tau=4"]) == 0
+    said = capsys.readouterr()
+    lines = said.out.split("\n")
+    assert said.err == ""
+    assert all(len(line) <= 120 for line in lines)
+    head = next(line for line in lines if line.startswith("encoding "))
+    assert head.split() == ["encoding", *[c.name for c in CONDITIONS] * 2, "worst"]
+    rows = [line.split() for line in lines if line.startswith(("relative ", "[absolute,"))]
+    assert [row[0] for row in rows] == ["relative", "[absolute,relative]"]
+    for row in rows:
+        assert all(0 < float(cell) <= 1e-5 for cell in row[1:7])
+        assert all(float(cell) < 0.5 for cell in row[7:13])
+        assert row[13].endswith("%") and row[14] in ("f32", "bf16")
+        assert row[15] in {c.name for c in CONDITIONS}
+    assert "encodings 2, refused 0, cells 24, failed 0" in lines
+
+
+def test_words_of_the_model(capsys: Capture, tmp_path: Path) -> None:
+    file = tmp_path / "new" / "parity.json"
+    words = ["model.share_layers=true", "model.halting=true", "model.dim=16", "seed=5"]
+    assert main(["encoding=absolute", *words, FEW, "--json", str(file)]) == 0
+    assert set(words) <= set(json.loads(file.read_text())["words"])
+    assert "model.dim=32" not in json.loads(file.read_text())["words"]
+
+
+def test_model_option_keeps_its_sizes(tmp_path: Path, capsys: Capture) -> None:
+    file = tmp_path / "parity.json"
+    assert main(["encoding=none", "model=tiny", FEW, "--json", str(file)]) == 0
+    assert json.loads(file.read_text())["words"] == ["model=tiny"]
+
+
+def test_a_mistake_is_named_and_leaves_with_70(
+    capsys: Capture, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr(Index, "assign", off_by_one)
+    file = tmp_path / "parity.json"
+    assert main(["encoding=absolute,relative", FEW, "--json", str(file)]) == 70
+    said = capsys.readouterr()
+    assert said.err == (
+        "nmt: cells where decoding with a cache is not the full pass: 12; see the table\n"
+    )
+    matrix, _, ending = said.out.partition("\nencodings 2, refused 0, cells 24, failed 12\n")
+    rows = [line for line in matrix.split("\n") if line.startswith(("absolute ", "relative "))]
+    assert [row.count("!") for row in rows] == [12, 0]
+    assert rows[0].split()[13] == "FAIL" and len(rows) == 2  # the matrix is whole
+    assert ending.startswith("\nabsolute:\n  float32   fresh ")
+    assert "look at: positions while one token is decoded" in ending
+    assert "relative" not in ending
+    assert all(len(line) <= 120 for line in said.out.split("\n"))
+    document = json.loads(file.read_text())
+    assert document["passed"] is False
+    assert [e["passed"] for e in document["encodings"]] == [False, True]
+
+
+def test_the_document(tmp_path: Path, capsys: Capture) -> None:
+    file = tmp_path / "parity.json"
+    assert main(["encoding=relative", FEW, "seed=2", "--json", str(file)]) == 0
+    document = json.loads(file.read_text())
+    assert set(document["versions"]) == {"nmt", "python", "torch"}
+    assert document["tokens"] == 12 and "seed=2" in document["words"]
+    assert document["bounds"] == {"float32": 1e-5, "bfloat16_of_largest_logit": 1 / 16}
+    assert list(document["conditions"]) == [c.name for c in CONDITIONS]
+    (row,) = document["encodings"]
+    assert (row["encoding"], row["refused"], row["passed"]) == ("relative", None, True)
+    assert len(row["cells"]) == 12
+    for cell in row["cells"]:
+        assert cell["difference"] <= cell["bound"] and cell["passed"] and cell["error"] is None
+        share = 1e-5 if cell["precision"] == "float32" else cell["largest_logit"] / 16
+        assert cell["bound"] == share
+
+
+def test_what_is_not_finite_or_raises(capsys: Capture, tmp_path: Path, monkeypatch: Patch) -> None:
+    def broken(self: Index, index: Tensor, context: Context) -> Tensor:
+        if context.state is not None and index.shape[1] > 1:
+            raise KeyError("nothing here")
+        return index * float("nan") if context.site == "encoder" else index
+
+    monkeypatch.setattr(Index, "assign", broken)
+    file = tmp_path / "parity.json"
+    assert main(["encoding=absolute", FEW, "--json", str(file)]) == 70
+    said = capsys.readouterr().out
+    assert (
+        "error!" in said
+        and "KeyError at test_parity_command.py:" in said
+        and "nothing here" in said
+    )
+    cells = json.loads(file.read_text())["encodings"][0]["cells"]
+    assert all(cell["difference"] is None and not cell["passed"] for cell in cells)
+
+
+def test_a_wrong_encoding_is_named_with_the_nearest(capsys: Capture) -> None:
+    for word, said in {
+        "encoding=relativ": "encoding=relativ: no such option; did you mean relative?",
+        "encoding=[relative,absolut]": "encoding=absolut: no such option; did you mean absolute?",
+        "encoding=alll": "encoding=alll: no such option",
+    }.items():
+        assert main([word]) == 2
+        out, err = capsys.readouterr()
+        assert err.startswith(f"nmt: {said}") and out == ""
+
+
+def test_words_without_effect_are_refused(capsys: Capture) -> None:
+    for word in ("trainer.device=cpu", "data=toy", "optim.lr=1", "decode.alpha=1", "name=x"):
+        assert main(["encoding=none", word]) == 2
+        said = capsys.readouterr().err
+        assert said == f"nmt: {word}: changes nothing here; give model, encoding or seed\n"
+    assert main(["relative"]) == 2
+    assert capsys.readouterr().err == "nmt: relative: expected key=value; see --help\n"
+
+
+def test_what_was_asked_for_by_name_must_be_possible(capsys: Capture) -> None:
+    assert main(["encoding=relative", "model.heads=5"]) == 2
+    said = capsys.readouterr()
+    assert said.err == "nmt: model.heads=5: must divide model.dim=32\n" and said.out == ""
+
+
+def test_a_word_that_fits_none_is_an_error(capsys: Capture, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(parity, "options_of", lambda group: ["absolute", "relative"])
+    assert main(["model.dimm=3"]) == 2
+    said = capsys.readouterr()
+    assert said.err == "nmt: model.dimm=3: no key 'model.dimm'; did you mean model.dim?\n"
+    assert said.out == ""
+
+
+def test_all_are_all_and_those_that_the_words_do_not_fit_are_refused(
+    capsys: Capture, monkeypatch: Patch
+) -> None:
+    seen: list[str] = []
+
+    def measured(name: str, *rest: object) -> parity.Row:
+        seen.append(name)
+        return parity.Row(name, refused="why not")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(parity, "measured", measured)
+        assert main([]) == 2
+        assert seen == options_of("encoding")
+    monkeypatch.setattr(parity, "options_of", lambda group: ["absolute", "relative"])
+    capsys.readouterr()
+    assert main(["tau=3", FEW]) == 0
+    out = capsys.readouterr().out
+    assert "\nabsolute              refused: tau=3: the chosen encoding has no tau" in out
+    assert "\nencodings 1, refused 1, cells 12, failed 0\n" in out
+    assert all(len(line) <= 120 for line in out.split("\n"))
+
+
+def test_pairs_and_their_refusal(capsys: Capture, tmp_path: Path, monkeypatch: Patch) -> None:
+    def refuse(entries: object, *rest: object) -> list[object]:
+        raise ValueError("the two do not go together")
+
+    file = tmp_path / "parity.json"
+    assert main(["encoding=absolute,relative,alibi", "--pairs", FEW, "--json", str(file)]) == 0
+    rows = json.loads(file.read_text())["encodings"]
+    assert [r["encoding"] for r in rows] == [
+        "[absolute,relative]",
+        "[absolute,alibi]",
+        "[relative,alibi]",
+    ]
+    assert all(r["passed"] for r in rows)
+    capsys.readouterr()
+
+    def picky(settings, tokens):  # type: ignore[no-untyped-def]
+        if "alibi" in settings.encoding:
+            monkeypatch.setattr("nmt.build.create", refuse)
+        return measure(settings, tokens)
+
+    monkeypatch.setattr("nmt.decode.parity.measure", picky)
+    assert main(["encoding=absolute,relative,alibi", "--pairs", FEW, "--json", str(file)]) == 0
+    assert "refused: model: the two do not go together" in capsys.readouterr().out
+    refused = json.loads(file.read_text())["encodings"][1]
+    assert refused["refused"] == "model: the two do not go together"
+    assert refused["passed"] is None and refused["cells"] == []
+    assert main(["encoding=absolute", "--pairs"]) == 2
+
+
+def test_pairs_of_all_take_one_of_each_kind() -> None:
+    chosen = parity._representatives()
+    assert {"absolute", "relative"} <= set(chosen) <= set(options_of("encoding"))
+    assert not {"none", "relative_absolute", "relative_key"} & set(chosen)
+    kinds = [(*hooks_of(find(name)), find(name).takes) for name in chosen]
+    assert len(set(kinds)) == len(kinds) > 4
+    answered = {hook for hook in HOOKS for kind in kinds if hook in kind}
+    assert answered >= {"embed", "project", "scores", "bias", "values"}
+    assert parity._pairs(["a", "[b,c]", "d"]) == [
+        f"[{x},{y}]" for x, y in combinations(["a", "b,c", "d"], 2)
+    ]
+
+
+def test_help(capsys: Capture) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["--help"])
+    assert left.value.code == 0
+    said = capsys.readouterr().out
+    assert all(w in said for w in ("--pairs", "--json", "exit codes"))
+    with pytest.raises(SystemExit) as left:
+        main(["--tokens", "3"])
+    assert left.value.code == 2

@@ -1,0 +1,304 @@
+"""Decoding with a cache equals the full pass, and mistakes in it are found where they are."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from nmt.config import Settings
+from nmt.decode import parity
+from nmt.decode.parity import CONDITIONS, PRECISIONS, Cell, moved
+from nmt.encodings.absolute import Absolute
+from nmt.encodings.context import Context
+from nmt.encodings.positions import Index
+from nmt.encodings.relative import Relative
+from nmt.model.attention import Cache
+from nmt.model.state import State
+from nmt.model.transformer import Transformer
+
+Make = Callable[..., Settings]
+Patch = pytest.MonkeyPatch
+NAMES = [c.name for c in CONDITIONS]
+EVERY = set(NAMES)
+TOKENS = 16  # fewer than the command takes, to be quick
+
+
+def measure(settings: Settings, tokens: int = TOKENS) -> list[Cell]:
+    return parity.measure(settings, tokens)
+
+
+def failed(cells: list[Cell], precision: str = "float32") -> set[str]:
+    return {c.condition.name for c in cells if c.precision == precision and not c.passed}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["encoding=relative", "tau=3"],
+        ["encoding=[absolute,relative]", "model.share_layers=true", "model.halting=true"],
+        ["encoding=lstm", "encoding.lstm.hidden=8", "model.norm=post"],
+        ["encoding=learned", "encoding.learned.size=20"],  # shorter than what is asked for
+    ],
+    ids=["relative", "halting", "lstm", "limit"],
+)
+def test_what_is_right_passes(words: list[str], settings_of: Make) -> None:
+    cells = measure(settings_of(*words), 40)
+    assert [(c.precision, c.condition.name) for c in cells] == [
+        (p, n) for p in PRECISIONS for n in NAMES
+    ]
+    assert not failed(cells) and not failed(cells, "bfloat16")
+    for c in cells:
+        assert c.difference <= c.bound
+        assert 0.5 < c.largest < 50
+        assert c.bound == (1e-5 if c.precision == "float32" else c.largest / 16)
+    # Two ways to compute: were they the same calls, float32 would agree to the last bit.
+    assert all(c.difference > 0 for c in cells if c.precision == "float32")
+
+
+def test_no_parameter_is_left_where_it_starts(settings_of: Make) -> None:
+    settings = settings_of("encoding=[relative,alibi]")
+    model = moved(settings)
+    for name, p in model.named_parameters():
+        assert p.numel() and (p != 0).all() and (p != 1).all(), name
+    assert not model.training
+
+
+def test_the_seed_decides_all_and_leaves_the_generator_alone(settings_of: Make) -> None:
+    torch.manual_seed(7)
+    before = torch.get_rng_state()
+    first = measure(settings_of("encoding=relative", "seed=3"), 12)
+    assert torch.equal(before, torch.get_rng_state())
+    torch.manual_seed(8)
+    again = measure(settings_of("encoding=relative", "seed=3"), 12)
+    other = measure(settings_of("encoding=relative", "seed=4"), 12)
+    assert first == again
+    assert [c.largest for c in first] != [c.largest for c in other]
+
+
+def decoding(context: Context) -> bool:
+    return context.state is not None and context.site == "decoder"
+
+
+def marked(x: Tensor, amount: Tensor) -> Tensor:
+    """x [batch, length, dim] with an amount added that layer norm does not take away."""
+    return x + amount * torch.linspace(-0.1, 0.2, x.shape[-1])
+
+
+def shift_relative(patch: Patch, when: Callable[[Context], bool]) -> None:
+    """Let Relative read the row beside the right one."""
+    right = Context.clipped
+
+    def clipped(self: Context, tau: int) -> Tensor:
+        index = right(self, tau)
+        return (index - 1).clamp(min=0) if when(self) else index
+
+    patch.setattr(Context, "clipped", clipped)
+
+
+def test_an_index_off_by_one_while_decoding(settings_of: Make, monkeypatch: Patch) -> None:
+    shift_relative(monkeypatch, decoding)
+    cells = measure(settings_of("encoding=relative"))
+    assert failed(cells) == EVERY
+    assert failed(cells, "bfloat16") == EVERY
+
+
+def test_a_position_off_by_one_while_decoding(settings_of: Make, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(
+        Index, "assign", lambda self, index, context: index + (1 if decoding(context) else 0)
+    )
+    assert failed(measure(settings_of("encoding=absolute"))) == EVERY
+    assert not failed(measure(settings_of("encoding=relative")))  # sees distances only
+
+
+def test_a_state_that_starts_at_one(settings_of: Make, monkeypatch: Patch) -> None:
+    """Keys then lack one position, which is an exception in each cell and not the end."""
+    right = State.__init__
+
+    def start(self: State, *args: Any, **options: Any) -> None:
+        right(self, *args, **options)
+        self.length = 1
+
+    monkeypatch.setattr(State, "__init__", start)
+    cells = measure(settings_of("encoding=relative"))
+    assert failed(cells) == EVERY
+    assert all(c.error and c.error.startswith("RuntimeError at ") for c in cells)
+
+
+def test_only_several_tokens_at_once_go_wrong(settings_of: Make, monkeypatch: Patch) -> None:
+    shift_relative(monkeypatch, lambda at: decoding(at) and at.queries.shape[1] > 1)
+    assert failed(measure(settings_of("encoding=relative"))) == {"prefix", "room"}  # both do
+
+
+def test_only_several_tokens_behind_others_go_wrong(settings_of: Make, monkeypatch: Patch) -> None:
+    def behind(at: Context) -> bool:
+        return decoding(at) and 1 < at.queries.shape[1] < at.keys.shape[1]
+
+    shift_relative(monkeypatch, behind)
+    assert failed(measure(settings_of("encoding=relative"))) == {"prefix"}
+
+
+def test_only_late_positions_go_wrong(settings_of: Make, monkeypatch: Patch) -> None:
+    """The last of the tokens is decoded in each condition, and compared."""
+    shift_relative(monkeypatch, lambda at: decoding(at) and at.keys.shape[1] == TOKENS)
+    assert failed(measure(settings_of("encoding=relative"))) == EVERY
+    assert not failed(measure(settings_of("encoding=relative"), tokens=TOKENS - 1))
+
+
+def test_only_a_used_module_goes_wrong(settings_of: Make, monkeypatch: Patch) -> None:
+    """The first pass's length is kept; nothing but the used module has seen another one."""
+
+    def bias(self: Relative, layer: int, context: Context) -> Tensor:
+        if not hasattr(self, "seen") and context.state is None:
+            self.seen = torch.tensor(context.keys.shape[1])
+        return context.delta[:, None] * 0.01 * getattr(self, "seen", TOKENS)
+
+    monkeypatch.setattr(Relative, "bias", bias)
+    found = failed(measure(settings_of("encoding=relative")))
+    assert "used" in found and not found & {"fresh", "prefix", "beam", "room"}
+
+
+def test_a_full_pass_spoilt_by_decoding(settings_of: Make, monkeypatch: Patch) -> None:
+    def embed(self: Absolute, x: Tensor, context: Context) -> Tensor:
+        if context.state is not None:
+            self.dims = replace(self.dims, vocab=1)  # a mark on the module
+        return x * 2 if context.state is None and self.dims.vocab == 1 else x
+
+    monkeypatch.setattr(Absolute, "embed", embed)
+    assert failed(measure(settings_of("encoding=absolute"))) == {"used"}
+
+
+@pytest.mark.parametrize("part", ["recurrent", "cross", "own", "lengths"])
+def test_only_beams_go_wrong(part: str, settings_of: Make, monkeypatch: Patch) -> None:
+    right = State.reorder
+    words = ["encoding=lstm", "encoding.lstm.hidden=8"]
+
+    def rows_first(t: Tensor, rows: Tensor) -> Tensor:
+        return t[torch.arange(len(rows)) % len(t)]
+
+    def reorder(self: State, rows: Tensor) -> None:
+        recurrent, lengths = self.recurrent, self.lengths
+        right(self, rows)
+        if part == "recurrent":
+            self.recurrent = {name: rows_first(t, rows) for name, t in recurrent.items()}
+        elif part == "lengths" and lengths is not None:
+            self.lengths = rows_first(lengths, rows)
+        for cache in {"own": self.own, "cross": self.cross}.get(part, []):
+            if cache._k is not None:
+                cache._k = cache._k[torch.arange(len(rows)).flip(0)]
+
+    if part == "lengths":  # a made-up encoding that reads the desired length
+        words = ["encoding=absolute"]
+        monkeypatch.setattr(Absolute, "lengths", property(lambda self: True))
+
+        def embed(self: Absolute, x: Tensor, context: Context) -> Tensor:
+            assert context.lengths is not None
+            return marked(x, context.lengths[:, None, None])
+
+        monkeypatch.setattr(Absolute, "embed", embed)
+        assert not failed(measure(settings_of(*words)))
+    monkeypatch.setattr(State, "reorder", reorder)
+    found = failed(measure(settings_of(*words)))
+    assert "beam" in found and not found & {"fresh", "used", "prefix", "padded"}
+
+
+def test_swaps_within_a_sentence_are_seen(settings_of: Make, monkeypatch: Patch) -> None:
+    """Rows that swap are different hypotheses, or forgetting to swap would not show."""
+    right, swap = State.reorder, [1, 0, 3, 3, 5, 4]
+
+    def reorder(self: State, rows: Tensor) -> None:
+        right(self, torch.arange(6) if rows.tolist() == swap else rows)
+
+    monkeypatch.setattr(State, "reorder", reorder)
+    assert failed(measure(settings_of("encoding=none"))) == {"beam"}
+
+
+def test_only_padding_goes_wrong(settings_of: Make, monkeypatch: Patch) -> None:
+    def embed(self: Absolute, x: Tensor, context: Context) -> Tensor:
+        return marked(x, torch.tensor(x.shape[1])) if context.site == "encoder" else x
+
+    monkeypatch.setattr(Absolute, "embed", embed)
+    assert failed(measure(settings_of("encoding=absolute"))) == {"padded"}
+
+
+def test_reading_the_padding_of_the_source(settings_of: Make, monkeypatch: Patch) -> None:
+    right = Transformer.encode
+
+    def encode(self: Transformer, *args: Any) -> tuple[Tensor, Tensor]:
+        memory, allowed = right(self, *args)
+        return memory, torch.ones_like(allowed)
+
+    monkeypatch.setattr(Transformer, "encode", encode)
+    assert failed(measure(settings_of("encoding=none"))) == {"padded"}
+
+
+def test_only_reading_beyond_the_length_goes_wrong(settings_of: Make, monkeypatch: Patch) -> None:
+    right = Cache.append
+
+    def append(self: Cache, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        keys, values = right(self, k, v)
+        assert self._k is not None
+        return keys + 0 * self._k[:, :, -1:], values
+
+    monkeypatch.setattr(Cache, "append", append)
+    monkeypatch.setattr(Cache, "_room", zeroed(Cache._room))
+    cells = measure(settings_of("encoding=absolute"))
+    assert failed(cells) == {"room"}
+    assert all(math.isnan(c.difference) == (c.condition.name == "room") for c in cells)
+
+
+def zeroed(room: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Fresh memory holds zeros here, not what happens to be there."""
+
+    def clean(self: Cache, old: Tensor | None, new: Tensor, end: int) -> Tensor:
+        grown = room(self, old, new, end)
+        if grown is not old:
+            grown[:, :, self.length :] = 0
+        return grown
+
+    return clean
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("where", ["steps", "full pass", "both"])
+def test_what_is_not_finite_fails(
+    value: float, where: str, settings_of: Make, monkeypatch: Patch
+) -> None:
+    """One logit of thousands, and also where both sides agree about it."""
+    advance, hidden = Transformer.advance, Transformer.hidden
+
+    def spoil(states: Tensor) -> Tensor:
+        states[-1, 0, 0] = value
+        return states
+
+    if where != "full pass":
+        monkeypatch.setattr(Transformer, "advance", lambda *a: spoil(advance(*a)))
+    if where != "steps":
+        monkeypatch.setattr(Transformer, "hidden", lambda *a: spoil(hidden(*a)))
+    cells = measure(settings_of("encoding=none"), 12)
+    assert failed(cells) == EVERY and failed(cells, "bfloat16") == EVERY
+    assert all(math.isnan(c.difference) and c.share == math.inf for c in cells)
+
+
+def test_columns_are_made_and_follow_their_rows(settings_of: Make, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(Absolute, "columns", property(lambda self: {"heads", "language"}))
+
+    def embed(self: Absolute, x: Tensor, context: Context) -> Tensor:
+        if context.site == "encoder":
+            x = marked(x, context.column("heads")[..., None])
+        return marked(x, context.column("language")[..., None])
+
+    monkeypatch.setattr(Absolute, "embed", embed)
+    assert not failed(measure(settings_of("encoding=absolute")))
+    right = State.reorder
+
+    def reorder(self: State, rows: Tensor) -> None:
+        kept = self.columns
+        right(self, rows)
+        self.columns = {n: c[torch.arange(len(rows)) % len(c)] for n, c in kept.items()}
+
+    monkeypatch.setattr(State, "reorder", reorder)
+    assert "beam" in failed(measure(settings_of("encoding=absolute")))
