@@ -1,20 +1,18 @@
 """nmt-evaluate: score and compare models or files of translations, by source length."""
 
 import argparse
-import hashlib
 import json
 import logging
-import platform
 import re
 import sys
 import time
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nmt import __version__, atomic
+from nmt.cli import outputs
 from nmt.cli.decoding import KEYS, change_of, changed, described
+from nmt.cli.texts import COLUMNS, columns_named, with_columns
 from nmt.cli.words import run
 from nmt.errors import Exit, UserError
 
@@ -31,8 +29,10 @@ Each SYSTEM is [LABEL=]PATH: a run directory or checkpoint, which translates SRC
 translations. The first is the baseline, against which the others are tested. Line N of all files
 belongs together; a line ends at LF; .gz is read too.
 
-BLEU, chrF2 and TER are sacreBLEU's; BLEU-moses is cased BLEU on tokenised text. The score of a
-bucket is the corpus score of its pairs. The table goes to stdout, all else to stderr.
+BLEU, chrF2 and TER are sacreBLEU's; BLEU-moses is cased BLEU on tokenised text. exact, shown when
+asked for, is the percentage of lines equal to the reference (white space normalised, case counts).
+The score of a bucket is the corpus score of its pairs. The table goes to stdout, all else to
+stderr.
 
 How models search, unless as they were trained to:
 """
@@ -66,6 +66,7 @@ class Texts(NamedTuple):
     references: list[str]
     sources: list[str] | None
     hypotheses: dict[str, list[str]]  # by label; of files only
+    columns: dict[str, list[str]]  # by name; integers beside the sources
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -79,24 +80,27 @@ def command(argv: list[str]) -> None:
     if asked.quiet:
         logging.getLogger().setLevel(logging.WARNING)
     from nmt.evaluate.buckets import parse_bounds
+    from nmt.evaluate.scores import parse_names
 
-    bounds = parse_bounds(asked.bounds)
-    _check_outputs(asked)
+    bounds, metrics = parse_bounds(asked.bounds), parse_names(asked.metric)
+    outputs.prepare([asked.json, asked.output_dir and asked.output_dir / "LABEL.txt"], asked.plot)
     texts = _read(asked, words)
     started = time.monotonic()
     systems, lengths, language, decodes = _systems(asked, words, changes, texts)
     from nmt.evaluate import report, scores, table
 
     log.info("scoring %d pairs of %d systems", len(texts.references), len(systems))
+    every = scores.scorers(texts.references, language, asked.tokenize, asked.samples, asked.seed)
     made = report.compare(
         systems,
-        scores.scorers(texts.references, language, asked.tokenize, asked.samples, asked.seed),
+        scores.chosen(every, metrics),
         lengths.values,
         unit=lengths.unit,
         bounds=bounds,
         samples=asked.samples,
         seed=asked.seed,
         about=_about(asked, words, language, decodes),
+        bleu=every[0],
     )
     log.info("done in %.0f s", time.monotonic() - started)
     _keep(asked, made)  # before the table: its reader may be `head`, and go away
@@ -117,14 +121,21 @@ def understood(argv: list[str]) -> tuple[argparse.Namespace, list[Word], dict[st
     add("words", nargs="+", metavar="SYSTEM", help="[LABEL=]PATH of a model or of translations")
     add("--reference", required=True, type=Path, metavar="REF", help="the right translations")
     add("--source", type=Path, metavar="SRC", help="needed by models, and to count lengths")
+    add("--columns", metavar=COLUMNS, help="integers beside SRC, for models that ask for them")
     add("--bounds", default="25,50,75,100", help="last length of each bucket (default %(default)s)")
     add("--lengths", metavar="MODEL", help="counts source pieces (default: the first model)")
     add("--target-language", metavar="CODE", help="for tokenisers (default: the model's, or en)")
     add("--tokenize", choices=TOKENIZERS, help="of BLEU (default: 13a; zh, ja, ko: their own)")
+    add("--metric", metavar="A,B", help="which of these, first one drawn (default: all but exact)")
     add("--samples", type=_at_least(40), default=1000, help="bootstrap samples (default 1000)")
     add("--seed", type=_at_least(0), default=12345, help="of the bootstrap (default 12345)")
     add("--json", type=Path, metavar="FILE", help="write all numbers")
-    add("--plot", type=Path, metavar="FILE", help="draw BLEU by length: .png, .svg or .pdf")
+    add(
+        "--plot",
+        type=Path,
+        metavar="FILE",
+        help="draw the first metric by length: .png, .svg or .pdf",
+    )
     add("--output-dir", type=Path, metavar="DIR", help="keep models' translations as LABEL.txt")
     add("--device", default="auto", help="cpu, cuda, cuda:1, or auto: a GPU if there is one")
     add("--quiet", action="store_true", help="no progress, only warnings")
@@ -177,23 +188,6 @@ def _check_words(asked: argparse.Namespace, words: list[Word], settings: list[st
         raise UserError(f"--lengths {asked.lengths}: no text to count in; add --source SRC")
 
 
-def _check_outputs(asked: argparse.Namespace) -> None:
-    """Make the directories of outputs, so that hours of translation do not end at a typo."""
-    if asked.plot:
-        from nmt.evaluate import plot
-
-        plot.check(asked.plot)
-    files = [path.parent for path in (asked.json, asked.plot) if path]
-    for directory in files + ([asked.output_dir] if asked.output_dir else []):
-        try:
-            directory.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(
-                f"{directory}: {error.strerror}; name a directory that can be made",
-                Exit.CANT_CREATE,
-            ) from None
-
-
 def _read(asked: argparse.Namespace, words: list[Word]) -> Texts:
     """Read all files; UserError unless each has as many lines as the references, and some."""
     from nmt.data.corpus import read_text
@@ -216,7 +210,8 @@ def _read(asked: argparse.Namespace, words: list[Word]) -> Texts:
     found = {word.label: parallel(word.path) for word in words if not word.is_model}
     if empty := sum(not line.strip() for line in references):
         log.warning("%s: %d references are empty; all words count as wrong", asked.reference, empty)
-    return Texts(references, sources, found)
+    beside = {n: parallel(Path(path)) for n, path in columns_named(asked.columns).items()}
+    return Texts(references, sources, found, beside)
 
 
 def _systems(
@@ -229,6 +224,7 @@ def _systems(
     lengths, language = Lengths(None, None, None), asked.target_language
     counter = asked.lengths or next((str(word.path) for word in words if word.is_model), None)
     decodes: dict[str, Any] = {}
+    unread = set(texts.columns)
     if texts.sources is not None:
         lengths = _lengths(counter, texts.sources)
     for word in words:
@@ -239,8 +235,11 @@ def _systems(
             longest = _longest(word, trained, lengths)
             decode = changed(trained.settings, changes).decode
             decodes[word.label] = vars(decode)
-            texts.hypotheses[word.label] = _translate(word, trained, decode, texts.sources, asked)
+            texts.hypotheses[word.label] = _translate(word, trained, decode, texts, asked)
+            unread -= trained.model.columns
         systems.append(System(word.label, texts.hypotheses[word.label], longest))
+    if unread:
+        log.warning("--columns: no model reads %s", ", ".join(sorted(unread)))
     return systems, lengths, language or "en", decodes
 
 
@@ -273,15 +272,17 @@ def _longest(word: Word, trained: "Trained", lengths: Lengths) -> int | None:
 
 
 def _translate(
-    word: Word, trained: "Trained", decode: Any, sources: list[str], asked: argparse.Namespace
+    word: Word, trained: "Trained", decode: Any, texts: Texts, asked: argparse.Namespace
 ) -> list[str]:
     from tqdm import tqdm
 
     from nmt.decode.translator import Translator
 
-    found = Translator(trained, decode).translate(sources)
+    sources = texts.sources or []
+    read = {name: texts.columns[name] for name in trained.model.columns & set(texts.columns)}
+    lines, columns = with_columns(trained, sources, read)
     bar = tqdm(
-        found,
+        Translator(trained, decode).translate(lines, 1, columns),
         desc=word.label,
         total=len(sources),
         unit=" lines",
@@ -290,7 +291,7 @@ def _translate(
     lines = [translations[0].text for translations in bar]
     if asked.output_dir:
         text = "".join(f"{line}\n" for line in lines)
-        _write(asked.output_dir / f"{word.label}.txt", text.encode())
+        outputs.write(asked.output_dir / f"{word.label}.txt", text.encode())
     return lines
 
 
@@ -298,17 +299,9 @@ def _about(
     asked: argparse.Namespace, words: list[Word], language: str, decodes: dict[str, Any]
 ) -> dict[str, Any]:
     """What a reader of the JSON file needs to get the same numbers."""
-    packages = ("sacrebleu", "sacremoses", "numpy")
-    files = {"reference": asked.reference, "source": asked.source}
     return {
-        "versions": {"nmt": __version__, "python": platform.python_version()}
-        | {name: version(name) for name in packages},
+        **outputs.sources({"reference": asked.reference, "source": asked.source}),
         "target_language": language,
-        "files": {
-            name: {"path": str(path), "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
-            for name, path in files.items()
-            if path
-        },
         "systems": [
             {"label": word.label, "path": str(word.path), "decode": decodes.get(word.label)}
             for word in words
@@ -320,7 +313,7 @@ def _keep(asked: argparse.Namespace, made: "Report") -> None:
     """Write the files that were asked for."""
     if asked.json:
         text = json.dumps(made.to_json(), indent=1, ensure_ascii=False, allow_nan=False)
-        _write(asked.json, f"{text}\n".encode())
+        outputs.write(asked.json, f"{text}\n".encode())
     if asked.plot:
         from nmt.evaluate import plot
 
@@ -328,13 +321,6 @@ def _keep(asked: argparse.Namespace, made: "Report") -> None:
             plot.draw(made, asked.plot)
         except OSError as error:
             raise UserError(f"{asked.plot}: {error.strerror}", Exit.CANT_CREATE) from None
-
-
-def _write(path: Path, data: bytes) -> None:
-    try:
-        atomic.replace(path, data)
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}", Exit.CANT_CREATE) from None
 
 
 if __name__ == "__main__":

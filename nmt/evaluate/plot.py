@@ -44,7 +44,7 @@ def draw(report: Report, path: Path) -> None:
         _trained(top, below, report, rows)
         _axes(top, below, report, rows)
         figure.legend(loc="outside upper left", frameon=False, fontsize=8, ncols=LEGEND)
-        figure.savefig(path, dpi=150, metadata=_undated(path))
+        figure.savefig(path, dpi=150, metadata=undated(path))
 
 
 def _system(top: Any, below: Any, report: Report, rows: list[Row], s: int, label: str) -> None:
@@ -127,6 +127,7 @@ def _axes(top: Any, below: Any, report: Report, rows: list[Row]) -> None:
     top.set_title(title, fontsize=9, loc="left")
 
 
-def _undated(path: Path) -> dict[str, None]:
+def undated(path: Path) -> dict[str, None]:
+    """Metadata that keep the date out of a picture, so that equal pictures are equal files."""
     key = {".svg": "Date", ".pdf": "CreationDate"}.get(path.suffix.lower())
     return {key: None} if key else {}

@@ -108,13 +108,18 @@ def compare(
     samples: int,
     seed: int,
     about: dict[str, Any],
+    bleu: Scorer | None = None,
 ) -> Report:
     """Score all systems on all pairs and, where source lengths are known, in each bucket.
 
-    The first system is the baseline, and the first scorer must be BLEU, whose tokens make the
-    length ratio. A bucket's score is the corpus score of its pairs, no mean over sentences.
+    The first system is the baseline, and the first scorer the main metric. The tokens of `bleu`
+    make the length ratio; None: the first scorer is BLEU. A bucket's score is the corpus score of
+    its pairs, no mean over sentences.
     """
     counts = [[scorer.counts(system.hypotheses) for scorer in scorers] for system in systems]
+    tokens = [own[0] for own in counts]
+    if bleu is not None and bleu is not scorers[0]:
+        tokens = [bleu.counts(system.hypotheses) for system in systems]
     pairs = len(systems[0].hypotheses)
     groups: list[tuple[Bucket | None, NDArray[np.intp]]] = []
     if lengths is not None:
@@ -123,7 +128,8 @@ def compare(
     rows = []
     for bucket, lines in groups:
         subset = [[part[lines] for part in own] for own in counts]
-        cells = _cells(systems, scorers, subset, bucket, samples, seed)
+        ratios = [length_ratio(own[lines]) for own in tokens]
+        cells = _cells(systems, scorers, subset, ratios, bucket, samples, seed)
         name, low, high = (bucket.name, *bucket) if bucket else (ALL, 0, None)
         rows.append(Row(name, low, high, len(lines), 0 < len(lines) < FEW, cells))
     return Report(
@@ -144,6 +150,7 @@ def _cells(
     systems: Sequence[System],
     scorers: Sequence[Scorer],
     counts: list[list[Counts]],  # system, scorer -> [pairs, columns]
+    ratios: list[float | None],  # by system
     bucket: Bucket | None,
     samples: int,
     seed: int,
@@ -167,7 +174,6 @@ def _cells(
             if s > 0 and len(counts[s][m]) >= TESTED:
                 p = p_value(base, scores, score - base_score)
             found[s][scorer.name] = Estimate(score, *interval(scores), p)
-    ratios = [length_ratio(own[0]) for own in counts]
     return [Cell(*parts) for parts in zip(ratios, unseen, found, strict=True)]
 
 

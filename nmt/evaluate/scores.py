@@ -1,7 +1,8 @@
-"""sacreBLEU's metrics as additive counts: read each line once, score any subset of lines.
+"""Metrics as additive counts: read each line once, score any subset of lines.
 
-BLEU, chrF and TER of a corpus are functions of sums over its sentences. Buckets and bootstrap
-samples are subsets, so the costly part (n-grams, TER's shifts) is done once for each system.
+BLEU, chrF and TER (sacreBLEU's) and exact match of a corpus are functions of sums over its
+sentences. Buckets and bootstrap samples are subsets, so the costly part (n-grams, TER's shifts)
+is done once for each system.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,8 +17,11 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
+from nmt import __version__
 from nmt.errors import UserError
 
+NAMES = ("BLEU", "BLEU-moses", "chrF2", "TER", "exact")  # all there are
+USUAL = NAMES[:-1]  # what a report of translations shows unless asked otherwise
 DEFAULT_TOKENIZER = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}  # as sacreBLEU maps them
 UNSPACED = ("zh", "ja")  # languages that Moses leaves unsegmented
 
@@ -31,26 +35,52 @@ class Scorer:
     name: str
     title: str
     higher_is_better: bool
-    metric: Metric
+    metric: "Metric | ExactMatch"
     signature: str
     prepare: Callable[[str], str] | None = None  # what is done to a line before the metric
 
     def counts(self, hypotheses: Sequence[str]) -> Counts:
         """Count matches line by line: [lines, columns], to be summed over any subset."""
         lines = list(hypotheses) if self.prepare is None else list(map(self.prepare, hypotheses))
+        if isinstance(self.metric, ExactMatch):
+            return self.metric.counts(lines)
         # sacreBLEU offers this without the final sum only under a private name; its own
         # significance tests use the same two functions.
         return np.asarray(self.metric._extract_corpus_statistics(lines, None), dtype=np.float64)
 
     def score(self, summed: NDArray[np.float64]) -> float:
         """The corpus score of a set of lines, from the sum of their counts: [columns]."""
+        if isinstance(self.metric, ExactMatch):
+            return self.metric.score(summed)
         return float(self.metric._compute_score_from_stats(summed.tolist()).score)
+
+
+class ExactMatch:
+    """The share of lines that equal their reference, in percent (Lake and Baroni 2018).
+
+    White space is normalised first: none at the ends, and one space for each run of it inside.
+    Case counts. Raises ValueError if there are not as many lines as references.
+    """
+
+    signature = f"nrefs:1|case:mixed|space:normalised|version:nmt-{__version__}"
+
+    def __init__(self, references: Sequence[str]) -> None:
+        self.references = [" ".join(line.split()) for line in references]
+
+    def counts(self, hypotheses: Sequence[str]) -> Counts:
+        """Equal or not, and one line: [lines, 2]."""
+        pairs = zip(hypotheses, self.references, strict=True)
+        return np.array([(" ".join(h.split()) == r, 1) for h, r in pairs], dtype=np.float64)
+
+    def score(self, summed: NDArray[np.float64]) -> float:
+        """Percent of the lines whose counts were summed: [2]."""
+        return float(100 * summed[0] / summed[1])
 
 
 def scorers(
     references: Sequence[str], language: str, tokenize: str | None, samples: int, seed: int
 ) -> list[Scorer]:
-    """The metrics of a report, main one first, for references in `language`.
+    """All metrics for references in `language`; the first is BLEU.
 
     BLEU, chrF2 and TER read plain (detokenised) text. Rosendahl et al. (2019) score tokenised
     text: that is `BLEU-moses`, left out for languages that Moses does not segment. `samples`
@@ -83,10 +113,40 @@ def scorers(
         ]
     except (ImportError, RuntimeError) as error:
         raise UserError(f"--tokenize {tokenize}: {str(error).strip().split(chr(10))[0]}") from None
+    exact = ExactMatch(references)
+    title = "% of lines equal to the reference, white space normalised"
+    found.append(Scorer("exact", title, True, exact, f"{exact.signature}|bs:{samples}|seed:{seed}"))
     if moses is not None:
         title = f"cased, on text tokenised by Moses ({language})"
         found.insert(1, make("BLEU-moses", title, _bleu("none"), prepare=moses))
     return found
+
+
+def parse_names(text: str | None) -> list[str] | None:
+    """Read `BLEU,exact`, in any case; raises UserError for a name that no metric bears."""
+    if text is None:
+        return None
+    by_name = {name.lower(): name for name in NAMES}
+    for word in text.split(","):
+        if word.strip().lower() not in by_name:
+            raise UserError(f"--metric {text}: no metric {word!r}; choose from {', '.join(NAMES)}")
+    return list(dict.fromkeys(by_name[word.strip().lower()] for word in text.split(",")))
+
+
+def chosen(every: Sequence[Scorer], names: Sequence[str] | None) -> list[Scorer]:
+    """The scorers of these names, in this order; None: the usual ones.
+
+    Raises UserError for a metric that the target language has not.
+    """
+    by_name = {scorer.name: scorer for scorer in every}
+    if names is None:
+        return [by_name[name] for name in USUAL if name in by_name]
+    if missing := next((name for name in names if name not in by_name), None):
+        raise UserError(
+            f"--metric {missing}: there is none for this target language; "
+            f"choose from {', '.join(by_name)}"
+        )
+    return [by_name[name] for name in names]
 
 
 def length_ratio(bleu_counts: Counts) -> float | None:

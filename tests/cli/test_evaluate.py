@@ -72,6 +72,25 @@ def test_quiet_and_without_source(command: Run) -> None:
     assert "all" in out
 
 
+def test_exact_match_is_shown_when_asked_for(command: Run, tmp_path: Path) -> None:
+    words = ("a.txt", "copy=ref", "--reference", "ref", "--source", "src", "--bounds", "6")
+    assert "exact" not in command(*words, "--json", "usual.json")[1]
+    usual = Report.from_json(json.loads((tmp_path / "usual.json").read_text()))
+    code, out, err = command(*words, "--metric", "exact,ter", "--json", "r.json", "--plot", "r.svg")
+    assert code == 0, err
+    assert "\nexact  (% of lines equal to the reference" in out and "\nBLEU" not in out
+    made = Report.from_json(json.loads((tmp_path / "r.json").read_text()))
+    assert [metric.name for metric in made.metrics] == ["exact", "TER"]
+    said, right = ((tmp_path / n).read_text().split("\n")[:-1] for n in ("a.txt", "ref"))
+    share = 100 * sum(a == b for a, b in zip(said, right, strict=True)) / len(right)
+    noisy_cell, copy_cell = made.rows[-1].cells
+    assert 0 < share < 100 and noisy_cell.scores["exact"].score == pytest.approx(share)
+    assert noisy_cell.scores["exact"].low < share < noisy_cell.scores["exact"].high
+    assert copy_cell.scores["exact"].score == 100
+    assert noisy_cell.ratio == usual.rows[-1].cells[0].ratio != share / 100  # of BLEU's tokens
+    assert "exact by source length" in (tmp_path / "r.svg").read_text()
+
+
 def test_lines_end_at_lf_alone(command: Run, tmp_path: Path) -> None:
     odd = ["one\u2028two", "three\x85four \x0b\x0c\x1c five six seven", "eight\rnine", ""]
     write(tmp_path / "ref", odd)
@@ -95,6 +114,7 @@ WRONG = {
     "no model": (("a.txt", "decode.alpha=1", "--reference", "ref"), 2, "is a model; leave it out"),
     "no source": (("model", "--reference", "ref"), 2, "add --source SRC"),
     "no text": (("a.txt", "--reference", "ref", "--lengths", "model"), 2, "add --source SRC"),
+    "metric": (("a.txt", "--reference", "ref", "--metric", "x"), 2, "no metric 'x'; choose from"),
     "plot": (("a.txt", "--reference", "ref", "--plot", "p.gif"), 2, "must end in one of"),
     "output": (("a.txt", "--reference", "ref", "--json", "ref/r.json"), 73, "ref: "),
     "samples": (("a.txt", "--reference", "ref", "--samples", "x"), 2, "--samples"),

@@ -9,7 +9,7 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from nmt.errors import UserError
-from nmt.evaluate.scores import Scorer, length_ratio, scorers
+from nmt.evaluate.scores import Scorer, chosen, length_ratio, parse_names, scorers
 from tests.evaluate.made_up import noisy, references
 
 
@@ -72,3 +72,28 @@ def test_a_tokenizer_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(UserError, match="--tokenize ja-mecab: ") as caught:
         scorers(["a"], "en", "ja-mecab", 100, 1)
     assert "\n" not in str(caught.value)
+
+
+def test_exact_match_is_the_share_of_equal_lines_after_normalising_white_space() -> None:
+    right = ["a b  c", " d e", "F", "g", ""]
+    said = ["a\u00a0b c ", "d e", "f", "g h", " \t"]
+    exact = by_name(scorers(right, "en", None, 100, 1))["exact"]
+    counts = exact.counts(said)
+    assert counts[:, 0].tolist() == [1, 1, 0, 0, 1]
+    assert exact.score(counts.sum(axis=0)) == pytest.approx(60)
+    assert exact.score(counts[2:4].sum(axis=0)) == 0
+    assert "bs:100|seed:1" in exact.signature
+    with pytest.raises(ValueError, match="longer"):
+        exact.counts(said[:3])
+
+
+def test_metrics_are_chosen_by_name_in_order() -> None:
+    every = scorers(["a"], "en", None, 100, 1)
+    assert [s.name for s in chosen(every, None)] == ["BLEU", "BLEU-moses", "chrF2", "TER"]
+    assert parse_names("Exact,bleu,exact") == ["exact", "BLEU"]
+    assert [s.name for s in chosen(every, ["exact", "BLEU"])] == ["exact", "BLEU"]
+    assert parse_names(None) is None
+    with pytest.raises(UserError, match="no metric 'meteor'; choose from BLEU, BLEU-moses"):
+        parse_names("BLEU,meteor")
+    with pytest.raises(UserError, match="BLEU-moses: there is none for this target language"):
+        chosen(scorers(["我"], "zh", None, 100, 1), ["BLEU-moses"])

@@ -1,0 +1,277 @@
+"""nmt-compare: train every encoding at one budget, and rank them by source length."""
+
+import argparse
+import json
+import logging
+import os
+import shlex
+import sys
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from nmt.cli import outputs
+from nmt.cli.words import run
+from nmt.errors import Exit, UserError
+
+if TYPE_CHECKING:
+    from nmt.cli.contest import Entrant, Test
+    from nmt.config import Settings
+    from nmt.data.prepare import Prepared
+    from nmt.evaluate.ranking import Missing, Ranking
+
+log = logging.getLogger(__name__)
+
+USAGE = """nmt-compare encoding=all|A,B,... [--runs DIR] [OPTION ...] [KEY=VALUE ...]"""
+ABOUT = """
+Trains one model per encoding, several at once, translates the test set with each, and ranks them
+by the longest sources in one table. KEY=VALUE are words of nmt-train, the same for all:
+
+  nmt-compare encoding=all experiment=compare --runs runs/all --table all.md --plot all.png
+  nmt-compare encoding=relative,[absolute,relative],lstm experiment=compare
+
+The same command again goes on where it stopped, and does nothing twice. A run that fails does not
+stop the others: it is named below the table, and the exit code says so.
+"""
+SEED = 12345  # of the bootstrap, as in nmt-evaluate
+SOURCE, REFERENCE = "source", "reference"  # whose lengths the buckets hold
+EVERY = "all"  # encoding=all
+
+
+class Asked(NamedTuple):
+    """What the words of the command line say."""
+
+    runs: Path
+    jobs: int
+    bounds: list[int]
+    metric: str
+    lengths: str
+    samples: int
+    json: Path | None
+    table: Path | None
+    plot: Path | None
+    encodings: list[str]  # values of encoding=
+    words: list[str]  # of nmt-train, for all
+    lenient: bool  # encoding=all: what cannot be is left out, and said
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The console script; returns the exit code."""
+    return run(command, argv)
+
+
+def command(argv: list[str]) -> None:
+    """Plan, train, translate, score, show; then say what failed."""
+    asked = understood(argv)
+    outputs.prepare([asked.json, asked.table], asked.plot)
+    from nmt.cli import contest
+
+    entrants, left_out = contest.plan(asked.encodings, asked.words, asked.runs, asked.lenient)
+    if not entrants:
+        raise UserError(f"no encoding fits: {left_out[0].label}: {left_out[0].why}")
+    for each in left_out:
+        log.warning("%s: left out: %s", each.label, each.why)
+    test, corpora = contest.prepared(entrants)
+    log.info("%d encodings, %d at once; models and logs: %s", *_counts(entrants, asked), asked.runs)
+    failed = contest.train_all(entrants, asked.jobs)
+    trained = _without(entrants, failed)
+    translations, lost = contest.translate_all(trained, test, asked.jobs)
+    failed += lost
+    if scored := _without(trained, lost):
+        log.info("scoring")
+        command_line = shlex.join(["nmt-compare", *argv])
+        made = ranking(
+            asked, scored, test, corpora, translations, [*failed, *left_out], command_line
+        )
+        _keep(asked, made)
+    if failed:
+        told = "; ".join(f"{each.label}: {each.why}; see {each.log}" for each in failed)
+        raise UserError(f"{len(failed)} of {len(entrants)} encodings failed: {told}", Exit.DIVERGED)
+
+
+def _counts(entrants: list["Entrant"], asked: Asked) -> tuple[int, int]:
+    return len(entrants), min(asked.jobs, len(entrants))
+
+
+def _without(entrants: list["Entrant"], missing: list["Missing"]) -> list["Entrant"]:
+    lost = {each.label for each in missing}
+    return [entrant for entrant in entrants if entrant.name not in lost]
+
+
+def understood(argv: list[str]) -> Asked:
+    """Read the words; raises UserError, or SystemExit as argparse does."""
+    parser = argparse.ArgumentParser(
+        prog="nmt-compare",
+        usage=USAGE,
+        description=ABOUT,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("words", nargs="*", metavar="KEY=VALUE", help="encoding=..., and words of nmt-train")
+    add("--runs", default="runs/compare", metavar="DIR", help="of the models (%(default)s)")
+    add("--jobs", type=int, default=cores(), metavar="N", help="processes (default: one per core)")
+    add("--bounds", default="25,50,75", help="last length of each bucket (default %(default)s)")
+    add(
+        "--lengths",
+        choices=(SOURCE, REFERENCE),
+        default=SOURCE,
+        help="whose lengths; default source",
+    )
+    add("--metric", default="BLEU", help="one of those of nmt-evaluate (default %(default)s)")
+    add("--samples", type=int, default=1000, metavar="N", help="of the bootstrap (default 1000)")
+    add("--json", type=Path, metavar="FILE", help="write all numbers")
+    add("--table", type=Path, metavar="FILE", help="write the table as Markdown")
+    add("--plot", type=Path, metavar="FILE", help="draw it: .png, .svg or .pdf")
+    add("--config-dir", metavar="DIR", help="also look for options in DIR")
+    given = parser.parse_intermixed_args(argv)
+    if given.jobs < 1 or given.samples < 40:
+        raise UserError("--jobs must be at least 1, and --samples at least 40")
+    from nmt.evaluate.buckets import parse_bounds
+    from nmt.evaluate.scores import parse_names
+
+    metrics = parse_names(given.metric) or []
+    if len(metrics) != 1:
+        raise UserError(f"--metric {given.metric}: give one; --json has BLEU and exact as well")
+    encodings, words = _encodings(given.words, given.config_dir)
+    own = {
+        key: getattr(given, key) for key in ("jobs", "lengths", "samples", "json", "table", "plot")
+    }
+    return Asked(
+        **own,
+        runs=Path(given.runs),
+        bounds=parse_bounds(given.bounds),
+        metric=metrics[0],
+        encodings=encodings,
+        words=words,
+        lenient="encoding=all" in given.words,
+    )
+
+
+def cores() -> int:
+    """How many processes run at full speed."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _encodings(given: list[str], config_dir: str | None) -> tuple[list[str], list[str]]:
+    """The encodings to compare, and the words that all share."""
+    from nmt.cli.compose import options_of, split
+    from nmt.cli.contest import choices
+
+    flags, words = split([*(["--config-dir", config_dir] if config_dir else []), *given])
+    if flags:
+        raise UserError(f"{flags[0]}: no such option; see --help")
+    for word in words:
+        if word.startswith(("runs=", "name=")):
+            raise UserError(f"{word}: each run has its own; use --runs DIR")
+    named = [word.partition("=")[2] for word in words if word.startswith("encoding=")]
+    if len(named) != 1 or not named[0]:
+        raise UserError("encoding=: say once what to compare, encoding=all or encoding=A,B,C")
+    rest = [word for word in words if not word.startswith("encoding=")]
+    if named[0] != EVERY:
+        return choices(named[0]), rest
+    own = (Path(config_dir) / "encoding").glob("*.yaml") if config_dir else ()
+    return sorted({*options_of("encoding"), *(path.stem for path in own)}), rest
+
+
+def ranking(
+    asked: Asked,
+    entrants: list["Entrant"],
+    test: "Test",
+    corpora: dict[str, "Prepared"],
+    translations: dict[str, list[str]],
+    missing: list["Missing"],
+    command_line: str,
+) -> "Ranking":
+    """Score all translations and put beside them what is known of the models."""
+    from nmt.cli import contest
+    from nmt.config import freeze
+    from nmt.data.corpus import read_text
+    from nmt.evaluate import report, scores
+    from nmt.evaluate.ranking import EXACT, Ranking
+
+    sources, references = read_text(test.source), read_text(test.reference)
+    first = entrants[0]
+    language = first.asked.settings.data.target_language
+    every = scores.scorers(references, language, None, asked.samples, SEED)
+    shown = list(dict.fromkeys([asked.metric, "BLEU", EXACT]))
+    segmenter = corpora[first.name].source.segmenter
+    if asked.lengths == SOURCE:
+        lengths = [len(segmenter.encode(line)) for line in sources]
+        unit = "subword pieces of the source"
+    else:
+        lengths, unit = [len(line.split()) for line in references], "words of the reference"
+    systems = [
+        report.System(
+            e.name, translations[e.name], _longest(asked, corpora[e.name], segmenter.to_json())
+        )
+        for e in entrants
+    ]
+    made = report.compare(
+        systems,
+        scores.chosen(every, shown),
+        lengths,
+        unit=unit,
+        bounds=asked.bounds,
+        samples=asked.samples,
+        seed=SEED,
+        about={
+            **outputs.sources({"reference": test.reference, "source": test.source}),
+            "settings": {e.name: freeze(e.asked.settings) for e in entrants},
+        },
+        bleu=every[0],
+    )
+    return Ranking(
+        report=made,
+        entries=[contest.entry(e, corpora[e.name]) for e in entrants],
+        missing=missing,
+        metric=asked.metric,
+        date=date.today().isoformat(),
+        command=command_line,
+        caption=caption(first.asked.settings, asked.jobs),
+    )
+
+
+def _longest(asked: Asked, corpus: "Prepared", counted: dict[str, Any]) -> int | None:
+    """The longest source in training, if it was counted in the same pieces as the test's."""
+    same = corpus.source.segmenter.to_json() == counted
+    return int(corpus.facts["longest_source"]) if asked.lengths == SOURCE and same else None
+
+
+def caption(settings: "Settings", jobs: int) -> list[str]:
+    """What all models have in common, from the settings of one."""
+    model, trainer, decode = settings.model, settings.trainer, settings.decode
+    limits = [f"{trainer.max_steps:,} updates"] if trainer.max_steps else []
+    limits += [f"{trainer.max_epochs:,} epochs"] if trainer.max_epochs else []
+    beam = f"beam search of {decode.beam_size}, alpha {decode.alpha:g}"
+    return [
+        f"Corpus {settings.data.name}; {model.encoder_layers}+{model.decoder_layers} layers of "
+        f"{model.dim}, {model.heads} heads; seed {settings.seed}.",
+        f"Training: {' or '.join(limits)} of {trainer.batch_tokens * trainer.accumulate:,} tokens, "
+        f"learning rate {settings.optim.lr:g} ({settings.optim.kind}).",
+        f"Translation: {'greedy search' if decode.beam_size == 1 else beam}.",
+        f"tokens/s: the median that training reported, up to {jobs} processes at once.",
+    ]
+
+
+def _keep(asked: Asked, made: "Ranking") -> None:
+    """Write the files that were asked for, then the table, whose reader may go away."""
+    from nmt.evaluate import heatmap
+    from nmt.evaluate import ranking as tables
+
+    if asked.json:
+        text = json.dumps(made.to_json(), indent=1, ensure_ascii=False, allow_nan=False)
+        outputs.write(asked.json, f"{text}\n".encode())
+    if asked.table:
+        outputs.write(asked.table, tables.markdown(made).encode())
+    if asked.plot:
+        try:
+            heatmap.draw(made, asked.plot)
+        except OSError as error:
+            raise UserError(f"{asked.plot}: {error.strerror}", Exit.CANT_CREATE) from None
+    sys.stdout.write(tables.text(made))
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,282 @@
+"""One run for each encoding at the same budget: planned, trained, translated, several at once."""
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from nmt import __version__, atomic, build, manifest, modeldir
+from nmt.cli.compose import Experiment, experiment_of
+from nmt.cli.jobs import Job, last_line, run_all, said
+from nmt.cli.texts import columns_named, test_columns, test_texts
+from nmt.config import Files, Settings, freeze
+from nmt.data.corpus import read_text
+from nmt.errors import Exit, UserError
+from nmt.evaluate.ranking import Entry, Missing
+from nmt.train.progress import METRICS
+from nmt.train.run import CONFIG, Outcome, open_run
+
+if TYPE_CHECKING:
+    from nmt.data.prepare import Prepared
+
+TRANSLATIONS = "translations"  # in a run directory
+
+
+class Entrant(NamedTuple):
+    """One encoding that takes part."""
+
+    name: str  # of its run
+    words: list[str]  # of nmt-train
+    asked: Experiment
+
+    @property
+    def log(self) -> Path:
+        """The file with the output of its jobs, beside its run."""
+        return self.asked.run.with_name(f"{self.name}.log")
+
+
+class Test(NamedTuple):
+    """The test set that all entrants translate."""
+
+    source: Path
+    reference: Path
+
+
+def choices(value: str) -> list[str]:
+    """Split `a,b,[a,b]` at the commas outside brackets."""
+    return [each.strip() for each in re.split(r",(?![^\[]*\])", value)]
+
+
+def plan(
+    encodings: Sequence[str], words: list[str], runs: Path, lenient: bool = False
+) -> tuple[list[Entrant], list[Missing]]:
+    """Compose and check a run for each encoding before the first of them starts.
+
+    Raises UserError for the first that is wrong, is in use, or was trained with another config.
+    `lenient` (nobody asked for just these) takes those whose config cannot be as missing instead.
+    """
+    entrants: list[Entrant] = []
+    missing: list[Missing] = []
+    for encoding in encodings:
+        name = encoding.strip("[]").replace(" ", "").replace(",", "+")
+        own = [*words, f"encoding={encoding}", f"runs={_quoted(runs)}", f"name={_quoted(name)}"]
+        if any(name == other.name for other in entrants):
+            raise UserError(f"encoding={encoding}: named twice; name it once")
+        try:
+            asked = experiment_of(own)
+            build.check(asked.settings)
+        except UserError as error:
+            if not lenient:
+                raise
+            missing.append(Missing(name, str(error), None))
+            continue
+        finished(asked)  # refuses the directory of another run
+        entrants.append(Entrant(name, own, asked))
+    return entrants, missing
+
+
+def _quoted(value: object) -> str:
+    """A value that Hydra's grammar takes as it stands."""
+    text = str(value)
+    if re.fullmatch(r"[\w./+-]+", text):
+        return text
+    escaped = re.sub(r"(\\*)'", lambda m: m[1] * 2 + r"\'", text)
+    return f"'{escaped}'"
+
+
+def finished(asked: Experiment) -> Outcome | None:
+    """How a run ended that has its whole budget behind it; None if it has not, or never began.
+
+    Raises UserError for a directory that is in use, damaged, or of another config.
+    """
+    if not (asked.run / CONFIG).exists():
+        return None
+    with open_run(asked.run, asked.settings) as opened:
+        return opened.finished(asked.settings)
+
+
+def prepared(entrants: Sequence[Entrant]) -> tuple[Test, dict[str, "Prepared"]]:
+    """Prepare the corpus once, before its many readers start; the test set, and data by entrant.
+
+    Raises UserError for a corpus without a whole test set, or entrants whose test sets differ.
+    """
+    from nmt.data.prepare import prepare
+
+    tests: dict[tuple[bytes, bytes], Test] = {}
+    corpora: dict[str, Prepared] = {}
+    known: dict[bytes, Prepared] = {}
+    for entrant in entrants:
+        data, segmenter = entrant.asked.settings.data, entrant.asked.settings.segmenter
+        if isinstance(data, Files):
+            _refuse_unnamed(data)
+        plain = freeze(entrant.asked.settings)
+        key = manifest.dump([plain["data"], plain["segmenter"]])
+        if key not in known:
+            known[key] = prepare(data, segmenter)
+            test = Test(*map(Path, test_texts(entrant.asked.settings)))
+            for path in test:
+                read_text(path)  # says what is wrong with it before anything is trained
+            tests.setdefault((test.source.read_bytes(), test.reference.read_bytes()), test)
+        corpora[entrant.name] = known[key]
+    if len(tests) > 1:
+        raise UserError(f"{entrants[0].name} and others have different test sets; compare apart")
+    return next(iter(tests.values())), corpora
+
+
+def _refuse_unnamed(data: Files) -> None:
+    """Raise UserError unless the config names all files of the test set."""
+    named = {"data.test_source": data.test_source, "data.test_target": data.test_target}
+    named |= {f"data.columns.{name}.test": column.test for name, column in data.columns.items()}
+    if unnamed := [key for key, path in named.items() if not path]:
+        raise UserError(f"{', '.join(unnamed)}: no value; name the test set to compare on")
+
+
+def train_all(entrants: Sequence[Entrant], at_once: int) -> list[Missing]:
+    """Train all that are not finished; those that failed or stopped early are returned."""
+    pending = [entrant for entrant in entrants if finished(entrant.asked) is None]
+    runs = {entrant.name: entrant.asked.run for entrant in pending}
+    for run in runs.values():
+        run.parent.mkdir(parents=True, exist_ok=True)
+    jobs = [Job(e.name, "train", e.words, e.log) for e in pending]
+    codes = run_all(jobs, at_once, lambda name: trained_so_far(runs[name])) if jobs else {}
+    return [m for e in pending if (m := _missing(e, "training", codes[e.name], _whole)) is not None]
+
+
+def _whole(entrant: Entrant) -> str | None:
+    """What is wrong with a run whose process ended well, if anything is."""
+    try:
+        outcome = finished(entrant.asked)
+    except UserError as error:
+        return str(error)
+    return "training stopped before its budget was spent" if outcome is None else None
+
+
+def _missing(
+    entrant: Entrant, what: str, code: int, check: Callable[[Entrant], str | None]
+) -> Missing | None:
+    log = str(entrant.log)
+    if code:
+        why = f"{what} failed ({said(code)}): {last_line(entrant.log)}"
+        return Missing(entrant.name, why, log)
+    wrong = check(entrant)
+    return None if wrong is None else Missing(entrant.name, wrong, log)
+
+
+def trained_so_far(run: Path) -> str:
+    """The last step of a run, and how perplexed the model was."""
+    lines = [line for line in metrics_of(run) if "perplexity" in line]
+    if not lines:
+        return "starting"
+    last = lines[-1]
+    return f"step {last['step']}, {last['kind']} perplexity {last['perplexity']:.3f}"
+
+
+def metrics_of(run: Path) -> list[dict[str, Any]]:
+    """The whole lines of a run's metrics; a line that is being written is left out."""
+    path = run / METRICS
+    whole = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+    return [json.loads(line) for line in whole]
+
+
+def translate_all(
+    entrants: Sequence[Entrant], test: Test, at_once: int
+) -> tuple[dict[str, list[str]], list[Missing]]:
+    """Translate the test set by each model; translations by name, and those that failed.
+
+    They stay in the run directory, and are made anew only if the checkpoint, the text, the search
+    or this program has changed.
+    """
+    keys = {e.name: _key(e, test) for e in entrants}
+    pending = [e for e in entrants if _kept(e) != keys[e.name]]
+    jobs = []
+    for entrant in pending:
+        directory = entrant.asked.run / TRANSLATIONS
+        directory.mkdir(exist_ok=True)
+        (directory / "test.json").unlink(missing_ok=True)
+        checkpoint, settings = modeldir.locate(entrant.asked.run), entrant.asked.settings
+        words = [str(checkpoint), str(test.source), "-o", str(directory / "test.txt")]
+        words += ["--threads", "1", "--device", settings.trainer.device]
+        words += test_columns(settings)
+        words += [f"decode.{key}={value}" for key, value in vars(settings.decode).items()]
+        jobs.append(Job(entrant.name, "translate", words, entrant.log))
+    codes = run_all(jobs, at_once, lambda name: "translating") if jobs else {}
+    missing = []
+    for entrant in pending:
+        failed = _missing(entrant, "translation", codes[entrant.name], lambda e: None)
+        if failed is None:
+            record = entrant.asked.run / TRANSLATIONS / "test.json"
+            atomic.replace(record, manifest.dump(keys[entrant.name]))
+        else:
+            missing.append(failed)
+    lost = {each.label for each in missing}
+    found = {
+        e.name: read_text(e.asked.run / TRANSLATIONS / "test.txt")
+        for e in entrants
+        if e.name not in lost
+    }
+    return found, missing
+
+
+def _key(entrant: Entrant, test: Test) -> dict[str, Any]:
+    """All that a translation depends on."""
+    checkpoint = modeldir.locate(entrant.asked.run)
+    columns = columns_named(",".join(test_columns(entrant.asked.settings)[1:]) or None)
+    return {
+        "checkpoint": checkpoint.name,
+        "manifest": _sha256(checkpoint / manifest.NAME),
+        "source": _sha256(test.source),
+        "columns": {name: _sha256(Path(path)) for name, path in columns.items()},
+        "decode": freeze(entrant.asked.settings)["decode"],
+        "version": __version__,
+    }
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _kept(entrant: Entrant) -> Any:
+    """What the translations that lie there were made from; None if there are none."""
+    directory = entrant.asked.run / TRANSLATIONS
+    record = directory / "test.json"
+    if not (record.exists() and (directory / "test.txt").exists()):
+        return None
+    try:
+        return manifest.parse(record.read_bytes(), record)
+    except UserError:
+        return None  # damaged: translate again
+
+
+def entry(entrant: Entrant, corpus: "Prepared") -> Entry:
+    """What a table says of an entrant beside its scores."""
+    settings = entrant.asked.settings
+    outcome = finished(entrant.asked)
+    if outcome is None:
+        raise UserError(f"{entrant.asked.run}: has changed meanwhile; try again", Exit.DATA)
+    sizes = len(corpus.source.vocabulary), len(corpus.target.vocabulary)
+    own, whole = _parameters(settings, sizes)
+    reports = metrics_of(entrant.asked.run)
+    speeds = [line["tokens_per_second"] for line in reports if line["kind"] == "train"]
+    return Entry(
+        label=entrant.name,
+        run=str(entrant.asked.run),
+        encoding_parameters=own,
+        parameters=whole,
+        tokens_per_second=median(speeds) if speeds else None,
+        seconds=max((line["seconds"] for line in reports if "seconds" in line), default=None),
+        step=outcome.step,
+        dev_perplexity=outcome.perplexity,
+    )
+
+
+def _parameters(settings: Settings, sizes: tuple[int, int]) -> tuple[int, int]:
+    """Parameters of the encodings, and of the whole model, each counted once."""
+    import torch
+
+    with torch.device("meta"):
+        model = build.transformer(settings, *sizes)
+    own = {p for site in model.sites.values() for p in site.parameters()}
+    return sum(p.numel() for p in own), sum(p.numel() for p in model.parameters())

@@ -1,0 +1,134 @@
+"""Several commands of the house at once, each a process with one thread and a log file."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import NamedTuple, Protocol
+
+from nmt.errors import Exit, UserError
+
+PAUSE = 0.5  # seconds between two looks at the processes
+SHOWN = 4  # names whose state fits one line; of more, only the running ones are shown
+
+State = Callable[[str], str]  # what a line says of the job of this name
+
+
+class Job(NamedTuple):
+    """One command: a module of nmt.cli, its words, and the file that its output is added to."""
+
+    name: str
+    module: str
+    words: list[str]
+    log: Path
+
+
+class Process(Protocol):
+    """What is asked of a process; `subprocess.Popen` is one."""
+
+    def poll(self) -> int | None:
+        """Return the exit code, None while it runs."""
+
+    def terminate(self) -> None:
+        """Ask it to stop."""
+
+    def wait(self) -> int:
+        """Return when it has ended."""
+
+
+def start(job: Job) -> Process:
+    """Begin a job as a process of its own."""
+    with job.log.open("ab") as file:
+        return subprocess.Popen(
+            [sys.executable, "-m", f"nmt.cli.{job.module}", *job.words],
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+
+
+def run_all(
+    jobs: Sequence[Job],
+    at_once: int,
+    state: State,
+    *,
+    start: Callable[[Job], Process] = start,
+    every: float = 15,
+) -> dict[str, int]:
+    """Run all jobs, `at_once` at a time, and return the exit code of each by name.
+
+    A job that fails does not stop the others. Every `every` seconds a line on stderr tells
+    `state(name)` of the jobs. On Ctrl-C or SIGTERM (which raises UserError, exit 143) the running
+    jobs are asked to stop and waited for: nmt-train saves first, so that the same command resumes.
+    """
+    waiting, running, codes = list(jobs), dict[str, Process](), dict[str, int]()
+    began, told = time.monotonic(), 0.0
+    with _terminable():
+        try:
+            while waiting or running:
+                while waiting and len(running) < at_once:
+                    job = waiting.pop(0)
+                    running[job.name] = start(job)
+                for name, process in list(running.items()):
+                    if (code := process.poll()) is not None:
+                        codes[name] = code
+                        del running[name]
+                if time.monotonic() - told > every or not (running or waiting):
+                    told = time.monotonic()
+                    line = _line([job.name for job in jobs], len(codes), list(running), state)
+                    sys.stderr.write(f"{told - began:4.0f} s  {line}\n")
+                if running:
+                    time.sleep(PAUSE)
+        finally:
+            for process in running.values():
+                process.terminate()
+            for process in running.values():
+                process.wait()
+    return codes
+
+
+def last_line(log: Path) -> str:
+    """The last line of a log that says something."""
+    lines = log.read_bytes().decode("utf-8", "replace").split("\n") if log.exists() else []
+    return next((line.strip() for line in reversed(lines) if line.strip()), "no output")
+
+
+def said(code: int) -> str:
+    """An exit code in words."""
+    if code >= 0:
+        return f"exit {code}"
+    try:
+        return f"killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"killed by signal {-code}"
+
+
+def _line(names: list[str], ended: int, running: Sequence[str], state: State) -> str:
+    """The state of all jobs where they are few, else of the running ones."""
+    few = len(names) <= SHOWN
+    parts = [f"{name}: {state(name)}" for name in (names if few else running)]
+    return "   ".join(parts if few else [f"{ended} of {len(names)} ended", *parts])
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Let SIGTERM end this process as Ctrl-C does, by an exception, so that no job is orphaned."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise UserError("stopped by SIGTERM; resume with the same command", Exit.TERMINATED)
+
+    if threading.current_thread() is not threading.main_thread():  # Python forbids it elsewhere
+        yield
+        return
+    former = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, former)

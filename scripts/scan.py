@@ -1,0 +1,87 @@
+"""Turn SCAN's files into the parallel text that `experiment=scan` reads.
+
+    python scripts/scan.py tasks_train_length.txt tasks_test_length.txt DIR
+    nmt-compare experiment=scan data.root=DIR encoding=... --metric exact --lengths reference
+
+SCAN: Lake and Baroni (2018), https://github.com/brendenlake/SCAN. A line of it is
+`IN: jump twice OUT: I_JUMP I_JUMP`; the same with a tab between the two sides is read, too.
+"""
+
+import argparse
+import hashlib
+import re
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+from nmt import atomic
+from nmt.cli.words import run
+from nmt.data.corpus import read_text
+from nmt.errors import Exit, UserError
+
+LINE = re.compile(r"IN: (?P<command>[^\t]+?) OUT: (?P<action>[^\t]+)|([^\t]+)\t([^\t]+)")
+DEV = 20  # one training command in so many goes to the development set
+
+
+class Pair(NamedTuple):
+    """A command and what to do."""
+
+    command: str
+    action: str
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The script; returns the exit code."""
+    return run(command, argv)
+
+
+def command(argv: list[str]) -> None:
+    """Read both files, carve out the development set, write six."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("train", type=Path, help="SCAN's training file of a split")
+    parser.add_argument("test", type=Path, help="SCAN's test file of the same split")
+    parser.add_argument("directory", type=Path, help="made if need be")
+    asked = parser.parse_args(argv)
+    seen, test = read(asked.train), read(asked.test)
+    train = [pair for pair in seen if not is_dev(pair)]
+    dev = [pair for pair in seen if is_dev(pair)]
+    for name, pairs in (("train", train), ("dev", dev), ("test", test)):
+        if not pairs:
+            raise UserError(f"{asked.train}: too few lines for a {name} set", Exit.DATA)
+    try:
+        asked.directory.mkdir(parents=True, exist_ok=True)
+        for name, pairs in (("train", train), ("dev", dev), ("test", test)):
+            for side in Pair._fields:
+                text = "".join(f"{getattr(pair, side)}\n" for pair in pairs)
+                atomic.replace(asked.directory / f"{name}.{side}", text.encode())
+    except OSError as error:
+        raise UserError(f"{asked.directory}: {error.strerror}", Exit.CANT_CREATE) from None
+    sys.stdout.write(
+        f"{asked.directory}: train {len(train):,}, dev {len(dev):,}, test {len(test):,} pairs\n"
+    )
+
+
+def read(path: Path) -> list[Pair]:
+    """The pairs of a file of SCAN; raises UserError (65) for a line of another form."""
+    pairs = []
+    for number, line in enumerate(read_text(path), 1):
+        match = LINE.fullmatch(line.strip())
+        if match is None:
+            raise UserError(
+                f"{path}:{number}: expected `IN: command OUT: actions`, or a tab between the two",
+                Exit.DATA,
+            )
+        pairs.append(Pair(*(" ".join(side.split()) for side in match.groups() if side)))
+    return pairs
+
+
+def is_dev(pair: Pair) -> bool:
+    """Whether a training pair belongs to the development set: by its command, not its place."""
+    digest = hashlib.sha256(pair.command.encode()).digest()
+    return int.from_bytes(digest[:8], "big") % DEV == 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,238 @@
+"""nmt-compare: what it plans, what it refuses, what it does twice (nothing), and the whole."""
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nmt import manifest, modeldir
+from nmt.cli import compare, contest
+from nmt.cli.compose import options_of
+from nmt.cli.jobs import Job
+from nmt.errors import UserError
+
+TINY = [
+    *("experiment=compare", "model.dim=16", "model.feedforward_dim=16", "model.heads=2"),
+    *("model.encoder_layers=1", "model.decoder_layers=1", "trainer.batch_tokens=100"),
+    *("data.train_pairs=60", "data.train_longest=9", "data.dev_pairs=10", "data.test_pairs=20"),
+    *("data.test_longest=40", "trainer.max_steps=4", "trainer.log_every=2"),
+]
+
+
+def refuse_jobs(*asked: Any) -> dict[str, int]:
+    raise AssertionError("a job was started")
+
+
+@pytest.fixture
+def own_option(tmp_path: Path) -> Path:
+    """A directory with an encoding whose table is too short for any sentence."""
+    directory = tmp_path / "own"
+    (directory / "encoding").mkdir(parents=True)
+    (directory / "encoding" / "short.yaml").write_text(
+        "# @package _global_\nencoding:\n  short: {use: learned, size: 3, beyond: refuse}\n"
+    )
+    return directory
+
+
+def test_the_whole_with_a_broken_run_and_again(
+    tmp_path: Path,
+    own_option: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runs, words = tmp_path / "runs", [*TINY, f"data.cache={tmp_path / 'cache'}"]
+    words += ["--runs", str(runs), "--samples", "40", "--bounds", "9,20", "--jobs", "3"]
+    words += [f"--{kind}={tmp_path / f'made.{kind}'}" for kind in ("json", "table")]
+    words += ["--plot", str(tmp_path / "made.png"), "--config-dir", str(own_option)]
+    assert compare.main(["encoding=alibi,short,relative", *words]) == 70
+    table, err = capsys.readouterr()
+    assert re.search(r"^relative +\d", table, re.M) and re.search(r"^alibi +0 ", table, re.M)
+    assert "short: training failed (exit 65): nmt: data.train_source" in table
+    assert "1 of 3 encodings failed: short: training failed" in err
+    assert f"see {runs / 'short.log'}" in err and (runs / "short.log").exists()
+    assert "^" in table and "BLEU over 20" in table and "Every model made 4 updates." in table
+    made = json.loads((tmp_path / "made.json").read_bytes())
+    assert {each["label"] for each in made["systems"]} == {"relative", "alibi"}
+    relative = next(each for each in made["systems"] if each["label"] == "relative")
+    model = modeldir.load(runs / "relative").model
+    assert relative["parameters"] == sum(p.numel() for p in model.parameters())
+    own = [*model.encoder_encodings.parameters(), *model.decoder_encodings.parameters()]
+    assert relative["encoding_parameters"] == sum(p.numel() for p in own) > 0
+    assert relative["tokens_per_second"] > 0 and relative["step"] == 4
+    assert made["missing"][0]["label"] == "short"
+    assert set(made["report"]["about"]["settings"]) == {"relative", "alibi"}
+    assert (tmp_path / "made.table").read_text().count("\n| ") == 3
+    assert (tmp_path / "made.png").stat().st_size > 5000
+
+    # the same again without the broken one: nothing is trained or translated twice
+    monkeypatch.setattr(contest, "run_all", refuse_jobs)
+    assert compare.main(["encoding=alibi,relative", *words]) == 0
+    again = capsys.readouterr().out
+    lines = [line for line in table.split("\n") if re.match(r"(relative|alibi) ", line)]
+    assert len(lines) == 2 and all(line in again for line in lines)
+
+    # translations of another checkpoint, text or search are made anew, and by name
+    record = runs / "alibi" / contest.TRANSLATIONS / "test.json"
+    record.write_bytes(record.read_bytes().replace(b'"beam_size": 1', b'"beam_size": 2'))
+    asked: list[list[Job]] = []
+
+    def translates(jobs: list[Job], *rest: Any) -> dict[str, int]:
+        asked.append(jobs)
+        return {job.name: 0 for job in jobs}
+
+    monkeypatch.setattr(contest, "run_all", translates)
+    assert compare.main(["encoding=alibi,relative", *words]) == 0
+    assert [(job.name, job.module) for job in asked[0]] == [("alibi", "translate")]
+
+    # a larger budget is no longer finished, and a run that does not reach it is not in the table
+    asked.clear()
+    capsys.readouterr()
+    assert compare.main(["encoding=alibi,relative", *words, "trainer.max_steps=6"]) == 70
+    out, err = capsys.readouterr()
+    assert [job.module for job in asked[0]] == ["train", "train"]
+    assert out == "" and err.count("training stopped before its budget was spent") == 2
+
+    # another config in the same directory is refused before anything starts
+    monkeypatch.setattr(contest, "run_all", refuse_jobs)
+    assert compare.main(["encoding=alibi,relative", *words, "model.dim=32"]) == 2
+    assert "another config: model.dim: 16 -> 32" in capsys.readouterr().err
+
+
+WRONG = {
+    "misspelt": (["encoding=none,relativ"], "encoding=relativ: no such option; did you mean"),
+    "impossible": (["encoding=none,alibi", "model.heads=3"], "model.heads=3: must divide"),
+    "twice": (["encoding=none,none"], "encoding=none: named twice"),
+    "nothing": (["seed=2"], "say once what to compare, encoding=all or"),
+    "name": (["encoding=none", "name=x"], "name=x: each run has its own; use --runs DIR"),
+    "sweep": (["encoding=none", "seed=1,2"], "seed=1,2: several values"),
+    "metric": (["encoding=none", "--metric", "BLUE"], "no metric 'BLUE'"),
+    "metrics": (["encoding=none", "--metric", "BLEU,TER"], "give one"),
+    "jobs": (["encoding=none", "--jobs", "0"], "--jobs must be at least 1"),
+    "bounds": (["encoding=none", "--bounds", "9,3"], "--bounds 9,3: each"),
+    "picture": (["encoding=none", "--plot", "x.gif"], "must end in one of"),
+    "no test set": (["encoding=none", "data=files", "data.root=."], "data.test_source"),
+}
+
+
+@pytest.mark.parametrize(("words", "said"), WRONG.values(), ids=list(WRONG))
+def test_refused_before_the_first_job(
+    words: list[str],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(contest, "run_all", refuse_jobs)
+    assert compare.main([*words, "--runs", str(tmp_path / "runs")]) == 2
+    out, err = capsys.readouterr()
+    assert said in err and err.count("\n") == 1 and out == ""
+    assert not (tmp_path / "runs").exists()
+
+
+def test_all_takes_every_option_and_says_what_it_left_out(
+    own_option: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = compare.understood(["encoding=all", "--config-dir", str(own_option), "seed=2"])
+    assert set(asked.encodings) == {*options_of("encoding"), "short"}
+    assert asked.lenient and not compare.understood(["encoding=none"]).lenient
+    checked: list[Any] = []
+
+    def check(settings: Any) -> None:
+        checked.append(settings)
+        if "alibi" in settings.encoding:
+            raise UserError("alibi cannot be here")
+
+    monkeypatch.setattr("nmt.cli.contest.build.check", check)
+    few = ["alibi", "none", "short"]
+    entrants, missing = contest.plan(few, asked.words, tmp_path, lenient=True)
+    assert [(each.label, each.why, each.log) for each in missing] == [
+        ("alibi", "alibi cannot be here", None)
+    ]
+    assert [(entrant.name, entrant.asked.settings.seed) for entrant in entrants] == [
+        ("none", 2),
+        ("short", 2),
+    ]
+    assert len(checked) == 3
+    with pytest.raises(UserError, match="alibi cannot be here"):
+        contest.plan(few, asked.words, tmp_path)
+
+
+def test_compositions_have_one_name_and_one_directory(tmp_path: Path) -> None:
+    assert contest.choices("a,[b,c], d") == ["a", "[b,c]", "d"]
+    where = tmp_path / "it's, odd"
+    (one,), _ = contest.plan(["[absolute,relative]"], [], where)
+    assert one.name == "absolute+relative"
+    assert list(one.asked.settings.encoding) == ["absolute", "relative"]
+    assert one.asked.run == where / "absolute+relative"
+    assert one.log == where / "absolute+relative.log"
+
+
+def test_columns_beside_the_test_text_travel_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of integers is handed to nmt-translate, and its content decides on reuse."""
+    words = ["data=files", "data.root=x", "data.test_source=s", "data.test_target=t"]
+    column = "+data.columns.depth={per: word, train: a, dev: b, test: %s}"
+    (entrant,), _ = contest.plan(["none"], [*words, column % "null"], tmp_path)
+    with pytest.raises(UserError, match=r"data\.columns\.depth\.test: no value; name the"):
+        contest.prepared([entrant])
+    for name in ("s", "t", "c", manifest.NAME):
+        (tmp_path / name).write_bytes(b"1\n")
+    (entrant,), _ = contest.plan(["none"], [*words, column % f"'{tmp_path / 'c'}'"], tmp_path)
+    monkeypatch.setattr("nmt.cli.contest.modeldir.locate", lambda path: tmp_path)
+    (entrant.asked.run / contest.TRANSLATIONS).mkdir(parents=True)
+    asked: list[Job] = []
+
+    def translates(jobs: list[Job], *rest: Any) -> dict[str, int]:
+        asked.extend(jobs)
+        (entrant.asked.run / contest.TRANSLATIONS / "test.txt").write_bytes(b"good\n")
+        return {job.name: 0 for job in jobs}
+
+    monkeypatch.setattr(contest, "run_all", translates)
+    test = contest.Test(tmp_path / "s", tmp_path / "t")
+    for _ in range(2):
+        assert contest.translate_all([entrant], test, 1) == ({"none": ["good"]}, [])
+    assert len(asked) == 1
+    at = asked[0].words.index("--columns")
+    assert asked[0].words[at + 1] == f"depth={tmp_path / 'c'}"
+    (tmp_path / "c").write_bytes(b"2\n")
+    contest.translate_all([entrant], test, 1)
+    assert len(asked) == 2
+
+
+def test_a_failure_names_its_last_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    entrants, _ = contest.plan(["none", "alibi"], TINY, tmp_path / "runs")
+
+    def fails(jobs: Sequence[Job], at_once: int, state: Callable[[str], str]) -> dict[str, int]:
+        assert state("none") == "starting"
+        (tmp_path / "runs" / "none.log").write_text("step 1\nnmt: out of memory\n")
+        return {"none": 71, "alibi": -9}
+
+    monkeypatch.setattr(contest, "run_all", fails)
+    missing = contest.train_all(entrants, 2)
+    assert [(each.label, each.why) for each in missing] == [
+        ("none", "training failed (exit 71): nmt: out of memory"),
+        ("alibi", "training failed (killed by SIGKILL): no output"),
+    ]
+
+
+def test_the_state_of_a_run_is_its_last_whole_line(tmp_path: Path) -> None:
+    assert contest.trained_so_far(tmp_path) == "starting"
+    (tmp_path / "metrics.jsonl").write_text(
+        '{"kind": "train", "step": 50, "perplexity": 9.5}\n'
+        '{"kind": "skipped", "step": 51}\n{"kind": "dev", "st'
+    )
+    assert contest.trained_so_far(tmp_path) == "step 50, train perplexity 9.500"
+
+
+def test_the_caption_is_the_settings_own() -> None:
+    (one,), _ = contest.plan(["none"], ["decode.beam_size=3", "decode.alpha=0.5"], Path("runs"))
+    said = " ".join(compare.caption(one.asked.settings, 7))
+    assert "beam search of 3, alpha 0.5" in said and "20 epochs" in said and "up to 7" in said
+    (one,), _ = contest.plan(["none"], ["experiment=compare"], Path("runs"))
+    settings = one.asked.settings
+    said = " ".join(compare.caption(settings, 1))
+    assert "greedy search" in said and f"{settings.trainer.max_steps} updates" in said

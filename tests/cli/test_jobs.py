@@ -1,0 +1,123 @@
+"""Processes side by side: none is lost, none is left behind."""
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from nmt.cli import jobs
+from nmt.cli.jobs import Job
+from nmt.errors import UserError
+
+
+class Fake:
+    """Ends with `code` after being looked at `looks` times; None: never by itself."""
+
+    alive: int = 0
+    most: int = 0
+
+    def __init__(self, code: int | None, looks: int) -> None:
+        self.code, self.looks, self.stopped = code, looks, False
+        Fake.alive += 1
+        Fake.most = max(Fake.most, Fake.alive)
+
+    def poll(self) -> int | None:
+        self.looks -= 1
+        if self.looks > 0 or self.code is None:
+            return None
+        Fake.alive -= 1
+        return self.code
+
+    def terminate(self) -> None:
+        self.stopped = True
+
+    def wait(self) -> int:
+        assert self.stopped
+        return -15
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "PAUSE", 0.001)
+    Fake.alive = Fake.most = 0
+
+
+def job(name: str) -> Job:
+    return Job(name, "train", [], Path(f"{name}.log"))
+
+
+def test_a_failure_stops_no_other_and_no_more_than_asked_run_at_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    codes = {"a": 0, "b": 70, "c": -9, "d": 0, "e": 0}
+    names = list(codes)
+    made = iter([2, 5, 1, 3, 2])
+    found = jobs.run_all(
+        [job(name) for name in names],
+        2,
+        lambda name: f"is {name}",
+        start=lambda one: Fake(codes[one.name], next(made)),
+        every=0,
+    )
+    assert found == codes
+    assert Fake.most == 2
+    lines = capsys.readouterr().err.rstrip("\n").split("\n")
+    assert "0 of 5 ended" in lines[0] and "a: is a   b: is b" in lines[0]
+    assert "c: is c" not in lines[0]
+    assert lines[-1].endswith("5 of 5 ended")
+
+
+def test_few_jobs_are_all_told_to_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+    jobs.run_all([job("a"), job("b")], 1, lambda name: "x", start=lambda one: Fake(0, 1))
+    assert capsys.readouterr().err.rstrip("\n").endswith("a: x   b: x")
+
+
+def test_sigterm_stops_all_and_says_so() -> None:
+    made: list[Fake] = []
+
+    def start(one: Job) -> Fake:
+        made.append(Fake(None, 0))
+        return made[-1]
+
+    former = signal.getsignal(signal.SIGTERM)
+    timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGTERM))
+    timer.start()
+    with pytest.raises(UserError, match="resume with the same command") as caught:
+        jobs.run_all([job("a"), job("b"), job("c")], 2, lambda name: "", start=start)
+    assert caught.value.code == 143
+    assert [fake.stopped for fake in made] == [True, True]  # c never began
+    assert signal.getsignal(signal.SIGTERM) is former
+
+
+def test_a_real_process_writes_its_log_with_one_thread(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    log.write_bytes(b"before\n")
+    one = Job("a", "train", ["encoding=nonsense"], log)
+    assert jobs.run_all([one], 1, lambda name: "") == {"a": 2}
+    assert log.read_bytes().startswith(b"before\n")
+    assert "no such option" in jobs.last_line(log)
+
+
+def test_words_for_exit_codes_and_logs(tmp_path: Path) -> None:
+    assert jobs.said(71) == "exit 71"
+    assert jobs.said(-9) == "killed by SIGKILL"
+    assert jobs.said(-255) == "killed by signal 255"
+    assert jobs.last_line(tmp_path / "none") == "no output"
+    (tmp_path / "log").write_bytes(b"one\n  two \xff\n \n\n")
+    assert jobs.last_line(tmp_path / "log") == "two \ufffd"
+
+
+def test_a_job_is_a_module_of_the_house(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    seen: dict[str, object] = {}
+
+    def popen(words: list[str], **more: object) -> Fake:
+        seen.update(more, words=words)
+        return Fake(0, 1)
+
+    monkeypatch.setattr("nmt.cli.jobs.subprocess.Popen", popen)
+    jobs.start(Job("a", "translate", ["x=1"], tmp_path / "log"))
+    assert seen["words"] == [sys.executable, "-m", "nmt.cli.translate", "x=1"]
+    assert isinstance(seen["env"], dict) and seen["env"]["OMP_NUM_THREADS"] == "1"

@@ -1,0 +1,66 @@
+"""SCAN's own files become the text that experiment=scan reads."""
+
+from pathlib import Path
+
+import pytest
+
+from nmt.cli.compose import experiment_of
+from nmt.cli.texts import test_texts as texts_of
+from nmt.config import Files
+from scripts import scan
+
+LINES = [f"IN: walk {i} OUT: I_WALK " + "I_RUN " * i for i in range(200)]
+
+
+def made(tmp_path: Path, train: list[str], test: list[str]) -> int:
+    for name, lines in (("a.txt", train), ("b.txt", test)):
+        (tmp_path / name).write_bytes("".join(f"{line}\n" for line in lines).encode())
+    return scan.main([str(tmp_path / n) for n in ("a.txt", "b.txt", "out")])
+
+
+def read(path: Path) -> list[str]:
+    return path.read_text().split("\n")[:-1]
+
+
+def test_all_pairs_arrive_once_side_by_side(tmp_path: Path) -> None:
+    assert made(tmp_path, LINES, LINES[:3]) == 0
+    out = tmp_path / "out"
+    pairs = {
+        name: list(zip(read(out / f"{name}.command"), read(out / f"{name}.action"), strict=True))
+        for name in ("train", "dev", "test")
+    }
+    wanted = [(f"walk {i}", " ".join(["I_WALK", *["I_RUN"] * i])) for i in range(200)]
+    assert sorted(pairs["train"] + pairs["dev"]) == sorted(wanted)
+    assert pairs["test"] == wanted[:3]
+    assert 3 <= len(pairs["dev"]) <= 20
+
+
+def test_the_development_set_depends_on_the_pairs_not_on_their_order(tmp_path: Path) -> None:
+    made(tmp_path, LINES, LINES[:1])
+    first = set(read(tmp_path / "out" / "dev.command"))
+    tabs = [line.removeprefix("IN: ").replace(" OUT: ", "\t") for line in reversed(LINES)]
+    made(tmp_path, tabs, tabs[:1])
+    assert set(read(tmp_path / "out" / "dev.command")) == first
+
+
+@pytest.mark.parametrize("line", ["walk I_WALK", "IN: walk OUT:", "a\tb\tc", ""])
+def test_other_lines_are_refused(
+    line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert made(tmp_path, [*LINES, line, LINES[0]], LINES[:1]) == 65
+    assert "a.txt:201: expected `IN: command OUT: actions`" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_experiment_reads_what_the_script_writes(tmp_path: Path) -> None:
+    made(tmp_path, LINES, LINES[:1])
+    settings = experiment_of(["experiment=scan", f"data.root={tmp_path / 'out'}"]).settings
+    data = settings.data
+    assert isinstance(data, Files)
+    named = [data.train_source, data.train_target, data.dev_source, data.dev_target]
+    named += texts_of(settings)
+    assert sorted(Path(name).name for name in named) == sorted(
+        path.name for path in (tmp_path / "out").iterdir()
+    )
+    longest = settings.decode.max_length_ratio * 9 + settings.decode.max_length_offset
+    assert longest >= 48  # actions of the longest test pair
