@@ -1,16 +1,23 @@
 """nmt-encodings: what there is to choose from, and what each choice consists of."""
 
+import argparse
 import sys
+from pathlib import Path
 
 from nmt.cli.words import run
 from nmt.errors import UserError
 
-USAGE = """
-nmt-encodings                                     all encodings, one line each
-nmt-encodings NAME [GROUP=OPTION] [KEY=VALUE ...] one of them: options, hooks, parameters
+USAGE = """nmt-encodings                                      all encodings, one line each
+       nmt-encodings NAME [GROUP=OPTION] [KEY=VALUE ...]   one of them: its card
+       nmt-encodings [NAME] --plot FILE [--run DIR]        its picture
+       nmt-encodings --table [--markdown] [KEY=VALUE ...]  all methods of the survey"""
+EPILOG = """
+A card tells what the code says (formula, hooks, parameters) and what trying shows on small models
+(shifts, order, cached decoding) and on this machine (time and memory beside plain attention).
 
   nmt-encodings relative
   nmt-encodings relative model=base tau=8
+  nmt-encodings relative --plot relative.png --run runs/toy/relative-seed1
 """
 
 
@@ -20,62 +27,94 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def command(argv: list[str]) -> None:
-    """List the encodings, or describe one."""
+    """List the encodings, describe or draw one, or make the table of all."""
+    asked = understood(argv)
+    if asked.markdown and not asked.table:
+        raise UserError("--markdown: only the --table has a form for it")
+    if asked.run and not asked.plot:
+        raise UserError("--run: draws what a run has learnt; give --plot FILE, too")
+    if asked.table:
+        if asked.name is not None:
+            raise UserError(f"{asked.name}: --table takes KEY=VALUE words, not a name")
+        from nmt.cli.cards.table import table
+
+        sys.stdout.write(table(asked.words, asked.markdown))
+    elif asked.plot:
+        _draw(asked)
+    elif asked.name is None:
+        if asked.words:
+            raise UserError(f"{asked.words[0]}: of which encoding? nmt-encodings NAME KEY=VALUE")
+        sys.stdout.write(listed())
+    else:
+        from nmt.cli.cards.card import card
+        from nmt.cli.compose import experiment_of
+
+        settings = experiment_of([f"encoding={asked.name}", *asked.words]).settings
+        sys.stdout.write(card(asked.name, settings, timed=not asked.no_timing))
+
+
+def understood(argv: list[str]) -> argparse.Namespace:
+    """The words; raises UserError, or SystemExit as argparse does."""
+    parser = argparse.ArgumentParser(
+        prog="nmt-encodings",
+        usage=USAGE,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("words", nargs="*", metavar="NAME", help="an option of encoding=")
+    parser.add_argument("--no-timing", action="store_true", help="leave out time and memory")
+    parser.add_argument("--table", action="store_true", help="Table 1 of Dufter et al. (2022)")
+    parser.add_argument("--markdown", action="store_true", help="the table as Markdown")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw it: .png, .svg or .pdf")
+    parser.add_argument("--run", type=Path, metavar="DIR", help="draw what a run has learnt")
+    asked = parser.parse_intermixed_args(argv)
+    names = [w for w in asked.words if "=" not in w and not w.startswith("~")]
+    asked.words = [w for w in asked.words if w not in names]
+    asked.name = names[0] if names else None
+    if len(names) > 1:
+        raise UserError(f"{names[1]}: expected KEY=VALUE after {names[0]}")
+    _check(asked.name)
+    return asked
+
+
+def _check(name: str | None) -> None:
     from nmt.cli.compose import nearest, options_of
+
+    if name is not None and name not in (known := options_of("encoding")):
+        raise UserError(f"{name}: no such encoding{nearest(name, known)}")
+
+
+def listed() -> str:
+    """All options by what they are; imports no torch."""
+    from nmt.cli.cards.sources import grouped
     from nmt.cli.help import summary
 
-    if {"-h", "--help"} & set(argv):
-        sys.stdout.write(USAGE.lstrip())
-        return
-    known = options_of("encoding")
-    if not argv:
-        sys.stdout.writelines(f"{o:<20} {summary('encoding', o)}\n" for o in known)
-        return
-    if argv[0] not in known:
-        raise UserError(f"{argv[0]}: no such encoding{nearest(argv[0], known)}")
-    sys.stdout.write(card(argv[0], argv[1:]))
+    groups = grouped()
+    width = max(len(o) for options in groups.values() for o in options)
+    parts = []
+    for group, options in groups.items():
+        parts.append(group)
+        parts += [f"  {o:<{width}}  {summary('encoding', o)}" for o in options]
+        parts.append("")
+    return "\n".join(parts[:-1]) + "\n"
 
 
-def card(option: str, words: list[str]) -> str:
-    """All that the code knows of one option, at the size that the words choose."""
-    import torch
-
-    from nmt import build
+def _draw(asked: argparse.Namespace) -> None:
+    from nmt.cli import outputs
+    from nmt.cli.cards import plot
     from nmt.cli.compose import experiment_of
-    from nmt.cli.help import encoding_keys, summary
-    from nmt.encodings.composition import hooks_of
-    from nmt.encodings.registry import find
 
-    settings, _ = experiment_of([f"encoding={option}", *words])
-    with torch.device("meta"):
-        model = build.transformer(settings, 8, 8)
-    lines = [option, f"  {summary('encoding', option)}", ""]
-    for name, options in settings.encoding.items():
-        cls = find(str(options.get("use", name)))
-        module = sys.modules[cls.__module__]
-        lines += _indent(module.__doc__ or "")
-        lines += ["", *_indent(cls.__doc__ or ""), ""]
-        lines.append(f"  hooks             {', '.join(hooks_of(cls)) or 'none'}")
-        lines.append(f"  shift invariant   {'yes' if cls.relative else 'no'}")
-    sites = {"encoder": model.encoder_encodings, "decoder": model.decoder_encodings}
-    counts = {s: sum(p.numel() for p in e.parameters()) for s, e in sites.items()}
-    lines.append(
-        f"  parameters        {sum(counts.values()):,} in a model of {settings.model.dim} x "
-        f"{settings.model.encoder_layers}+{settings.model.decoder_layers} layers "
-        f"(encoder {counts['encoder']:,}, decoder {counts['decoder']:,})"
-    )
-    limit = model.source_limit
-    lines.append(f"  longest sequence  {'any' if limit is None else limit}")
-    fused = model.encoder_encodings.fusible
-    lines.append(f"  fused attention   {'yes' if fused else 'no'}")
-    lines += ["", "  keys"]
-    for part in settings.encoding:
-        lines += [f"    {k:<36} {doc} [{d}]" for k, d, doc in encoding_keys(part)]
-    return "\n".join(lines) + "\n"
-
-
-def _indent(text: str) -> list[str]:
-    return [f"  {line.strip()}".rstrip() for line in text.strip().split("\n")]
+    outputs.prepare([], asked.plot)
+    if asked.run is not None:
+        if asked.words:
+            raise UserError(f"{asked.words[0]}: a trained model is fixed; leave it out")
+        plot.draw_run(asked.run, asked.name, asked.plot)
+        return
+    if asked.name is None:
+        raise UserError("--plot: of which encoding? nmt-encodings NAME --plot FILE")
+    settings = experiment_of([f"encoding={asked.name}", *asked.words]).settings
+    plot.draw(settings, asked.name, asked.plot)
 
 
 if __name__ == "__main__":

@@ -1,31 +1,159 @@
 """nmt-encodings: the list and the cards, all from the code."""
 
+import subprocess
+import sys
+
 import pytest
 
-from nmt.cli.compose import options_of
+from nmt.cli.cards import live
+from nmt.cli.cards.card import card, counted
+from nmt.cli.cards.facts import facts_of
+from nmt.cli.cards.sources import COLUMNS, GROUPS, INPUT, NOTHING, PROCESSING, group_of
+from nmt.cli.cards.specimen import entries, small
+from nmt.cli.compose import experiment_of, options_of
 from nmt.cli.encodings import main
+from nmt.config import Settings
+from nmt.encodings.absolute import Absolute
+from nmt.encodings.context import Context
+
+OPTIONS = options_of("encoding")
+MORE = {"complex_order": ["model.feedforward=complex"]}
 
 
-def test_lists_every_option(capsys: pytest.CaptureFixture[str]) -> None:
+def settings_of(option: str, *words: str) -> Settings:
+    return experiment_of([f"encoding={option}", *MORE.get(option, []), *words]).settings
+
+
+def test_lists_every_option_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0
-    lines = capsys.readouterr().out.strip().split("\n")
-    assert [line.split()[0] for line in lines] == options_of("encoding")
-    assert all(len(line.split()) > 3 for line in lines)
+    lines = capsys.readouterr().out.split("\n")
+    options = [line for line in lines if line.startswith("  ")]
+    assert sorted(line.split()[0] for line in options) == OPTIONS
+    assert all(len(line.split()) > 3 for line in options)
+    assert [line for line in lines if line and line not in options] == [
+        g for g in GROUPS if g in lines
+    ]
 
 
-@pytest.mark.parametrize("option", options_of("encoding"))
-def test_every_option_has_a_card(option: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([option]) == 0
-    card = capsys.readouterr().out
-    assert card.startswith(option) and "parameters" in card and "hooks" in card
+def test_the_list_needs_no_torch() -> None:
+    code = (
+        "import sys; from nmt.cli.encodings import main; main([]); sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_groups_agree_with_what_runs(option: str) -> None:
+    """What the source text says is what the objects do."""
+    specimen, group = small(settings_of(option)), group_of(option)
+    known = facts_of(specimen)
+    assert (group == COLUMNS) == bool(specimen.model.columns)
+    assert (group == NOTHING) == (known.reference == "-")
+    if group == INPUT:
+        assert (known.reference, known.injection) == ("A", "ape")
+    if group == PROCESSING:
+        assert (known.reference, known.injection) == ("R", "-")
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_every_option_has_a_card(option: str) -> None:
+    shown = card(option, settings_of(option), timed=False)
+    assert shown.startswith(option) and "parameters" in shown
+    assert "cached decoding     exact" in shown
+    rows = ("reference point", "injection", "learnable", "recurring", "unbound", "interpolation")
+    assert all(f"\n  {row} " in shown for row in rows)
+    assert max(len(line) for line in shown.split("\n  keys")[0].split("\n")) <= 140
+
+
+@pytest.mark.parametrize(
+    "option, expected",
+    [
+        ("none", "- - False False True"),
+        ("absolute", "A ape False False True"),
+        ("learned", "A ape True False False"),
+        ("relative", "R mam True True False"),
+        ("relative_absolute", "B both True True False"),
+        ("rotary", "R mam False True True"),
+        ("lstm", "R - True False True"),
+        ("position_infused", "A ape False True True"),
+        ("complex_order", "A - True True True"),
+        ("tupe_relative", "B mam True True False"),
+    ],
+)
+def test_the_columns_of_the_survey(option: str, expected: str) -> None:
+    assert " ".join(map(str, facts_of(small(settings_of(option))))) == expected
+
+
+@pytest.mark.parametrize(
+    "option, total",
+    [
+        ("none", 0),
+        ("learned", 1_048_576),
+        ("relative", 50_688),
+        ("relative_key", 25_344),
+        ("lstm", 20_472_832),
+        ("rotary", 0),
+    ],
+)
+def test_counts_at_base_size(option: str, total: int) -> None:
+    counts = counted(settings_of(option, "model=base"))
+    assert sum(n for n, _ in counts) == total and not any(words for _, words in counts)
 
 
 def test_counts_at_the_chosen_size(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["relative", "model=base"]) == 0
-    assert "50,688 in a model of 512 x 6+6 layers" in capsys.readouterr().out
+    assert main(["relative", "model=base", "--no-timing"]) == 0
+    shown = capsys.readouterr().out
+    assert "50,688 in a model of 512 x 6+6 layers" in shown and "\n  time" not in shown
 
 
-def test_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["relativ"]) == 2
-    said = capsys.readouterr().err
-    assert said == "nmt: relativ: no such encoding; did you mean relative?\n"
+def test_the_time_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["relative", "model=tiny", "model.dim=32"]) == 0
+    shown = capsys.readouterr().out
+    assert "interleaved pairs" in shown and "kept for the backward pass" in shown
+
+
+def test_a_shifted_index_does_not_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decoding whose positions start at 0 at every step is what the live check is for."""
+    right = Absolute.embed
+
+    def wrong(self: Absolute, x: object, context: Context) -> object:
+        context.queries = context.queries - context.queries[:, :1]
+        return right(self, x, context)  # type: ignore[arg-type]
+
+    assert live.works(settings_of("absolute")).holds
+    monkeypatch.setattr(Absolute, "embed", wrong)
+    broken = live.works(settings_of("absolute"))
+    assert not broken.holds and "largest difference" in broken.said
+    assert "cached decoding     WRONG" in card("absolute", settings_of("absolute"), timed=False)
+
+
+def test_shift_and_order_are_tried() -> None:
+    absolute, rotary, none = (small(settings_of(o)) for o in ("absolute", "rotary", "none"))
+    shifted = [live.shift(s) for s in (absolute, rotary, none)]
+    assert [s is not None and s.holds for s in shifted] == [False, True, True]
+    assert [live.permutation(s).holds for s in (absolute, rotary, none)] == [False, False, True]
+    assert all(type(e.positions) is not live.Shifted for _, e in entries(rotary.model))  # undone
+
+
+def test_interpolation_and_limits() -> None:
+    assert live.interpolation(small(settings_of("rotary"))).holds
+    refused = live.interpolation(small(settings_of("relative")))
+    assert refused == (False, "it knows whole positions only")
+    assert live.beyond(small(settings_of("learned")), 1024).startswith("refused")
+    assert live.beyond(small(settings_of("rotary")), None) == "1,000 tokens encode to finite states"
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (["relativ"], "relativ: no such encoding; did you mean relative?"),
+        (["tau=8"], "tau=8: of which encoding? nmt-encodings NAME KEY=VALUE"),
+        (["relative", "rotary"], "rotary: expected KEY=VALUE after relative"),
+        (["--markdown"], "--markdown: only the --table has a form for it"),
+        (["--run", "x"], "--run: draws what a run has learnt; give --plot FILE, too"),
+        (["relative", "--table"], "relative: --table takes KEY=VALUE words, not a name"),
+    ],
+)
+def test_wrong_words(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
+    assert capsys.readouterr().err == f"nmt: {said}\n"

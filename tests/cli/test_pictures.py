@@ -1,0 +1,107 @@
+"""nmt-encodings --plot: pictures of encodings, made of what they do."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from nmt import build, modeldir
+from nmt.cli.cards.panels import Heat, Lines, Panel, panels_of
+from nmt.cli.cards.specimen import entries
+from nmt.cli.compose import experiment_of, options_of
+from nmt.cli.encodings import main
+
+SMALL = ("model=tiny", "model.dim=32", "model.feedforward_dim=32", "model.heads=4")
+
+
+def panels(option: str) -> list[Panel]:
+    more = ["model.feedforward=complex"] if option == "complex_order" else []
+    settings = experiment_of([f"encoding={option}", *SMALL, *more]).settings
+    torch.manual_seed(0)
+    model = build.transformer(settings, 40, 40).eval()
+    return [p for site, e in entries(model) for p in panels_of(e, site, 40)]
+
+
+@pytest.mark.parametrize("option", options_of("encoding"))
+def test_every_encoding_has_something_to_show(option: str) -> None:
+    found = panels(option)
+    assert found
+    for panel in found:
+        values = [panel.values] if isinstance(panel, Heat) else [c for _, c in panel.curves]
+        assert values and all(np.isfinite(v).any() and not np.isinf(v).any() for v in values)
+
+
+def test_the_penalty_of_each_head() -> None:
+    panel = panels("alibi")[0]
+    assert isinstance(panel, Lines) and len(panel.curves) == 4
+    for h, (name, curve) in enumerate(panel.curves, start=1):
+        assert name == f"head {h}"
+        np.testing.assert_allclose(curve, -(2.0 ** (-8 * h / 4)) * abs(panel.distances), atol=1e-5)
+
+
+def test_sinusoids_are_alike_by_distance() -> None:
+    vectors, alike, curve = panels("absolute")[:3]
+    assert isinstance(vectors, Heat) and isinstance(alike, Heat) and isinstance(curve, Lines)
+    np.testing.assert_allclose(vectors.values[3, :2], [np.sin(3), np.cos(3)], atol=1e-6)
+    w = 10000.0 ** (-2 * np.arange(16) / 32)
+    expected = [np.cos(d * w).mean() for d in curve.distances]
+    np.testing.assert_allclose(curve.curves[0][1], expected, atol=1e-6)
+
+
+def test_equal_words_under_rotation() -> None:
+    """The mean over directions is a sum of cosines; at distance 0 it is sqrt(head_dim)."""
+    panel = next(p for p in panels("rotary") if "equal key" in p.title)
+    assert isinstance(panel, Lines)
+    ((name, curve),) = panel.curves
+    assert name == "all heads"
+    assert curve[panel.distances == 0] == pytest.approx(8**0.5, abs=1e-5)
+    assert curve.max() == curve[panel.distances == 0]
+
+
+def test_no_positions_are_a_flat_line() -> None:
+    panel = panels("none")[0]
+    assert isinstance(panel, Lines)
+    assert np.ptp(panel.curves[0][1]) < 1e-5
+
+
+def test_vectors_on_values_are_clipped() -> None:
+    panel = next(p for p in panels("relative") if "values" in p.title)
+    assert isinstance(panel, Lines)
+    curve = panel.curves[0][1]
+    assert np.ptp(curve[panel.distances >= 16]) < 1e-5 < np.ptp(curve[abs(panel.distances) < 16])
+
+
+@pytest.mark.parametrize("option", ["absolute", "relative", "relative_absolute", "none"])
+def test_files_are_written(option: str, tmp_path: Path) -> None:
+    path = tmp_path / "new" / f"{option}.png"
+    assert main([option, *SMALL, "--plot", str(path)]) == 0
+    data = path.read_bytes()
+    assert data.startswith(b"\x89PNG") and len(data) > 5000
+
+
+def test_a_run_shows_what_it_learnt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables of the run, not those of a random start; another encoding is refused."""
+    settings = experiment_of(["encoding=relative", *SMALL]).settings
+    model = build.transformer(settings, 40, 40).eval()
+    trained = modeldir.Trained(settings, model, _Side(), _Side(), {"step": 7})  # type: ignore[arg-type]
+    monkeypatch.setattr(modeldir, "load", lambda path: trained)
+    first, second = tmp_path / "a.png", tmp_path / "b.png"
+    assert main(["--run", "runs/x", "--plot", str(first)]) == 0
+    with torch.no_grad():
+        for p in model.encoder_encodings.parameters():
+            p.mul_(3)
+    assert main(["relative", "--run", "runs/x", "--plot", str(second)]) == 0
+    assert first.read_bytes() != second.read_bytes()
+    assert main(["rotary", "--run", "runs/x", "--plot", str(second)]) == 2
+
+
+class _Side:
+    vocabulary = range(40)
+
+
+def test_wrong_files_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["none", "--plot", str(tmp_path / "x.gif")]) == 2
+    assert "must end in one of" in capsys.readouterr().err
+    assert main(["--plot", str(tmp_path / "x.png")]) == 2
+    assert "of which encoding" in capsys.readouterr().err

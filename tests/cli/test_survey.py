@@ -1,0 +1,79 @@
+"""nmt-encodings --table: every row of the survey, in its order, from running code."""
+
+import pytest
+
+from nmt.cli.cards import table
+from nmt.cli.cards.survey import ELSEWHERE, ROWS, Row
+from nmt.cli.compose import options_of
+from nmt.cli.encodings import main
+from nmt.encodings.relative import Relative
+
+PRINTED = """Transformer w/ emb.|BERT|Reformer|FLOATER|Shortformer|Wang et al. (2020)|
+Shaw et al. (2018) (abs)|Shaw et al. (2018) (rel)|T5|Huang|DeBERTa|Transformer XL|TENER|
+DA-Transformer|TUPE|RNN-Transf.|SPE|Transformer w/ sin.|Li et al.|Takase|Oka|Universal Transf.|
+DiSAN|Rotary|SPR-abs|SPR-rel|TPE|Struct. Transformer|Graph Transformer (Cai|Graformer|
+Graph Transformer (Dwivedi|graph-bert""".replace("\n", "")  # its rows, from top to bottom
+BY_OPTION = {row.words[0]: row for row in ROWS if row.words}
+
+
+def test_all_rows_stand_in_the_order_of_the_survey() -> None:
+    for row, name in zip(ROWS, PRINTED.split("|"), strict=True):
+        assert row.name.startswith(name)
+        assert len(row.cells) == 5 and row.parameters
+        assert bool(row.words) != bool(row.reason)
+
+
+def test_every_option_has_a_line() -> None:
+    others = [row.words[0] for row in table._others()]
+    named = {word.split()[0] for row in (*ROWS, *ELSEWHERE) for word in row.words}
+    assert named | set(others) >= {f"encoding={o}" for o in options_of("encoding")}
+    assert not named & set(others)
+
+
+def test_a_line_says_what_runs() -> None:
+    (line,) = table.lines(BY_OPTION["encoding=relative"], ["model=base"])
+    assert line == [
+        *("Shaw et al. (2018) (rel)", "relative", "R", "mam", "yes", "yes", "no"),
+        *("2 (2 t - 1) d l", "50,688", "yes"),
+    ]
+
+
+def test_a_cell_that_differs_shows_both() -> None:
+    wrong = Row("x", "A mam yes yes yes 0", ("encoding=relative",))
+    (line,) = table.lines(wrong, ["model=tiny"])
+    assert line[2] == "R* (A)" and line[3] == "mam" and line[6] == "no* (yes)"
+
+
+def test_what_is_missing_says_why() -> None:
+    (line,) = table.lines(Row("x", "A ape no no yes 0", ("encoding=nothing_like_it",)), [])
+    assert line[-1] == "no: there is no option nothing_like_it"
+    (line,) = table.lines(Row("x", "A ape no no yes 0", reason="needs a tree"), [])
+    assert line[-1] == "no: needs a tree"
+
+
+def test_a_broken_encoding_does_not_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = Relative.scores
+
+    def wrong(self, s, q, k, layer, context):  # type: ignore[no-untyped-def]
+        # without a cache (as many keys as queries) distances are counted wrongly
+        if k.shape[2] == q.shape[2]:
+            context.once(("clipped", self.tau), lambda: context.delta.clamp(-self.tau, 0) + 1)
+        return right(self, s, q, k, layer, context)
+
+    monkeypatch.setattr(Relative, "scores", wrong)
+    (line,) = table.lines(BY_OPTION["encoding=relative"], ["model=tiny", "tau=4"])
+    assert line[-1].startswith("no: ")
+
+
+def test_the_forms(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = (BY_OPTION["encoding=relative"], ROWS[-2])
+    monkeypatch.setattr(table, "ROWS", rows)
+    monkeypatch.setattr(table, "ELSEWHERE", ())
+    monkeypatch.setattr(table, "_others", list)
+    assert main(["--table", "model=tiny"]) == 0
+    plain = capsys.readouterr().out
+    assert main(["--table", "--markdown", "model=tiny"]) == 0
+    piped = capsys.readouterr().out.split("\n")
+    assert "Shaw et al. (2018) (rel)" in plain and "eigenvectors" in plain
+    cells = [line.count(" | ") for line in piped if line.startswith("|")]
+    assert cells and set(cells) == {len(table.HEAD) - 1}
