@@ -54,7 +54,9 @@ def _default_name(settings: Settings, cfg: DictConfig, overrides: list[str]) -> 
     """data/encoding-knob-seed, for example toy/relative-tau8-seed1."""
     knobs = [k for k in cfg if k not in (*PLAIN, "runs", "name")]
     changed = sorted({w.split("=")[0].lstrip("+") for w in overrides} & {str(k) for k in knobs})
-    label = "+".join(settings.encoding) or "none"
+    chosen = [w.split("=", 1)[1] for w in overrides if w.startswith("encoding=")]
+    said = chosen[-1] if chosen else " ".join(settings.encoding)
+    label = "+".join(re.findall(r"\w+", said)) or "none"
     parts = [f"{settings.data.name}/{label}", *(f"{k}{cfg[k]}" for k in changed)]
     return "-".join([*parts, f"seed{settings.seed}"])
 
@@ -64,6 +66,7 @@ def composed(words: list[str]) -> tuple[DictConfig, bool]:
 
     Raises UserError for a word that does not fit.
     """
+    words = [_common(word) for word in words]
     GlobalHydra.instance().clear()
     with initialize_config_dir(version_base="1.3", config_dir=str(conf_dir().resolve())):
         try:
@@ -74,7 +77,26 @@ def composed(words: list[str]) -> tuple[DictConfig, bool]:
     mode = cfg.hydra.mode
     with open_dict(cfg):
         del cfg["hydra"]
+        for word in words:
+            if asked := _COMMON.match(word.lstrip("+")):
+                _replaced(cfg, asked[1], asked[2])
     return cfg, mode is not None and mode.name == "MULTIRUN"
+
+
+_COMMON = re.compile(r"encoding\.(\w+)\.(where|at)=")  # options of every entry, written or not
+
+
+def _common(word: str) -> str:
+    """`where` and `at` may be told to an entry whose file leaves them at their defaults."""
+    return f"++{word}" if _COMMON.match(word) else word
+
+
+def _replaced(cfg: DictConfig, entry: str, key: str) -> None:
+    """Of `at`, keep what the word said: Hydra merges it into what the file says."""
+    at = OmegaConf.select(cfg, f"encoding.{entry}.{key}")
+    if key == "at" and isinstance(at, DictConfig):
+        for name in list(at)[:-1]:
+            del at[name]
 
 
 def jobs_of(words: list[str]) -> list[Experiment]:
@@ -118,7 +140,7 @@ def _check(words: list[str]) -> None:
     lines = [str(o.input_line) for o in (*elsewhere, *groups)]
     known = set(keys_of(compose("train", overrides=lines)))
     for o in overrides:
-        if o in groups or o.is_add() or o.key_or_group.startswith("hydra"):
+        if o in groups or o.is_add() or o.is_force_add() or o.key_or_group.startswith("hydra"):
             continue
         if o.key_or_group not in known:
             raise UserError(_unknown(o, known))

@@ -117,6 +117,8 @@ def _fits(value: Any, kind: Any) -> bool:
 
 
 def _positions(at: Any) -> Positions:
+    if isinstance(at, dict) and len(at) != 1:
+        raise ValueError(f"at={at}: expected one name with its options, as {{index: {{start: 1}}}}")
     name, options = (at, {}) if isinstance(at, str) else next(iter(dict(at).items()))
     if name not in POSITIONS:
         raise ValueError(f"at={name}: choose one of {', '.join(POSITIONS)}")

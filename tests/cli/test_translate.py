@@ -168,7 +168,7 @@ def test_changes_reach_the_search(nmt_translate: Run, monkeypatch: pytest.Monkey
     monkeypatch.setattr(
         translator.Translator, "__init__", lambda self, some, decode: seen.append(decode)
     )
-    monkeypatch.setattr(translator.Translator, "translate", lambda self, lines, n: iter([]))
+    monkeypatch.setattr(translator.Translator, "translate", lambda *_: iter([]))
     assert nmt_translate("decode.alpha=1", "decode.window=1", "decode.too_long=truncate")[0] == 0
     assert (seen[0].alpha, seen[0].window, seen[0].too_long) == (1.0, 1, "truncate")
     assert seen[0].beam_size == 4

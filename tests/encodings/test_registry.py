@@ -48,3 +48,26 @@ def test_where_selects_sites_and_order_is_kept() -> None:
         ("Rotary", "rotary"),
         ("Relative", "near"),
     ]
+
+
+def test_positions_are_one_choice() -> None:
+    two = {"absolute": {"at": {"index": {"start": 1}, "shift": {"k": 3}}}}
+    with pytest.raises(ValueError, match=r"^encoding\.absolute: at=.*expected one name"):
+        create(two, Dims("encoder", 1, 2, 8, 4))
+
+
+@pytest.mark.parametrize("option", ["pairs", "integer", "sites", "columns"])
+def test_options_of_positions_are_their_fields(option: str) -> None:
+    with pytest.raises(ValueError, match=f"no option '{option}'"):
+        create({"absolute": {"at": {"index": {option: True}}}}, Dims("encoder", 1, 2, 8, 4))
+
+
+def test_what_works_on_embeddings_is_not_for_cross_attention() -> None:
+    with pytest.raises(ValueError, match="where=cross: this encoding works on embeddings"):
+        create({"absolute": {"where": "cross"}}, Dims("cross", 1, 2, 8, 4))
+    assert create({"rotary": {"where": "cross"}}, Dims("cross", 1, 2, 8, 4))
+
+
+def test_true_is_no_number_of_an_optional_option() -> None:
+    with pytest.raises(ValueError, match="hidden=True: expected"):
+        create({"gru": {"hidden": True}}, Dims("encoder", 1, 2, 8, 4))
