@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 RUNS ?= runs
 
-.PHONY: help demo test check slow lint wheel clean
+.PHONY: help demo test check slow oracles lint wheel clean
 
 help: ## list all targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -17,6 +17,9 @@ test: $(VENV)/installed ## the fast tests, as CI runs them
 
 slow: $(VENV)/installed ## the slow tests too
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "slow or not slow"
+
+oracles: $(VENV)/installed ## compare encodings with other packages
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.encodings.oracles
 
 lint: $(VENV)/installed ## ruff and mypy
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy

@@ -97,7 +97,8 @@ def _suit(cls: type[Encoding], positions: Positions, site: str) -> None:
     if site == "cross" and all(getattr(cls, h) is getattr(Encoding, h) for h in asked):
         raise ValueError("where=cross: this encoding works on embeddings, not on attention")
     if site not in positions.sites:
-        raise ValueError(f"at={name}: not for where={site}, only {', '.join(positions.sites)}")
+        only = ",".join(positions.sites)
+        raise ValueError(f"at={name}: not for where={site}; give where=[{only}]")
 
 
 def options_of(cls: type[Encoding]) -> dict[str, Any]:

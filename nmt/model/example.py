@@ -14,14 +14,15 @@ def columns(names: set[str], source: Tensor, seed: int = 0) -> dict[str, Tensor]
     """A column for each name, as integers beside source ids [rows, length] that may be padded.
 
     `heads` holds a random tree, `words` counts tokens, a name that ends in `language` gives one
-    number 0 or 1 for each sentence [rows, 1], and any other a permutation of the tokens.
+    number for each sentence, 0 and 1 in turns [rows, 1], and any other a permutation of the tokens.
     """
     draw = torch.Generator().manual_seed(seed)
     real = source != 0
     made: dict[str, Tensor] = {}
     for name in sorted(names):
         if name.endswith("language"):
-            made[name] = torch.randint(0, 2, (len(source), 1), generator=draw)
+            first = torch.randint(0, 2, (1,), generator=draw)
+            made[name] = ((torch.arange(len(source)) + first) % 2)[:, None]
             continue
         rows = torch.zeros_like(source)
         for row, n in enumerate(real.sum(1).tolist()):

@@ -49,21 +49,6 @@ def test_axial_is_a_row_per_digit() -> None:
     assert e.limit == 12 and sum(p.numel() for p in e.parameters()) == 3 * 2 + 4 * 6
 
 
-def test_axial_equals_the_reformer() -> None:
-    reformer = pytest.importorskip("transformers.models.reformer.modeling_reformer")
-    configuration = pytest.importorskip("transformers").ReformerConfig(
-        axial_pos_shape=(4, 5), axial_pos_embds_dim=(6, 10), hidden_size=16
-    )
-    theirs = reformer.AxialPositionEmbeddings(configuration).eval()
-    e = Axial(dims(head_dim=8), t1=4, t2=5, first=6)
-    with torch.no_grad():
-        for p in theirs.parameters():
-            p.normal_()
-        e.segments.copy_(theirs.weights[0][:, 0])
-        e.places.copy_(theirs.weights[1][0])
-    assert torch.equal(added(e, 17), theirs(torch.arange(17)[None])[0])
-
-
 @pytest.mark.parametrize("options", [{"t1": 0}, {"t2": 0}, {"first": 0}, {"first": 8}])
 def test_axial_refuses_empty_tables(options: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="|".join(f"{k}={v}: must be" for k, v in options.items())):

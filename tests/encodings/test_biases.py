@@ -96,15 +96,6 @@ def test_t5_decoder_buckets_are_half_of_twice_as_many() -> None:
     assert torch.equal(bucket(past, 32, 128, False), bucket(past, 64, 128, True))
 
 
-@pytest.mark.parametrize("both", [True, False])
-def test_t5_buckets_of_transformers(both: bool) -> None:
-    t5 = pytest.importorskip("transformers.models.t5.modeling_t5")
-    delta = torch.arange(-400, 401)
-    for buckets, far in ((32, 128), (16, 64), (8, 20)):
-        theirs = t5.T5Attention._relative_position_bucket(delta, both, buckets, far)
-        assert torch.equal(bucket(delta, buckets, far, both), theirs)
-
-
 def test_t5_with_a_bucket_per_distance_is_a_table_of_distances() -> None:
     t5 = shaken(T5(dims(), buckets=32, max_distance=128))
     table = BiasTable(dims(), longest=8, per_layer=False).double()
@@ -164,12 +155,6 @@ def test_alibi_slopes() -> None:
     assert slopes_of(3) == [0.0625, 0.00390625, 0.25]
     assert slopes_of(12)[8:] == pytest.approx([0.707107, 0.353553, 0.176777, 0.088388], abs=1e-6)
     assert all(len(slopes_of(h)) == h for h in range(1, 34))
-
-
-def test_alibi_slopes_of_x_transformers() -> None:
-    theirs = pytest.importorskip("x_transformers.x_transformers").AlibiPositionalBias
-    for heads in range(1, 34):
-        assert slopes_of(heads) == pytest.approx(theirs._get_slopes(heads), abs=1e-15)
 
 
 @SITES

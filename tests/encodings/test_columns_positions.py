@@ -281,7 +281,7 @@ def test_columns_that_do_not_fit(positions: Positions, columns: Any, said: str) 
     [
         ({"absolute": {"at": "tree"}}, "encoder", "a position for every single token"),
         ({"learned": {"at": {"graph": {"longest": 3}}}}, "encoder", "for every single token"),
-        ({"relative": {"at": "tree"}}, "decoder", "at=tree: not for where=decoder, only encoder"),
+        ({"relative": {"at": "tree"}}, "decoder", "at=tree: not for where=decoder; give where"),
         ({"absolute": {"at": "depth"}}, "decoder", "at=depth: not for where=decoder"),
         ({"absolute": {"at": {"column": {"name": "a"}}}}, "decoder", "at=column: not for where"),
         ({"absolute": {"at": "column"}}, "encoder", "at.column: say which one"),

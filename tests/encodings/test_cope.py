@@ -1,4 +1,4 @@
-"""CoPE against its formula in loops, and against x-transformers."""
+"""CoPE against its formula in loops."""
 
 from itertools import product
 
@@ -48,20 +48,6 @@ def test_cope_in_loops(site: str, counts: int) -> None:
         wanted = loops(e, q, k, layer, c.allowed)
         seen = causal(9, 9, q.device) if site == "decoder" else torch.tensor(True)
         assert torch.allclose(got * seen, wanted * seen, atol=1e-9)
-
-
-def test_cope_of_x_transformers() -> None:
-    theirs = pytest.importorskip("x_transformers.x_transformers").CoPE(4, 2, 4).double()
-    e = made()
-    q, k, v = qkv(9, e.dims)
-    seen = causal(9, 9, q.device)
-    logits = (q @ k.mT / 2).masked_fill(~seen, -torch.finfo(torch.float64).max)
-    with torch.no_grad():
-        for layer in range(2):
-            theirs.pos_emb.copy_(e.weight[layer, 0])
-            wanted = logits + theirs(q, logits)
-            got = attend(e, q, k, v, pass_over(9, "decoder"), layer)[0]
-            assert torch.allclose(got * seen, wanted.masked_fill(~seen, 0), atol=1e-12)
 
 
 def test_padding_has_no_gate() -> None:

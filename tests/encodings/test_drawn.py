@@ -159,7 +159,7 @@ def test_names_in_a_config() -> None:
         ({"augment": {"center": True}}, "absolute", "decoder", "not for where=decoder"),
         ("augment", "learned", "encoder", "needs whole positions"),
         ("shift", "lstm", "encoder", "never looks at positions"),
-        ("shift", "position_infused", "cross", "not for where=cross, only encoder, decoder"),
+        ("shift", "position_infused", "cross", "not for where=cross; give where"),
         ({"sample": {"test": "x"}}, "absolute", "encoder", "choose even or sample"),
         ({"sample": {"longest": 9}}, "absolute", "encoder", "must be between 1 and longest=9"),
     ],

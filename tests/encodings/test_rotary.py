@@ -1,4 +1,4 @@
-"""Rotary and xPos against complex numbers, plain loops, and packages that have them."""
+"""Rotary and xPos against complex numbers and plain loops."""
 
 from collections.abc import Callable
 from itertools import product
@@ -98,37 +98,6 @@ def test_xpos_golden() -> None:
     zeta = Xpos(dims("decoder", head_dim=64)).zeta[[0, 1, 15, 31]]
     golden = torch.tensor([0.285714, 0.308036, 0.620536, 0.977679]).double()
     assert torch.allclose(zeta, golden, atol=1e-6)
-
-
-def test_rotary_of_rotary_embedding_torch() -> None:
-    package = pytest.importorskip("rotary_embedding_torch")
-    sizes = dims(head_dim=8)
-    q, k = (t.float() for t in qkv(50, sizes)[:2])
-    theirs = package.RotaryEmbedding(8)
-    got = turned(Rotary(sizes), q, k, 50)
-    for mine, t in zip(got, (q, k), strict=False):
-        assert torch.allclose(mine, theirs.rotate_queries_or_keys(t), atol=2e-6)
-
-
-@pytest.mark.parametrize("decay", [False, True])
-def test_scores_of_x_transformers(decay: bool) -> None:
-    """It pairs neighbours in angles and halves in components, so components are reordered."""
-    package = pytest.importorskip("x_transformers.x_transformers")
-    sizes = dims("decoder", head_dim=8)
-    q, k = (t.float() for t in qkv(50, sizes)[:2])
-    w, scale = package.RotaryEmbedding(8, use_xpos=decay).forward_from_seq_len(50)
-    wanted = [
-        (t * w.cos() + _quarter(t) * w.sin()) * (scale if sign > 0 else 1 / scale)
-        for t, sign in ((q, 1), (k, -1))
-    ]
-    e = Xpos(sizes) if decay else Rotary(sizes)
-    a, b, _ = turned(e, q, k, 50)
-    assert torch.allclose(a @ b.mT, wanted[0] @ wanted[1].mT, atol=2e-5)
-
-
-def _quarter(t: Tensor) -> Tensor:
-    """Each pair of neighbours turned by a right angle."""
-    return torch.stack([-t[..., 1::2], t[..., 0::2]], -1).flatten(-2)
 
 
 def test_rotary_keeps_norms_and_values_and_the_first_position() -> None:

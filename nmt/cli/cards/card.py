@@ -10,7 +10,7 @@ from nmt import build
 from nmt.cli.cards import facts, live, measure
 from nmt.cli.cards.specimen import Specimen, entries, small
 from nmt.cli.help import encoding_keys, summary
-from nmt.config import Settings
+from nmt.config import Settings, conf_dir
 from nmt.encodings.base import Encoding
 from nmt.encodings.composition import hooks_of
 from nmt.encodings.registry import find
@@ -40,13 +40,20 @@ def card(option: str, settings: Settings, timed: bool) -> str:
     if timed:
         lines += _cost(settings)
     lines += ["", "  keys"]
-    for part in settings.encoding:
-        try:
-            lines += [f"    {k:<36} {doc} [{d}]" for k, d, doc in encoding_keys(part)]
-        except FileNotFoundError:  # an entry that has no file of its own name
-            lines += [f"    {k:<36} {doc} [{d}]" for k, d, doc in encoding_keys(option)]
-            break
+    lines += [f"    {key:<36} {rest}" for key, rest in _keys(option, settings)]
     return "\n".join(lines) + "\n"
+
+
+def _keys(option: str, settings: Settings) -> Iterator[tuple[str, str]]:
+    """The keys of an option's file, then those of the files that it builds on, each once."""
+    seen = set()
+    for name in (option, *settings.encoding):
+        if not (conf_dir() / "encoding" / f"{name}.yaml").exists():
+            continue  # an entry that has no file of its own name
+        for key, default, doc in encoding_keys(name):
+            if key not in seen:
+                seen.add(key)
+                yield key, f"{doc} [{default}]"
 
 
 def _documents(settings: Settings) -> Iterator[str]:

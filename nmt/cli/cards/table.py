@@ -27,7 +27,9 @@ The survey: Dufter, Schmitt, Schütze (2022), Position Information in Transforme
 
 
 def table(words: list[str], markdown: bool) -> str:
-    """The table at the size that the words choose, as aligned text or as Markdown."""
+    """The table at the size that the words choose, else base; aligned text or Markdown."""
+    if not any(word.startswith("model=") for word in words):
+        words = ["model=base", *words]
     blocks = [
         ("Table 1 of the survey", ROWS),
         ("In the survey's text, not in its Table 1", ELSEWHERE),
@@ -36,7 +38,9 @@ def table(words: list[str], markdown: bool) -> str:
     filled = [
         (title, [line for row in rows for line in lines(row, words)]) for title, rows in blocks
     ]
-    return (_markdown if markdown else _text)(filled) + NOTES
+    size = experiment_of(words).settings.model
+    shape = f"{size.encoder_layers}+{size.decoder_layers} layers of {size.dim}, {size.heads} heads"
+    return (_markdown if markdown else _text)(filled) + f"\nCounted in a model of {shape}." + NOTES
 
 
 def _others() -> Iterator[Row]:

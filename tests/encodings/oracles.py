@@ -1,0 +1,344 @@
+"""Encodings against packages by other people (extra: oracles). The table: make oracles.
+
+Precision is float64 where the package computes in it, else float32. Whole models are compared in
+oracles_ctranslate2.py; loops over the papers' formulas are in the tests of each encoding.
+"""
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from nmt.encodings.absolute import Absolute
+from nmt.encodings.alibi import Alibi
+from nmt.encodings.axial import Axial
+from nmt.encodings.base import Encoding
+from nmt.encodings.composition import Encodings
+from nmt.encodings.context import causal
+from nmt.encodings.cope import Cope
+from nmt.encodings.deberta import Deberta
+from nmt.encodings.relative import Relative
+from nmt.encodings.rotary import Rotary
+from nmt.encodings.t5 import T5
+from nmt.encodings.transformer_xl import TransformerXl
+from nmt.encodings.xpos import Xpos
+from tests.encodings.agreement import Agreement, Sides, table, theirs
+from tests.encodings.attending import attend, dims, pass_over, qkv
+from tests.encodings.oracles_ctranslate2 import WHOLE_MODELS
+
+HF = "transformers.models"
+
+
+def drawn(e: Any) -> Any:
+    """In float64, with parameters that are large enough to see."""
+    draw = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for p in e.double().parameters():
+            p.copy_(torch.randn(p.shape, generator=draw, dtype=torch.float64) * 0.5)
+    return e
+
+
+def flat(*tensors: Tensor) -> Tensor:
+    """Several results as one."""
+    return torch.cat([t.detach().flatten() for t in tensors])
+
+
+def embedded(e: Encoding, n: int) -> Tensor:
+    """What is added to n embeddings: [n, dim]."""
+    return Encodings([e]).embed(torch.zeros(1, n, e.dims.dim), pass_over(n, rows=1))[0]
+
+
+def biases(e: Encoding, n: int) -> Tensor:
+    """What is added to the scores of n tokens: [heads, n, n]."""
+    bias = Encodings([e]).bias(0, pass_over(n, e.dims.site))
+    assert bias is not None
+    return bias[0]
+
+
+def turned(e: Rotary, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    """Queries and keys [batch, heads, n, head_dim] at their positions."""
+    context = pass_over(q.shape[2], e.dims.site)
+    return Encodings([e]).project(lambda *_: (q, k, k), q, k, k, 0, context)[:2]
+
+
+# --- added to embeddings
+
+
+def sinusoids(layout: str, denominator: str, make: Callable[[int, int], Tensor]) -> Sides:
+    e = Absolute(dims(head_dim=16), None, layout, denominator)
+    return Sides([e], lambda: embedded(e, 60), make(60, 32))
+
+
+def xlm(n: int, width: int) -> Tensor:
+    module = theirs(f"{HF}.xlm.modeling_xlm")
+    return module.create_sinusoidal_embeddings(n, width, torch.empty(n, width))
+
+
+def marian(n: int, width: int) -> Tensor:
+    module = theirs(f"{HF}.marian.modeling_marian")
+    return module.MarianSinusoidalPositionalEmbedding(n, width).create_weight()
+
+
+def m2m100(n: int, width: int) -> Tensor:
+    module = theirs(f"{HF}.m2m_100.modeling_m2m_100")
+    return module.M2M100SinusoidalPositionalEmbedding.get_embedding(n, width)
+
+
+def axial() -> Sides:
+    config = theirs("transformers").ReformerConfig(
+        axial_pos_shape=(7, 5), axial_pos_embds_dim=(6, 10), hidden_size=16
+    )
+    reformer = theirs(f"{HF}.reformer.modeling_reformer").AxialPositionEmbeddings(config).eval()
+    e = drawn(Axial(dims(head_dim=8), t1=7, t2=5, first=6)).float()
+    with torch.no_grad():
+        reformer.weights[0][:, 0].copy_(e.segments)
+        reformer.weights[1][0].copy_(e.places)
+        wanted = reformer(torch.arange(17)[None])[0]
+    return Sides([e], lambda: embedded(e, 17), wanted)
+
+
+# --- biases
+
+
+def t5_buckets() -> Sides:
+    """Each bucket's bias is its number, so that biases are buckets."""
+    t5 = theirs(f"{HF}.t5.modeling_t5").T5Attention
+    numbered, wanted = [], []
+    for site in ("encoder", "decoder"):
+        for buckets, far in ((32, 128), (16, 64), (8, 20)):
+            e = T5(dims(site), None, buckets, far)
+            with torch.no_grad():
+                e.weight.copy_(torch.arange(buckets).expand_as(e.weight))
+            numbered.append(e)
+            delta = torch.arange(401)[None] - torch.arange(401)[:, None]
+            wanted.append(t5._relative_position_bucket(delta, site == "encoder", buckets, far))
+    return Sides(
+        numbered,
+        lambda: torch.stack([biases(e, 401)[0] for e in numbered]).long(),
+        torch.stack(wanted),
+    )
+
+
+def t5_bias() -> Sides:
+    package = theirs("x_transformers.x_transformers")
+    entries, wanted = [], []
+    for site in ("encoder", "decoder"):
+        e = drawn(T5(dims(site, heads=4), None, 8, 20))
+        entries.append(e)
+        bias = package.RelativePositionBias(1, site == "decoder", 8, 20, heads=4).double()
+        with torch.no_grad():
+            bias.relative_attention_bias.weight.copy_(e.weight.T)
+        wanted.append(bias(40, 40))
+    return Sides(entries, lambda: flat(*(biases(e, 40) for e in entries)), flat(*wanted))
+
+
+def alibi() -> Sides:
+    package = theirs("x_transformers.x_transformers")
+    entries = [Alibi(dims(heads=heads)) for heads in range(1, 34)]
+    wanted = [package.AlibiPositionalBias(heads)(9, 9) for heads in range(1, 34)]
+    return Sides(entries, lambda: flat(*(biases(e, 9) for e in entries)), flat(*wanted))
+
+
+# --- turned queries and keys
+
+
+def rotary(dim: int = 8, rotary: Any = None, **options: float) -> Sides:
+    """RotaryEmbedding of rotary-embedding-torch turns the first `dim` of 8 components."""
+    package = theirs("rotary_embedding_torch").RotaryEmbedding(dim, **options)
+    e = Rotary(dims(head_dim=8), **(rotary or {}))
+    q, k = (t.float() for t in qkv(50, e.dims)[:2])
+    wanted = [package.rotate_queries_or_keys(t) for t in (q, k)]
+    return Sides([e], lambda: flat(*turned(e, q, k)), flat(*wanted))
+
+
+def rotary_halves() -> Sides:
+    llama = theirs(f"{HF}.llama.modeling_llama")
+    config = theirs("transformers").LlamaConfig(hidden_size=16, num_attention_heads=2)
+    e = Rotary(dims(head_dim=8), layout="halves")
+    q, k = (t.float() for t in qkv(50, e.dims)[:2])
+    waves = llama.LlamaRotaryEmbedding(config)(q, torch.arange(50)[None])
+    wanted = llama.apply_rotary_pos_emb(q, k, *waves)
+    return Sides([e], lambda: flat(*turned(e, q, k)), flat(*wanted))
+
+
+def turned_scores(decay: bool) -> Sides:
+    package = theirs("x_transformers.x_transformers")
+    sizes = dims("decoder", head_dim=8)
+    e = Xpos(sizes) if decay else Rotary(sizes)
+    q, k = (t.float() for t in qkv(50, sizes)[:2])
+    w, scale = package.RotaryEmbedding(8, use_xpos=decay).forward_from_seq_len(50)
+    x = package.apply_rotary_pos_emb(q, w, scale)
+    y = package.apply_rotary_pos_emb(k, w, 1 / scale)
+
+    def ours() -> Tensor:
+        a, b = turned(e, q, k)
+        return a @ b.mT
+
+    return Sides([e], ours, x @ y.mT)
+
+
+# --- terms of the score
+
+
+def cope() -> Sides:
+    e = drawn(Cope(dims("decoder"), counts=4))
+    q, k, v = qkv(9, e.dims)
+    seen = causal(9, 9, q.device)
+    package = theirs("x_transformers.x_transformers").CoPE(4, 2, 4).double()
+    logits = (q @ k.mT / 2).masked_fill(~seen, -torch.finfo(torch.float64).max)
+    wanted = []
+    with torch.no_grad():
+        for layer in range(2):
+            package.pos_emb.copy_(e.weight[layer, 0])
+            wanted.append((logits + package(q, logits)).masked_fill(~seen, 0))
+    context = pass_over(9, "decoder")
+    return Sides(
+        [e],
+        lambda: torch.stack([attend(e, q, k, v, context, n)[0] * seen for n in range(2)]),
+        torch.stack(wanted),
+    )
+
+
+def deberta() -> Sides:
+    """With fewer distances than tokens, and with more; their scale is rounded to float32."""
+    both = [_deberta(reach) for reach in (3, 32)]
+    return Sides(
+        [e for s in both for e in s.entries],
+        lambda: flat(*(s.ours() for s in both)),
+        flat(*(s.theirs for s in both)),
+    )
+
+
+def _deberta(reach: int) -> Sides:
+    config = theirs("transformers").DebertaV2Config(
+        hidden_size=8, num_attention_heads=2, relative_attention=True, position_buckets=-1,
+        max_relative_positions=reach, share_att_key=False, pos_att_type=["c2p", "p2c"],
+        hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+    )  # fmt: skip
+    package = theirs(f"{HF}.deberta_v2.modeling_deberta_v2").DisentangledSelfAttention(config)
+    package = drawn(package).eval()
+    e = drawn(Deberta(dims(), None, reach))
+    with torch.no_grad():
+        package.pos_key_proj.weight.copy_(e.w_kr[1, 0])
+        package.pos_query_proj.weight.copy_(e.w_qr[1, 0])
+        for p in (package.pos_key_proj, package.pos_query_proj):
+            p.bias.zero_()
+        x = torch.randn(2, 9, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+        mask = torch.ones(2, 1, 9, 9, dtype=torch.bool)
+        wanted, p = package(x, mask, output_attentions=True, rel_embeddings=e.p)
+        q, k, v = (
+            f(x).unflatten(-1, (2, 4)).transpose(1, 2)
+            for f in (package.query_proj, package.key_proj, package.value_proj)
+        )
+
+    def ours() -> Tensor:
+        _, mine, out = attend(e, q, k, v, pass_over(9), 1)
+        return flat(mine, out.transpose(1, 2))
+
+    return Sides([e], ours, flat(p, wanted))
+
+
+def transformer_xl() -> Sides:
+    """XLNet's bidirectional core; its distances run from n down to 1 - n."""
+    xlnet = theirs(f"{HF}.xlnet.modeling_xlnet")
+    config = theirs("transformers").XLNetConfig(d_model=8, n_head=2, dropout=0.0)
+    package = xlnet.XLNetRelativeAttention(config).double().eval()
+    e = drawn(TransformerXl(dims()))
+    q, k, v = qkv(9, e.dims)
+    distances = torch.arange(9, -9, -1, dtype=torch.float64)
+    w = 10000 ** -(torch.arange(0, 8, 2, dtype=torch.float64) / 8)
+    r = xlnet.XLNetModel.positional_embedding(distances, w, 2) @ e.w_r[1, 0].mT  # [18, 2, 8]
+    with torch.no_grad():
+        package.r_w_bias.copy_(e.u[0, :, 0])
+        package.r_r_bias.copy_(e.v[0, :, 0])
+        wanted, p = package.rel_attn_core(
+            *(t.permute(2, 0, 1, 3) for t in (q, k, v)),
+            r.unflatten(-1, (2, 4)),
+            output_attentions=True,
+        )
+
+    def ours() -> Tensor:
+        _, mine, out = attend(e, q, k, v, pass_over(9), 1)
+        return flat(mine, out)
+
+    return Sides([e], ours, flat(p.permute(2, 3, 0, 1), wanted.permute(1, 2, 0, 3)))
+
+
+def relative_key() -> Sides:
+    config = theirs("transformers").Wav2Vec2BertConfig(
+        hidden_size=8, num_attention_heads=2, position_embeddings_type="relative_key",
+        left_max_position_embeddings=3, right_max_position_embeddings=3,
+        attention_dropout=0.0, attn_implementation="eager",
+    )  # fmt: skip
+    module = theirs(f"{HF}.wav2vec2_bert.modeling_wav2vec2_bert")
+    package = drawn(module.Wav2Vec2BertSelfAttention(config)).eval()
+    package.linear_out = nn.Identity()
+    e = drawn(Relative(dims(), tau=3, value=False))
+    x = torch.randn(2, 9, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    q, k, v = (
+        f(x).unflatten(-1, (2, 4)).transpose(1, 2)
+        for f in (package.linear_q, package.linear_k, package.linear_v)
+    )
+    wanted = []
+    with torch.no_grad():
+        for table in e.key_table[:, 0]:
+            package.distance_embedding.weight.copy_(table)
+            wanted.append(package(x)[0])
+
+    def ours() -> Tensor:
+        outs = [attend(e, q, k, v, pass_over(9), layer)[2] for layer in range(2)]
+        return torch.stack([out.transpose(1, 2).flatten(2) for out in outs])
+
+    return Sides([e], ours, torch.stack(wanted))
+
+
+RET = "rotary-embedding-torch"
+AGREEMENTS = [
+    Agreement("absolute", "transformers", "XLM: the first 60 vectors",
+              partial(sinusoids, "interleaved", "paper", xlm)),
+    Agreement("absolute layout=halves", "transformers", "Marian: the first 60 vectors",
+              partial(sinusoids, "halves", "paper", marian)),
+    Agreement("absolute layout=halves denominator=tensor2tensor", "transformers",
+              "M2M100: the first 60 vectors",
+              partial(sinusoids, "halves", "tensor2tensor", m2m100), 1e-5),
+    Agreement("axial", "transformers", "Reformer: vectors", axial),
+    Agreement("t5", "transformers", "T5: buckets of distances -400 to 400, three sizes, both sides",
+              t5_buckets),
+    Agreement("t5", "x-transformers", "biases, both sides", t5_bias),
+    Agreement("alibi", "x-transformers", "biases of 1 to 33 heads", alibi, 1e-6),
+    Agreement("rotary", RET, "queries and keys", rotary, 2e-6),
+    Agreement("rotary partial=0.5", RET, "queries and keys",
+              partial(rotary, 4, {"partial": 0.5}), 2e-6),
+    Agreement("rotary scaling=linear factor=4", RET, "queries and keys",
+              partial(rotary, 8, {"scaling": "linear", "factor": 4.0}, interpolate_factor=4.0),
+              2e-6),
+    Agreement("rotary scaling=ntk factor=8", RET, "queries and keys",
+              partial(rotary, 8, {"scaling": "ntk", "factor": 8.0}, theta_rescale_factor=8.0),
+              2e-6),
+    Agreement("rotary layout=halves", "transformers", "Llama: queries and keys", rotary_halves,
+              2e-6),
+    Agreement("rotary", "x-transformers", "scores", partial(turned_scores, False), 2e-5),
+    Agreement("xpos", "x-transformers", "scores", partial(turned_scores, True), 2e-5),
+    Agreement("cope", "x-transformers", "scores of two layers", cope, 1e-12),
+    Agreement("deberta", "transformers", "DeBERTa-v2: probabilities and outputs, k = 3 and 32",
+              deberta, 1e-6),
+    Agreement("transformer_xl", "transformers", "XLNet: probabilities and outputs",
+              transformer_xl, 1e-12),
+    Agreement("relative_key", "transformers", "Wav2Vec2-BERT: outputs of two layers",
+              relative_key, 1e-12),
+    *WHOLE_MODELS,
+]  # fmt: skip
+
+
+def main() -> int:
+    """Print the table; 1 where a bound is broken."""
+    text, agree = table(AGREEMENTS)
+    sys.stdout.write(text)
+    return 0 if agree else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
