@@ -140,7 +140,7 @@ TRAINING: list[tuple[str, list[str], str]] = [  # key=value, base words, what mu
     ("model.feedforward=complex", [], "refused"),
     ("model.share_layers=true", ["model.encoder_layers=2"], "weights"),
     ("model.halting=true", [], "weights"),
-    ("model.halting_threshold=0.1", ["model.halting=true"], "weights"),
+    ("model.halting_threshold=0.1", ["model.halting=true", "model.encoder_layers=2"], "weights"),
     ("model.ponder_cost=5.0", ["model.halting=true", "model.encoder_layers=2"], "weights"),
     ("model.drop_residual=[1]", [], "weights"),
     ("model.length_head=true", [], "weights"),
