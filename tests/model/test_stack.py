@@ -84,7 +84,8 @@ def test_ponder_cost_is_what_the_tokens_took(tiny: Make, ids: Ids) -> None:
     model = tiny(*at_once, "model.ponder_cost=0.5").train()
     model(ids(2, 7), ids(2, 5, seed=1))
     assert model.side_loss is not None
-    assert float(model.side_loss.detach()) == pytest.approx(0.5 * (2 + 2))  # one step, and all remains
+    paid = float(model.side_loss.detach())
+    assert paid == pytest.approx(0.5 * (2 + 2))  # one step, and all remains
     assert tiny().train()(ids(2, 7), ids(2, 5)) is not None
     plain = tiny().train()
     plain(ids(2, 7), ids(2, 5))
