@@ -14,7 +14,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from nmt.encodings.base import Dims, Encoding
+from nmt.encodings.base import Dims, Encoding, zeroed
 from nmt.encodings.context import Context, Positions
 
 
@@ -52,10 +52,7 @@ class Axial(Encoding):
 
     def neutralise(self) -> bool:
         """All vectors zero."""
-        with torch.no_grad():
-            self.segments.zero_()
-            self.places.zero_()
-        return True
+        return zeroed(self.segments, self.places)
 
     def embed(self, x: Tensor, context: Context) -> Tensor:
         """Add both halves to x [batch, query, dim]; raises ValueError for t outside the table."""

@@ -123,6 +123,14 @@ class Encoding(nn.Module):
         return table[layer if table.shape[0] > 1 else 0]
 
 
+def zeroed(*parameters: Tensor) -> bool:
+    """Set parameters to zero, where that is how an encoding changes nothing; always true."""
+    with torch.no_grad():
+        for p in parameters:
+            p.zero_()
+    return True
+
+
 def by_query(t: Tensor, index: Tensor) -> Tensor:
     """Read t [batch, heads, query, row] at index [batch | 1, query, key]: [.., query, key]."""
     return t.gather(-1, index[:, None].expand(t.shape[0], t.shape[1], -1, -1))

@@ -7,11 +7,10 @@ learnt encodings inside attention: T5, TUPE, KERPLE and ALiBi tie the entries of
 
 from typing import ClassVar
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nmt.encodings.base import Dims, Encoding
+from nmt.encodings.base import Dims, Encoding, zeroed
 from nmt.encodings.context import Context, Positions
 
 REFERENCES = ("absolute", "relative")
@@ -58,9 +57,7 @@ class BiasTable(Encoding):
 
     def neutralise(self) -> bool:
         """Set all numbers to zero."""
-        with torch.no_grad():
-            self.weight.zero_()
-        return True
+        return zeroed(self.weight)
 
     def bias(self, layer: int, context: Context) -> Tensor | None:
         """b[j - i] or b[i, j]: [batch | 1, heads | 1, query, key]."""

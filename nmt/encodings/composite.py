@@ -16,7 +16,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from nmt.encodings.base import Dims, Encoding
+from nmt.encodings.base import Dims, Encoding, zeroed
 from nmt.encodings.context import Context, Positions
 from nmt.encodings.distances import key_products, query_products
 
@@ -56,10 +56,7 @@ class Composite(Encoding):
 
     def neutralise(self) -> bool:
         """Zero kernels add nothing."""
-        with torch.no_grad():
-            for p in self.parameters():
-                p.zero_()
-        return True
+        return zeroed(*self.parameters())
 
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """Add what queries and keys make of the distance to s [batch, heads, query, key]."""

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nmt.encodings.base import Dims, Encoding
+from nmt.encodings.base import Dims, Encoding, zeroed
 from nmt.encodings.context import Context, Positions
 
 
@@ -45,9 +45,7 @@ class Convolution(Encoding):
 
     def neutralise(self) -> bool:
         """All filters zero."""
-        with torch.no_grad():
-            self.conv.weight.zero_()
-        return True
+        return zeroed(self.conv.weight)
 
     def embed(self, x: Tensor, context: Context) -> Tensor:
         """Add the convolution to x [batch, query, dim]; what is not there counts as zero."""

@@ -14,7 +14,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from nmt.encodings.base import Dims, Encoding
+from nmt.encodings.base import Dims, Encoding, zeroed
 from nmt.encodings.context import Context, Positions
 
 
@@ -39,9 +39,7 @@ class Cope(Encoding):
 
     def neutralise(self) -> bool:
         """Set E to zero."""
-        with torch.no_grad():
-            self.weight.zero_()
-        return True
+        return zeroed(self.weight)
 
     @property
     def unbound(self) -> bool:

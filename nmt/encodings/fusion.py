@@ -9,6 +9,7 @@ own text was not at hand.
 import torch
 from torch import Tensor, nn
 
+from nmt.encodings.base import zeroed
 from nmt.encodings.sinusoids import sinusoids
 
 
@@ -32,7 +33,4 @@ class Fusion(nn.Module):
 
     def neutralise(self) -> bool:
         """tanh(0) = 0, and has a slope there."""
-        with torch.no_grad():
-            self.first.weight.zero_()
-            self.second.weight.zero_()
-        return True
+        return zeroed(self.first.weight, self.second.weight)

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nmt.encodings.base import Dims, Encoding
+from nmt.encodings.base import Dims, Encoding, zeroed
 from nmt.encodings.context import Context, Positions
 from nmt.encodings.placed_by_columns import Graph
 
@@ -39,9 +39,7 @@ class Graformer(Encoding):
 
     def neutralise(self) -> bool:
         """Zeros change nothing."""
-        with torch.no_grad():
-            self.weight.zero_()
-        return True
+        return zeroed(self.weight)
 
     def bias(self, layer: int, context: Context) -> Tensor | None:
         """b_h of each path length: [batch, heads, query, key]; the last row: no path."""

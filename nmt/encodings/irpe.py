@@ -17,7 +17,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from nmt.encodings.base import Dims, Encoding, sum_by_row
+from nmt.encodings.base import Dims, Encoding, sum_by_row, zeroed
 from nmt.encodings.context import Context, Positions
 from nmt.encodings.distances import key_products, query_products
 
@@ -68,10 +68,7 @@ class Irpe(Encoding):
 
     def neutralise(self) -> bool:
         """All tables zero, as at the start."""
-        with torch.no_grad():
-            for p in self.parameters():
-                p.zero_()
-        return True
+        return zeroed(*self.parameters())
 
     @property
     def unbound(self) -> bool:

@@ -11,7 +11,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from nmt.encodings.base import Dims, Encoding
+from nmt.encodings.base import Dims, Encoding, zeroed
 from nmt.encodings.context import Context, Positions
 
 
@@ -49,9 +49,7 @@ class PerLanguage(Encoding):
 
     def neutralise(self) -> bool:
         """Zeros add nothing."""
-        with torch.no_grad():
-            self.weight.zero_()
-        return True
+        return zeroed(self.weight)
 
     def embed(self, x: Tensor, context: Context) -> Tensor:
         """Add the row of each position in the sentence's table to x [batch, query, dim]."""

@@ -6,10 +6,9 @@ clip to [-tau, tau]; Rosendahl et al. 2019, eq. 3-7, with tau = 16.
 
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
-from nmt.encodings.base import Dims, Encoding, by_query, sum_by_row
+from nmt.encodings.base import Dims, Encoding, by_query, sum_by_row, zeroed
 from nmt.encodings.context import Context, Positions
 
 
@@ -59,10 +58,7 @@ class Relative(Encoding):
 
     def neutralise(self) -> bool:
         """Zero vectors add nothing."""
-        with torch.no_grad():
-            for p in self.parameters():
-                p.zero_()
-        return True
+        return zeroed(*self.parameters())
 
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """Add q_i . r^K of each distance: one product with all rows, then a gather."""

@@ -12,7 +12,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from nmt.encodings.base import Dims, Encoding
+from nmt.encodings.base import Dims, Encoding, zeroed
 from nmt.encodings.context import Context, Positions
 
 
@@ -50,10 +50,7 @@ class ShawAbsolute(Encoding):
 
     def neutralise(self) -> bool:
         """Zero vectors add nothing."""
-        with torch.no_grad():
-            for p in self.parameters():
-                p.zero_()
-        return True
+        return zeroed(*self.parameters())
 
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """Add q_i . A^K[i, j]; sentences with the same positions share the [query, key] slice."""

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nmt.encodings.base import Dims, Encoding
+from nmt.encodings.base import Dims, Encoding, zeroed
 from nmt.encodings.context import Context, Positions
 from nmt.encodings.placed_by_columns import per_token
 from nmt.encodings.trees import binarised, birth_order, path_codes
@@ -66,10 +66,7 @@ class Tpe(Encoding):
         """A zero layer adds nothing; without a layer the codes cannot be silenced."""
         if isinstance(self.out, nn.Identity):
             return False
-        with torch.no_grad():
-            for p in self.out.parameters():
-                p.zero_()
-        return True
+        return zeroed(*self.out.parameters())
 
     def embed(self, x: Tensor, context: Context) -> Tensor:
         """Add the weighted codes to x [batch, query, dim]."""

@@ -12,7 +12,7 @@ clipped. The paper's memory of earlier segments is no encoding and not part of t
 import torch
 from torch import Tensor
 
-from nmt.encodings.base import Dims, Encoding
+from nmt.encodings.base import Dims, Encoding, zeroed
 from nmt.encodings.context import Context, Positions
 from nmt.encodings.distances import sinusoid_products
 from nmt.encodings.sinusoids import frequencies
@@ -40,10 +40,7 @@ class TransformerXl(Encoding):
 
     def neutralise(self) -> bool:
         """With u = v = W_R = 0 only q . k is left."""
-        with torch.no_grad():
-            for p in self.parameters():
-                p.zero_()
-        return True
+        return zeroed(*self.parameters())
 
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """Add the three terms to s [batch, heads, query, key]."""
