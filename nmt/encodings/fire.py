@@ -13,7 +13,7 @@ from typing import ClassVar, cast
 import torch
 from torch import Tensor, nn
 
-from nmt.encodings.base import Dims, Encoding
+from nmt.encodings.base import Dims, Encoding, zeroed
 from nmt.encodings.context import Context, Positions
 
 THRESHOLD = 512.0  # L0
@@ -53,11 +53,7 @@ class Fire(Encoding):
 
     def neutralise(self) -> bool:
         """Set the last layer of every MLP to zero."""
-        with torch.no_grad():
-            for curve in self.curves:
-                curve.last.weight.zero_()
-                curve.last.bias.zero_()
-        return True
+        return zeroed(*(p for curve in self.curves for p in curve.last.parameters()))
 
     def bias(self, layer: int, context: Context) -> Tensor | None:
         """[batch | 1, heads, query, key]; computed once per pass where layers share it."""

@@ -22,7 +22,7 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor, nn
 
-from nmt.encodings.base import Dims, Encoding, Projection
+from nmt.encodings.base import Dims, Encoding, Projection, zeroed
 from nmt.encodings.context import Context, Positions
 
 ROLES = 3  # queries, keys, values
@@ -71,10 +71,7 @@ class Floater(Encoding):
 
     def neutralise(self) -> bool:
         """Start at zero and stay there."""
-        with torch.no_grad():
-            for t in (self.start, *self.dynamics.outer.parameters()):
-                t.zero_()
-        return True
+        return zeroed(self.start, *self.dynamics.outer.parameters())
 
     def train(self, mode: bool = True) -> Self:
         """Forget the path that was kept."""
