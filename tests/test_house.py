@@ -9,7 +9,20 @@ import pytest
 ROOT = Path(__file__).parent.parent
 FILES = sorted((ROOT / "nmt").rglob("*.py")) + sorted((ROOT / "scripts").rglob("*.py"))
 ROOMS = {  # room -> rooms that it may import
-    "cli": {"train", "decode", "evaluate", "top", "model", "data", "encodings", "base"},
+    "cli": {
+        "train",
+        "decode",
+        "evaluate",
+        "report",
+        "recipes",
+        "top",
+        "model",
+        "data",
+        "encodings",
+        "base",
+    },
+    "report": {"evaluate", "top", "model", "data", "encodings", "base"},
+    "recipes": {"data", "base"},
     "train": {"top", "model", "data", "encodings", "base"},
     "decode": {"top", "model", "data", "encodings", "base"},
     "evaluate": {"data", "base"},

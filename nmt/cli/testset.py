@@ -1,0 +1,226 @@
+"""nmt-testset: put test sets together, and join their lines into longer ones."""
+
+import argparse
+import logging
+import re
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nmt.cli.words import run
+from nmt.errors import Exit, UserError
+
+if TYPE_CHECKING:
+    from nmt.evaluate.buckets import Bucket
+
+log = logging.getLogger(__name__)
+
+DESCRIPTION = "Put test sets together, and join their lines into longer ones."
+EPILOG = """
+Line N of a source and its reference belong together; a line ends at LF; .gz is read too. Lines
+are joined by one space, source and reference alike, and what is left at the end makes a shorter
+line. Empty lines stay: they count as a sentence and add nothing but the joining space.
+
+Beside NAME.de and NAME.en (by the languages) lies NAME.json, the record: SHA-256 of inputs and
+outputs, counts, and the sentences of each line, by which nmt-report can take joined lines apart.
+The lines by source length go to stdout, all else to stderr.
+
+nmt-testset all --help and nmt-testset join --help tell more."""
+ALL = """Put test sets one behind the other (newstest_all), and join each 2 consecutive
+lines of the whole, also across the borders of the sets (concat_seq; Rosendahl et al. 2019).
+Sets of the paper, known by their file names (newstest2008.de, ...), are compared with the line
+counts that were published."""
+JOIN = """Join each K consecutive lines of one test set; with --documents only lines of the
+same document. 1 joins nothing, and copies the set."""
+WORDS = "words"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The console script; returns the exit code."""
+    return run(command, argv)
+
+
+def command(argv: list[str]) -> None:
+    """Read, join, write, count."""
+    asked = understood(argv)
+    from nmt.evaluate.buckets import make, parse_bounds
+
+    groups = make(parse_bounds(asked.bounds))
+    measure, unit = _measure(asked.lengths)  # before anything is written: MODEL may be mistyped
+    sets = _all(asked) if asked.does == "all" else _join(asked)
+    sys.stdout.write(table({n: list(map(measure, lines)) for n, lines in sets}, groups, unit))
+
+
+def understood(argv: list[str]) -> argparse.Namespace:
+    """The options; raises UserError, or SystemExit as argparse does."""
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(
+        "nmt-testset",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=raw,
+        allow_abbrev=False,
+    )
+    kinds = parser.add_subparsers(dest="does", required=True, metavar="all|join")
+    every = kinds.add_parser(
+        "all",
+        help="many test sets as one, and that one with its lines joined",
+        description=ALL,
+        formatter_class=raw,
+        allow_abbrev=False,
+    )
+    add = every.add_argument
+    add("directory", type=Path, metavar="DIR", help="where the sets are written")
+    add("--sources", nargs="+", required=True, type=Path, metavar="SRC", help="in their order")
+    add("--references", nargs="+", required=True, type=Path, metavar="REF", help="as the sources")
+    add("--name", default="newstest_all", help="of the whole (default %(default)s)")
+    add("--joined-name", default="concat_seq", metavar="NAME", help="default %(default)s")
+    one = kinds.add_parser(
+        "join",
+        help="one test set with its lines joined",
+        description=JOIN,
+        formatter_class=raw,
+        allow_abbrev=False,
+    )
+    add = one.add_argument
+    add("directory", type=Path, metavar="DIR", help="where the set is written")
+    add("--name", required=True, help="of the files: NAME.de, NAME.en, NAME.json")
+    add("--source", required=True, type=Path, metavar="SRC", help="the test set")
+    add("--reference", required=True, type=Path, metavar="REF", help="its right translations")
+    add(
+        "--documents",
+        type=Path,
+        metavar="FILE",
+        help="name of each line's document, one a line; joins stay inside",
+    )
+    for kind in (every, one):
+        add = kind.add_argument
+        add("-k", type=int, default=2, help="lines joined into one (default %(default)s)")
+        add("--source-language", metavar="CODE", help="default: the ending of the source's name")
+        add("--target-language", metavar="CODE", help="default: that of the reference's")
+        add(
+            "--bounds",
+            default="25,50,75,100",
+            help="last length of each bucket (default %(default)s)",
+        )
+        add("--lengths", metavar="MODEL", help="counts its source pieces (default: words)")
+    asked = parser.parse_args(argv)
+    if asked.k < 1:
+        raise UserError(f"-k {asked.k}: give 1 or more", Exit.USAGE)
+    for name in (asked.name, getattr(asked, "joined_name", asked.name)):
+        if not name or name[0] == "." or re.search(r"[/\\\x00-\x1f]", name):
+            raise UserError(f"{name!r}: no name for a file; give a word without /", Exit.USAGE)
+    if asked.does == "all" and asked.name == asked.joined_name:
+        raise UserError(f"{asked.name}: two sets of this name; change --joined-name", Exit.USAGE)
+    return asked
+
+
+def table(sets: dict[str, list[int]], groups: "Sequence[Bucket]", unit: str) -> str:
+    """Lines, sum and maximum of the source lengths of each set, and its lines in each bucket."""
+    from nmt.evaluate.buckets import members
+
+    heading = ["", "lines", "sum", "longest", *(group.name for group in groups)]
+    rows = [heading]
+    for name, lengths in sets.items():
+        inside = [len(members(group, lengths)) for group in groups]
+        rows.append([name, *(f"{n:,}" for n in (len(lengths), sum(lengths), max(lengths)))])
+        rows[-1] += [f"{n:,}" for n in inside]
+    wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join([row[0].ljust(wide[0]), *map(str.rjust, row[1:], wide[1:])]).rstrip()
+        for row in rows
+    ]
+    return "\n".join([f"lines by source length in {unit}", *lines]) + "\n"
+
+
+def _all(asked: argparse.Namespace) -> list[tuple[str, list[str]]]:
+    """Write both sets; names and source lines of all sets, those that were read first."""
+    from nmt.recipes.testsets import build
+
+    if len(asked.sources) != len(asked.references):
+        raise UserError(
+            f"{len(asked.sources)} sources, but {len(asked.references)} references; give as many",
+            Exit.USAGE,
+        )
+    pairs = list(zip(asked.sources, asked.references, strict=True))
+    for source, reference in pairs:
+        if _plain(source).stem != _plain(reference).stem:
+            log.warning("%s and %s: taken for one test set", source, reference)
+    built = build(
+        [(_plain(source).stem, source, reference) for source, reference in pairs],
+        asked.directory,
+        *_languages(asked, asked.sources, asked.references),
+        asked.k,
+        (asked.name, asked.joined_name),
+    )
+    _said((*built.whole, *built.joined))
+    sets = [(portion.name, portion.sources) for portion in built.portions]
+    whole = [line for _, sources in sets for line in sources]
+    return [*sets, (asked.name, whole), (asked.joined_name, built.lines.sources)]
+
+
+def _join(asked: argparse.Namespace) -> list[tuple[str, list[str]]]:
+    """Write the joined set; names and source lines of the set that was read, and of the new."""
+    from nmt.data import joined
+    from nmt.recipes.testsets import document_numbers, read
+
+    sources, references = read(asked.source, asked.reference)
+    inputs, more = [asked.source, asked.reference], {}
+    numbers = None
+    if asked.documents:
+        numbers = document_numbers(asked.documents, len(sources))
+        inputs.append(asked.documents)
+        more = {"documents": len(set(numbers))}
+        log.info("%d documents", more["documents"])
+    lines = joined.join(sources, references, asked.k, numbers)
+    about = joined.described(inputs, asked.k, **more)
+    languages = _languages(asked, [asked.source], [asked.reference])
+    _said(joined.write(asked.directory, asked.name, *languages, lines, about))
+    return [(_plain(asked.source).name, sources), (asked.name, lines.sources)]
+
+
+def _said(paths: Sequence[Path]) -> None:
+    for path in paths:
+        log.info("wrote %s", path)
+
+
+def _plain(path: Path) -> Path:
+    return path.with_name(path.name.removesuffix(".gz"))
+
+
+def _languages(
+    asked: argparse.Namespace, sources: Sequence[Path], references: Sequence[Path]
+) -> tuple[str, str]:
+    """The languages as told, or as all names end; UserError where they do not say."""
+    found = []
+    for option, told, paths in (
+        ("--source-language", asked.source_language, sources),
+        ("--target-language", asked.target_language, references),
+    ):
+        endings = {_plain(path).suffix.removeprefix(".") for path in paths}
+        if told is None and (len(endings) > 1 or "" in endings):
+            raise UserError(
+                f"{', '.join(map(str, paths))}: the names do not end in one language; "
+                f"give {option} CODE",
+                Exit.USAGE,
+            )
+        found.append(told or endings.pop())
+    return found[0], found[1]
+
+
+def _measure(model: str | None) -> tuple[Callable[[str], int], str]:
+    """How long a source is, and in which unit: words, or pieces of a model."""
+    if model is None:
+        return (lambda line: len(line.split())), WORDS
+    from nmt import modeldir  # torch takes seconds to import
+
+    trained = modeldir.load(model)
+    segmenter = trained.source.segmenter
+    longest = trained.facts["longest_source"]
+    unit = f"subword pieces of {model} (trained on sources of up to {longest})"
+    return (lambda line: len(segmenter.encode(line))), unit
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Corpora from their sources to files for data=files: fetched, checked, counted, joined."""

@@ -1,0 +1,178 @@
+"""nmt-testset: what it writes, what it shows, and what it refuses."""
+
+import gzip
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nmt import manifest, modeldir
+from nmt.cli import testset
+from nmt.data.corpus import read_text
+from nmt.data.joined import parts_of
+from tests.decode.copying import trained
+
+Run = Callable[..., tuple[int, str, str]]
+DE = {"a": ["eins", "zwei drei vier", ""], "b": ["fünf sechs", "sieben"]}
+EN = {"a": ["one", "two three four", "more"], "b": ["five six", "seven"]}
+ALL = "all out --sources a.de b.de --references a.en b.en --bounds 2,3"
+
+
+@pytest.fixture
+def command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Run:
+    """Words -> exit code, stdout, stderr; run among the files of two test sets."""
+    for code, sets in (("de", DE), ("en", EN)):
+        for name, lines in sets.items():
+            write(tmp_path / f"{name}.{code}", lines)
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: str) -> tuple[int, str, str]:
+        try:
+            code = testset.main([word for part in words for word in shlex.split(part)])
+        except SystemExit as leaving:  # argparse
+            code = int(leaving.code or 0)
+        return (code, *capsys.readouterr())
+
+    return run
+
+
+def write(path: Path, lines: list[str]) -> None:
+    path.write_bytes("".join(f"{line}\n" for line in lines).encode())
+
+
+def test_all(command: Run, tmp_path: Path) -> None:
+    code, out, err = command(ALL)
+    assert code == 0, err
+    assert out == (
+        "lines by source length in words\n"
+        "              lines  sum  longest  0-2  3-3  over 3\n"
+        "a                 3    4        3    2    1       0\n"
+        "b                 2    3        2    2    0       0\n"
+        "newstest_all      5    7        3    4    1       0\n"
+        "concat_seq        3    7        4    2    0       1\n"
+    )
+    assert "wrote out/newstest_all.de" in err
+    assert "a.de: empty lines: 1; they stay" in err
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        f"{name}.{ending}"
+        for name in ("concat_seq", "newstest_all")
+        for ending in ("de", "en", "json")
+    ]
+    assert read_text(tmp_path / "out/newstest_all.en") == EN["a"] + EN["b"]
+    assert read_text(tmp_path / "out/concat_seq.de") == [
+        "eins zwei drei vier",
+        " fünf sechs",
+        "sieben",
+    ]
+
+
+def test_all_with_other_names(command: Run, tmp_path: Path) -> None:
+    code, out, err = command(ALL, "--name whole --joined-name three -k 3")
+    assert code == 0, err
+    assert [line.split()[:3] for line in out.split("\n")[-3:-1]] == [
+        ["whole", "5", "7"],
+        ["three", "2", "7"],
+    ]
+    assert read_text(tmp_path / "out/three.de")[1] == "fünf sechs sieben"
+
+
+def test_join(command: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.de.gz").write_bytes(gzip.compress((tmp_path / "a.de").read_bytes()))
+    code, out, err = command("join out --name two --source a.de.gz --reference a.en")
+    assert code == 0, err
+    assert re.findall(r"^(a\.de|two) +(\d+) +(\d+) +(\d+)", out, re.M) == [
+        ("a.de", "3", "4", "3"),
+        ("two", "2", "4", "4"),
+    ]
+    assert read_text(tmp_path / "out/two.de") == ["eins zwei drei vier", ""]
+    assert parts_of(tmp_path / "out/two.de", tmp_path / "out/two.en") == [
+        (DE["a"][:2], EN["a"][:2]),
+        (DE["a"][2:], EN["a"][2:]),
+    ]
+
+
+def test_documents_are_kept_apart(command: Run, tmp_path: Path) -> None:
+    write(tmp_path / "docs", ["x", "y", "y"])
+    words = "join out --name two --source a.de --reference a.en --documents"
+    code, _, err = command(words, "docs")
+    assert code == 0
+    assert "2 documents" in err
+    assert read_text(tmp_path / "out/two.en") == ["one", "two three four more"]
+    record = manifest.parse((tmp_path / "out/two.json").read_bytes(), tmp_path)
+    assert record["about"]["documents"] == 2
+    assert [entry["path"] for entry in record["about"]["inputs"]] == ["a.de", "a.en", "docs"]
+    code, _, err = command(words, "b.de")
+    assert code == 65
+    assert err.endswith("nmt: b.de: names the documents of 2 lines, but the test set has 3\n")
+
+
+def test_lengths_in_pieces_of_a_model(
+    command: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = "join out --name two --source a.de --reference a.en"
+    code, _, err = command(words, "--lengths nowhere")
+    assert code == 66, err
+    assert not (tmp_path / "out").exists()
+    write(tmp_path / "a.de", ["one\u2003piece", "two pieces", "and three more"])
+    monkeypatch.setattr(modeldir, "load", lambda path: {"model": trained(7)}[path])
+    code, out, err = command(words, "--lengths model")
+    assert code == 0, err
+    assert "in subword pieces of model (trained on sources of up to 7)\n" in out
+    assert re.search(r"^a\.de +3 +6 +3 ", out, re.M)  # words would be 7
+
+
+def test_languages(command: Run, tmp_path: Path) -> None:
+    words = "join out --name two --source a.de --reference a.en"
+    assert command(words, "--source-language deu --target-language eng")[0] == 0
+    assert (tmp_path / "out/two.deu").exists()
+    assert (tmp_path / "out/two.eng").exists()
+    (tmp_path / "b.de").rename(tmp_path / "b.src")
+    code, _, err = command(ALL.replace("b.de", "b.src"))
+    assert code == 2
+    assert "a.de, b.src: the names do not end in one language; give --source-language" in err
+    assert command(ALL.replace("b.de", "b.src"), "--source-language de")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        ("", 2, "required: all|join"),
+        ("all out --sources a.de", 2, "required: --references"),
+        ("all out --sources a.de b.de --references a.en", 2, "2 sources, but 1 references"),
+        ("all out --sources a.de --references b.en", 65, "b.en: has 2 lines, but a.de has 3"),
+        ("all out --sources a.de a.de --references a.en a.en", 2, "a: two test sets of this name"),
+        (f"{ALL} --joined-name newstest_all", 2, "two sets of this name"),
+        (f"{ALL} -k 0", 2, "-k 0: give 1 or more"),
+        (f"{ALL} --bounds 5,4", 2, "--bounds 5,4"),
+        (f"{ALL} --name ../x", 2, "no name for a file"),
+        (f"{ALL} --source-language en", 2, "two files of one name"),
+        ("all . --sources a.de --references a.en --name a", 73, "a.de: is an input"),
+        ("join out --name x --source no.de --reference a.en", 66, "no.de: no such file"),
+    ],
+)
+def test_what_is_refused(command: Run, tmp_path: Path, words: str, code: int, told: str) -> None:
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    found, out, err = command(words)
+    assert (found, out) == (code, "")
+    assert told in err
+    assert {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
+
+
+def test_sets_that_seem_not_to_belong_together(command: Run) -> None:
+    _, _, err = command("all out --sources a.de --references b.en")
+    assert "a.de and b.en: taken for one test set" in err
+
+
+def test_help_is_complete(command: Run) -> None:
+    for words, named in (
+        ("--help", ("all", "join", "NAME.json")),
+        ("all --help", ("--sources", "--joined-name", "--lengths", "published")),
+        ("join --help", ("--documents", "--name", "-k")),
+    ):
+        code, out, _ = command(words)
+        assert code == 0
+        assert all(word in out for word in named)

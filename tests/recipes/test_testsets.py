@@ -1,0 +1,151 @@
+"""newstest_all and concat_seq, and what is said of sets that are not the paper's."""
+
+import json
+import logging
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nmt.data.corpus import read_text
+from nmt.data.joined import parts_of
+from nmt.errors import Exit, UserError
+from nmt.recipes.testsets import (
+    PAPER,
+    PAPER_ALL,
+    PAPER_JOINED,
+    build,
+    compared,
+    document_numbers,
+    read,
+)
+
+NEWSTEST = Path(__file__).parents[3] / "shared/data/newstest/de-en"
+YEARS = (2008, *range(2010, 2015), 2017, 2018)  # those of the paper's ten that are there
+
+
+def pair(directory: Path, name: str, lines: int, empty: int = 0) -> tuple[str, Path, Path]:
+    """A made-up test set of so many lines, the last ones empty."""
+    paths = directory / f"{name}.de", directory / f"{name}.en"
+    for path in paths:
+        full = [f"{path.name} {n}." for n in range(lines - empty)]
+        path.write_bytes("".join(f"{line}\n" for line in full + [""] * empty).encode())
+    return name, *paths
+
+
+def record(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.with_suffix(".json").read_bytes())
+    return found
+
+
+def test_the_paper_s_counts() -> None:
+    assert sum(PAPER.values()) == PAPER_ALL == 28_075
+    assert math.ceil(PAPER_ALL / 2) == PAPER_JOINED == 14_038
+    assert list(PAPER) == sorted(PAPER)
+    assert compared(PAPER, 2) == (
+        [],
+        "28075 pairs in all and 14038 joined lines, as in the paper",
+    )
+    assert compared(PAPER, 3) == ([], "28075 pairs in all, as in the paper")
+
+
+def test_sets_that_are_not_the_paper_s_are_told() -> None:
+    warnings, note = compared({**PAPER, "newstest2009": 2526}, 2)
+    assert warnings == [
+        "newstest2009: 2526 lines, but the paper's set has 2525",
+        "28076 pairs in all, but the paper has 28075",
+    ]
+    assert note == "14038 joined lines, as in the paper"
+    warnings, note = compared({"newstest2009": 2525, "newstest2008": 2051, "mine": 3}, 2)
+    assert warnings == [
+        "the sets are not in the paper's order, which decides what is joined",
+        "not among the paper's sets: mine",
+    ]
+    assert note and note.startswith("2 of the paper's 10 sets; missing: newstest2010, ")
+    assert compared({"mine": 3}, 2) == ([], None)
+
+
+def test_all_lines_in_order_and_joined_across_borders(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pairs = [pair(tmp_path, name, n) for name, n in (("a", 3), ("b", 5), ("newstest2008", 2))]
+    with caplog.at_level(logging.INFO):
+        built = build(pairs, tmp_path / "out", "de", "en")
+    assert "newstest2008: 2 lines, but the paper's set has 2051" in caplog.messages
+    for side, text in enumerate(built.whole):
+        whole = [line for _, *paths in pairs for line in read_text(paths[side])]
+        assert read_text(text) == whole
+        two = [" ".join(whole[n : n + 2]) for n in range(0, 10, 2)]
+        assert read_text(built.joined[side]) == two
+    assert built.lines.sources[1] == "a.de 2. b.de 0."
+    assert parts_of(*built.whole) is None
+    assert parts_of(*built.joined) == built.lines.parts
+    about = record(built.whole[0])["about"]
+    assert about["sets"] == [
+        {"name": "a", "first": 1, "last": 3},
+        {"name": "b", "first": 4, "last": 8},
+        {"name": "newstest2008", "first": 9, "last": 10},
+    ]
+    assert [entry["path"] for entry in about["inputs"]] == [
+        str(path) for _, *paths in pairs for path in paths
+    ]
+    about = record(built.joined[0])["about"]
+    assert about["across"] == [2]  # b ends with a line
+    assert about["inputs"][0]["sha256"] == record(built.whole[0])["source"]["sha256"]
+
+
+def test_the_same_inputs_make_the_same_bytes(tmp_path: Path) -> None:
+    pairs = [pair(tmp_path, "a", 3), pair(tmp_path, "b", 4)]
+    first = build(pairs, tmp_path / "out", "de", "en", k=3)
+    files = sorted((tmp_path / "out").iterdir())
+    before = [file.read_bytes() for file in files]
+    assert len(before) == 6
+    assert build(pairs, tmp_path / "out", "de", "en", k=3) == first
+    assert [file.read_bytes() for file in files] == before
+
+
+def test_bad_sets(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    name, source, reference = pair(tmp_path, "a", 3)
+    _, _, longer = pair(tmp_path, "b", 4)
+    with pytest.raises(UserError, match=r"b\.en: has 4 lines, but .*a\.de has 3") as caught:
+        build([(name, source, longer)], tmp_path / "out", "de", "en")
+    assert caught.value.code == Exit.DATA
+    with pytest.raises(UserError, match="a: two test sets of this name"):
+        build([(name, source, reference)] * 2, tmp_path / "out", "de", "en")
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(UserError, match="the file is empty"):
+        read(*pair(tmp_path, "none", 0)[1:])
+    read(*pair(tmp_path, "gaps", 5, empty=2)[1:])
+    assert sum("empty lines: 2" in message for message in caplog.messages) == 2
+
+
+def test_document_names(tmp_path: Path) -> None:
+    path = tmp_path / "docs"
+    path.write_bytes(b"a\na\nb\na\na\n")
+    assert document_numbers(path, 5) == [1, 1, 2, 3, 3]
+    with pytest.raises(UserError, match="names the documents of 5 lines, but the test set has 4"):
+        document_numbers(path, 4)
+    path.write_bytes(b"a\n\nb\n")
+    with pytest.raises(UserError, match="docs:2: no name"):
+        document_numbers(path, 3)
+
+
+@pytest.mark.skipif(not NEWSTEST.is_dir(), reason="needs the newstest files beside the project")
+def test_the_real_sets_line_for_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    names = [f"newstest{year}" for year in YEARS]
+    pairs = [(name, NEWSTEST / f"{name}.de", NEWSTEST / f"{name}.en") for name in names]
+    with caplog.at_level(logging.INFO):
+        built = build(pairs, tmp_path, "de", "en")
+    assert caplog.messages == ["8 of the paper's 10 sets; missing: newstest2009, newstest2016"]
+    for side in (0, 1):
+        raw = b"".join(paths[side].read_bytes() for _, *paths in pairs)
+        assert built.whole[side].read_bytes() == raw
+        joined = built.joined[side].read_bytes()
+        assert raw.count(b"\n") == 22_551 == 28_075 - 2525 - 2999
+        assert joined.count(b"\n") == 11_276 == math.ceil(22_551 / 2)
+        assert joined.replace(b"\n", b" ") == raw.replace(b"\n", b" ")  # each byte in its place
+    parts = parts_of(*built.joined)
+    assert parts is not None
+    assert [s for sources, _ in parts for s in sources] == read_text(built.whole[0])
+    assert [r for _, references in parts for r in references] == read_text(built.whole[1])
