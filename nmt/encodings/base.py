@@ -108,6 +108,14 @@ class Encoding(nn.Module):
         """Change the top of the stack [batch, query, dim], once."""
         return x
 
+    def by_distance(self, layer: int, distances: Tensor) -> dict[str, Tensor]:
+        """Vectors that a layer has learned for distances [n], key minus query, by their role.
+
+        [heads | 1, n, width] each, for those who want to see them; no part of attention. Nothing
+        where there are none, or where they are fixed.
+        """
+        return {}
+
     def table(
         self, rows: int, width: int, per_layer: bool = True, per_head: bool = False
     ) -> nn.Parameter:

@@ -67,6 +67,16 @@ class Composite(Encoding):
             s = s + key_products(k, self.pick(self.c_k, layer), 2 * self.tau - index)
         return s
 
+    def by_distance(self, layer: int, distances: Tensor) -> dict[str, Tensor]:
+        """What queries and keys make kernels with."""
+        rows = distances.clamp(-self.tau, self.tau) + self.tau
+        tables = {"queries": (self.c_q, rows), "keys": (self.c_k, 2 * self.tau - rows)}
+        return {
+            f"kernels of {role}": self.pick(table, layer)[:, at]
+            for role, (table, at) in tables.items()
+            if table is not None
+        }
+
     def bias(self, layer: int, context: Context) -> Tensor | None:
         """The fixed kernel of each head: [batch | 1, heads, query, key]."""
         if self.f is None:

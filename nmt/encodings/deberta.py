@@ -58,6 +58,12 @@ class Deberta(Encoding):
             seen = self._rows(distances)  # from the key: d(j, i)
         return s + c2p + key_products(k, self._heads(seen, self.w_qr, layer), index)
 
+    def by_distance(self, layer: int, distances: Tensor) -> dict[str, Tensor]:
+        """P of the distances, as the layer projects it for the two terms."""
+        as_key = self._heads(self._rows(-distances), self.w_kr, layer)
+        seen = self._rows(distances if self.p2c == "paper" else -distances)
+        return {"keys": as_key, "queries": self._heads(seen, self.w_qr, layer)}
+
     def _rows(self, distances: Tensor) -> Tensor:
         """P[d] of the distances that occur: [distance, dim]."""
         return self.p[(distances + self.k).clamp(0, 2 * self.k - 1)]

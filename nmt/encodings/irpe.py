@@ -97,6 +97,20 @@ class Irpe(Encoding):
         rows = self.pick(self.value_table, layer).to(p.dtype)
         return sum_by_row(p, self._index(context), 2 * self.beta + 1) @ rows
 
+    def by_distance(self, layer: int, distances: Tensor) -> dict[str, Tensor]:
+        """Vectors of the groups that the distances fall into, of each contextual table."""
+        rows = piecewise(distances, self.alpha, self.beta, self.gamma) + self.beta
+        tables = {
+            "keys": (self.key, self.key_table),
+            "queries": (self.query, self.query_table),
+            "values": (self.value, self.value_table),
+        }
+        return {
+            role: self.pick(table, layer)[:, rows]
+            for role, (mode, table) in tables.items()
+            if table is not None and mode == "contextual"
+        }
+
     def _index(self, context: Context) -> Tensor:
         sizes = (self.alpha, self.beta, self.gamma)
         return context.once(("irpe", sizes), lambda: piecewise(context.delta, *sizes) + self.beta)

@@ -75,6 +75,13 @@ class Relative(Encoding):
         rows, index = self._rows(table, layer, context)
         return sum_by_row(p, index, rows.shape[-2]) @ rows.to(p.dtype)
 
+    def by_distance(self, layer: int, distances: Tensor) -> dict[str, Tensor]:
+        """Rows of the tables."""
+        tables = {"keys" if not self.tied else "keys and values": self.key_table}
+        tables["values"] = self.value_table
+        rows = distances.clamp(-self.tau, self.tau) + self.tau
+        return {role: self.pick(t, layer)[:, rows] for role, t in tables.items() if t is not None}
+
     def _rows(self, table: Tensor, layer: int, context: Context) -> tuple[Tensor, Tensor]:
         """The rows of a layer [heads | 1, row, head_dim] and the row of each pair of tokens.
 

@@ -1,5 +1,6 @@
 """Attention, one path for every encoding: project, score, weigh, sum."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -60,6 +61,19 @@ class Memory(NamedTuple):
     fixed: bool = False  # the cache is filled once (cross-attention) and not appended to
 
 
+class Look(NamedTuple):
+    """Where the queries of one layer looked in one pass."""
+
+    site: str  # "encoder", "decoder" or "cross"
+    layer: int  # from 0; layers that are shared count anew in each pass
+    probabilities: Tensor  # [batch, heads, query, key] before dropout; float32 at least
+    allowed: Tensor | None  # [batch | 1, 1, query | 1, key] as in the context; None: all
+    running: Tensor | None = None  # [batch, query] false: had halted before; None: nothing halts
+
+
+Watcher = Callable[[Look], None]
+
+
 class Attention(nn.Module):
     """Multi-head attention (Vaswani et al. 2017) that asks its encodings where tokens stand."""
 
@@ -74,6 +88,7 @@ class Attention(nn.Module):
         self.query, self.key, self.value = (nn.Linear(dim, dim) for _ in range(3))
         self.out = nn.Linear(dim, dim)
         self.dropout = dropout
+        self.watcher: Watcher | None = None  # set by nmt.model.watch alone
 
     def forward(
         self, x: Tensor, memory: Memory, layer: int, encodings: Encodings, context: Context
@@ -110,7 +125,7 @@ class Attention(nn.Module):
         dropout = self.dropout if self.training else 0.0
         scale = self.scale if encodings.scale is None else encodings.scale
         bias = encodings.bias(layer, context)  # [batch | 1, heads | 1, query, key]
-        if encodings.fusible and _fusing_pays(k):
+        if self.watcher is None and encodings.fusible and _fusing_pays(k):
             mask = context.allowed if bias is None else masked(bias, context.allowed).to(q.dtype)
             return F.scaled_dot_product_attention(
                 q, k, v, attn_mask=mask, dropout_p=dropout, scale=scale
@@ -118,7 +133,10 @@ class Attention(nn.Module):
         s = encodings.scores(q @ k.mT, q, k, layer, context)  # [batch, heads, query, key], raw
         e = s.float() * scale
         e = masked(e if bias is None else e + bias, context.allowed)
-        p = F.dropout(e.softmax(-1), dropout).to(v.dtype)  # softmax in float32, always
+        p = e.softmax(-1)  # in float32, always
+        if self.watcher is not None:
+            self.watcher(Look(context.site, layer, p, context.allowed))
+        p = F.dropout(p, dropout).to(v.dtype)
         o = p @ v
         extra = encodings.values(p, layer, context)
         return o if extra is None else o + extra

@@ -1,0 +1,49 @@
+"""Look over a model's shoulder: every attention sublayer hands out its probabilities."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
+
+from torch import Tensor, nn
+
+from nmt.model.attention import Attention, Look, Watcher
+from nmt.model.transformer import Transformer
+
+
+@contextmanager
+def watching(model: Transformer, watcher: Watcher) -> Iterator[None]:
+    """Call `watcher` with a `Look` after each softmax of the passes made inside of the block.
+
+    Each layer comes once per pass, or once per step while decoding, in the order of computing;
+    attention then takes the plain path, never the fused kernel, which keeps its probabilities to
+    itself. Probabilities of a row that may see nothing are equal for all keys, and rows of
+    padding look around like others: `allowed` and the ids say which of them mean something.
+    Models with complex embeddings have `model.streams` rows for each sentence, side by side.
+    Keep sums rather than the tensors. Raises RuntimeError where someone is watching already.
+    """
+    watched = [module for module in model.modules() if isinstance(module, Attention)]
+    if any(attention.watcher is not None for attention in watched):
+        raise RuntimeError("somebody is watching this model already")
+    running: dict[str, Tensor] = {}  # site -> [batch, query] of the pass that is being made
+
+    def hand_on(look: Look) -> None:
+        watcher(look._replace(running=running.get(look.site)))
+
+    with ExitStack() as after:
+        for stack, sites in ((model.encoder, ["encoder"]), (model.decoder, ["decoder", "cross"])):
+            if stack.halting is not None:
+                note = partial(_note_running, running, sites)
+                after.callback(stack.halting.register_forward_pre_hook(note).remove)
+        for attention in watched:
+            attention.watcher = hand_on
+            after.callback(setattr, attention, "watcher", None)
+        yield
+
+
+def _note_running(
+    running: dict[str, Tensor], sites: list[str], halting: nn.Module, inputs: tuple[Any, ...]
+) -> None:
+    """Note which tokens still run when a step begins: `Halting.forward(x, step, tally, last)`."""
+    tally = inputs[2]
+    running.update(dict.fromkeys(sites, tally.running))

@@ -1,0 +1,228 @@
+"""Watching changes nothing, sees every layer, and sees what attention computes."""
+
+import math
+from collections.abc import Callable
+from itertools import product
+from typing import Any, cast
+
+import pytest
+import torch
+from torch import Tensor
+
+from nmt.cli.compose import options_of
+from nmt.encodings.context import causal
+from nmt.encodings.sinusoids import sinusoids
+from nmt.model import attention, example
+from nmt.model.attention import Attention, Look, Memory
+from nmt.model.layers import EncoderLayer
+from nmt.model.transformer import Transformer
+from nmt.model.watch import watching
+
+Make = Callable[..., Transformer]
+Ids = Callable[..., Tensor]
+ORDER = ["encoder", "encoder", "decoder", "cross", "decoder", "cross"]
+pytestmark = pytest.mark.filterwarnings("ignore:.*enforce_sorted.*")
+
+MODELS = [
+    *([f"encoding={option}"] for option in options_of("encoding")),
+    ["encoding=[lstm,relative]"],
+    ["encoding=universal", "model.share_layers=true", "model.halting=true"],
+    ["encoding=ldpe", "model.length_head=true"],
+    ["encoding=relative", "model.norm=post"],
+]
+
+
+def pair(ids: Ids) -> tuple[Tensor, Tensor]:
+    """Sentences [3, 9] and prefixes [3, 7], some padded."""
+    source, target = ids(3, 9), ids(3, 7, seed=1)
+    source[0, 5:] = target[1, 4:] = 0
+    return source, target
+
+
+def seen(model: Transformer, source: Tensor, target: Tensor) -> list[Look]:
+    looks: list[Look] = []
+    with torch.inference_mode(), watching(model, looks.append):
+        model(source, target, example.columns(model.columns, source))
+    return looks
+
+
+@pytest.mark.parametrize("words", MODELS, ids=" ".join)
+def test_every_model_is_seen_and_says_the_same(
+    words: list[str], tiny: Make, ids: Ids, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attention, "FUSE_FROM", 1)  # unwatched, the kernel serves where it can
+    model = tiny(*words)
+    source, target = pair(ids)
+    columns = example.columns(model.columns, source)
+    with torch.inference_mode():
+        before = model(source, target, columns)
+        looks: list[Look] = []
+        with watching(model, looks.append):
+            watched = model(source, target, columns)
+        after = model(source, target, columns)
+    assert torch.equal(before, after)
+    assert float((before - watched).abs().max()) < 1e-5
+    assert [look.site for look in looks] == ORDER
+    assert [look.layer for look in looks] == [0, 1, 0, 0, 1, 1]
+    masks = {
+        "encoder": (source != 0)[:, None, None, :],
+        "decoder": causal(7, 7, source.device),
+        "cross": (source != 0)[:, None, None, :],
+    }
+    for look in looks:
+        p = look.probabilities
+        rows, keys = 3 * model.streams, 7 if look.site == "decoder" else 9
+        assert p.shape == (rows, 2, 9 if look.site == "encoder" else 7, keys)
+        assert p.dtype == torch.float32
+        assert float((p.sum(-1) - 1).abs().max()) < 1e-5
+        assert look.allowed is not None
+        mask = masks[look.site]
+        if len(mask) > 1:
+            mask = mask.repeat_interleave(model.streams, 0)
+        assert torch.equal(look.allowed, mask)
+        assert float(p.masked_fill(mask, 0).abs().max()) == 0
+
+
+@torch.inference_mode()
+def by_hand(
+    module: Attention, x: Tensor, memory: Tensor, allowed: Callable[[int, int, int], bool]
+) -> Tensor:
+    """Softmax of q . k / sqrt(head_dim) in loops and float64: [batch, heads, query, key]."""
+    width = x.shape[2] // module.heads
+    key = cast(torch.nn.Linear, module.key)
+    q, k = (
+        (t.double() @ m.weight.double().T + m.bias.double()).unflatten(-1, (-1, width))
+        for t, m in ((x, module.query), (memory, key))
+    )
+    found = torch.zeros(len(x), module.heads, x.shape[1], memory.shape[1], dtype=torch.float64)
+    for b, h, i in product(*map(range, found.shape[:3])):
+        terms = [
+            math.exp(float(q[b, i, h] @ k[b, j, h]) / width**0.5) if allowed(b, i, j) else 0.0
+            for j in range(memory.shape[1])
+        ]
+        found[b, h, i] = torch.tensor(terms, dtype=torch.float64) / sum(terms)
+    return found
+
+
+def test_absolute_by_hand(tiny: Make, ids: Ids) -> None:
+    """The first layer from the embeddings; every layer from what its attention was given."""
+    model = tiny("encoding=absolute")
+    source, target = pair(ids)
+    given: list[tuple[Attention, Tensor, Tensor]] = []
+
+    def note(module: torch.nn.Module, inputs: tuple[Any, ...]) -> None:
+        memory: Memory = inputs[1]
+        given.append((cast(Attention, module), inputs[0], memory.x))
+
+    hooks = [m.register_forward_pre_hook(note) for m in model.modules() if isinstance(m, Attention)]
+    looks = seen(model, source, target)
+    for hook in hooks:
+        hook.remove()
+    may: dict[str, Callable[[int, int, int], bool]] = {
+        "encoder": lambda b, i, j: bool(source[b, j]),
+        "decoder": lambda b, i, j: j <= i,
+        "cross": lambda b, i, j: bool(source[b, j]),
+    }
+    for look, (module, x, memory) in zip(looks, given, strict=True):
+        p = by_hand(module, x, memory, may[look.site])
+        assert float((look.probabilities - p).abs().max()) < 1e-6
+    first = cast(EncoderLayer, model.encoder.layers[0])
+    with torch.inference_mode():
+        x = model.source_embedding(source) * 16**0.5 + sinusoids(torch.arange(9), 16)
+        p = by_hand(first.attention, y := first.around_attention.norm(x), y, may["encoder"])
+    assert float((looks[0].probabilities - p).abs().max()) < 1e-6
+
+
+@pytest.mark.parametrize("option", ["absolute", "relative", "cope", "lstm"])
+def test_token_by_token_one_sees_the_same(option: str, tiny: Make, ids: Ids) -> None:
+    model = tiny(f"encoding={option}")
+    source, target = pair(ids)
+    full = seen(model, source, target)
+    looks: list[Look] = []
+    with torch.inference_mode(), watching(model, looks.append):
+        state = model.start(source)
+        for t in range(7):
+            model.step(target[:, t], state)
+    steps = looks[2:]  # after the encoder
+    assert len(steps) == 7 * 4
+    for number, look in enumerate(steps):
+        t, whole = number // 4, full[2 + number % 4]
+        assert (look.site, look.layer) == (whole.site, whole.layer)
+        p = whole.probabilities[:, :, t : t + 1]
+        p = p[..., : t + 1] if look.site == "decoder" else p
+        assert look.probabilities.shape == p.shape
+        assert float((look.probabilities - p).abs().max()) < 1e-5
+
+
+def test_the_kernel_is_kept_away_only_while_watching(
+    tiny: Make, ids: Ids, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attention, "FUSE_FROM", 1)
+    model = tiny("encoding=absolute")
+    source, target = pair(ids)
+    calls: list[int] = []
+    real = torch.nn.functional.scaled_dot_product_attention
+
+    def spy(*a: Any, **k: Any) -> Tensor:
+        calls.append(1)
+        return real(*a, **k)
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", spy)
+    seen(model, source, target)
+    assert not calls
+    with pytest.raises(ZeroDivisionError), watching(model, lambda look: None):
+        raise ZeroDivisionError
+    model(source, target)
+    assert len(calls) == 6
+
+
+def test_one_watches_at_a_time(tiny: Make) -> None:
+    model = tiny()
+    with watching(model, lambda look: None):
+        again = watching(model, lambda look: None)
+        with pytest.raises(RuntimeError, match="watching this model already"):
+            again.__enter__()
+        watched = [m for m in model.modules() if isinstance(m, Attention)]
+        assert all(m.watcher is not None for m in watched)
+    assert all(m.watcher is None for m in watched)
+
+
+def test_dropout_and_gradients_are_those_of_training(tiny: Make, ids: Ids) -> None:
+    model = tiny("model.attention_dropout=0.5").train()
+    source, target = pair(ids)
+    looks: list[Look] = []
+    torch.manual_seed(3)
+    plain = model(source, target).square().sum()
+    with watching(model, looks.append):
+        torch.manual_seed(3)
+        watched = model(source, target).square().sum()
+    assert torch.equal(plain, watched)
+    gradients = [torch.autograd.grad(t, list(model.parameters())) for t in (plain, watched)]
+    assert all(torch.equal(a, b) for a, b in zip(*gradients, strict=True))
+    assert all(float((look.probabilities.sum(-1) - 1).abs().max()) < 1e-5 for look in looks)
+
+
+def test_halted_tokens_are_told_apart(tiny: Make, ids: Ids) -> None:
+    model = tiny("model.halting=true", "model.encoder_layers=4", "model.decoder_layers=3")
+    source, target = pair(ids)
+    for stack, bias in ((model.encoder, -0.5), (model.decoder, 0.3)):
+        assert stack.halting is not None
+        stack.halting.threshold = 0.7
+        torch.nn.init.constant_(stack.halting.unit.bias, bias)
+    looks = seen(model, source, target)
+    ponder = model._encode(source, {})[2]
+    encoder = [look.running for look in looks if look.site == "encoder"]
+    assert all(running is not None for running in encoder)
+    passes = torch.stack([r for r in encoder if r is not None]).sum(0)
+    assert encoder[0] is not None and encoder[0].all()
+    assert ponder is not None
+    assert 1 < float(passes.float().mean()) < 4  # some halt, and some do not at once
+    assert ((passes <= ponder) & (ponder < passes + 1)).all()  # steps, plus a remainder
+    for layer in range(3):
+        own, cross = (
+            next(k.running for k in looks if (k.site, k.layer) == (site, layer))
+            for site in ("decoder", "cross")
+        )
+        assert own is not None and cross is not None and torch.equal(own, cross)
+        assert own.shape == target.shape
+    assert seen(tiny(), source, target)[0].running is None
