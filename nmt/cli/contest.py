@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from nmt.data.prepare import Prepared
 
 TRANSLATIONS = "translations"  # in a run directory
+ONLY = "test"  # name of the one test set of nmt-compare
 
 
 class Entrant(NamedTuple):
@@ -34,7 +35,7 @@ class Entrant(NamedTuple):
 
     @property
     def log(self) -> Path:
-        """The file with the output of its jobs, beside its run."""
+        """The file with the output of its training, beside its run."""
         return self.asked.run.with_name(f"{self.name}.log")
 
 
@@ -142,7 +143,7 @@ def train_all(entrants: Sequence[Entrant], at_once: int) -> list[Missing]:
         run.parent.mkdir(parents=True, exist_ok=True)
     jobs = [Job(e.name, "train", e.words, e.log) for e in pending]
     codes = run_all(jobs, at_once, lambda name: trained_so_far(runs[name])) if jobs else {}
-    return [m for e in pending if (m := _missing(e, "training", codes[e.name], _whole)) is not None]
+    return [m for e in pending if (m := _untrained(e, codes[e.name])) is not None]
 
 
 def _whole(entrant: Entrant) -> str | None:
@@ -154,15 +155,18 @@ def _whole(entrant: Entrant) -> str | None:
     return "training stopped before its budget was spent" if outcome is None else None
 
 
-def _missing(
-    entrant: Entrant, what: str, code: int, check: Callable[[Entrant], str | None]
-) -> Missing | None:
-    log = str(entrant.log)
-    if code:
-        why = f"{what} failed ({said(code)}): {last_line(entrant.log)}"
-        return Missing(entrant.name, why, log)
-    wrong = check(entrant)
-    return None if wrong is None else Missing(entrant.name, wrong, log)
+def _failed(label: str, what: str, code: int, log: Path) -> Missing | None:
+    """What to say of a process that did not end well."""
+    if not code:
+        return None
+    return Missing(label, f"{what} failed ({said(code)}): {last_line(log)}", str(log))
+
+
+def _untrained(entrant: Entrant, code: int) -> Missing | None:
+    if failed := _failed(entrant.name, "training", code, entrant.log):
+        return failed
+    wrong = _whole(entrant)
+    return None if wrong is None else Missing(entrant.name, wrong, str(entrant.log))
 
 
 def trained_so_far(run: Path) -> str:
@@ -181,43 +185,83 @@ def metrics_of(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in whole]
 
 
+class Work(NamedTuple):
+    """A test set that one model is to translate."""
+
+    entrant: Entrant
+    name: str  # of the test set; the translations are NAME.txt, what they were made from NAME.json
+    test: Test
+
+    @property
+    def text(self) -> Path:
+        """Where the translations lie."""
+        return self.entrant.asked.run / TRANSLATIONS / f"{self.name}.txt"
+
+    @property
+    def record(self) -> Path:
+        """What they were made from."""
+        return self.text.with_name(f"{self.name}.json")
+
+    @property
+    def log(self) -> Path:
+        """The output of the process that made them."""
+        return self.text.with_name(f"{self.name}.log")
+
+
 def translate_all(
     entrants: Sequence[Entrant], test: Test, at_once: int
 ) -> tuple[dict[str, list[str]], list[Missing]]:
-    """Translate the test set by each model; translations by name, and those that failed.
+    """Translate the test set by each model; translations by name, and those that failed."""
+    found, missing = translate_each([Work(e, ONLY, test) for e in entrants], at_once)
+    return {e.name: found[e.asked.run, ONLY] for e in entrants if (e.asked.run, ONLY) in found}, [
+        each for _, each in missing
+    ]
+
+
+def translate_each(
+    works: Sequence[Work], at_once: int
+) -> tuple[dict[tuple[Path, str], list[str]], list[tuple[Work, Missing]]]:
+    """Translate test sets, each in a process; lines by run and test, and what failed.
 
     They stay in the run directory, and are made anew only if the checkpoint, the text, the search
     or this program has changed.
     """
-    keys = {e.name: _key(e, test) for e in entrants}
-    pending = [e for e in entrants if _kept(e) != keys[e.name]]
+    keys = [_key(work.entrant, work.test) for work in works]
+    pending = [(w, key) for w, key in zip(works, keys, strict=True) if _kept(w) != key]
+    names = _job_names([work for work, _ in pending])
     jobs = []
-    for entrant in pending:
-        directory = entrant.asked.run / TRANSLATIONS
-        directory.mkdir(exist_ok=True)
-        (directory / "test.json").unlink(missing_ok=True)
+    for name, (work, _) in zip(names, pending, strict=True):
+        work.text.parent.mkdir(exist_ok=True)
+        work.record.unlink(missing_ok=True)
+        entrant, test = work.entrant, work.test
         checkpoint, settings = modeldir.locate(entrant.asked.run), entrant.asked.settings
-        words = [str(checkpoint), str(test.source), "-o", str(directory / "test.txt")]
+        words = [str(checkpoint), str(test.source), "-o", str(work.text)]
         words += ["--threads", "1", "--device", settings.trainer.device]
         words += test_columns(settings)
         words += [f"decode.{key}={value}" for key, value in vars(settings.decode).items()]
-        jobs.append(Job(entrant.name, "translate", words, entrant.log))
+        jobs.append(Job(name, "translate", words, work.log))
     codes = run_all(jobs, at_once, lambda name: "translating") if jobs else {}
     missing = []
-    for entrant in pending:
-        failed = _missing(entrant, "translation", codes[entrant.name], lambda e: None)
+    for name, (work, key) in zip(names, pending, strict=True):
+        failed = _failed(work.entrant.name, "translation", codes[name], work.log)
         if failed is None:
-            record = entrant.asked.run / TRANSLATIONS / "test.json"
-            atomic.replace(record, manifest.dump(keys[entrant.name]))
+            atomic.replace(work.record, manifest.dump(key))
         else:
-            missing.append(failed)
-    lost = {each.label for each in missing}
-    found = {
-        e.name: read_text(e.asked.run / TRANSLATIONS / "test.txt")
-        for e in entrants
-        if e.name not in lost
-    }
+            missing.append((work, failed))
+    lost = [work for work, _ in missing]
+    found = {(w.entrant.asked.run, w.name): read_text(w.text) for w in works if w not in lost}
     return found, missing
+
+
+def _job_names(works: Sequence[Work]) -> list[str]:
+    """A name for each job: the run's where that tells them apart, else with test, or place."""
+    for named in (
+        [work.entrant.name for work in works],
+        [f"{work.entrant.name} {work.name}" for work in works],
+    ):
+        if len(set(named)) == len(named):
+            return named
+    return [f"{work.entrant.asked.run} {work.name}" for work in works]
 
 
 def _key(entrant: Entrant, test: Test) -> dict[str, Any]:
@@ -238,14 +282,12 @@ def _sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _kept(entrant: Entrant) -> Any:
+def _kept(work: Work) -> Any:
     """What the translations that lie there were made from; None if there are none."""
-    directory = entrant.asked.run / TRANSLATIONS
-    record = directory / "test.json"
-    if not (record.exists() and (directory / "test.txt").exists()):
+    if not (work.record.exists() and work.text.exists()):
         return None
     try:
-        return manifest.parse(record.read_bytes(), record)
+        return manifest.parse(work.record.read_bytes(), work.record)
     except UserError:
         return None  # damaged: translate again
 
@@ -257,7 +299,7 @@ def entry(entrant: Entrant, corpus: "Prepared") -> Entry:
     if outcome is None:
         raise UserError(f"{entrant.asked.run}: has changed meanwhile; try again", Exit.DATA)
     sizes = len(corpus.source.vocabulary), len(corpus.target.vocabulary)
-    own, whole = _parameters(settings, sizes)
+    own, whole = parameters(settings, sizes)
     reports = metrics_of(entrant.asked.run)
     speeds = [line["tokens_per_second"] for line in reports if line["kind"] == "train"]
     return Entry(
@@ -272,7 +314,7 @@ def entry(entrant: Entrant, corpus: "Prepared") -> Entry:
     )
 
 
-def _parameters(settings: Settings, sizes: tuple[int, int]) -> tuple[int, int]:
+def parameters(settings: Settings, sizes: tuple[int, int]) -> tuple[int, int]:
     """Parameters of the encodings, and of the whole model, each counted once."""
     import torch
 

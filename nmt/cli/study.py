@@ -1,0 +1,289 @@
+"""From finished runs and test sets to a report: translate, score, diagnose, write, show."""
+
+import json
+import logging
+import sys
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from nmt import modeldir
+from nmt.cli import asked, contest, outputs
+from nmt.cli.asked import Group, Read, TableAsked, TestAsked, Wanted
+from nmt.cli.contest import Entrant
+from nmt.cli.jobs import gpus
+from nmt.cli.texts import columns_named, test_columns, with_columns
+from nmt.config import freeze
+from nmt.data.corpus import read_text
+from nmt.errors import Exit, UserError
+from nmt.report import gather, tsv
+from nmt.report import text as texts
+from nmt.report.study import PaperTable, Profile, Study, System, Vectors
+
+if TYPE_CHECKING:
+    from nmt.data.segmenter import Segmenter
+
+__all__ = ["Group", "Read", "TableAsked", "TestAsked", "Wanted", "report"]
+
+log = logging.getLogger(__name__)
+
+SEED = 12345  # of the bootstrap and of the sample of sentences, as in nmt-evaluate
+UNIT = "subword pieces of the source"
+
+Translations = dict[tuple[Path, str], list[str]]  # by run and test
+
+
+class _Known(NamedTuple):
+    """What a group's first model tells."""
+
+    parameters: int
+    encoding_parameters: int
+    longest: int  # longest source in training, in its own pieces
+    segmenter: "Segmenter"  # of the source
+
+
+def report(
+    title: str,
+    command: str,
+    notes: list[str],
+    groups: list[Group],
+    tests: list[TestAsked],
+    tables: list[TableAsked],
+    bounds: list[int],
+    wanted: Wanted,
+) -> None:
+    """Translate what is not translated yet, score, diagnose, write the files, print the tables.
+
+    A test is translated by the groups of the tables that name it; one that no table names, by all.
+    Everything that can be wrong with what is asked is said before the first translation. Raises
+    UserError: 2 for what does not fit together, 65 for a run that is not finished or sides of
+    unequal lines, 70 where a model could not translate, 73 for a file that cannot be written.
+    """
+    outputs.prepare([wanted.html, wanted.json, wanted.tsv], None)
+    asked.check(groups, tests, tables)
+    read = [asked.read(test, groups, tables) for test in tests]
+    known = [_known(group.entrants[0]) for group in groups]
+    translations = _translations(groups, read, wanted.jobs)
+    lengths = [_lengths(each, known) for each in read]
+    study = Study(
+        title=title,
+        date=date.today().isoformat(),
+        command=command,
+        notes=[*notes, *_notes(groups, tables, wanted)],
+        systems=_systems(groups, read, known),
+        tests=[],
+        tables=[PaperTable(*table) for table in tables],
+        profiles=[],
+        vectors=[],
+        samples=wanted.samples,
+        seed=SEED,
+        about=_about(groups, tests),
+    )
+    for each, counted in zip(read, lengths, strict=True):
+        log.info("scoring %s: %d pairs", each.asked.name, len(each.sources))
+        how = gather.Bootstrap(bounds, wanted.samples, SEED, wanted.jobs)
+        test = gather.test(_test(study, each, groups, known, translations, counted), how)
+        for table in study.tables:
+            if table.test == test.name and table.published:
+                test = gather.with_published(test, table, [group.published for group in groups])
+        study = replace(study, tests=[*study.tests, test])
+    if wanted.attention:
+        study = _looked(study, groups, read, lengths, translations)
+    _write(study, wanted)
+
+
+def _translations(groups: list[Group], read: list[Read], jobs: int) -> Translations:
+    """All translations, as many lines as the test has."""
+    works = [
+        contest.Work(
+            entrant, each.asked.name, contest.Test(each.asked.source, each.asked.reference)
+        )
+        for s in range(len(groups))
+        for entrant in groups[s].entrants
+        for each in read
+        if s in each.groups
+    ]
+    found, missing = contest.translate_each(works, _at_once(works, jobs))
+    if missing:
+        told = [
+            f"{work.entrant.asked.run}: {failed.why}; see {failed.log}" for work, failed in missing
+        ]
+        raise UserError(asked.few(told), Exit.DIVERGED)
+    lines = {each.asked.name: len(each.sources) for each in read}
+    for work in works:
+        count = len(found[work.entrant.asked.run, work.name])
+        if count != lines[work.name]:
+            raise UserError(
+                f"{work.text}: has {count} lines, but the test has {lines[work.name]}; "
+                f"remove {work.record} to translate again",
+                Exit.DATA,
+            )
+    return found
+
+
+def _at_once(works: list[contest.Work], jobs: int) -> int:
+    """Processes that translate: where they compute on GPUs, one for each of these."""
+    if all(work.entrant.asked.settings.trainer.device == "cpu" for work in works):
+        return jobs
+    return min(jobs, len(gpus()) or jobs)
+
+
+def _known(entrant: Entrant) -> _Known:
+    """Read what a model tells of itself; the weights are not kept."""
+    trained = modeldir.load(entrant.asked.run, "cpu")
+    sizes = len(trained.source.vocabulary), len(trained.target.vocabulary)
+    own, whole = contest.parameters(trained.settings, sizes)
+    return _Known(whole, own, int(trained.facts["longest_source"]), trained.source.segmenter)
+
+
+def _lengths(read: Read, known: list[_Known]) -> list[int]:
+    """Source lengths, counted as the first system that translates the test does."""
+    segmenter = known[read.groups[0]].segmenter
+    return [len(segmenter.encode(line)) for line in read.sources]
+
+
+def _longest(read: Read, known: list[_Known]) -> list[int | None]:
+    """By system: longest source in training, where its pieces are those that were counted."""
+    counted = known[read.groups[0]].segmenter.to_json()
+    return [
+        own.longest if s in read.groups and own.segmenter.to_json() == counted else None
+        for s, own in enumerate(known)
+    ]
+
+
+def _systems(groups: list[Group], read: list[Read], known: list[_Known]) -> list[System]:
+    limits = [_longest(each, known) for each in read]
+    systems = []
+    for s, (group, own) in enumerate(zip(groups, known, strict=True)):
+        limit = next((found[s] for found in limits if found[s] is not None), None)
+        if limit is None:
+            log.warning(
+                "%s: segments otherwise than lengths are counted; its trained length is not marked",
+                group.label,
+            )
+        runs = [
+            gather.trained_run(
+                str(e.asked.run), e.asked.settings.seed, contest.metrics_of(e.asked.run)
+            )
+            for e in group.entrants
+        ]
+        systems.append(System(group.label, own.parameters, own.encoding_parameters, limit, runs))
+    return systems
+
+
+def _test(
+    study: Study,
+    read: Read,
+    groups: list[Group],
+    known: list[_Known],
+    translations: Translations,
+    lengths: list[int],
+) -> gather.Asked:
+    """A test set with everybody's translations."""
+    name = read.asked.name
+    hypotheses: list[list[list[str]]] = [[] for _ in groups]
+    for s in read.groups:
+        hypotheses[s] = [translations[e.asked.run, name] for e in groups[s].entrants]
+    return gather.Asked(
+        name=name,
+        about=read.asked.about,
+        sources=read.sources,
+        references=read.references,
+        parts=read.parts,
+        language=read.language,
+        lengths=lengths,
+        unit=UNIT,
+        longest=_longest(read, known),
+        hypotheses=hypotheses,
+        metrics=[m for table in study.tables if table.test == name for m in table.metrics],
+    )
+
+
+def _looked(
+    study: Study,
+    groups: list[Group],
+    read: list[Read],
+    lengths: list[list[int]],
+    translations: Translations,
+) -> Study:
+    """The study with what the first run of each system looks at, and has learnt by distance."""
+    from nmt.report import looks, vectors
+
+    tests, profiles, learned = list(study.tests), list[Profile](), list[Vectors]()
+    for s, group in enumerate(groups):
+        first = group.entrants[0]
+        log.info("looking at the attention of %s", first.asked.run)
+        trained = modeldir.load(first.asked.run, first.asked.settings.trainer.device)
+        learned += vectors.learned(trained, s)
+        given = columns_named(",".join(test_columns(first.asked.settings)[1:]) or None)
+        for t, each in enumerate(read):
+            if s not in each.groups:
+                continue
+            _, beside = with_columns(
+                trained, each.sources, {n: read_text(Path(path)) for n, path in given.items()}
+            )
+            seen = looks.Read(
+                each.sources,
+                translations[first.asked.run, each.asked.name],
+                {name: list(column) for name, column in beside.items()},
+                lengths[t],
+            )
+            tests[t], found = looks.watched(trained, tests[t], seen, s, SEED)
+            profiles += found
+    return replace(study, tests=tests, profiles=profiles, vectors=learned)
+
+
+def _notes(groups: list[Group], tables: list[TableAsked], wanted: Wanted) -> list[str]:
+    """How the numbers came about, as far as these functions know."""
+    searches: dict[str, list[str]] = {}
+    for group in groups:
+        decode = group.entrants[0].asked.settings.decode
+        beam = f"beam search of {decode.beam_size}, alpha {decode.alpha:g}"
+        searches.setdefault("greedy search" if decode.beam_size == 1 else beam, []).append(
+            group.label
+        )
+    told = [
+        search if len(searches) == 1 else f"{search} ({', '.join(labels)})"
+        for search, labels in searches.items()
+    ]
+    found = [f"Translation: {'; '.join(told)}."]
+    if any(table.published for table in tables):
+        found.append(
+            "The paper's BLEU is cased and of tokenised text, which is BLEU-moses here; its TER is "
+            "TERCom's on its own tokenised text, ours sacreBLEU's on plain text with case ignored, "
+            "so that a difference in TER is partly one of tokenisation."
+        )
+    found.append(
+        "Examples are of the first run of each system; their chrF2 is of the single sentence."
+    )
+    if wanted.attention:
+        found.append(
+            "Attention (distances, coverage, source never attended) is of the first run of each "
+            f"system, on up to {gather.SAMPLE} sentences of each length group, drawn by seed "
+            f"{SEED}, the same for all systems."
+        )
+    return found
+
+
+def _about(groups: list[Group], tests: list[TestAsked]) -> dict[str, Any]:
+    files: dict[str, Path | None] = {}
+    for test in tests:
+        files |= {f"{test.name} source": test.source, f"{test.name} reference": test.reference}
+    settings = {group.label: freeze(group.entrants[0].asked.settings) for group in groups}
+    return {**outputs.sources(files), "settings": settings}
+
+
+def _write(study: Study, wanted: Wanted) -> None:
+    """Write the files that were asked for, then the tables, whose reader may go away."""
+    if wanted.json:
+        plain = json.dumps(study.to_json(), indent=1, ensure_ascii=False, allow_nan=False)
+        outputs.write(wanted.json, f"{plain}\n".encode(errors="replace"))
+    if wanted.tsv:
+        outputs.write(wanted.tsv, tsv.tsv(study).encode(errors="replace"))
+    if wanted.html:
+        from nmt.report import page
+
+        outputs.write(wanted.html, page.html(study).encode(errors="replace"))
+    sys.stdout.write(texts.text(study))
+    sys.stdout.flush()

@@ -1,0 +1,58 @@
+"""The numbers that Rosendahl et al. (2019) print in their Tables 1 to 4, by table, system, bucket.
+
+The paper's BLEU is cased and of tokenised text, which is `BLEU-moses` here, not sacreBLEU's usual
+BLEU; its TER is TERCom's.
+"""
+
+import json
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+METRICS = {"BLEU-moses": "BLEU", "TER": "TER"}  # ours -> the paper's word for it
+
+
+@cache
+def paper() -> dict[str, Any]:
+    """All of published.json: `paper`, `metrics`, `lengths`, `tables`."""
+    return json.loads(Path(__file__).with_name("published.json").read_bytes())
+
+
+def tables() -> list[str]:
+    """The names of the tables: `Table 2`; Table 1 has one for each language pair."""
+    return list(paper()["tables"])
+
+
+def table_of(name: str, test: str) -> str | None:
+    """The table that a name means, as `Table 2`; of `Table 1` the test set decides which part."""
+    known = [each for each in tables() if each == name or each.startswith(f"{name},")]
+    if len(known) == 1:
+        return known[0]
+    return next((each for each in known if test_of(each) == test), None)
+
+
+def test_of(table: str) -> str:
+    """The test set of a table, as the paper calls it."""
+    return paper()["tables"][table]["test"]
+
+
+def systems(table: str) -> list[str]:
+    """The systems of a table, in the paper's order."""
+    return list(paper()["tables"][table]["systems"])
+
+
+def pairs(table: str) -> dict[str, int]:
+    """How many test pairs each bucket has in the paper."""
+    return dict(paper()["tables"][table]["pairs"])
+
+
+def cell(table: str, system: str, bucket: str, metric: str) -> float | None:
+    """One number, the metric named as here; None where the paper has none."""
+    buckets = paper()["tables"][table]["systems"].get(system, {})
+    return buckets.get(bucket, {}).get(METRICS.get(metric, ""))
+
+
+def fitting(table: str, buckets: Sequence[str]) -> bool:
+    """Tell whether a report has all of the table's buckets, so that its cells can be compared."""
+    return set(pairs(table)) <= set(buckets)
