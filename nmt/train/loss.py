@@ -11,6 +11,7 @@ from torch import Tensor
 from nmt.data.batches import Batch
 from nmt.data.vocab import EOS, PAD
 from nmt.model.transformer import Transformer
+from nmt.train.workers import ALONE, Workers
 
 
 def smoothed(logits: Tensor, target: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
@@ -52,9 +53,11 @@ def perplexity(
     batches: Iterable[Batch],
     device: torch.device,
     autocast: AbstractContextManager[None],
+    workers: Workers = ALONE,
 ) -> float:
     """Return exp of the mean negative log-likelihood per token, eos included, unsmoothed.
 
+    The workers share the batches, and all get the same result.
     Dropout is off meanwhile, and no random number that training would get is used up.
     """
     total, tokens = 0.0, 0
@@ -62,12 +65,12 @@ def perplexity(
     model.eval()
     try:
         with torch.random.fork_rng(gpus), torch.no_grad(), autocast:
-            for batch in batches:
+            for batch in workers.deal(batches):
                 logits, expected = predict(model, batch, device)
                 each = F.cross_entropy(logits.float(), expected, reduction="none")
                 total += float(each.double().sum())
                 tokens += len(expected)
     finally:
         model.train()
-    mean = total / tokens
+    mean = workers.total(total) / workers.total(tokens)
     return math.exp(mean) if mean < 700 else math.inf  # exp(710) is no float

@@ -134,6 +134,33 @@ class Progress:
                     self.board.add_scalar(f"{line['kind']}/{key}", value, line["step"])
 
 
+class Silence(Progress):
+    """The progress of the other workers: the first one tells it."""
+
+    def __enter__(self) -> "Silence":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        """Do nothing."""
+
+    def tick(self) -> None:
+        """Do nothing."""
+
+    def train(self, line: dict[str, Any]) -> None:
+        """Do nothing."""
+
+    def dev(self, line: dict[str, Any]) -> None:
+        """Do nothing."""
+
+    def skipped(self, line: dict[str, Any]) -> None:
+        """Do nothing."""
+
+
 def truncate(path: Path, step: int) -> None:
     """Cut off lines of later steps, and a last line that a kill left unfinished."""
     if not path.exists():

@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 from filelock import FileLock, Timeout
 
 from nmt import atomic, config, manifest, modeldir
-from nmt.device import pick
 from nmt.errors import Exit, UserError
-from nmt.train.checkpoint import Checkpoints
+from nmt.train.checkpoint import Checkpoints, Saved
 from nmt.train.schedule import schedule
+from nmt.train.signals import Stop
 from nmt.train.timetable import timetable
+from nmt.train.workers import ALONE, Workers
 
 CONFIG, STATUS, LOG, HOLDER = "config.json", "status.json", "train.log", ".holder"
 MAY_DIFFER = (
@@ -57,10 +58,16 @@ class Outcome(NamedTuple):
 class Run:
     """A run directory that this process holds; leave it as a context manager or by `close`."""
 
-    def __init__(self, path: Path, lock: FileLock, checkpoints: Checkpoints) -> None:
-        self.path, self.checkpoints = path, checkpoints
-        self.saved = checkpoints.recover()
-        self.step = self.saved.step if self.saved else 0  # as last reported
+    def __init__(
+        self,
+        path: Path,
+        checkpoints: Checkpoints,
+        saved: Saved | None,
+        workers: Workers,
+        lock: FileLock | None,
+    ) -> None:
+        self.path, self.checkpoints, self.saved, self.workers = path, checkpoints, saved, workers
+        self.step = saved.step if saved else 0  # as last reported
         self._lock = lock
 
     def finished(self, settings: config.Settings) -> Outcome | None:
@@ -98,7 +105,9 @@ class Run:
         except BaseException as error:
             log.error("failed: %s", error)
             code = error.code if isinstance(error, UserError) else 1
-            with suppress(OSError):  # a full disk must not hide why training failed
+            # a full disk must not hide why training failed, and torchrun, which asks all workers
+            # to stop when one has failed, must not keep it from the record
+            with suppress(OSError), Stop():
                 self.report("failed", self.step, code=int(code), message=str(error))
             raise
         finally:
@@ -107,8 +116,9 @@ class Run:
 
     def close(self) -> None:
         """Let others have the directory."""
-        (self.path / HOLDER).unlink(missing_ok=True)
-        self._lock.release()
+        if self._lock is not None:
+            (self.path / HOLDER).unlink(missing_ok=True)
+            self._lock.release()
 
     def __enter__(self) -> "Run":
         return self
@@ -120,17 +130,39 @@ class Run:
         at: TracebackType | None,
     ) -> None:
         self.close()
+        if error is None:
+            self.workers.barrier()  # where one worker ends, torchrun stops those that still write
 
 
-def open_run(path: Path, settings: config.Settings) -> Run:
+class Visited(Run):
+    """A run directory that worker 0 holds, as the other workers see it: they write nothing."""
+
+    def report(self, state: str, step: int, **more: Any) -> None:
+        """Do nothing: worker 0 reports."""
+
+    @contextmanager
+    def records(self, settings: config.Settings) -> Iterator[None]:
+        """Do nothing: worker 0 records."""
+        yield
+
+
+def open_run(path: Path, settings: config.Settings, workers: Workers = ALONE) -> Run:
     """Make or take over a run directory, before any data is touched.
+
+    With several workers, worker 0 does so, and the others see what it found.
 
     Raises UserError: exit 2 if it was trained with another config, or the config cannot be; 65
     if none of its checkpoints is intact; 73 if it cannot be written, is in use, or is no run.
     """
-    schedule(settings.optim)  # these three refuse what they cannot serve
-    pick(settings.trainer.device)
+    schedule(settings.optim)  # these four refuse what they cannot serve
+    workers.device(settings.trainer.device)
+    workers.check(settings.trainer)
     timetable(1, settings.trainer)
+    checkpoints = Checkpoints(path, settings.trainer.keep_checkpoints)
+    if workers.rank:
+        found = workers.hear()
+        saved = None if found is None else Saved(checkpoints.directory / found[0], found[1])
+        return Visited(path, checkpoints, saved, workers, None)
     try:
         path.mkdir(parents=True, exist_ok=True)
         lock = _locked(path)
@@ -140,7 +172,9 @@ def open_run(path: Path, settings: config.Settings) -> Run:
         ) from None
     try:
         _compare(path, settings)
-        return Run(path, lock, Checkpoints(path, settings.trainer.keep_checkpoints))
+        saved = checkpoints.recover()
+        workers.tell(None if saved is None else [saved.path.name, saved.state])
+        return Run(path, checkpoints, saved, workers, lock)
     except BaseException:
         (path / HOLDER).unlink(missing_ok=True)
         lock.release()

@@ -5,6 +5,7 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from signal import Signals
 from typing import Any
 
 import torch
@@ -14,12 +15,11 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from nmt import build, config, manifest, modeldir
 from nmt.data.batches import Batch, Batches, in_order
 from nmt.data.prepare import Prepared
-from nmt.device import pick
 from nmt.errors import Exit, UserError
 from nmt.manifest import Sealed
 from nmt.train import environment, loss
 from nmt.train.checkpoint import STATE, Saved, optimizer_files, restore_optimizer
-from nmt.train.progress import Meter, Progress
+from nmt.train.progress import Meter, Progress, Silence
 from nmt.train.run import Outcome, Run, open_run
 from nmt.train.schedule import schedule
 from nmt.train.signals import Stop
@@ -60,8 +60,8 @@ class Trainer:
 
     def __init__(self, settings: config.Settings, prepared: Prepared, run: Run) -> None:
         self.settings, self.prepared, self.run = settings, prepared, run
-        self.options, self.optim = settings.trainer, settings.optim
-        self.device = pick(self.options.device)
+        self.options, self.optim, self.workers = settings.trainer, settings.optim, run.workers
+        self.device = self.workers.device(self.options.device)
         if self.options.threads is not None:
             torch.set_num_threads(self.options.threads)
         torch.manual_seed(settings.seed)
@@ -92,29 +92,35 @@ class Trainer:
             vocabularies = self.prepared.source.vocabulary, self.prepared.target.vocabulary
             graft(self.model, self.settings, self.options.init_from, *vocabularies)
         self.run.report("running", self.step)
-        last, tensorboard = self.plan.last, self.options.tensorboard
-        with Stop() as stop, Progress(self.run.path, self.step, last, tensorboard) as self.progress:
-            while self.step < last and stop.signal is None:
+        last, tensorboard, stopping = self.plan.last, self.options.tensorboard, 0
+        told = Silence if self.workers.rank else Progress
+        with Stop() as stop, told(self.run.path, self.step, last, tensorboard) as self.progress:
+            # whichever worker got the signal, all stop after the same step
+            while self.step < last and not (stopping := self.workers.largest(stop.signal or 0)):
                 self.update()
                 if self.plan.due(self.step) or self.step == last:
                     self.checkpoint()
             if self.step < last:
                 self.save(None)
-        signal = stop.signal if self.step < last else None
+        signal = Signals(stopping) if self.step < last else None
         self.run.report("finished" if signal is None else "stopped", self.step)
         return Outcome(self.step, self.run.perplexity, signal=signal)
 
     def update(self) -> None:
-        """Take the next step on the gradient of its batches, unless that is not finite."""
+        """Take the next step on the gradient of its batches, unless that is not finite.
+
+        Each worker takes its part of the batches; the sum of the gradients is the same for all.
+        """
         began = time.monotonic()
         self.step += 1
         epoch = self.plan.epoch(self.step)
-        batches = [self.batches.batch(epoch - 1, i) for i in self.plan.share(self.step)]
+        share = self.workers.deal(self.plan.share(self.step))
+        batches = [self.batches.batch(epoch - 1, i) for i in share]
         rate = self.schedule.rate(self.step)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        tokens = sum(map(loss.count, batches))
-        sums = self.backward(batches, tokens)
+        tokens = int(self.workers.total(sum(map(loss.count, batches))))
+        sums = self.workers.add_up(self.parameters, self.backward(batches, tokens))
         norm = get_total_norm([p.grad for p in self.parameters if p.grad is not None])
         total, nll, size = torch.stack((*sums, norm)).tolist()
         if math.isfinite(total) and math.isfinite(size):
@@ -126,7 +132,7 @@ class Trainer:
             self.seconds += spent
             self.meter.add(total, nll, tokens, size, spent)
         else:
-            self.skip(rate, batches)
+            self.skip(rate)
         self.optimizer.zero_grad(set_to_none=True)
         self.progress.tick()
         if self.step % self.options.log_every == 0 and self.meter.tokens:
@@ -134,13 +140,14 @@ class Trainer:
             self.meter.reset()
 
     def backward(self, batches: list[Batch], tokens: int) -> tuple[Tensor, Tensor]:
-        """Add up the gradients of the mean loss per token over all batches of the update.
+        """Add up the gradients of the mean loss per token over this worker's batches of the update.
 
         Returns the sums of smoothed loss and negative log-likelihood. One count of tokens for
-        all makes two half batches equal to a whole one.
+        all, on whichever worker, makes two half batches equal to a whole one.
         """
         total = torch.zeros(2, device=self.device)
-        for batch in batches:
+        for number, batch in enumerate(batches):
+            self.workers.seed(self.settings.seed, self.step, number)
             with self.autocast():
                 logits, expected = loss.predict(self.model, batch, self.device)
                 smoothed, nll = loss.smoothed(logits, expected, self.optim.label_smoothing)
@@ -150,10 +157,11 @@ class Trainer:
             total += torch.stack((smoothed.detach(), nll))
         return total[0], total[1]
 
-    def skip(self, rate: float, batches: list[Batch]) -> None:
+    def skip(self, rate: float) -> None:
         """Leave the parameters as they are; give up after so many times in a row."""
         self.nonfinite += 1
-        lines = [line for batch in batches for line in batch.lines]
+        epoch, share = self.plan.epoch(self.step), self.plan.share(self.step)
+        lines = [line for i in share for line in self.batches.batch(epoch - 1, i).lines]
         self.progress.skipped({**self.where(), "lr": rate, "lines": lines})
         if self.nonfinite >= self.options.nonfinite_patience:
             raise UserError(
@@ -170,7 +178,7 @@ class Trainer:
         """
         o = self.options
         dev = in_order(self.prepared.dev, o.batch_tokens, o.batch_count)
-        perplexity = loss.perplexity(self.model, dev, self.device, self.autocast())
+        perplexity = loss.perplexity(self.model, dev, self.device, self.autocast(), self.workers)
         if not math.isfinite(perplexity):
             raise UserError(
                 f"step {self.step}: the dev perplexity is {perplexity}; training diverged; "
@@ -187,7 +195,9 @@ class Trainer:
         self.run.report("running", self.step)
 
     def save(self, perplexity: float | None) -> None:
-        """Write a checkpoint of this very step."""
+        """Write a checkpoint of this very step; that is worker 0's part."""
+        if self.workers.rank:
+            return
         state = {
             "step": self.step,
             "perplexity": perplexity,
@@ -197,6 +207,7 @@ class Trainer:
             "schedule": self.schedule.state(),
             "fingerprint": self.prepared.facts["fingerprint"],
             "environment": environment.describe(self.device),
+            "workers": self.workers.size,
         }
         facts = {**self.prepared.facts, "step": self.step, "dev_perplexity": perplexity}
         source, target = self.prepared.source, self.prepared.target
@@ -223,7 +234,10 @@ class Trainer:
         restore_optimizer(sealed, self.model, self.optimizer, self.device)
         self.schedule.restore(state["schedule"])
         self.step, self.nonfinite, self.seconds = saved.step, state["nonfinite"], state["seconds"]
-        environment.warn_of_changes(state["environment"], environment.describe(self.device))
+        environment.warn_of_changes(
+            {**state["environment"], "workers": str(state.get("workers", 1))},
+            {**environment.describe(self.device), "workers": str(self.workers.size)},
+        )
         log.info("resuming at step %d", self.step)
 
     def refuse_data(self) -> None:
