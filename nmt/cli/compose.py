@@ -2,8 +2,11 @@
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
+from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +14,7 @@ from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, ValueType
-from hydra.errors import HydraException
+from hydra.errors import HydraException, MissingConfigException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
@@ -19,6 +22,8 @@ from nmt.config import KINDS, Settings, conf_dir, thaw
 from nmt.errors import Exit, UserError
 
 PLAIN = ("seed", "encoding", *KINDS)  # what of the composed config an experiment consists of
+OF_SCALE = ("limits", "bounds", "tests", "paper", "remarks")  # keys of conf/scale
+OF_TABLE = ("table", "row", "jobs", "samples", "attention")  # of conf/experiment/table*, conf/run
 
 
 class Experiment(NamedTuple):
@@ -26,6 +31,25 @@ class Experiment(NamedTuple):
 
     settings: Settings
     run: Path  # the directory of the model
+
+
+class Sweep(NamedTuple):
+    """An experiment that is many runs, such as a table of the paper."""
+
+    name: str  # experiment=NAME
+    scale: str | None  # scale=NAME
+    table: bool  # whether a report follows
+    launcher: str  # hydra/launcher=NAME; basic: none was chosen
+    jobs: list[list[str]]  # the words of each run; alone, they mean that run and no more
+    chosen: set[str]  # keys and groups that the command line itself names
+
+
+class AbsentError(UserError):
+    """An option of a group is missing, such as the second corpus of a scale."""
+
+    def __init__(self, message: str, option: str) -> None:
+        super().__init__(message)
+        self.option = option  # as `data=toy_zhen`
 
 
 def experiment_of(words: list[str]) -> Experiment:
@@ -41,23 +65,34 @@ def experiment_of(words: list[str]) -> Experiment:
 
 def experiment(cfg: DictConfig, overrides: list[str]) -> Experiment:
     """Resolve and check a composed config; raises UserError for the first wrong value."""
-    try:
-        values: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=False)
-    except OmegaConfBaseException as e:
-        raise UserError(_first_line(e)) from None
+    values = resolved(cfg)
     settings = thaw({k: values[k] for k in PLAIN})
     name = values["name"] or _default_name(settings, cfg, overrides)
     return Experiment(settings, Path(str(values["runs"])) / str(name))
 
 
+def resolved(cfg: DictConfig) -> dict[str, Any]:
+    """A composed config as plain values; raises UserError for what refers to nothing."""
+    try:
+        values: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=False)
+    except OmegaConfBaseException as e:
+        raise UserError(_first_line(e)) from None
+    return values
+
+
 def _default_name(settings: Settings, cfg: DictConfig, overrides: list[str]) -> str:
-    """data/encoding-knob-seed, for example toy/relative-tau8-seed1."""
-    knobs = [k for k in cfg if k not in (*PLAIN, "runs", "name")]
+    """data/encoding-knob-seed, for example toy/relative-tau8-seed1.
+
+    At one of the scales: table-data/encoding-limit-knob-seed, so that the tables share runs.
+    """
+    knobs = [k for k in cfg if k not in (*PLAIN, *OF_SCALE, *OF_TABLE, "runs", "name")]
     changed = sorted({w.split("=")[0].lstrip("+") for w in overrides} & {str(k) for k in knobs})
     chosen = [w.split("=", 1)[1] for w in overrides if w.startswith("encoding=")]
     said = chosen[-1] if chosen else " ".join(settings.encoding)
     label = "+".join(re.findall(r"\w+", said)) or "none"
     parts = [f"{settings.data.name}/{label}", *(f"{k}{cfg[k]}" for k in changed)]
+    if "limits" in cfg:
+        parts[0] = f"table-{parts[0]}-max{settings.data.max_length}"
     return "-".join([*parts, f"seed{settings.seed}"])
 
 
@@ -67,20 +102,113 @@ def composed(words: list[str]) -> tuple[DictConfig, bool]:
     Raises UserError for a word that does not fit.
     """
     words = [_common(word) for word in words]
-    GlobalHydra.instance().clear()
-    with initialize_config_dir(version_base="1.3", config_dir=str(conf_dir().resolve())):
-        try:
-            _check(words)
-            cfg = compose("train", overrides=words, return_hydra_config=True)
-        except (HydraException, OmegaConfBaseException) as e:
-            raise UserError(_first_line(e)) from None
-    mode = cfg.hydra.mode
+    with _conf(words):
+        _check(words)
+        cfg = compose("train", overrides=words, return_hydra_config=True)
+    _check_scale(cfg)
+    sweep = _is_sweep(cfg)
     with open_dict(cfg):
         del cfg["hydra"]
         for word in words:
             if asked := _COMMON.match(word.lstrip("+")):
                 _replaced(cfg, asked[1], asked[2])
-    return cfg, mode is not None and mode.name == "MULTIRUN"
+    return cfg, sweep
+
+
+@contextmanager
+def _conf(words: list[str]) -> Iterator[None]:
+    """Let Hydra's compose read conf/; its complaints become UserErrors."""
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(version_base="1.3", config_dir=str(conf_dir().resolve())):
+        try:
+            yield
+        except MissingConfigException as e:
+            option = str(e.missing_cfg_file).replace("/", "=")
+            raise AbsentError(_absent(e, option, words), option) from None
+        except (HydraException, OmegaConfBaseException) as e:
+            raise UserError(_first_line(e)) from None
+
+
+def _is_sweep(cfg: DictConfig) -> bool:
+    mode = cfg.hydra.mode
+    return mode is not None and mode.name == "MULTIRUN"
+
+
+def sweep_of(words: list[str]) -> Sweep | None:
+    """The runs that an experiment consists of; None unless it is a sweep.
+
+    A word of the command line takes the place of the experiment's own values for its key. Raises
+    UserError for words that Hydra cannot read and options that are not there; what else is wrong
+    `composed` says of each run.
+    """
+    overrides = _parsed(words)
+    if not any(o.key_or_group == "experiment" and not o.is_sweep_override() for o in overrides):
+        return None
+    for o in overrides:
+        if o.is_sweep_override() and o.key_or_group == "scale":
+            raise UserError(f"{o.input_line}: one scale at a time")
+    first = [o for o in overrides if not o.is_sweep_override() and _decides(o)]
+    with _conf(words):
+        _check_groups(first)
+        lines = [str(o.input_line) for o in first]
+        cfg = compose("train", overrides=lines, return_hydra_config=True)
+        if not _is_sweep(cfg):
+            return None
+        _check_scale(cfg)
+        own = [f"{key}={values}" for key, values in (cfg.hydra.sweeper.params or {}).items()]
+        by_key = {o.get_key_element(): _values(o) for o in _parsed([*own, *words])}
+    jobs = [[*job, "hydra.mode=RUN"] for job in product(*by_key.values())]
+    choices = cfg.hydra.runtime.choices
+    name, launcher = str(choices["experiment"]), str(choices["hydra/launcher"])
+    chosen = {o.key_or_group for o in overrides}
+    return Sweep(name, choices["scale"], "table" in cfg, launcher, jobs, chosen)
+
+
+def _decides(override: Override) -> bool:
+    """Whether a word takes part in deciding what the keys are; the group `run` does not yet."""
+    group = override.key_or_group
+    return group.startswith("hydra") or (group != "run" and (conf_dir() / group).is_dir())
+
+
+def _values(override: Override) -> list[str]:
+    """One word for each value of an override."""
+    if not override.is_sweep_override():
+        return [str(override.input_line)]
+    if not override.is_discrete_sweep():
+        raise UserError(f"{override.input_line}: name each value")
+    return [f"{override.get_key_element()}={v}" for v in override.sweep_string_iterator()]
+
+
+def _check_scale(cfg: DictConfig) -> None:
+    """Raise UserError for a run or table without scale, and a scale where it means nothing."""
+    chosen = {group: cfg.hydra.runtime.choices.get(group) for group in _STEPS}
+    run, scale, experiment = (chosen[group] for group in _STEPS)
+    if scale is None and (run is not None or "table" in cfg):
+        what = f"run={run}" if run is not None else f"experiment={experiment}"
+        raise UserError(f"{what}: {_which_scale()}")
+    ours = (conf_dir() / "experiment" / f"{experiment}.yaml").exists()
+    if scale is not None and ours and "table" not in cfg:
+        raise UserError(
+            f"experiment={experiment} scale={scale}: both choose corpus, model and budget; "
+            "give one of them"
+        )
+
+
+def _which_scale() -> str:
+    return f"at which scale? add {' or '.join(f'scale={each}' for each in options_of('scale'))}"
+
+
+_STEPS = ("run", "scale", "experiment")
+
+
+def _absent(e: MissingConfigException, option: str, words: list[str]) -> str:
+    """Say which option is missing, and which words asked for it if they do not name it."""
+    asking = [word for word in words if word.split("=")[0] in _STEPS]
+    if not asking or option in words:
+        return _first_line(e)
+    if option.startswith("data=None"):  # made of the scale's name
+        return f"{' '.join(asking)}: {_which_scale()}"
+    return f"{' '.join(asking)}: there is no {option}; choose another run or scale"
 
 
 _COMMON = re.compile(r"encoding\.(\w+)\.(where|at)=")  # options of every entry, written or not
@@ -117,12 +245,20 @@ def jobs_of(words: list[str]) -> list[Experiment]:
         for place, choice in enumerate(choices)
         for word in choice
     ]
-    return [experiment(composed(job)[0], job) for job in jobs or [plain]]
+    found = []
+    for job in jobs or [plain]:
+        cfg, _ = composed(job)
+        if "table" in cfg and "row" not in cfg:
+            raise UserError(f"{' '.join(words)}: make one table at a time, each without -m")
+        found.append(experiment(cfg, job))
+    return found
 
 
 def _parsed(words: list[str]) -> list[Override]:
+    hydra = GlobalHydra.instance()
+    loader = hydra.config_loader() if hydra.is_initialized() else None  # says what a glob finds
     try:
-        return OverridesParser.create().parse_overrides(words)
+        return OverridesParser.create(config_loader=loader).parse_overrides(words)
     except HydraException as e:
         raise UserError(f"{' '.join(words)}: {_first_line(e)}") from None
 
@@ -135,10 +271,8 @@ def _check(words: list[str]) -> None:
             raise UserError(f"{o.input_line}: several values; nmt-train -m makes a run of each")
     groups = [o for o in overrides if (conf_dir() / o.key_or_group).is_dir()]
     elsewhere = [o for o in overrides if o.key_or_group.startswith("hydra.searchpath")]
-    for o in groups if not elsewhere else []:
-        _check_options(o)
-    lines = [str(o.input_line) for o in (*elsewhere, *groups)]
-    known = set(keys_of(compose("train", overrides=lines)))
+    _check_groups(overrides)
+    known = _known(*(str(o.input_line) for o in (*elsewhere, *groups)))
     for o in overrides:
         if o in groups or o.is_add() or o.is_force_add() or o.key_or_group.startswith("hydra"):
             continue
@@ -146,15 +280,31 @@ def _check(words: list[str]) -> None:
             raise UserError(_unknown(o, known))
 
 
+@cache
+def _known(*lines: str) -> frozenset[str]:
+    """The keys that there are with these options; kept, as runs of a sweep share them."""
+    return frozenset(keys_of(compose("train", overrides=list(lines))))
+
+
+def _check_groups(overrides: list[Override]) -> None:
+    """Raise UserError for an option that is not there; others may be where we do not look."""
+    if not any(o.key_or_group.startswith("hydra.searchpath") for o in overrides):
+        for o in overrides:
+            if (conf_dir() / o.key_or_group).is_dir():
+                _check_options(o)
+
+
 def _check_options(override: Override) -> None:
     group = override.key_or_group
     value = override.value()
+    if value is None and not override.is_delete():
+        raise UserError(f"{override.input_line}: name an option, or leave {group} out")
     for option in value if isinstance(value, list) else [value]:
         if option is not None and str(option) not in (known := options_of(group)):
             raise UserError(f"{group}={option}: no such option{nearest(str(option), known)}")
 
 
-def _unknown(override: Override, known: set[str]) -> str:
+def _unknown(override: Override, known: frozenset[str]) -> str:
     key, line = override.key_or_group, str(override.input_line)
     if owners := [e for e in options_of("encoding") if key in knobs_of(e)]:
         return f"{line}: the chosen encoding has no {key}; these have: {', '.join(owners)}"

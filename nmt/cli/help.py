@@ -6,10 +6,13 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from nmt.cli.compose import options_of
+from nmt.cli.compose import OF_SCALE, OF_TABLE, options_of
 from nmt.config import KINDS, conf_dir
 
-_GROUPS = ("data", "segmenter", "model", "encoding", "optim", "trainer", "decode", "experiment")
+_GROUPS = (
+    *("data", "segmenter", "model", "encoding", "optim", "trainer", "decode"),
+    *("experiment", "scale", "run"),
+)
 _KEY = re.compile(r"^( *)(\w+):(?: +([^# ][^#]*?))?(?: +# (.+))?$")  # indent, key, value, comment
 
 
@@ -33,6 +36,12 @@ def page(usage: str, groups: tuple[str, ...] = _GROUPS) -> str:
             doc = (schema.__doc__ or "").split("\n")[0]
             lines += ["", f"  {group}.* {schema.__name__.lower()}: {doc}"]
             lines += _keys(group, schema)
+    if "scale" in groups:
+        lines += [
+            "",
+            "  Of the paper's tables (experiment=table1 ... table4) at the default scale:",
+        ]
+        lines += [f"  {k:<30} {doc} [{d}]" for k, d, doc in table_keys()]
     if "encoding" not in groups:
         return "\n".join(lines) + "\n"
     lines += ["", "  encoding.*"]
@@ -53,6 +62,15 @@ def summary(group: str, option: str) -> str:
 def root_keys() -> list[tuple[str, str, str]]:
     """Key, default and meaning of what stands in train.yaml itself."""
     return _commented("train.yaml")
+
+
+def table_keys() -> list[tuple[str, str, str]]:
+    """Key, default and meaning of what a table and its scale add to a config."""
+    shared, own = "experiment/parts/table.yaml", "experiment/table2.yaml"
+    loaded: Any = OmegaConf.load(conf_dir() / shared)
+    (scale,) = (v for each in loaded.defaults for k, v in each.items() if k.endswith("/scale"))
+    found = _commented(own) + _commented(shared) + _commented(f"scale/{scale}.yaml")
+    return [each for each in found if each[0].split(".")[0] in (*OF_TABLE, *OF_SCALE)]
 
 
 def encoding_keys(option: str) -> list[tuple[str, str, str]]:

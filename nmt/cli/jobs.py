@@ -27,6 +27,7 @@ class Job(NamedTuple):
     module: str
     words: list[str]
     log: Path
+    gpu: str | None = None  # the one that it may see; None: as this process does
 
 
 class Process(Protocol):
@@ -42,15 +43,27 @@ class Process(Protocol):
         """Return when it has ended."""
 
 
+def gpus() -> list[str]:
+    """The GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
+    if (told := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
+        return [name.strip() for name in told.split(",") if name.strip() not in ("", "-1")]
+    import torch
+
+    return [str(index) for index in range(torch.cuda.device_count())]
+
+
 def start(job: Job) -> Process:
     """Begin a job as a process of its own."""
+    surroundings = {**os.environ, "OMP_NUM_THREADS": "1"}
+    if job.gpu is not None:
+        surroundings["CUDA_VISIBLE_DEVICES"] = job.gpu
     with job.log.open("ab") as file:
         return subprocess.Popen(
             [sys.executable, "-m", f"nmt.cli.{job.module}", *job.words],
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=file,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            env=surroundings,
         )
 
 
@@ -64,22 +77,27 @@ def run_all(
 ) -> dict[str, int]:
     """Run all jobs, `at_once` at a time, and return the exit code of each by name.
 
-    A job that fails does not stop the others. Every `every` seconds a line on stderr tells
-    `state(name)` of the jobs. On Ctrl-C or SIGTERM (which raises UserError, exit 143) the running
-    jobs are asked to stop and waited for: nmt-train saves first, so that the same command resumes.
+    A job that fails does not stop the others. Where there are several GPUs, each of the jobs that
+    run at once sees another one, unless its words say which it wants. Every `every` seconds a line
+    on stderr tells `state(name)` of the jobs. On Ctrl-C or SIGTERM (which raises UserError, exit
+    143) the running jobs are asked to stop and waited for: nmt-train saves first, so that the same
+    command resumes.
     """
     waiting, running, codes = list(jobs), dict[str, Process](), dict[str, int]()
+    places = dict[str, int]()  # of the running jobs; a job takes the first that is free
     began, told = time.monotonic(), 0.0
     with _terminable():
         try:
             while waiting or running:
                 while waiting and len(running) < at_once:
                     job = waiting.pop(0)
-                    running[job.name] = start(job)
+                    place = min(set(range(at_once)) - set(places.values()))
+                    running[job.name] = start(_placed(job, place))
+                    places[job.name] = place
                 for name, process in list(running.items()):
                     if (code := process.poll()) is not None:
                         codes[name] = code
-                        del running[name]
+                        del running[name], places[name]
                 if time.monotonic() - told > every or not (running or waiting):
                     told = time.monotonic()
                     line = _line([job.name for job in jobs], len(codes), list(running), state)
@@ -92,6 +110,13 @@ def run_all(
             for process in running.values():
                 process.wait()
     return codes
+
+
+def _placed(job: Job, place: int) -> Job:
+    """The job with the GPU of its place; unchanged where there is no choice, or it has chosen."""
+    if any("cuda:" in word for word in job.words) or len(there := gpus()) < 2:
+        return job
+    return job._replace(gpu=there[place % len(there)])
 
 
 def last_line(log: Path) -> str:

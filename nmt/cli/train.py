@@ -11,12 +11,15 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
     from nmt.cli.compose import Experiment
+    from nmt.data.prepare import Prepared
+    from nmt.train.workers import Workers
 
 log = logging.getLogger(__name__)
 
 USAGE = """
 nmt-train [GROUP=OPTION ...] [KEY=VALUE ...]      train a translation model
 nmt-train -m KEY=A,B,C                            one run for each value (Hydra sweep)
+nmt-train experiment=table2 scale=toy             a table of the paper: all its runs, and a report
 nmt-train --cfg job --resolve                     show the whole config and leave
 nmt-train --config-dir DIR ...                    also look for options in DIR
 
@@ -26,8 +29,14 @@ nmt-train --config-dir DIR ...                    also look for options in DIR
   nmt-train data=multi30k data.root=my/multi30k model=small
   nmt-train data=files data.root=corpus data.source_language=de segmenter=unigram
   nmt-train -m encoding=absolute,relative,lstm seed=1,2,3
+  nmt-train run=R4 scale=toy                      one of the paper's ten runs
+  nmt-train experiment=table3 scale=small data.root=corpus seed=1
+  nmt-train experiment=table2 hydra/launcher=submitit_slurm       where that is installed
 
 The same words again resume a run that was stopped; other words in its directory are refused.
+
+  torchrun --nproc_per_node=2 -m nmt.cli.train trainer.accumulate=2 ...
+                                                  one run on two GPUs: they share the batches
 """
 
 
@@ -48,9 +57,34 @@ def command(argv: list[str]) -> None:
 
         sys.stdout.write(f"nmt {__version__}\n")
         return
-    from nmt.cli.compose import composed, experiment, jobs_of, split, through_hydra
+    from nmt.train.workers import joined
+
+    with joined() as workers:
+        _command(argv, workers)
+
+
+def _command(argv: list[str], workers: "Workers") -> None:
+    from nmt.cli.compose import (
+        composed,
+        experiment,
+        experiment_of,
+        jobs_of,
+        split,
+        sweep_of,
+        through_hydra,
+    )
 
     flags, words = split(argv)
+    if flags and workers.size > 1:
+        raise UserError(f"{flags[0]}: not with several workers; leave torchrun away")
+    many = None if set(flags) - {"-m", "--multirun"} else sweep_of(words)
+    if many is not None and workers.size > 1:
+        raise UserError(f"experiment={many.name}: many runs; start torchrun once for each")
+    if many is not None and many.table:
+        from nmt.cli.tables import make
+
+        make(many, argv, None if many.launcher == "basic" else lambda w: launch([*words, *w]))
+        return
 
     def job(cfg: "DictConfig") -> None:
         from hydra.core.hydra_config import HydraConfig
@@ -59,43 +93,93 @@ def command(argv: list[str]) -> None:
         if code := run(lambda w: train(experiment(cfg, w)), own):
             sys.exit(code)
 
-    if {"-m", "--multirun"} & set(flags):
+    if many is not None or {"-m", "--multirun"} & set(flags):
         from nmt import build
 
-        for asked in jobs_of(words):
+        for asked in [experiment_of(j) for j in many.jobs] if many else jobs_of(words):
             build.check(asked.settings)
     elif {"--cfg", "-c", "--info", "-i"} & set(flags):
         composed(words)
-    if flags:
+    if flags or many is not None:
         through_hydra([*flags, *words], job)
         return
     cfg, sweep = composed(words)
+    if sweep and workers.size > 1:
+        raise UserError("a sweep: not with several workers; start torchrun once for each run")
     if sweep:
         through_hydra(words, job)
         return
-    train(experiment(cfg, words))
+    train(experiment(cfg, words), workers)
 
 
-def train(asked: "Experiment") -> None:
+def train(asked: "Experiment", workers: "Workers | None" = None) -> None:
     """Check, open the run directory, prepare, fit; in this order, so that errors come early."""
     from nmt import build
 
     settings, directory = asked
     build.check(settings)
-    from nmt.data.prepare import prepare
     from nmt.train.run import open_run
     from nmt.train.trainer import fit
+    from nmt.train.workers import ALONE
 
-    with open_run(directory, settings) as opened:
+    workers = workers or ALONE
+    with open_run(directory, settings, workers) as opened:
         outcome = opened.finished(settings)
         if outcome is None:
-            prepared = prepare(settings.data, settings.segmenter)
-            outcome = fit(settings, prepared, opened)
+            outcome = fit(settings, _prepared(asked, workers), opened)
     if outcome.signal is not None:
         raise UserError(str(outcome), outcome.code)
+    if workers.rank:
+        return
     log.info("%s", outcome)
     sys.stdout.write(f"{directory}\n")
     _next(asked)
+
+
+def launch(words: list[str]) -> None:
+    """Let Hydra's launcher train the runs that the words mean, each with a log beside it.
+
+    A run that fails stops no other; who asks for the runs sees afterwards which are not finished.
+    """
+    from nmt.cli.compose import through_hydra
+
+    def job(cfg: "DictConfig") -> None:
+        from contextlib import redirect_stderr, redirect_stdout
+
+        from hydra.core.hydra_config import HydraConfig
+
+        from nmt.cli.compose import experiment
+
+        own = list(HydraConfig.get().overrides.task)
+        asked = experiment(cfg, own)
+        asked.run.parent.mkdir(parents=True, exist_ok=True)
+        told = asked.run.with_name(f"{asked.run.name}.log")
+        with told.open("a", encoding="utf-8") as file, redirect_stdout(file), redirect_stderr(file):
+            run(lambda _: train(asked), own)
+
+    from contextlib import redirect_stdout
+
+    try:
+        with redirect_stdout(sys.stderr):  # stdout is for the tables
+            through_hydra(words, job)
+    except SystemExit as end:  # Hydra has said why
+        if end.code:
+            log.warning("the launcher ended with %s", end.code)
+    finally:  # Hydra has set up logging of its own
+        logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(message)s", force=True)
+
+
+def _prepared(asked: "Experiment", workers: "Workers") -> "Prepared":
+    """The prepared corpus: worker 0 makes it, the others load it."""
+    from pathlib import Path
+
+    from nmt.data.prepare import load, prepare
+
+    if workers.rank:
+        return load(Path(workers.hear()))
+    prepared = prepare(asked.settings.data, asked.settings.segmenter)
+    workers.tell(str(prepared.path))
+    return prepared
 
 
 def _next(asked: "Experiment") -> None:

@@ -1,0 +1,353 @@
+"""The paper's tables: the runs of an experiment, trained where they are not finished; the report.
+
+`nmt-train experiment=table2 scale=toy` comes here. Which runs a table has, conf/experiment says;
+what a run is, conf/run; corpus, model and budget, conf/scale.
+"""
+
+import io
+import logging
+import re
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nmt import build, manifest, modeldir
+from nmt.cli import contest, outputs, tabletests
+from nmt.cli.compare import caption, cores
+from nmt.cli.compose import AbsentError, Sweep, composed, experiment, resolved
+from nmt.cli.contest import Entrant
+from nmt.cli.jobs import gpus, last_line
+from nmt.config import Settings, freeze
+from nmt.errors import Exit, UserError
+from nmt.evaluate.buckets import parse_bounds
+from nmt.evaluate.ranking import Missing
+from nmt.evaluate.scores import NAMES
+
+log = logging.getLogger(__name__)
+
+FACTS = "facts.json"  # in a checkpoint
+Launch = Callable[[list[str]], None]  # trains all that these words of nmt-train mean
+
+
+class Asked(NamedTuple):
+    """What the table itself is to be."""
+
+    name: str  # as in the paper
+    caption: str
+    test: str  # which of the scale's tests
+    metrics: list[str]
+    buckets: bool
+    bounds: list[int]
+    published: bool  # the paper's numbers mean the same here
+    remarks: list[str]
+    jobs: int | None
+    samples: int
+    attention: bool
+
+
+class Planned(NamedTuple):
+    """One training run of the table."""
+
+    entrant: Entrant
+    label: str  # of its row
+    published: str | None  # its row in the paper, as `absolute 100`
+    config: str  # its settings but for the seed: runs that share them are one row
+    tests: dict[str, Any]  # the scale's `tests`, as this run has them
+
+    @property
+    def settings(self) -> Settings:
+        """Its settings."""
+        return self.entrant.asked.settings
+
+    @property
+    def corpus(self) -> str:
+        """Names the corpus; runs on different ones make reports of their own."""
+        return self.settings.data.name
+
+
+class Plan(NamedTuple):
+    """All that is known before anything is trained."""
+
+    asked: Asked
+    runs: list[Planned]
+    notes: list[str]  # on what is left out
+
+
+def make(sweep: Sweep, typed: Sequence[str], launch: Launch | None = None) -> None:
+    """Train what is not finished, then report; `launch` does it where Hydra has a launcher.
+
+    A run that fails does not stop the others: the tables are made without it and say so, and
+    then UserError (70) is raised. Nothing is trained before all has been checked: see `plan`.
+    """
+    planned = plan(sweep)
+    asked, runs = planned.asked, planned.runs
+    entrants = [each.entrant for each in runs]
+    tests = tabletests.find_all([(r.entrant.asked, r.tests) for r in runs], asked.test)
+    facts = prepared(runs)
+    pending = [entrant for entrant in entrants if contest.finished(entrant.asked) is None]
+    at_once = asked.jobs or places(runs[0].settings)
+    log.info(
+        "%d runs, %d of them finished, %d at once", len(runs), len(runs) - len(pending), at_once
+    )
+    failed = trained(sweep, pending, at_once, launch)
+    lost = {each.label for each in failed}
+    whole = [each for each in runs if each.entrant.name not in lost]
+    remarks = [*asked.remarks, *planned.notes, *(f"{m.label}: {m.why}." for m in failed)]
+    for corpus in dict.fromkeys(each.corpus for each in whole):
+        part = [each for each in whole if each.corpus == corpus]
+        kept = {each.settings.data.max_length: facts[each.entrant.name] for each in part}
+        notes = [*remarks, *_common(part, at_once), *_pairs(kept)]
+        command = shlex.join(["nmt-train", *typed])
+        _report(sweep, asked, part, tests[corpus], notes, command, at_once)
+    if failed:
+        told = "; ".join(f"{m.label}: {m.why}{f'; see {m.log}' if m.log else ''}" for m in failed)
+        raise UserError(f"{len(failed)} of {len(runs)} runs failed: {told}", Exit.DIVERGED)
+
+
+def plan(sweep: Sweep) -> Plan:
+    """Compose and check all runs; raises UserError for the first that cannot be.
+
+    Also for one whose directory is in use, or holds a run of another config. What a scale has no
+    corpus for is left out, with a note, unless the command line asks for it by `run=`.
+    """
+    if "name" in sweep.chosen:
+        raise UserError("name=: each run of a table has its own; use runs=DIR")
+    asked: Asked | None = None
+    runs: list[Planned] = []
+    absent: dict[str, list[str]] = {}  # the option that is not there -> runs
+    for words in sweep.jobs:
+        try:
+            cfg, _ = composed(words)
+        except AbsentError as error:
+            named = next((w.removeprefix("run=") for w in words if w.startswith("run=")), None)
+            if named is None or "run" in sweep.chosen:
+                raise
+            if named not in absent.setdefault(error.option, []):
+                absent[error.option].append(named)
+            continue
+        values = resolved(cfg)
+        asked = asked or _asked(values)
+        entrant = Entrant("", words, experiment(cfg, words))
+        build.check(entrant.asked.settings)
+        runs.append(_planned(entrant, values))
+    if asked is None:
+        raise UserError(f"experiment={sweep.name}: no run is left; there is no {', '.join(absent)}")
+    runs = _named(runs)
+    for each in runs:
+        try:
+            contest.finished(each.entrant.asked)
+        except UserError as error:
+            said = str(error).replace("choose another name=", "choose another runs=DIR")
+            raise UserError(said, error.code) from None
+    notes = [
+        f"Left out: {', '.join(names)}; scale {sweep.scale} has no {option}."
+        for option, names in absent.items()
+    ]
+    return Plan(asked, runs, notes)
+
+
+def _asked(values: dict[str, Any]) -> Asked:
+    """Check the keys of table and scale; raises UserError for the first wrong value."""
+    table, jobs, samples = values["table"], values["jobs"], values["samples"]
+    if not isinstance(table, dict) or set(table) != {
+        *("name", "caption", "test", "metrics", "buckets")
+    }:
+        raise UserError("table: expected name, caption, test, metrics and buckets, and no more")
+    if jobs is not None and not _whole_number(jobs, 1):
+        raise UserError(f"jobs={jobs}: expected a number of processes from 1, or null")
+    if not _whole_number(samples, 40):
+        raise UserError(f"samples={samples}: expected an integer from 40")
+    flags = {"attention": values["attention"], "paper": values["paper"]}
+    for key, value in {**flags, "table.buckets": table["buckets"]}.items():
+        if not isinstance(value, bool):
+            raise UserError(f"{key}={value}: expected true or false")
+    if not isinstance(values["bounds"], list):
+        raise UserError(f"bounds={values['bounds']}: expected lengths like [25,50,75,100]")
+    try:
+        bounds = parse_bounds(",".join(map(str, values["bounds"])))
+    except UserError as error:
+        raise UserError(str(error).replace("--bounds ", "bounds=")) from None
+    names = table["metrics"]
+    if isinstance(names, list) and (odd := [m for m in names if m not in NAMES]):
+        raise UserError(f"table.metrics: no metric {odd[0]}; choose from {', '.join(NAMES)}")
+    for key, value in {"table.metrics": table["metrics"], "remarks": values["remarks"]}.items():
+        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+            raise UserError(f"{key}={value}: expected a list of words")
+    return Asked(
+        name=str(table["name"]),
+        caption=str(table["caption"]),
+        test=str(table["test"]),
+        metrics=table["metrics"],
+        buckets=table["buckets"],
+        bounds=bounds,
+        published=values["paper"],
+        remarks=values["remarks"],
+        jobs=jobs,
+        samples=samples,
+        attention=values["attention"],
+    )
+
+
+def _whole_number(value: object, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _planned(entrant: Entrant, values: dict[str, Any]) -> Planned:
+    """A run with its row: the paper's name for it, unless the command line changed what it is."""
+    settings = entrant.asked.settings
+    limit = settings.data.max_length
+    label, row = " + ".join(settings.encoding), values.get("row")
+    knobs = re.fullmatch(r".*?-max\d+-?(.*)-?seed\d+", entrant.asked.run.name)
+    changed = knobs[1].strip("-") if knobs else ""
+    if row is None or any(word.startswith("encoding") for word in entrant.words):
+        row = None
+    else:
+        label = row.rsplit(" ", 1)[0]
+    same = row is not None and not changed and row.endswith(f" {limit}") and values["paper"]
+    return Planned(
+        entrant,
+        ", ".join([label, f"max {limit}", *([changed] if changed else [])]),
+        row if same else None,
+        manifest.dump({**freeze(settings), "seed": None}).decode(),
+        values["tests"],
+    )
+
+
+def _named(runs: list[Planned]) -> list[Planned]:
+    """Give each run a name of its own; UserError where two would share a directory."""
+    by_directory: dict[Path, Planned] = {}
+    for each in runs:
+        directory = each.entrant.asked.run
+        if directory in by_directory:
+            other = by_directory[directory].entrant
+            differing = [w for w in each.entrant.words if w not in other.words]
+            raise UserError(
+                f"{' '.join(differing) or 'a run named twice'}: would share {directory} with "
+                "another run; a table sweeps run, seed, and keys of the encodings"
+            )
+        by_directory[directory] = each
+    several = len({each.corpus for each in runs}) > 1
+    named = []
+    for each in runs:
+        name = each.entrant.asked.run.name
+        name = f"{each.corpus}-{name}" if several else name
+        named.append(each._replace(entrant=each.entrant._replace(name=name)))
+    return named
+
+
+def places(settings: Settings) -> int:
+    """How many runs go on at once: one for each GPU, else as many as there are cores for."""
+    if settings.trainer.device != "cpu" and (there := gpus()):
+        return len(there)
+    return max(1, cores() // (settings.trainer.threads or 1))  # jobs have one thread by default
+
+
+def prepared(runs: Sequence[Planned]) -> dict[str, dict[str, Any]]:
+    """Prepare each corpus once, before its many readers start; facts by name of the run.
+
+    Raises UserError as `prepare` does, and 2 for a run that was trained on other text.
+    """
+    from nmt.data.prepare import prepare
+
+    known: dict[bytes, dict[str, Any]] = {}
+    facts = {}
+    for each in runs:
+        plain = freeze(each.settings)
+        key = manifest.dump([plain["data"], plain["segmenter"]])
+        if key not in known:
+            known[key] = prepare(each.settings.data, each.settings.segmenter).facts
+        facts[each.entrant.name] = known[key]
+        run = each.entrant.asked.run
+        if contest.finished(each.entrant.asked) is not None:
+            where = modeldir.locate(run) / FACTS
+            if (
+                manifest.parse(where.read_bytes(), where)["fingerprint"]
+                != known[key]["fingerprint"]
+            ):
+                raise UserError(f"{run}: trained on other text; choose another data.name= or runs=")
+    return facts
+
+
+def trained(
+    sweep: Sweep, pending: list[Entrant], at_once: int, launch: Launch | None
+) -> list[Missing]:
+    """Train what is pending; those that failed or stopped early are returned."""
+    if not pending or launch is None:
+        return contest.train_all(pending, at_once)
+    waiting = [word for entrant in pending for word in entrant.words if word.startswith("run=")]
+    runs = ",".join(dict.fromkeys(word.removeprefix("run=") for word in waiting))
+    launch([f"run={runs}"] if runs else [])
+    return [_unfinished(each) for each in pending if contest.finished(each.asked) is None]
+
+
+def _unfinished(entrant: Entrant) -> Missing:
+    where = entrant.asked.run.with_name(f"{entrant.asked.run.name}.log")  # of `train.launch`
+    return Missing(entrant.name, f"training did not end: {last_line(where)}", str(where))
+
+
+def _common(runs: list[Planned], at_once: int) -> list[str]:
+    """Corpus, size and budget of all runs, and their seeds."""
+    one = runs[0].settings
+    seeds = ", ".join(str(seed) for seed in sorted({each.settings.seed for each in runs}))
+    told = caption(one, at_once)[:2]
+    return [line.replace(f"; seed {one.seed}.", f"; seeds {seeds}.") for line in told]
+
+
+def _pairs(kept: dict[int, dict[str, Any]]) -> list[str]:
+    """How much of the training text each limit leaves."""
+    told = [f"{facts['train_pairs']:,} pairs up to {limit}" for limit, facts in kept.items()]
+    return [f"Training text, by the limit in pieces: {', '.join(told)}."]
+
+
+def _report(
+    sweep: Sweep,
+    asked: Asked,
+    runs: list[Planned],
+    test: tabletests.TextPair,
+    notes: list[str],
+    command: str,
+    at_once: int,
+) -> None:
+    """Make the report of the runs on one corpus, in the directory that they lie in."""
+    from nmt.cli import study
+
+    rows: dict[str, list[Planned]] = {}
+    for each in runs:
+        rows.setdefault(each.config, []).append(each)
+    groups = [
+        study.Group(same[0].label, [each.entrant for each in same], same[0].published)
+        for same in rows.values()
+    ]
+    table = study.TableAsked(
+        name=asked.name,
+        caption=asked.caption,
+        test=test.name,
+        groups=list(range(len(groups))),
+        metrics=asked.metrics,
+        published=asked.published,
+        buckets=asked.buckets,
+    )
+    where = runs[0].entrant.asked.run.parent
+    html, plain, tsv, text = (
+        where / f"{sweep.name}.{ending}" for ending in ("html", "json", "tsv", "txt")
+    )
+    wanted = study.Wanted(html, plain, tsv, asked.attention, asked.samples, at_once)
+    shown = io.StringIO()
+    with redirect_stdout(shown):
+        study.report(
+            f"{asked.name}, scale {sweep.scale}",
+            command,
+            notes,
+            groups,
+            [study.TestAsked(test.name, test.about, test.source, test.reference)],
+            [table],
+            asked.bounds,
+            wanted,
+        )
+    outputs.write(text, shown.getvalue().encode())
+    sys.stdout.write(shown.getvalue())
+    sys.stdout.flush()
+    log.info("report: %s, and .json, .tsv, .txt beside it", html)

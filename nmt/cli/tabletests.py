@@ -1,0 +1,116 @@
+"""The test sets of the paper's tables, found on the disk or made from a corpus's own test text."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nmt.cli.compose import Experiment
+from nmt.cli.texts import test_texts
+from nmt.config import Settings, Toy
+from nmt.data import joined
+from nmt.data.corpus import read_text
+from nmt.errors import Exit, UserError
+
+KEYS = ("root", "made_by", "official", "single", "joined")  # of the scale's `tests`
+JOINED = "joined"  # the kind that is made of another
+DIRECTORY = "tests"  # of those made here, beside the runs
+
+
+class TextPair(NamedTuple):
+    """Two files whose lines belong together."""
+
+    name: str  # `newstest_all`
+    about: str  # a sentence on what it is
+    source: Path
+    reference: Path
+
+
+def find_all(runs: Sequence[tuple[Experiment, dict[str, Any]]], kind: str) -> dict[str, TextPair]:
+    """The test set of a kind for each corpus, by the name of the corpus.
+
+    A run is what was asked for, and `tests` of its scale. Raises UserError: 2 for a kind that is
+    not there, 66 for a missing file, 65 for one that cannot be read or sides of unequal lengths.
+    """
+    found: dict[str, TextPair] = {}
+    for asked, tests in runs:
+        if (corpus := asked.settings.data.name) in found:
+            continue
+        if not isinstance(tests, dict) or set(tests) != set(KEYS):
+            raise UserError(f"tests: expected {', '.join(KEYS)}, and no more")
+        if kind not in KEYS[2:]:
+            raise UserError(f"table.test={kind}: choose one of {', '.join(KEYS[2:])}")
+        name = str(tests[kind])
+        if tests["root"] is not None:
+            found[corpus] = _on_disk(Path(str(tests["root"])), name, tests, asked.settings)
+        else:
+            found[corpus] = _own(asked, name, kind)
+        one = found[corpus]
+        lines = [len(read_text(path)) for path in (one.source, one.reference)]
+        if lines[0] != lines[1]:
+            raise UserError(
+                f"{one.source} has {lines[0]} lines, {one.reference} {lines[1]}; "
+                "the two must be parallel",
+                Exit.DATA,
+            )
+    return found
+
+
+def _on_disk(root: Path, name: str, tests: dict[str, Any], settings: Settings) -> TextPair:
+    data = settings.data
+    paths = [root / f"{name}.{code}" for code in (data.source_language, data.target_language)]
+    for path in paths:
+        if not path.is_file():
+            how = f"{tests['made_by']} makes it" if tests["made_by"] else "see tests.root"
+            raise UserError(f"{path}: no such file; {how}", Exit.NO_INPUT)
+    return TextPair(name, f"{name} in {root}.", *paths)
+
+
+def _own(asked: Experiment, name: str, kind: str) -> TextPair:
+    """The corpus's own test text, or the same joined in pairs."""
+    source, reference = map(Path, test_texts(asked.settings))
+    sources, references = read_text(source), read_text(reference)
+    if kind != JOINED:
+        return TextPair(
+            name, f"The test text of the corpus, {len(sources):,} pairs.", *(source, reference)
+        )
+    data, directory = asked.settings.data, asked.run.parent / DIRECTORY
+    if isinstance(data, Toy):
+        limit = data.train_longest
+        made = join_toy(sources, references, limit)
+        about = (
+            f"The test sentences of up to {limit} words, each two consecutive ones joined into one "
+            "by the grammar's own `, und`: a full stop within a line would be unknown to models "
+            "of this corpus."
+        )
+    else:
+        made = joined.join(sources, references)
+        about = "The lines of the test text, each two consecutive ones joined by a space."
+    told = joined.described([source, reference], 2, how=about)
+    paths = joined.write(directory, name, data.source_language, data.target_language, made, told)
+    return TextPair(name, about, *paths)
+
+
+def join_toy(sources: Sequence[str], references: Sequence[str], limit: int) -> joined.Joined:
+    """Join pairs of sentences of the embedded grammar, none longer than `limit` words.
+
+    What comes out is a sentence of the grammar again, and its reference the right one (tested).
+    """
+    from nmt.data.toy import words
+    from nmt.data.toy.lexicon import COORDINATORS
+
+    german, english = next(iter(COORDINATORS.items()))
+    short = [pair for pair in zip(sources, references, strict=True) if len(words(pair[0])) <= limit]
+    linked = [
+        (_opened(source, german), _opened(reference, english))
+        if number % 2 == 0
+        else (source, reference)
+        for number, (source, reference) in enumerate(short[: len(short) // 2 * 2])
+    ]
+    linked += short[len(linked) :]
+    return joined.join([s for s, _ in linked], [r for _, r in linked])
+
+
+def _opened(sentence: str, link: str) -> str:
+    """A sentence that goes on."""
+    return re.sub(r"\.$", f", {link}", sentence)

@@ -1,0 +1,299 @@
+"""The paper's tables: what its runs are at each scale, what a table trains, and the whole."""
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nmt.cli import contest, jobs, tables, tabletests
+from nmt.cli.compose import experiment_of, sweep_of
+from nmt.cli.jobs import Job
+from nmt.cli.train import main as train
+from nmt.data import joined, toy
+from nmt.data.corpus import read_text
+from nmt.report import published
+
+TABLES = {
+    "table1": (["R1", "R2", "R9", "R10"], "official"),
+    "table2": (["R1", "R2", "R3", "R4", "R5"], "single"),
+    "table3": (["R1", "R2", "R4", "R5"], "joined"),
+    "table4": (["R2", "R6", "R7", "R8"], "joined"),
+}
+TINY = [
+    *("model.dim=16", "model.feedforward_dim=16", "model.heads=2", "model.encoder_layers=1"),
+    *("model.decoder_layers=1", "trainer.batch_tokens=200", "trainer.max_steps=3"),
+    *("trainer.log_every=1", "limits.full=12", "limits.short=9", "bounds=[6,12]"),
+    *("data.train_pairs=80", "data.dev_pairs=10", "data.test_pairs=24", "data.test_longest=24"),
+    *("decode=greedy", "samples=40", "jobs=2"),
+]
+
+
+def refuse_jobs(*asked: Any) -> dict[str, int]:
+    raise AssertionError("a job was started")
+
+
+def planned(*words: str) -> tables.Plan:
+    sweep = sweep_of(list(words))
+    assert sweep is not None
+    return tables.plan(sweep)
+
+
+def test_runs_are_named_for_people_and_shared_by_the_tables() -> None:
+    single = experiment_of(["run=R4", "scale=toy", "seed=2"])
+    assert single.run == Path("runs/table-toy/absolute-max36-seed2")
+    for table in ("table2", "table3"):
+        runs = [each.entrant.asked for each in planned(f"experiment={table}", "scale=toy").runs]
+        assert single in runs
+    own = experiment_of(["encoding=rotary", "scale=toy"])
+    assert own.run == Path("runs/table-toy/rotary-max48-seed1")
+    assert experiment_of(["run=R2", "scale=toy", "tau=8", "limits.full=40"]).run == Path(
+        "runs/table-toy/relative-max40-tau8-seed1"
+    )
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_a_table_is_its_runs_times_three_seeds(table: str, tmp_path: Path) -> None:
+    runs, test = TABLES[table]
+    found = planned(f"experiment={table}", f"runs={tmp_path}")  # the scale is the paper's
+    words = [[w for w in r.entrant.words if w.startswith(("run=", "seed="))] for r in found.runs]
+    assert sorted(map(tuple, words)) == sorted(
+        (f"seed={seed}", f"run={run}") for run in runs for seed in (1, 2, 3)
+    )
+    assert (found.asked.test, found.asked.bounds) == (test, [25, 50, 75, 100])
+    assert found.asked.published and not found.notes
+    corpora = {each.corpus: str(each.tests[test]) for each in found.runs}
+    for corpus, name in corpora.items():
+        known = published.table_of(found.asked.name, name)
+        assert known is not None
+        rows = [each.published for each in found.runs if each.corpus == corpus]
+        assert set(rows) == set(published.systems(known))
+
+
+def test_a_command_line_chooses_runs_and_seeds() -> None:
+    def seeds(*words: str) -> list[tuple[str, int]]:
+        runs = planned("experiment=table2", "scale=toy", *words).runs
+        return [(each.label, each.settings.seed) for each in runs]
+
+    assert seeds("seed=1", "run=R1,R2") == [("absolute, max 48", 1), ("relative, max 48", 1)]
+    assert [seed for _, seed in seeds("seed=1,2,3,4,5", "run=R3")] == [1, 2, 3, 4, 5]
+    assert seeds("seed=range(4,6)", "run=glob([R4,R5])") == [
+        *(("absolute, max 36", 4), ("relative, max 36", 4)),
+        *(("absolute, max 36", 5), ("relative, max 36", 5)),
+    ]
+    assert [label for label, _ in seeds("run=R2,R5", "tau=4,8", "seed=1")] == [
+        *("relative, max 48, tau4", "relative, max 48, tau8"),
+        *("relative, max 36, tau4", "relative, max 36, tau8"),
+    ]
+
+
+def test_the_papers_numbers_stand_only_beside_the_papers_runs(tmp_path: Path) -> None:
+    words = ["experiment=table4", f"runs={tmp_path}", "seed=1", "run=R2"]
+    assert [each.published for each in planned(*words).runs] == ["relative 100"]
+    assert [each.published for each in planned(*words, "tau=8").runs] == [None]
+    assert [each.published for each in planned(*words, "limits.full=90").runs] == [None]
+    toy_scale = planned(*words, "scale=toy")
+    assert [each.published for each in toy_scale.runs] == [None]
+    assert not toy_scale.asked.published
+
+
+def test_a_scale_without_the_second_corpus_says_so() -> None:
+    found = planned("experiment=table1", "scale=toy")
+    assert found.notes == ["Left out: R9, R10; scale toy has no data=toy_zhen."]
+    assert {each.label for each in found.runs} == {"absolute, max 48", "relative, max 48"}
+
+
+WRONG = {
+    "no second corpus": (
+        ["experiment=table1", "scale=toy", "run=R1,R9"],
+        "there is no data=toy_zh",
+    ),
+    "one run of it": (["run=R10", "scale=small", "data.root=x"], "there is no data=small_zhen"),
+    "no scale": (["run=R3"], "run=R3: at which scale? add scale=small or scale=toy or scale=wmt19"),
+    "no scale, second corpus": (["run=R9"], "run=R9: at which scale?"),
+    "two of a kind": (["experiment=demo", "scale=toy"], "both choose corpus, model and budget"),
+    "two scales": (
+        ["experiment=table2", "scale=toy,small"],
+        "scale=toy,small: one scale at a time",
+    ),
+    "no such scale": (["experiment=table2", "scale=tiny"], "scale=tiny: no such option; did you"),
+    "no such run": (["experiment=table2", "scale=toy", "run=R11"], "run=R11: no such option"),
+    "null": (["experiment=table2", "scale=null"], "scale=null: name an option, or leave scale out"),
+    "no text": (["experiment=table2", "scale=small"], "data.root: has no value; give data.root="),
+    "no such key": (["experiment=table2", "scale=toy", "zzz=1"], "zzz=1: no key 'zzz'"),
+    "not all have it": (
+        ["experiment=table2", "scale=toy", "tau=8"],
+        "the chosen encoding has no tau",
+    ),
+    "a name": (["experiment=table2", "scale=toy", "name=x"], "name=: each run of a table has its"),
+    "jobs": (
+        ["experiment=table2", "scale=toy", "jobs=0"],
+        "jobs=0: expected a number of processes",
+    ),
+    "samples": (["experiment=table2", "scale=toy", "samples=x"], "samples=x: expected an integer"),
+    "flag": (["experiment=table2", "scale=toy", "attention=2"], "attention=2: expected true or f"),
+    "bounds": (["experiment=table2", "scale=toy", "bounds=[9,3]"], "bounds=9,3: each length must"),
+    "one bound": (["experiment=table2", "scale=toy", "bounds=9"], "bounds=9: expected lengths"),
+    "metric": (["experiment=table2", "scale=toy", "table.metrics=[BLUE]"], "no metric BLUE"),
+    "test": (["experiment=table2", "scale=toy", "table.test=all"], "table.test=all: choose one of"),
+    "limit": (["experiment=table2", "scale=toy", "limits.full=no"], "data.max_length=no: expected"),
+    "clash": (
+        ["experiment=table2", "scale=toy", "run=R1", "seed=1", "optim.lr=0.1,0.2"],
+        "optim.lr=0.2: would share runs/table-toy/absolute-max48-seed1",
+    ),
+    "tables": (["-m", "experiment=table2,table3", "scale=toy"], "make one table at a time"),
+    "plain sweep": (["run=R1,R2", "scale=toy"], "run=R1,R2: several values; nmt-train -m"),
+}
+
+
+@pytest.mark.parametrize(("words", "said"), WRONG.values(), ids=list(WRONG))
+def test_wrong_words_get_one_line_before_anything_starts(
+    words: list[str],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(contest, "run_all", refuse_jobs)
+    assert train(words) == 2
+    out, err = capsys.readouterr()
+    assert said in err and err.count("\n") == 1 and out == ""
+
+
+def test_missing_test_sets_name_the_command_that_makes_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(contest, "run_all", refuse_jobs)
+    words = ["experiment=table1", f"data.root={tmp_path}", f"runs={tmp_path}", "seed=1"]
+    assert train(words) == 66
+    there = tmp_path / "test" / "newstest2018.de"
+    made = f"nmt-recipe wmt19_deen tests --root {tmp_path} makes it"
+    assert f"{there}: no such file; {made}" in capsys.readouterr().err
+    there.parent.mkdir()
+    for code in ("de", "en"):
+        there.with_suffix(f".{code}").write_bytes(b"x\n")
+    assert train(words) == 66
+    assert "newstest2019.zh: no such file; nmt-recipe wmt19_zhen" in capsys.readouterr().err
+
+
+def test_joined_sentences_of_the_grammar_are_its_sentences() -> None:
+    text = toy.pairs(60, 4, 30, seed=3)
+    sources, references = zip(*text, strict=True)
+    made = tabletests.join_toy(sources, references, 20)
+    short = [pair for pair in text if len(toy.words(pair[0])) <= 20]
+    assert 0 < len(short) < 60 and len(made.sources) == -(-len(short) // 2)
+    for source, reference in zip(made.sources, made.references, strict=True):
+        assert toy.translate(source) == reference
+    longest = max(len(toy.words(source)) for source in made.sources)
+    assert 30 < longest <= 41
+    assert [len(parts) for parts, _ in made.parts[:-1]] == [2] * (len(made.parts) - 1)
+
+
+def test_a_miniature_table_and_the_next_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["scale=toy", "run=R1,R4", *TINY, f"runs={tmp_path}", f"data.cache={tmp_path / 'c'}"]
+    assert train(["experiment=table2", "seed=1", "attention=false", *words]) == 0
+    out, err = capsys.readouterr()
+    where = tmp_path / "table-toy"
+    assert "2 runs, 0 of them finished, 2 at once" in err
+    assert out == (where / "table2.txt").read_text(encoding="utf-8")
+    assert re.search(r"^absolute, max 12 ", out, re.M) and re.search(
+        r"^absolute, max 9 ", out, re.M
+    )
+    assert "Scale toy: sentences of the embedded grammar" in out and "seeds 1." in out
+    made = json.loads((where / "table2.json").read_bytes())
+    assert [row["name"] for row in made["tests"][0]["rows"]] == ["0-6", "7-12", "over 12", "all"]
+    assert made["command"].startswith("nmt-train experiment=table2 seed=1")
+    assert "<html" in (where / "table2.html").read_text(encoding="utf-8")[:200]
+    assert (where / "table2.tsv").stat().st_size > 100
+
+    # the next table trains nothing, and joins the test sentences
+    started: list[Job] = []
+    real = jobs.run_all
+
+    def watched(
+        asked: Sequence[Job], at_once: int, state: Callable[[str], str], **more: Any
+    ) -> dict[str, int]:
+        started.extend(asked)
+        return real(asked, at_once, state, **more)
+
+    monkeypatch.setattr(contest, "run_all", watched)
+    assert train(["experiment=table3", "seed=1", "attention=false", *words]) == 0
+    assert {job.module for job in started} == {"translate"}
+    assert "concat_seq, " in capsys.readouterr().out
+    texts = where / "tests" / "concat_seq.de", where / "tests" / "concat_seq.en"
+    parts = joined.parts_of(*texts)
+    assert parts is not None and len(parts) == len(read_text(texts[0])) > 5
+
+    # another seed trains that one alone; a run that fails leaves the others in the table
+    started.clear()
+
+    def failing(asked: Sequence[Job], at_once: int, state: Callable[[str], str]) -> dict[str, int]:
+        started.extend(asked)
+        return {job.name: 70 for job in asked}
+
+    monkeypatch.setattr(contest, "run_all", failing)
+    assert train(["experiment=table3", "seed=1,2", "attention=false", *words]) == 70
+    assert {job.name for job in started} == {"absolute-max12-seed2", "absolute-max9-seed2"}
+    assert all("hydra.mode=RUN" in job.words for job in started)
+    out, err = capsys.readouterr()
+    assert "2 of 4 runs failed: absolute-max12-seed2: training failed (exit 70)" in err
+    assert "absolute, max 12" in out and "absolute-max12-seed2: training failed" in out
+
+    # the same directory for other text or another config is refused
+    monkeypatch.setattr(contest, "run_all", refuse_jobs)
+    assert train(["experiment=table3", "seed=1", *words, "model.dim=32"]) == 2
+    assert "another config: model.dim: 16 -> 32; choose another runs=DIR" in capsys.readouterr().err
+
+
+def test_a_finished_run_of_other_text_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for root, word in (("a", "eins"), ("b", "zwei")):
+        (tmp_path / root).mkdir()
+        for part in ("train", "dev", "test"):
+            for code in ("de", "en"):
+                (tmp_path / root / f"{part}.{code}").write_bytes(f"{word} {part}\n".encode() * 9)
+    own = [w for w in TINY if not w.startswith(("data.", "samples", "jobs"))]
+    words = ["scale=small", "seed=1", "run=R1", *own, f"runs={tmp_path}", f"data.cache={tmp_path}"]
+    words += ["segmenter.merges=10", "trainer.device=cpu", "optim.warmup=2"]
+    assert train([*words, f"data.root={tmp_path / 'a'}"]) == 0
+    monkeypatch.setattr(contest, "run_all", refuse_jobs)
+    assert train(["experiment=table3", *words, f"data.root={tmp_path / 'b'}"]) == 2
+    assert "trained on other text; choose another data.name= or runs=" in capsys.readouterr().err
+
+
+def test_a_sweep_of_ones_own_is_checked_and_left_to_hydra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "experiment" / "mine.yaml").write_text(
+        "# @package _global_\nhydra:\n  mode: MULTIRUN\n  sweeper: {params: {model.heads: '1,3'}}\n"
+    )
+    words = ["--config-dir", str(tmp_path), "experiment=mine"]
+    assert train(words) == 2
+    assert "model.heads=3: must divide" in capsys.readouterr().err
+    swept: list[list[str]] = []
+    monkeypatch.setattr("nmt.cli.compose.through_hydra", lambda words, job: swept.append(words))
+    assert train([*words, "model.heads=1,2"]) == 0
+    assert swept[0][-2:] == ["experiment=mine", "model.heads=1,2"]
+
+
+LAUNCHER = "hydra_plugins.hydra_joblib_launcher"
+
+
+@pytest.mark.skipif(
+    not (find_spec("hydra_plugins") and find_spec(LAUNCHER)), reason="needs the extra `sweep`"
+)
+def test_the_joblib_launcher_trains_a_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["scale=toy", "run=R1,R4", *TINY, f"runs={tmp_path}", f"data.cache={tmp_path / 'c'}"]
+    words += ["hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "attention=false", "seed=1"]
+    assert train(["experiment=table2", *words]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("Table 2") and "absolute, max 12" in out and "absolute, max 9" in out
+    assert "finished at step 3" in (tmp_path / "table-toy/absolute-max9-seed1.log").read_text()
