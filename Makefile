@@ -3,14 +3,21 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 RUNS ?= runs
+RECIPE ?=
 
-.PHONY: help demo test check slow oracles lint wheel clean
+.PHONY: help demo wmt19-deen wmt19-zhen test check slow oracles lint wheel clean
 
 help: ## list all targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 demo: $(VENV)/installed ## train absolute and relative on the embedded corpus, compare by length
 	$(BIN)/nmt-demo --runs $(RUNS)/demo
+
+wmt19-deen: $(VENV)/installed ## German-English of the paper, from downloads to scores; RECIPE="words of nmt-recipe"
+	$(BIN)/nmt-recipe wmt19_deen --runs $(RUNS)/wmt19_deen $(RECIPE)
+
+wmt19-zhen: $(VENV)/installed ## Chinese-English, likewise
+	$(BIN)/nmt-recipe wmt19_zhen --runs $(RUNS)/wmt19_zhen $(RECIPE)
 
 test: $(VENV)/installed ## the fast tests, as CI runs them
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2

@@ -1,0 +1,240 @@
+"""nmt-recipe: an experiment of the paper from its downloads to its scores, stage by stage."""
+
+import argparse
+import logging
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from nmt import atomic
+from nmt.cli import training
+from nmt.cli.training import Asked
+from nmt.cli.words import run
+from nmt.errors import Exit, UserError
+from nmt.recipes import estimate, stages, wmtsets
+from nmt.recipes import lock as locks
+from nmt.recipes.estimate import Estimate
+from nmt.recipes.work import Job, Work, pending, perform
+
+log = logging.getLogger(__name__)
+
+USAGE = """nmt-recipe RECIPE [STAGE ...] [OPTION ...] [KEY=VALUE ...]"""
+ABOUT = """
+Makes an experiment of Rosendahl et al. (2019) from nothing: RECIPE is wmt19_deen or wmt19_zhen.
+
+  nmt-recipe wmt19_deen                           all stages, hours to days
+  nmt-recipe wmt19_deen download extract corpus tests --root /disk/wmt19
+  nmt-recipe wmt19_deen --list                    what it downloads, to fetch by hand
+  nmt-recipe wmt19_deen download --local FOLDER   files fetched by hand
+  nmt-recipe wmt19_deen train score --encodings relative model=small
+
+STAGE, in this order; all, if none is named:
+  download  each archive, resumed where it stopped, checked by SHA-256
+  extract   the parallel members alone
+  corpus    one text train.* and its counts, corpus.json
+  tests     dev.*, the test sets, newstest_all and concat_seq
+  prepare   nmt-prepare, and what the limit on length costs
+  train     nmt-train, a run for each of --encodings
+  score     nmt-evaluate on each test set
+
+A stage that was done with the same inputs is skipped; the same command again goes on where it was
+stopped. KEY=VALUE are words of nmt-train. What each stage will take is told before it starts."""
+STAGES = ("download", "extract", "corpus", "tests", "prepare", "train", "score")
+OWN = {"runs": "--runs", "data.root": "--root", "encoding": "--encodings", "name": "--runs"}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The console script; returns the exit code."""
+    return run(command, argv)
+
+
+def command(argv: list[str]) -> None:
+    """Do the stages, or say what they would do."""
+    asked = understood(argv)
+    if asked.show == "list":
+        sys.stdout.write(listed(asked.job))
+        return
+    if asked.show == "plan":
+        _plan(asked)
+        return
+    with held(asked.job.root):
+        for stage in asked.stages:
+            if stage in LIGHT:
+                _light(asked.job, stage)
+            else:
+                training.STAGES[stage](asked)
+            if stage == "corpus":
+                sys.stdout.write(f"{stages.describe(asked.job)}\n")
+                sys.stdout.flush()
+
+
+def understood(argv: list[str]) -> Asked:
+    """Read the words; raises UserError, or SystemExit as argparse does."""
+    parser = argparse.ArgumentParser(
+        prog="nmt-recipe",
+        usage=USAGE,
+        description=ABOUT,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("recipe", choices=locks.names(), metavar="RECIPE", help=" or ".join(locks.names()))
+    add("words", nargs="*", metavar="WORD", help="stages, and words of nmt-train")
+    add("--root", type=Path, metavar="DIR", help="of the corpus (default data/RECIPE)")
+    add("--runs", type=Path, metavar="DIR", help="of the models and scores (default runs/RECIPE)")
+    add(
+        "--local",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="files fetched by hand: archives, and test sets as newstest2014.de; may be repeated",
+    )
+    add("--mirror", metavar="URL", help="try URL/FILE before the addresses of the lock file")
+    add(
+        "--option",
+        action="append",
+        default=[],
+        metavar="NAME=CHOICE",
+        help="what the paper leaves open, e.g. rapid=2016; see --list",
+    )
+    add("--encodings", metavar="A,B", help="what to train and score (default: see --list)")
+    add("--verify", action="store_true", help="hash all files of former stages again")
+    add("--lock", type=Path, metavar="FILE", help="another lock file of the same recipe")
+    add("--list", action="store_true", help="show what is downloaded, and leave")
+    add("--dry-run", action="store_true", help="show what the stages would do, and leave")
+    given = parser.parse_intermixed_args(argv)
+    path = given.lock or Path(locks.__file__).parent / f"{given.recipe}.toml"
+    lock = locks.read(path)
+    if lock.name != given.recipe:
+        raise UserError(f"{path}: is a lock file of {lock.name}, not of {given.recipe}")
+    if missing := next((folder for folder in given.local if not folder.is_dir()), None):
+        raise UserError(f"--local {missing}: no such directory", Exit.NO_INPUT)
+    named = [word for word in given.words if "=" not in word]
+    words = [word for word in given.words if "=" in word]
+    if unknown := [word for word in named if word not in STAGES]:
+        raise UserError(f"{unknown[0]}: no such stage; there are {', '.join(STAGES)}")
+    for word in words:
+        if own := OWN.get(word.partition("=")[0].lstrip("+")):
+            raise UserError(f"{word}: say it with {own}")
+    job = Job(
+        lock=lock,
+        picked=locks.chosen(lock, given.option),
+        root=given.root or Path("data") / lock.name,
+        local=given.local,
+        mirror=given.mirror,
+        verify=given.verify,
+    )
+    return Asked(
+        job,
+        [stage for stage in STAGES if stage in named or not named],
+        given.runs or Path("runs") / lock.name,
+        given.encodings,
+        words,
+        "list" if given.list else "plan" if given.dry_run else None,
+    )
+
+
+def listed(job: Job) -> str:
+    """What a recipe downloads: files, sizes, hashes, addresses, options."""
+    lock = job.lock
+    lines = [lock.title, ""]
+    for corpus in lock.corpora:
+        only = ", ".join(f"--option {name}={value}" for name, value in corpus.only.items())
+        lines.append(f"{corpus.id}: {corpus.about}{f' ({only})' if only else ''}")
+        for archive in corpus.archives:
+            for version in archive.versions:
+                lines.append(f"  {archive.file}  {version.size} bytes  sha256 {version.sha256}")
+            lines += [f"    {url}" for url in archive.urls]
+    needed = sum(max(v.size for v in c.archives[0].versions) for c in job.corpora)
+    lines += ["", f"with {_picked(job)}: {len(job.corpora)} files, {estimate.size(needed)}"]
+    lines += [
+        f"--option {name}={'|'.join(o.choices)}: {o.about} (default {o.default})"
+        for name, o in lock.options.items()
+    ]
+    sets = ", ".join(f"{each.name} ({each.sacrebleu})" for each in lock.sets.values())
+    lines += [f"sets, by sacreBLEU's names: {sets}", f"encodings: {', '.join(lock.encodings)}"]
+    return "\n".join(lines) + "\n"
+
+
+def _picked(job: Job) -> str:
+    return ", ".join(f"{name}={value}" for name, value in job.picked.items()) or "no options"
+
+
+def _plan(asked: Asked) -> None:
+    """Say what each stage would do, and what it would take."""
+    for stage in asked.stages:
+        if stage not in LIGHT:
+            sys.stdout.write(f"{stage}: {training.foreseen(asked, stage)}\n")
+            continue
+        try:
+            todo, needed, _ = _todo(asked.job, stage, *LIGHT[stage][0])
+        except UserError as error:
+            if error.code != Exit.NO_INPUT:
+                raise
+            sys.stdout.write(f"{stage}: waits for the stage before it\n")
+            continue
+        what = f"{', '.join(work.item for work in todo)}; {needed}" if todo else "nothing to do"
+        sys.stdout.write(f"{stage}: {what}\n")
+
+
+Round = tuple[Callable[[Job], list[Work]], Callable[[Job, Sequence[Work]], Estimate]]
+LIGHT: dict[str, Sequence[Round]] = {  # stage -> its rounds, each found when the last is done
+    "download": [(stages.download, estimate.of_download)],
+    "extract": [(stages.extract, estimate.of_extract)],
+    "corpus": [(stages.corpus, estimate.of_corpus)],
+    "tests": [(wmtsets.tests, estimate.of_tests), (wmtsets.joined, estimate.of_joined)],
+}
+
+
+def _todo(
+    job: Job, stage: str, find: Callable[[Job], list[Work]], of: Callable[..., Estimate]
+) -> tuple[list[Work], Estimate, int]:
+    works = find(job)
+    todo = pending(job, stage, works)
+    return todo, of(job, todo), len(works)
+
+
+def _light(job: Job, stage: str) -> None:
+    """Do what a stage lacks, with an estimate before; or say that nothing is to be done."""
+    total = done = 0
+    for find, of in LIGHT[stage]:
+        todo, needed, count = _todo(job, stage, find, of)
+        if todo:
+            log.info("%s: %d of %d to do, %s", stage, len(todo), count, needed)
+            estimate.check_disk(job.root, stage, needed)
+            perform(job, stage, todo)
+        total, done = total + count, done + len(todo)
+    if not done:
+        log.info("%s: nothing to do; all inputs and outputs (%d) are as they were", stage, total)
+
+
+@contextmanager
+def held(root: Path) -> Iterator[None]:
+    """Hold the directory of a recipe; UserError (73) if it cannot be made or another one does."""
+    from filelock import FileLock, Timeout
+
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(root / ".lock", timeout=0)
+        lock.acquire()
+    except Timeout:
+        raise UserError(
+            f"{root}: in use by another nmt-recipe; wait, or stop it", Exit.CANT_CREATE
+        ) from None
+    except OSError as error:
+        raise UserError(
+            f"{root}: {error.strerror}; choose another --root", Exit.CANT_CREATE
+        ) from None
+    try:
+        for folder in (root, *(root / name for name in ("state", "text", "test"))):
+            if folder.is_dir():
+                atomic.sweep(folder)  # what a killed one left
+        yield
+    finally:
+        lock.release()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

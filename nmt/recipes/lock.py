@@ -1,0 +1,350 @@
+"""Lock files: what a recipe downloads, pinned by size and SHA-256, and what is taken out of it.
+
+A recipe is one TOML file beside this module. Nothing that it names can lead anywhere else: files
+are plain names, addresses are https or http, and members of archives are named one by one.
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from nmt.errors import Exit, UserError
+
+FORMAT = 1  # of lock files
+KINDS = {"tar.gz": (".tar.gz", ".tgz"), "zip": (".zip",), "gz": (".gz",)}  # kind -> file names
+FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # it becomes a file's name as it stands
+SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+class Version(NamedTuple):
+    """One content that a file may have."""
+
+    size: int  # bytes
+    sha256: str
+
+
+class Archive(NamedTuple):
+    """A file to download; several archives of a corpus hold the same text."""
+
+    file: str
+    kind: str  # one of KINDS
+    urls: tuple[str, ...]  # in the order to be tried
+    versions: tuple[Version, ...]  # any of them is right
+
+
+class Corpus(NamedTuple):
+    """A parallel text: where it comes from, and which members are its sides."""
+
+    id: str
+    about: str
+    mtdata: str | None  # its id in mtdata, to cross-check
+    lines: int | None  # as a public source states them; None: never stated
+    text: int  # rough bytes of both sides together, for estimates
+    cap: int  # bytes of one extracted member; more is refused
+    columns: tuple[str, str] | None  # kind gz: language of the first columns of the TSV
+    pairs: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]  # source, target: accepted names
+    archives: tuple[Archive, ...]  # the first that can be had is used
+    only: dict[str, str]  # option -> choice with which this corpus takes part
+
+
+class TestSet(NamedTuple):
+    """A test or development set that sacreBLEU knows."""
+
+    name: str  # of the files: NAME.de, NAME.en
+    sacrebleu: str
+    lines: int | None
+
+
+class Option(NamedTuple):
+    """A question that the paper leaves open, and its answers."""
+
+    about: str
+    default: str
+    choices: tuple[str, ...]
+
+
+class Paper(NamedTuple):
+    """What the paper says of its data."""
+
+    lines: int
+    over_100: float  # percent of the pairs with a side of more pieces
+    from_76_to_100: float | None  # percent whose longer side has 76 to 100; None: not told
+    note: str
+
+
+class Lock(NamedTuple):
+    """A recipe."""
+
+    name: str
+    title: str
+    source: str  # language codes
+    target: str
+    words: tuple[str, ...]  # of nmt-prepare and nmt-train
+    training: tuple[str, ...]  # of nmt-train alone
+    encodings: tuple[str, ...]  # trained unless others are asked for
+    paper: Paper
+    options: dict[str, Option]
+    corpora: tuple[Corpus, ...]
+    sets: dict[str, TestSet]
+    dev: tuple[str, ...]  # sets that make the development text, in this order
+    test: tuple[str, ...]  # sets that are scored
+    all: tuple[str, ...]  # sets of newstest_all, in this order; none: it is not built
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        """Source and target."""
+        return self.source, self.target
+
+
+def names() -> list[str]:
+    """The recipes that come with nmt."""
+    return sorted(path.stem for path in Path(__file__).parent.glob("*.toml"))
+
+
+def read(path: Path) -> Lock:
+    """Read and check a lock file; UserError: 66 if it is missing, 65 for the first fault in it."""
+    try:
+        text = path.read_bytes().decode()
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}; check the path", Exit.NO_INPUT) from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: no UTF-8 ({error})", Exit.DATA) from None
+    try:
+        return _lock(_Table(tomllib.loads(text), ""))
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise UserError(f"{path}: no valid TOML: {error}", Exit.DATA) from None
+    except ValueError as error:
+        raise UserError(f"{path}: {error}", Exit.DATA) from None
+
+
+def chosen(lock: Lock, given: Sequence[str]) -> dict[str, str]:
+    """The choice of each option, from words like `rapid=2016`; UserError for what is none."""
+    picked = {name: option.default for name, option in lock.options.items()}
+    for word in given:
+        name, _, value = word.partition("=")
+        if name not in lock.options:
+            known = ", ".join(lock.options) or "none"
+            raise UserError(f"--option {word}: {lock.name} has no such option; known: {known}")
+        if value not in lock.options[name].choices:
+            choices = " or ".join(f"{name}={each}" for each in lock.options[name].choices)
+            raise UserError(f"--option {word}: say {choices}")
+        picked[name] = value
+    return picked
+
+
+def taking_part(lock: Lock, picked: Mapping[str, str]) -> list[Corpus]:
+    """The corpora of a recipe with these choices, in the order of the lock file."""
+    return [c for c in lock.corpora if all(picked[name] == v for name, v in c.only.items())]
+
+
+class _Table:
+    """Reads a TOML table key by key; what is wrong or left over is a ValueError."""
+
+    def __init__(self, values: dict[str, Any], where: str) -> None:
+        self._values, self._where = dict(values), where
+
+    def at(self, key: str) -> str:
+        return f"{self._where}.{key}" if self._where else key
+
+    def take(self, key: str, kind: type, *default: Any) -> Any:
+        if key not in self._values:
+            if default:
+                return default[0]
+            raise ValueError(f"{self.at(key)}: missing")
+        value = self._values.pop(key)
+        good = isinstance(value, (int, float) if kind is float else kind)
+        if not good or isinstance(value, bool):
+            wanted = {str: "a string", int: "an integer", list: "a list", dict: "a table"}
+            raise ValueError(f"{self.at(key)}: {value!r}; expected {wanted.get(kind, 'a number')}")
+        if kind in (int, float) and value <= 0:
+            raise ValueError(f"{self.at(key)}: {value}; expected more than 0")
+        if kind is str and not value:
+            raise ValueError(f"{self.at(key)}: is empty")
+        return value
+
+    def strings(self, key: str, *default: Any) -> tuple[str, ...]:
+        found = self.take(key, list, *default)
+        if not all(isinstance(each, str) and each for each in found):
+            raise ValueError(f"{self.at(key)}: {found!r}; expected a list of strings")
+        if len(set(found)) < len(found):
+            raise ValueError(f"{self.at(key)}: {found!r}; one stands there twice")
+        return tuple(found)
+
+    def table(self, key: str, *default: Any) -> "_Table":
+        return _Table(self.take(key, dict, *default), self.at(key))
+
+    def tables(self, key: str, *default: Any) -> "list[_Table]":
+        found = self.take(key, list, *default)
+        if not all(isinstance(each, dict) for each in found) or not (found or default):
+            raise ValueError(f"{self.at(key)}: expected tables")
+        return [_Table(each, f"{self.at(key)}[{i}]") for i, each in enumerate(found)]
+
+    def named(self, key: str) -> "dict[str, _Table]":
+        inner = self.table(key, {})
+        return {name: inner.table(name) for name in list(inner._values)}
+
+    def done(self) -> None:
+        if self._values:
+            raise ValueError(f"{self.at(next(iter(self._values)))}: no such key")
+
+
+def _lock(top: _Table) -> Lock:
+    if (found := top.take("format", int)) != FORMAT:
+        raise ValueError(f"format: {found}; this version of nmt reads format {FORMAT}")
+    source, target = top.take("source", str), top.take("target", str)
+    for key, code in (("source", source), ("target", target)):
+        if not re.fullmatch(r"[a-z]{2,3}", code):
+            raise ValueError(f"{key}: {code!r}; expected a language code")
+    if source == target:
+        raise ValueError(f"target: {target!r} is the source, too")
+    options = {name: _option(table) for name, table in top.named("options").items()}
+    corpora = tuple(_corpus(t, (source, target), options) for t in top.tables("corpus"))
+    _refuse_twins("corpus", [c.id for c in corpora])
+    _refuse_twins("file", [a.file for c in corpora for a in c.archives])
+    sets = [_set(table) for table in top.tables("set")]
+    _refuse_twins("set", [each.name for each in sets])
+    lock = Lock(
+        name=_plain(top, "name"),
+        title=top.take("title", str),
+        source=source,
+        target=target,
+        words=top.strings("words"),
+        training=top.strings("training"),
+        encodings=top.strings("encodings"),
+        paper=_paper(top.table("paper")),
+        options=options,
+        corpora=corpora,
+        sets={each.name: each for each in sets},
+        dev=top.strings("dev"),
+        test=top.strings("test"),
+        all=top.strings("all", []),
+    )
+    for key, named in (("dev", lock.dev), ("test", lock.test), ("all", lock.all)):
+        if unknown := [name for name in named if name not in lock.sets]:
+            raise ValueError(f"{key}: {unknown[0]} is not among the sets")
+    if not lock.dev or not lock.test:
+        raise ValueError("dev, test: name one set at least")
+    top.done()
+    return lock
+
+
+def _refuse_twins(what: str, found: Sequence[str]) -> None:
+    if twice := next((each for each in found if found.count(each) > 1), None):
+        raise ValueError(f"{what} {twice}: stands there twice")
+
+
+def _plain(table: _Table, key: str) -> str:
+    """A string that is fit for a file's name."""
+    found = str(table.take(key, str))
+    if not FILE.fullmatch(found):
+        raise ValueError(f"{table.at(key)}: {found!r}; expected a plain file name")
+    return found
+
+
+def _paper(table: _Table) -> Paper:
+    paper = Paper(
+        lines=table.take("lines", int),
+        over_100=table.take("over_100", float),
+        from_76_to_100=table.take("from_76_to_100", float, None),
+        note=table.take("note", str),
+    )
+    table.done()
+    return paper
+
+
+def _option(table: _Table) -> Option:
+    option = Option(table.take("about", str), table.take("default", str), table.strings("choices"))
+    if option.default not in option.choices:
+        raise ValueError(f"{table.at('default')}: {option.default!r} is not among the choices")
+    table.done()
+    return option
+
+
+def _set(table: _Table) -> TestSet:
+    found = TestSet(
+        _plain(table, "name"), table.take("sacrebleu", str), table.take("lines", int, None)
+    )
+    table.done()
+    return found
+
+
+def _corpus(table: _Table, languages: tuple[str, str], options: Mapping[str, Option]) -> Corpus:
+    columns = table.strings("columns", [])
+    pairs = tuple(_pair(each, languages) for each in table.tables("pairs", []))
+    archives = tuple(_archive(each) for each in table.tables("archive"))
+    if columns and sorted(columns) != sorted(languages):
+        raise ValueError(f"{table.at('columns')}: {columns}; expected {' and '.join(languages)}")
+    for archive in archives:
+        if (archive.kind == "gz") != bool(columns) or bool(columns) == bool(pairs):
+            raise ValueError(
+                f"{table.at('archive')}: {archive.file}: a .gz has columns, "
+                "a tar or zip archive has pairs"
+            )
+    corpus = Corpus(
+        id=_plain(table, "id"),
+        about=table.take("about", str),
+        mtdata=table.take("mtdata", str, None),
+        lines=table.take("lines", int, None),
+        text=table.take("text", int),
+        cap=table.take("cap", int),
+        columns=(columns[0], columns[1]) if columns else None,
+        pairs=pairs,
+        archives=archives,
+        only=dict(table.take("only", dict, {})),
+    )
+    for name, value in corpus.only.items():
+        if name not in options or value not in options[name].choices:
+            raise ValueError(f"{table.at('only')}: {name} = {value!r}: no such option or choice")
+    table.done()
+    return corpus
+
+
+def _pair(table: _Table, languages: tuple[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The accepted names of both sides: strings, or lists of them where versions differ."""
+    sides = []
+    for code in languages:
+        found = table._values.get(code)
+        names = (table.take(code, str),) if isinstance(found, str) else table.strings(code)
+        for name in names:
+            if name.startswith("/") or ".." in name.split("/") or "\\" in name:
+                raise ValueError(f"{table.at(code)}: {name!r}; expected a name inside the archive")
+        sides.append(names)
+    table.done()
+    return sides[0], sides[1]
+
+
+def _archive(table: _Table) -> Archive:
+    file, kind = _plain(table, "file"), table.take("kind", str)
+    if kind not in KINDS:
+        raise ValueError(f"{table.at('kind')}: {kind!r}; expected one of {', '.join(KINDS)}")
+    if not file.endswith(KINDS[kind]):
+        raise ValueError(f"{table.at('file')}: {file!r}; {kind} ends in {' or '.join(KINDS[kind])}")
+    urls = table.strings("urls")
+    schemes = [_scheme(url, table.at("urls")) for url in urls]
+    if not urls or schemes != sorted(schemes, reverse=True):
+        raise ValueError(f"{table.at('urls')}: give one at least, those of https first")
+    versions = tuple(_version(each) for each in table.tables("versions"))
+    table.done()
+    return Archive(file, kind, urls, versions)
+
+
+def _scheme(url: str, where: str) -> str:
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in ("http", "https") and parts.hostname and parts.username is None
+    except ValueError:
+        good = False
+    if not good or re.search(r"\s", url):
+        raise ValueError(f"{where}: {url!r}; expected https://... or http://...")
+    return parts.scheme
+
+
+def _version(table: _Table) -> Version:
+    found = Version(table.take("bytes", int), table.take("sha256", str))
+    if not SHA256.fullmatch(found.sha256):
+        raise ValueError(f"{table.at('sha256')}: {found.sha256!r}; expected 64 digits 0-9 a-f")
+    table.done()
+    return found

@@ -1,0 +1,155 @@
+"""The stage tests: development and test sets, from local files or through sacreBLEU's registry."""
+
+import logging
+import socket
+import tarfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from nmt import atomic
+from nmt.errors import Exit, UserError
+from nmt.recipes.download import UnavailableError, sha256_of
+from nmt.recipes.lock import TestSet
+from nmt.recipes.work import Job, Work
+
+log = logging.getLogger(__name__)
+ALL, JOINED = "newstest_all", "concat_seq"
+
+
+def tests(job: Job) -> list[Work]:
+    """All sets as test/NAME.de and .en; the development text; newstest_all and concat_seq."""
+    lock = job.lock
+    names = list(dict.fromkeys((*lock.dev, *lock.test, *lock.all)))
+    return [_single(job, lock.sets[name]) for name in names]
+
+
+def joined(job: Job) -> list[Work]:
+    """What is made of the sets, when they are there: dev.de, dev.en, newstest_all, concat_seq."""
+    lock, before = job.lock, job.ledger("tests")
+    for name in (*lock.dev, *lock.all):
+        before.facts(name, "tests")
+    works = [Work("dev", {"sets": _hashes(job, lock.dev)}, lambda: _dev(job))]
+    if lock.all:
+        works.append(Work(ALL, {"sets": _hashes(job, lock.all)}, lambda: _all(job)))
+    return works
+
+
+def scored(job: Job) -> list[tuple[str, Path, Path]]:
+    """Name, source and reference of each test set that is scored."""
+    folder = job.root / "test"
+    names = [*job.lock.test, *((ALL, JOINED) if job.lock.all else ())]
+    return [(name, *_sides(job, folder, name)) for name in names]
+
+
+def _sides(job: Job, folder: Path, name: str) -> tuple[Path, Path]:
+    source, target = (folder / f"{name}.{code}" for code in job.lock.languages)
+    return source, target
+
+
+def _hashes(job: Job, names: Sequence[str]) -> list[Any]:
+    ledger = job.ledger("tests")
+    return [[name, ledger.outputs(name)] for name in names]
+
+
+def _local(job: Job, name: str) -> tuple[Path, Path] | None:
+    for folder in job.local:
+        source, target = _sides(job, folder, name)
+        if source.is_file() and target.is_file():
+            return source, target
+        if source.is_file() or target.is_file():
+            raise UserError(
+                f"{folder}: has only one side of {name}; put {source.name} and {target.name} there",
+                Exit.NO_INPUT,
+            )
+    return None
+
+
+def _single(job: Job, wanted: TestSet) -> Work:
+    found = _local(job, wanted.name)
+    # without a folder now, what a folder gave before is still good
+    before = job.ledger("tests").inputs(wanted.name).get("local")
+    inputs = {
+        "sacrebleu": wanted.sacrebleu,
+        "lines": wanted.lines,
+        "local": [sha256_of(path) for path in found] if found else before,
+    }
+
+    def make() -> tuple[list[Path], dict[str, Any]]:
+        paths, origin = (found, str(found[0].parent)) if found else _registered(job, wanted)
+        folder = job.root / "test"
+        folder.mkdir(parents=True, exist_ok=True)
+        outs = _sides(job, folder, wanted.name)
+        data = [path.read_bytes() for path in paths]
+        lines = [one.count(b"\n") + (not one.endswith(b"\n")) for one in data]
+        for path, found_lines in zip(paths, lines, strict=True):
+            if found_lines != (wanted.lines or lines[0]):
+                raise UserError(
+                    f"{path}: {found_lines} lines; {wanted.name} has {wanted.lines or lines[0]}",
+                    Exit.DATA,
+                )
+        for out, one in zip(outs, data, strict=True):
+            atomic.replace(out, one if one.endswith(b"\n") else one + b"\n")
+        log.info("  %s: %d pairs, %s", wanted.name, lines[0], origin)
+        return list(outs), {"lines": lines[0], "origin": origin}
+
+    return Work(wanted.name, inputs, make)
+
+
+def _registered(job: Job, wanted: TestSet) -> tuple[tuple[Path, Path], str]:
+    """A set as sacreBLEU downloads it; UnavailableError says where to put it by hand."""
+    from sacrebleu.utils import SACREBLEU_DIR, get_reference_files, get_source_file
+
+    pair = f"{job.lock.source}-{job.lock.target}"
+    try:
+        with _guarded():
+            source = get_source_file(wanted.sacrebleu, pair)
+            references = get_reference_files(wanted.sacrebleu, pair)
+    except SystemExit:  # how sacreBLEU leaves when MD5 or certificate are wrong
+        why = f"sacreBLEU refuses its download; remove {SACREBLEU_DIR}/{wanted.sacrebleu} to retry"
+    except (OSError, EOFError, tarfile.TarError) as error:
+        why = f"sacreBLEU's {wanted.sacrebleu}: {error}"
+    else:
+        return (Path(source), Path(references[0])), f"sacreBLEU's {wanted.sacrebleu}"
+    files = " and ".join(f"{wanted.name}.{code}" for code in job.lock.languages)
+    raise UnavailableError(
+        [f"{wanted.name} ({why}); or put {files} into a folder and add --local FOLDER"]
+    )
+
+
+@contextmanager
+def _guarded() -> Iterator[None]:
+    """Let sacreBLEU neither wait for ever nor write outside of its directory."""
+    timeout, own = socket.getdefaulttimeout(), tarfile.TarFile.__dict__.get("extraction_filter")
+    socket.setdefaulttimeout(60)
+    tarfile.TarFile.extraction_filter = staticmethod(tarfile.data_filter)
+    try:
+        yield
+    finally:
+        socket.setdefaulttimeout(timeout)
+        if own is None:
+            del tarfile.TarFile.extraction_filter
+        else:
+            tarfile.TarFile.extraction_filter = own
+
+
+def _dev(job: Job) -> tuple[list[Path], dict[str, Any]]:
+    outs = _sides(job, job.root, "dev")
+    for side, out in enumerate(outs):
+        parts = [_sides(job, job.root / "test", name)[side].read_bytes() for name in job.lock.dev]
+        atomic.replace(out, b"".join(parts))
+    return list(outs), {"sets": list(job.lock.dev)}
+
+
+def _all(job: Job) -> tuple[list[Path], dict[str, Any]]:
+    from nmt.recipes.testsets import build
+
+    folder = job.root / "test"
+    pairs = [(name, *_sides(job, folder, name)) for name in job.lock.all]
+    records = [folder / f"{name}.json" for name in (ALL, JOINED)]
+    for record in records:  # a damaged one would be taken for a stranger's file
+        record.unlink(missing_ok=True)
+    built = build(pairs, folder, *job.lock.languages)
+    texts = [*built.whole, *built.joined]
+    return [*texts, *records], {"lines": sum(len(p.sources) for p in built.portions)}

@@ -1,0 +1,89 @@
+"""Stages as lists of work that can be done, skipped or resumed one by one."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tqdm import tqdm
+
+from nmt.errors import Exit, UserError
+from nmt.recipes.download import Bar, Patience, UnavailableError
+from nmt.recipes.ledger import Ledger
+from nmt.recipes.lock import Corpus, Lock, taking_part
+
+log = logging.getLogger(__name__)
+
+
+class Job(NamedTuple):
+    """A recipe, and where and how it is to be made."""
+
+    lock: Lock
+    picked: Mapping[str, str]  # the choice of each option
+    root: Path  # all files of the recipe
+    local: Sequence[Path] = ()  # folders of files fetched by hand
+    mirror: str | None = None  # address tried first
+    verify: bool = False  # hash all files again
+    patience: Patience = Patience()
+
+    @property
+    def corpora(self) -> list[Corpus]:
+        """Those that take part with these choices."""
+        return taking_part(self.lock, self.picked)
+
+    def ledger(self, stage: str) -> Ledger:
+        """What a stage has done."""
+        return Ledger(self.root, stage, self.verify)
+
+
+class Work(NamedTuple):
+    """A part of a stage."""
+
+    item: str
+    inputs: Mapping[str, Any]  # with the same ones it need not be done again
+    make: Callable[[], tuple[Sequence[Path], Mapping[str, Any]]]  # its outputs, and facts
+
+
+def pending(job: Job, stage: str, works: Sequence[Work]) -> list[Work]:
+    """The work of a stage that is to be done: never done, of other inputs, or damaged since."""
+    ledger = job.ledger(stage)
+    return [work for work in works if ledger.done(work.item, work.inputs) is None]
+
+
+def perform(job: Job, stage: str, works: Sequence[Work]) -> None:
+    """Do work and write down each part when it is done.
+
+    A part that nobody on the network gives does not stop the others; UserError (69) then says
+    what is missing, from where, and where to put it.
+    """
+    missing: list[str] = []
+    for work in works:
+        log.info("%s: %s", stage, work.item)
+        try:
+            outputs, facts = work.make()
+        except UnavailableError as error:
+            missing += [f"  {line}" for line in error.why]
+            continue
+        job.ledger(stage).note(work.item, work.inputs, outputs, facts)
+    if missing:
+        raise UserError(
+            "\n".join(
+                [
+                    f"{stage}: not to be had:",
+                    *missing,
+                    "put the files, fetched elsewhere, into a folder and add --local FOLDER",
+                    f"(or into {job.root / 'downloads'}); the same command then goes on",
+                ]
+                if stage == "download"
+                else [f"{stage}: not to be had:", *missing]
+            ),
+            Exit.UNAVAILABLE,
+        )
+
+
+def progress(name: str, total: int, done: int) -> Bar:
+    """A bar on stderr, where that is a terminal."""
+    bar: Bar = tqdm(
+        total=total, initial=done, desc=name, unit="B", unit_scale=True, disable=None, leave=False
+    )
+    return bar

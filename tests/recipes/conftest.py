@@ -1,0 +1,60 @@
+"""A miniature recipe in a directory of its own, with its server."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.recipes import miniature
+from tests.recipes.server import Server, serving
+
+STAGES = ["download", "extract", "corpus", "tests"]
+TEXT = ("train.*", "dev.*", "corpus.json", "text/**/*", "test/**/*")
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").split("\n")[:-1]
+
+
+class Mini:
+    """A miniature recipe, its server, and what a run of it says."""
+
+    def __init__(self, name: str, folder: Path, server: Server) -> None:
+        self.name, self.folder, self.server = name, folder, server
+
+    @property
+    def root(self) -> Path:
+        return self.folder / "root"
+
+    def words(self, *more: str) -> list[str]:
+        lock = ["--lock", f"{self.name}.toml", "--local", "sets"]
+        return [self.name, *lock, "--root", "root", "--runs", "runs", *(more or STAGES)]
+
+    def files(self) -> dict[str, bytes]:
+        found = {p for pattern in TEXT for p in self.root.glob(pattern) if p.is_file()}
+        return {p.relative_to(self.root).as_posix(): p.read_bytes() for p in sorted(found)}
+
+    def strays(self) -> list[str]:
+        every = [p.name for p in self.root.rglob("*")]
+        return [n for n in every if n.endswith((".part", ".bad")) or ".tmp-" in n or "del." in n]
+
+
+Make = Callable[..., Mini]
+
+
+@pytest.fixture
+def mini(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
+    contexts = []
+
+    def make(name: str = "wmt19_deen", wrong: bool = False, **more: object) -> Mini:
+        server = Server({}, **more)  # type: ignore[arg-type]
+        context = serving(server)
+        context.__enter__()
+        contexts.append(context)
+        server.files = miniature.make(name, tmp_path, server.url, wrong)
+        monkeypatch.chdir(tmp_path)
+        return Mini(name, tmp_path, server)
+
+    yield make
+    for context in contexts:
+        context.__exit__(None, None, None)

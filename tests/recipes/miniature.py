@@ -1,0 +1,186 @@
+"""The recipes in miniature: archives of the real names and inner layout, their lock file, a server.
+
+For tests, and for people who want to see a whole recipe in a minute, without a network:
+
+    python -m tests.recipes.miniature wmt19_deen /tmp/mini 8123
+
+makes the archives, leaves them at http://127.0.0.1:8123/ until Ctrl-C, and prints the command to
+type in another shell, which is
+
+    make wmt19-deen RECIPE="--lock /tmp/mini/wmt19_deen.toml --local /tmp/mini/sets \\
+        --root /tmp/mini/root --runs /tmp/mini/runs MODEL"
+
+where MODEL stands for the words of a tiny one (TINY and SEGMENTER below). Kill it at any moment
+and type it again. Moods of the server (see tests.recipes.server) can be given as FILE=MOOD,MOOD:
+
+    python -m tests.recipes.miniature wmt19_deen /tmp/mini 8123 europarl-v9.de-en.tsv.gz=500,short
+
+With --wrong, the lock file has one wrong hash.
+"""
+
+import gzip
+import hashlib
+import io
+import json
+import random
+import sys
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from nmt.data.toy import pairs as toy
+from nmt.recipes import lock as locks
+from tests.recipes.server import Server
+
+LINES = 60  # of a pair of members
+TINY = [
+    *("model=tiny", "model.dim=16", "model.feedforward_dim=16", "model.heads=2"),
+    *("model.encoder_layers=1", "model.decoder_layers=1", "trainer=cpu", "trainer.threads=1"),
+    *("trainer.max_steps=3", "trainer.batch_tokens=400", "trainer.tensorboard=false"),
+    *("decode=greedy", "decode.max_length_ratio=0.1", "data.workers=1"),
+]
+SEGMENTER = {
+    "wmt19_deen": ["segmenter.merges=60"],
+    "wmt19_zhen": ["segmenter.vocabulary_size=90", "segmenter.character_coverage=1"],
+}
+HAN = "".join(chr(0x4E00 + i) for i in range(30))
+
+
+def pairs(recipe: str, count: int, seed: str) -> list[tuple[str, str]]:
+    """Source and target lines. Of many, the second is too long for the limit of 100 pieces."""
+    drawn = toy(count, 4, 20, seed)
+    if count == LINES:
+        drawn[1] = (" ".join([drawn[1][0]] * 40), drawn[1][1])
+        drawn[2] = toy(1, 28, 28, seed)[0]  # 76 to 100 pieces
+    if recipe == "wmt19_deen":
+        return drawn
+    rng = random.Random(seed)
+    counts = [len(source.split()) for source, _ in drawn]
+    chinese = ["".join(rng.choice(HAN) for _ in range(count)) for count in counts]
+    return [(f"{one}。", target) for one, (_, target) in zip(chinese, drawn, strict=True)]
+
+
+def text(lines: list[str]) -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def tar(members: dict[str, bytes]) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as archive:
+        for name, data in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    return out.getvalue()
+
+
+def zipped(members: dict[str, bytes]) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return out.getvalue()
+
+
+def rows(lines: list[tuple[str, ...]]) -> bytes:
+    """A compressed TSV with borders of documents: an empty row, and a row of blank cells."""
+    told = ["\t".join(cells) for cells in lines]
+    told.insert(2, "")
+    told.insert(len(told), "\t")
+    return gzip.compress("".join(f"{row}\n" for row in told).encode(), mtime=0)
+
+
+def archives(recipe: str, corpus: dict[str, Any], languages: tuple[str, str]) -> dict[str, bytes]:
+    """The files of a corpus by name, each with the same text; the number of its lines."""
+    files = {}
+    for archive in corpus["archive"]:
+        drawn = pairs(recipe, LINES, corpus["id"])
+        if "columns" in corpus:
+            swapped = tuple(corpus["columns"]) != languages
+            cells = [(t, s) if swapped else (s, t) for s, t in drawn]
+            more = ("a third column",) if corpus["id"] == "europarl" else ()
+            files[archive["file"]] = rows([(*pair, *more) for pair in cells])
+            continue
+        members = {"README": b"not asked for\n", "commoncrawl.cs-en.cs": b"neither\n"}
+        for number, pair in enumerate(corpus["pairs"]):
+            if number:
+                drawn = pairs(recipe, LINES, f"{corpus['id']}{number}")
+            for side, code in enumerate(languages):
+                names = pair[code] if isinstance(pair[code], list) else [pair[code]]
+                members[names[-1]] = text([each[side] for each in drawn])
+        make = tar if archive["kind"] == "tar.gz" else zipped
+        files[archive["file"]] = make(members)
+    return files
+
+
+def make(recipe: str, folder: Path, url: str, wrong: bool = False) -> dict[str, bytes]:
+    """Write FOLDER/RECIPE.toml and FOLDER/sets; give the files to be served at the address.
+
+    `wrong`: one hash of the lock file, that of the second corpus, is not that of its file.
+    """
+    (folder / "sets").mkdir(parents=True, exist_ok=True)
+    plain = tomllib.loads((Path(locks.__file__).parent / f"{recipe}.toml").read_text("utf-8"))
+    languages = plain["source"], plain["target"]
+    served: dict[str, bytes] = {}
+    for corpus in plain["corpus"]:
+        files = archives(recipe, corpus, languages)
+        served |= files
+        corpus["lines"] = LINES * len(corpus.get("pairs", [0]))
+        corpus["text"] = corpus["cap"] = 1_000_000
+        for archive in corpus["archive"]:
+            data = files[archive["file"]]
+            archive["urls"] = [f"{url}/{archive['file']}"]
+            own = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+            others = archive["versions"][1:] if len(archive["versions"]) > 1 else []
+            archive["versions"] = [*others, own]
+    if wrong:
+        plain["corpus"][1]["archive"][0]["versions"][-1]["sha256"] = "0" * 64
+    for each in plain["set"]:
+        each["lines"] = 7
+        for side, code in enumerate(languages):
+            lines = [pair[side] for pair in pairs(recipe, 7, each["name"])]
+            (folder / "sets" / f"{each['name']}.{code}").write_bytes(text(lines))
+    dumped = "".join(f"{key} = {inline(value)}\n" for key, value in plain.items())
+    (folder / f"{recipe}.toml").write_text(dumped, encoding="utf-8")
+    return served
+
+
+def inline(value: Any) -> str:
+    """A value as TOML in one line."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {inline(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(inline, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def words(recipe: str, folder: Path) -> list[str]:
+    """What nmt-recipe is told, but for the recipe's name and stages."""
+    return [
+        *("--lock", str(folder / f"{recipe}.toml"), "--local", str(folder / "sets")),
+        *("--root", str(folder / "root"), "--runs", str(folder / "runs")),
+        *TINY,
+        *SEGMENTER[recipe],
+    ]
+
+
+def main(argv: list[str]) -> None:
+    """Make a miniature, serve it until Ctrl-C, and say what to type."""
+    wrong = "--wrong" in argv
+    recipe, folder, port, *moods = [word for word in argv if word != "--wrong"]
+    served = make(recipe, Path(folder).resolve(), f"http://127.0.0.1:{port}", wrong)
+    told = dict(mood.split("=", 1) for mood in moods)
+    server = Server(served, {k: v.split(",") for k, v in told.items()}, int(port))
+    line = " ".join(words(recipe, Path(folder).resolve()))
+    sys.stderr.write(f"serving {len(served)} files at {server.url}; now type\n\n")
+    sys.stderr.write(f'make {recipe.replace("_", "-")} RECIPE="{line}"\n\n')
+    try:
+        server.serve_forever()
+    except KeyboardInterrupt:
+        server.server_close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,224 @@
+"""Downloads from a server in every mood: the right bytes under the right name, or an error."""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from nmt.errors import UserError
+from nmt.recipes.download import Got, Patience, UnavailableError, fetch, here
+from nmt.recipes.lock import Archive, Version
+from tests.recipes.server import Server, serving
+
+DATA = bytes(range(256)) * 4000  # 1 MB
+OTHER = DATA[::-1][: len(DATA) // 2]
+FILE = "text.zip"
+PATIENCE = Patience(tries=3, pause=0.01, timeout=0.5)
+
+
+class Silent:
+    """A progress bar that remembers."""
+
+    def __init__(self, name: str, total: int, done: int) -> None:
+        self.n: float = done
+        self.total = total
+        BARS.append(self)
+
+    def update(self, n: float) -> object:
+        self.n += n
+        return None
+
+    def close(self) -> None:
+        pass
+
+
+BARS: list[Silent] = []
+
+
+def version(data: bytes) -> Version:
+    return Version(len(data), hashlib.sha256(data).hexdigest())
+
+
+def archive(*urls: str, versions: tuple[Version, ...] = (version(DATA),)) -> Archive:
+    return Archive(FILE, "zip", tuple(f"{url}/{FILE}" for url in urls), versions)
+
+
+Serve = Callable[..., Server]
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    running = []
+
+    def start(*moods: str, data: bytes = DATA, **more: float) -> Server:
+        server = Server({FILE: data}, {FILE: moods} if moods else None, **more)  # type: ignore[arg-type]
+        context = serving(server)
+        context.__enter__()
+        running.append(context)
+        return server
+
+    yield start
+    for context in running:
+        context.__exit__(None, None, None)
+
+
+def get(asked: Archive, folder: Path, mirror: str | None = None) -> Got:
+    return fetch(asked, folder, mirror, PATIENCE, Silent)
+
+
+@pytest.mark.parametrize(
+    "moods",
+    [
+        ("right",),
+        ("slow",),
+        ("redirect",),
+        ("unsized",),
+        ("500", "right"),
+        ("503", "429", "right"),
+        ("short", "right"),
+        ("short", "short", "short", "short", "right"),  # each brings something: no end of patience
+        ("short", "no-range"),
+        ("empty", "right"),
+        ("silent", "right"),
+        ("short", "500", "unsized"),
+    ],
+    ids="-".join,
+)
+def test_the_right_bytes_arrive(moods: tuple[str, ...], serve: Serve, tmp_path: Path) -> None:
+    server = serve(*moods, pause=0.002)
+    got = get(archive(server.url), tmp_path)
+    assert got.path.read_bytes() == DATA
+    assert got.version == version(DATA)
+    assert sorted(p.name for p in tmp_path.iterdir()) == [FILE]
+    assert BARS[-1].n == len(DATA)
+
+
+def test_a_short_answer_is_continued_where_it_stopped(serve: Serve, tmp_path: Path) -> None:
+    server = serve("short", "right")
+    get(archive(server.url), tmp_path)
+    assert [asked for _, asked in server.seen] == [None, f"bytes={len(DATA) // 2}-"]
+
+
+def test_a_part_of_a_killed_download_is_continued(serve: Serve, tmp_path: Path) -> None:
+    (tmp_path / f"{FILE}.part").write_bytes(DATA[:1000])
+    server = serve()
+    assert get(archive(server.url), tmp_path).path.read_bytes() == DATA
+    assert [asked for _, asked in server.seen] == ["bytes=1000-"]
+
+
+def test_a_part_of_something_else_is_thrown_away(serve: Serve, tmp_path: Path) -> None:
+    (tmp_path / f"{FILE}.part").write_bytes(b"x" * 1000)
+    server = serve()
+    assert get(archive(server.url), tmp_path).path.read_bytes() == DATA
+    assert [asked for _, asked in server.seen] == ["bytes=1000-", None]
+
+
+@pytest.mark.parametrize("junk", [DATA, DATA + b"more", b"x" * len(DATA)])
+def test_a_whole_part_is_named_or_thrown_away(junk: bytes, serve: Serve, tmp_path: Path) -> None:
+    (tmp_path / f"{FILE}.part").write_bytes(junk)
+    server = serve()
+    assert get(archive(server.url), tmp_path).path.read_bytes() == DATA
+    assert len(server.seen) == (junk != DATA)
+
+
+def test_a_wrong_file_is_set_aside(serve: Serve, tmp_path: Path) -> None:
+    server = serve("wrong")
+    with pytest.raises(UserError) as caught:
+        get(archive(server.url), tmp_path)
+    assert caught.value.code == 65
+    wrong = bytes(b ^ 1 for b in DATA)
+    for said in (version(wrong).sha256, version(DATA).sha256, server.url):
+        assert said in str(caught.value)
+    assert [p.name for p in tmp_path.iterdir()] == [f"{FILE}.bad"]
+    assert (tmp_path / f"{FILE}.bad").read_bytes() == wrong
+    server.moods = {}
+    assert get(archive(server.url), tmp_path).path.read_bytes() == DATA  # the same command again
+
+
+def test_another_size_is_refused_before_it_is_fetched(serve: Serve, tmp_path: Path) -> None:
+    bad, good = serve(data=b"<html>moved</html>"), serve()
+    got = get(archive(bad.url, good.url), tmp_path)
+    assert got.origin.startswith(good.url)
+    with pytest.raises(UnavailableError, match="offers 18 bytes, the lock file says 1024000"):
+        get(archive(bad.url, versions=(version(DATA),)), tmp_path / "..")
+
+
+def test_too_many_bytes_are_not_written(serve: Serve, tmp_path: Path) -> None:
+    server = serve("unsized", data=DATA + b"more")
+    with pytest.raises(UnavailableError, match="sends more than the 1024000 bytes"):
+        get(archive(server.url), tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("mood", ["404", "403", "410", "ftp", "file"])
+def test_the_next_address_where_one_is_gone(mood: str, serve: Serve, tmp_path: Path) -> None:
+    gone, good = serve(mood), serve()
+    assert get(archive(gone.url, good.url), tmp_path).origin == f"{good.url}/{FILE}"
+    assert len(gone.seen) == 1  # such an answer is final
+
+
+def test_the_next_address_where_one_stays_broken(serve: Serve, tmp_path: Path) -> None:
+    broken, good = serve("500"), serve()
+    assert get(archive(broken.url, good.url), tmp_path).origin == f"{good.url}/{FILE}"
+    assert len(broken.seen) == PATIENCE.tries
+
+
+def test_two_mirrors_share_the_work(serve: Serve, tmp_path: Path) -> None:
+    first, second = serve("short", "404"), serve()
+    get(archive(first.url, second.url), tmp_path)
+    assert second.seen == [(f"/{FILE}", f"bytes={len(DATA) // 2}-")]
+
+
+def test_a_mirror_is_asked_first(serve: Serve, tmp_path: Path) -> None:
+    mirror, usual = serve(), serve()
+    assert get(archive(usual.url), tmp_path, f"{mirror.url}/deep/").origin.startswith(mirror.url)
+    assert mirror.seen == [(f"/deep/{FILE}", None)] and not usual.seen
+
+
+def test_nobody_answers(serve: Serve, tmp_path: Path) -> None:
+    with pytest.raises(UnavailableError) as caught:
+        get(archive("http://127.0.0.1:9", "https://nobody.invalid"), tmp_path)
+    assert [line.split(": ")[0] for line in caught.value.why] == [
+        f"http://127.0.0.1:9/{FILE}",
+        f"https://nobody.invalid/{FILE}",
+    ]
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("data", [DATA, OTHER])
+@pytest.mark.parametrize("mood", ["right", "short", "unsized"])
+def test_either_version_is_right(data: bytes, mood: str, serve: Serve, tmp_path: Path) -> None:
+    server = serve(mood, "right", data=data)
+    got = get(archive(server.url, versions=(version(DATA), version(OTHER))), tmp_path)
+    assert got.version == version(data)
+    assert got.path.read_bytes() == data
+
+
+def test_files_that_are_here(tmp_path: Path) -> None:
+    folder, local = tmp_path / "a", tmp_path / "b"
+    folder.mkdir()
+    local.mkdir()
+    assert here(archive("http://x"), folder, [local]) is None
+    (local / FILE).write_bytes(DATA)
+    assert here(archive("http://x"), folder, [local]) == Got(
+        local / FILE, version(DATA), "local file"
+    )
+    (folder / FILE).write_bytes(DATA)
+    got = here(archive("http://x"), folder, [local])
+    assert got is not None and got.path == folder / FILE
+
+
+@pytest.mark.parametrize("junk", [DATA[:-1], DATA[:-1] + b"x"])
+def test_wrong_files_that_are_here(junk: bytes, tmp_path: Path) -> None:
+    folder, local = tmp_path / "a", tmp_path / "b"
+    for place in (folder, local):
+        place.mkdir()
+        (place / FILE).write_bytes(junk)
+    for hers in (folder, local):
+        with pytest.raises(UserError, match=version(junk).sha256) as caught:
+            here(archive("http://x"), folder, [local])
+        assert caught.value.code == 65
+        assert str(caught.value).startswith(str(hers))
+    assert [p.name for p in folder.iterdir()] == [f"{FILE}.bad"]
+    assert [p.name for p in local.iterdir()] == [FILE]  # not ours to rename
