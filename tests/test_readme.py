@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from nmt.cli.compare import understood as compare_words
-from nmt.cli.compose import experiment_of, options_of
+from nmt.cli.compose import experiment_of, options_of, sweep_of
 from nmt.cli.encodings import command as encodings
 from nmt.cli.evaluate import understood as evaluate_words
 from nmt.cli.parity import understood as parity_words
+from nmt.cli.report import understood as report_words
+from nmt.cli.testset import understood as words_of_testset
 from nmt.cli.translate import understood as translate_words
 
 README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
@@ -39,12 +41,17 @@ def test_each_command_is_understood(words: list[str], tmp_path: Path) -> None:
             encodings([w.replace("alibi.png", str(tmp_path / "alibi.png")) for w in rest])
     elif name == "nmt-parity":
         parity_words(rest)
+    elif name == "nmt-report":
+        assert report_words(rest).words
+    elif name == "nmt-testset":
+        assert words_of_testset(rest).name
     elif name == "nmt-compare":
         assert compare_words(rest).words
     elif name in ("nmt-train", "nmt-prepare"):
         if rest[0] == "-m":  # a sweep: its first job
             rest = [re.sub(r"=([^,\[]+),.*", r"=\1", w) for w in rest[1:]]
-        experiment_of(rest)
+        table = sweep_of(rest)
+        experiment_of(table.jobs[0] if table else rest)
     else:
         targets = re.findall(r"^([a-z0-9-]+):.*##", Path("Makefile").read_text(), flags=re.M)
         assert name == "make" and rest[0] in targets
