@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from nmt.data.parallel import in_order
 from nmt.evaluate import buckets
-from nmt.evaluate.report import ALL
+from nmt.evaluate.report import ALL, Metric
 from nmt.evaluate.scores import USUAL, Scorer, chosen, scorers
 from nmt.report import diagnosis, published, seeds
 from nmt.report.study import (
@@ -20,7 +20,6 @@ from nmt.report.study import (
     Diagnosis,
     Example,
     Hypothesis,
-    Metric,
     PaperTable,
     Row,
     Test,

@@ -7,6 +7,8 @@ their seeds alone. Numbers that do not exist (an empty bucket, one seed) are Non
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from nmt.evaluate.report import Metric
+
 FORMAT = 1  # of the JSON file
 
 
@@ -88,16 +90,6 @@ class Row:
     pairs: int
     few: bool  # too few pairs for more than a hint
     cells: list[Cell]  # by system
-
-
-@dataclass(frozen=True)
-class Metric:
-    """How a metric was computed."""
-
-    name: str
-    title: str
-    higher_is_better: bool
-    signature: str
 
 
 @dataclass(frozen=True)

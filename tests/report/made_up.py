@@ -4,13 +4,13 @@ import math
 import random
 from dataclasses import replace
 
+from nmt.evaluate.report import Metric
 from nmt.report.study import (
     Cell,
     Curve,
     Diagnosis,
     Example,
     Hypothesis,
-    Metric,
     PaperTable,
     Profile,
     Row,

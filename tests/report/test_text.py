@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
+from nmt.evaluate.report import Metric
 from nmt.report import study
 from nmt.report import text as texts
 from nmt.report.study import (
     Cell,
     Curve,
     Diagnosis,
-    Metric,
     PaperTable,
     Row,
     Score,

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from nmt.evaluate.report import ALL, SIGNIFICANT
+from nmt.evaluate.report import ALL, SIGNIFICANT, Metric
 from nmt.report.page.markup import Child, bdi, listed, tag
 from nmt.report.page.numbers import chance, fixed, significant, spread
-from nmt.report.study import Metric, Row, Score, Study, Test
+from nmt.report.study import Row, Score, Study, Test
 
 
 @dataclass(frozen=True)

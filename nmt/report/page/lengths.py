@@ -3,14 +3,14 @@
 from collections.abc import Callable
 from functools import partial
 
-from nmt.evaluate.report import ALL
+from nmt.evaluate.report import ALL, Metric
 from nmt.report.attention import UNATTENDED
 from nmt.report.page import grids
 from nmt.report.page.charts import Bands, Limit, Point, Series, by_length
 from nmt.report.page.grids import Field
 from nmt.report.page.markup import Child, Markup, bdi, details, listed, nothing, section, tag
 from nmt.report.page.numbers import fixed, share
-from nmt.report.study import Cell, Diagnosis, Metric, Row, Study, Test
+from nmt.report.study import Cell, Diagnosis, Row, Study, Test
 
 SIGNS = {  # of under-translation: heading, and what it is
     "repeated": ("Repeated 4-grams", "share of the 4-grams that stood earlier in their line"),
