@@ -30,7 +30,7 @@ class ShawAbsolute(Encoding):
         self,
         dims: Dims,
         positions: Positions | None = None,
-        longest: int = 100,
+        longest: int = 101,
         key: bool = True,
         value: bool = True,
     ) -> None:

@@ -23,7 +23,7 @@ COUNTS = {
     "relative_per_head": 405_504,
     "relative_tied": 25_344,
     "relative_absolute": 50_688,
-    "shaw_absolute": 15_360_000,
+    "shaw_absolute": 15_668_736,  # 2 t^2 d l with t = 101; with t = 100, below, as in the survey
     "t5": 512,
     "huang_1": 12_384,
     "huang_2": 24_672,
@@ -53,6 +53,7 @@ COUNTS = {
 }
 LAYER = 3_152_384  # of an encoder at base size: attention, feed-forward, two norms
 WORDS: dict[tuple[str, ...], int] = {
+    ("shaw_absolute", "encoding.shaw_absolute.longest=100"): 15_360_000,
     ("relative", "encoding.relative.per_head=true"): 405_504,
     ("huang_4", "encoding.huang_4.per_head=false"): 197_376,
     ("fire", "encoding.fire.per_layer=false"): 660,
