@@ -29,8 +29,9 @@ Each SYSTEM is [LABEL=]PATH: a run directory or checkpoint, which translates SRC
 translations. The first is the baseline, against which the others are tested. Line N of all files
 belongs together; a line ends at LF; .gz is read too.
 
-BLEU, chrF2 and TER are sacreBLEU's; BLEU-moses is cased BLEU on tokenised text. exact, shown when
-asked for, is the percentage of lines equal to the reference (white space normalised, case counts).
+BLEU, chrF2 and TER are sacreBLEU's; BLEU-moses is cased BLEU on tokenised text. Shown when asked
+for: TER-moses, the same for TER, and exact, the percentage of lines equal to the reference (white
+space normalised, case counts).
 The score of a bucket is the corpus score of its pairs. The table goes to stdout, all else to
 stderr.
 
@@ -126,7 +127,11 @@ def understood(argv: list[str]) -> tuple[argparse.Namespace, list[Word], dict[st
     add("--lengths", metavar="MODEL", help="counts source pieces (default: the first model)")
     add("--target-language", metavar="CODE", help="for tokenisers (default: the model's, or en)")
     add("--tokenize", choices=TOKENIZERS, help="of BLEU (default: 13a; zh, ja, ko: their own)")
-    add("--metric", metavar="A,B", help="which of these, first one drawn (default: all but exact)")
+    add(
+        "--metric",
+        metavar="A,B",
+        help="which of these, first one drawn (default: BLEU,BLEU-moses,chrF2,TER)",
+    )
     add("--samples", type=_at_least(40), default=1000, help="bootstrap samples (default 1000)")
     add("--seed", type=_at_least(0), default=12345, help="of the bootstrap (default 12345)")
     add("--json", type=Path, metavar="FILE", help="write all numbers")

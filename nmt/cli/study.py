@@ -250,9 +250,9 @@ def _notes(groups: list[Group], tables: list[TableAsked], wanted: Wanted) -> lis
     found = [f"Translation: {'; '.join(told)}."]
     if any(table.published for table in tables):
         found.append(
-            "The paper's BLEU is cased and of tokenised text, which is BLEU-moses here; its TER is "
-            "TERCom's on its own tokenised text, ours sacreBLEU's on plain text with case ignored, "
-            "so that a difference in TER is partly one of tokenisation."
+            "The paper's BLEU (cased) and TER (by TERCom) are of tokenised text, as BLEU-moses and "
+            "TER-moses here; it does not say which tokeniser, nor whether TER heeds case, which "
+            "ours does not."
         )
     found.append(
         "Examples are of the first run of each system; their chrF2 is of the single sentence."

@@ -7,7 +7,7 @@ is done once for each system.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,9 @@ from sacrebleu.metrics.ter import TER
 from nmt import __version__
 from nmt.errors import UserError
 
-NAMES = ("BLEU", "BLEU-moses", "chrF2", "TER", "exact")  # all there are
-USUAL = NAMES[:-1]  # what a report of translations shows unless asked otherwise
+USUAL = ("BLEU", "BLEU-moses", "chrF2", "TER")  # what a report shows unless asked otherwise
+NAMES = (*USUAL, "TER-moses", "exact")  # all there are
+KEPT = 2**16  # lines whose tokens are remembered, as two metrics ask for them
 DEFAULT_TOKENIZER = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}  # as sacreBLEU maps them
 UNSPACED = ("zh", "ja")  # languages that Moses leaves unsegmented
 
@@ -83,9 +84,9 @@ def scorers(
     """All metrics for references in `language`; the first is BLEU.
 
     BLEU, chrF2 and TER read plain (detokenised) text. Rosendahl et al. (2019) score tokenised
-    text: that is `BLEU-moses`, left out for languages that Moses does not segment. `samples`
-    and `seed` of the bootstrap only enter the signatures. Raises UserError for a tokenizer
-    that is not installed.
+    text: that is `BLEU-moses` and `TER-moses`, left out for languages that Moses does not
+    segment. `samples` and `seed` of the bootstrap only enter the signatures. Raises UserError for
+    a tokenizer that is not installed.
     """
     unspaced = language in UNSPACED
     tokenize = tokenize or DEFAULT_TOKENIZER.get(language, "13a")
@@ -119,6 +120,8 @@ def scorers(
     if moses is not None:
         title = f"cased, on text tokenised by Moses ({language})"
         found.insert(1, make("BLEU-moses", title, _bleu("none"), prepare=moses))
+        title = f"lower is better; case ignored, on text tokenised by Moses ({language})"
+        found.append(make("TER-moses", title, TER, better=False, prepare=moses))
     return found
 
 
@@ -163,4 +166,4 @@ def _moses(language: str) -> Callable[[str], str]:
     from sacremoses import MosesTokenizer
 
     tokenizer = MosesTokenizer(lang=language)
-    return partial(tokenizer.tokenize, return_str=True, escape=False)
+    return lru_cache(maxsize=KEPT)(partial(tokenizer.tokenize, return_str=True, escape=False))

@@ -89,7 +89,7 @@ def test_the_whole_and_again(
     assert len(jobs) == 6 and {job.module for job in jobs} == {"translate"}
     assert out.startswith("Tiny & true\n\ntoy: test.de and test.en\n")
     assert "toy-joined: consecutive pairs of toy, joined\n" in out
-    assert "BLEU-moses / TER" in out and "  ± 2 seeds" in out and "^" in out
+    assert "BLEU-moses / TER-moses" in out and "  ± 2 seeds" in out and "^" in out
     assert "Under-translation, toy-joined" in out and "second half dropped, %" in out
     assert "greedy search" in out and "first run of each system" in out
 
@@ -106,7 +106,7 @@ def test_the_whole_and_again(
 
     toy, joined = plain["tests"]
     assert [row["pairs"] for row in joined["rows"]][-1] == 10 == toy["rows"][-1]["pairs"] // 2
-    assert [metric["name"] for metric in toy["metrics"]][:2] == ["BLEU-moses", "TER"]
+    assert [metric["name"] for metric in toy["metrics"]][:2] == ["BLEU-moses", "TER-moses"]
     assert all("version:" in metric["signature"] for metric in toy["metrics"])
     score = toy["rows"][-1]["cells"][0]["scores"]["BLEU"]
     texts = [made.root / f"absolute-seed{s}" / "translations" / "toy.txt" for s in (1, 2)]
@@ -174,7 +174,7 @@ def test_the_paper_s_numbers_beside_ours(
     plain = json.loads((tmp_path / "a.json").read_bytes())
     assert plain["profiles"] == plain["vectors"] == []
     first = plain["tests"][0]["rows"][0]["cells"][1]["scores"]
-    assert [first[name]["published"] for name in ("BLEU-moses", "TER", "BLEU")] == [
+    assert [first[name]["published"] for name in ("BLEU-moses", "TER-moses", "BLEU")] == [
         31.7,
         58.0,
         None,

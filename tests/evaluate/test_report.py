@@ -143,7 +143,7 @@ def test_table_lines_are_short_and_straight(three: Report) -> None:
         assert len({line.index("[") for line in scored}) == 1
         assert len({line.rindex(", ") for line in scored}) == 1
     assert "longest source in training: good 20, worse 30\n" in table.render(three)
-    assert table.render(three).count("nrefs:1|bs:100|seed:1|") == 4
+    assert table.render(three).count("nrefs:1|bs:100|seed:1|") == 5
 
 
 def test_more_systems_go_below() -> None:

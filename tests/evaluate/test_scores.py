@@ -31,19 +31,22 @@ def test_subsets_score_as_sacrebleu_scores_them() -> None:
             assert found[name].signature == bare
 
 
-def test_moses_splits_what_the_other_bleu_leaves_whole() -> None:
+def test_moses_splits_what_the_other_metrics_leave_whole() -> None:
     right = ["He isn't in Mr. Smith's well-known (old) house, is he?"]
     wrong = ["He is not in Mr. Smith's well-known old house, is he?"]
     tokenised = "He isn 't in Mr. Smith 's well-known ( old ) house , is he ?"
     other = "He is not in Mr. Smith 's well-known old house , is he ?"
-    scorer = by_name(scorers(right, "en", None, 100, 1))["BLEU-moses"]
-    expected = BLEU(tokenize="none", force=True).corpus_score([other], [[tokenised]]).score
-    assert scorer.score(scorer.counts(wrong)[0]) == pytest.approx(expected)
+    found = by_name(scorers(right, "en", None, 100, 1))
+    publics = {"BLEU-moses": BLEU(tokenize="none", force=True), "TER-moses": TER()}
+    for name, public in publics.items():
+        expected = public.corpus_score([other], [[tokenised]]).score
+        assert found[name].score(found[name].counts(wrong)[0]) == pytest.approx(expected)
+    assert found["TER"].score(found["TER"].counts(wrong)[0]) != pytest.approx(expected)
 
 
 def test_chinese_is_split_into_characters() -> None:
     found = by_name(scorers(["我们在这里。"], "zh", None, 100, 1))
-    assert "BLEU-moses" not in found  # Moses would take the sentence for one word
+    assert not {"BLEU-moses", "TER-moses"} & set(found)  # Moses takes the sentence for one word
     for name in ("BLEU", "TER"):
         score = found[name].score(found[name].counts(["我们在那里。"])[0])
         assert 0 < score < 100
@@ -56,7 +59,7 @@ def test_case_counts_in_bleu_alone() -> None:
     scores = {n: s.score(s.counts(["the old man sleeps."])[0]) for n, s in found.items()}
     assert scores["BLEU"] < 50
     assert scores["BLEU-moses"] < 50
-    assert scores["TER"] == 0
+    assert scores["TER"] == scores["TER-moses"] == 0
 
 
 def test_length_ratio_counts_tokens() -> None:

@@ -31,7 +31,7 @@ def asked(**changes: Any) -> Asked:
         "unit": "words",
         "longest": [25, None],
         "hypotheses": TWO,
-        "metrics": ["BLEU-moses", "TER"],
+        "metrics": ["BLEU-moses", "TER-moses"],
     }
     return Asked(**(values | changes))
 
@@ -42,7 +42,13 @@ def two() -> study.Test:
 
 
 def test_the_asked_metrics_come_first_and_the_usual_ones_are_there(two: study.Test) -> None:
-    assert [metric.name for metric in two.metrics] == ["BLEU-moses", "TER", "BLEU", "chrF2"]
+    assert [metric.name for metric in two.metrics] == [
+        "BLEU-moses",
+        "TER-moses",
+        "BLEU",
+        "chrF2",
+        "TER",
+    ]
     assert all("bs:40|seed:1" in metric.signature for metric in two.metrics)
     assert [row.name for row in two.rows] == ["0-12", "13-25", "26-100", "over 100", "all"]
     assert (two.longest, two.unit) == (max(LENGTHS), "words")
@@ -123,7 +129,7 @@ def test_a_system_that_did_not_translate_leaves_no_examples() -> None:
 
 
 def test_the_paper_s_numbers_stand_in_their_cells(two: study.Test) -> None:
-    table = PaperTable("Table 2", "", "newstest_all", [1, 0], ["BLEU-moses", "TER"], True)
+    table = PaperTable("Table 2", "", "newstest_all", [1, 0], ["BLEU-moses", "TER-moses"], True)
     assert gather.with_published(two, table, ["absolute 100", None]) == two  # other buckets
     names = ["0-25", "26-50", "51-75", "76-100", "over 100"]
     rows = [replace(two.rows[0], name=name) for name in names] + [two.rows[-1]]
@@ -132,7 +138,7 @@ def test_the_paper_s_numbers_stand_in_their_cells(two: study.Test) -> None:
     )
     bleu = [row.cells[0].scores["BLEU-moses"].published for row in found.rows]
     assert bleu == [31.7, 32.0, 31.2, 25.9, 15.3, None]
-    assert found.rows[4].cells[0].scores["TER"].published == 74.5
+    assert found.rows[4].cells[0].scores["TER-moses"].published == 74.5
     assert found.rows[4].cells[0].scores["BLEU"].published is None
     assert all(s.published is None for row in found.rows for s in row.cells[1].scores.values())
     only = replace(table, systems=[1])
