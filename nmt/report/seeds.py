@@ -22,7 +22,7 @@ from nmt.evaluate.significance import interval, p_value, resampled
 from nmt.report.study import Cell, Row, Score
 
 BLOCK = 2**24  # numbers that are resampled at once (128 MiB); more columns mean more blocks
-LINES = 20_000  # of all runs together, from which counting in other processes pays
+LINES = 2_000  # of all runs together, from which counting in other processes pays
 
 Table = NDArray[np.float32]  # [lines, columns] counts: whole numbers far below 2**24, so exact
 
@@ -52,7 +52,7 @@ def counted(
 ) -> list[list[list[Table]]]:
     """Count all translations (system, run -> lines) by each metric: system, run, metric -> table.
 
-    TER takes a millisecond for a line, so that this is where the time goes: many lines are
+    TER takes 1 to 10 ms for a line, so that this is where the time goes: many lines are
     counted in `jobs` processes.
     """
     tasks = [
