@@ -12,8 +12,8 @@ from torch.nn.utils.rnn import pad_sequence
 
 from nmt.config import WORDS, Decode, columns_of
 from nmt.data.columns import Beside, expand, missing
+from nmt.data.grouping import by_length
 from nmt.data.vocab import BOS, EOS, PAD, UNK
-from nmt.decode.batching import by_length
 from nmt.decode.beam import Hypothesis, search
 from nmt.errors import Exit, UserError
 from nmt.modeldir import Trained

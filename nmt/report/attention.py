@@ -35,6 +35,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from nmt.config import WORDS, columns_of
 from nmt.data.columns import Beside, expand, missing
+from nmt.data.grouping import by_length
 from nmt.data.vocab import BOS, EOS, PAD
 from nmt.errors import Exit, UserError
 from nmt.model.attention import Look
@@ -233,14 +234,10 @@ def _row(
 
 def _batches(rows: Sequence[_Row], tokens: int) -> Iterator[list[int]]:
     """Places of sentences that are not empty, alike in length, the longest first."""
-    lengths = [max(len(row.source), len(row.target)) for row in rows]
     places = [place for place, row in enumerate(rows) if len(row.source) > 1]
-    places.sort(key=lambda place: -lengths[place])
-    start = 0
-    while start < len(places):
-        end = start + max(1, tokens // lengths[places[start]])
-        yield places[start:end]
-        start = end
+    lengths = [max(len(rows[place].source), len(rows[place].target)) for place in places]
+    for group in by_length(lengths, tokens):
+        yield [places[i] for i in group]
 
 
 def _watch(trained: Trained, rows: Sequence[_Row]) -> "_Tally":

@@ -1,4 +1,4 @@
-"""Which sentences are translated together."""
+"""Which sentences go through a model together."""
 
 from collections.abc import Sequence
 

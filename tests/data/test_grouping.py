@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.decode.batching import by_length
+from nmt.data.grouping import by_length
 
 
 @given(st.lists(st.integers(1, 50), max_size=60), st.integers(1, 200))
