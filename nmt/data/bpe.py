@@ -1,13 +1,13 @@
 """Byte pair encoding with subword-nmt (Sennrich et al. 2016, arXiv:1508.07909)."""
 
-import contextlib
 import io
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from subword_nmt.apply_bpe import BPE
-from subword_nmt.learn_bpe import learn_bpe
 
 from nmt.data import plain
 from nmt.data.tokenizer import Tokenizer
@@ -16,6 +16,8 @@ SEPARATOR = "@@"  # ends each piece but the last of its word
 LONGEST_WORD = 1000  # characters; subword-nmt takes quadratic time on a word
 CUT = 100  # a longer word is cut into parts of so many characters
 REMEMBERED = 2**18  # words whose pieces are kept
+
+Words = dict[str, list[str]]  # word -> pieces
 
 
 class Bpe:
@@ -32,7 +34,7 @@ class Bpe:
         self.tokenizer, self.merges, self.pieces = tokenizer, list(merges), list(pieces)
         codes = io.StringIO("#version: 0.2\n" + "\n".join(self.merges))
         self._bpe = BPE(codes, merges=len(self.merges), vocab=set(self.pieces) or None)
-        self._known: dict[str, list[str]] = {}
+        self._known = _Known(self._pieces, {})
 
     def encode(self, text: str) -> list[str]:
         """Normalise, tokenise and segment one line."""
@@ -40,11 +42,16 @@ class Bpe:
 
     def segment(self, words: str) -> list[str]:
         """Segment words that stand apart by single spaces."""
-        found: list[str] = []
-        for word in words.split(" "):
-            pieces = self._known.get(word)
-            found.extend(self._remember(word) if pieces is None else pieces)
-        return found
+        return list(chain.from_iterable(map(self._known.__getitem__, words.split(" "))))
+
+    def remember(self, path: Path) -> None:
+        """Know the words that `write_words` wrote, of which this segmenter makes these pieces."""
+        words: Words = {}
+        same: dict[str, str] = {}
+        for line in path.read_bytes().decode().split("\n")[:-1]:
+            word, *pieces = line.split(" ")
+            words[word] = [same.setdefault(piece, piece) for piece in pieces]
+        self._known = _Known(self._pieces, words)
 
     def surfaces(self, pieces: Sequence[str]) -> list[str]:
         """Give the characters that each piece stands for."""
@@ -80,17 +87,31 @@ class Bpe:
         pieces = plain.piece_list(found["pieces"], "segmenter.pieces")
         return cls(Tokenizer.from_json(found["tokenizer"]), found["merges"], pieces)
 
-    def _remember(self, word: str) -> list[str]:
+    def _pieces(self, word: str) -> list[str]:
+        """Segment one word anew."""
         *heads, last = parts(word)
         pieces: list[str] = []
         for head in heads:  # a line feed, in no merge, follows it: so no piece ends the word
             pieces += self._bpe.segment_tokens([head + "\n"])[:-1]
         pieces += self._bpe.segment_tokens([last])
         self._bpe.cache.clear()  # our own, of whole words, stands before it
-        if len(self._known) >= REMEMBERED:
-            self._known.clear()
+        return pieces
+
+
+class _Known(Words):
+    """The pieces of words: of some from the first, of others once they have been asked for."""
+
+    def __init__(self, make: Callable[[str], list[str]], words: Words) -> None:
+        super().__init__(words)
+        self._make, self._first = make, len(words)
+
+    def __missing__(self, word: str) -> list[str]:
+        pieces = self._make(word)
+        if len(self) >= self._first + REMEMBERED:
+            for other in list(self)[self._first :]:
+                del self[other]
         if len(word) <= LONGEST_WORD:
-            self._known[word] = pieces
+            self[word] = pieces
         return pieces
 
 
@@ -105,24 +126,46 @@ def parts(word: str) -> list[str]:
     return cut
 
 
-def learn_merges(counts: Mapping[str, int], merges: int, min_frequency: int) -> list[str]:
-    """Learn merges, most frequent first, each as its two symbols with a space between."""
+def learn_merges(
+    counts: Mapping[str, int], merges: int, min_frequency: int
+) -> tuple[list[str], Words]:
+    """Learn merges, most frequent first, each as its two symbols with a space between.
+
+    Gives them, and the pieces that they make of most of the words.
+    """
     if not merges or all(len(word) < 2 for word in counts):
-        return []  # learn_bpe fails where there is nothing to merge
-    codes = io.StringIO()
-    with contextlib.redirect_stderr(io.StringIO()):  # it draws a progress bar
-        learn_bpe(_dictionary(counts), codes, merges, min_frequency, is_dict=True)
-    return codes.getvalue().split("\n")[1:-1]  # without version line and final line end
+        return [], {}  # there is no pair to count
+    from nmt.data.merges import END, learn  # here, since only preparation learns
+
+    found, symbols = learn(_dictionary(counts), merges, min_frequency)
+    words: Words = {}
+    same: dict[str, str] = {}  # one string for all pieces that are equal: there are millions
+    for *heads, last in symbols:
+        pieces = [head + SEPARATOR for head in heads] + [last.removesuffix(END)]
+        word = "".join([*heads, pieces[-1]])
+        if word in counts and len(parts(word)) == 1:  # not a part of a longer one
+            words[word] = [same.setdefault(piece, piece) for piece in pieces]
+    return found, words
 
 
-def count_pieces(counts: Mapping[str, int], merges: Sequence[str]) -> Counter[str]:
-    """Count the pieces that the merges make of one side's words."""
+def count_pieces(
+    counts: Mapping[str, int], merges: Sequence[str], words: Words | None = None
+) -> Counter[str]:
+    """Count the pieces that the merges make of one side's words, of which some may be known."""
     segmenter = Bpe(Tokenizer("none", "none", ""), merges)
+    known = words or {}
     found: Counter[str] = Counter()
     for word, count in counts.items():
-        for piece in segmenter.segment(word):
+        for piece in known.get(word) or segmenter.segment(word):
             found[piece] += count
     return found
+
+
+def write_words(path: Path, counts: Counter[str], words: Words) -> None:
+    """Write the pieces of the most frequent words, for `Bpe.remember`."""
+    some = counts.most_common(REMEMBERED) if len(counts) > REMEMBERED else counts.items()
+    lines = (" ".join([word, *words[word]]) for word, _ in some if word in words)
+    path.write_bytes("".join(f"{line}\n" for line in lines).encode())
 
 
 def _dictionary(counts: Mapping[str, int]) -> Iterator[str]:

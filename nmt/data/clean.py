@@ -84,18 +84,20 @@ def clean(task: Clean) -> Cleaned:
                 raise
             tally[NOT_SEGMENTED, INVALID, 0] += 1
             continue
-        both = [
-            tokenizer.words(one, found)
-            for tokenizer, one, found in zip(tokenizers, text, changes, strict=True)
-        ]
         kept.append(number)
         for name, line in zip(beside, (*columns, source), strict=bool(beside)):
             beside[name].append(line.raw)
-        for side in range(len(SIDES)):
-            texts[side].append(both[side])
-            if task.count_words and all(both):
-                words[side].update(both[side].split(" "))
-    for name, lines in zip(SIDES, texts, strict=True):
+        for lines, one in zip(texts, text, strict=True):
+            lines.append(one)
+    done = [
+        tokenizer.lines(lines, found)
+        for tokenizer, lines, found in zip(tokenizers, texts, changes, strict=True)
+    ]
+    if task.count_words:
+        for found, lines in zip(words, done, strict=True):
+            both = [line for line, *pair in zip(lines, *done, strict=True) if all(pair)]
+            found.update(" ".join(both).split())
+    for name, lines in zip(SIDES, done, strict=True):
         words_file(task.out, name).write_bytes("".join(f"{one}\n" for one in lines).encode())
     for name, raw in beside.items():
         words_file(task.out, name).write_bytes(b"".join(line + b"\n" for line in raw))

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from nmt import config
-from nmt.data.bpe import Bpe, count_pieces, learn_merges
+from nmt.data.bpe import Bpe, count_pieces, learn_merges, write_words
 from nmt.data.clean import read_words
 from nmt.data.side import Side
 from nmt.data.store import SIDES
@@ -21,13 +21,21 @@ log = logging.getLogger(__name__)
 
 
 def learn_bpe_sides(
-    choice: config.Bpe, tokenizers: Sequence[Tokenizer], words: Sequence[Counter[str]]
+    choice: config.Bpe,
+    tokenizers: Sequence[Tokenizer],
+    words: Sequence[Counter[str]],
+    known: Sequence[Path],
 ) -> list[Side]:
-    """Learn merges on both sides together, and one vocabulary for each side or for both."""
+    """Learn merges on both sides together, and one vocabulary for each side or for both.
+
+    Writes the pieces of each side's frequent words to the files `known`, for `Bpe.remember`.
+    """
     both = words[0] + words[1]
     log.info("learning %d merges from %d different words", choice.merges, len(both))
-    merges = learn_merges(both, choice.merges, choice.min_frequency)
-    counts = [count_pieces(some, merges) for some in words]
+    merges, pieces_of = learn_merges(both, choice.merges, choice.min_frequency)
+    counts = [count_pieces(some, merges, pieces_of) for some in words]
+    for path, some in zip(known, words, strict=True):
+        write_words(path, some, pieces_of)
     if choice.shared_vocabulary:
         counts = [counts[0] + counts[1]] * 2
     sides = []

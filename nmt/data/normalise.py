@@ -8,7 +8,7 @@ in Persian, in Indic scripts and in emoji they make another word of their neighb
 import re
 import unicodedata
 from collections import Counter
-from typing import Literal, cast
+from typing import Literal
 
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")  # C0 with TAB, DEL, C1 with NEL, LS, PS
 INVISIBLE = re.compile(
@@ -34,7 +34,7 @@ def normalise(text: str, form: str = "nfc", counts: Counter[str] | None = None) 
         text, removed = INVISIBLE.subn("", text)
         _count(counts, "invisible", removed)
     if form != "none":
-        name = cast(Literal["NFC", "NFKC"], form.upper())
+        name: Literal["NFC", "NFKC"] = "NFC" if form == "nfc" else "NFKC"
         if not unicodedata.is_normalized(name, text):
             text = unicodedata.normalize(name, text)
             _count(counts, "normal_form")

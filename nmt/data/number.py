@@ -2,6 +2,7 @@
 
 import hashlib
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt.data import plain
+from nmt.data.bpe import Bpe
 from nmt.data.clean import RAW, Column, read_words, words_file
 from nmt.data.columns import Beside, expand
 from nmt.data.report import EMPTY, KEPT, TOO_LONG, Tally, tally_of
@@ -24,6 +26,7 @@ class Number(NamedTuple):
     sides: tuple[Path, Path]  # JSON files
     max_length: int | None  # pieces; None keeps every length
     columns: tuple[Column, ...] = ()
+    known: tuple[Path, Path] | None = None  # pieces of frequent words, for `Bpe.remember`
 
 
 class Numbered(NamedTuple):
@@ -42,7 +45,10 @@ def number(task: Number) -> Numbered:
     """Turn the words of a chunk into ids."""
     words = [read_words(task.out, side) for side in SIDES]
     lines = np.frombuffer(words_file(task.out, "lines").read_bytes(), LINES)
-    sides = [_side(path) for path in task.sides]
+    sides = [
+        _side(path, known)
+        for path, known in zip(task.sides, task.known or (None, None), strict=True)
+    ]
     ids = [
         [side.vocabulary.ids(side.segmenter.segment(text)) for text in texts]
         for side, texts in zip(sides, words, strict=True)
@@ -54,7 +60,7 @@ def number(task: Number) -> Numbered:
     outcome[np.minimum(source, target) == 0] = EMPTY
     kept = np.flatnonzero(outcome == KEPT)
     dtype = id_type(*(len(side.vocabulary) for side in sides))
-    rows = tuple(np.array([one for i in kept for one in some[i]], dtype) for some in ids)
+    rows = tuple(np.fromiter(chain.from_iterable(some[i] for i in kept), dtype) for some in ids)
     return Numbered(
         ids=(rows[0], rows[1]),
         lengths=(source[kept] + 1, target[kept] + 1),
@@ -92,5 +98,8 @@ def _hash(source: str, target: str) -> int:
 
 
 @lru_cache(maxsize=4)
-def _side(path: Path) -> Side:
-    return Side.from_json(plain.read_json(path))
+def _side(path: Path, known: Path | None) -> Side:
+    side = Side.from_json(plain.read_json(path))
+    if known and isinstance(side.segmenter, Bpe):
+        side.segmenter.remember(known)
+    return side

@@ -173,15 +173,20 @@ def _build(
     log.info("preparing %s lines with %d processes", f"{scanned['train'].source.lines:,}", workers)
     columns = {split: _columns(data, scanned[split], work) for split in SPLITS}
     cleaned, words = _clean_all(data, choice, scanned, columns, work, workers)
+    known = None
     if isinstance(choice, config.Bpe):
-        sides = learn_bpe_sides(choice, tokenizers, words)
+        known = work / "source.known", work / "target.known"
+        sides = learn_bpe_sides(choice, tokenizers, words, known)
+        words.clear()  # this room is needed no more
     else:
         chunks = [chunk.out for chunk in cleaned["train"]]
         sides = learn_unigram_sides(choice, tokenizers, chunks)
     for side, learnt in zip(SIDES, sides, strict=True):
         write_json(directory / f"{side}.json", learnt.to_json())
     told: dict[str, Any] = {
-        split: _number_all(split, data, cleaned[split], columns[split], sides, directory, workers)
+        split: _number_all(
+            split, data, cleaned[split], columns[split], sides, known, directory, workers
+        )
         for split in SPLITS
     }
     told["vocabulary"] = {s: len(side.vocabulary) for s, side in zip(SIDES, sides, strict=True)}
@@ -257,6 +262,7 @@ def _number_all(
     cleaned: Sequence[Cleaned],
     columns: tuple[Column, ...],
     sides: Sequence[Side],
+    known: tuple[Path, Path] | None,
     directory: Path,
     workers: int,
 ) -> dict[str, Any]:
@@ -270,7 +276,7 @@ def _number_all(
             changes[side].update(found)
     paths = (directory / "source.json", directory / "target.json")
     most = data.max_length if train else None
-    tasks = (Number(chunk.out, paths, most, columns) for chunk in cleaned)
+    tasks = (Number(chunk.out, paths, most, columns, known) for chunk in cleaned)
     longest, hashes = [0, 0], []
     dtype = id_type(*(len(side.vocabulary) for side in sides))
     with Writer(directory / split, dtype, config.columns_of(data)) as writer:

@@ -2,13 +2,16 @@
 
 import logging
 from collections import Counter
-from typing import Any
-
-from sacremoses import MosesDetokenizer, MosesTokenizer
-from sacremoses.corpus import NonbreakingPrefixes
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from nmt.data import plain
 from nmt.data.normalise import FORMS, normalise
+
+if TYPE_CHECKING:
+    from sacremoses import MosesDetokenizer
+
+    from nmt.data.moses import Moses
 
 log = logging.getLogger(__name__)
 KINDS = ("moses", "none")
@@ -19,24 +22,22 @@ class Tokenizer:
 
     def __init__(self, normalize: str, kind: str, language: str) -> None:
         self.normalize, self.kind, self.language = normalize, kind, language
-        self._moses = _Moses(lang=language) if kind == "moses" else None
-        self._undo = MosesDetokenizer(lang=language) if kind == "moses" else None
+        self._moses = _moses(language) if kind == "moses" else None
 
     def words(self, text: str, counts: Counter[str] | None = None) -> str:
         """Normalise and tokenise a line; words stand apart by single spaces."""
-        text = normalise(text, self.normalize, counts)
-        if self._moses is None or not text:
-            return text
-        # escape would turn quotes and brackets into XML entities, which a model has to learn
-        words = self._moses.tokenize(text, escape=False, aggressive_dash_splits=False)
-        return " ".join(words)
+        return self.lines([text], counts)[0]
+
+    def lines(self, texts: Iterable[str], counts: Counter[str] | None = None) -> list[str]:
+        """Do so with many lines, which is faster."""
+        normal = [normalise(text, self.normalize, counts) for text in texts]
+        return self._moses[0].lines(normal) if self._moses else normal
 
     def text(self, words: str) -> str:
         """Join words, apart by white space, to one line of text."""
         apart = words.split()
-        return " ".join(
-            (self._undo.detokenize(apart, unescape=False) if self._undo else words).split()
-        )
+        joined = self._moses[1].detokenize(apart, unescape=False) if self._moses else words
+        return " ".join(joined.split())
 
     def to_json(self) -> dict[str, Any]:
         """Give what `from_json` needs, as plain values."""
@@ -51,25 +52,20 @@ class Tokenizer:
         return cls(**found)
 
 
+def _moses(language: str) -> "tuple[Moses, MosesDetokenizer]":
+    from sacremoses import MosesDetokenizer  # here, since it takes 0.2 s to import
+
+    from nmt.data.moses import Moses
+
+    return Moses(language), MosesDetokenizer(lang=language)
+
+
 def warn_of_unknown(kind: str, *languages: str) -> None:
     """Say it when Moses has no rules for a language: it then applies the English ones silently."""
+    if kind != "moses":
+        return
+    from sacremoses.corpus import NonbreakingPrefixes
+
     for language in languages:
-        if kind == "moses" and language not in NonbreakingPrefixes().available_langs:
+        if language not in NonbreakingPrefixes().available_langs:
             log.warning("Moses has no rules for language %r; the English ones serve", language)
-
-
-class _Moses(MosesTokenizer):  # type: ignore[misc]
-    """The same tokenizer, without making a set of all letters anew for each abbreviation."""
-
-    _letters = frozenset(MosesTokenizer.IsAlpha)
-    _lower = frozenset(MosesTokenizer.IsLower)
-
-    def __init__(self, lang: str) -> None:
-        super().__init__(lang=lang)
-        self._letters = frozenset(self.IsAlpha)  # it differs for Chinese, Japanese and Korean
-
-    def islower(self, text: str) -> bool:
-        return self._lower.issuperset(text)
-
-    def isanyalpha(self, text: str) -> bool:
-        return not self._letters.isdisjoint(text)

@@ -1,6 +1,7 @@
 """Pieces to numbers and back."""
 
 from collections.abc import Iterable, Sequence
+from itertools import repeat
 from typing import Any
 
 from nmt.data import plain
@@ -23,8 +24,7 @@ class Vocabulary:
 
     def ids(self, pieces: Iterable[str]) -> list[int]:
         """Number the pieces, UNK for an unknown one, and end with EOS."""
-        known = self._ids
-        numbers = [known.get(piece, UNK) for piece in pieces]
+        numbers = list(map(self._ids.get, pieces, repeat(UNK)))
         numbers.append(EOS)
         return numbers
 

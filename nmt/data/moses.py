@@ -1,0 +1,147 @@
+"""Moses tokenisation by sacremoses, which is asked once for each word and not for each line.
+
+What stands between two spaces becomes the same words wherever it stands, with few exceptions:
+
+- a full stop at its end looks at the next character: a lower-case letter or a digit may keep it;
+- a comma or an apostrophe at an end looks at the character beside it: a space, or none where
+  the line ends;
+- of two apostrophes around one space, only the first sees the space: such lines go as a whole.
+
+So words are remembered with as much of their context as they look at, and new ones are tokenised
+many at a time, with marks between them that stand for the context.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+
+from sacremoses import MosesTokenizer
+
+REMEMBERED = 2**18  # words
+LONG = 64  # characters; a longer word is not remembered
+AT_ONCE = 1000  # words tokenised in one call
+OTHER, DIGIT, LOWER = "X", "1", "x"  # what the next word begins with
+START, END = "^", "$"  # of the line
+
+
+class Moses(MosesTokenizer):  # type: ignore[misc]
+    """The tokenizer of one language, for lines that are normalised: the same words, sooner."""
+
+    _lower = frozenset(MosesTokenizer.IsLower)
+
+    NONBREAKING_PREFIXES: Collection[str]
+    NUMERIC_ONLY_PREFIXES: Collection[str]
+    PAD_NOT_ISALNUM: tuple[re.Pattern[str], str]
+
+    def __init__(self, lang: str) -> None:
+        super().__init__(lang=lang)
+        # sacremoses makes sets of all letters anew for each word that ends in a full stop
+        self._letters = frozenset(self.IsAlpha)
+        self.NONBREAKING_PREFIXES = frozenset(self.NONBREAKING_PREFIXES)
+        self.NUMERIC_ONLY_PREFIXES = frozenset(self.NUMERIC_ONLY_PREFIXES)
+        # so large a set as all of Chinese is searched one by one, but ranges of it are not
+        pattern, padded = self.PAD_NOT_ISALNUM
+        ranges = _ranges(self.IsAlnum)
+        self.PAD_NOT_ISALNUM = re.compile(pattern.pattern.replace(self.IsAlnum, ranges)), padded
+        self._plain = re.compile(f"[{ranges}-]+")  # no rule speaks of these
+        self._known = {"": ""}  # word, and context after a space -> words apart by single spaces
+
+    def lines(self, lines: Sequence[str]) -> list[str]:
+        """Tokenise lines that have single spaces and no other white space; so has the result."""
+        if len(self._known) > REMEMBERED:
+            self._known = {"": ""}
+        known = self._known
+        types = set(" ".join(lines).split(" ")).difference(known)
+        long = [word for word in types if len(word) > LONG]
+        known.update(self._tokenised(word for word in types if not _looks_around(word)))
+        found = [list(map(known.get, line.split(" "))) for line in lines]
+        later: list[tuple[list[str | None], int, str]] = []  # in which line, where, which key
+        for words, line in zip(found, lines, strict=True):
+            if None in words:
+                apart = line.split(" ")
+                for i, one in enumerate(words):
+                    if one is None:
+                        key = self._key(apart, i)
+                        words[i] = known.get(key)
+                        if words[i] is None:
+                            later.append((words, i, key))
+        if later:
+            known.update(self._tokenised(dict.fromkeys(key for _, _, key in later)))
+            for words, i, key in later:
+                words[i] = known[key]
+        for word in long:
+            known.pop(word, None)
+        return [
+            self._whole(line) if "' '" in line else " ".join(words)  # type: ignore[arg-type]
+            for line, words in zip(lines, found, strict=True)
+        ]
+
+    def islower(self, text: str) -> bool:
+        """Tell whether all characters are lower-case letters, as sacremoses does."""
+        return self._lower.issuperset(text)
+
+    def isanyalpha(self, text: str) -> bool:
+        """Tell whether one of the characters is a letter, as sacremoses does."""
+        return not self._letters.isdisjoint(text)
+
+    def _key(self, words: Sequence[str], i: int) -> str:
+        """Give a word that looks around with what it sees, before it and after it."""
+        word, after = words[i], words[i + 1][0] if i + 1 < len(words) else None
+        left = START if i == 0 and word[0] in ",'" else LOWER
+        if word[-1] != ".":
+            right = END if after is None and word[-1] in ",'" else LOWER
+        elif after is None:
+            right = OTHER  # which is the same to a full stop
+        else:
+            right = DIGIT if after in "0123456789" else LOWER if after in self._lower else OTHER
+        return f"{word} {left}{right}"
+
+    def _tokenised(self, keys: Iterable[str]) -> dict[str, str]:
+        """Give each key (a word, perhaps with a space and two signs of context) and its words."""
+        found: dict[str, str] = {}
+        alike: dict[str, list[str]] = {OTHER: [], DIGIT: [], LOWER: []}
+        for key in keys:
+            if self._plain.fullmatch(key) and "MULTI" not in key:  # its own sign for full stops
+                found[key] = key
+                continue
+            word, _, context = key.partition(" ")
+            left, right = context[:1] or LOWER, context[1:] or LOWER
+            if left == START or right == END:
+                before, after = ([] if end in (START, END) else [end] for end in (left, right))
+                words = self._whole(" ".join([*before, word, *after])).split(" ")
+                found[key] = " ".join(words[len(before) : len(words) - len(after)])
+            else:
+                alike[right].append(key)
+        for right, some in alike.items():
+            for start in range(0, len(some), AT_ONCE):
+                part = some[start : start + AT_ONCE]
+                found |= zip(part, self._many(part, right), strict=True)
+        return found
+
+    def _many(self, keys: Sequence[str], mark: str) -> list[str]:
+        """Tokenise the words of all these keys, of which each has the mark before and after it."""
+        words = [key.partition(" ")[0] for key in keys]
+        every = " ".join(words)
+        while mark in every:
+            mark += mark
+        text = self._whole(f"{mark} " + f" {mark} ".join(words) + f" {mark}")
+        return [one.strip(" ") for one in text.split(mark)[1:-1]]
+
+    def _whole(self, text: str) -> str:
+        # escape would turn quotes and brackets into XML entities, which a model has to learn
+        return " ".join(self.tokenize(text, escape=False, aggressive_dash_splits=False))
+
+
+def _looks_around(word: str) -> bool:
+    """Tell whether the words made of this one depend on what is beside it."""
+    return word[0] in ",'" or word[-1] in ",.'"
+
+
+def _ranges(characters: str) -> str:
+    """Write a set of characters as ranges, for a pattern."""
+    spans: list[list[int]] = []
+    for code in sorted(set(map(ord, characters))):
+        if spans and code == spans[-1][1] + 1:
+            spans[-1][1] = code
+        else:
+            spans.append([code, code])
+    return "".join(f"{chr(first)}-{chr(last)}" for first, last in spans)
