@@ -5,31 +5,29 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from nmt.data.batches import Batch
 from nmt.data.vocab import EOS, PAD
 from nmt.model.transformer import Transformer
+from nmt.train.crossentropy import CrossEntropy
 from nmt.train.workers import ALONE, Workers
 
 
-def smoothed(logits: Tensor, target: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
-    """Sum the loss over tokens: (label-smoothed loss, negative log-likelihood).
+def smoothed(
+    hidden: Tensor, output: nn.Linear, target: Tensor, smoothing: float
+) -> tuple[Tensor, Tensor]:
+    """Project states onto the vocabulary: (label-smoothed loss [], likelihoods [tokens]).
 
-    logits [tokens, vocab], target [tokens] without padding. Szegedy et al. 2016: the true token
-    keeps 1 - smoothing, and every token of the vocabulary gets smoothing / vocab. The second sum
-    is for reports and carries no gradient.
+    hidden [tokens, dim], target [tokens] without padding. Szegedy et al. 2016: the true token
+    keeps 1 - smoothing, and every token of the vocabulary gets smoothing / vocab. The loss is a
+    sum over tokens; the likelihoods are negative logarithms, for reports, and carry no gradient.
     """
-    logits = logits.float()
-    loss = F.cross_entropy(logits, target, reduction="sum", label_smoothing=smoothing)
-    if smoothing == 0:
-        return loss, loss.detach()
-    return loss, F.cross_entropy(logits.detach(), target, reduction="sum")
+    return CrossEntropy.apply(hidden, output.weight, output.bias, target, smoothing)
 
 
 def predict(model: Transformer, batch: Batch, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return the logits [tokens, vocab] and ids [tokens] of a batch's real target tokens.
+    """Return the states [tokens, dim] that predict a batch's real target tokens, and their ids.
 
     Padding is left out before the projection onto the vocabulary, which is most of the work.
     """
@@ -40,7 +38,7 @@ def predict(model: Transformer, batch: Batch, device: torch.device) -> tuple[Ten
     source, target = batch.source.to(device), read.to(device)
     columns = {name: values.to(device) for name, values in batch.columns.items()}
     hidden = model.hidden(source, target, columns).flatten(0, 1)  # [batch x target, dim]
-    return model.logits(hidden[real.to(device)]), expected[real].to(device)
+    return hidden[real.to(device)], expected[real].to(device)
 
 
 def count(batch: Batch) -> int:
@@ -66,9 +64,9 @@ def perplexity(
     try:
         with torch.random.fork_rng(gpus), torch.no_grad(), autocast:
             for batch in workers.deal(batches):
-                logits, expected = predict(model, batch, device)
-                each = F.cross_entropy(logits.float(), expected, reduction="none")
-                total += float(each.double().sum())
+                hidden, expected = predict(model, batch, device)
+                _, likelihoods = smoothed(hidden, model.output, expected, 0.0)
+                total += float(likelihoods.double().sum())
                 tokens += len(expected)
     finally:
         model.train()

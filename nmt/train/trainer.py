@@ -73,7 +73,7 @@ class Trainer:
             betas=(self.optim.beta1, self.optim.beta2),
             eps=self.optim.eps,
             weight_decay=self.optim.weight_decay,
-            fused=self.device.type == "cuda",
+            fused=True,
         )
         self.schedule = schedule(self.optim)
         budget, side = self.options.batch_tokens, self.options.batch_count
@@ -149,12 +149,14 @@ class Trainer:
         for number, batch in enumerate(batches):
             self.workers.seed(self.settings.seed, self.step, number)
             with self.autocast():
-                logits, expected = loss.predict(self.model, batch, self.device)
-                smoothed, nll = loss.smoothed(logits, expected, self.optim.label_smoothing)
+                hidden, expected = loss.predict(self.model, batch, self.device)
+                smoothed, likelihoods = loss.smoothed(
+                    hidden, self.model.output, expected, self.optim.label_smoothing
+                )
             side = self.model.side_loss  # per token, so that it weighs as its batch does
             whole = smoothed if side is None else smoothed + side * len(expected)
             (whole / tokens).backward()
-            total += torch.stack((smoothed.detach(), nll))
+            total += torch.stack((smoothed.detach(), likelihoods.sum()))
         return total[0], total[1]
 
     def skip(self, rate: float) -> None:

@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
+from torch import nn
 
 from nmt import build
 from nmt.data.batches import in_order
 from nmt.data.prepare import Prepared
 from nmt.data.vocab import PAD
 from nmt.model.transformer import Transformer
-from nmt.train import loss
+from nmt.train import crossentropy, loss
 from tests.train import tiny
 
 CPU = torch.device("cpu")
@@ -29,19 +31,55 @@ def model(data: Prepared) -> Transformer:
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.5])
 def test_smoothed_is_the_double_loop(smoothing: float) -> None:
     torch.manual_seed(0)
-    logits = torch.randn(5, 7, requires_grad=True)
+    hidden, output = torch.randn(5, 4, requires_grad=True), nn.Linear(4, 7)
     target = torch.tensor([0, 6, 3, 3, 1])
-    total = likelihood = 0.0
+    logits = output(hidden).detach().double()
+    total, likelihoods = 0.0, []
     for i in range(5):
-        log_probs = logits[i].detach().double().log_softmax(0)
+        log_probs = logits[i].log_softmax(0)
         for v in range(7):
             q = smoothing / 7 + (1 - smoothing) * (v == target[i])
             total -= float(q * log_probs[v])
-        likelihood -= float(log_probs[target[i]])
-    found, nll = loss.smoothed(logits, target, smoothing)
+        likelihoods.append(-float(log_probs[target[i]]))
+    found, nll = loss.smoothed(hidden, output, target, smoothing)
     assert math.isclose(found.item(), total, rel_tol=1e-6)
-    assert math.isclose(nll.item(), likelihood, rel_tol=1e-6)
+    torch.testing.assert_close(nll, torch.tensor(likelihoods))
     assert found.requires_grad and not nll.requires_grad
+
+
+@pytest.mark.parametrize("tokens", [1, 5, 6, 7, 24])  # at once: 6
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_gradients_of_the_loss_are_those_of_autograd(
+    tokens: int, precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crossentropy, "FEWEST", 2)
+    monkeypatch.setitem(crossentropy.LOGITS, "cpu", 6 * 11)
+    torch.manual_seed(1)
+    output, start = nn.Linear(8, 11), torch.randn(tokens, 8)
+    target = torch.randint(11, (tokens,))
+    found = []
+    for ours in (True, False):
+        hidden = start.clone().requires_grad_()
+        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
+            if ours:
+                value, _ = loss.smoothed(hidden, output, target, 0.1)
+            else:
+                value = F.cross_entropy(
+                    output(hidden).float(), target, reduction="sum", label_smoothing=0.1
+                )
+        output.zero_grad()
+        (value / 3).backward()
+        found.append([value.detach(), hidden.grad, output.weight.grad, output.bias.grad])
+    rtol, atol = (1e-5, 1e-6) if precision == "float32" else (0.02, 0.01)
+    for mine, plain in zip(*found, strict=True):
+        torch.testing.assert_close(mine, plain, rtol=rtol, atol=atol)
+
+
+def test_frozen_parameters_get_no_gradient() -> None:
+    hidden, output = torch.randn(5, 4, requires_grad=True), nn.Linear(4, 7)
+    output.bias.requires_grad_(False)
+    loss.smoothed(hidden, output, torch.tensor([0, 6, 3, 3, 1]), 0.1)[0].backward()
+    assert output.bias.grad is None and output.weight.grad is not None
 
 
 def test_predict_hands_the_columns_over(data: Prepared, model: Transformer) -> None:
@@ -63,7 +101,7 @@ def test_predict_hands_the_columns_over(data: Prepared, model: Transformer) -> N
 def test_predict_gives_the_real_tokens_row_by_row(data: Prepared, model: Transformer) -> None:
     model.eval()
     batch = next(in_order(data.train, 300, "max"))
-    logits, expected = loss.predict(model, batch, CPU)
+    hidden, expected = loss.predict(model, batch, CPU)
     whole = model(batch.source, batch.target[:, :-1])
     kept = [
         (whole[row, at], batch.target[row, at + 1])
@@ -73,7 +111,7 @@ def test_predict_gives_the_real_tokens_row_by_row(data: Prepared, model: Transfo
     ]
     assert len(expected) == loss.count(batch) == len(kept)
     assert torch.equal(expected, torch.stack([token for _, token in kept]))
-    torch.testing.assert_close(logits, torch.stack([row for row, _ in kept]))
+    torch.testing.assert_close(model.logits(hidden), torch.stack([row for row, _ in kept]))
 
 
 def test_perplexity_is_a_mean_over_tokens_whatever_the_batches(

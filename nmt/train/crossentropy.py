@@ -1,0 +1,117 @@
+"""Projection onto the vocabulary and its cross-entropy as one function, a few tokens at a time.
+
+Made one after the other, they keep four or five tensors [tokens, vocab]; in a small model those
+are most of the memory, and moving them is a third of a step. Here some tokens are projected,
+their loss is taken, and their gradients as well, before the next ones overwrite the logits.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import Function, once_differentiable
+
+LOGITS = {"cpu": 2**22, "cuda": 2**27}  # of so many numbers at once: some caches, half a gigabyte
+FEWEST = 256  # tokens at once, however large the vocabulary: below, the products are slow
+
+
+class CrossEntropy(Function):
+    """(hidden [n, dim], weight [vocab, dim], bias [vocab], target [n], smoothing)
+    -> (smoothed loss [], negative log-likelihoods [n] without a gradient), both in float32.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, target: Tensor, smoothing: float
+    ) -> tuple[Tensor, Tensor]:
+        """Take the loss and, where one is asked for, its gradients with respect to the inputs."""
+        low = _number_format(hidden)
+        with torch.autocast(hidden.device.type, enabled=False):
+            return _taken(ctx, hidden, weight, bias, target, smoothing, low)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, by_loss: Tensor, by_nll: Tensor) -> tuple[Tensor | None, ...]:
+        """Scale the gradients that forward took."""
+        hidden, weight, bias = ctx.saved_tensors
+        return hidden * by_loss, weight * by_loss, bias * by_loss, None, None
+
+
+def _taken(
+    ctx: Any,
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    target: Tensor,
+    smoothing: float,
+    low: torch.dtype,
+) -> tuple[Tensor, Tensor]:
+    """What forward gives; products are made in the number format `low`, sums in float32.
+
+    With p the softmax and q = 1 - smoothing at the true token plus smoothing / vocab all over,
+    the gradient of the logits is p - q. What all tokens of the vocabulary share is taken by
+    linearity from sums over the weights, so it costs no pass over the logits.
+    """
+    w, share = weight.to(low), smoothing / len(weight)
+    all_w, all_b = weight.sum(0), bias.sum()
+    wanted = any(ctx.needs_input_grad[:3])
+    by_hidden = torch.empty_like(hidden) if wanted else hidden
+    by_weight = torch.zeros_like(weight) if wanted else weight
+    by_bias = torch.zeros_like(bias) if wanted else bias
+    nll = hidden.new_empty(len(hidden), dtype=torch.float32)
+    size = max(FEWEST, LOGITS.get(hidden.device.type, LOGITS["cpu"]) // len(weight))
+    room = hidden.new_empty(min(size, len(hidden)), len(weight), dtype=low)
+    wide = room if low == torch.float32 else torch.empty_like(room, dtype=torch.float32)
+    ones = wide.new_ones(len(room))
+    loss = hidden.new_zeros((), dtype=torch.float32)
+    for start in range(0, len(hidden), size):
+        some = slice(start, start + size)
+        h, expected = hidden[some].to(low), target[some, None]
+        logits, p = room[: len(h)], wide[: len(h)]
+        torch.mm(h, w.T, out=logits)
+        if low != torch.float32:
+            p.copy_(logits)
+        p += bias
+        nll[some], log_sum = _softmax_(p, expected)
+        loss += (1 - smoothing) * nll[some].sum()
+        if smoothing:
+            summed = hidden[some].float() @ all_w + all_b  # of the logits over the vocabulary
+            loss += smoothing * log_sum.sum() - share * summed.sum()
+        if wanted:
+            p.scatter_add_(1, expected, p.new_full(expected.shape, smoothing - 1))
+            by_bias += ones[: len(h)] @ p  # a sum over tokens, twice as fast
+            g = p if low == torch.float32 else logits.copy_(p)
+            by_hidden[some] = g @ w
+            _add_product(by_weight, g.T, h)
+    if wanted:
+        by_hidden -= share * all_w
+        by_weight -= share * hidden.sum(0)
+        by_bias -= share * len(hidden)
+        ctx.save_for_backward(by_hidden, by_weight, by_bias)
+    ctx.mark_non_differentiable(nll)
+    return loss, nll
+
+
+def _number_format(hidden: Tensor) -> torch.dtype:
+    """The number format of the products: that of autocast, where it is on."""
+    device = hidden.device.type
+    if torch.is_autocast_enabled(device):
+        return torch.get_autocast_dtype(device)
+    return hidden.dtype
+
+
+def _softmax_(logits: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
+    """Put the softmax in place of logits [n, vocab]; return -log p at [n, 1] and log sum exp."""
+    chosen = logits.gather(1, at)
+    torch.log_softmax(logits, 1, out=logits)
+    nll = -logits.gather(1, at)
+    logits.exp_()
+    return nll[:, 0], (chosen + nll)[:, 0]
+
+
+def _add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
+    """total += a b, added up in the number format of total."""
+    if total.dtype == a.dtype:
+        total.addmm_(a, b)
+    else:
+        total += a @ b
