@@ -137,14 +137,3 @@ def zeroed(*parameters: Tensor) -> bool:
         for p in parameters:
             p.zero_()
     return True
-
-
-def by_query(t: Tensor, index: Tensor) -> Tensor:
-    """Read t [batch, heads, query, row] at index [batch | 1, query, key]: [.., query, key]."""
-    return t.gather(-1, index[:, None].expand(t.shape[0], t.shape[1], -1, -1))
-
-
-def sum_by_row(p: Tensor, index: Tensor, rows: int) -> Tensor:
-    """Sum p [batch, heads, query, key] over the keys of each row: [batch, heads, query, row]."""
-    sums = p.new_zeros(*p.shape[:3], rows)
-    return sums.scatter_add(-1, index[:, None].expand_as(p), p)

@@ -17,8 +17,9 @@ import torch
 from torch import Tensor
 
 from nmt.encodings.base import Dims, Encoding, zeroed
+from nmt.encodings.by_row import query_products
 from nmt.encodings.context import Context, Positions
-from nmt.encodings.distances import key_products, query_products
+from nmt.encodings.distances import key_products
 
 
 class Composite(Encoding):

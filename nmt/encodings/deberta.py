@@ -16,8 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from nmt.encodings.base import Dims, Encoding
+from nmt.encodings.by_row import query_products
 from nmt.encodings.context import Context, Positions
-from nmt.encodings.distances import distinct, key_products, query_products
+from nmt.encodings.distances import distinct, key_products
 
 
 class Deberta(Encoding):

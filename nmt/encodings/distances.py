@@ -7,7 +7,7 @@ meets every distance that occurs once, and the pairs pick from these products.
 import torch
 from torch import Tensor
 
-from nmt.encodings.base import by_query
+from nmt.encodings.by_row import by_query, query_products
 from nmt.encodings.context import Context
 from nmt.encodings.sinusoids import angles
 
@@ -24,14 +24,6 @@ def distinct(context: Context, tau: int | None = None) -> tuple[Tensor, Tensor]:
         return distances, index
 
     return context.once(("distinct", tau), find)
-
-
-def query_products(q: Tensor, rows: Tensor, index: Tensor) -> Tensor:
-    """q_i . rows[index_ij] for q [batch, heads, query, head_dim]: [batch, heads, query, key].
-
-    rows: [heads | 1, row, head_dim]; index: [batch | 1, query, key].
-    """
-    return by_query(q @ rows.mT.to(q.dtype), index)
 
 
 def key_products(k: Tensor, rows: Tensor, index: Tensor) -> Tensor:

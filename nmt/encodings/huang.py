@@ -18,8 +18,9 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from nmt.encodings.base import Dims, Encoding
+from nmt.encodings.by_row import query_products
 from nmt.encodings.context import Context, Positions
-from nmt.encodings.distances import key_products, query_products
+from nmt.encodings.distances import key_products
 
 CHUNK = 2**24  # numbers that method 3 holds at a time; 64 MiB in float32
 

@@ -17,9 +17,10 @@ import math
 import torch
 from torch import Tensor, nn
 
-from nmt.encodings.base import Dims, Encoding, sum_by_row, zeroed
+from nmt.encodings.base import Dims, Encoding, zeroed
+from nmt.encodings.by_row import query_products, row_sums
 from nmt.encodings.context import Context, Positions
-from nmt.encodings.distances import key_products, query_products
+from nmt.encodings.distances import key_products
 
 
 class Irpe(Encoding):
@@ -94,8 +95,7 @@ class Irpe(Encoding):
         """Add the vector of each group, weighted by the attention that the group got."""
         if self.value_table is None:
             return None
-        rows = self.pick(self.value_table, layer).to(p.dtype)
-        return sum_by_row(p, self._index(context), 2 * self.beta + 1) @ rows
+        return row_sums(p, self.pick(self.value_table, layer), self._index(context))
 
     def by_distance(self, layer: int, distances: Tensor) -> dict[str, Tensor]:
         """Vectors of the groups that the distances fall into, of each contextual table."""

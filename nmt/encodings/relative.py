@@ -8,7 +8,8 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from nmt.encodings.base import Dims, Encoding, by_query, sum_by_row, zeroed
+from nmt.encodings.base import Dims, Encoding, zeroed
+from nmt.encodings.by_row import query_products, row_sums
 from nmt.encodings.context import Context, Positions
 
 
@@ -65,7 +66,7 @@ class Relative(Encoding):
         if self.key_table is None:
             return s
         rows, index = self._rows(self.key_table, layer, context)
-        return s + by_query(q @ rows.mT.to(q.dtype), index)  # of [.., query, row]
+        return s + query_products(q, rows, index)
 
     def values(self, p: Tensor, layer: int, context: Context) -> Tensor | None:
         """Add r^V of each distance, weighted by the attention that the distance got."""
@@ -73,7 +74,7 @@ class Relative(Encoding):
         if table is None:
             return None
         rows, index = self._rows(table, layer, context)
-        return sum_by_row(p, index, rows.shape[-2]) @ rows.to(p.dtype)
+        return row_sums(p, rows, index)
 
     def by_distance(self, layer: int, distances: Tensor) -> dict[str, Tensor]:
         """Rows of the tables."""

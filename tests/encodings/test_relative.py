@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.encodings.base import Dims, by_query, sum_by_row
+from nmt.encodings.base import Dims
+from nmt.encodings.by_row import by_query, sum_by_row
 from nmt.encodings.context import Context
 from nmt.encodings.relative import Relative
 from nmt.encodings.relative_sinusoidal import RelativeSinusoidal
