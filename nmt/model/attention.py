@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
+from nmt.model.dropout import dropout
 
 FUSE_FROM = 128  # keys; below, on a CPU, three plain products are faster than the fused kernel
 
@@ -122,13 +123,13 @@ class Attention(nn.Module):
         self, q: Tensor, k: Tensor, v: Tensor, layer: int, encodings: Encodings, context: Context
     ) -> Tensor:
         """The heads' outputs [batch, heads, query, head_dim]."""
-        dropout = self.dropout if self.training else 0.0
+        rate = self.dropout if self.training else 0.0
         scale = self.scale if encodings.scale is None else encodings.scale
         bias = encodings.bias(layer, context)  # [batch | 1, heads | 1, query, key]
         if self.watcher is None and encodings.fusible and _fusing_pays(k):
             mask = context.allowed if bias is None else masked(bias, context.allowed).to(q.dtype)
             return F.scaled_dot_product_attention(
-                q, k, v, attn_mask=mask, dropout_p=dropout, scale=scale
+                q, k, v, attn_mask=mask, dropout_p=rate, scale=scale
             )
         s = encodings.scores(q @ k.mT, q, k, layer, context)  # [batch, heads, query, key], raw
         e = s.float() * scale
@@ -136,7 +137,7 @@ class Attention(nn.Module):
         p = e.softmax(-1)  # in float32, always
         if self.watcher is not None:
             self.watcher(Look(context.site, layer, p, context.allowed))
-        p = F.dropout(p, dropout).to(v.dtype)
+        p = dropout(p, rate).to(v.dtype)
         o = p @ v
         extra = encodings.values(p, layer, context)
         return o if extra is None else o + extra

@@ -10,6 +10,7 @@ from nmt.config import Model
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
 from nmt.model.attention import Attention, Cache, Memory
+from nmt.model.dropout import dropout
 
 
 class Residual(nn.Module):
@@ -28,7 +29,7 @@ class Residual(nn.Module):
 
     def forward(self, x: Tensor, f: Callable[[Tensor], Tensor]) -> Tensor:
         """Wrap the sublayer f: [batch, length, dim] -> the same shape."""
-        y = F.dropout(f(self.norm(x) if self.pre else x), self.dropout, self.training)
+        y = dropout(f(self.norm(x) if self.pre else x), self.dropout, self.training)
         y = x + y if self.keep else y
         return y if self.pre else self.norm(y)
 
@@ -44,7 +45,7 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[batch, length, dim] -> the same shape."""
-        return self.outer(F.dropout(F.relu(self.inner(x)), self.dropout, self.training))
+        return self.outer(dropout(F.relu(self.inner(x), inplace=True), self.dropout, self.training))
 
 
 class ComplexFeedForward(nn.Module):
@@ -61,7 +62,7 @@ class ComplexFeedForward(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """[batch x 2, length, dim] -> the same shape."""
         h = _times(self.real.inner, self.imaginary.inner, x)
-        h = F.dropout(F.relu(h), self.dropout, self.training)
+        h = dropout(F.relu(h, inplace=True), self.dropout, self.training)
         return _times(self.real.outer, self.imaginary.outer, h)
 
 

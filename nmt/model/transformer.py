@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import cast
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt.config import Model
@@ -12,6 +11,7 @@ from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context, causal
 from nmt.model.attention import Attention
+from nmt.model.dropout import dropout
 from nmt.model.layers import DecoderLayer, EncoderLayer
 from nmt.model.length import LengthHead
 from nmt.model.stack import Stack
@@ -251,7 +251,7 @@ class Transformer(nn.Module):
         x = encodings.embed(table(ids) * self.scale, context)
         if self.streams > 1:
             context = context.repeated(self.streams)
-        return F.dropout(x, self.dropout, self.training), context
+        return dropout(x, self.dropout, self.training), context
 
     def _decode(
         self, target: Tensor, memory: Tensor, own: Context, cross: Context, state: State | None
