@@ -185,6 +185,10 @@ class Decode:
     """How to search for a translation."""
 
     beam_size: int = knob("hypotheses kept; 1 is greedy", least=1)
+    precision: str = knob(
+        "number format; all but float32 are faster and round more",
+        choices=("float32", "bfloat16", "int8"),
+    )
     alpha: float = knob("length penalty of Wu et al. 2016; 0: none", least=0)
     max_length_ratio: float = knob("longest output = ratio x source pieces + offset", least=0)
     max_length_offset: int = knob("see max_length_ratio", least=1)

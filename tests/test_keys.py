@@ -209,6 +209,7 @@ DECODING = {  # key -> value that changes a translation (or refuses it)
     "alpha": 5.0,
     "max_length_ratio": 0.0,
     "max_length_offset": 2,
+    "precision": "bfloat16",
     "too_long": "truncate",
     "position_scale": 0.5,
     "target_length": "predicted",

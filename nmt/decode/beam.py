@@ -13,6 +13,8 @@ Before it reads `tokens`, what is remembered for row i becomes that of the forme
 (None: as it is). That one call moves the beams about, and drops the rows of finished sentences.
 """
 
+BLOCK = 64  # tokens of which the vocabulary's maxima are taken first
+
 NEVER = float("-inf")
 
 
@@ -172,14 +174,47 @@ class _Found:
 def _continue(
     log_probs: Tensor, total: Tensor, count: int, forbidden: Sequence[int]
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The `count` best continuations of each sentence: log_prob, row of the parent, token."""
+    """The `count` best continuations of each sentence: log_prob, row of the parent, token.
+
+    The vocabulary is read once, for the maximum of each block. No continuation can be among the
+    best unless its block is, by its maximum and, of equal ones, by its place; so only those blocks
+    are looked into.
+    """
     live, width = total.shape
     vocab = log_probs.shape[1]
-    scores = total[:, :, None] + log_probs.view(live, width, vocab)
-    scores = scores.nan_to_num_(nan=NEVER, posinf=NEVER, neginf=NEVER)
-    scores[:, :, list(forbidden)] = NEVER
-    values, index = _best(scores.view(live, width * vocab), min(count, width * vocab))
+    highest = _block_maxima(log_probs, forbidden)  # [live * width, blocks]
+    if not (highest < float("inf")).all():
+        log_probs = log_probs.nan_to_num(nan=NEVER, posinf=NEVER, neginf=NEVER)
+        highest = _block_maxima(log_probs, forbidden)
+    blocks = highest.shape[1]
+    highest = (total[:, :, None] + highest.view(live, width, blocks)).view(live, width * blocks)
+    _, where = _best(highest, min(count, width * blocks))
+    where = where.sort(dim=1).values  # so that candidates stand in the order of parent and token
+    parent, block = where // blocks, where % blocks  # [live, blocks looked into]
+    token = block[:, :, None] * BLOCK + torch.arange(BLOCK, device=total.device)
+    never = token >= vocab  # beyond the last block, which is short
+    for banned in forbidden:
+        never |= token == banned
+    token = token.clamp(max=vocab - 1)
+    index = (parent[:, :, None] * vocab + token).flatten(1)  # [live, candidates]
+    scores = log_probs.reshape(live, width * vocab).gather(1, index).view_as(token)
+    scores = (scores + total.gather(1, parent)[:, :, None]).masked_fill_(never, NEVER)
+    values, rank = _best(scores.flatten(1), min(count, width * vocab))
+    index = index.gather(1, rank)
     return values, index // vocab, index % vocab  # [live, count] each
+
+
+def _block_maxima(log_probs: Tensor, forbidden: Sequence[int]) -> Tensor:
+    """The maxima of blocks of allowed tokens side by side [rows, blocks]; the last may be short."""
+    whole = log_probs.shape[1] // BLOCK * BLOCK
+    maxima = log_probs[:, :whole].unflatten(1, (-1, BLOCK)).amax(2)
+    if whole < log_probs.shape[1]:
+        maxima = torch.cat([maxima, log_probs[:, whole:].amax(1, keepdim=True)], dim=1)
+    for block in {token // BLOCK for token in forbidden}:
+        tokens = log_probs[:, block * BLOCK : (block + 1) * BLOCK].clone()
+        tokens[:, [t % BLOCK for t in forbidden if t // BLOCK == block]] = NEVER
+        maxima[:, block] = tokens.amax(1)
+    return maxima
 
 
 def _leads(parent: Tensor, total: Tensor) -> Tensor:

@@ -1,8 +1,6 @@
 """Text in, text out: a translation for every line, in the order of the lines, window by window."""
 
-import logging
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
@@ -15,10 +13,11 @@ from nmt.data.columns import Beside, expand, missing
 from nmt.data.grouping import by_length
 from nmt.data.vocab import BOS, EOS, PAD, UNK
 from nmt.decode.beam import Hypothesis, search
+from nmt.decode.beside import Columns
+from nmt.decode.notes import Notes
+from nmt.decode.quantised import quantised
 from nmt.errors import Exit, UserError
 from nmt.modeldir import Trained
-
-log = logging.getLogger(__name__)
 
 # What a reader could take for the end of a line or of a field: C0 and C1 controls (with TAB, LF,
 # CR and NEL among them), and the two separators of Unicode.
@@ -55,6 +54,7 @@ class Translator:
         if decode.position_scale != 1:
             self._scale_positions(decode.position_scale)
         self.device = next(trained.model.parameters()).device
+        self._choose_precision(decode.precision)
 
     def _check_length(self, decode: Decode) -> None:
         """Refuse a way to the desired length that this model cannot go."""
@@ -67,6 +67,16 @@ class Translator:
             raise UserError(
                 "decode.target_length=given: no encoding of this model asks for a length; train "
                 "one with encoding=ldpe or encoding=lrpe"
+            )
+
+    def _choose_precision(self, precision: str) -> None:
+        """Refuse what the device cannot; `float32` and `bfloat16` leave the model as it is."""
+        if precision == "int8":
+            self.model = quantised(self.model)
+        cuda = self.device.type == "cuda"
+        if precision == "bfloat16" and cuda and not torch.cuda.is_bf16_supported(False):
+            raise UserError(
+                f"decode.precision=bfloat16: {self.device} has no units for it; choose float32"
             )
 
     def _scale_positions(self, factor: float) -> None:
@@ -97,8 +107,8 @@ class Translator:
         unless decode.too_long=truncate, and for columns that do not fit the text, before any line
         of its window is translated; (2) for a column that is missing or unknown.
         """
-        beside = _Columns(columns or {}, self._per(columns or {}))
-        lines, first, notes = iter(lines), 1, _Notes()
+        beside = Columns(columns or {}, self._per(columns or {}))
+        lines, first, notes = iter(lines), 1, Notes()
         while window := list(islice(lines, self.decode.window)):
             rows = beside.read(len(window), first)
             sources = [
@@ -108,7 +118,7 @@ class Translator:
             yield from self._window(sources, first, n_best, notes)
             first += len(window)
         beside.end(first - 1)
-        self._report(notes)
+        notes.report(self.longest_trained, self.model.source_limit)
 
     def _per(self, given: Mapping[str, Iterable[str]]) -> dict[str, str]:
         """Whether each column has integers per word or per sentence."""
@@ -129,9 +139,7 @@ class Translator:
             )
         return known
 
-    def _source(
-        self, line: str, beside: dict[str, Beside], number: int, notes: "_Notes"
-    ) -> _Source:
+    def _source(self, line: str, beside: dict[str, Beside], number: int, notes: Notes) -> _Source:
         """A line and its columns in numbers, eos included."""
         text = line.removesuffix("\n").removesuffix("\r")
         ids = self._ids(text, number, notes)
@@ -143,7 +151,7 @@ class Translator:
         )
         return _Source(ids, found)
 
-    def _ids(self, text: str, number: int, notes: "_Notes") -> list[int]:
+    def _ids(self, text: str, number: int, notes: Notes) -> list[int]:
         """The ids of a line, eos included; checks its length against table and training."""
         ids = self.source.ids(text)
         pieces, limit = len(ids) - 1, self.model.source_limit
@@ -161,7 +169,7 @@ class Translator:
         return ids
 
     def _window(
-        self, sources: list[_Source], first: int, n_best: int, notes: "_Notes"
+        self, sources: list[_Source], first: int, n_best: int, notes: Notes
     ) -> list[list[Translation]]:
         """Translate the sources in batches of like length; the answers are in their order."""
         answers = [[Translation("", 0.0)] for _ in sources]
@@ -198,24 +206,26 @@ class Translator:
             for name in sources[0].columns
         }
         limits = torch.tensor([self._limit(source) for source in sources])
+        bfloat16 = self.decode.precision == "bfloat16"
         try:
-            state = self.model.start(source, columns, self._lengths(sources, columns))
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=bfloat16):
+                state = self.model.start(source, columns, self._lengths(sources, columns))
 
-            def step(tokens: Tensor, parents: Tensor | None) -> Tensor:
-                if parents is not None:
-                    state.reorder(parents)
-                return self.model.step(tokens, state).float().log_softmax(dim=-1)
+                def step(tokens: Tensor, parents: Tensor | None) -> Tensor:
+                    if parents is not None:
+                        state.reorder(parents)
+                    return self.model.step(tokens, state).float().log_softmax(dim=-1)
 
-            return search(
-                step,
-                limits.to(self.device),
-                beam_size=self.decode.beam_size,
-                alpha=self.decode.alpha,
-                bos=BOS,
-                eos=EOS,
-                forbidden=(PAD, BOS, UNK),
-                n_best=n_best,
-            )
+                return search(
+                    step,
+                    limits.to(self.device),
+                    beam_size=self.decode.beam_size,
+                    alpha=self.decode.alpha,
+                    bos=BOS,
+                    eos=EOS,
+                    forbidden=(PAD, BOS, UNK),
+                    n_best=n_best,
+                )
         except torch.OutOfMemoryError:
             raise UserError(
                 f"decode.batch_tokens={self.decode.batch_tokens}: too much for the memory of "
@@ -236,86 +246,3 @@ class Translator:
     def _padded(self, rows: list[list[int]]) -> Tensor:
         tensors = [torch.tensor(row) for row in rows]
         return pad_sequence(tensors, batch_first=True, padding_value=PAD).to(self.device)
-
-    def _report(self, notes: "_Notes") -> None:
-        """Log what was unusual, one line for each kind."""
-        if notes.long.count:
-            log.warning(
-                "sources of more pieces than the longest in training (%d): %s; "
-                "translated whole; quality beyond the trained length is not assured",
-                self.longest_trained,
-                notes.long,
-            )
-        if notes.truncated.count:
-            log.warning(
-                "sources cut to the %d pieces that the encoding holds: %s",
-                (self.model.source_limit or 0) - 1,
-                notes.truncated,
-            )
-        if notes.cut.count:
-            log.warning(
-                "translations cut at the limit of their length: %s; the limit is set by "
-                "decode.max_length_ratio and decode.max_length_offset",
-                notes.cut,
-            )
-        if notes.broken.count:
-            log.warning(
-                "translations that end where the model gave no finite score: %s", notes.broken
-            )
-
-
-class _Columns:
-    """Reads columns in step with the text."""
-
-    def __init__(self, columns: Mapping[str, Iterable[str]], per: Mapping[str, str]) -> None:
-        self.streams = {name: iter(lines) for name, lines in columns.items()}
-        self.per = per
-
-    def read(self, count: int, first: int) -> list[dict[str, Beside]]:
-        """What stands beside each of `count` lines, the first of which has this number."""
-        rows: list[dict[str, Beside]] = [{} for _ in range(count)]
-        for name, stream in self.streams.items():
-            some = list(islice(stream, count))
-            if len(some) < count:
-                last = first - 1 + len(some)
-                raise _unparallel(name, f"ends after line {last}, but the text goes on")
-            for number, (row, text) in enumerate(zip(rows, some, strict=True), first):
-                row[name] = Beside(self.per[name], text, f"column {name}, line {number}")
-        return rows
-
-    def end(self, last: int) -> None:
-        """Raise UserError if a column goes on after the text."""
-        for name, stream in self.streams.items():
-            if next(stream, None) is not None:
-                raise _unparallel(name, f"goes on, but the text ends after line {last}")
-
-
-def _unparallel(name: str, what: str) -> UserError:
-    return UserError(f"column {name}: {what}; the two must be parallel", Exit.DATA)
-
-
-@dataclass
-class _Note:
-    """How many lines something befell."""
-
-    count: int = 0
-    first: int = 0
-    longest: int = 0
-
-    def add(self, line: int, pieces: int) -> None:
-        self.first = min(self.first, line) if self.count else line
-        self.count += 1
-        self.longest = max(self.longest, pieces)
-
-    def __str__(self) -> str:
-        return f"{self.count} (first: line {self.first}; longest: {self.longest} pieces)"
-
-
-class _Notes:
-    """What is reported after the last line."""
-
-    def __init__(self) -> None:
-        self.long = _Note()  # source beyond the trained length
-        self.truncated = _Note()  # source beyond the table
-        self.cut = _Note()  # output at its limit
-        self.broken = _Note()  # output that met no finite score

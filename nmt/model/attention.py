@@ -9,49 +9,10 @@ from torch import Tensor, nn
 
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
+from nmt.model.cache import Cache
 from nmt.model.dropout import dropout
 
 FUSE_FROM = 128  # keys; below, on a CPU, three plain products are faster than the fused kernel
-
-
-class Cache:
-    """Keys and values [rows, heads, length, head_dim] of the tokens seen so far.
-
-    Room is doubled when it runs out, so a step copies one position and not the whole past.
-    """
-
-    def __init__(self) -> None:
-        self.length = 0
-        self._k: Tensor | None = None  # [rows, heads, room, head_dim]
-        self._v: Tensor | None = None
-
-    def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Add new positions and return all."""
-        end = self.length + k.shape[2]
-        self._k, self._v = self._room(self._k, k, end), self._room(self._v, v, end)
-        self._k[:, :, self.length : end] = k
-        self._v[:, :, self.length : end] = v
-        self.length = end
-        return self._k[:, :, :end], self._v[:, :, :end]
-
-    def all(self) -> tuple[Tensor, Tensor]:
-        """What was stored; raises RuntimeError where nothing was."""
-        if self._k is None or self._v is None:
-            raise RuntimeError("the cache is empty")
-        return self._k[:, :, : self.length], self._v[:, :, : self.length]
-
-    def reorder(self, rows: Tensor) -> None:
-        """Row i becomes old row rows[i]."""
-        if self._k is not None and self._v is not None:
-            self._k, self._v = self._k[rows], self._v[rows]
-
-    def _room(self, old: Tensor | None, new: Tensor, end: int) -> Tensor:
-        if old is not None and old.shape[2] >= end:
-            return old
-        grown = new.new_empty(*new.shape[:2], max(16, 2 * end), new.shape[3])
-        if old is not None:
-            grown[:, :, : self.length] = old[:, :, : self.length]
-        return grown
 
 
 class Memory(NamedTuple):
@@ -94,10 +55,14 @@ class Attention(nn.Module):
     def forward(
         self, x: Tensor, memory: Memory, layer: int, encodings: Encodings, context: Context
     ) -> Tensor:
-        """Read memory for x [batch, query, dim], where context.allowed is true."""
-        q, k, v = self._project(x, memory, layer, encodings, context)
+        """Read memory for x [batch, query, dim], where context.allowed is true.
+
+        Rows of x side by side may share a row of the memory; they are then queries of one row.
+        """
+        queries = x.reshape(len(memory.x), -1, x.shape[-1])
+        q, k, v = self._project(queries, memory, layer, encodings, context)
         o = self._attend(q, k, v, layer, encodings, context)
-        return self.out(o.transpose(1, 2).flatten(2))  # [batch, query, dim]
+        return self.out(o.transpose(1, 2).flatten(2)).view_as(x)
 
     def _project(
         self, x: Tensor, memory: Memory, layer: int, encodings: Encodings, context: Context

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from nmt.config import Model
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
-from nmt.model.attention import Attention, Cache, Memory
+from nmt.model.attention import Attention, Memory
+from nmt.model.cache import Cache
 from nmt.model.dropout import dropout
 
 

@@ -227,22 +227,25 @@ class Transformer(nn.Module):
 
     def advance(self, tokens: Tensor, state: State) -> Tensor:
         """States [rows, n, dim] of the next n tokens [rows, n]; advances the state."""
+        tokens = state.placed(tokens)
         n, device, rows = tokens.shape[1], tokens.device, len(tokens)
         keys = torch.arange(state.length + n, device=device)[None]
         new = keys[:, state.length :]
         mask = causal(n, keys.shape[1], device) if n > 1 else None
+        lengths = None if state.lengths is None else state.per_place(state.lengths)
+        columns = {name: state.per_place(c) for name, c in state.columns.items()}
         own = Context(
-            "decoder", new, keys, new, rows, mask, state.lengths, tokens, state.columns,
-            state.recurrent,
-        )  # fmt: skip
+            "decoder", new, keys, new, rows, mask, lengths, tokens, columns, state.recurrent
+        )
         there = torch.arange(state.source.shape[1], device=device)[None]
         fresh = there if not state.cross[0].length else there[:, :0]
+        queries = new.repeat(1, state.width)  # hypotheses of a group are queries of one row
         cross = Context(
-            "cross", new, there, fresh, rows, state.allowed, state.lengths, None, {},
-            state.recurrent,
+            "cross", queries, there, fresh, len(state.allowed), state.allowed, state.lengths, None,
+            {}, state.recurrent,
         )  # fmt: skip
         state.length += n
-        return self._decode(tokens, state.source, own, cross, state)[0]
+        return state.in_rows(self._decode(tokens, state.source, own, cross, state)[0])
 
     def _embed(
         self, table: nn.Module, ids: Tensor, encodings: Encodings, context: Context

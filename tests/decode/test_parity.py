@@ -16,7 +16,7 @@ from nmt.encodings.absolute import Absolute
 from nmt.encodings.context import Context
 from nmt.encodings.positions import Index
 from nmt.encodings.relative import Relative
-from nmt.model.attention import Cache
+from nmt.model.cache import Cache
 from nmt.model.state import State
 from nmt.model.transformer import Transformer
 
@@ -244,22 +244,15 @@ def test_only_reading_beyond_the_length_goes_wrong(settings_of: Make, monkeypatc
         return keys + 0 * self._k[:, :, -1:], values
 
     monkeypatch.setattr(Cache, "append", append)
-    monkeypatch.setattr(Cache, "_room", zeroed(Cache._room))
+    monkeypatch.setattr(Cache, "_empty", zeroed(Cache._empty))
     cells = measure(settings_of("encoding=absolute"))
     assert failed(cells) == {"room"}
     assert all(math.isnan(c.difference) == (c.condition.name == "room") for c in cells)
 
 
-def zeroed(room: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def zeroed(empty: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Fresh memory holds zeros here, not what happens to be there."""
-
-    def clean(self: Cache, old: Tensor | None, new: Tensor, end: int) -> Tensor:
-        grown = room(self, old, new, end)
-        if grown is not old:
-            grown[:, :, self.length :] = 0
-        return grown
-
-    return clean
+    return lambda *a: empty(*a).zero_()
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])

@@ -11,7 +11,7 @@ from nmt import build
 from nmt.config import Settings
 from nmt.errors import UserError
 from nmt.model import attention
-from nmt.model.attention import Cache
+from nmt.model.cache import Cache
 from nmt.model.transformer import Transformer
 
 Make = Callable[..., Transformer]

@@ -1,0 +1,60 @@
+"""What was unusual about some lines of a text, counted while it is translated."""
+
+import logging
+from dataclasses import dataclass
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Note:
+    """How many lines something befell."""
+
+    count: int = 0
+    first: int = 0
+    longest: int = 0
+
+    def add(self, line: int, pieces: int) -> None:
+        """Count a line, numbered from 1, and how many pieces it has."""
+        self.first = min(self.first, line) if self.count else line
+        self.count += 1
+        self.longest = max(self.longest, pieces)
+
+    def __str__(self) -> str:
+        return f"{self.count} (first: line {self.first}; longest: {self.longest} pieces)"
+
+
+class Notes:
+    """What is reported after the last line."""
+
+    def __init__(self) -> None:
+        self.long = Note()  # source beyond the trained length
+        self.truncated = Note()  # source beyond the table
+        self.cut = Note()  # output at its limit
+        self.broken = Note()  # output that met no finite score
+
+    def report(self, longest_trained: int, source_limit: int | None) -> None:
+        """Log one line for each kind; lengths in pieces, eos counted in the limit alone."""
+        if self.long.count:
+            log.warning(
+                "sources of more pieces than the longest in training (%d): %s; "
+                "translated whole; quality beyond the trained length is not assured",
+                longest_trained,
+                self.long,
+            )
+        if self.truncated.count:
+            log.warning(
+                "sources cut to the %d pieces that the encoding holds: %s",
+                (source_limit or 0) - 1,
+                self.truncated,
+            )
+        if self.cut.count:
+            log.warning(
+                "translations cut at the limit of their length: %s; the limit is set by "
+                "decode.max_length_ratio and decode.max_length_offset",
+                self.cut,
+            )
+        if self.broken.count:
+            log.warning(
+                "translations that end where the model gave no finite score: %s", self.broken
+            )

@@ -1,0 +1,127 @@
+"""What a decoder remembers follows its rows, whatever they do, and is copied only where it must."""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from nmt.model.cache import Cache
+from nmt.model.state import State
+from nmt.model.transformer import Transformer
+
+Make = Callable[..., Transformer]
+Ids = Callable[..., Tensor]
+STEPS, SENTENCES, BEAM = 14, 5, 3
+
+
+def beams(seed: int) -> list[list[int]]:
+    """Rows that go on at each step of a made-up beam search, in which sentences end."""
+    draw = random.Random(seed)
+    steps = [[n for n in range(SENTENCES) for _ in range(BEAM)]]
+    live = SENTENCES
+    for _ in range(STEPS - 2):
+        kept = [n for n in range(live) if draw.random() < 0.85] or [0]
+        steps.append([n * BEAM + draw.randrange(BEAM) for n in kept for _ in range(BEAM)])
+        live = len(kept)
+    return steps
+
+
+def anything(seed: int) -> list[list[int]]:
+    """Rows repeated, dropped and mixed without any order; at times beams of two or three."""
+    draw = random.Random(seed)
+    steps, rows = list[list[int]](), SENTENCES
+    for _ in range(STEPS - 1):
+        count, width = draw.randint(1, 6), draw.choice([1, 1, 2, 3])
+        chosen = [draw.randrange(rows) for _ in range(count)]
+        steps.append([row for row in chosen for _ in range(width)])
+        rows = len(steps[-1])
+    return steps
+
+
+def decoded(model: Transformer, ids: Ids, steps: list[list[int]]) -> tuple[Tensor, Tensor, State]:
+    """The last logits [rows, vocab] with a cache, and those of a full pass."""
+    source = ids(SENTENCES, 6)
+    source[1, 4:] = 0
+    origin, prefix = torch.arange(SENTENCES), torch.empty(SENTENCES, 0, dtype=torch.long)
+    with torch.inference_mode():
+        state = model.start(source)
+        for number, rows in enumerate([None, *steps]):
+            if rows is not None:
+                chosen = torch.tensor(rows)
+                state.reorder(chosen)
+                origin, prefix = origin[chosen], prefix[chosen]
+            tokens = ids(len(origin), 1, seed=number)
+            said = model.step(tokens[:, 0], state)
+            prefix = torch.cat([prefix, tokens], 1)
+        return said, model(source[origin], prefix)[:, -1], state
+
+
+CROSS = "where=[encoder,decoder,cross]"
+
+
+@pytest.mark.parametrize("made", [beams, anything])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["encoding=absolute"],
+        ["encoding=relative", f"+encoding.relative.{CROSS}"],
+        ["encoding=rotary", f"+encoding.rotary.{CROSS}"],
+        ["encoding=lstm"],
+        ["encoding=complex_order"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_steps_say_what_a_full_pass_says(
+    words: list[str], made: Callable[[int], list[list[int]]], tiny: Make, ids: Ids
+) -> None:
+    model = tiny(*words)
+    for seed in range(6):
+        said, should, _ = decoded(model, ids, made(seed))
+        assert torch.allclose(said, should, atol=1e-5)
+
+
+@torch.inference_mode()
+def test_the_source_is_kept_once_for_a_beam(tiny: Make, ids: Ids) -> None:
+    model = tiny("encoding=absolute")
+    _, _, state = decoded(model, ids, beams(0)[:1])
+    assert (state.rows, state.width) == (SENTENCES * BEAM, BEAM)
+    cross = state.cross[0].all()[0]
+    assert len(state.source) == len(state.allowed) == len(cross) == SENTENCES
+    state.reorder(torch.tensor([3, 4, 3, 6, 6, 7]))
+    assert (state.rows, len(state.source), len(state.cross[0].all()[0])) == (6, 2, 2)
+    assert len(state.own[0].all()[0]) == 6
+
+
+@torch.inference_mode()
+def test_only_what_gave_way_is_copied(
+    tiny: Make, ids: Ids, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved: list[tuple[list[int], list[int]]] = []
+
+    def move(self: Cache, to: Tensor, source: Tensor, rows: int) -> None:
+        moved.append((to.tolist(), source.tolist()))
+
+    model = tiny("encoding=absolute")
+    _, _, state = decoded(model, ids, beams(0)[:1])
+    monkeypatch.setattr(Cache, "move", move)
+    state.reorder(torch.tensor([2, 0, 1, 4, 3, 5, 8, 8, 8, 9, 11, 10, 12, 13, 14]))
+    assert moved == [([6, 7], [8, 8])] * len(state.own)  # swaps cost nothing
+
+
+def test_rows_of_a_cache_move_in_place() -> None:
+    cache = Cache()
+    k = torch.randn(4, 2, 3, 5)
+    held = cache.append(k, -k)[0].data_ptr()
+    cache.move(torch.tensor([1, 0]), torch.tensor([3, 2]), 3)
+    assert torch.equal(cache.all()[0], k[[2, 3, 2]]) and torch.equal(cache.all()[1], -k[[2, 3, 2]])
+    assert cache.all()[0].data_ptr() == held
+
+
+@torch.inference_mode()
+def test_nothing_is_left_of_no_rows(tiny: Make, ids: Ids) -> None:
+    state: Any = decoded(tiny("encoding=absolute"), ids, beams(0)[:2])[2]
+    state.reorder(torch.empty(0, dtype=torch.long))
+    assert state.rows == 0
