@@ -4,8 +4,10 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 RUNS ?= runs
 RECIPE ?=
+PEERS ?= data/peers
+BENCH ?=
 
-.PHONY: help demo wmt19-deen wmt19-zhen test check slow oracles lint wheel clean
+.PHONY: help demo wmt19-deen wmt19-zhen test check slow oracles bench lint wheel clean
 
 help: ## list all targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -27,6 +29,10 @@ slow: $(VENV)/installed ## the slow tests too
 
 oracles: $(VENV)/installed ## compare encodings with other packages
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.encodings.oracles
+
+bench: $(VENV)/installed ## how fast training, decoding, preparation and start-up are, beside peers; BENCH="words of nmt-bench"
+	-$(BIN)/nmt-bench peers $(PEERS)
+	$(BIN)/nmt-bench --peers $(PEERS) $(BENCH)
 
 lint: $(VENV)/installed ## ruff and mypy
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy

@@ -15,12 +15,14 @@ ROOMS = {  # room -> rooms that it may import
         "evaluate",
         "report",
         "recipes",
+        "bench",
         "top",
         "model",
         "data",
         "encodings",
         "base",
     },
+    "bench": {"train", "decode", "top", "model", "data", "encodings", "base"},
     "report": {"evaluate", "top", "model", "data", "encodings", "base"},
     "recipes": {"data", "base"},
     "train": {"top", "model", "data", "encodings", "base"},
@@ -97,7 +99,7 @@ FORBIDDEN = {
     r"\.splitlines\(": "splits on nine characters besides LF",
     r"(?<!safetensors\.)torch\.(load|save)\(|import pickle|\bmarshal\b": "runs code from a file",
     r"codecs\.open\(|for \w+ in sys\.stdin\b": "splits lines where there are none",
-    r"_target_": "a config that names code",
+    r"\b_target_\b": "a config that names code",
     r"time\.time\(\)": "a clock that jumps",
 }
 

@@ -1,0 +1,1 @@
+"""Measured speed: the product and its peers, in rounds taken in turn."""

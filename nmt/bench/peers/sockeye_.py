@@ -1,0 +1,137 @@
+"""Sockeye 3 in beam search, with random weights, through its own inference classes."""
+
+import logging
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import sockeye
+import torch
+from protocol import Line, job
+from sockeye import beam_search, inference, transformer, vocab
+from sockeye import constants as C
+from sockeye.data_io import DataConfig, DataStatistics
+from sockeye.encoder import EmbeddingConfig
+from sockeye.model import ModelConfig, SockeyeModel, initialize_parameters, load_models
+
+SENTENCES = 64  # of a batch
+NEVER = -1e9  # output bias of what no translation may hold
+FIRST = 4  # the first id of a word, as in the other models
+
+
+def make(asked: dict[str, Any], folder: Path) -> None:
+    """Write a model folder with random weights."""
+    size, words, longest = asked["model"], asked["vocab"], asked["longest"]
+    torch.manual_seed(1)
+    config = partial(
+        transformer.TransformerConfig,
+        model_size=size["dim"],
+        attention_heads=size["heads"],
+        feed_forward_num_hidden=size["feedforward_dim"],
+        act_type=C.RELU,
+        dropout_attention=size["attention_dropout"],
+        dropout_act=size["feedforward_dropout"],
+        dropout_prepost=size["dropout"],
+        positional_embedding_type=C.FIXED_POSITIONAL_EMBEDDING,
+        preprocess_sequence="n",
+        postprocess_sequence="dr",
+        depth_key_value=size["dim"],
+        max_seq_len_source=longest,
+        max_seq_len_target=longest,
+    )
+    statistics = DataStatistics(
+        num_sents=1,
+        num_discarded=0,
+        num_tokens_source=longest,
+        num_tokens_target=longest,
+        num_unks_source=0,
+        num_unks_target=0,
+        max_observed_len_source=longest,
+        max_observed_len_target=longest,
+        size_vocab_source=words,
+        size_vocab_target=words,
+        length_ratio_mean=1.0,
+        length_ratio_std=0.1,
+        buckets=[(longest, longest)],
+        num_sents_per_bucket=[1],
+        average_len_target_per_bucket=[float(longest)],
+    )
+    data = DataConfig(statistics, longest, longest, 1, 1)
+    model = SockeyeModel(
+        ModelConfig(
+            config_data=data,
+            vocab_source_size=words,
+            vocab_target_size=words,
+            config_embed_source=EmbeddingConfig(words, size["dim"], size["dropout"]),
+            config_embed_target=EmbeddingConfig(words, size["dim"], size["dropout"]),
+            config_encoder=config(num_layers=size["encoder_layers"]),
+            config_decoder=config(num_layers=size["decoder_layers"]),
+            weight_tying_type=C.WEIGHT_TYING_NONE,
+        )
+    )
+    model.apply(initialize_parameters)
+    with torch.no_grad():
+        model.output_layer.bias[:FIRST] = NEVER
+    folder.mkdir(parents=True)
+    model.save_config(str(folder))
+    model.save_version(str(folder))
+    model.save_parameters(str(folder / C.PARAMS_BEST_NAME))
+    numbers = {word: i for i, word in enumerate(C.VOCAB_SYMBOLS)}
+    numbers |= {f"w{i}": i for i in range(len(numbers), words)}
+    vocab.save_source_vocabs([numbers], str(folder))
+    vocab.save_target_vocabs([numbers], str(folder))
+
+
+def load(asked: dict[str, Any], folder: Path) -> inference.Translator:
+    """The translator that `sockeye-translate` makes."""
+    device = torch.device(asked["device"])
+    models, sources, targets = load_models(
+        device, [str(folder)], dtype=asked["precision"], inference_only=True
+    )
+    return inference.Translator(
+        device=device,
+        ensemble_mode="linear",
+        scorer=beam_search.CandidateScorer(asked["alpha"]),
+        batch_size=SENTENCES,
+        beam_size=asked["beam"],
+        beam_search_stop=C.BEAM_SEARCH_STOP_ALL,
+        models=models,
+        source_vocabs=sources,
+        target_vocabs=targets,
+        max_output_length=asked["steps"],
+    )
+
+
+def main() -> None:
+    """Answer rounds; or translate once and leave, if that is asked for."""
+    logging.disable(logging.WARNING)
+    asked = job()
+    torch.set_num_threads(asked["threads"])
+    folder = Path(asked["converted"])
+    if not folder.exists():
+        make(asked, folder)
+    translator = load(asked, folder)
+    inputs = [
+        inference.make_input_from_plain_string(i, " ".join(f"w{n}" for n in row[:-1]))
+        for i, row in enumerate(asked["sources"])
+    ]
+
+    def play() -> int:
+        with torch.inference_mode():
+            found = translator.translate(inputs, fill_up_batches=False)
+        return sum(len(each.tokens) for each in found)
+
+    if asked["once"]:
+        play()
+        return
+    line = Line()
+    line.ready(version=sockeye.__version__, torch=torch.__version__, threads=asked["threads"])
+    while line.asked():
+        began = time.perf_counter()
+        tokens = play()
+        line.answer(tokens, time.perf_counter() - began)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,33 @@
+"""The worker that prepares a corpus of text files, anew in each round."""
+
+import logging
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+from nmt import config
+from nmt.bench.peers.protocol import job, serve
+from nmt.data.prepare import prepare
+
+
+def main() -> None:
+    """Answer rounds."""
+    asked = job()
+    logging.getLogger("nmt").setLevel(logging.ERROR)
+    settings = config.thaw(asked["settings"])
+    cache = Path(settings.data.cache)
+
+    def play() -> dict[str, Any]:
+        shutil.rmtree(cache, ignore_errors=True)
+        began = time.perf_counter()
+        found = prepare(settings.data, settings.segmenter)
+        seconds = time.perf_counter() - began
+        pairs = found.facts["train_pairs"]
+        return {"units": 2 * pairs, "seconds": seconds, "path": str(found.path)}
+
+    serve(play)
+
+
+if __name__ == "__main__":
+    main()

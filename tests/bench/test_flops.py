@@ -1,0 +1,44 @@
+import pytest
+
+from nmt.bench import flops
+from nmt.bench.flops import Sizes
+
+SIZE = Sizes(encoder_layers=1, decoder_layers=1, dim=2, feedforward_dim=3, heads=1, vocab=5)
+
+
+def product(rows: int, inner: int, columns: int) -> int:
+    return 2 * rows * inner * columns
+
+
+def test_one_layer_by_hand() -> None:
+    """A source of 3 tokens and a target of 2, every product written down."""
+    encoder = 4 * product(3, 2, 2)  # query, key, value, out
+    encoder += product(3, 2, 3) + product(3, 3, 2)  # scores, weighted values
+    encoder += product(3, 2, 3) + product(3, 3, 2)  # feed-forward
+    assert flops.encoding(SIZE, 3) == encoder
+    decoder = 4 * product(2, 2, 2)  # self: query, key, value, out
+    decoder += 2 * (product(1, 2, 1) + product(1, 2, 2))  # the first sees 1 token, the second 2
+    decoder += 2 * product(2, 2, 2) + 2 * product(3, 2, 2)  # cross: query, out; key, value
+    decoder += product(2, 2, 3) + product(2, 3, 2)  # cross: scores, weighted values
+    decoder += product(2, 2, 3) + product(2, 3, 2)  # feed-forward
+    decoder += product(2, 2, 5)  # vocabulary
+    assert flops.decoding(SIZE, 3, 2) == decoder
+    assert flops.training(SIZE, [3], [2]) == 3 * (encoder + decoder)
+
+
+def test_sentences_and_layers_add_up() -> None:
+    assert flops.training(SIZE, [3, 4], [2, 5]) == flops.training(SIZE, [3], [2]) + flops.training(
+        SIZE, [4], [5]
+    )
+    deep = SIZE._replace(encoder_layers=3, decoder_layers=3)
+    vocabulary = product(2, 2, 5)
+    assert flops.decoding(deep, 3, 2) - vocabulary == 3 * (flops.decoding(SIZE, 3, 2) - vocabulary)
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_search_reads_the_source_once(beam: int) -> None:
+    memory = 2 * product(3, 2, 2)
+    once = flops.encoding(SIZE, 3) + memory
+    assert flops.searching(SIZE, [3], 2, beam) == once + beam * (
+        flops.decoding(SIZE, 3, 2) - memory
+    )

@@ -1,0 +1,139 @@
+"""nmt-bench as a user types it; what it measures is tiny here."""
+
+import ast
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nmt
+from nmt.cli.bench import main, understood
+from nmt.errors import Exit, UserError
+
+QUICK = ("--quick", "--rounds", "1", "--threads", "1")
+PEERS = Path(nmt.__file__).parent / "bench" / "peers"
+
+
+def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, *words: str) -> tuple[str, Any]:
+    told = tmp_path / "told.json"
+    code = main([*words, *QUICK, "--json", str(told)])
+    out, err = capsys.readouterr()
+    assert code == Exit.OK, err
+    return out, json.loads(told.read_text())
+
+
+def test_training(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    words = ("training", "--precision", "float32", "--peers", "none")
+    out, told = run(capsys, tmp_path, *words)
+    assert told["machine"]["threads"] == 1
+    training = told["parts"]["training"]
+    names = [entry["name"] for entry in training["entries"]]
+    assert len(names) == 2
+    assert "nmt relative float32" in names
+    for entry in training["entries"]:
+        (figures,) = entry["rounds"]
+        assert figures["units"] > 0
+        assert figures["peak_bytes"] > 10**7
+        assert 0 < entry["share of the peak"]["float32"] < 1
+    units = {entry["rounds"][0]["units"] for entry in training["entries"]}
+    assert len(units) == 1, "the same tokens for all"
+    assert "training: 3+3 layers" in out
+    assert "nmt relative float32" in out
+
+
+@pytest.mark.slow
+def test_decoding(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    out, told = run(capsys, tmp_path, "decoding", "--peers", "none")
+    entries = told["parts"]["decoding"]["entries"]
+    assert [entry["name"] for entry in entries] == ["nmt float32", "nmt bfloat16", "nmt int8"]
+    for entry in entries:
+        assert entry["rounds"][0]["units"] == 8 * 32
+        assert entry["whole"]["rounds"][0]["units"] == 4 * 32
+    assert "nmt int8" in out
+
+
+@pytest.mark.slow
+def test_every_part(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    words = ("preparation", "startup", "growth", "profile", "encodings")
+    options = ("--encodings", "relative,tpe,nonsense", "--precision", "float32")
+    _, told = run(capsys, tmp_path, *words, *options, "--out", str(tmp_path))
+    parts = told["parts"]
+    assert list(parts) == list(words)
+    mine, plain = parts["preparation"]["entries"]
+    assert mine["equal lines"] == 1.0
+    assert plain["rounds"][0]["parts"]["tokenise"] > 0
+    assert {entry["within"] for entry in parts["startup"]["entries"]} <= {None, True, False}
+    assert [len(curve["points"]) for curve in parts["growth"]["curves"]][:5] == [2] * 5
+    assert (tmp_path / "growth.png").exists()
+    (entry,) = parts["profile"]["entries"]
+    assert sum(entry["rounds"][0]["shares"].values()) == pytest.approx(1)
+    relative, tpe, nonsense = parts["encodings"]["entries"]
+    assert relative["mean 26"]["time over"] > 0
+    assert tpe["100 tokens"]["memory over"] > 0
+    assert nonsense["mean 26"]["failed"].startswith("encoding=nonsense: no such option")
+
+
+@pytest.mark.slow
+def test_peers_do_the_same_work(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    out, told = run(capsys, tmp_path, "training", "decoding", "--precision", "float32")
+    training, decoding = told["parts"]["training"], told["parts"]["decoding"]
+    by_name = {entry["name"]: entry for entry in training["entries"]}
+    assert {"xtransformers float32", "marian_hf float32"} <= set(by_name)
+    units = {entry["rounds"][0]["units"] for entry in by_name.values() if entry["rounds"]}
+    assert len(units) == 1, "the same tokens for all"
+    engine = next(e for e in decoding["entries"] if e["name"] == "ctranslate2_ float32")
+    assert engine["rounds"][0]["units"] == 8 * 32
+    assert "nmt float32: 8 of 8 translations equal CTranslate2's" in out
+
+
+@pytest.mark.slow
+def test_gpu_mode_runs_to_its_end_on_a_cpu(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    words = ("--gpu", "--device", "cpu", "--peers", "none")
+    _, told = run(capsys, tmp_path, *words)
+    heats = told["parts"]["gpu training"]["heats"]
+    assert len(heats) == 4
+    assert all(heat["entries"][0]["rounds"] for heat in heats)
+    assert told["parts"]["decoding"]["entries"][0]["rounds"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["traning"], "traning: no such part; there are training, decoding"),
+        (["--rounds", "0"], "--rounds 0: must be at least 1"),
+        (["--gpu", "training"], "--gpu: chooses the parts itself"),
+        (["--precision", "float16"], "--precision float16: choose among float32, bfloat16"),
+        (["peers"], "nmt-bench peers DIR: name the directory"),
+        (["--peers", "/nowhere"], "--peers /nowhere: no such directory"),
+    ],
+)
+def test_wrong_words(words: list[str], message: str) -> None:
+    with pytest.raises(UserError, match=re.escape(message)):
+        understood(words)
+
+
+def test_words_are_told_apart() -> None:
+    given = understood(["growth", "profile", "encoding=relative", "--rounds", "3"])
+    assert given.parts == ["growth", "profile"]
+    assert given.words == ["encoding=relative"]
+    assert given.peers == sys.executable
+    assert understood([]).parts == ["training", "decoding", "preparation", "startup"]
+    assert understood(["peers", "some/where"]).install == Path("some/where")
+
+
+def test_peers_import_nothing_of_ours_and_are_pinned() -> None:
+    scripts = sorted(PEERS.glob("*.py"))
+    for path in scripts:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert not [name for name in names if name.split(".")[0] == "nmt"], path
+    for file in (PEERS / "requirements").glob("*.txt"):
+        assert (PEERS / f"{file.stem}.py").exists()
+        lines = [x for x in file.read_text().split("\n") if x and not x.startswith("#")]
+        assert all("==" in line or line == "torch" for line in lines)
