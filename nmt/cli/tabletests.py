@@ -80,8 +80,8 @@ def _own(asked: Experiment, name: str, kind: str) -> TextPair:
         made = join_toy(sources, references, limit)
         about = (
             f"The test sentences of up to {limit} words, each two consecutive ones joined into one "
-            "by the grammar's own `, und`: a full stop within a line would be unknown to models "
-            "of this corpus."
+            "by a comma and 'und', which the grammar has: a full stop within a line would be "
+            "unknown to models of this corpus."
         )
     else:
         made = joined.join(sources, references)

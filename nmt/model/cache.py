@@ -1,6 +1,5 @@
 """Keys and values of the tokens seen so far, so that a decoder reads each of them once."""
 
-import torch
 from torch import Tensor
 
 
@@ -51,7 +50,7 @@ class Cache:
         if held is None:
             return None
         taken = self._empty(held, len(rows), held.shape[2])
-        torch.index_select(held[:, :, : self.length], 0, rows, out=taken[:, :, : self.length])
+        taken[:, :, : self.length] = held[:, :, : self.length].index_select(0, rows)
         return taken
 
     def _room(self, old: Tensor | None, new: Tensor, end: int) -> Tensor:

@@ -158,7 +158,7 @@ def test_wrong_words(nmt_translate: Run, words: list[str], message: str) -> None
 def test_far_from_every_key_all_are_listed(nmt_translate: Run) -> None:
     code, _, err = nmt_translate("decode.xyzzy=3")
     assert code == 2
-    assert "known are beam_size, alpha, " in err
+    assert "known are beam_size, precision, alpha, " in err
 
 
 def test_changes_reach_the_search(nmt_translate: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,8 +56,9 @@ def settings(**changes: Any) -> config.Settings:
             "init_from": None, "nonfinite_patience": 3, "tensorboard": False,
         },
         "decode": {
-            "beam_size": 1, "alpha": 0.0, "max_length_ratio": 2.0, "max_length_offset": 5,
-            "batch_tokens": 100, "window": 10, "position_scale": 1.0,
+            "beam_size": 1, "precision": "float32", "alpha": 0.0,
+            "max_length_ratio": 2.0, "max_length_offset": 5, "batch_tokens": 100,
+            "window": 10, "position_scale": 1.0,
             "target_length": "ratio", "length_ratio": 1.0, "too_long": "refuse",
         },
     }  # fmt: skip

@@ -15,7 +15,7 @@ def render(study: Study) -> Markup:
 
 def _table(study: Study, table: PaperTable) -> Markup:
     test = next(test for test in study.tests if test.name == table.test)
-    rows = test.rows if table.buckets else [row for row in test.rows if row.name == ALL]
+    rows = [row for row in test.rows if row.pairs and (table.buckets or row.name == ALL)]
     unit = f"; length in {test.unit}" if table.buckets and test.unit else ""
     return tag(
         "div",
