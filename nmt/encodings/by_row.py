@@ -38,7 +38,7 @@ class _QueryProducts(Function):
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         q, rows, index = ctx.saved_tensors
-        sums = sum_by_row(g, index, rows.shape[1], shared=len(rows) == 1)
+        sums = sum_by_row(g, index, rows.shape[1])
         by_rows = _outer(sums, q, rows) if ctx.needs_input_grad[1] else None
         return _times(sums, rows.mT.to(g.dtype)), by_rows, None
 
@@ -46,7 +46,7 @@ class _QueryProducts(Function):
 class _RowSums(Function):
     @staticmethod
     def forward(ctx: Any, p: Tensor, rows: Tensor, index: Tensor) -> Tensor:
-        sums = sum_by_row(p, index, rows.shape[1], shared=len(rows) == 1)
+        sums = sum_by_row(p, index, rows.shape[1])
         ctx.save_for_backward(sums, rows, index)
         return _times(sums, rows.mT.to(p.dtype))
 
@@ -63,24 +63,17 @@ def by_query(t: Tensor, index: Tensor) -> Tensor:
     return t.gather(-1, index[:, None].expand(t.shape[0], t.shape[1], -1, -1))
 
 
-def sum_by_row(p: Tensor, index: Tensor, rows: int, shared: bool = False) -> Tensor:
-    """Sum p [batch, heads, query, key] over the keys of each row: [batch, heads, query, row].
-
-    shared: heads lie side by side in memory, for one product with a table that they share.
-    """
-    batch, heads, queries, _ = p.shape
-    if shared:
-        sums = p.new_zeros(batch, queries, heads, rows).transpose(1, 2)
-    else:
-        sums = p.new_zeros(batch, heads, queries, rows)
+def sum_by_row(p: Tensor, index: Tensor, rows: int) -> Tensor:
+    """Sum p [batch, heads, query, key] over the keys of each row: [batch, heads, query, row]."""
+    sums = p.new_zeros(*p.shape[:3], rows)
     return sums.scatter_add_(-1, index[:, None].expand_as(p), p)
 
 
 def _times(x: Tensor, rows: Tensor) -> Tensor:
     """x [batch, heads, n, width] @ rows^T [heads | 1, row, width]: [batch, heads, n, row]."""
-    if len(rows) > 1:
-        return x @ rows.mT
-    return (x.transpose(1, 2) @ rows[0].mT).transpose(1, 2)
+    if len(rows) > 1 or x.is_contiguous():
+        return x @ rows.mT if len(rows) > 1 else x @ rows[0].mT
+    return (x.transpose(1, 2) @ rows[0].mT).transpose(1, 2)  # as projections lie in memory
 
 
 def _outer(sums: Tensor, x: Tensor, rows: Tensor) -> Tensor:
