@@ -2,7 +2,6 @@
 
 Autograd could do both; these functions know that heads share most tables, so that a product with
 all tokens of all heads is one matrix product, in the layout in which projections come and go.
-That halves what relative positions add to a training step.
 """
 
 from typing import Any

@@ -16,25 +16,33 @@ FEWEST = 256  # tokens at once, however large the vocabulary: below, the product
 
 
 class CrossEntropy(Function):
-    """(hidden [n, dim], weight [vocab, dim], bias [vocab], target [n], smoothing)
+    """(hidden [n, dim], weight [vocab, dim], bias [vocab], target [n], smoothing, learning)
     -> (smoothed loss [], negative log-likelihoods [n] without a gradient), both in float32.
+
+    learning: whether gradients may be asked for; `forward` itself cannot see torch.no_grad.
     """
 
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, target: Tensor, smoothing: float
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        target: Tensor,
+        smoothing: float,
+        learning: bool,
     ) -> tuple[Tensor, Tensor]:
         """Take the loss and, where one is asked for, its gradients with respect to the inputs."""
         low = _number_format(hidden)
         with torch.autocast(hidden.device.type, enabled=False):
-            return _taken(ctx, hidden, weight, bias, target, smoothing, low)
+            return _taken(ctx, hidden, weight, bias, target, smoothing, learning, low)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, by_loss: Tensor, by_nll: Tensor) -> tuple[Tensor | None, ...]:
         """Scale the gradients that forward took."""
         hidden, weight, bias = ctx.saved_tensors
-        return hidden * by_loss, weight * by_loss, bias * by_loss, None, None
+        return hidden * by_loss, weight * by_loss, bias * by_loss, None, None, None
 
 
 def _taken(
@@ -44,6 +52,7 @@ def _taken(
     bias: Tensor,
     target: Tensor,
     smoothing: float,
+    learning: bool,
     low: torch.dtype,
 ) -> tuple[Tensor, Tensor]:
     """What forward gives; products are made in the number format `low`, sums in float32.
@@ -54,7 +63,7 @@ def _taken(
     """
     w, share = weight.to(low), smoothing / len(weight)
     all_w, all_b = weight.sum(0), bias.sum()
-    wanted = any(ctx.needs_input_grad[:3])
+    wanted = learning and any(ctx.needs_input_grad[:3])
     by_hidden = torch.empty_like(hidden) if wanted else hidden
     by_weight = torch.zeros_like(weight) if wanted else weight
     by_bias = torch.zeros_like(bias) if wanted else bias

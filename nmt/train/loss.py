@@ -23,7 +23,8 @@ def smoothed(
     keeps 1 - smoothing, and every token of the vocabulary gets smoothing / vocab. The loss is a
     sum over tokens; the likelihoods are negative logarithms, for reports, and carry no gradient.
     """
-    return CrossEntropy.apply(hidden, output.weight, output.bias, target, smoothing)
+    learning = torch.is_grad_enabled()
+    return CrossEntropy.apply(hidden, output.weight, output.bias, target, smoothing, learning)
 
 
 def predict(model: Transformer, batch: Batch, device: torch.device) -> tuple[Tensor, Tensor]:

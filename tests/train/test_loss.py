@@ -75,6 +75,17 @@ def test_gradients_of_the_loss_are_those_of_autograd(
         torch.testing.assert_close(mine, plain, rtol=rtol, atol=atol)
 
 
+def test_gradients_are_taken_only_where_one_may_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[int] = []
+    monkeypatch.setattr(crossentropy, "_add_product", lambda *_: taken.append(1))
+    hidden, output, target = torch.randn(5, 4), nn.Linear(4, 7), torch.tensor([0, 6, 3, 3, 1])
+    with torch.no_grad():  # as on the dev set
+        loss.smoothed(hidden, output, target, 0.0)
+    assert not taken
+    loss.smoothed(hidden, output, target, 0.0)
+    assert taken
+
+
 def test_frozen_parameters_get_no_gradient() -> None:
     hidden, output = torch.randn(5, 4, requires_grad=True), nn.Linear(4, 7)
     output.bias.requires_grad_(False)
