@@ -4,16 +4,13 @@ import argparse
 import json
 import logging
 import os
-import signal
 import sys
 import tempfile
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from nmt.cli.jobs import terminable
 from nmt.cli.words import run
 from nmt.errors import Exit, UserError
 
@@ -73,23 +70,6 @@ def command(argv: list[str]) -> None:
                 told["parts"][part.name] = {"title": part.title, "notes": part.notes, **part.found}
     if given.json is not None:
         given.json.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
-
-
-@contextmanager
-def terminable() -> Iterator[None]:
-    """Let SIGTERM end this process by an exception, so that no worker outlives it."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise UserError("stopped by SIGTERM", Exit.TERMINATED)
-
-    if threading.current_thread() is not threading.main_thread():  # Python forbids it elsewhere
-        yield
-        return
-    former = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, former)
 
 
 def install(directory: Path) -> None:

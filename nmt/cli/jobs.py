@@ -86,7 +86,7 @@ def run_all(
     waiting, running, codes = list(jobs), dict[str, Process](), dict[str, int]()
     places = dict[str, int]()  # of the running jobs; a job takes the first that is free
     began, told = time.monotonic(), 0.0
-    with _terminable():
+    with terminable("; resume with the same command"):
         try:
             while waiting or running:
                 while waiting and len(running) < at_once:
@@ -143,11 +143,14 @@ def _line(names: list[str], ended: int, running: Sequence[str], state: State) ->
 
 
 @contextmanager
-def _terminable() -> Iterator[None]:
-    """Let SIGTERM end this process as Ctrl-C does, by an exception, so that no job is orphaned."""
+def terminable(advice: str = "") -> Iterator[None]:
+    """Let SIGTERM end this process as Ctrl-C does, by an exception, so that no child is orphaned.
+
+    `advice` stands behind what is said then.
+    """
 
     def stop(number: int, frame: FrameType | None) -> None:
-        raise UserError("stopped by SIGTERM; resume with the same command", Exit.TERMINATED)
+        raise UserError(f"stopped by SIGTERM{advice}", Exit.TERMINATED)
 
     if threading.current_thread() is not threading.main_thread():  # Python forbids it elsewhere
         yield
