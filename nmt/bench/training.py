@@ -17,6 +17,17 @@ PEERS = ("xtransformers", "marian_hf")
 VOCAB = 8000
 UPDATES = 3  # of a round
 WARMUP = 1  # rounds
+WHY = ""  # the column that says why a contestant did not run
+COLUMNS = [
+    *("", "target tokens/s", "/f32 peer", "/peer", "MFU", "by CPU s", "of f32", "s/update", "GB"),
+    WHY,
+]
+MEANING = (
+    "MFU: model operations over the matmul peak (greatest of the rounds) in the same "
+    "number format, by wall clock and by CPU seconds; of f32: over the float32 peak",
+    "/f32 peer, /peer: over the fastest peer in float32, and in the race's precision; "
+    "medians over the same rounds",
+)
 _numbers = itertools.count()
 
 
@@ -160,70 +171,25 @@ def report(heats: list[Heat], settings: config.Settings, on: Course, setup: Setu
     rows, found, notes = [], [], list[str]()
     for heat in heats:
         for entry in heat.entries:
-            shares = {name: utilisation(entry, top, on) for name, top in heat.tops.items()}
-            cpu = {
-                name: utilisation(entry, top, on, "cpu_seconds") for name, top in heat.tops.items()
-            }
-            beside, same = over(entry, heat.plain), over(entry, heat.best)
-            memory = entry.last("gpu_bytes") or entry.last("peak_bytes")
-            each = median(entry.seconds) / on.updates if entry.rounds else None
-            precision = entry.name.split()[-1]
-            found.append(
-                entry.to_json()
-                | {
-                    "race": heat.precision,
-                    "share of the peak": shares,
-                    "share of the peak, by CPU seconds": cpu,
-                    "seconds of an update": each,
-                    "over the best float32 peer": beside,
-                    "over the best peer of the race's precision": same,
-                }
-            )
-            rows.append(
-                [
-                    entry.name,
-                    ranged(entry.rates),
-                    figure(beside, "{:.2f}"),
-                    figure(same, "{:.2f}"),
-                    figure(shares[precision], "{:.1%}"),
-                    figure(cpu[precision], "{:.1%}"),
-                    figure(shares["float32"], "{:.1%}"),
-                    figure(each, "{:.3f}"),
-                    figure(memory and memory / GIGA, "{:.2f}"),
-                    entry.failed or "",
-                ]
-            )
+            row, facts = told(entry, heat, on)
+            rows.append(row)
+            found.append(facts)
             if (differs := entry.facts.get("differs")) and heat is heats[0]:
                 notes.append(f"{entry.name.split()[0]}: {differs}")
         shown = (f"{name} {giga(top)} GFLOP/s" for name, top in heat.tops.items())
         notes.append(f"matmul peak in the race of {heat.precision}: {', '.join(shown)}")
     tokens, real = on.corpus.tokens, on.corpus.real
+    shares = (
+        f"share of real tokens: target {real[1]:.3f}, source {real[0]:.3f}; "
+        f"{sum(tokens) / len(tokens):.0f} real target tokens an update"
+    )
     return Part(
         "training",
         f"training: {size(settings)}, vocabulary {on.vocab}, "
         f"{settings.trainer.batch_tokens} tokens a batch ({settings.trainer.batch_count})",
-        [
-            "",
-            "target tokens/s",
-            "/f32 peer",
-            "/peer",
-            "MFU",
-            "by CPU s",
-            "of f32",
-            "s/update",
-            "GB",
-            "",
-        ],
+        COLUMNS,
         rows,
-        [
-            "MFU: model operations over the matmul peak (greatest of the rounds) in the same "
-            "number format, by wall clock and by CPU seconds; of f32: over the float32 peak",
-            "/f32 peer, /peer: over the fastest peer in float32, and in the race's precision; "
-            "medians over the same rounds",
-            f"share of real tokens: target {real[1]:.3f}, source {real[0]:.3f}; "
-            f"{sum(tokens) / len(tokens):.0f} real target tokens an update",
-            *notes,
-        ],
+        [*MEANING, shares, *notes],
         {
             "model": asdict(settings.model),
             "batch_tokens": settings.trainer.batch_tokens,
@@ -234,7 +200,37 @@ def report(heats: list[Heat], settings: config.Settings, on: Course, setup: Setu
             "peaks": {h.precision: {n: t.to_json() for n, t in h.tops.items()} for h in heats},
             "notes": notes,
         },
-    )  # fmt: skip
+    )
+
+
+def told(entry: Entry, heat: Heat, on: Course) -> tuple[list[str], dict[str, Any]]:
+    """What one contestant has reached: its row below COLUMNS, and all figures by name."""
+    shares = {name: utilisation(entry, top, on) for name, top in heat.tops.items()}
+    cpu = {name: utilisation(entry, top, on, "cpu_seconds") for name, top in heat.tops.items()}
+    beside, same = over(entry, heat.plain), over(entry, heat.best)
+    memory = entry.last("gpu_bytes") or entry.last("peak_bytes")
+    each = median(entry.seconds) / on.updates if entry.rounds else None
+    precision = entry.name.split()[-1]
+    row = [
+        entry.name,
+        ranged(entry.rates),
+        figure(beside, "{:.2f}"),
+        figure(same, "{:.2f}"),
+        figure(shares[precision], "{:.1%}"),
+        figure(cpu[precision], "{:.1%}"),
+        figure(shares["float32"], "{:.1%}"),
+        figure(each, "{:.3f}"),
+        figure(memory and memory / GIGA, "{:.2f}"),
+        entry.failed or "",
+    ]
+    return row, entry.to_json() | {
+        "race": heat.precision,
+        "share of the peak": shares,
+        "share of the peak, by CPU seconds": cpu,
+        "seconds of an update": each,
+        "over the best float32 peer": beside,
+        "over the best peer of the race's precision": same,
+    }
 
 
 def size(settings: config.Settings) -> str:
