@@ -6,13 +6,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from nmt import config
 from nmt.bench.peers.protocol import job, serve
-from nmt.data.prepare import prepare
 
 
 def main() -> None:
     """Answer rounds."""
+    from nmt import config  # here, as in the commands: each process of `prepare` reads this file
+    from nmt.data.prepare import prepare
+
     asked = job()
     logging.getLogger("nmt").setLevel(logging.ERROR)
     settings = config.thaw(asked["settings"])

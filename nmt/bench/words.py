@@ -1,40 +1,58 @@
-"""Made-up text with the regularities that preparation meets: Zipf's law, punctuation, numbers."""
+"""Made-up text with what preparation meets in news: ever more words, commas, names, numbers.
+
+The words follow Zipf's law, more steeply beyond the frequent ones, so that a longer text has
+more of them (Heaps' law with an exponent near 0.7, as the news of WMT has in German and English).
+"""
 
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nmt.bench import corpus
 
-TYPES = 30_000  # word types of a side
-MEAN, LONGEST = 20, 60  # words of a line
+MEAN, LONGEST = 22, 100  # words of a line
+FREQUENT, SLOPE = 2000, 1.4  # from here on the word of rank r occurs in proportion to r^-SLOPE
+RANKS = 2**21  # of which a text of some million words meets a part
+STEMS = 4000
 ONSETS = ("b", "br", "d", "f", "g", "gl", "h", "k", "l", "m", "n", "p", "r", "s", "sch", "t", "w")
 VOWELS = ("a", "e", "i", "o", "u", "ei", "ä", "ü")
 CODAS = ("", "", "l", "n", "r", "s", "t", "ng")
-ENDS = (".", ".", ".", ".", ".", "!", "?", "...")
-ODD = ("z.B.", "Dr.", "1.234,5", "3.14", "1999", "https://example.org/a?b=1", "don't", "l'an",
-       "50%", "(und)", '"ja"', "A.B.C.", "E-Mail", "--")  # fmt: skip
+SUFFIXES = (
+    "",
+    "",
+    "",
+    "en",
+    "er",
+    "e",
+    "s",
+    "ung",
+    "es",
+    "te",
+    "em",
+    "lich",
+    "ern",
+    "ungen",
+    "est",
+)
+ENDS = (".", ".", ".", ".", ".", ".", ".", ".", "!", "?", "...", '."', ":")
+ODD = ("z.B.", "Dr.", "3.14", "https://example.org/a?b=1", "don't", "l'an", "A.B.C.", "E-Mail",
+       "--", "-", "&", "U.S.", "Nr.", "St.", "'s", "1.234,5")  # fmt: skip
+# shares of the words
+NUMBERS, ODDITIES, COMMAS, QUOTED, BRACKETED, HYPHENS = 0.015, 0.015, 0.08, 0.012, 0.008, 0.01
+NAMES = 0.2  # share of the types with a capital letter
 
 
 def text(lines: int, seed: int) -> list[str]:
     """Lines of text; the same seed gives the same."""
     draw = np.random.default_rng([seed, 4])
-    lexicon = _lexicon(draw)
     each, _ = corpus.lengths(lines, MEAN, seed, LONGEST)
-    total = int(each.sum())
-    kinds = corpus.zipf(total, TYPES, seed)
-    commas, odd = draw.random(total) < 0.07, draw.random(total) < 0.02
-    which, ends = draw.integers(0, len(ODD), total), draw.integers(0, len(ENDS), lines)
-    words = [
-        ODD[w] if o else lexicon[k] + ("," if c else "")
-        for k, c, o, w in zip(
-            kinds.tolist(), commas.tolist(), odd.tolist(), which.tolist(), strict=True
-        )
-    ]
+    kinds = _kinds(int(each.sum()), draw)
+    words = _dressed([*map(_lexicon(kinds, draw).__getitem__, kinds.tolist())], draw)
     found, start = [], 0
-    for n, end in zip(each.tolist(), ends.tolist(), strict=True):
+    for n, end in zip(each.tolist(), draw.integers(0, len(ENDS), lines).tolist(), strict=True):
         first, *rest = words[start : start + n]
-        found.append(" ".join([first[:1].upper() + first[1:], *rest]).rstrip(",") + ENDS[end])
+        found.append(" ".join([first[:1].upper() + first[1:], *rest]).rstrip(",.") + ENDS[end])
         start += n
     return found
 
@@ -45,16 +63,57 @@ def write(path: Path, lines: list[str]) -> Path:
     return path
 
 
-def _lexicon(draw: np.random.Generator) -> list[str]:
-    """Words of one to four syllables, frequent ones shorter; every tenth with a capital."""
-    found: dict[str, None] = {}
-    while len(found) < TYPES:
-        syllables = 1 + min(3, int(np.log10(len(found) + 1) * draw.random()))
-        parts = (
-            sounds[int(draw.integers(len(sounds)))]
-            for _ in range(syllables)
-            for sounds in (ONSETS, VOWELS, CODAS)
-        )
-        word = "".join(parts)
-        found.setdefault(word.capitalize() if len(found) % 10 == 0 else word)
-    return list(found)
+def _kinds(count: int, draw: np.random.Generator) -> NDArray[np.int64]:
+    """Draw ranks of words, from 0."""
+    ranks = np.arange(1, RANKS + 1)
+    rare = (ranks / FREQUENT) ** -SLOPE / FREQUENT
+    heights = np.cumsum(np.where(ranks < FREQUENT, 1 / ranks, rare))
+    return np.minimum(np.searchsorted(heights, draw.random(count) * heights[-1]), RANKS - 1)
+
+
+def _lexicon(kinds: NDArray[np.int64], draw: np.random.Generator) -> dict[int, str]:
+    """Make the word of each rank: frequent ones are short, rare ones are put together."""
+    stems = [_stem(draw, 1 + int(draw.random() < n / 1000)) for n in range(STEMS)]
+    ranks = np.unique(kinds)
+    parts = 1 + (draw.random((len(ranks), 2)) < np.log10(ranks + 1)[:, None] / (7, 14)).sum(1)
+    which = corpus.zipf(3 * len(ranks), STEMS, int(draw.integers(2**31))).reshape(-1, 3)
+    suffixes = draw.integers(0, len(SUFFIXES), len(ranks)).tolist()
+    names = (draw.random(len(ranks)) < NAMES).tolist()
+    found = {}
+    for rank, n, stem, suffix, name in zip(
+        ranks.tolist(), parts.tolist(), which.tolist(), suffixes, names, strict=True
+    ):
+        if rank < STEMS // 10:
+            word = stems[rank]
+        else:
+            word = "".join(stems[part] for part in stem[:n]) + SUFFIXES[suffix]
+        found[rank] = word.capitalize() if name else word
+    return found
+
+
+def _stem(draw: np.random.Generator, syllables: int) -> str:
+    return "".join(
+        sounds[int(draw.integers(len(sounds)))]
+        for _ in range(syllables)
+        for sounds in (ONSETS, VOWELS, CODAS)
+    )
+
+
+def _dressed(words: list[str], draw: np.random.Generator) -> list[str]:
+    """Put signs to some words, and numbers and oddities in the place of others."""
+    bounds = np.cumsum([NUMBERS, ODDITIES, COMMAS, QUOTED, BRACKETED, HYPHENS])
+    what = np.searchsorted(bounds, draw.random(len(words)), side="right")
+    chosen = np.flatnonzero(what < len(bounds))
+    numbers = draw.integers(0, 10_000, len(chosen))
+    for i, kind, n in zip(chosen.tolist(), what[chosen].tolist(), numbers.tolist(), strict=True):
+        word = words[i]
+        figures = str(n), f"{n / 100:.1f}", f"{n % 100}%", str(1900 + n % 130)
+        words[i] = (
+            figures[n % len(figures)],
+            ODD[n % len(ODD)],
+            f"{word},",
+            f'"{word}"',
+            f"({word})",
+            f"{word}-{words[i - 1]}",
+        )[kind]
+    return words

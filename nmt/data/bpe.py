@@ -2,11 +2,12 @@
 
 import io
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cache
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
+import numpy as np
 from subword_nmt.apply_bpe import BPE
 
 from nmt.data import plain
@@ -34,7 +35,7 @@ class Bpe:
         self.tokenizer, self.merges, self.pieces = tokenizer, list(merges), list(pieces)
         codes = io.StringIO("#version: 0.2\n" + "\n".join(self.merges))
         self._bpe = BPE(codes, merges=len(self.merges), vocab=set(self.pieces) or None)
-        self._known = _Known(self._pieces, {})
+        self._known = _Known(self._pieces)
 
     def encode(self, text: str) -> list[str]:
         """Normalise, tokenise and segment one line."""
@@ -43,15 +44,6 @@ class Bpe:
     def segment(self, words: str) -> list[str]:
         """Segment words that stand apart by single spaces."""
         return list(chain.from_iterable(map(self._known.__getitem__, words.split(" "))))
-
-    def remember(self, path: Path) -> None:
-        """Know the words that `write_words` wrote, of which this segmenter makes these pieces."""
-        words: Words = {}
-        same: dict[str, str] = {}
-        for line in path.read_bytes().decode().split("\n")[:-1]:
-            word, *pieces = line.split(" ")
-            words[word] = [same.setdefault(piece, piece) for piece in pieces]
-        self._known = _Known(self._pieces, words)
 
     def surfaces(self, pieces: Sequence[str]) -> list[str]:
         """Give the characters that each piece stands for."""
@@ -99,17 +91,16 @@ class Bpe:
 
 
 class _Known(Words):
-    """The pieces of words: of some from the first, of others once they have been asked for."""
+    """The pieces of words, once they have been asked for."""
 
-    def __init__(self, make: Callable[[str], list[str]], words: Words) -> None:
-        super().__init__(words)
-        self._make, self._first = make, len(words)
+    def __init__(self, make: Callable[[str], list[str]]) -> None:
+        super().__init__()
+        self._make = make
 
     def __missing__(self, word: str) -> list[str]:
         pieces = self._make(word)
-        if len(self) >= self._first + REMEMBERED:
-            for other in list(self)[self._first :]:
-                del self[other]
+        if len(self) >= REMEMBERED:
+            self.clear()
         if len(word) <= LONGEST_WORD:
             self[word] = pieces
         return pieces
@@ -135,16 +126,17 @@ def learn_merges(
     """
     if not merges or all(len(word) < 2 for word in counts):
         return [], {}  # there is no pair to count
-    from nmt.data.merges import END, learn  # here, since only preparation learns
+    from nmt.data.merges import learn  # here, since only preparation learns
+    from nmt.data.symbols import END
 
     found, symbols = learn(_dictionary(counts), merges, min_frequency)
-    words: Words = {}
-    same: dict[str, str] = {}  # one string for all pieces that are equal: there are millions
-    for *heads, last in symbols:
-        pieces = [head + SEPARATOR for head in heads] + [last.removesuffix(END)]
-        word = "".join([*heads, pieces[-1]])
-        if word in counts and len(parts(word)) == 1:  # not a part of a longer one
-            words[word] = [same.setdefault(piece, piece) for piece in pieces]
+    head = cache(lambda symbol: symbol + SEPARATOR)  # one string for all pieces that are equal
+    last = cache(lambda symbol: symbol.removesuffix(END))
+    words: Words = {
+        word: [*map(head, heads), last(end)]
+        for word, (*heads, end) in symbols
+        if word in counts and len(parts(word)) == 1  # not a part of a longer one
+    }
     return found, words
 
 
@@ -154,23 +146,21 @@ def count_pieces(
     """Count the pieces that the merges make of one side's words, of which some may be known."""
     segmenter = Bpe(Tokenizer("none", "none", ""), merges)
     known = words or {}
+    pieces = [known.get(word) or segmenter.segment(word) for word in counts]
+    every = list(chain.from_iterable(pieces))
+    numbers = {piece: number for number, piece in enumerate(dict.fromkeys(every))}
+    which = np.fromiter(map(numbers.__getitem__, every), np.int64, len(every))
+    times = np.fromiter(counts.values(), np.int64, len(counts))
+    sums = np.bincount(which, times.repeat(list(map(len, pieces))))  # exact below 2^53
+    return Counter(dict(zip(numbers, sums.astype(np.int64).tolist(), strict=True)))
+
+
+def _dictionary(counts: Mapping[str, int]) -> Mapping[str, int]:
+    """Give the words to learn from: of a very long one its parts."""
+    if all(len(word) <= LONGEST_WORD for word in counts):
+        return counts
     found: Counter[str] = Counter()
     for word, count in counts.items():
-        for piece in known.get(word) or segmenter.segment(word):
-            found[piece] += count
+        for part in parts(word) if len(word) > LONGEST_WORD else [word]:
+            found[part] += count
     return found
-
-
-def write_words(path: Path, counts: Counter[str], words: Words) -> None:
-    """Write the pieces of the most frequent words, for `Bpe.remember`."""
-    some = counts.most_common(REMEMBERED) if len(counts) > REMEMBERED else counts.items()
-    lines = (" ".join([word, *words[word]]) for word, _ in some if word in words)
-    path.write_bytes("".join(f"{line}\n" for line in lines).encode())
-
-
-def _dictionary(counts: Mapping[str, int]) -> Iterator[str]:
-    for word, count in counts.items():
-        if len(word) <= LONGEST_WORD:
-            yield f"{word} {count}"
-        else:
-            yield from (f"{part} {count}" for part in parts(word))

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from nmt import config
-from nmt.data.bpe import Bpe, count_pieces, learn_merges, write_words
+from nmt.data import wordids
+from nmt.data.bpe import Bpe, count_pieces, learn_merges
 from nmt.data.clean import read_words
 from nmt.data.side import Side
 from nmt.data.store import SIDES
@@ -28,14 +29,12 @@ def learn_bpe_sides(
 ) -> list[Side]:
     """Learn merges on both sides together, and one vocabulary for each side or for both.
 
-    Writes the pieces of each side's frequent words to the files `known`, for `Bpe.remember`.
+    Writes the ids of each side's frequent words to the files `known`, for `WordIds`.
     """
     both = words[0] + words[1]
     log.info("learning %d merges from %d different words", choice.merges, len(both))
     merges, pieces_of = learn_merges(both, choice.merges, choice.min_frequency)
     counts = [count_pieces(some, merges, pieces_of) for some in words]
-    for path, some in zip(known, words, strict=True):
-        write_words(path, some, pieces_of)
     if choice.shared_vocabulary:
         counts = [counts[0] + counts[1]] * 2
     sides = []
@@ -44,6 +43,8 @@ def learn_bpe_sides(
         # numbers do not depend on the order in which processes finished
         pieces = sorted(found, key=lambda piece: (-found[piece], piece))
         sides.append(Side(Bpe(tokenizer, merges, pieces), Vocabulary(pieces)))
+    for path, some, side in zip(known, words, sides, strict=True):
+        wordids.write(path, some, pieces_of, side.vocabulary)
     return sides
 
 

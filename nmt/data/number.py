@@ -4,19 +4,19 @@ import hashlib
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nmt.data import plain
-from nmt.data.bpe import Bpe
 from nmt.data.clean import RAW, Column, read_words, words_file
 from nmt.data.columns import Beside, expand
 from nmt.data.report import EMPTY, KEPT, TOO_LONG, Tally, tally_of
 from nmt.data.side import Side
-from nmt.data.store import LINES, SIDES, Ids, id_type
+from nmt.data.store import LINES, SIDES, Ids
 from nmt.data.vocab import UNK
+from nmt.data.wordids import WordIds
 
 
 class Number(NamedTuple):
@@ -24,9 +24,10 @@ class Number(NamedTuple):
 
     out: Path  # of the first pass
     sides: tuple[Path, Path]  # JSON files
+    dtype: "np.dtype[Any]"  # of the ids
     max_length: int | None  # pieces; None keeps every length
     columns: tuple[Column, ...] = ()
-    known: tuple[Path, Path] | None = None  # pieces of frequent words, for `Bpe.remember`
+    known: tuple[Path, Path] | None = None  # ids of frequent words, where words are segmented alone
 
 
 class Numbered(NamedTuple):
@@ -43,24 +44,19 @@ class Numbered(NamedTuple):
 
 def number(task: Number) -> Numbered:
     """Turn the words of a chunk into ids."""
-    words = [read_words(task.out, side) for side in SIDES]
+    texts = [words_file(task.out, side).read_bytes().decode(errors="replace") for side in SIDES]
     lines = np.frombuffer(words_file(task.out, "lines").read_bytes(), LINES)
-    sides = [
-        _side(path, known)
-        for path, known in zip(task.sides, task.known or (None, None), strict=True)
-    ]
-    ids = [
-        [side.vocabulary.ids(side.segmenter.segment(text)) for text in texts]
-        for side, texts in zip(sides, words, strict=True)
-    ]
-    source, target = (np.array([len(one) - 1 for one in some], np.int64) for some in ids)
+    known = task.known or (None, None)
+    found = [_ids(*one) for one in zip(texts, task.sides, known, strict=True)]
+    source, target = (lengths - 1 for _, lengths in found)
     outcome = np.full(len(lines), KEPT, np.int64)  # [pair]
     if task.max_length is not None:
         outcome[np.maximum(source, target) > task.max_length] = TOO_LONG
     outcome[np.minimum(source, target) == 0] = EMPTY
-    kept = np.flatnonzero(outcome == KEPT)
-    dtype = id_type(*(len(side.vocabulary) for side in sides))
-    rows = tuple(np.fromiter(chain.from_iterable(some[i] for i in kept), dtype) for some in ids)
+    stays = outcome == KEPT
+    rows = [ids[np.repeat(stays, lengths)].astype(task.dtype) for ids, lengths in found]
+    kept = np.flatnonzero(stays)
+    words = [text.split("\n") for text in texts]
     return Numbered(
         ids=(rows[0], rows[1]),
         lengths=(source[kept] + 1, target[kept] + 1),
@@ -68,16 +64,17 @@ def number(task: Number) -> Numbered:
         hashes=np.array([_hash(words[0][i], words[1][i]) for i in kept], np.uint64),
         unknown=np.array([np.count_nonzero(row == UNK) for row in rows]),
         tally=tally_of(source, target, outcome),
-        columns=_columns(task, sides[0], kept, lines),
+        columns=_columns(task, kept, lines),
     )
 
 
 def _columns(
-    task: Number, side: Side, kept: NDArray[np.int64], lines: NDArray[np.uint32]
+    task: Number, kept: NDArray[np.int64], lines: NDArray[np.uint32]
 ) -> dict[str, list[int]]:
     """Give the columns of the kept pairs; UserError (65) where a line is none of its text."""
     if not task.columns:
         return {}
+    segmenter = _side(task.sides[0]).segmenter
     text = read_words(task.out, RAW)
     integers = {column: read_words(task.out, f"column.{column.name}") for column in task.columns}
     found: dict[str, list[int]] = {}
@@ -87,7 +84,7 @@ def _columns(
             for column, some in integers.items()
         }
         where = f"{task.columns[0].label}:{lines[i]}"
-        for name, values in expand(text[i], beside, side.segmenter, where).items():
+        for name, values in expand(text[i], beside, segmenter, where).items():
             found.setdefault(name, []).extend(values)
     return found
 
@@ -97,9 +94,26 @@ def _hash(source: str, target: str) -> int:
     return int.from_bytes(hashlib.blake2b(both, digest_size=8).digest(), "little")
 
 
+def _ids(
+    text: str, side: Path, known: Path | None
+) -> tuple[NDArray[np.integer[Any]], NDArray[np.int64]]:
+    """Give the ids of a chunk's lines in a row, EOS included, and the length of each."""
+    if known:
+        return _word_ids(side, known).lines(text)
+    segmenter, vocabulary = _side(side).segmenter, _side(side).vocabulary
+    ids = [vocabulary.ids(segmenter.segment(line)) for line in text.split("\n")[:-1]]
+    lengths = np.array([len(one) for one in ids], np.int64)
+    return np.fromiter(chain.from_iterable(ids), np.uint32), lengths
+
+
 @lru_cache(maxsize=4)
-def _side(path: Path, known: Path | None) -> Side:
-    side = Side.from_json(plain.read_json(path))
-    if known and isinstance(side.segmenter, Bpe):
-        side.segmenter.remember(known)
-    return side
+def _word_ids(side: Path, known: Path) -> WordIds:
+    def make(word: str) -> list[int]:  # the side is read as late as a word needs it
+        return _side(side).vocabulary.ids(_side(side).segmenter.segment(word))[:-1]
+
+    return WordIds(known, make)
+
+
+@lru_cache(maxsize=4)
+def _side(path: Path) -> Side:
+    return Side.from_json(plain.read_json(path))

@@ -22,7 +22,7 @@ from nmt.data import cache, plain
 from nmt.data.clean import Clean, Cleaned, Column, clean
 from nmt.data.learn import learn_bpe_sides, learn_unigram_sides
 from nmt.data.number import Number, Numbered, number
-from nmt.data.parallel import in_order
+from nmt.data.parallel import Pool
 from nmt.data.report import KEPT, no_tally, split_report
 from nmt.data.scan import CHUNK, Scan, check_parallel, scan, unpacked
 from nmt.data.side import Side
@@ -172,23 +172,25 @@ def _build(
     workers = _workers(data.workers, scanned)
     log.info("preparing %s lines with %d processes", f"{scanned['train'].source.lines:,}", workers)
     columns = {split: _columns(data, scanned[split], work) for split in SPLITS}
-    cleaned, words = _clean_all(data, choice, scanned, columns, work, workers)
-    known = None
-    if isinstance(choice, config.Bpe):
-        known = work / "source.known", work / "target.known"
-        sides = learn_bpe_sides(choice, tokenizers, words, known)
-        words.clear()  # this room is needed no more
-    else:
-        chunks = [chunk.out for chunk in cleaned["train"]]
-        sides = learn_unigram_sides(choice, tokenizers, chunks)
-    for side, learnt in zip(SIDES, sides, strict=True):
-        write_json(directory / f"{side}.json", learnt.to_json())
-    told: dict[str, Any] = {
-        split: _number_all(
-            split, data, cleaned[split], columns[split], sides, known, directory, workers
-        )
-        for split in SPLITS
-    }
+    with Pool(workers) as pool, Pool(1) as here:  # of few lines, as dev has, each would learn anew
+        pools = {"train": pool, "dev": here}
+        cleaned, words = _clean_all(data, choice, scanned, columns, work, pools)
+        known = None
+        if isinstance(choice, config.Bpe):
+            known = work / "source.known", work / "target.known"
+            sides = learn_bpe_sides(choice, tokenizers, words, known)
+            words.clear()  # this room is needed no more
+        else:
+            chunks = [chunk.out for chunk in cleaned["train"]]
+            sides = learn_unigram_sides(choice, tokenizers, chunks)
+        for side, learnt in zip(SIDES, sides, strict=True):
+            write_json(directory / f"{side}.json", learnt.to_json())
+        told: dict[str, Any] = {
+            split: _number_all(
+                split, data, cleaned[split], columns[split], sides, known, directory, pools[split]
+            )
+            for split in SPLITS
+        }
     told["vocabulary"] = {s: len(side.vocabulary) for s, side in zip(SIDES, sides, strict=True)}
     told["versions"] = {name: importlib.metadata.version(name) for name in LIBRARIES}
     write_json(directory / "report.json", told)
@@ -212,7 +214,7 @@ def _clean_all(
     scanned: dict[str, Pair],
     columns: dict[str, tuple[Column, ...]],
     work: Path,
-    workers: int,
+    pools: dict[str, Pool],
 ) -> tuple[dict[str, list[Cleaned]], list[Counter[str]]]:
     """Clean both splits; give their chunks without words, and the words of train per side."""
     words: list[Counter[str]] = [Counter(), Counter()]
@@ -220,7 +222,7 @@ def _clean_all(
     for split in SPLITS:
         tasks = _clean_tasks(split, data, choice, scanned[split], columns[split], work)
         cleaned[split] = []
-        for chunk in in_order(clean, tasks, workers if split == "train" else 1):
+        for chunk in pools[split].in_order(clean, tasks):
             for total, found in zip(words, chunk.words, strict=True):
                 total.update(found)
             cleaned[split].append(chunk._replace(words=(Counter(), Counter())))
@@ -264,7 +266,7 @@ def _number_all(
     sides: Sequence[Side],
     known: tuple[Path, Path] | None,
     directory: Path,
-    workers: int,
+    pool: Pool,
 ) -> dict[str, Any]:
     """Write the store of one split; give its report."""
     train = split == "train"
@@ -276,11 +278,11 @@ def _number_all(
             changes[side].update(found)
     paths = (directory / "source.json", directory / "target.json")
     most = data.max_length if train else None
-    tasks = (Number(chunk.out, paths, most, columns, known) for chunk in cleaned)
-    longest, hashes = [0, 0], []
     dtype = id_type(*(len(side.vocabulary) for side in sides))
+    tasks = (Number(chunk.out, paths, dtype, most, columns, known) for chunk in cleaned)
+    longest, hashes = [0, 0], []
     with Writer(directory / split, dtype, config.columns_of(data)) as writer:
-        for part in in_order(number, tasks, workers if train else 1):
+        for part in pool.in_order(number, tasks):
             _store(part, writer)
             tally += part.tally
             unknown += part.unknown

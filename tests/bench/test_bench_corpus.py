@@ -105,3 +105,11 @@ def test_made_up_text_is_seeded_and_odd_enough() -> None:
     assert all(odd in whole for odd in ("z.B.", "1.234,5", "..."))
     assert all(line[:1] == line[:1].upper() for line in lines)
     assert len(set(whole.split())) > 1000
+
+
+def test_made_up_text_has_ever_more_words_and_lines_as_long_as_news() -> None:
+    lines = words.text(12_000, seed=3)
+    each = [line.split(" ") for line in lines]
+    assert 21 < sum(map(len, each)) / len(each) < 23
+    quarter = len({word for line in each[:3000] for word in line})
+    assert 4**0.6 < len({word for line in each for word in line}) / quarter < 4**0.8  # Heaps

@@ -1,12 +1,49 @@
-"""Many processes give what one gives, in order, a bounded way ahead."""
+"""Many processes give what one gives, in order, a bounded way ahead; and they leave."""
 
 import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 
 import pytest
 
-from nmt.data.parallel import AHEAD, in_order
+from nmt.data.parallel import AHEAD, Pool, in_order
 from nmt.errors import Exit, UserError
+
+PATIENCE = 60.0  # seconds until a process is gone
+
+HOST = """
+import time
+from nmt.data.parallel import Pool
+
+if __name__ == "__main__":
+    with Pool(2) as pool:
+        code = "(__import__('time').sleep(0.5), __import__('os').getpid())[1]"
+        print(*set(pool.in_order(eval, [code] * 6)), flush=True)
+        time.sleep(600)
+"""
+
+
+def process(_: int) -> int:
+    """Say who does this task, which takes so long that another process takes the next one."""
+    time.sleep(0.3)
+    return os.getpid()
+
+
+def ended(pid: int) -> bool:
+    """Wait until a process is gone; a zombie that nobody asks about is gone, too."""
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        try:
+            with open(f"/proc/{pid}/stat") as file:  # noqa: PTH123
+                if file.read().rpartition(")")[2].split()[0] == "Z":
+                    return True
+        except FileNotFoundError:
+            return True
+        time.sleep(0.05)
+    return False
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -33,3 +70,47 @@ def test_killed_process_is_told() -> None:
     with pytest.raises(UserError, match=r"data\.workers: .*set data\.workers below 2") as caught:
         list(in_order(os._exit, [9, 9], 2))
     assert caught.value.code == Exit.NO_MEMORY
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_one_pool_serves_two_passes_in_order_and_its_processes_leave() -> None:
+    with Pool(2) as pool:
+        first = set(pool.in_order(process, range(8)))
+        assert list(pool.in_order(abs, range(-20, 0))) == list(range(20, 0, -1))
+        second = set(pool.in_order(process, range(8)))
+        assert len(first) == 2
+        assert second == first
+        assert os.getpid() not in first
+    assert all(ended(pid) for pid in first)
+
+
+def test_a_pool_of_one_is_this_process() -> None:
+    with Pool(1) as pool:
+        assert set(pool.in_order(process, range(2))) == {os.getpid()}
+
+
+def test_an_error_in_either_pass_is_raised_and_later_tasks_are_not_begun() -> None:
+    with Pool(2) as pool:
+        with pytest.raises(ValueError, match="'b'"):
+            list(pool.in_order(int, ["1", "b", "2", "3", "4"]))
+        assert list(pool.in_order(int, ["5", "6"])) == [5, 6]
+        with pytest.raises(ValueError, match="'c'"):
+            list(pool.in_order(int, ["1", "2", "3", "c"]))
+
+
+def test_a_process_killed_in_the_second_pass_is_told() -> None:
+    with Pool(2) as pool:
+        victim = next(pool.in_order(process, range(4)))
+        with pytest.raises(UserError, match=r"set data\.workers below 2"):
+            for _ in pool.in_order(process, range(50)):
+                os.kill(victim, signal.SIGKILL)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_processes_leave_when_their_parent_is_killed() -> None:
+    with subprocess.Popen([sys.executable, "-c", HOST], stdout=subprocess.PIPE, text=True) as host:
+        assert host.stdout
+        pids = [int(pid) for pid in host.stdout.readline().split()]
+        host.kill()
+    assert len(pids) == 2
+    assert all(ended(pid) for pid in pids)

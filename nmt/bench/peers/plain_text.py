@@ -26,7 +26,7 @@ def prepare(asked: dict[str, Any]) -> dict[str, Any]:
         for line in Path(path).read_text(encoding="utf-8").split("\n")[:-1]:
             normal = unicodedata.normalize("NFC", line)
             words = tokenizer.tokenize(normal, return_str=True, escape=False)
-            counts.update(words.split(" "))
+            counts.update(words.split())
             text.append(words)
         texts.append(text)
     tokenised = time.perf_counter()
