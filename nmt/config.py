@@ -5,11 +5,11 @@ A class here holds types, documentation and limits, never a default: the values 
 
 import json
 import re
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import Field, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from nmt.errors import UserError
@@ -170,6 +170,7 @@ class Trainer:
     batch_tokens: int = knob("tokens of a batch, padding included", least=1)
     batch_count: str = knob("side whose tokens count", choices=("source", "target", "max"))
     accumulate: int = knob("batches per update", least=1)
+    gradient_checkpointing: bool = knob("compute layers twice: less memory, the same results")
     max_epochs: int | None = knob("stop after so many epochs; null: no limit", least=1)
     max_steps: int | None = knob("stop after so many updates; null: no limit", least=1)
     checkpoints_per_epoch: int = knob("dev perplexity and checkpoint so often", least=1)
@@ -293,14 +294,15 @@ def _checked(where: str, schema: type, values: dict[str, Any]) -> Any:
     """Make an object of the schema from the values that stand below `where`."""
     if extra := sorted(set(values) - {f.name for f in fields(schema)}):
         raise UserError(f"{where}.{extra[0]}: no such key in {where}")
+    specs = {f.name: f for f in fields(schema)}
+    typed = OmegaConf.structured(schema)  # once for all keys: it takes milliseconds
     for key, value in values.items():
         if isinstance(value, str) and "${" in value:
             raise UserError(f"{where}.{key}={value}: interpolation is not allowed here")
-        _one(schema, where, key, value)
-    merged = OmegaConf.merge(OmegaConf.structured(schema), values)
-    if missing := sorted(str(k) for k in OmegaConf.missing_keys(merged)):
+        _set(typed, specs[key], where, value)
+    if missing := sorted(str(k) for k in OmegaConf.missing_keys(typed)):
         raise UserError(f"{where}.{missing[0]}: has no value; give {where}.{missing[0]}=...")
-    return OmegaConf.to_object(merged)
+    return OmegaConf.to_object(typed)
 
 
 def _columns(where: str, values: Any) -> None:
@@ -318,18 +320,18 @@ def _columns(where: str, values: Any) -> None:
             raise UserError(f"{where}.{name}.per={value['per']}: each word has a head; say word")
 
 
-def _one(schema: type, group: str, key: str, value: Any) -> None:
-    """Check one value's type, choices and bounds."""
-    spec = next(f for f in fields(schema) if f.name == key)
-    where = f"{group}.{key}={value}"
+def _set(section: DictConfig, spec: Field[Any], group: str, value: Any) -> None:
+    """Set one value of a section, and check its type, choices and bounds."""
+    where = f"{group}.{spec.name}={value}"
     if spec.metadata["of"] is Column:
-        _columns(f"{group}.{key}", value)
+        _columns(f"{group}.{spec.name}", value)
     try:
-        typed = getattr(OmegaConf.merge(OmegaConf.structured(schema), {key: value}), key)
+        section.merge_with({spec.name: value})
+        typed = None if OmegaConf.is_missing(section, spec.name) else section[spec.name]
     except OmegaConfBaseException:
         wanted = getattr(spec.type, "__name__", str(spec.type)).replace("int", "integer")
         raise UserError(f"{where}: expected {wanted}") from None
-    if typed is None or typed == "???":
+    if typed is None:
         return
     if (choices := spec.metadata["choices"]) and typed not in choices:
         raise UserError(f"{where}: choose one of {', '.join(choices)}")

@@ -34,7 +34,7 @@ ROOMS = {  # room -> rooms that it may import
     "encodings": set(),
     "base": set(),  # config, errors, atomic: they know nobody
 }
-BASE = {"config", "errors", "atomic", "manifest", "device"}
+BASE = {"config", "errors", "atomic", "manifest", "device", "memory"}
 
 
 def module_of(path: Path) -> str:

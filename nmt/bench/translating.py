@@ -12,6 +12,7 @@ from nmt.bench import corpus
 from nmt.bench.peers.protocol import Line, job
 from nmt.data.vocab import SPECIALS
 from nmt.decode.translator import Translator
+from nmt.memory import keep_memory
 
 
 def digests(texts: list[str]) -> list[int]:
@@ -24,6 +25,7 @@ def main() -> None:
     """Answer rounds."""
     line, asked = Line(), job()
     torch.set_num_threads(asked["threads"])
+    keep_memory()
     trained = modeldir.load(asked["model"], asked["device"])
     translator = Translator(trained, config.thaw(asked["settings"]).decode)
     lines = Path(asked["lines"]).read_text(encoding="utf-8").split("\n")[:-1]

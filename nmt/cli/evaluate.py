@@ -282,7 +282,9 @@ def _translate(
     from tqdm import tqdm
 
     from nmt.decode.translator import Translator
+    from nmt.memory import keep_memory
 
+    keep_memory()
     sources = texts.sources or []
     read = {name: texts.columns[name] for name in trained.model.columns & set(texts.columns)}
     lines, columns = with_columns(trained, sources, read)

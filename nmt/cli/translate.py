@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from nmt.cli.decoding import KEYS, SETTING, change_of, changed, described
 from nmt.cli.streams import Output, opened_input, text_lines
 from nmt.cli.texts import COLUMNS, columns_named, with_columns
-from nmt.cli.words import run
+from nmt.cli.words import lasting, run
 from nmt.errors import UserError
 
 if TYPE_CHECKING:
@@ -64,11 +64,14 @@ def command(argv: list[str]) -> None:
         stream = stack.enter_context(opened_input(asked.input))
         output = stack.enter_context(Output(asked.output))
         # torch takes seconds to import: --help and wrong words are answered before
-        import torch
+        with lasting():
+            import torch
 
-        from nmt import modeldir
-        from nmt.decode.translator import Translator
+            from nmt import modeldir
+            from nmt.decode.translator import Translator
+            from nmt.memory import keep_memory
 
+        keep_memory()
         if asked.threads:
             torch.set_num_threads(asked.threads)
         trained = modeldir.load(asked.model, asked.device)

@@ -1,0 +1,28 @@
+"""Imports of what stays, without a look for rubbish."""
+
+import gc
+
+import pytest
+
+from nmt.cli.words import lasting
+
+
+def test_what_was_imported_is_never_looked_through() -> None:
+    before = gc.get_freeze_count()
+    try:
+        with lasting():
+            assert not gc.isenabled()
+            made: list[list[int]] = [[] for _ in range(1000)]
+        assert gc.isenabled()
+        assert gc.get_freeze_count() >= before + len(made)
+    finally:
+        gc.unfreeze()
+
+
+def test_rubbish_is_collected_again_after_an_error() -> None:
+    try:
+        with pytest.raises(ImportError), lasting():
+            raise ImportError
+        assert gc.isenabled()
+    finally:
+        gc.unfreeze()

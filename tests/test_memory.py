@@ -1,0 +1,81 @@
+"""The memory that a process takes, and keeps."""
+
+import platform
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from nmt.memory import peak_memory
+
+CPU = torch.device("cpu")
+
+
+def test_the_peak_of_a_process_is_the_most_it_ever_had() -> None:
+    before = peak_memory(CPU)
+    held = torch.ones(2**26 + before, dtype=torch.uint8)  # written, so resident
+    after = peak_memory(CPU)
+    assert after > held.nbytes
+    del held
+    assert abs(peak_memory(CPU) - after) < 2**22  # Linux counts in batches of pages
+
+
+@pytest.mark.parametrize("system, unit", [("linux", 1024), ("darwin", 1)])
+def test_the_systems_own_figure_is_in_kib_or_bytes(
+    system: str, unit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "exists", lambda self: False)  # no /proc
+    monkeypatch.setattr(sys, "platform", system)
+    high = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert high * unit <= peak_memory(CPU) <= 2 * high * unit
+
+
+def test_the_peak_of_a_gpu_begins_anew_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[str, torch.device]] = []
+
+    def most(where: torch.device) -> int:
+        calls.append(("read", where))
+        return 7
+
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", most)
+    monkeypatch.setattr(
+        torch.cuda, "reset_peak_memory_stats", lambda where: calls.append(("reset", where))
+    )
+    gpu = torch.device("cuda:1")
+    assert peak_memory(gpu) == 7 and calls == [("read", gpu), ("reset", gpu)]
+
+
+PAGES = """
+import ctypes, resource, sys
+from nmt.memory import keep_memory
+
+libc = ctypes.CDLL(None)
+libc.malloc.restype = ctypes.c_void_p
+
+def use():
+    block = ctypes.c_void_p(libc.malloc(2**26))
+    libc.memset(block, 1, 2**26)
+    libc.free(block)
+
+if sys.argv[1] == "keep":
+    keep_memory()
+use()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(4):
+    use()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc's malloc can be told")
+def test_kept_memory_is_not_asked_for_again() -> None:
+    def faults(word: str) -> int:
+        done = subprocess.run(
+            [sys.executable, "-c", PAGES, word], capture_output=True, check=True, text=True
+        )
+        return int(done.stdout)
+
+    assert faults("keep") < 1000 < faults("no")  # each block has 16,384 pages of 4 kB
