@@ -70,7 +70,7 @@ def observe(words: list[str], place: Path, where: str) -> dict[str, Any]:
     )
     seen["tensorboard"] = any("tfevents" in str(p) for p in run.rglob("*"))
     metrics = [json.loads(x) for x in (run / "metrics.jsonl").read_text().strip().split("\n")]
-    timed = ("seconds", "tokens_per_second")
+    timed = ("seconds", "tokens_per_second", "memory_bytes")
     seen["metrics"] = [{k: v for k, v in m.items() if k not in timed} for m in metrics]
     newest = sorted((run / "checkpoints").iterdir())[-1]
     seen["weights"] = digest(newest / "model.safetensors")
@@ -226,6 +226,7 @@ ELSEWHERE = {  # key -> the test that flips it
     "data.test_pairs": "test_keys_of_the_toy_test_set",
     "data.test_shortest": "test_keys_of_the_toy_test_set",
     "data.test_longest": "test_keys_of_the_toy_test_set",
+    "trainer.gradient_checkpointing": "tests/train/test_resume.py",
     "trainer.nonfinite_patience": "tests/train/test_trainer.py",
     "decode.length_ratio": "tests/decode/test_length_constraint.py",
     "decode.batch_tokens": "test_decoding_windows_and_batches",

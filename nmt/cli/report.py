@@ -38,7 +38,8 @@ SEEDED = re.compile(r"[-_.]?seed[-_]?\d+$")
 METRICS = ("BLEU-moses", "TER-moses")  # of the paper; plain ones where Moses knows no words
 LOOSE = (
     *("seed", "trainer.device", "trainer.threads", "trainer.log_every", "trainer.tensorboard"),
-    *("trainer.keep_checkpoints", "data.workers", "decode.batch_tokens", "decode.window"),
+    *("trainer.keep_checkpoints", "trainer.gradient_checkpointing", "data.workers"),
+    *("decode.batch_tokens", "decode.window"),
 )  # what runs of one system may differ in, beside places; none changes what is learnt or found
 
 

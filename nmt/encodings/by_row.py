@@ -70,8 +70,10 @@ def sum_by_row(p: Tensor, index: Tensor, rows: int) -> Tensor:
 
 def _times(x: Tensor, rows: Tensor) -> Tensor:
     """x [batch, heads, n, width] @ rows^T [heads | 1, row, width]: [batch, heads, n, row]."""
-    if len(rows) > 1 or x.is_contiguous():
-        return x @ rows.mT if len(rows) > 1 else x @ rows[0].mT
+    if len(rows) > 1:
+        return x @ rows.mT
+    if x.is_contiguous():
+        return x @ rows[0].mT
     return (x.transpose(1, 2) @ rows[0].mT).transpose(1, 2)  # as projections lie in memory
 
 

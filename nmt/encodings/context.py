@@ -101,6 +101,14 @@ class Context:
             _memo={},
         )
 
+    def copy(self) -> "Context":
+        """The same pass at this moment: what either of the two computes later, the other has not.
+
+        For gradient checkpointing: see `nmt.model.recompute`.
+        """
+        memo = {k: v.copy() if isinstance(v, Context) else v for k, v in self._memo.items()}
+        return replace(self, _memo=memo)
+
     def column(self, name: str) -> Tensor:
         """A column beside the text [batch, source | 1]; raises ValueError where it is missing."""
         if name not in self.columns:
@@ -112,9 +120,19 @@ class Context:
         """Distances [batch | 1, query, key], **key minus query**."""
         return self.once("delta", lambda: self.positions.distances(self))
 
-    def clipped(self, tau: int) -> Tensor:
-        """Row numbers 0..2 tau of a table of distances -tau..tau: [batch | 1, query, key]."""
-        return self.once(("clipped", tau), lambda: self.delta.clamp(-tau, tau) + tau)
+    @property
+    def looks_back(self) -> bool:
+        """Whether all that may be seen has a distance of at most 0: a decoder, plain positions."""
+        plain = type(self.positions).assign is Positions.assign and not self.positions.pairs
+        return self.site == "decoder" and plain
+
+    def clipped(self, tau: int, ahead: int | None = None) -> Tensor:
+        """Row numbers, from 0, of a table of distances -tau..ahead: [batch | 1, query, key].
+
+        Without `ahead` the table ends at tau.
+        """
+        most = tau if ahead is None else ahead
+        return self.once(("clipped", tau, most), lambda: self.delta.clamp(-tau, most) + tau)
 
     def once(self, name: Hashable, make: Callable[[], Any]) -> Any:
         """Compute what is equal in every layer only once per pass."""

@@ -86,15 +86,19 @@ class Relative(Encoding):
     def _rows(self, table: Tensor, layer: int, context: Context) -> tuple[Tensor, Tensor]:
         """The rows of a layer [heads | 1, row, head_dim] and the row of each pair of tokens.
 
-        A table for all distances is long, so only the part that the sentence needs is read.
+        Only the part that the sentence needs is read: a table for all distances is long, and a
+        decoder, which sees nothing ahead, has no use for the half of any.
         """
-        rows = self.pick(table, layer)
-        if self.longest is None:
-            return rows, context.clipped(self.tau)
-        reach = context.once("reach", lambda: int(context.delta.abs().max()))
-        if reach > self.tau:
-            raise ValueError(f"distance {reach}: longest={self.longest} has vectors to {self.tau}")
-        return rows[:, self.tau - reach : self.tau + reach + 1], context.clipped(reach)
+        reach = self.tau
+        if self.longest is not None:
+            reach = context.once("reach", lambda: int(context.delta.abs().max()))
+            if reach > self.tau:
+                raise ValueError(
+                    f"distance {reach}: longest={self.longest} has vectors to {self.tau}"
+                )
+        ahead = 0 if context.looks_back else reach
+        index = context.clipped(reach, ahead)
+        return self.pick(table, layer)[:, self.tau - reach : self.tau + ahead + 1], index
 
 
 def _reach(tau: int | None, longest: int | None) -> int:

@@ -1,6 +1,6 @@
 """A stack of layers: one for each pass or one shared by all, and when a token leaves it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -9,9 +9,7 @@ from torch import Tensor, nn
 from nmt.config import Model
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
-
-Run = Callable[[nn.Module, Tensor, int], Tensor]
-"""`run(layer, x [batch, length, dim], number) -> x`: one layer, with whatever else it needs."""
+from nmt.model.recompute import Run, recomputed
 
 
 class Stack(nn.Module):
@@ -25,20 +23,29 @@ class Stack(nn.Module):
         final = config.norm == "pre"  # after post-norm layers nothing is left to normalise
         self.norm: nn.Module = nn.LayerNorm(config.dim) if final else nn.Identity()
         self.halting = Halting(config.dim, config.halting_threshold) if config.halting else None
+        self.recompute = False  # layers in the backward pass, to save memory in training
 
     def forward(
-        self, x: Tensor, encodings: Encodings, context: Context, run: Run
+        self, x: Tensor, encodings: Encodings, contexts: Sequence[Context], run: Run
     ) -> tuple[Tensor, Tensor | None]:
-        """x [batch, length, dim] -> the same shape, and ponder times [batch, length] if halting."""
+        """x [batch, length, dim] -> the same shape, and ponder times [batch, length] if halting.
+
+        `contexts`: all that the layers read, the one of the stack's own tokens first.
+        """
+        context = contexts[0]
+        if self.recompute and context.training and torch.is_grad_enabled():
+            run = recomputed(run)
         tally = None if self.halting is None else Tally(x)
         for number in range(self.count):
             x = encodings.layer(x, number, context)
             layer = self.layers[number % len(self.layers)]
             if self.halting is None or tally is None:
-                x = run(layer, x, number)
+                x = run(layer, x, number, contexts)
             else:
                 last = number == self.count - 1
-                x = self.halting(x, lambda y, f=layer, n=number: run(f, y, n), tally, last)
+                x = self.halting(
+                    x, lambda y, f=layer, n=number: run(f, y, n, contexts), tally, last
+                )
         if tally is not None:
             x = tally.output
         return encodings.readout(self.norm(x), context), None if tally is None else tally.ponder

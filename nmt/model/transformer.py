@@ -1,6 +1,6 @@
 """The encoder-decoder Transformer (Vaswani et al. 2017), with positions left to its encodings."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import cast
 
 import torch
@@ -199,7 +199,7 @@ class Transformer(nn.Module):
         encodings = self.encoder_encodings
         x, context = self._embed(self.source_embedding, source, encodings, context)
         x, ponder = self.encoder(
-            x, encodings, context, lambda f, y, number: f(y, number, encodings, context)
+            x, encodings, [context], lambda f, y, number, given: f(y, number, encodings, *given)
         )
         return x, allowed, ponder
 
@@ -264,9 +264,9 @@ class Transformer(nn.Module):
         if self.streams > 1:
             cross = cross.repeated(self.streams)
 
-        def run(layer: nn.Module, y: Tensor, number: int) -> Tensor:
+        def run(layer: nn.Module, y: Tensor, number: int, given: Sequence[Context]) -> Tensor:
             caches = (None, None) if state is None else (state.own[number], state.cross[number])
-            first, second = (encodings, own, caches[0]), (across, cross, caches[1])
+            first, second = (encodings, given[0], caches[0]), (across, given[1], caches[1])
             return layer(y, memory, number, first, second)
 
-        return self.decoder(x, encodings, own, run)
+        return self.decoder(x, encodings, [own, cross], run)

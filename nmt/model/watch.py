@@ -20,7 +20,8 @@ def watching(model: Transformer, watcher: Watcher) -> Iterator[None]:
     itself. Probabilities of a row that may see nothing are equal for all keys, and rows of
     padding look around like others: `allowed` and the ids say which of them mean something.
     Models with complex embeddings have `model.streams` rows for each sentence, side by side.
-    Keep sums rather than the tensors. Raises RuntimeError where someone is watching already.
+    Keep sums rather than the tensors. Nothing is computed a second time in the backward pass: it
+    would be seen twice. Raises RuntimeError where someone is watching already.
     """
     watched = [module for module in model.modules() if isinstance(module, Attention)]
     if any(attention.watcher is not None for attention in watched):
@@ -32,6 +33,8 @@ def watching(model: Transformer, watcher: Watcher) -> Iterator[None]:
 
     with ExitStack() as after:
         for stack, sites in ((model.encoder, ["encoder"]), (model.decoder, ["decoder", "cross"])):
+            after.callback(setattr, stack, "recompute", stack.recompute)
+            stack.recompute = False
             if stack.halting is not None:
                 note = partial(_note_running, running, sites)
                 after.callback(stack.halting.register_forward_pre_hook(note).remove)

@@ -16,6 +16,7 @@ from tqdm.contrib.logging import logging_redirect_tqdm
 from nmt import atomic
 
 METRICS = "metrics.jsonl"
+GIGA = 1e9  # bytes in a GB
 
 log = logging.getLogger(__name__)
 
@@ -93,12 +94,13 @@ class Progress:
             loss=f"{line['loss']:.3f}",
             lr=f"{line['lr']:.3g}",
             tok_s=f"{line['tokens_per_second']:.0f}",
+            GB=f"{line['memory_bytes'] / GIGA:.1f}",
         )
         if self.bar.disable:
             log.info(
-                "step %d/%d, epoch %d: loss %.4f, %.0f tokens/s, lr %.3g",
+                "step %d/%d, epoch %d: loss %.4f, %.0f tokens/s, %.1f GB, lr %.3g",
                 *(line["step"], self.last, line["epoch"], line["loss"]),
-                *(line["tokens_per_second"], line["lr"]),
+                *(line["tokens_per_second"], line["memory_bytes"] / GIGA, line["lr"]),
             )
 
     def dev(self, line: dict[str, Any]) -> None:

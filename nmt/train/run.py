@@ -25,7 +25,7 @@ CONFIG, STATUS, LOG, HOLDER = "config.json", "status.json", "train.log", ".holde
 MAY_DIFFER = (
     *("trainer.max_epochs", "trainer.max_steps", "trainer.threads", "trainer.log_every"),
     *("trainer.keep_checkpoints", "trainer.tensorboard", "data.workers"),
-    "decode",
+    *("trainer.gradient_checkpointing", "decode"),
 )  # keys (and groups) that a resumed run may have otherwise; paths, too: see `differences`
 
 log = logging.getLogger(__name__)

@@ -17,6 +17,7 @@ from nmt.data.batches import Batch, Batches, in_order
 from nmt.data.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.manifest import Sealed
+from nmt.memory import keep_memory, peak_memory
 from nmt.train import environment, loss
 from nmt.train.checkpoint import STATE, Saved, optimizer_files, restore_optimizer
 from nmt.train.progress import Meter, Progress, Silence
@@ -43,8 +44,10 @@ def fit(settings: config.Settings, prepared: Prepared, run: Run) -> Outcome:
         try:
             return Trainer(settings, prepared, run).fit()
         except torch.OutOfMemoryError as error:
+            first = "resume with trainer.gradient_checkpointing=true; or "
             raise UserError(
-                "out of memory; lower trainer.batch_tokens and raise trainer.accumulate",
+                f"out of memory; {'' if settings.trainer.gradient_checkpointing else first}"
+                "lower trainer.batch_tokens and raise trainer.accumulate, with another name=",
                 Exit.NO_MEMORY,
             ) from error
         except OSError as error:
@@ -62,11 +65,15 @@ class Trainer:
         self.settings, self.prepared, self.run = settings, prepared, run
         self.options, self.optim, self.workers = settings.trainer, settings.optim, run.workers
         self.device = self.workers.device(self.options.device)
+        if self.device.type == "cpu":
+            keep_memory()
         if self.options.threads is not None:
             torch.set_num_threads(self.options.threads)
         torch.manual_seed(settings.seed)
         sizes = len(prepared.source.vocabulary), len(prepared.target.vocabulary)
         self.model = build.transformer(settings, *sizes).to(self.device).train()
+        for stack in (self.model.encoder, self.model.decoder):
+            stack.recompute = self.options.gradient_checkpointing
         self.parameters = [p for p in self.model.parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(  # without weight decay it is Adam
             self.parameters,
@@ -136,7 +143,8 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         self.progress.tick()
         if self.step % self.options.log_every == 0 and self.meter.tokens:
-            self.progress.train({**self.where(), "lr": rate, **self.meter.report()})
+            found = {**self.meter.report(), "memory_bytes": peak_memory(self.device)}
+            self.progress.train({**self.where(), "lr": rate, **found})
             self.meter.reset()
 
     def backward(self, batches: list[Batch], tokens: int) -> tuple[Tensor, Tensor]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from nmt.bench import peak
+from nmt.bench import encodings, peak
 from nmt.bench.growth import Curve, draw, exponent
 from nmt.bench.machine import describe, text
 from nmt.bench.profiled import kind_of
@@ -80,3 +80,8 @@ def test_the_machine_is_described() -> None:
     assert found["versions"]["torch"] == torch.__version__
     assert found["threads"] == 3
     assert f"{found['cores']} cores, 3 threads" in text(found)
+
+
+@pytest.mark.parametrize("gigabytes, choices", [(1, 1), (8, 2), (25, 9), (500, 9)])
+def test_as_many_encodings_wait_as_memory_holds(gigabytes: int, choices: int) -> None:
+    assert encodings.at_once(gigabytes * 10**9) == choices

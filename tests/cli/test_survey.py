@@ -57,7 +57,8 @@ def test_a_broken_encoding_does_not_work(monkeypatch: pytest.MonkeyPatch) -> Non
     def wrong(self, s, q, k, layer, context):  # type: ignore[no-untyped-def]
         # without a cache (as many keys as queries) distances are counted wrongly
         if k.shape[2] == q.shape[2]:
-            context.once(("clipped", self.tau), lambda: context.delta.clamp(-self.tau, 0) + 1)
+            key = "clipped", self.tau, 0 if context.looks_back else self.tau
+            context.once(key, lambda: context.delta.clamp(-self.tau, -1) + self.tau)
         return right(self, s, q, k, layer, context)
 
     monkeypatch.setattr(Relative, "scores", wrong)

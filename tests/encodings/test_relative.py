@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from nmt.encodings.base import Dims
 from nmt.encodings.by_row import by_query, sum_by_row
-from nmt.encodings.context import Context
+from nmt.encodings.context import Context, Positions
 from nmt.encodings.relative import Relative
 from nmt.encodings.relative_sinusoidal import RelativeSinusoidal
 from nmt.encodings.shaw_absolute import ShawAbsolute
@@ -113,6 +115,51 @@ def test_gather_and_sum_undo_each_other() -> None:
     p = torch.rand(2, 3, 7, 7)
     t = torch.rand(2, 3, 7, 5)
     assert torch.allclose((by_query(t, index) * p).sum(-1), (t * sum_by_row(p, index, 5)).sum(-1))
+
+
+class Countdown(Positions):
+    def assign(self, index: Tensor, context: Context) -> Tensor:
+        return 50 - index
+
+
+def test_a_decoder_that_counts_down_sees_what_lies_ahead() -> None:
+    """Its past has greater positions: both halves of the table stay in use."""
+    n, e = 6, Relative(dims("decoder"), tau=2).double().requires_grad_(False)
+    q, k, _ = qkv(n, dims("decoder"))
+    at = torch.arange(n)[None]
+    plain = Context("decoder", at, at, at, 2)
+    for c, sign in ((plain, 1), (plain.placed(Countdown()), -1)):
+        added = e.scores(torch.zeros(2, 2, n, n).to(q), q, k, 0, c)
+        assert e.key_table is not None
+        for i in range(n):
+            for j in range(i + 1):
+                row = e.key_table[0, 0, min(max(sign * (j - i), -2), 2) + 2]
+                assert torch.allclose(added[:, :, i, j], q[:, :, i] @ row, atol=1e-5)
+
+
+class Largest(TorchDispatchMode):
+    """Notes how many elements the memory of the largest result has."""
+
+    elements = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        for t in tree_leaves(found):
+            if isinstance(t, Tensor):
+                held = t.untyped_storage().nbytes() // t.element_size()
+                self.elements = max(self.elements, held)
+        return found
+
+
+@pytest.mark.parametrize("site", ["encoder", "decoder"])
+def test_long_text_needs_nothing_larger_than_the_scores(site: str) -> None:
+    n, sizes = 1200, Dims(site, 1, 1, 64, 64)
+    e = Relative(sizes)
+    q, k, v = (torch.randn(1, 1, n, 64, requires_grad=True) for _ in range(3))
+    at = torch.arange(n)[None]
+    with Largest() as largest:
+        attend(e, q, k, v, 0, Context(site, at, at, at)).sum().backward()
+    assert q.grad is not None and largest.elements == n * n  # [n, n, head_dim] would be 64 times
 
 
 def test_all_distances_beyond_tau_are_one() -> None:

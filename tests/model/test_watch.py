@@ -204,6 +204,19 @@ def test_dropout_and_gradients_are_those_of_training(tiny: Make, ids: Ids) -> No
     )
 
 
+def test_layers_are_not_seen_twice_in_training(tiny: Make, ids: Ids) -> None:
+    model = tiny("encoding=relative").train()
+    model.encoder.recompute = model.decoder.recompute = True
+    looks: list[Look] = []
+    with watching(model, looks.append):
+        inside = model(*pair(ids)).square().sum()
+        inside.backward()
+        outside = model(*pair(ids)).square().sum()
+    outside.backward()  # after the watcher has gone
+    assert [look.site for look in looks] == 2 * ORDER
+    assert model.encoder.recompute and model.decoder.recompute
+
+
 def test_halted_tokens_are_told_apart(tiny: Make, ids: Ids) -> None:
     model = tiny("model.halting=true", "model.encoder_layers=4", "model.decoder_layers=3")
     source, target = pair(ids)

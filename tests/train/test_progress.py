@@ -3,6 +3,7 @@
 import json
 import logging
 import math
+import re
 import sys
 from pathlib import Path
 
@@ -21,7 +22,10 @@ def lines(run: Path, kind: str) -> list[dict[str, float]]:
 def test_the_lines_of_metrics(whole: Path) -> None:
     train, dev = lines(whole, "train"), lines(whole, "dev")
     common = {"kind", "step", "epoch", "seconds", "lr", "loss", "perplexity"}
-    assert all(line.keys() == common | {"tokens_per_second", "grad_norm"} for line in train)
+    own = {"tokens_per_second", "grad_norm", "memory_bytes"}
+    assert all(line.keys() == common | own for line in train)
+    memory = [line["memory_bytes"] for line in train]
+    assert all(5e7 < taken < 1e11 for taken in memory)  # torch alone takes more than the least
     assert all(line.keys() == common for line in dev)
     assert [line["step"] for line in train] == [2, 4, 6, 8, 10, 12]  # log_every=2
     assert [(line["step"], line["epoch"]) for line in dev] == [
@@ -61,6 +65,7 @@ def test_log_lines_go_to_train_log_and_to_the_terminal_alike(
         tiny.train(tmp_path / "run", data, trainer__max_steps=2)
     text = (tmp_path / "run/train.log").read_bytes().decode()
     assert "step 2/2, epoch 1: dev perplexity" in text and "tokens/s" in text
+    assert re.search(r" tokens/s, \d+\.\d GB, lr 0\.01\n", text)
     assert "step 2/2, epoch 1: dev perplexity" in caplog.text
     assert not logging.getLogger("nmt").handlers  # the run's handler is gone
 
@@ -79,7 +84,7 @@ def test_a_bar_on_a_terminal(
     sys.stderr.isatty = lambda: True  # type: ignore[method-assign]
     tiny.train(tmp_path / "run", data)
     err = capsys.readouterr().err
-    for shown in ("update/s", "loss=", "dev_ppl=", "tok_s=", "lr=", "12/12"):
+    for shown in ("update/s", "loss=", "dev_ppl=", "tok_s=", "lr=", "GB=", "12/12"):
         assert shown in err
 
 

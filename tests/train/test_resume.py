@@ -7,12 +7,15 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+from torch import Tensor
 
 import nmt
 from nmt.data.prepare import Prepared
 from nmt.errors import Exit, UserError
+from nmt.model.layers import EncoderLayer
 from nmt.train import loss
 from nmt.train.run import open_run
 from nmt.train.trainer import Trainer
@@ -52,6 +55,36 @@ def test_stop_and_resume(
     assert json.loads((tmp_path / "run/status.json").read_bytes())["state"] == "stopped"
     assert tiny.train(tmp_path / "run", data).code == Exit.OK
     assert same(tmp_path / "run", whole)
+
+
+RANDOM = {"sine_spe": {"mode": "stochastic", "realizations": 4}, "absolute": {"at": "shift"}}
+
+
+@pytest.mark.parametrize("encoding", [{"absolute": {}}, RANDOM], ids=["absolute", "random"])
+def test_gradient_checkpointing_may_come_and_go(
+    encoding: dict[str, Any], data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that computes its layers twice, all along or for a while, ends in the same bytes."""
+    plain, always, both = (tmp_path / name for name in ("plain", "always", "both"))
+    tiny.train(plain, data, encoding=encoding)
+    twice = {"encoding": encoding, "trainer__gradient_checkpointing": True}
+    calls: list[int] = []
+    forward = EncoderLayer.forward
+
+    def counted(self: EncoderLayer, *args: Any) -> Tensor:
+        calls.append(1)
+        return forward(self, *args)
+
+    monkeypatch.setattr(EncoderLayer, "forward", counted)
+    tiny.train(always, data, **twice)
+    once = len(calls)
+    for stop, changes in ((3, twice), (5, {"encoding": encoding}), (8, twice)):
+        with monkeypatch.context() as patch:
+            tiny.stop_after(patch, stop)
+            assert tiny.train(both, data, **changes).step == stop
+    tiny.train(both, data, **twice)
+    assert once > len(calls) - once  # of 12 updates, 2 were computed once
+    assert same(always, plain) and same(both, plain)
 
 
 def test_the_same_seed_gives_the_same_bytes_and_another_does_not(

@@ -188,6 +188,9 @@ def test_out_of_memory_gives_advice(
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr(Trainer, "backward", full)
-    with pytest.raises(UserError, match=r"lower trainer\.batch_tokens") as error:
-        tiny.train(tmp_path / "run", data)
-    assert error.value.code == Exit.NO_MEMORY
+    for already in (False, True):
+        with pytest.raises(UserError, match=r"lower trainer\.batch_tokens .*name=") as error:
+            tiny.train(tmp_path / "run", data, trainer__gradient_checkpointing=already)
+        assert error.value.code == Exit.NO_MEMORY
+        advised = "resume with trainer.gradient_checkpointing=true" in str(error.value)
+        assert advised is not already

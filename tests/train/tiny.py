@@ -51,8 +51,8 @@ def settings(**changes: Any) -> config.Settings:
         },
         "trainer": {
             "device": "cpu", "precision": "float32", "threads": 1, "batch_tokens": 64,
-            "batch_count": "max", "accumulate": 2, "max_epochs": 3, "max_steps": None,
-            "checkpoints_per_epoch": 2, "keep_checkpoints": 2, "log_every": 2,
+            "batch_count": "max", "accumulate": 2, "gradient_checkpointing": False, "max_epochs": 3,
+            "max_steps": None, "checkpoints_per_epoch": 2, "keep_checkpoints": 2, "log_every": 2,
             "init_from": None, "nonfinite_patience": 3, "tensorboard": False,
         },
         "decode": {
