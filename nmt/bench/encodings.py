@@ -6,12 +6,14 @@ from typing import Any
 import torch
 
 from nmt import build, config
+from nmt.bench import machine
 from nmt.bench.places import Setup
 from nmt.bench.rounds import Entry, race, ratio
 from nmt.bench.table import GIGA, Part, figure
 from nmt.bench.training import course, ours, size
 
-AT_ONCE = 3  # beside the one they are compared with; each needs more than a gigabyte
+EACH = 2.5 * GIGA  # bytes that a contestant takes at most; the small model, 100 tokens
+MOST = 9  # contestants beside the one they are compared with: more would wait long
 LENGTHS: dict[str, dict[str, Any]] = {
     "mean 26": {},
     "100 tokens": {"mean": 99, "equal": True},  # and eos
@@ -27,12 +29,13 @@ def part(
     A choice that cannot be is a string that says why.
     """
     name, plain = baseline
+    room = at_once(machine.memory())
     found: dict[str, dict[str, Entry]] = {}
     beside: dict[str, dict[str, Entry]] = {}
     for length, kind in LENGTHS.items():
         pairs = {} if setup.quick else {"pairs": PAIRS}
-        for start in range(0, len(chosen), AT_ONCE):
-            group = list(chosen.items())[start : start + AT_ONCE]
+        for start in range(0, len(chosen), room):
+            group = list(chosen.items())[start : start + room]
             columns = frozenset[str]().union(*(columns_of(each) for _, each in group))
             on = course(plain, setup, updates=1, columns=frozenset(), **pairs, **kind)
             own = course(plain, setup, updates=1, columns=columns, **pairs, **kind)
@@ -43,6 +46,11 @@ def part(
                 found.setdefault(entry.name, {})[length] = entry
                 beside.setdefault(entry.name, {})[length] = first
     return report(name, plain, found, beside)
+
+
+def at_once(memory: int) -> int:
+    """How many choices wait for their turns beside the baseline, with so many bytes of memory."""
+    return max(1, min(MOST, int(memory / EACH) - 1))
 
 
 def columns_of(settings: config.Settings | str) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""The bench on a GPU, within minutes: sizes, compiled and not, lengths up to 4096, decoding."""
+"""The bench on a GPU, within minutes: sizes, lengths up to 4096, decoding."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -36,7 +36,6 @@ def heats(attempt: Attempt, quick: bool) -> Iterator[Heat]:
             f"training, {'tiny' if quick else size}, {tokens} tokens",
             {
                 "bfloat16": attempt(*lower),
-                "bfloat16 compiled": attempt(*lower, "trainer.compile=true"),
                 "bfloat16 relative": attempt(*lower, "encoding=relative"),
                 "float32": attempt(*own, "trainer.precision=float32"),
             },

@@ -22,7 +22,7 @@ def describe(device: str, threads: int) -> dict[str, Any]:
         "cpu": _cpu(),
         "cores": cores,
         "flags": _flags(),
-        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "memory_bytes": memory(),
         "load": list(os.getloadavg()),
         "threads": threads,
         "device": device,
@@ -38,6 +38,11 @@ def describe(device: str, threads: int) -> dict[str, Any]:
         found["gpu"] = torch.cuda.get_device_name(device)
         found["versions"]["cuda"] = torch.version.cuda
     return found
+
+
+def memory() -> int:
+    """Bytes of memory that this machine has."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def text(found: dict[str, Any]) -> str:
