@@ -46,7 +46,7 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[batch, length, dim] -> the same shape."""
-        return self.outer(dropout(F.relu(self.inner(x), inplace=True), self.dropout, self.training))
+        return self.outer(dropout(F.relu(self.inner(x)), self.dropout, self.training))
 
 
 class ComplexFeedForward(nn.Module):
@@ -63,7 +63,7 @@ class ComplexFeedForward(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """[batch x 2, length, dim] -> the same shape."""
         h = _times(self.real.inner, self.imaginary.inner, x)
-        h = dropout(F.relu(h, inplace=True), self.dropout, self.training)
+        h = dropout(F.relu(h), self.dropout, self.training)
         return _times(self.real.outer, self.imaginary.outer, h)
 
 
