@@ -1,11 +1,12 @@
 """Attention, one path for every encoding: project, score, weigh, sum."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd.function import Function
 
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
@@ -62,7 +63,7 @@ class Attention(nn.Module):
         queries = x.reshape(len(memory.x), -1, x.shape[-1])
         q, k, v = self._project(queries, memory, layer, encodings, context)
         o = self._attend(q, k, v, layer, encodings, context)
-        return self.out(o.transpose(1, 2).flatten(2)).view_as(x)
+        return self.out(_Joined.apply(o)).view_as(x)
 
     def _project(
         self, x: Tensor, memory: Memory, layer: int, encodings: Encodings, context: Context
@@ -80,7 +81,7 @@ class Attention(nn.Module):
         """Project and split into heads: [batch, heads, n, head_dim] each."""
 
         def heads(linear: nn.Module, x: Tensor) -> Tensor:
-            return linear(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            return linear(x).unflatten(-1, (self.heads, -1)).transpose(1, 2).contiguous()
 
         return heads(self.query, xq), heads(self.key, xk), heads(self.value, xv)
 
@@ -106,6 +107,19 @@ class Attention(nn.Module):
         o = p @ v
         extra = encodings.values(p, layer, context)
         return o if extra is None else o + extra
+
+
+class _Joined(Function):
+    """Heads side by side: [batch, heads, n, head_dim] -> [batch, n, dim]."""
+
+    @staticmethod
+    def forward(ctx: Any, o: Tensor) -> Tensor:
+        ctx.heads = o.shape[1]
+        return o.transpose(1, 2).flatten(2)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        return g.unflatten(-1, (ctx.heads, -1)).transpose(1, 2).contiguous()
 
 
 def masked(e: Tensor, allowed: Tensor | None) -> Tensor:
