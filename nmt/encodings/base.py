@@ -1,7 +1,8 @@
 """The seam between attention and positional encodings: seven questions, each answered 'nothing'.
 
 An encoding overrides one or two hooks. Which ones it overrides decides the fast path: without
-`scores` and `values`, the fused attention kernel serves it.
+`scores` and `values`, the fused attention kernel serves it. `products` and `sums` answer the same
+two together with what plain attention computes, where that saves time.
 
 Axes: batch, query, key, heads, dim (of the model), head_dim. Hooks receive the layer's number
 because one object serves all layers of its site.
@@ -9,7 +10,7 @@ because one object serves all layers of its site.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +19,8 @@ from nmt.encodings.context import Context, Positions
 from nmt.encodings.positions import Index
 
 Projection = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
+
+JOINT = {"scores": "products", "values": "sums"}  # by hook, the form that computes both
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,15 @@ class Encoding(nn.Module):
     streams: ClassVar[int] = 1  # `embed` returns so many rows for each, side by side
     scale: float | None = None  # of the scores; None: 1 / sqrt(head_dim)
     projects_keys: bool = True  # false: keys are slices of the input, without a projection
+
+    def __init_subclass__(cls, **given: Any) -> None:
+        """A class that changes a hook does not inherit the joint form of the one it changed."""
+        super().__init_subclass__(**given)
+        for hook, joint in JOINT.items():
+            if hook in vars(cls) and joint not in vars(cls):
+                setattr(cls, joint, getattr(Encoding, joint))
+            elif joint in vars(cls) and hook not in vars(cls):
+                raise TypeError(f"{cls.__name__}: overrides {joint}, but not {hook}")
 
     def __init__(self, dims: Dims, positions: Positions | None = None) -> None:
         super().__init__()
@@ -103,6 +115,15 @@ class Encoding(nn.Module):
     def values(self, p: Tensor, layer: int, context: Context) -> Tensor | None:
         """Add [batch, heads, query, head_dim] to the output of probabilities p."""
         return None
+
+    def products(self, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
+        """What `scores` makes of q k^T; asked in its place of the first encoding that has one."""
+        return self.scores(q @ k.mT, q, k, layer, context)
+
+    def sums(self, p: Tensor, v: Tensor, layer: int, context: Context) -> Tensor:
+        """The sum of p v and `values`; asked in its place of the first encoding that has one."""
+        o, extra = p @ v, self.values(p, layer, context)
+        return o if extra is None else o + extra
 
     def readout(self, x: Tensor, context: Context) -> Tensor:
         """Change the top of the stack [batch, query, dim], once."""

@@ -103,11 +103,13 @@ class Encodings(nn.Module):
                 project = partial(e.project, project, layer=layer, context=c)
         return project(xq, xk, xv)
 
-    def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
-        """See `Encoding.scores`."""
+    def scores(self, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
+        """Raw scores of all pairs: q k^T, and what each entry makes of it (`Encoding.scores`)."""
+        s: Tensor | None = None
         for e, c in self._all(context):
-            s = e.scores(s, q, k, layer, c)
-        return s
+            if _overrides(e, "scores"):
+                s = e.products(q, k, layer, c) if s is None else e.scores(s, q, k, layer, c)
+        return q @ k.mT if s is None else s
 
     def bias(self, layer: int, context: Context) -> Tensor | None:
         """The sum of all biases; None if no entry has one."""
@@ -117,13 +119,17 @@ class Encodings(nn.Module):
                 total = bias if total is None else total + bias
         return total
 
-    def values(self, p: Tensor, layer: int, context: Context) -> Tensor | None:
-        """The sum of all value terms; None if no entry has one."""
-        total: Tensor | None = None
+    def outputs(self, p: Tensor, v: Tensor, layer: int, context: Context) -> Tensor:
+        """The heads' outputs: p v, and the terms of all entries (`Encoding.values`)."""
+        o: Tensor | None = None
         for e, c in self._all(context):
-            if (term := e.values(p, layer, c)) is not None:
-                total = term if total is None else total + term
-        return total
+            if not _overrides(e, "values"):
+                continue
+            if o is None:
+                o = e.sums(p, v, layer, c)
+            elif (term := e.values(p, layer, c)) is not None:
+                o = o + term
+        return p @ v if o is None else o
 
     def readout(self, x: Tensor, context: Context) -> Tensor:
         """See `Encoding.readout`."""

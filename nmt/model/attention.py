@@ -97,16 +97,14 @@ class Attention(nn.Module):
             return F.scaled_dot_product_attention(
                 q, k, v, attn_mask=mask, dropout_p=rate, scale=scale
             )
-        s = encodings.scores(q @ k.mT, q, k, layer, context)  # [batch, heads, query, key], raw
+        s = encodings.scores(q, k, layer, context)  # [batch, heads, query, key], raw
         e = s.float() * scale
         e = masked(e if bias is None else e + bias, context.allowed)
         p = e.softmax(-1)  # in float32, always
         if self.watcher is not None:
             self.watcher(Look(context.site, layer, p, context.allowed))
         p = dropout(p, rate).to(v.dtype)
-        o = p @ v
-        extra = encodings.values(p, layer, context)
-        return o if extra is None else o + extra
+        return encodings.outputs(p, v, layer, context)
 
 
 class _Joined(Function):

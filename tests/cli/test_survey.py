@@ -52,16 +52,16 @@ def test_what_is_missing_says_why() -> None:
 
 
 def test_a_broken_encoding_does_not_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = Relative.scores
+    right = Relative._rows
 
-    def wrong(self, s, q, k, layer, context):  # type: ignore[no-untyped-def]
+    def wrong(self, table, layer, context):  # type: ignore[no-untyped-def]
         # without a cache (as many keys as queries) distances are counted wrongly
-        if k.shape[2] == q.shape[2]:
+        if context.keys.shape[1] == context.queries.shape[1]:
             key = "clipped", self.tau, 0 if context.looks_back else self.tau
             context.once(key, lambda: context.delta.clamp(-self.tau, -1) + self.tau)
-        return right(self, s, q, k, layer, context)
+        return right(self, table, layer, context)
 
-    monkeypatch.setattr(Relative, "scores", wrong)
+    monkeypatch.setattr(Relative, "_rows", wrong)
     (line,) = table.lines(BY_OPTION["encoding=relative"], ["model=tiny", "tau=4"])
     assert line[-1].startswith("no: ")
 

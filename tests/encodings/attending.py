@@ -44,10 +44,9 @@ def attend(
     both = Encodings(entries if isinstance(entries, list) else [entries])
     x = q.transpose(1, 2).flatten(2)
     q, k, v = both.project(lambda *_: (q, k, v), x, x, x, layer, context)
-    e = both.scores(q @ k.mT, q, k, layer, context) * (both.scale or v.shape[-1] ** -0.5)
+    e = both.scores(q, k, layer, context) * (both.scale or v.shape[-1] ** -0.5)
     bias = both.bias(layer, context)
     e = e if bias is None else e + bias
     hidden = e if context.allowed is None else e.masked_fill(~context.allowed, float("-inf"))
     p = hidden.softmax(-1)
-    extra = both.values(p, layer, context)
-    return e, p, p @ v if extra is None else p @ v + extra
+    return e, p, both.outputs(p, v, layer, context)

@@ -9,52 +9,63 @@ from nmt.encodings.by_row import query_products, row_sums
 SIZES = {"batch": 3, "heads": 2, "query": 4, "key": 5, "row": 6, "dim": 7}
 
 
-def plain_products(q: Tensor, rows: Tensor, index: Tensor) -> Tensor:
-    return torch.einsum("bhqd,bhqkd->bhqk", q, each(rows, index))
+def plain_products(q: Tensor, rows: Tensor, index: Tensor, k: Tensor | None) -> Tensor:
+    s = torch.einsum("bhqd,bhqkd->bhqk", q, each(rows, index))
+    return s if k is None else s + q @ k.mT
 
 
-def plain_sums(p: Tensor, rows: Tensor, index: Tensor) -> Tensor:
-    return torch.einsum("bhqk,bhqkd->bhqd", p, each(rows, index))
+def plain_sums(p: Tensor, rows: Tensor, index: Tensor, v: Tensor | None) -> Tensor:
+    o = torch.einsum("bhqk,bhqkd->bhqd", p, each(rows, index))
+    return o if v is None else o + p @ v
 
 
 def each(rows: Tensor, index: Tensor) -> Tensor:
     """A vector for each pair of tokens: [batch, heads, query, key, dim]."""
-    wide = rows.expand(SIZES["heads"], -1, -1)[:, index].transpose(0, 1)
-    return wide.expand(SIZES["batch"], -1, -1, -1, -1)
+    return rows.expand(SIZES["heads"], -1, -1)[:, index].transpose(0, 1)
 
 
 @pytest.mark.parametrize("mine", [query_products, row_sums])
 @pytest.mark.parametrize("heads", [1, SIZES["heads"]])
 @pytest.mark.parametrize("batch", [1, SIZES["batch"]])
 @pytest.mark.parametrize("transposed", [False, True])
-def test_values_and_gradients(mine: object, heads: int, batch: int, transposed: bool) -> None:
+@pytest.mark.parametrize("both", [False, True])
+def test_values_and_gradients(
+    mine: object, heads: int, batch: int, transposed: bool, both: bool
+) -> None:
     torch.manual_seed(2)
     width = SIZES["dim"] if mine is query_products else SIZES["key"]
-    if transposed:  # as projections are, and as they are not
-        x = torch.randn(3, 4, 2, width, dtype=torch.float64).transpose(1, 2)
-    else:
-        x = torch.randn(3, 2, 4, width, dtype=torch.float64)
+    x, keys = normal(4, width, transposed), normal(5, SIZES["dim"], transposed)
     rows = torch.randn(heads, SIZES["row"], SIZES["dim"], dtype=torch.float64)
     index = torch.randint(SIZES["row"], (batch, 4, 5))
     plain = plain_products if mine is query_products else plain_sums
     found = []
     for function in (mine, plain):
-        inputs = [x.clone().requires_grad_(), rows.clone().requires_grad_()]
-        result = function(*inputs, index)  # type: ignore[operator]
+        x, rows, keys = (each.detach().clone().requires_grad_() for each in (x, rows, keys))
+        result = function(x, rows, index, keys if both else None)  # type: ignore[operator]
         torch.manual_seed(3)
         result.backward(torch.randn(result.shape, dtype=result.dtype))
-        found.append([result.detach(), *(each.grad for each in inputs)])
+        found.append([result.detach(), x.grad, rows.grad, *([keys.grad] if both else [])])
     for ours, theirs in zip(*found, strict=True):
         torch.testing.assert_close(ours, theirs)
 
 
-def test_fixed_rows_get_no_gradient_and_autocast_keeps_number_formats() -> None:
-    q = torch.randn(1, 2, 4, 8, requires_grad=True)
+def normal(n: int, width: int, transposed: bool) -> Tensor:
+    """[batch, heads, n, width]: in memory so, or [batch, n, heads, width] as projections are."""
+    if transposed:
+        return torch.randn(3, n, 2, width, dtype=torch.float64).transpose(1, 2)
+    return torch.randn(3, 2, n, width, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_fixed_rows_get_no_gradient_and_autocast_keeps_number_formats(both: bool) -> None:
+    q, k = (torch.randn(1, 2, n, 8, requires_grad=True) for n in (4, 5))
     rows, index = torch.randn(1, 6, 8), torch.randint(6, (1, 4, 5))
     with torch.autocast("cpu", torch.bfloat16):
-        s = query_products(q, rows, index)
-        o = row_sums(s.softmax(-1), rows, index)
+        s = query_products(q, rows, index, k if both else None)
+        o = row_sums(s.float().softmax(-1), rows, index, k if both else None)
+    assert s.dtype == o.dtype == torch.bfloat16
     (s.float().sum() + o.float().sum()).backward()
-    assert q.grad is not None and q.grad.dtype == torch.float32
-    near = torch.einsum("bhqd,bhqkd->bhqk", q, rows[:, index].transpose(0, 1))
+    for each in (q, k) if both else (q,):
+        assert each.grad is not None and each.grad.dtype == torch.float32
+    near = plain_products(q, rows, index, k if both else None)
     torch.testing.assert_close(s.float(), near, rtol=0.05, atol=0.05)

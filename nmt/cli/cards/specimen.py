@@ -123,7 +123,7 @@ def ask(e: Encoding, x: Tensor, context: Context, layer: int = 0) -> Answers:
     layered = inputs if across else one.layer(inputs, layer, inside)
     q, k, v = one.project(split, inputs, inputs, inputs, layer, inside)  # type: ignore[arg-type]
     scale = e.dims.head_dim**-0.5 if one.scale is None else one.scale
-    logits = one.scores(q @ k.mT, q, k, layer, inside).float() * scale
+    logits = one.scores(q, k, layer, inside).float() * scale
     if (bias := one.bias(layer, inside)) is not None:
         logits = logits + bias
     return Answers(embedded, layered, (q, k, v), split(inputs)[0], logits)
