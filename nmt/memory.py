@@ -23,6 +23,18 @@ def keep_memory() -> None:
         mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
 
 
+def release_memory() -> None:
+    """Give the system back the memory that lies unused between what this process holds.
+
+    Kept memory comes apart: what libraries hold for good, as code that oneDNN compiles for each
+    new shape of a product, comes to lie between tensors, and larger tensors then need new memory.
+    Does nothing where malloc is not glibc's.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
 def peak_memory(device: torch.device) -> int:
     """Return bytes: the most that tensors took on a GPU since the last call, or ever at the first.
 

@@ -79,3 +79,32 @@ def test_kept_memory_is_not_asked_for_again() -> None:
         return int(done.stdout)
 
     assert faults("keep") < 1000 < faults("no")  # each block has 16,384 pages of 4 kB
+
+
+PIECES = """
+import ctypes
+from pathlib import Path
+from nmt.memory import keep_memory, release_memory
+
+libc = ctypes.CDLL(None)
+libc.malloc.restype = ctypes.c_void_p
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+keep_memory()
+blocks = [ctypes.c_void_p(libc.malloc(2**20)) for _ in range(128)]
+for block in blocks:
+    libc.memset(block, 1, 2**20)
+for block in blocks[::2]:  # what is kept lies between what is not
+    libc.free(block)
+before = resident()
+release_memory()
+print(before - resident())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc's malloc can be told")
+def test_unused_memory_between_pieces_is_given_back() -> None:
+    done = subprocess.run([sys.executable, "-c", PIECES], capture_output=True, check=True)
+    assert 60 * 2**20 < int(done.stdout) < 66 * 2**20  # of 64

@@ -8,11 +8,13 @@ their loss is taken, and their gradients as well, before the next ones overwrite
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import Function, once_differentiable
 
 LOGITS = {"cpu": 2**22, "cuda": 2**27}  # of so many numbers at once: some caches, half a gigabyte
 FEWEST = 256  # tokens at once, however large the vocabulary: below, the products are slow
+STEP = 64  # products have a multiple of so many: for each new shape, a CPU first compiles code
 
 
 class CrossEntropy(Function):
@@ -68,18 +70,20 @@ def _taken(
     by_weight = torch.zeros_like(weight) if wanted else weight
     by_bias = torch.zeros_like(bias) if wanted else bias
     nll = hidden.new_empty(len(hidden), dtype=torch.float32)
-    size = max(FEWEST, LOGITS.get(hidden.device.type, LOGITS["cpu"]) // len(weight))
-    room = hidden.new_empty(min(size, len(hidden)), len(weight), dtype=low)
+    size = max(FEWEST, LOGITS.get(hidden.device.type, LOGITS["cpu"]) // len(weight)) // STEP * STEP
+    room = hidden.new_empty(min(size, _stepped(len(hidden))), len(weight), dtype=low)
     wide = room if low == torch.float32 else torch.empty_like(room, dtype=torch.float32)
     ones = wide.new_ones(len(room))
     loss = hidden.new_zeros((), dtype=torch.float32)
     for start in range(0, len(hidden), size):
         some = slice(start, start + size)
         h, expected = hidden[some].to(low), target[some, None]
-        logits, p = room[: len(h)], wide[: len(h)]
+        n, more = len(h), _stepped(len(h)) - len(h)
+        h = F.pad(h, (0, 0, 0, more)) if more else h
+        logits, p = room[: n + more], wide[:n]
         torch.mm(h, w.T, out=logits)
         if low != torch.float32:
-            p.copy_(logits)
+            p.copy_(logits[:n])
         p += bias
         nll[some], log_sum = _softmax_(p, expected)
         loss += (1 - smoothing) * nll[some].sum()
@@ -88,10 +92,11 @@ def _taken(
             loss += smoothing * log_sum.sum() - share * summed.sum()
         if wanted:
             p.scatter_add_(1, expected, p.new_full(expected.shape, smoothing - 1))
-            by_bias += ones[: len(h)] @ p  # a sum over tokens, twice as fast
-            g = p if low == torch.float32 else logits.copy_(p)
-            by_hidden[some] = g @ w
-            _add_product(by_weight, g.T, h)
+            by_bias += ones[:n] @ p  # a sum over tokens, twice as fast
+            if low != torch.float32:
+                logits[:n] = p
+            by_hidden[some] = (logits @ w)[:n]
+            _add_product(by_weight, logits.T, h)
     if wanted:
         by_hidden -= share * all_w
         by_weight -= share * hidden.sum(0)
@@ -99,6 +104,10 @@ def _taken(
         ctx.save_for_backward(by_hidden, by_weight, by_bias)
     ctx.mark_non_differentiable(nll)
     return loss, nll
+
+
+def _stepped(tokens: int) -> int:
+    return -(-tokens // STEP) * STEP
 
 
 def _number_format(hidden: Tensor) -> torch.dtype:

@@ -17,7 +17,7 @@ from nmt.data.batches import Batch, Batches, in_order
 from nmt.data.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.manifest import Sealed
-from nmt.memory import keep_memory, peak_memory
+from nmt.memory import keep_memory, peak_memory, release_memory
 from nmt.train import environment, loss
 from nmt.train.checkpoint import STATE, Saved, optimizer_files, restore_optimizer
 from nmt.train.progress import Meter, Progress, Silence
@@ -203,6 +203,8 @@ class Trainer:
         )
         self.save(perplexity)
         self.run.report("running", self.step)
+        if self.device.type == "cpu":
+            release_memory()
 
     def save(self, perplexity: float | None) -> None:
         """Write a checkpoint of this very step; that is worker 0's part."""

@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from nmt import build
 from nmt.data.batches import in_order
@@ -47,12 +48,13 @@ def test_smoothed_is_the_double_loop(smoothing: float) -> None:
     assert found.requires_grad and not nll.requires_grad
 
 
-@pytest.mark.parametrize("tokens", [1, 5, 6, 7, 24])  # at once: 6
+@pytest.mark.parametrize("tokens", [1, 5, 6, 7, 24])  # at once: 6, an even number
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_gradients_of_the_loss_are_those_of_autograd(
     tokens: int, precision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(crossentropy, "FEWEST", 2)
+    monkeypatch.setattr(crossentropy, "STEP", 2)
     monkeypatch.setitem(crossentropy.LOGITS, "cpu", 6 * 11)
     torch.manual_seed(1)
     output, start = nn.Linear(8, 11), torch.randn(tokens, 8)
@@ -73,6 +75,22 @@ def test_gradients_of_the_loss_are_those_of_autograd(
     rtol, atol = (1e-5, 1e-6) if precision == "float32" else (0.02, 0.01)
     for mine, plain in zip(*found, strict=True):
         torch.testing.assert_close(mine, plain, rtol=rtol, atol=atol)
+
+
+def test_products_in_bfloat16_have_few_shapes() -> None:
+    output = nn.Linear(8, 11)
+    shapes: set[tuple[torch.Size, ...]] = set()
+
+    class Shapes(TorchDispatchMode):
+        def __torch_dispatch__(self, f: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if f.overloadpacket is torch.ops.aten.mm and args[0].dtype == torch.bfloat16:
+                shapes.add(tuple(a.shape for a in args))
+            return f(*args, **(kwargs or {}))
+
+    for tokens in range(1, 200):
+        with Shapes(), torch.autocast("cpu", torch.bfloat16):
+            loss.smoothed(torch.randn(tokens, 8), output, torch.zeros(tokens, dtype=torch.long), 0)
+    assert len(shapes) == 3 * 4  # of 64, 128, 192 and 256 tokens
 
 
 def test_gradients_are_taken_only_where_one_may_ask(monkeypatch: pytest.MonkeyPatch) -> None:
