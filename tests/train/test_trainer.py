@@ -151,6 +151,18 @@ def test_a_dev_perplexity_that_is_no_number_ends_training_with_70(
     assert not list((tmp_path / "run/checkpoints").iterdir())
 
 
+def test_a_checkpoint_gives_unused_memory_back(
+    trainer: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released: list[int] = []
+    made = trainer()
+    monkeypatch.setattr("nmt.train.trainer.release_memory", lambda: released.append(made.step))
+    made.update()
+    assert not released
+    made.checkpoint()
+    assert released == [1]
+
+
 def test_it_learns(data: Prepared, tmp_path: Path) -> None:
     longer = {"trainer__max_epochs": 20, "trainer__checkpoints_per_epoch": 1}
     found = tiny.train(tmp_path / "run", data, **longer, model__dropout=0.0, optim__patience=99)
