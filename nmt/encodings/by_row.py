@@ -45,8 +45,9 @@ class _QueryProducts(Function):
         by_q = None if k is None else _product(g, k)
         sums = sum_by_row(g, index, rows.shape[1])
         by_q = _plus_times(by_q, sums, rows)
+        by_rows = _outer(sums, q, rows) if ctx.needs_input_grad[1] else None
         by_k = None if k is None else _product(g.mT, q)
-        return by_q, _outer(sums, q, rows), None, by_k
+        return by_q, by_rows, None, by_k
 
 
 class _RowSums(Function):
@@ -65,8 +66,9 @@ class _RowSums(Function):
         sums, rows, index, p, v = ctx.saved_tensors
         by_p = None if v is None else _product(g, v.mT)
         by_p = _plus(by_p, by_query(_times(g, rows.mT), index))
+        by_rows = _outer(sums, g, rows) if ctx.needs_input_grad[1] else None
         by_v = None if v is None else _product(p.mT, g)
-        return by_p, _outer(sums, g, rows), None, by_v
+        return by_p, by_rows, None, by_v
 
 
 def by_query(t: Tensor, index: Tensor) -> Tensor:
