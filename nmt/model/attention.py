@@ -108,7 +108,11 @@ class Attention(nn.Module):
 
 
 class _Joined(Function):
-    """Heads side by side: [batch, heads, n, head_dim] -> [batch, n, dim]."""
+    """Heads side by side: [batch, heads, n, head_dim] -> [batch, n, dim].
+
+    Its gradient lies in memory as attention's products read it, several times; autograd's own
+    would be copied by each of them.
+    """
 
     @staticmethod
     def forward(ctx: Any, o: Tensor) -> Tensor:
