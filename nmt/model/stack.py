@@ -1,6 +1,7 @@
 """A stack of layers: one for each pass or one shared by all, and when a token leaves it."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -37,15 +38,13 @@ class Stack(nn.Module):
             run = recomputed(run)
         tally = None if self.halting is None else Tally(x)
         for number in range(self.count):
-            x = encodings.layer(x, number, context)
+            given = encodings.layer(x, number, context)
             layer = self.layers[number % len(self.layers)]
             if self.halting is None or tally is None:
-                x = run(layer, x, number, contexts)
+                x = run(layer, given, number, contexts)
             else:
-                last = number == self.count - 1
-                x = self.halting(
-                    x, lambda y, f=layer, n=number: run(f, y, n, contexts), tally, last
-                )
+                step = partial(run, layer, given, number, contexts)
+                x = self.halting(x, given, step, tally, number == self.count - 1)
         if tally is not None:
             x = tally.output
         return encodings.readout(self.norm(x), context), None if tally is None else tally.ponder
@@ -64,9 +63,11 @@ class Tally:
 class Halting(nn.Module):
     """Adaptive computation time per token (Graves 2016; Universal Transformer, Dehghani 2019).
 
-    Before each step a unit reads the token's state; the token halts at the step where the sum of
-    these probabilities exceeds the threshold, or at the last one. Its output is the mean of its
-    states, weighted by the probabilities (the last one by what is left); later steps copy it.
+    Before each step a unit reads what the step is given of the token, its encodings included (as
+    tensor2tensor does); the token halts at the step where the sum of these probabilities exceeds
+    the threshold, or at the last one. Its output is the mean of its states, weighted by the
+    probabilities (the last one by what is left). Later steps copy its state: the others read it
+    as it stood when it halted, with what the encodings tell every token of the step.
     """
 
     def __init__(self, dim: int, threshold: float) -> None:
@@ -75,15 +76,18 @@ class Halting(nn.Module):
         self.threshold = threshold
 
     def forward(
-        self, x: Tensor, step: Callable[[Tensor], Tensor], tally: Tally, last: bool
+        self, x: Tensor, given: Tensor, step: Callable[[], Tensor], tally: Tally, last: bool
     ) -> Tensor:
-        """Take one step with x [batch, length, dim] and keep the tally."""
-        p = self.unit(x).squeeze(-1).float().sigmoid()  # [batch, length]
+        """Take one step from states x to the next [batch, length, dim], and keep the tally.
+
+        `given`: what the step makes them of, x as the encodings changed it.
+        """
+        p = self.unit(given).squeeze(-1).float().sigmoid()  # [batch, length]
         stops = tally.running & (((tally.mass + p) > self.threshold) | last)
         weight = torch.where(stops, 1 - tally.mass, p) * tally.running
         tally.ponder = tally.ponder + tally.running + stops * (1 - tally.mass)
         tally.mass = tally.mass + weight
-        x = torch.where(tally.running[..., None], step(x), x)
+        x = torch.where(tally.running[..., None], step(), x)
         tally.output = tally.output + weight[..., None].to(x.dtype) * x
         tally.running = tally.running & ~stops
         return x

@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from nmt.model.attention import Attention, Look, Watcher
+from nmt.model.stack import Tally
 from nmt.model.transformer import Transformer
 
 
@@ -47,6 +48,6 @@ def watching(model: Transformer, watcher: Watcher) -> Iterator[None]:
 def _note_running(
     running: dict[str, Tensor], sites: list[str], halting: nn.Module, inputs: tuple[Any, ...]
 ) -> None:
-    """Note which tokens still run when a step begins: `Halting.forward(x, step, tally, last)`."""
-    tally = inputs[2]
+    """Note which tokens still run when a step begins: `Halting.forward`'s inputs hold a tally."""
+    tally = next(t for t in inputs if isinstance(t, Tally))
     running.update(dict.fromkeys(sites, tally.running))

@@ -1,6 +1,7 @@
 """Layers that are shared, that tokens leave early, and that have no residual."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import cast
 
 import pytest
@@ -57,7 +58,7 @@ def test_halting_is_the_weighted_mean_of_the_states(threshold: float) -> None:
         states.append(states[-1] * 1.5 + 1)  # what a step does to a token that still runs
     y = x
     for number in range(4):
-        y = halting(y, lambda z: z * 1.5 + 1, tally, number == 3)
+        y = halting(y, y, partial(lambda z: z * 1.5 + 1, y), tally, number == 3)
     for row in range(2):
         for token in range(4):
             p = [float(halting.unit(s[row, token]).detach().sigmoid()) for s in states[:4]]

@@ -1,0 +1,111 @@
+"""The Universal Transformer with halting, against the paper's recurrence in loops and float64.
+
+Dehghani et al. (2019), eq. 4 and section 2.2: step l takes H + P_l, P_l = PE(position) + PE(l), to
+the next H; a token that halted keeps its state, "simply copied to the next step", and the others
+go on reading it. Weights of the steps: Graves (2016), eq. 5-8.
+"""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from nmt.encodings.sinusoids import sinusoids
+from nmt.model.transformer import Transformer
+
+Make = Callable[..., Transformer]
+Ids = Callable[..., Tensor]
+THRESHOLD = 0.7
+STEPS = 4
+HALTING = (
+    "model.halting=true",
+    f"model.halting_threshold={THRESHOLD}",
+    f"model.encoder_layers={STEPS}",
+    f"model.decoder_layers={STEPS}",
+)
+
+
+class ByHand:
+    """One sentence, one token after the other; nothing of the model but its weights."""
+
+    def __init__(self, model: Transformer) -> None:
+        self.w = {name: t.double() for name, t in model.state_dict().items()}
+        self.steps_taken: list[int] = []  # of every token, both stacks
+
+    def linear(self, name: str, x: Tensor) -> Tensor:
+        return x @ self.w[f"{name}.weight"].T + self.w[f"{name}.bias"]
+
+    def norm(self, name: str, x: Tensor) -> Tensor:
+        centred = x - x.mean()
+        scaled = centred / (centred.square().mean() + 1e-5).sqrt()
+        return scaled * self.w[f"{name}.weight"] + self.w[f"{name}.bias"]
+
+    def attention(self, name: str, x: Tensor, keys: list[Tensor]) -> Tensor:
+        """One query [dim] over the keys' states."""
+        q = self.linear(f"{name}.query", x).view(2, -1)
+        k = torch.stack([self.linear(f"{name}.key", y).view(2, -1) for y in keys])
+        v = torch.stack([self.linear(f"{name}.value", y).view(2, -1) for y in keys])
+        heads = []
+        for h in range(2):
+            p = (k[:, h] @ q[h] / q.shape[1] ** 0.5).softmax(0)
+            heads.append(p @ v[:, h])
+        return self.linear(f"{name}.out", torch.cat(heads))
+
+    def step(self, layer: str, states: list[Tensor], memory: list[Tensor] | None) -> list[Tensor]:
+        """The layer over all tokens; a decoder, which has a memory, looks back only."""
+        normed = [self.norm(f"{layer}.around_attention.norm", x) for x in states]
+        after = []
+        for i, x in enumerate(states):
+            seen = normed if memory is None else normed[: i + 1]
+            x = x + self.attention(f"{layer}.attention", normed[i], seen)
+            if memory is not None:
+                y = self.norm(f"{layer}.around_cross.norm", x)
+                x = x + self.attention(f"{layer}.cross", y, memory)
+            y = self.norm(f"{layer}.around_feedforward.norm", x)
+            y = self.linear(f"{layer}.feedforward.inner", y).relu()
+            after.append(x + self.linear(f"{layer}.feedforward.outer", y))
+        return after
+
+    def stack(self, name: str, ids: Tensor, table: str, memory: list[Tensor] | None) -> Tensor:
+        """The states [length, dim] at the top."""
+        n, dim = len(ids), self.w[table].shape[1]
+        states = list(self.w[table][ids] * dim**0.5)
+        places, times = sinusoids(torch.arange(n), dim), sinusoids(torch.arange(STEPS + 1), dim)
+        mass, taken, output = [0.0] * n, [0] * n, [torch.zeros(dim, dtype=torch.float64)] * n
+        running = [True] * n
+        for number in range(1, STEPS + 1):
+            given = [x + places[t] + times[number] for t, x in enumerate(states)]
+            after = self.step(f"{name}.layers.0", given, memory)
+            for t in range(n):
+                if not running[t]:
+                    continue  # the state is copied
+                p = float(self.linear(f"{name}.halting.unit", given[t]).sigmoid())
+                stops = mass[t] + p > THRESHOLD or number == STEPS
+                weight = 1 - mass[t] if stops else p
+                states[t], output[t] = after[t], output[t] + weight * after[t]
+                mass[t], running[t], taken[t] = mass[t] + weight, not stops, number
+        self.steps_taken += taken
+        return torch.stack([self.norm(f"{name}.norm", x) for x in output])
+
+    def logits(self, source: Tensor, target: Tensor) -> Tensor:
+        """[target, vocab]."""
+        memory = list(self.stack("encoder", source, "source_embedding.weight", None))
+        x = self.stack("decoder", target, "target_embedding.weight", memory)
+        return self.linear("output", x)
+
+
+@pytest.mark.parametrize("cached", [False, True])
+@torch.inference_mode()
+def test_a_halted_token_is_copied(cached: bool, tiny: Make, ids: Ids) -> None:
+    model = tiny("encoding=universal", *HALTING)
+    source, target = ids(1, 6), ids(1, 7, seed=1)
+    by_hand = ByHand(model)
+    wanted = by_hand.logits(source[0], target[0])
+    assert set(by_hand.steps_taken) >= {1, 2, STEPS}  # or nothing would be shown
+    if cached:
+        state = model.start(source)
+        got = torch.stack([model.step(target[:, t], state) for t in range(7)], 1)[0]
+    else:
+        got = model(source, target)[0]
+    assert float((got - wanted).abs().max()) < 1e-5 * float(wanted.abs().max())
