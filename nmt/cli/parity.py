@@ -179,7 +179,7 @@ def _representatives() -> list[str]:
     The option that is named as its module comes first, then the alphabet decides.
     """
     from nmt.encodings.composition import hooks_of
-    from nmt.encodings.registry import find
+    from nmt.encodings.lookup import find
 
     kinds: dict[tuple[str, ...], tuple[bool, str]] = {}
     for option in options_of("encoding"):

@@ -1,48 +1,16 @@
-"""From the names in a config to encodings: modules of this package, and installed plug-ins."""
+"""From the entries of a config to encodings: their options, sites and positions are checked."""
 
-import inspect
-import pkgutil
 from dataclasses import fields
-from difflib import get_close_matches
-from importlib import import_module
-from importlib.metadata import entry_points
 from types import UnionType
 from typing import Any, cast, get_args, get_type_hints
 
-import nmt.encodings as here
 from nmt.encodings.at import POSITIONS
 from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.context import Positions
+from nmt.encodings.lookup import find, nearest
 
-GROUP = "nmt.encodings"  # entry points: name = "package.module:Class"
 SITES = ("encoder", "decoder", "cross")
 COMMON = ("use", "where", "at")  # options of every entry
-
-
-def find(name: str) -> type[Encoding]:
-    """The class of an encoding; raises ValueError that names the nearest one."""
-    for point in entry_points(group=GROUP, name=name):
-        return point.load()
-    modules = {m.name for m in pkgutil.iter_modules(here.__path__)}
-    cls = _class_in(import_module(f"{here.__name__}.{name}")) if name in modules else None
-    if cls is None:
-        raise ValueError(f"no encoding is called {name!r}{nearest(name, names())}")
-    return cls
-
-
-def names() -> list[str]:
-    """All encodings that `use:` may name, sorted."""
-    modules = [m.name for m in pkgutil.iter_modules(here.__path__)]
-    own = [m for m in modules if _class_in(import_module(f"{here.__name__}.{m}"))]
-    return sorted({*own, *(p.name for p in entry_points(group=GROUP))})
-
-
-def _class_in(module: Any) -> type[Encoding] | None:
-    """The one encoding that a module defines (base.py's own seam does not count)."""
-    for _, cls in inspect.getmembers(module, inspect.isclass):
-        if issubclass(cls, Encoding) and cls is not Encoding and cls.__module__ == module.__name__:
-            return cls
-    return None
 
 
 def create(entries: dict[str, dict[str, Any]], dims: Dims) -> list[Encoding]:
@@ -131,10 +99,3 @@ def _positions(at: Any) -> Positions:
         if not _fits(value, wanted[key]):
             raise ValueError(f"at.{name}.{key}={value}: expected {wanted[key].__name__}")
     return POSITIONS[name](**(options or {}))
-
-
-def nearest(name: str, known: list[str]) -> str:
-    """'; did you mean X?' if something is close, else '; known are ...'."""
-    if close := get_close_matches(name, known, n=1, cutoff=0.6):
-        return f"; did you mean {close[0]!r}?"
-    return f"; known are {', '.join(sorted(known))}"

@@ -13,8 +13,8 @@ from nmt.cli.parity import main
 from nmt.decode.parity import CONDITIONS, measure
 from nmt.encodings.composition import HOOKS, hooks_of
 from nmt.encodings.context import Context
+from nmt.encodings.lookup import find
 from nmt.encodings.positions import Index
-from nmt.encodings.registry import find
 
 Capture = pytest.CaptureFixture[str]
 Patch = pytest.MonkeyPatch

@@ -10,8 +10,8 @@ from nmt.cli.compose import options_of
 from nmt.config import Settings
 from nmt.encodings.base import Encoding
 from nmt.encodings.composition import HOOKS, hooks_of
+from nmt.encodings.lookup import find, names
 from nmt.encodings.positions import Index
-from nmt.encodings.registry import find, names
 from nmt.encodings.registry import options_of as arguments_of
 from nmt.model import example
 from nmt.model.state import State

@@ -5,14 +5,9 @@ from typing import Any
 import pytest
 
 from nmt.encodings.base import Dims
-from nmt.encodings.registry import create, find, names
+from nmt.encodings.registry import create
 
 DIMS = Dims("encoder", 1, 2, 8, 4)
-
-
-def test_finds_each_module_by_its_name() -> None:
-    assert {"absolute", "relative", "lstm", "rotary"} <= set(names())
-    assert find("relative").__name__ == "Relative"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from torch import Tensor
 from nmt.cli.compose import options_of
 from nmt.encodings.base import Encoding
 from nmt.encodings.context import Context
-from nmt.encodings.registry import find
+from nmt.encodings.lookup import find
 from nmt.encodings.sinusoids import sinusoids
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained

@@ -13,7 +13,8 @@ from nmt.cli.help import encoding_keys, summary
 from nmt.config import Settings, conf_dir
 from nmt.encodings.base import Encoding
 from nmt.encodings.composition import hooks_of
-from nmt.encodings.registry import find
+from nmt.encodings.lookup import find
+from nmt.encodings.relative import Relative
 
 NAME, WIDTH = 20, 100
 MEANT = {"A": "absolute positions", "R": "distances", "B": "both", "-": "none"}
@@ -175,9 +176,8 @@ def exportable(specimen: Specimen) -> str:
 
 
 def _is_shaw(e: Encoding) -> bool:
-    shaw = find("relative")
     tables = [getattr(e, name, None) for name in ("key_table", "value_table")]
-    return (type(e).scores, type(e).values) == (shaw.scores, shaw.values) and all(
+    return (type(e).scores, type(e).values) == (Relative.scores, Relative.values) and all(
         t is None or t.shape[1] == 1 for t in tables
     )
 

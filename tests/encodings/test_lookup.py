@@ -1,0 +1,140 @@
+"""Which class a name stands for: a module's own, a plug-in's, or a refusal that names them."""
+
+import sys
+from collections.abc import Callable, Iterator
+from importlib import invalidate_caches
+from pathlib import Path
+
+import pytest
+
+import nmt.encodings
+from nmt.encodings.base import Dims, Encoding
+from nmt.encodings.lookup import names
+from nmt.encodings.registry import create
+from tests.plug_ins import install
+
+DIMS = Dims("encoder", 1, 2, 8, 4)
+HEAD = "from nmt.encodings.base import Encoding\n"
+MINE = HEAD + "class Mine(Encoding):\n    pass\n"
+
+Define = Callable[[str, str], None]
+
+
+def made(name: str) -> Encoding:
+    return create({name: {}}, DIMS)[0]
+
+
+def refusal(name: str) -> str:
+    with pytest.raises(ValueError) as e:
+        made(name)
+    assert "\n" not in str(e.value)
+    return str(e.value)
+
+
+@pytest.fixture
+def define(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Define]:
+    """Put a module of this source beside those of nmt/encodings."""
+    folder = tmp_path / "encodings"
+    folder.mkdir()
+    monkeypatch.setattr(nmt.encodings, "__path__", [*nmt.encodings.__path__, str(folder)])
+    defined: list[str] = []
+
+    def write(name: str, classes: str) -> None:
+        (folder / f"{name}.py").write_text(HEAD + classes, encoding="utf-8")
+        invalidate_caches()
+        defined.append(name)
+
+    yield write
+    for name in defined:
+        sys.modules.pop(f"nmt.encodings.{name}", None)
+        vars(nmt.encodings).pop(name, None)
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder of sys.path into which distributions may be installed."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    before = set(sys.modules)
+    monkeypatch.syspath_prepend(folder)
+    yield folder
+    for name in set(sys.modules) - before:
+        if str(folder) in str(getattr(sys.modules[name], "__file__", "")):
+            del sys.modules[name]
+
+
+def test_finds_each_module_by_its_name() -> None:
+    assert {"absolute", "relative", "lstm", "rotary"} <= set(names())
+    assert type(made("relative")).__name__ == "Relative"
+
+
+@pytest.mark.parametrize(
+    "classes, expected",
+    [
+        ("class A(Encoding): pass\nclass MyBias(A): pass", "MyBias"),
+        ("class MyBias(Encoding): pass\nclass A(MyBias): pass", "MyBias"),
+        ("class A(Encoding): pass\nclass MyBias(Encoding): pass", "MyBias"),
+        ("class A(Encoding): pass\nclass B(A): pass\nclass C(B): pass", "C"),
+        ("class Other(Encoding): pass\nAlias = Other", "Other"),
+        ("from nmt.encodings.alibi import Alibi\nclass Other(Alibi): pass", "Other"),
+    ],
+)
+def test_a_module_stands_for_one_of_its_classes(
+    classes: str, expected: str, define: Define
+) -> None:
+    define("my_bias", classes)
+    assert type(made("my_bias")).__name__ == expected
+
+
+def test_classes_among_which_none_can_be_chosen_are_named(define: Define) -> None:
+    define("my_bias", "class A(Encoding): pass\nclass B(A): pass\nclass C(A): pass")
+    assert refusal("my_bias") == (
+        "encoding.my_bias: nmt.encodings.my_bias has several classes of encodings: B, C; let one "
+        "bear the module's name, or give each a file"
+    )
+
+
+def test_a_plug_in_is_an_encoding_like_others(site: Path) -> None:
+    install(site, "mine-encodings", "mine", "mine_encodings:Mine", MINE)
+    assert type(made("mine")).__name__ == "Mine"
+    assert refusal("mein").endswith("; did you mean 'mine'?")
+
+
+def test_a_plug_in_with_the_name_of_a_built_in_is_refused(site: Path) -> None:
+    install(site, "mine-encodings", "relative", "mine_encodings:Mine", MINE)
+    assert refusal("relative") == (
+        "encoding.relative: the distribution mine-encodings offers an encoding of this name, "
+        "which is built in; let its entry point have another name, or uninstall it"
+    )
+    assert made("rotary")  # others are not touched
+
+
+def test_two_plug_ins_of_one_name_are_refused(site: Path) -> None:
+    install(site, "mine-encodings", "mine", "mine_encodings:Mine", MINE)
+    install(site, "yours", "mine", "yours:Mine", MINE)
+    assert refusal("mine") == (
+        "encoding.mine: the distribution mine-encodings and the distribution yours offer an "
+        "encoding of this name; uninstall one"
+    )
+
+
+@pytest.mark.parametrize(
+    "value, source, expected",
+    [
+        ("mine_encodings:Mine", "", "cannot be imported: ModuleNotFoundError at"),
+        ("mine_encodings:Yours", MINE, "cannot be imported: AttributeError at"),
+        ("mine_encodings:Mine", "\n1 / 0", "ZeroDivisionError at mine_encodings.py:2: division"),
+        ("mine_encodings:Mine", "raise OSError('two\\nlines')", "mine_encodings.py:1: two lines;"),
+        ("mine_encodings", MINE, "is no class derived from nmt.encodings.base.Encoding"),
+        ("mine_encodings:Mine", "Mine = 3", "is no class derived from"),
+        ("mine_encodings:Mine", "class Mine: pass", "is no class derived from"),
+        ("mine_encodings:Encoding", HEAD, "is no class derived from"),
+    ],
+)
+def test_a_plug_in_that_is_no_encoding_is_named(
+    value: str, source: str, expected: str, site: Path
+) -> None:
+    install(site, "mine-encodings", "mine", value, source)
+    message = refusal("mine")
+    assert message.startswith(f"encoding.mine: the distribution mine-encodings ({value}) ")
+    assert expected in message
