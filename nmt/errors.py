@@ -1,5 +1,6 @@
 """The one error that a user sees, and the exit codes that scripts rely on."""
 
+import errno
 from enum import IntEnum
 
 
@@ -20,9 +21,25 @@ class Exit(IntEnum):
     TERMINATED = 143  # SIGTERM, after saving
 
 
+DISK = (errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG)  # what a disk does to us
+
+
 class UserError(Exception):
     """Says *where: what is wrong; what to do* in one line, shown without a trace."""
 
     def __init__(self, message: str, code: Exit = Exit.USAGE) -> None:
         super().__init__(message)
         self.code = code
+
+
+def exit_code(error: BaseException) -> int:
+    """Return the exit code of a command that ends by this error; 1 is a bug of ours."""
+    if isinstance(error, UserError):
+        return error.code
+    if isinstance(error, KeyboardInterrupt):
+        return Exit.INTERRUPTED
+    if isinstance(error, BrokenPipeError):
+        return Exit.PIPE
+    if isinstance(error, MemoryError):
+        return Exit.NO_MEMORY
+    return Exit.IO if isinstance(error, OSError) and error.errno in DISK else 1

@@ -84,7 +84,9 @@ def locate(path: Path) -> Path:
 
 
 def checkpoints(directory: Path) -> list[Path]:
-    """List the checkpoint directories, oldest first."""
+    """List the checkpoint directories, oldest first; none where there is no such directory."""
+    if not directory.is_dir():
+        return []
     found = [p for p in directory.iterdir() if STEP.fullmatch(p.name) and p.is_dir()]
     return sorted(found, key=lambda p: int(p.name.removeprefix("step-")))
 

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from nmt import manifest
 from nmt.cli.contest import Entrant
 from nmt.config import Files
 from nmt.data import joined
@@ -12,7 +11,7 @@ from nmt.data.corpus import read_text
 from nmt.errors import Exit, UserError
 from nmt.evaluate.scores import NAMES, UNSPACED
 from nmt.report import gather, published
-from nmt.train.run import STATUS
+from nmt.train.run import standing
 
 PROBLEMS = 3  # named in one error
 MOSES = "-moses"  # ends the names of metrics on text tokenised by Moses
@@ -70,7 +69,7 @@ class Read(NamedTuple):
 
 
 def check(groups: list[Group], tests: list[TestAsked], tables: list[TableAsked]) -> None:
-    """Refuse what does not fit together, and runs that are not finished."""
+    """Raise UserError for what does not fit together."""
     if not groups or not tests:
         raise UserError(f"nothing to report: {'no test set' if groups else 'no run'} is named")
     for kind, names in (("systems", [g.label for g in groups]), ("tests", [t.name for t in tests])):
@@ -87,7 +86,6 @@ def check(groups: list[Group], tests: list[TestAsked], tables: list[TableAsked])
             raise UserError(
                 f"{table.name}: no such table in the paper; {', '.join(published.tables())}"
             )
-    check_finished([entrant.asked.run for group in groups for entrant in group.entrants])
 
 
 def check_finished(runs: Sequence[Path]) -> None:
@@ -98,14 +96,13 @@ def check_finished(runs: Sequence[Path]) -> None:
 
 def _unfinished(run: Path) -> str | None:
     """What to say of a run that has not ended well."""
-    status = run / STATUS
-    if not status.is_file():
-        return f"{run}: no finished run (it has no {STATUS}); name a directory of nmt-train"
-    found = manifest.parse(status.read_bytes(), status)
-    state = found.get("state") if isinstance(found, dict) else None
-    if state == "finished":
+    try:
+        reached = standing(run)
+    except UserError as error:
+        return str(error)
+    if reached.finished:
         return None
-    return f"{run}: {state or 'damaged'}, not finished; train it to the end first"
+    return f"{run}: at step {reached.step} of {reached.last}, not finished; train it to the end"
 
 
 def _translators(test: TestAsked, groups: list[Group], tables: list[TableAsked]) -> list[int]:

@@ -57,8 +57,8 @@ def report(
 
     A test is translated by the groups of the tables that name it; one that no table names, by all.
     Everything that can be wrong with what is asked is said before the first translation. Raises
-    UserError: 2 for what does not fit together, 65 for a run that is not finished or sides of
-    unequal lines, 70 where a model could not translate, 73 for a file that cannot be written.
+    UserError: 2 for what does not fit together, 65 for sides of unequal lines, 70 where a model
+    could not translate, 73 for a file that cannot be written.
     """
     outputs.prepare([wanted.html, wanted.json, wanted.tsv], None)
     asked.check(groups, tests, tables)

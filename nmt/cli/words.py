@@ -1,6 +1,5 @@
 """What all commands share: exit codes and one-line errors."""
 
-import errno
 import gc
 import logging
 import os
@@ -8,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from nmt.errors import Exit, UserError
+from nmt.errors import DISK, Exit, UserError
 
 
 def run(command: Callable[[list[str]], None], argv: list[str] | None = None) -> int:
@@ -30,7 +29,7 @@ def run(command: Callable[[list[str]], None], argv: list[str] | None = None) -> 
     except MemoryError:
         return _say("out of memory; lower trainer.batch_tokens or decode.batch_tokens", Exit(71))
     except OSError as e:
-        if e.errno not in (errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG):
+        if e.errno not in DISK:
             raise
         _drop_output()
         return _say(f"{e.filename or 'output'}: {e.strerror}", Exit.IO)

@@ -17,6 +17,7 @@ from nmt.errors import Exit, UserError
 from nmt.manifest import OtherFormatError, Sealed
 
 OPTIMIZER, STATE = "optim.safetensors", "state.json"
+DIRECTORY = "checkpoints"  # in a run directory
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")  # what Adam remembers of each parameter
 
 log = logging.getLogger(__name__)
@@ -44,7 +45,7 @@ class Checkpoints:
 
     def __init__(self, run: Path, keep: int) -> None:
         self.run, self.keep = run, keep
-        self.directory = run / "checkpoints"
+        self.directory = run / DIRECTORY
         self.best: tuple[float, str] | None = None  # dev perplexity, name
 
     def recover(self) -> Saved | None:
@@ -81,11 +82,7 @@ class Checkpoints:
 
     def _verified(self, path: Path) -> Saved | None:
         try:
-            sealed = Sealed(path)
-            for name in sealed.files:
-                if name != STATE:
-                    sealed.read(name)
-            return Saved(path, sealed.json(STATE))
+            return verified(path)
         except OtherFormatError:
             raise  # sound, and not ours to set aside
         except UserError as error:
@@ -105,6 +102,27 @@ class Checkpoints:
         for path in modeldir.checkpoints(self.directory)[: -self.keep]:
             if path.name != best:
                 atomic.discard(path)
+
+
+def verified(path: Path) -> Saved:
+    """Read a checkpoint, every byte of it; raises UserError (exit 65) if it is not as written."""
+    sealed = Sealed(path)
+    for name in sealed.files:
+        if name != STATE:
+            sealed.read(name)
+    return Saved(path, sealed.json(STATE))
+
+
+def newest(run: Path) -> Saved | None:
+    """Return the newest intact checkpoint of a run, as `recover` does, but change nothing."""
+    for path in reversed(modeldir.checkpoints(run / DIRECTORY)):
+        try:
+            return verified(path)
+        except OtherFormatError:
+            raise
+        except UserError:
+            continue
+    return None
 
 
 def optimizer_files(

@@ -1,4 +1,8 @@
-"""A run directory: one config, one process at a time, and records that outlive a kill."""
+"""A run directory: one config, one process at a time, and records that outlive a kill.
+
+How far a run has come follows from its checkpoints and config.json; status.json is a hint for
+people and scripts, and is put right by the next process that opens the directory.
+"""
 
 import json
 import logging
@@ -14,8 +18,8 @@ from typing import Any, NamedTuple
 from filelock import FileLock, Timeout
 
 from nmt import atomic, config, manifest, modeldir
-from nmt.errors import Exit, UserError
-from nmt.train.checkpoint import Checkpoints, Saved
+from nmt.errors import Exit, UserError, exit_code
+from nmt.train.checkpoint import DIRECTORY, Checkpoints, Saved, newest
 from nmt.train.schedule import schedule
 from nmt.train.signals import Stop
 from nmt.train.timetable import timetable
@@ -55,6 +59,18 @@ class Outcome(NamedTuple):
         return f"{'already ' if self.already else ''}finished at step {self.step}{best}"
 
 
+class Standing(NamedTuple):
+    """How far a run has come."""
+
+    step: int  # of its newest intact checkpoint
+    last: int  # the final step
+
+    @property
+    def finished(self) -> bool:
+        """Whether its whole budget is spent."""
+        return self.step >= self.last
+
+
 class Run:
     """A run directory that this process holds; leave it as a context manager or by `close`."""
 
@@ -68,15 +84,18 @@ class Run:
     ) -> None:
         self.path, self.checkpoints, self.saved, self.workers = path, checkpoints, saved, workers
         self.step = saved.step if saved else 0  # as last reported
+        self.begun = False  # training goes on in this process
         self._lock = lock
 
     def finished(self, settings: config.Settings) -> Outcome | None:
-        """Return the outcome if nothing is left to do; needs no data, changes no file."""
+        """Return the outcome if nothing is left to do, and then put the records right."""
         if self.saved is None:
             return None
         plan = timetable(self.saved.state["batches"], settings.trainer)
         if self.saved.step < plan.last:
             return None
+        self._keep(settings)
+        self._put_right("finished", self.saved.step, code=int(Exit.OK))
         return Outcome(self.saved.step, self.perplexity, already=True)
 
     @property
@@ -84,19 +103,43 @@ class Run:
         """The best dev perplexity of the checkpoints that are kept."""
         return None if self.checkpoints.best is None else self.checkpoints.best[0]
 
+    def begin(self, settings: config.Settings, step: int) -> None:
+        """Put on record that nothing was refused, and training goes on from a step."""
+        self.begun = True
+        self._keep(settings)
+        self.report("running", step)
+
     def report(self, state: str, step: int, **more: Any) -> None:
-        """Say in status.json how the run is: running, finished, stopped or failed."""
+        """Say in status.json how the run is: running, finished, stopped, failed or killed."""
         self.step = step
         found = {"state": state, "step": step, "pid": os.getpid(), "host": socket.gethostname()}
         atomic.replace(self.path / STATUS, manifest.dump({**found, **more}))
 
-    @contextmanager
-    def records(self, settings: config.Settings) -> Iterator[None]:
-        """Write config.json and, meanwhile, train.log; say in status.json if training fails."""
+    def settle(self) -> None:
+        """Put status.json right where a kill, or somebody's hand, left it wrong."""
+        reached = None if self.saved is None else _reached(self.path, self.saved)
+        if reached is not None and reached.finished:
+            self._put_right("finished", reached.step, code=int(Exit.OK))
+        elif _hint(self.path).get("state") in ("running", "finished"):
+            self._put_right("killed", self.step)
+
+    def _put_right(self, state: str, step: int, **more: Any) -> None:
+        if not {"state": state, "step": step, **more}.items() <= _hint(self.path).items():
+            self.report(state, step, **more)
+
+    def _keep(self, settings: config.Settings) -> None:
+        """Write config.json."""
         frozen = manifest.dump(config.freeze(settings))
         where = self.path / CONFIG
         if not where.exists() or where.read_bytes() != frozen:
             atomic.replace(where, frozen)
+
+    @contextmanager
+    def records(self) -> Iterator[None]:
+        """Write train.log meanwhile; say in status.json if training fails.
+
+        A continuation that is refused before it begins leaves the run as it was.
+        """
         handler = logging.FileHandler(self.path / LOG, encoding="utf-8")
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
         logging.getLogger("nmt").addHandler(handler)
@@ -104,11 +147,12 @@ class Run:
             yield
         except BaseException as error:
             log.error("failed: %s", error)
-            code = error.code if isinstance(error, UserError) else 1
             # a full disk must not hide why training failed, and torchrun, which asks all workers
             # to stop when one has failed, must not keep it from the record
-            with suppress(OSError), Stop():
-                self.report("failed", self.step, code=int(code), message=str(error))
+            if self.begun or self.saved is None:
+                with suppress(OSError), Stop():
+                    code, message = int(exit_code(error)), str(error)
+                    self.report("failed", self.step, code=code, message=message)
             raise
         finally:
             logging.getLogger("nmt").removeHandler(handler)
@@ -140,8 +184,14 @@ class Visited(Run):
     def report(self, state: str, step: int, **more: Any) -> None:
         """Do nothing: worker 0 reports."""
 
+    def _keep(self, settings: config.Settings) -> None:
+        """Do nothing: worker 0 writes."""
+
+    def _put_right(self, state: str, step: int, **more: Any) -> None:
+        """Do nothing: worker 0 reports."""
+
     @contextmanager
-    def records(self, settings: config.Settings) -> Iterator[None]:
+    def records(self) -> Iterator[None]:
         """Do nothing: worker 0 records."""
         yield
 
@@ -173,12 +223,32 @@ def open_run(path: Path, settings: config.Settings, workers: Workers = ALONE) ->
     try:
         _compare(path, settings)
         saved = checkpoints.recover()
+        run = Run(path, checkpoints, saved, workers, lock)
+        run.settle()
         workers.tell(None if saved is None else [saved.path.name, saved.state])
-        return Run(path, checkpoints, saved, workers, lock)
+        return run
     except BaseException:
         (path / HOLDER).unlink(missing_ok=True)
         lock.release()
         raise
+
+
+def standing(path: Path) -> Standing:
+    """Say how far the run of a directory has come; asks for no lock and changes nothing.
+
+    Raises UserError (exit 65) for a directory that is no run, or has no intact checkpoint yet.
+    """
+    if not (path / CONFIG).is_file():
+        raise UserError(
+            f"{path}: no run (it has no {CONFIG}); name a directory of nmt-train", Exit.DATA
+        )
+    saved = newest(path)
+    if saved is None:
+        raise UserError(f"{path}: no checkpoint yet; train it to the end first", Exit.DATA)
+    reached = _reached(path, saved)
+    if reached is None:
+        raise UserError(f"{path / CONFIG}: no config of this version of nmt", Exit.DATA)
+    return reached
 
 
 def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
@@ -200,6 +270,25 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     ]
 
 
+def _reached(path: Path, saved: Saved) -> Standing | None:
+    """How far a run has come by its own config.json; None where that cannot be read."""
+    where = path / CONFIG
+    try:
+        trainer = config.thaw(manifest.parse(where.read_bytes(), where)).trainer
+    except UserError:
+        return None
+    return Standing(saved.step, timetable(saved.state["batches"], trainer).last)
+
+
+def _hint(path: Path) -> dict[str, Any]:
+    """What status.json says; nothing if it is not there or damaged."""
+    try:
+        found = json.loads((path / STATUS).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 def _locked(path: Path) -> FileLock:
     lock = FileLock(path / ".lock", timeout=0)
     try:
@@ -218,12 +307,12 @@ def _compare(path: Path, settings: config.Settings) -> None:
     where = path / CONFIG
     if not where.exists():
         others = sorted(p.name for p in path.iterdir() if not p.name.startswith("."))
-        if strange := [name for name in others if name not in (LOG, STATUS, "checkpoints")]:
+        if strange := [name for name in others if name not in (LOG, STATUS, DIRECTORY)]:
             raise UserError(
                 f"{path}: holds {strange[0]} but no {CONFIG}: it is no run; choose another name=",
                 Exit.CANT_CREATE,
             )
-        if (path / "checkpoints").is_dir() and modeldir.checkpoints(path / "checkpoints"):
+        if modeldir.checkpoints(path / DIRECTORY):
             raise UserError(f"{where}: missing beside checkpoints; choose another name=", Exit.DATA)
         return
     old = manifest.parse(where.read_bytes(), where)

@@ -40,7 +40,7 @@ def fit(settings: config.Settings, prepared: Prepared, run: Run) -> Outcome:
     """
     if done := run.finished(settings):
         return done
-    with run.records(settings):
+    with run.records():
         try:
             return Trainer(settings, prepared, run).fit()
         except torch.OutOfMemoryError as error:
@@ -98,7 +98,7 @@ class Trainer:
         elif self.options.init_from is not None:
             vocabularies = self.prepared.source.vocabulary, self.prepared.target.vocabulary
             graft(self.model, self.settings, self.options.init_from, *vocabularies)
-        self.run.report("running", self.step)
+        self.run.begin(self.settings, self.step)
         last, tensorboard, stopping = self.plan.last, self.options.tensorboard, 0
         told = Silence if self.workers.rank else Progress
         with Stop() as stop, told(self.run.path, self.step, last, tensorboard) as self.progress:
@@ -109,9 +109,11 @@ class Trainer:
                     self.checkpoint()
             if self.step < last:
                 self.save(None)
-        signal = Signals(stopping) if self.step < last else None
-        self.run.report("finished" if signal is None else "stopped", self.step)
-        return Outcome(self.step, self.run.perplexity, signal=signal)
+            signal = Signals(stopping) if self.step < last else None
+            outcome = Outcome(self.step, self.run.perplexity, signal=signal)
+            state = "finished" if signal is None else "stopped"
+            self.run.report(state, self.step, code=int(outcome.code))
+        return outcome
 
     def update(self) -> None:
         """Take the next step on the gradient of its batches, unless that is not finite.

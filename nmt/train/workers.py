@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nmt import config
-from nmt.errors import Exit, UserError
+from nmt.errors import Exit, UserError, exit_code
 
 if TYPE_CHECKING:  # torch takes two seconds, and one worker alone needs none of it here
     import torch
@@ -276,8 +276,7 @@ class Several(Workers):
             dist.destroy_process_group()
             return
         # the end of this process closes the group; to destroy it, NCCL would wait for the others
-        code = Exit.INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
-        code = error.code if isinstance(error, UserError) else code
+        code = exit_code(error)
         if not self._first_to_fail(code, error):
             raise SystemExit(int(code)) from None  # in silence
 

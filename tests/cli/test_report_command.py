@@ -1,6 +1,7 @@
 """nmt-report: which runs are one system, what it refuses, and the whole on tiny trained runs."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from nmt.cli import contest, report, study, train, translate
 from nmt.cli.jobs import Job
 from nmt.cli.report import Named
 from nmt.errors import UserError
+from tests.train import tiny
 
 TINY = [
     *("experiment=compare", "model.dim=16", "model.feedforward_dim=16", "model.heads=2"),
@@ -37,9 +39,17 @@ class Made:
         self.root = root
         words = [*TINY, f"data.cache={root / 'cache'}", f"runs={root}"]
         for name, own in RUNS.items():
-            assert train.main([*words, *own, f"name={name}"]) == 0
-        status = root / "stopped" / "status.json"
-        status.write_bytes(status.read_bytes().replace(b"finished", b"stopped"))
+            with pytest.MonkeyPatch.context() as patch:
+                if name == "stopped":
+                    tiny.stop_after(patch, 3)
+                code = train.main([*words, *own, f"name={name}"])
+            assert code == (143 if name == "stopped" else 0)
+        for name in ("absolute-seed2", "stopped"):  # as after a kill: a hint is no proof
+            status = root / name / "status.json"
+            wrong = b"finished" if name == "stopped" else b"running"
+            status.write_bytes(
+                re.sub(rb'"state": "\w+"', b'"state": "%s"' % wrong, status.read_bytes())
+            )
         (text,) = (root / "cache").glob("*/text")
         self.source, self.reference = text / "test.de", text / "test.en"
 
@@ -190,8 +200,8 @@ def wrong_words(made: Made, tmp_path: Path) -> dict[str, tuple[list[str], int, s
     return {
         "no run": ([str(tmp_path / "no"), *test], 66, "no: no such directory; name a run"),
         "a file": ([str(made.source), *test], 66, "test.de: not a directory"),
-        "empty": ([str(tmp_path / "empty"), *test], 65, "empty: no finished run (it has no status"),
-        "stopped": ([good, *made.runs("stopped"), *test], 65, "stopped: stopped, not finished"),
+        "empty": ([str(tmp_path / "empty"), *test], 65, "empty: no run (it has no config.json"),
+        "stopped": ([good, *made.runs("stopped"), *test], 65, "stopped: at step 3 of 4, not"),
         "sides": ([good, "--test", short], 65, "has 20 lines, but"),
         "sides joined": (
             [good, "--test", short, "--joined", str(tmp_path / "j")],

@@ -3,14 +3,17 @@
 import json
 import logging
 import os
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from nmt import config, modeldir
+from nmt import config, manifest, modeldir
+from nmt.cli import words
 from nmt.data.prepare import Prepared
 from nmt.errors import Exit, UserError
-from nmt.train.run import MAY_DIFFER, differences, open_run
+from nmt.train.run import MAY_DIFFER, STATUS, differences, open_run, standing
 from nmt.train.trainer import fit
 from tests.train import tiny
 
@@ -155,6 +158,105 @@ def test_a_lost_config_beside_checkpoints_is_refused(data: Prepared, tmp_path: P
     assert error.value.code in (Exit.DATA, Exit.CANT_CREATE)
 
 
+def status(run: Path) -> dict[str, Any]:
+    found = json.loads((run / STATUS).read_bytes())
+    return {key: found[key] for key in ("state", "step", "code") if key in found}
+
+
+def test_a_refused_continuation_changes_nothing_but_the_log(data: Prepared, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    tiny.train(run, data, trainer__max_steps=1)
+    before = {**tiny.tree(run), "train.log": ""}
+    other = data._replace(facts={**data.facts, "fingerprint": "other"})
+    with pytest.raises(UserError, match="trained on other data"):
+        tiny.train(run, other, trainer__max_steps=2)
+    assert {**tiny.tree(run), "train.log": ""} == before
+    assert status(run) == {"state": "finished", "step": 1, "code": 0} and standing(run).finished
+
+
+@pytest.mark.parametrize("hint", [b'{"state": "running", "step": 0}', b'{"state": "failed"}', b"{"])
+def test_the_checkpoints_say_that_a_run_is_finished(
+    hint: bytes, data: Prepared, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    tiny.train(run, data, trainer__max_steps=1)
+    (run / STATUS).write_bytes(hint)  # a kill came between the last checkpoint and the status
+    assert standing(run).finished
+    with open_run(run, tiny.settings(trainer__max_steps=1)) as opened:
+        assert opened.finished(tiny.settings(trainer__max_steps=1))
+    assert status(run) == {"state": "finished", "step": 1, "code": 0}
+
+
+def test_a_finished_run_remains_so_when_more_steps_are_refused_after_a_kill(
+    data: Prepared, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    tiny.train(run, data, trainer__max_steps=1)
+    (run / STATUS).write_bytes(b'{"state": "running", "step": 0}')
+    open_run(run, tiny.settings(trainer__max_steps=2)).close()  # its data was not to be had
+    assert status(run) == {"state": "finished", "step": 1, "code": 0}
+
+
+def test_a_run_that_was_killed_is_not_running(data: Prepared, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    tiny.train(run, data, trainer__max_steps=1)
+    written = json.loads((run / "config.json").read_bytes())
+    written["trainer"]["max_steps"] = 2
+    (run / "config.json").write_bytes(json.dumps(written).encode())
+    (run / STATUS).write_bytes(b'{"state": "running", "step": 1}')
+    open_run(run, tiny.settings(trainer__max_steps=2)).close()
+    assert status(run) == {"state": "killed", "step": 1}
+    assert standing(run) == (1, 2) and not standing(run).finished
+
+
+def test_fewer_steps_than_were_made_finish_a_run_for_all(
+    data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        tiny.stop_after(patch, 3)
+        tiny.train(run, data)
+    assert status(run) == {"state": "stopped", "step": 3, "code": 143}
+    assert standing(run) == (3, 12)
+    assert str(tiny.train(run, data, trainer__max_steps=2)).startswith("already finished at step 3")
+    assert standing(run).finished and status(run)["state"] == "finished"
+
+
+def test_a_damaged_last_checkpoint_counts_for_nobody(whole: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(whole, run)
+    (run / "checkpoints/step-00000012/optim.safetensors").write_bytes(b"")
+    assert standing(run) == (10, 12)
+    with open_run(run, tiny.settings()) as opened:
+        assert opened.finished(tiny.settings()) is None
+    assert standing(run) == (10, 12) and status(run) == {"state": "killed", "step": 10}
+
+
+def test_what_is_no_run_has_no_standing(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no run \(it has no config.json\)"):
+        standing(tmp_path)
+    (tmp_path / "config.json").write_bytes(manifest.dump(config.freeze(tiny.settings())))
+    with pytest.raises(UserError, match="no checkpoint yet"):
+        standing(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError(), KeyboardInterrupt(), OSError(5, "Input/output error"), KeyError("x")]
+)
+def test_the_status_has_the_exit_code_of_the_command(
+    error: BaseException, data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(batch: object) -> int:
+        raise error
+
+    monkeypatch.setattr("nmt.train.loss.count", fails)
+    try:
+        code = words.run(lambda _: tiny.train(tmp_path / "run", data) and None, [])
+    except KeyError:
+        code = 1  # as Python leaves
+    assert status(tmp_path / "run") == {"state": "failed", "step": 0, "code": code}
+
+
 def test_an_error_of_ours_is_recorded_and_shown_whole(
     data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,6 +266,5 @@ def test_an_error_of_ours_is_recorded_and_shown_whole(
         open_run(tmp_path / "run", tiny.settings()) as run,
     ):
         fit(tiny.settings(), data, run)
-    status = json.loads((tmp_path / "run/status.json").read_bytes())
-    assert (status["state"], status["code"]) == ("failed", 1)
+    assert status(tmp_path / "run") == {"state": "failed", "step": 0, "code": 1}
     assert b"failed: division by zero" in (tmp_path / "run/train.log").read_bytes()
