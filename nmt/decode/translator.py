@@ -1,5 +1,6 @@
 """Text in, text out: a translation for every line, in the order of the lines, window by window."""
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import NamedTuple
@@ -18,11 +19,14 @@ from nmt.decode.notes import Notes
 from nmt.decode.quantised import quantised
 from nmt.errors import Exit, UserError
 from nmt.modeldir import Trained
+from nmt.precision import NO_BFLOAT16, bfloat16_is_faster
 
 # What a reader could take for the end of a line or of a field: C0 and C1 controls (with TAB, LF,
 # CR and NEL among them), and the two separators of Unicode.
 _SEPARATORS = dict.fromkeys([*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029], " ")
 
+
+log = logging.getLogger(__name__)
 
 LENGTH = "length"  # the column of desired lengths in pieces, for decode.target_length=given
 
@@ -70,14 +74,22 @@ class Translator:
             )
 
     def _choose_precision(self, precision: str) -> None:
-        """Refuse what the device cannot; `float32` and `bfloat16` leave the model as it is."""
+        """Take a number format; float32, with a warning, where that is faster on this CPU.
+
+        Raises UserError for what the device cannot.
+        """
         if precision == "int8":
             self.model = quantised(self.model)
-        cuda = self.device.type == "cuda"
-        if precision == "bfloat16" and cuda and not torch.cuda.is_bf16_supported(False):
+        self.bfloat16 = precision == "bfloat16"
+        if not self.bfloat16:
+            return
+        if self.device.type == "cuda" and not torch.cuda.is_bf16_supported(False):
             raise UserError(
                 f"decode.precision=bfloat16: {self.device} has no units for it; choose float32"
             )
+        if self.device.type == "cpu" and not bfloat16_is_faster():
+            log.warning(NO_BFLOAT16, "decode")
+            self.bfloat16 = False
 
     def _scale_positions(self, factor: float) -> None:
         try:
@@ -206,9 +218,8 @@ class Translator:
             for name in sources[0].columns
         }
         limits = torch.tensor([self._limit(source) for source in sources])
-        bfloat16 = self.decode.precision == "bfloat16"
         try:
-            with torch.autocast(self.device.type, torch.bfloat16, enabled=bfloat16):
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bfloat16):
                 state = self.model.start(source, columns, self._lengths(sources, columns))
 
                 def step(tokens: Tensor, parents: Tensor | None) -> Tensor:

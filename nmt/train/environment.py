@@ -9,8 +9,8 @@ import nmt
 log = logging.getLogger(__name__)
 
 
-def describe(device: torch.device) -> dict[str, str]:
-    """Return versions, device, threads and instruction set, as checkpoints record them."""
+def describe(device: torch.device, bfloat16: bool) -> dict[str, str]:
+    """Return versions, device, threads, instructions and number format, as checkpoints do."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
     return {
         "nmt": nmt.__version__,
@@ -18,6 +18,7 @@ def describe(device: torch.device) -> dict[str, str]:
         "device": name,
         "threads": str(torch.get_num_threads()),
         "capability": torch.backends.cpu.get_cpu_capability(),
+        "format": "bfloat16" if bfloat16 else "float32",
     }
 
 

@@ -18,6 +18,7 @@ from nmt.data.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.manifest import Sealed
 from nmt.memory import keep_memory, peak_memory, release_memory
+from nmt.precision import NO_BFLOAT16, bfloat16_is_faster
 from nmt.train import environment, loss
 from nmt.train.checkpoint import STATE, Saved, optimizer_files, restore_optimizer
 from nmt.train.progress import Meter, Progress, Silence
@@ -69,6 +70,7 @@ class Trainer:
             keep_memory()
         if self.options.threads is not None:
             torch.set_num_threads(self.options.threads)
+        self.bfloat16 = self.uses_bfloat16()
         torch.manual_seed(settings.seed)
         sizes = len(prepared.source.vocabulary), len(prepared.target.vocabulary)
         self.model = build.transformer(settings, *sizes).to(self.device).train()
@@ -220,7 +222,7 @@ class Trainer:
             "seconds": self.seconds,
             "schedule": self.schedule.state(),
             "fingerprint": self.prepared.facts["fingerprint"],
-            "environment": environment.describe(self.device),
+            "environment": environment.describe(self.device, self.bfloat16),
             "workers": self.workers.size,
         }
         facts = {**self.prepared.facts, "step": self.step, "dev_perplexity": perplexity}
@@ -250,7 +252,7 @@ class Trainer:
         self.step, self.nonfinite, self.seconds = saved.step, state["nonfinite"], state["seconds"]
         environment.warn_of_changes(
             {**state["environment"], "workers": str(state.get("workers", 1))},
-            {**environment.describe(self.device), "workers": str(self.workers.size)},
+            {**environment.describe(self.device, self.bfloat16), "workers": str(self.workers.size)},
         )
         log.info("resuming at step %d", self.step)
 
@@ -273,9 +275,18 @@ class Trainer:
 
     def autocast(self) -> AbstractContextManager[None]:
         """Return the context of a forward pass, in the number format of trainer.precision."""
-        automatic = self.options.precision == "auto" and self.device.type == "cuda"
-        lower = automatic or self.options.precision == "bfloat16"
-        return torch.autocast(self.device.type, torch.bfloat16, enabled=lower)
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.bfloat16)
+
+    def uses_bfloat16(self) -> bool:
+        """Tell what trainer.precision means here: float32 on a CPU that is faster so."""
+        precision, cuda = self.options.precision, self.device.type == "cuda"
+        if precision == "float32" or (precision == "auto" and not cuda):
+            return False
+        slow = self.device.type == "cpu" and not bfloat16_is_faster()
+        if self.workers.largest(slow):  # all workers add to the same sums
+            log.warning(NO_BFLOAT16, "trainer")
+            return False
+        return True
 
     def where(self) -> dict[str, Any]:
         """Return the fields that all lines of metrics.jsonl have."""

@@ -169,8 +169,13 @@ def test_it_learns(data: Prepared, tmp_path: Path) -> None:
     assert found.perplexity is not None and found.perplexity < 7  # 8 letters and eos
 
 
-def test_bfloat16_is_used_where_it_is_asked_for(trainer: Make) -> None:
-    for precision, dtype in (("bfloat16", torch.bfloat16), ("auto", torch.float32)):
+@pytest.mark.parametrize("faster", [True, False])
+def test_bfloat16_is_used_where_it_is_chosen_and_faster(
+    faster: bool, trainer: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("nmt.train.trainer.bfloat16_is_faster", lambda: faster)
+    lower = torch.bfloat16 if faster else torch.float32
+    for precision, dtype in (("bfloat16", lower), ("auto", torch.float32)):
         made = trainer(trainer__precision=precision)
         seen: list[Tensor] = []
         inner = made.model.get_submodule("encoder.layers.0.feedforward.inner")
@@ -178,6 +183,23 @@ def test_bfloat16_is_used_where_it_is_asked_for(trainer: Make) -> None:
         made.update()
         assert {result.dtype for result in seen} == {dtype}
         assert made.parameters[0].dtype == torch.float32
+    message = "trainer.precision=bfloat16: not faster than float32 on this CPU: float32 is used"
+    assert [m for m in caplog.messages if "precision" in m] == [message] * (not faster)
+
+
+def test_a_checkpoint_records_the_number_format(
+    data: Prepared,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A resumed run that must change it says that its digits will not be the same."""
+    monkeypatch.setattr("nmt.train.trainer.bfloat16_is_faster", lambda: True)
+    options = {"trainer__precision": "bfloat16", "trainer__max_epochs": None}
+    tiny.train(tmp_path / "run", data, **options, trainer__max_steps=2)
+    monkeypatch.setattr("nmt.train.trainer.bfloat16_is_faster", lambda: False)
+    tiny.train(tmp_path / "run", data, **options, trainer__max_steps=4)
+    assert "not bit-identical to a run without a stop: format bfloat16 -> float32" in caplog.text
 
 
 def test_a_sentence_beyond_the_table_of_positions_is_named(

@@ -1,0 +1,42 @@
+"""Formats are chosen by what a product costs here, and nothing else is disturbed by the trial."""
+
+import time
+
+import torch
+
+from nmt import precision
+
+
+def busy(seconds: float) -> None:
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+
+
+def test_the_faster_of_two_calls_is_found_whatever_other_processes_do() -> None:
+    def waiting() -> None:
+        time.sleep(0.003)  # as if another process had the core
+
+    def working() -> None:
+        busy(0.001)
+
+    assert precision.is_faster(waiting, working)
+    assert not precision.is_faster(working, waiting)
+
+
+def test_a_slow_candidate_is_not_tried_for_long() -> None:
+    began = time.thread_time()
+    assert not precision.is_faster(lambda: busy(0.1), lambda: busy(0.0001))
+    assert time.thread_time() - began < 0.5
+
+
+def test_the_trial_leaves_threads_and_random_numbers_as_they_were() -> None:
+    torch.manual_seed(3)
+    before, threads = torch.get_rng_state(), torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        precision.bfloat16_is_faster.__wrapped__()
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(threads)
+    assert torch.equal(torch.get_rng_state(), before)
