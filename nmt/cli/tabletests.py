@@ -1,6 +1,5 @@
 """The test sets of the paper's tables, found on the disk or made from a corpus's own test text."""
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -96,21 +95,13 @@ def join_toy(sources: Sequence[str], references: Sequence[str], limit: int) -> j
 
     What comes out is a sentence of the grammar again, and its reference the right one (tested).
     """
-    from nmt.data.toy import words
-    from nmt.data.toy.lexicon import COORDINATORS
+    from nmt.data.toy import together, words
 
-    german, english = next(iter(COORDINATORS.items()))
     short = [pair for pair in zip(sources, references, strict=True) if len(words(pair[0])) <= limit]
     linked = [
-        (_opened(source, german), _opened(reference, english))
-        if number % 2 == 0
-        else (source, reference)
-        for number, (source, reference) in enumerate(short[: len(short) // 2 * 2])
+        half
+        for first, second in zip(short[::2], short[1::2], strict=False)
+        for half in together(first, second)
     ]
     linked += short[len(linked) :]
     return joined.join([s for s, _ in linked], [r for _, r in linked])
-
-
-def _opened(sentence: str, link: str) -> str:
-    """A sentence that goes on."""
-    return re.sub(r"\.$", f", {link}", sentence)

@@ -31,7 +31,7 @@ from nmt.data.tokenizer import Tokenizer, warn_of_unknown
 from nmt.errors import Exit, UserError
 
 log = logging.getLogger(__name__)
-FORMAT = 2  # raise it when the same input comes to give another prepared corpus
+FORMAT = 3  # raise it when the same input comes to give another prepared corpus
 SPLITS = ("train", "dev")
 # settings that say where text lies or how fast it is prepared, not what it becomes
 ELSEWHERE = {"name", "root", "cache", "workers", "columns"} | {

@@ -96,7 +96,7 @@ def test_wrong_words(word: str) -> None:
 def test_the_embedded_grammar_says_its_columns_itself(model: Any) -> None:
     toy = experiment_of([]).settings
     some = Trained(toy, model.model, model.source, model.target, {})
-    lines = ["er schläft.", "", "heute lacht der Mann."]
+    lines = ["Er schläft.", "", "Heute lacht der Mann."]
     text, found = texts.with_columns(some, lines, {})
     assert list(text) == lines
     assert {name: list(values) for name, values in found.items()} == {
@@ -105,7 +105,7 @@ def test_the_embedded_grammar_says_its_columns_itself(model: Any) -> None:
     }
     given = ["9", "9", "9"]
     assert texts.with_columns(some, lines, {"language": given})[1]["language"] is given
-    _, wrong = texts.with_columns(some, ["er schläft.", "ein Satz"], {})
+    _, wrong = texts.with_columns(some, ["Er schläft.", "ein Satz"], {})
     with pytest.raises(UserError, match="line 2: no sentence of the embedded grammar, so its head"):
         list(wrong["heads"])
     files = Trained(model.settings, model.model, model.source, model.target, {})

@@ -56,12 +56,12 @@ def test_order_is_a_permutation() -> None:
     ("source", "heads"),
     [
         (
-            "heute macht der alte Mann die Tür zu.",
-            "heute-macht macht-ROOT der-Mann alte-Mann Mann-macht die-Tür Tür-macht zu-macht",
+            "Heute macht der alte Mann die Tür zu.",
+            "Heute-macht macht-ROOT der-Mann alte-Mann Mann-macht die-Tür Tür-macht zu-macht",
         ),
         (
-            "wir haben dem Kind im Garten ein Buch gezeigt.",
-            "wir-gezeigt haben-gezeigt dem-Kind Kind-gezeigt im-Garten Garten-gezeigt ein-Buch "
+            "Wir haben dem Kind im Garten ein Buch gezeigt.",
+            "Wir-gezeigt haben-gezeigt dem-Kind Kind-gezeigt im-Garten Garten-gezeigt ein-Buch "
             "Buch-gezeigt gezeigt-ROOT",
         ),
         (
@@ -70,8 +70,8 @@ def test_order_is_a_permutation() -> None:
             "dass-schläft er-schläft schläft-sagen aber-lachen wir-lachen lachen-sagen",
         ),
         (
-            "weil er schläft, lachen ein Mann und das Kind, während wir arbeiten.",
-            "weil-schläft er-schläft schläft-lachen lachen-ROOT ein-Mann Mann-lachen und-Kind "
+            "Weil er schläft, lachen ein Mann und das Kind, während wir arbeiten.",
+            "Weil-schläft er-schläft schläft-lachen lachen-ROOT ein-Mann Mann-lachen und-Kind "
             "das-Kind Kind-Mann während-arbeiten wir-arbeiten arbeiten-lachen",
         ),
     ],
@@ -83,10 +83,10 @@ def test_known_trees(source: str, heads: str) -> None:
 @pytest.mark.parametrize(
     ("source", "english"),
     [
-        ("heute macht der Mann die Tür zu.", "heute der Mann macht zu die Tür"),
-        ("er hat oft ein Buch gelesen.", "er oft hat gelesen ein Buch"),
-        ("er kann oft ein Buch lesen.", "er kann oft lesen ein Buch"),
-        ("er zeigt der Frau heute im Wald ein Bild.", "er zeigt ein Bild der Frau im Wald heute"),
+        ("Heute macht der Mann die Tür zu.", "Heute der Mann macht zu die Tür"),
+        ("Er hat oft ein Buch gelesen.", "Er oft hat gelesen ein Buch"),
+        ("Er kann oft ein Buch lesen.", "Er kann oft lesen ein Buch"),
+        ("Er zeigt der Frau heute im Wald ein Bild.", "Er zeigt ein Bild der Frau im Wald heute"),
     ],
 )
 def test_known_orders(source: str, english: str) -> None:

@@ -3,10 +3,11 @@
 Simple sentences with the word order that makes German hard for translation: verb second, verb
 last, verbal brackets, separable verbs, adverbials ordered otherwise than in English, case and
 agreement. Long sentences are long chains of ordinary clauses, so that a test set of longer
-sentences than those trained on asks for nothing new but length. Text is truecased, as usual in
-translation: a sentence begins in lower case unless its first word is a noun.
+sentences than those trained on asks for nothing new but length. A sentence begins with a capital
+letter in both languages, so that Moses finds its end where another one follows.
 """
 
+import re
 from collections.abc import Collection
 from pathlib import Path
 from random import Random
@@ -15,7 +16,8 @@ from nmt import config
 from nmt.data.toy import tree
 from nmt.data.toy.draw import LEAST, sentence
 from nmt.data.toy.grammar import english, german
-from nmt.data.toy.parser import parse
+from nmt.data.toy.lexicon import COORDINATORS
+from nmt.data.toy.parser import parse, within
 from nmt.errors import UserError
 
 _PATIENCE = 1000  # sentences drawn in vain until we say that there are no more
@@ -29,6 +31,21 @@ def words(text: str) -> list[str]:
 def translate(source: str) -> str:
     """Give the one right translation of a source sentence; ValueError if it is none of ours."""
     return _text(english(parse(words(source))))
+
+
+def together(first: tuple[str, str], second: tuple[str, str]) -> list[tuple[str, str]]:
+    """Two pairs as the halves of one sentence: with a space between them, a pair of the corpus.
+
+    The first ends in `, und` instead of its full stop; the second begins as words in the middle
+    of a sentence do. ValueError if a source is no sentence of ours.
+    """
+    german_and, english_and = next(iter(COORDINATORS.items()))
+    source, target = (re.sub(r"\.$", "", side) for side in first)
+    going_on = within(german(parse(words(second[0]))))
+    return [
+        (f"{source}, {german_and}", f"{target}, {english_and}"),
+        (_text(going_on), second[1][:1].lower() + second[1][1:]),
+    ]
 
 
 def columns(source: str) -> dict[str, str]:

@@ -85,14 +85,14 @@ class Part(NamedTuple):
 
 
 def german(parts: list[Part]) -> list[str]:
-    """Tokens of a German sentence, punctuation apart."""
+    """Tokens of a German sentence, punctuation apart; the first begins with a capital letter."""
     tokens: list[str] = []
     for part in parts:
         links = [link if link == "," else _word(link, part, link) for link in part.links]
         _join(tokens, [*links, *german_clause(part.clause, part.order)])
     if tokens[-1] == ",":  # the full stop ends a relative clause, too
         tokens.pop()
-    return [*tokens, "."]
+    return [*_capitalised(tokens), "."]
 
 
 def german_clause(clause: Clause, order: str, plural: bool = False) -> list[str]:
@@ -184,6 +184,13 @@ def _join(tokens: list[str], more: list[str]) -> None:
     tokens += more
 
 
+def _capitalised(tokens: list[str]) -> list[str]:
+    """The tokens with a capital letter at the start; the first word still says what it did."""
+    first, *others = tokens
+    assert isinstance(first, Token)  # no sentence begins with a comma
+    return [_word(first[0].upper() + first[1:], first.owner, first.what), *others]
+
+
 def _word(text: str, owner: object, what: str) -> str:
     token = Token(text)
     token.owner, token.what = owner, what
@@ -195,7 +202,7 @@ def _words(text: str, owner: object, what: str) -> list[str]:
 
 
 def english(parts: list[Part]) -> list[str]:
-    """Tokens of the English sentence, punctuation apart."""
+    """Tokens of the English sentence, punctuation apart; the first begins with a capital."""
     words = {**COORDINATORS, **SUBORDINATORS, COMPLEMENT: "that"}
     tokens: list[str] = []
     for part in parts:
@@ -203,7 +210,7 @@ def english(parts: list[Part]) -> list[str]:
         tokens += [","] * comma
         tokens += [_word(words[link], part, link) for link in part.links if link != ","]
         tokens += _english_clause(part.clause, part.order == "second")
-    return [*tokens, "."]
+    return [*_capitalised(tokens), "."]
 
 
 def _english_clause(clause: Clause, main: bool, plural: bool = False) -> list[str]:

@@ -69,12 +69,19 @@ for _verb, _many in product(VERBS, (False, True)):
 def parse(tokens: list[str]) -> list[Part]:
     """Parse a sentence that the grammar makes; any other raises ValueError."""
     try:
-        parts = _Parser(tokens).sentence()
+        parts = _Parser(within(tokens)).sentence()
     except (IndexError, KeyError, StopIteration):
         parts = []
     if not parts or german(parts) != tokens:
         raise ValueError(f"no sentence of the grammar: {' '.join(tokens)}")
     return parts
+
+
+def within(tokens: list[str]) -> list[str]:
+    """A German sentence as it goes on after a conjunction: only a noun keeps its capital."""
+    if not tokens or tokens[0] in _NOUNS:
+        return tokens
+    return [tokens[0][:1].lower() + tokens[0][1:], *tokens[1:]]
 
 
 class _Parser:
