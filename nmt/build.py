@@ -4,10 +4,20 @@ from functools import partial
 
 import torch
 
-from nmt.config import Settings, columns_of
+from nmt.config import Settings, columns_of, integers
+from nmt.device import pick
 from nmt.encodings.registry import create
-from nmt.errors import UserError
+from nmt.errors import Exit, UserError, is_want_of_memory
+from nmt.memory import memory_of
 from nmt.model.transformer import Transformer
+
+COPIES = 4  # of each parameter in training: weight, gradient, and Adam's two moments
+BASE = {
+    "dim": 512,
+    "feedforward_dim": 2048,
+    "encoder_layers": 6,
+    "decoder_layers": 6,
+}  # Vaswani et al. (2017); the size that is furthest beyond it is the one to lower
 
 
 def transformer(settings: Settings, source_size: int, target_size: int) -> Transformer:
@@ -23,12 +33,20 @@ def transformer(settings: Settings, source_size: int, target_size: int) -> Trans
     except ValueError as e:
         place = "" if str(e).startswith("encoding.") else "model: "
         raise UserError(f"{place}{e}") from None
+    except (RuntimeError, MemoryError) as e:
+        if not is_want_of_memory(e):
+            raise
+        name, value = max((*integers(settings.encoding, "encoding"), _largest(settings)), key=_size)
+        raise UserError(
+            f"{name}={value}: no memory holds what it asks for; lower it", Exit.NO_MEMORY
+        ) from None
 
 
 def check(settings: Settings) -> None:
     """Refuse impossible choices before any data is touched; costs no memory."""
     with torch.device("meta"):
         model = transformer(settings, 8, 8)
+    _check_size(settings, model)
     _check_columns(settings, model)
     layers = settings.model.encoder_layers
     if wrong := [n for n in settings.model.drop_residual if not 1 <= n <= layers]:
@@ -37,6 +55,44 @@ def check(settings: Settings) -> None:
         raise UserError("model.tie=all: needs segmenter.shared_vocabulary=true")
     if settings.trainer.max_epochs is None and settings.trainer.max_steps is None:
         raise UserError("trainer.max_epochs and trainer.max_steps are null: give one of them")
+
+
+def _check_size(settings: Settings, model: Transformer) -> None:
+    """Refuse a model which the device cannot hold in training, its vocabularies left out."""
+    wanted = settings.trainer.device
+    if wanted.startswith("cuda") and not torch.cuda.is_available():
+        return  # planned here, trained elsewhere
+    device = pick(wanted)
+    need = COPIES * _bytes(model) + sum(b.nbytes for b in model.buffers())
+    room = memory_of(device)
+    if need <= room:
+        return
+    entries = [e for site in model.sites.values() for e in site.each()]
+    widest = max(entries, key=_bytes, default=None)
+    name, value = _largest(settings)
+    if widest is not None and 2 * sum(map(_bytes, entries)) > _bytes(model):
+        options = integers(settings.encoding[widest.name], f"encoding.{widest.name}")
+        name, value = max(options, key=_size, default=(name, value))
+    raise UserError(
+        f"{name}={value}: weights, gradients and Adam's moments of this model take "
+        f"{need / 2**30:.3g} GB, but {device} has {room / 2**30:.1f} GB; lower it",
+        Exit.NO_MEMORY,
+    )
+
+
+def _bytes(module: torch.nn.Module) -> int:
+    return sum(p.nbytes for p in module.parameters())
+
+
+def _largest(settings: Settings) -> tuple[str, int]:
+    """The key and value of the model's size that is furthest beyond the base model's."""
+    sizes = {key: getattr(settings.model, key) for key in BASE}
+    key = max(sizes, key=lambda key: sizes[key] / BASE[key])
+    return f"model.{key}", sizes[key]
+
+
+def _size(option: tuple[str, int]) -> int:
+    return option[1]
 
 
 def _check_columns(settings: Settings, model: Transformer) -> None:

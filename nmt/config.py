@@ -5,6 +5,7 @@ A class here holds types, documentation and limits, never a default: the values 
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import Field, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from nmt.errors import UserError
+
+LARGEST = 2**31 - 1  # of all integers; a product of two of them fits into 64 bits
 
 
 def knob(
@@ -43,7 +46,9 @@ class Data:
     invalid_utf8: str = knob("a line that is no UTF-8: stop, or drop", choices=("fail", "drop"))
     max_line_bytes: int = knob("drop a training pair if a line has more bytes", least=1)
     cache: str = knob("directory of the prepared corpora")
-    workers: int | None = knob("processes that prepare text; null: one per core", least=1)
+    workers: int | None = knob(
+        "processes that prepare text; null: one per core", least=1, most=1024
+    )
 
 
 @dataclass
@@ -111,8 +116,8 @@ class Unigram:
 class Model:
     """The Transformer's size and shape (Vaswani et al. 2017)."""
 
-    encoder_layers: int = knob("layers of the encoder", least=1)
-    decoder_layers: int = knob("layers of the decoder", least=1)
+    encoder_layers: int = knob("layers of the encoder", least=1, most=256)
+    decoder_layers: int = knob("layers of the decoder", least=1, most=256)
     dim: int = knob("width of embeddings and layers", least=2)
     feedforward_dim: int = knob("inner width of the feed-forward sublayers", least=1)
     heads: int = knob("attention heads; divides dim", least=1)
@@ -166,7 +171,7 @@ class Trainer:
 
     device: str = knob("where to compute; auto: a GPU if there is one")
     precision: str = knob("number format", choices=("auto", "float32", "bfloat16"))
-    threads: int | None = knob("CPU threads; null: torch's choice", least=1)
+    threads: int | None = knob("CPU threads; null: torch's choice", least=1, most=1024)
     batch_tokens: int = knob("tokens of a batch, padding included", least=1)
     batch_count: str = knob("side whose tokens count", choices=("source", "target", "max"))
     accumulate: int = knob("batches per update", least=1)
@@ -265,9 +270,21 @@ def thaw(plain: dict[str, Any]) -> Settings:
     encoding = plain["encoding"] or {}
     if not isinstance(encoding, dict) or not all(isinstance(v, dict) for v in encoding.values()):
         raise UserError("encoding: expected a mapping of names to options")
+    for where, value in integers(encoding, "encoding"):
+        if value > LARGEST:
+            raise UserError(f"{where}={value}: must be at most {LARGEST}")
     return Settings(
         seed=seed, encoding=encoding, **{group: _typed(group, plain[group]) for group in KINDS}
     )
+
+
+def integers(options: dict[str, Any], where: str) -> Iterator[tuple[str, int]]:
+    """The integers among the options of encodings, each with the key that sets it."""
+    for key, value in options.items():
+        if isinstance(value, dict):
+            yield from integers(value, f"{where}.{key}")
+        elif isinstance(value, int) and not isinstance(value, bool):
+            yield f"{where}.{key}", value
 
 
 def freeze(settings: Settings) -> dict[str, Any]:
@@ -336,6 +353,8 @@ def _set(section: DictConfig, spec: Field[Any], group: str, value: Any) -> None:
     if (choices := spec.metadata["choices"]) and typed not in choices:
         raise UserError(f"{where}: choose one of {', '.join(choices)}")
     least, most = spec.metadata["least"], spec.metadata["most"]
+    if most is None and isinstance(typed, int):
+        most = LARGEST
     if isinstance(typed, (int, float)) and not isinstance(typed, bool):
         if not typed == typed or typed in (float("inf"), float("-inf")):
             raise UserError(f"{where}: expected a finite number")

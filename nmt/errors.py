@@ -40,6 +40,24 @@ def exit_code(error: BaseException) -> int:
         return Exit.INTERRUPTED
     if isinstance(error, BrokenPipeError):
         return Exit.PIPE
-    if isinstance(error, MemoryError):
+    if is_want_of_memory(error):
         return Exit.NO_MEMORY
     return Exit.IO if isinstance(error, OSError) and error.errno in DISK else 1
+
+
+WANT_OF_MEMORY = (
+    *("DefaultCPUAllocator", "CUDA out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "bad_alloc"),
+    *("Cannot allocate memory", "failed to map segment", "can't start new thread"),
+    *("Storage size calculation overflowed", "Overflow when unpacking long"),
+)  # in errors of torch, of the loader of libraries, and of threads, which have no type for it
+
+
+def is_want_of_memory(error: BaseException) -> bool:
+    """Tell whether the memory of host or device was too small for what was tried."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    if isinstance(error, OSError) and error.errno == errno.ENOMEM:
+        return True
+    if not isinstance(error, (RuntimeError, ImportError, OSError)):
+        return False
+    return any(sign in str(error) for sign in WANT_OF_MEMORY)

@@ -1,11 +1,15 @@
 """How much memory computing takes, and how a process treats what tensors gave back."""
 
 import ctypes
+import os
 import resource
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import torch
+
+LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # as glibc's malloc.h numbers them
 
@@ -52,3 +56,19 @@ def peak_memory(device: torch.device) -> int:
                 return int(line.split()[1]) * 1024
     high = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return high if sys.platform == "darwin" else high * 1024  # elsewhere it counts in KiB
+
+
+def memory_of(device: torch.device) -> int:
+    """Return bytes: all the memory of a GPU; for the CPU, what this process may have at most.
+
+    That is the machine's memory, the container's (cgroup v2 or v1), or what `ulimit -v` leaves.
+    """
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).total_memory
+    bounds = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    if (soft := resource.getrlimit(resource.RLIMIT_AS)[0]) != resource.RLIM_INFINITY:
+        bounds.append(soft)
+    for name in LIMITS:
+        with suppress(OSError, ValueError):  # not there, or "max"
+            bounds.append(int(Path(name).read_text(encoding="utf-8")))
+    return min(bounds)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from nmt.memory import peak_memory
+from nmt.memory import memory_of, peak_memory
 
 CPU = torch.device("cpu")
 
@@ -108,3 +108,18 @@ print(before - resident())
 def test_unused_memory_between_pieces_is_given_back() -> None:
     done = subprocess.run([sys.executable, "-c", PIECES], capture_output=True, check=True)
     assert 60 * 2**20 < int(done.stdout) < 66 * 2**20  # of 64
+
+
+def test_memory_is_what_a_process_may_have(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("nmt.memory.LIMITS", [])
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (resource.RLIM_INFINITY,) * 2)
+    machine = memory_of(CPU)
+    assert 2**28 < machine < 2**46
+    container = tmp_path / "memory.max"
+    monkeypatch.setattr("nmt.memory.LIMITS", [str(tmp_path / "absent"), str(container)])
+    container.write_text("max\n")
+    assert memory_of(CPU) == machine
+    container.write_text(f"{machine // 2}\n")
+    assert memory_of(CPU) == machine // 2
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (machine // 4, machine))
+    assert memory_of(CPU) == machine // 4

@@ -1,0 +1,125 @@
+"""Sizes that cannot be meant are refused before anything is made."""
+
+import time
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from nmt import build
+from nmt.config import Settings
+from nmt.errors import Exit, UserError
+
+GB = 2**30
+
+
+@pytest.fixture
+def refusal(
+    monkeypatch: pytest.MonkeyPatch, settings_of: Callable[..., Settings]
+) -> Callable[..., UserError]:
+    """What `check` says on a machine with 16 GB of memory."""
+    monkeypatch.setattr("nmt.build.memory_of", lambda device: 16 * GB)
+
+    def check(*words: str) -> UserError:
+        with pytest.raises(UserError) as error:
+            build.check(settings_of("trainer.device=cpu", *words))
+        return error.value
+
+    return check
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ["model.dim=100000000"],
+            "model.dim=100000000: weights, gradients and Adam's moments of this model take "
+            "3.58e+09 GB, but cpu has 16.0 GB; lower it",
+        ),
+        (
+            ["model.feedforward_dim=2000000000"],
+            "model.feedforward_dim=2000000000: weights, gradients and Adam's moments of this model "
+            "take 3.93e+03 GB, but cpu has 16.0 GB; lower it",
+        ),
+        (
+            ["model.dim=8192", "model.encoder_layers=100"],
+            "model.encoder_layers=100: weights, gradients and Adam's moments of this model take "
+            "417 GB, but cpu has 16.0 GB; lower it",
+        ),
+        (
+            ["encoding=relative", "tau=1000000000"],
+            "encoding.relative.tau=1000000000: weights, gradients and Adam's moments of this model "
+            "take 1.91e+03 GB, but cpu has 16.0 GB; lower it",
+        ),
+        (
+            ["encoding=graformer", "encoding.graformer.at.graph.longest=2000000000"],
+            "encoding.graformer.at.graph.longest=2000000000: weights, gradients and Adam's moments "
+            "of this model take 119 GB, but cpu has 16.0 GB; lower it",
+        ),
+    ],
+)  # fmt: skip
+def test_a_model_beyond_the_memory_names_the_key_to_lower(
+    refusal: Callable[..., UserError], words: list[str], message: str
+) -> None:
+    error = refusal(*words)
+    assert (str(error), error.code) == (message, Exit.NO_MEMORY)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["encoding=shaw_absolute", "encoding.shaw_absolute.longest=1000000000"],  # 10^18 rows
+        ["encoding=sine_spe_stochastic", "encoding.sine_spe_stochastic.waves=1000000000"],
+    ],
+)
+def test_tables_that_cannot_even_be_described(
+    refusal: Callable[..., UserError], words: list[str]
+) -> None:
+    error = refusal(*words)
+    assert str(error) == f"{words[1]}: no memory holds what it asks for; lower it"
+    assert error.code == Exit.NO_MEMORY
+
+
+def test_all_that_training_holds_is_counted(
+    monkeypatch: pytest.MonkeyPatch, settings_of: Callable[..., Settings]
+) -> None:
+    """Weights, gradients and two moments each: four times the parameters, and no more."""
+    settings = settings_of("trainer.device=cpu")
+    with torch.device("meta"):
+        model = build.transformer(settings, 8, 8)
+    need = 4 * sum(4 * p.numel() for p in model.parameters())
+    need += sum(b.nbytes for b in model.buffers())
+    monkeypatch.setattr("nmt.build.memory_of", lambda device: need)
+    build.check(settings)
+    monkeypatch.setattr("nmt.build.memory_of", lambda device: need - 1)
+    with pytest.raises(UserError, match="Adam's moments"):
+        build.check(settings)
+
+
+@pytest.mark.parametrize(
+    ("word", "most"),
+    [
+        ("model.encoder_layers=1000000", 256),
+        ("model.decoder_layers=1000000", 256),
+        ("model.dim=99999999999999999999", 2**31 - 1),
+        ("trainer.threads=1000000", 1024),
+        ("data.workers=1000000", 1024),
+        ("optim.patience=99999999999999999999", 2**31 - 1),
+    ],
+)
+def test_numbers_that_cannot_be_meant_are_refused_at_once(
+    settings_of: Callable[..., Settings], word: str, most: int
+) -> None:
+    begun = time.monotonic()
+    with pytest.raises(UserError) as error:
+        build.check(settings_of(word))
+    assert str(error.value) == f"{word}: must be at most {most}"
+    assert time.monotonic() - begun < 5
+
+
+def test_an_encoding_takes_no_larger_numbers_either(settings_of: Callable[..., Settings]) -> None:
+    with pytest.raises(UserError) as error:
+        build.check(settings_of("encoding=relative", "tau=99999999999999999999"))
+    assert str(error.value) == (
+        "encoding.relative.tau=99999999999999999999: must be at most 2147483647"
+    )
