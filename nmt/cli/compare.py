@@ -73,7 +73,7 @@ def command(argv: list[str]) -> None:
         log.warning("%s: left out: %s", each.label, each.why)
     test, corpora = contest.prepared(entrants)
     log.info("%d encodings, %d at once; models and logs: %s", *_counts(entrants, asked), asked.runs)
-    failed = contest.train_all(entrants, asked.jobs)
+    failed = contest.train_all(entrants, corpora, asked.jobs)
     trained = _without(entrants, failed)
     translations, lost = contest.translate_all(trained, test, asked.jobs)
     failed += lost

@@ -18,7 +18,7 @@ from hydra.errors import HydraException, MissingConfigException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from nmt.config import KINDS, Settings, conf_dir, thaw
+from nmt.config import KINDS, Files, Settings, conf_dir, thaw
 from nmt.errors import Exit, UserError
 
 PLAIN = ("seed", "encoding", *KINDS)  # what of the composed config an experiment consists of
@@ -83,16 +83,21 @@ def resolved(cfg: DictConfig) -> dict[str, Any]:
 def _default_name(settings: Settings, cfg: DictConfig, overrides: list[str]) -> str:
     """data/encoding-knob-seed, for example toy/relative-tau8-seed1.
 
-    At one of the scales: table-data/encoding-limit-knob-seed, so that the tables share runs.
+    Files without a data.name go by the name of data.root, so that corpora have runs apart. At one
+    of the scales: table-data/encoding-limit-knob-seed, so that the tables share runs.
     """
     knobs = [k for k in cfg if k not in (*PLAIN, *OF_SCALE, *OF_TABLE, "runs", "name")]
     changed = sorted({w.split("=")[0].lstrip("+") for w in overrides} & {str(k) for k in knobs})
     chosen = [w.split("=", 1)[1] for w in overrides if w.startswith("encoding=")]
     said = chosen[-1] if chosen else " ".join(settings.encoding)
     label = "+".join(re.findall(r"\w+", said)) or "none"
-    parts = [f"{settings.data.name}/{label}", *(f"{k}{cfg[k]}" for k in changed)]
+    data = settings.data
+    corpus = data.name
+    if isinstance(data, Files) and data.name == data.kind:
+        corpus = re.sub(r"[^\w.-]+", "_", Path(data.root).resolve().name) or data.name
+    parts = [f"{corpus}/{label}", *(f"{k}{cfg[k]}" for k in changed)]
     if "limits" in cfg:
-        parts[0] = f"table-{parts[0]}-max{settings.data.max_length}"
+        parts[0] = f"table-{parts[0]}-max{data.max_length}"
     return "-".join([*parts, f"seed{settings.seed}"])
 
 

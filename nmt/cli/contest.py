@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -74,7 +74,7 @@ def plan(
                 raise
             missing.append(Missing(name, str(error), None))
             continue
-        finished(asked)  # refuses the directory of another run
+        trained(asked)  # refuses the directory of another run
         entrants.append(Entrant(name, own, asked))
     return entrants, missing
 
@@ -88,21 +88,35 @@ def _quoted(value: object) -> str:
     return f"'{escaped}'"
 
 
-def finished(asked: Experiment) -> Outcome | None:
-    """How a run ended that has its whole budget behind it; None if it has not, or never began.
+def trained(asked: Experiment) -> Outcome | None:
+    """How a run ended that has its whole budget behind it, on whatever corpus.
 
-    Raises UserError for a directory that is in use, damaged, or of another config.
+    None if it has not, or never began. Raises UserError for a directory that is in use, damaged,
+    or of another config.
     """
     if not (asked.run / CONFIG).exists():
         return None
     with open_run(asked.run, asked.settings) as opened:
-        return opened.finished(asked.settings)
+        return opened.trained(asked.settings)
+
+
+def finished(asked: Experiment, fingerprint: str) -> Outcome | None:
+    """How a run ended that has its whole budget behind it, on the corpus of this fingerprint.
+
+    None if it has not, or never began. Raises what `trained` does, and UserError (65) if it was
+    trained on another corpus.
+    """
+    if not (asked.run / CONFIG).exists():
+        return None
+    with open_run(asked.run, asked.settings) as opened:
+        return opened.finished(asked.settings, lambda: fingerprint)
 
 
 def prepared(entrants: Sequence[Entrant]) -> tuple[Test, dict[str, "Prepared"]]:
     """Prepare the corpus once, before its many readers start; the test set, and data by entrant.
 
-    Raises UserError for a corpus without a whole test set, or entrants whose test sets differ.
+    Raises UserError for a corpus without a whole test set, entrants whose test sets differ, or a
+    finished run on another corpus.
     """
     from nmt.data.prepare import prepare
 
@@ -122,6 +136,7 @@ def prepared(entrants: Sequence[Entrant]) -> tuple[Test, dict[str, "Prepared"]]:
                 read_text(path)  # says what is wrong with it before anything is trained
             tests.setdefault((test.source.read_bytes(), test.reference.read_bytes()), test)
         corpora[entrant.name] = known[key]
+        finished(entrant.asked, known[key].facts["fingerprint"])
     if len(tests) > 1:
         raise UserError(f"{entrants[0].name} and others have different test sets; compare apart")
     return next(iter(tests.values())), corpora
@@ -135,21 +150,28 @@ def _refuse_unnamed(data: Files) -> None:
         raise UserError(f"{', '.join(unnamed)}: no value; name the test set to compare on")
 
 
-def train_all(entrants: Sequence[Entrant], at_once: int) -> list[Missing]:
-    """Train all that are not finished; those that failed or stopped early are returned."""
-    pending = [entrant for entrant in entrants if finished(entrant.asked) is None]
+def train_all(
+    entrants: Sequence[Entrant], corpora: Mapping[str, "Prepared"], at_once: int
+) -> list[Missing]:
+    """Train all that are not finished on their corpora, which are by name.
+
+    Those that failed or stopped early are returned.
+    """
+    fingerprints = {name: corpus.facts["fingerprint"] for name, corpus in corpora.items()}
+    pending = [e for e in entrants if finished(e.asked, fingerprints[e.name]) is None]
     runs = {entrant.name: entrant.asked.run for entrant in pending}
     for run in runs.values():
         run.parent.mkdir(parents=True, exist_ok=True)
     jobs = [Job(e.name, "train", e.words, e.log) for e in pending]
     codes = run_all(jobs, at_once, lambda name: trained_so_far(runs[name])) if jobs else {}
-    return [m for e in pending if (m := _untrained(e, codes[e.name])) is not None]
+    missing = [_untrained(e, fingerprints[e.name], codes[e.name]) for e in pending]
+    return [each for each in missing if each is not None]
 
 
-def _whole(entrant: Entrant) -> str | None:
+def _whole(entrant: Entrant, fingerprint: str) -> str | None:
     """What is wrong with a run whose process ended well, if anything is."""
     try:
-        outcome = finished(entrant.asked)
+        outcome = finished(entrant.asked, fingerprint)
     except UserError as error:
         return str(error)
     return "training stopped before its budget was spent" if outcome is None else None
@@ -162,10 +184,10 @@ def _failed(label: str, what: str, code: int, log: Path) -> Missing | None:
     return Missing(label, f"{what} failed ({said(code)}): {last_line(log)}", str(log))
 
 
-def _untrained(entrant: Entrant, code: int) -> Missing | None:
+def _untrained(entrant: Entrant, fingerprint: str, code: int) -> Missing | None:
     if failed := _failed(entrant.name, "training", code, entrant.log):
         return failed
-    wrong = _whole(entrant)
+    wrong = _whole(entrant, fingerprint)
     return None if wrong is None else Missing(entrant.name, wrong, str(entrant.log))
 
 
@@ -295,7 +317,7 @@ def _kept(work: Work) -> Any:
 def entry(entrant: Entrant, corpus: "Prepared") -> Entry:
     """What a table says of an entrant beside its scores."""
     settings = entrant.asked.settings
-    outcome = finished(entrant.asked)
+    outcome = finished(entrant.asked, corpus.facts["fingerprint"])
     if outcome is None:
         raise UserError(f"{entrant.asked.run}: has changed meanwhile; try again", Exit.DATA)
     sizes = len(corpus.source.vocabulary), len(corpus.target.vocabulary)

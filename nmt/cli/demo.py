@@ -31,17 +31,16 @@ def command(argv: list[str]) -> None:
     asked = parser.parse_args(argv)
     runs = Path(asked.runs)
 
-    from nmt.cli.contest import choices, plan, train_all
-    from nmt.cli.texts import test_texts
+    from nmt.cli.contest import choices, plan, prepared, train_all
 
     entrants, _ = plan(choices(asked.encodings), ["experiment=demo", *asked.words], runs)
-    if failed := train_all(entrants, os.cpu_count() or 1):
+    test, corpora = prepared(entrants)
+    if failed := train_all(entrants, corpora, os.cpu_count() or 1):
         raise UserError(
             f"{runs / failed[0].label}: {failed[0].why}; see {failed[0].log}", Exit.DIVERGED
         )
-    source, reference = test_texts(entrants[0].asked.settings)
     words = [f"{entrant.name}={entrant.asked.run}" for entrant in entrants]
-    words += ["--source", source, "--reference", reference, "--bounds", BOUNDS]
+    words += ["--source", str(test.source), "--reference", str(test.reference), "--bounds", BOUNDS]
     words += ["--json", str(runs / "comparison.json"), "--plot", str(runs / "comparison.png")]
     from nmt.cli.evaluate import command as evaluate
 

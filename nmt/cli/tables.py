@@ -9,12 +9,12 @@ import logging
 import re
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nmt import build, manifest, modeldir
+from nmt import build, manifest
 from nmt.cli import contest, outputs, tabletests
 from nmt.cli.compare import caption, cores
 from nmt.cli.compose import AbsentError, Sweep, composed, experiment, resolved
@@ -26,9 +26,11 @@ from nmt.evaluate.buckets import parse_bounds
 from nmt.evaluate.ranking import Missing
 from nmt.evaluate.scores import NAMES
 
+if TYPE_CHECKING:
+    from nmt.data.prepare import Prepared
+
 log = logging.getLogger(__name__)
 
-FACTS = "facts.json"  # in a checkpoint
 Launch = Callable[[list[str]], None]  # trains all that these words of nmt-train mean
 
 
@@ -86,19 +88,19 @@ def make(sweep: Sweep, typed: Sequence[str], launch: Launch | None = None) -> No
     asked, runs = planned.asked, planned.runs
     entrants = [each.entrant for each in runs]
     tests = tabletests.find_all([(r.entrant.asked, r.tests) for r in runs], asked.test)
-    facts = prepared(runs)
-    pending = [entrant for entrant in entrants if contest.finished(entrant.asked) is None]
+    corpora = prepared(runs)
+    pending = _pending(entrants, corpora)
     at_once = asked.jobs or places(runs[0].settings)
     log.info(
         "%d runs, %d of them finished, %d at once", len(runs), len(runs) - len(pending), at_once
     )
-    failed = trained(sweep, pending, at_once, launch)
+    failed = trained(sweep, pending, corpora, at_once, launch)
     lost = {each.label for each in failed}
     whole = [each for each in runs if each.entrant.name not in lost]
     remarks = [*asked.remarks, *planned.notes, *(f"{m.label}: {m.why}." for m in failed)]
     for corpus in dict.fromkeys(each.corpus for each in whole):
         part = [each for each in whole if each.corpus == corpus]
-        kept = {each.settings.data.max_length: facts[each.entrant.name] for each in part}
+        kept = {each.settings.data.max_length: corpora[each.entrant.name].facts for each in part}
         notes = [*remarks, *_common(part, at_once), *_pairs(kept)]
         command = shlex.join(["nmt-train", *typed])
         _report(sweep, asked, part, tests[corpus], notes, command, at_once)
@@ -138,15 +140,20 @@ def plan(sweep: Sweep) -> Plan:
     runs = _named(runs)
     for each in runs:
         try:
-            contest.finished(each.entrant.asked)
+            contest.trained(each.entrant.asked)
         except UserError as error:
-            said = str(error).replace("choose another name=", "choose another runs=DIR")
-            raise UserError(said, error.code) from None
+            raise _elsewhere(error) from None
     notes = [
         f"Left out: {', '.join(names)}; scale {sweep.scale} has no {option}."
         for option, names in absent.items()
     ]
     return Plan(asked, runs, notes)
+
+
+def _elsewhere(error: UserError) -> UserError:
+    """The error of a run directory, in words of a table: the names of its runs are given."""
+    said = str(error).replace("choose another name=", "choose another runs=DIR")
+    return UserError(said, error.code)
 
 
 def _asked(values: dict[str, Any]) -> Asked:
@@ -245,42 +252,51 @@ def places(settings: Settings) -> int:
     return max(1, cores() // (settings.trainer.threads or 1))  # jobs have one thread by default
 
 
-def prepared(runs: Sequence[Planned]) -> dict[str, dict[str, Any]]:
-    """Prepare each corpus once, before its many readers start; facts by name of the run.
+def prepared(runs: Sequence[Planned]) -> dict[str, "Prepared"]:
+    """Prepare each corpus once, before its many readers start; by name of the run.
 
-    Raises UserError as `prepare` does, and 2 for a run that was trained on other text.
+    Raises UserError as `prepare` does, and 65 for a run that was trained on another one.
     """
     from nmt.data.prepare import prepare
 
-    known: dict[bytes, dict[str, Any]] = {}
-    facts = {}
+    known: dict[bytes, Prepared] = {}
+    corpora = {}
     for each in runs:
         plain = freeze(each.settings)
         key = manifest.dump([plain["data"], plain["segmenter"]])
         if key not in known:
-            known[key] = prepare(each.settings.data, each.settings.segmenter).facts
-        facts[each.entrant.name] = known[key]
-        run = each.entrant.asked.run
-        if contest.finished(each.entrant.asked) is not None:
-            where = modeldir.locate(run) / FACTS
-            if (
-                manifest.parse(where.read_bytes(), where)["fingerprint"]
-                != known[key]["fingerprint"]
-            ):
-                raise UserError(f"{run}: trained on other text; choose another data.name= or runs=")
-    return facts
+            known[key] = prepare(each.settings.data, each.settings.segmenter)
+        corpora[each.entrant.name] = known[key]
+        try:
+            _pending([each.entrant], corpora)
+        except UserError as error:
+            raise _elsewhere(error) from None
+    return corpora
+
+
+def _pending(entrants: Sequence[Entrant], corpora: Mapping[str, "Prepared"]) -> list[Entrant]:
+    """Those that are not finished; raises UserError (65) for one on another corpus."""
+    return [
+        entrant
+        for entrant in entrants
+        if contest.finished(entrant.asked, corpora[entrant.name].facts["fingerprint"]) is None
+    ]
 
 
 def trained(
-    sweep: Sweep, pending: list[Entrant], at_once: int, launch: Launch | None
+    sweep: Sweep,
+    pending: list[Entrant],
+    corpora: Mapping[str, "Prepared"],
+    at_once: int,
+    launch: Launch | None,
 ) -> list[Missing]:
     """Train what is pending; those that failed or stopped early are returned."""
     if not pending or launch is None:
-        return contest.train_all(pending, at_once)
+        return contest.train_all(pending, corpora, at_once)
     waiting = [word for entrant in pending for word in entrant.words if word.startswith("run=")]
     runs = ",".join(dict.fromkeys(word.removeprefix("run=") for word in waiting))
     launch([f"run={runs}"] if runs else [])
-    return [_unfinished(each) for each in pending if contest.finished(each.asked) is None]
+    return [_unfinished(each) for each in _pending(pending, corpora)]
 
 
 def _unfinished(entrant: Entrant) -> Missing:

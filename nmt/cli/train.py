@@ -124,7 +124,7 @@ def train(asked: "Experiment", workers: "Workers | None" = None) -> None:
 
     workers = workers or ALONE
     with open_run(directory, settings, workers) as opened:
-        outcome = opened.finished(settings)
+        outcome = opened.finished(settings, lambda: _fingerprint(asked, workers))
         if outcome is None:
             outcome = fit(settings, _prepared(asked, workers), opened)
     if outcome.signal is not None:
@@ -167,6 +167,24 @@ def launch(words: list[str]) -> None:
             log.warning("the launcher ended with %s", end.code)
     finally:  # Hydra has set up logging of its own
         logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(message)s", force=True)
+
+
+def _fingerprint(asked: "Experiment", workers: "Workers") -> str:
+    """That of the corpus of a run whose updates are all made: worker 0 reads the text."""
+    from nmt.data.prepare import fingerprint
+
+    if workers.rank:
+        return str(workers.hear())
+    try:
+        found = fingerprint(asked.settings.data, asked.settings.segmenter)
+    except UserError as error:
+        raise UserError(
+            f"{error}; {asked.run} is finished, but whether on this corpus cannot be seen without "
+            "it (nmt-translate and nmt-evaluate need no corpus)",
+            error.code,
+        ) from None
+    workers.tell(found)
+    return found
 
 
 def _prepared(asked: "Experiment", workers: "Workers") -> "Prepared":

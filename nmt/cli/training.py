@@ -21,6 +21,7 @@ from nmt.recipes.work import Job
 if TYPE_CHECKING:
     from nmt.cli.contest import Entrant
     from nmt.config import Settings
+    from nmt.train.run import Outcome
 
 log = logging.getLogger(__name__)
 BOUNDS = "25,50,75,100"  # last lengths of the paper's buckets
@@ -62,27 +63,25 @@ def prepare(asked: Asked) -> None:
     sys.stdout.write(f"{prepared.path}\n")
     sys.stdout.flush()
     files = [prepared.path / name for name in ("report.json", "facts.json", "manifest.json")]
-    facts = {"path": str(prepared.path.resolve()), **found._asdict()}
+    which = {
+        "path": str(prepared.path.resolve()),
+        "fingerprint": prepared.facts["fingerprint"],
+    }
+    facts = which | found._asdict()
     ledger.note("prepared", inputs, files, facts)
 
 
 def train(asked: Asked) -> None:
     """nmt-train for each encoding, one after another; finished runs are not touched."""
-    from nmt.cli.contest import finished
     from nmt.cli.train import train as one
 
     job, settings = asked.job, _settings(asked)
-    corpus = _prepared(job, settings)
+    corpus, fingerprint = _prepared(job, settings)
     entrants = _entrants(asked)
     todo = []
     for entrant in entrants:
-        ledger, inputs = job.ledger("train"), _trained(entrant, corpus)
-        outcome = finished(entrant.asked)
-        before = ledger.inputs(_key(entrant)).get("corpus")
-        if before not in (None, inputs["corpus"]) and outcome is not None:
-            raise UserError(
-                f"{entrant.asked.run}: trained on another corpus, {before}; choose another --runs"
-            )
+        inputs = _trained(entrant, corpus)
+        outcome = _finished(entrant, fingerprint)
         if outcome is None:
             todo.append(entrant)
         else:
@@ -105,11 +104,10 @@ def train(asked: Asked) -> None:
 
 def score(asked: Asked) -> None:
     """nmt-evaluate on each test set, by the paper's buckets; tables to stdout."""
-    from nmt.cli.contest import finished
-
     job, settings, entrants = asked.job, _settings(asked), _entrants(asked)
+    known = job.ledger("prepare").facts_or_none("prepared")  # the corpus itself may be gone
     for entrant in entrants:
-        if finished(entrant.asked) is None:
+        if _finished(entrant, known["fingerprint"] if known else None) is None:
             raise UserError(
                 f"{entrant.asked.run}: not trained yet; the stage train does that", Exit.NO_INPUT
             )
@@ -208,8 +206,8 @@ def _inputs(job: Job, settings: "Settings") -> dict[str, Any]:
     return {"texts": texts, "data": plain["data"], "segmenter": plain["segmenter"]}
 
 
-def _prepared(job: Job, settings: "Settings") -> str:
-    """The prepared corpus of these settings; UserError (66) if it is not there yet."""
+def _prepared(job: Job, settings: "Settings") -> tuple[str, str]:
+    """Name and fingerprint of the prepared corpus; UserError (66) if it is not there yet."""
     ledger = job.ledger("prepare")
     facts = ledger.done("prepared", _inputs(job, settings))
     if facts is None:
@@ -217,7 +215,20 @@ def _prepared(job: Job, settings: "Settings") -> str:
             f"{job.root}: not prepared with these words; the stage prepare does that",
             Exit.NO_INPUT,
         )
-    return Path(facts["path"]).name
+    return Path(facts["path"]).name, facts["fingerprint"]
+
+
+def _finished(entrant: "Entrant", fingerprint: str | None) -> "Outcome | None":
+    """How a run ended; UserError (65) if on another corpus, which None does not look at."""
+    from nmt.cli.contest import finished, trained
+
+    if fingerprint is None:
+        return trained(entrant.asked)
+    try:
+        return finished(entrant.asked, fingerprint)
+    except UserError as error:
+        said = str(error).replace("choose another name=", "choose another --runs")
+        raise UserError(said, error.code) from None
 
 
 def _trained(entrant: "Entrant", corpus: str) -> dict[str, Any]:

@@ -66,9 +66,31 @@ def prepare(data: config.Data, segmenter: config.Bpe | config.Unigram) -> Prepar
     Raises UserError: 66 if a file is missing, 65 if its content cannot be used, 73 or 74 if the
     cache cannot be written.
     """
-    scanned = _scan_files(data) if isinstance(data, config.Files) else {}
+    scanned = _scan_files(data)
+    digest = _fingerprint(data, segmenter, scanned)
+    final = Path(data.cache) / f"{data.name}-{digest[:12]}"
+    if not cache.is_complete(final):
+        with cache.locked(final):
+            if not cache.is_complete(final):  # nobody made it while we waited
+                with cache.fresh(final) as directory:
+                    _build(data, segmenter, scanned, directory, digest)
+    return load(final)
+
+
+def fingerprint(data: config.Data, segmenter: config.Bpe | config.Unigram) -> str:
+    """Tell which corpus this is, by the content of its files and each setting that matters.
+
+    All text is read for it, prepared or not: nothing less shows that none of it has changed.
+    Raises UserError: 66 if a file is missing, 65 if its content cannot be used.
+    """
+    return _fingerprint(data, segmenter, _scan_files(data))
+
+
+def _fingerprint(
+    data: config.Data, segmenter: config.Bpe | config.Unigram, scanned: dict[str, "Pair"]
+) -> str:
     per = config.columns_of(data)
-    digest = cache.fingerprint(
+    return cache.fingerprint(
         {
             "format": FORMAT,
             "data": {key: v for key, v in asdict(data).items() if key not in ELSEWHERE},
@@ -81,13 +103,6 @@ def prepare(data: config.Data, segmenter: config.Bpe | config.Unigram) -> Prepar
             },
         }
     )
-    final = Path(data.cache) / f"{data.name}-{digest[:12]}"
-    if not cache.is_complete(final):
-        with cache.locked(final):
-            if not cache.is_complete(final):  # nobody made it while we waited
-                with cache.fresh(final) as directory:
-                    _build(data, segmenter, scanned, directory, digest)
-    return load(final)
 
 
 def load(path: Path) -> Prepared:
@@ -102,9 +117,11 @@ def report(path: Path) -> dict[str, Any]:
     return plain.read_json(path / "report.json")
 
 
-def _scan_files(data: config.Files) -> dict[str, Pair]:
-    """Scan the training and development files of a corpus."""
-    pairs = {}
+def _scan_files(data: config.Data) -> dict[str, Pair]:
+    """Scan the training and development files of a corpus, where it has any."""
+    pairs: dict[str, Pair] = {}
+    if not isinstance(data, config.Files):
+        return pairs
     for split in SPLITS:
         scans = [
             scan(Path(getattr(data, f"{split}_{side}")), f"set data.root or data.{split}_{side}")

@@ -8,7 +8,7 @@ import json
 import logging
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from signal import Signals
@@ -87,16 +87,35 @@ class Run:
         self.begun = False  # training goes on in this process
         self._lock = lock
 
-    def finished(self, settings: config.Settings) -> Outcome | None:
-        """Return the outcome if nothing is left to do, and then put the records right."""
+    def finished(self, settings: config.Settings, fingerprint: Callable[[], str]) -> Outcome | None:
+        """Return the outcome if nothing is left to do, and then put the records right.
+
+        Only then `fingerprint` is called, which gives that of the corpus, since it may read all
+        text. Raises what it does, and UserError (65) if the run was trained on another corpus.
+        """
+        if (outcome := self.trained(settings)) is not None:
+            self.refuse_other_data(settings, fingerprint())
+            self._keep(settings)
+            self._put_right("finished", outcome.step, code=int(Exit.OK))
+        return outcome
+
+    def trained(self, settings: config.Settings) -> Outcome | None:
+        """Return the outcome if all updates are made, on whatever corpus; changes no file."""
         if self.saved is None:
             return None
         plan = timetable(self.saved.state["batches"], settings.trainer)
         if self.saved.step < plan.last:
             return None
-        self._keep(settings)
-        self._put_right("finished", self.saved.step, code=int(Exit.OK))
         return Outcome(self.saved.step, self.perplexity, already=True)
+
+    def refuse_other_data(self, settings: config.Settings, fingerprint: str) -> None:
+        """Raise UserError (65) unless the newest checkpoint was trained on this very corpus."""
+        if self.saved is not None and self.saved.state["fingerprint"] != fingerprint:
+            raise UserError(
+                f"{self.saved.path}: trained on other data than that of data={settings.data.name} "
+                "now; restore the data, or choose another name=",
+                Exit.DATA,
+            )
 
     @property
     def perplexity(self) -> float | None:

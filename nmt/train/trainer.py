@@ -39,7 +39,7 @@ def fit(settings: config.Settings, prepared: Prepared, run: Run) -> Outcome:
     Raises UserError: exit 65 if the data is not what the run began with, 70 if training
     diverged, 71 if memory is short, 74 if the disk fails; the last checkpoint stays intact.
     """
-    if done := run.finished(settings):
+    if done := run.finished(settings, lambda: prepared.facts["fingerprint"]):
         return done
     with run.records():
         try:
@@ -238,12 +238,7 @@ class Trainer:
     def resume(self, saved: Saved) -> None:
         """Continue exactly where a checkpoint was written."""
         state = saved.state
-        if state["fingerprint"] != self.prepared.facts["fingerprint"]:
-            raise UserError(
-                f"{saved.path}: trained on other data than that of data={self.settings.data.name} "
-                "now; restore the data, or choose another name=",
-                Exit.DATA,
-            )
+        self.run.refuse_other_data(self.settings, self.prepared.facts["fingerprint"])
         sealed = Sealed(saved.path)
         tensors = modeldir.read_tensors(sealed, modeldir.WEIGHTS)
         modeldir.set_weights(self.model, tensors, saved.path / modeldir.WEIGHTS)

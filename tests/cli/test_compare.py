@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -212,7 +213,8 @@ def test_a_failure_names_its_last_words(tmp_path: Path, monkeypatch: pytest.Monk
         return {"none": 71, "alibi": -9}
 
     monkeypatch.setattr(contest, "run_all", fails)
-    missing = contest.train_all(entrants, 2)
+    corpus: Any = SimpleNamespace(facts={"fingerprint": "abc"})
+    missing = contest.train_all(entrants, {"none": corpus, "alibi": corpus}, 2)
     assert [(each.label, each.why) for each in missing] == [
         ("none", "training failed (exit 71): nmt: out of memory"),
         ("alibi", "training failed (killed by SIGKILL): no output"),

@@ -61,6 +61,16 @@ def test_wrong_words_get_one_line(words: list[str], said: str) -> None:
         (["encoding=relative", "tau=8"], "runs/toy/relative-tau8-seed1"),
         (["encoding=[absolute,relative]", "tau=8"], "runs/toy/absolute+relative-tau8-seed1"),
         (["runs=a b", "name=c"], "a b/c"),
+        (["data=files", "data.root=my/corpus"], "runs/corpus/absolute-seed1"),
+        (["data=files", "data.root=my/corpus/"], "runs/corpus/absolute-seed1"),
+        (["data=files", "data.root='it, b'"], "runs/it_b/absolute-seed1"),
+        (["data=files", "data.root=/"], "runs/files/absolute-seed1"),
+        (["data=files", "data.root=x", "data.name=news"], "runs/news/absolute-seed1"),
+        (["data=multi30k", "data.root=my/corpus"], "runs/multi30k/absolute-seed1"),
+        (
+            ["run=R4", "scale=small", "data.root=my/corpus"],
+            "runs/table-corpus/absolute-max38-seed1",
+        ),
     ],
 )
 def test_the_run_is_named_after_its_choices(words: list[str], directory: str) -> None:

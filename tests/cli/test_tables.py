@@ -259,11 +259,14 @@ def test_a_finished_run_of_other_text_is_refused(
                 (tmp_path / root / f"{part}.{code}").write_bytes(f"{word} {part}\n".encode() * 9)
     own = [w for w in TINY if not w.startswith(("data.", "samples", "jobs"))]
     words = ["scale=small", "seed=1", "run=R1", *own, f"runs={tmp_path}", f"data.cache={tmp_path}"]
-    words += ["segmenter.merges=10", "trainer.device=cpu", "optim.warmup=2"]
+    words += ["segmenter.merges=10", "trainer.device=cpu", "optim.warmup=2", "data.name=ab"]
     assert train([*words, f"data.root={tmp_path / 'a'}"]) == 0
     monkeypatch.setattr(contest, "run_all", refuse_jobs)
-    assert train(["experiment=table3", *words, f"data.root={tmp_path / 'b'}"]) == 2
-    assert "trained on other text; choose another data.name= or runs=" in capsys.readouterr().err
+    other = f"data.root={tmp_path / 'b'}"
+    assert train(["experiment=table3", *words, other]) == 65
+    err = capsys.readouterr().err
+    assert "trained on other data than that of data=ab now" in err
+    assert "choose another runs=DIR" in err and "name=" not in err
 
 
 def test_a_sweep_of_ones_own_is_checked_and_left_to_hydra(

@@ -86,6 +86,9 @@ def test_other_data_is_refused(data: Prepared, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="trained on other data") as error:
         tiny.train(tmp_path / "run", other, trainer__max_steps=2)
     assert error.value.code == Exit.DATA
+    with pytest.raises(UserError, match="trained on other data") as error:
+        tiny.train(tmp_path / "run", other, trainer__max_steps=1)  # though nothing is left to do
+    assert error.value.code == Exit.DATA
 
 
 def test_another_number_of_threads_is_told(
@@ -183,7 +186,7 @@ def test_the_checkpoints_say_that_a_run_is_finished(
     (run / STATUS).write_bytes(hint)  # a kill came between the last checkpoint and the status
     assert standing(run).finished
     with open_run(run, tiny.settings(trainer__max_steps=1)) as opened:
-        assert opened.finished(tiny.settings(trainer__max_steps=1))
+        assert opened.finished(tiny.settings(trainer__max_steps=1), lambda: "abc")
     assert status(run) == {"state": "finished", "step": 1, "code": 0}
 
 
@@ -228,8 +231,12 @@ def test_a_damaged_last_checkpoint_counts_for_nobody(whole: Path, tmp_path: Path
     (run / "checkpoints/step-00000012/optim.safetensors").write_bytes(b"")
     assert standing(run) == (10, 12)
     with open_run(run, tiny.settings()) as opened:
-        assert opened.finished(tiny.settings()) is None
+        assert opened.finished(tiny.settings(), refuse) is None
     assert standing(run) == (10, 12) and status(run) == {"state": "killed", "step": 10}
+
+
+def refuse() -> str:
+    raise AssertionError("the corpus was read, though updates are left to make")
 
 
 def test_what_is_no_run_has_no_standing(tmp_path: Path) -> None:

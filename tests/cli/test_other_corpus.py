@@ -1,0 +1,99 @@
+"""A run belongs to the text that it was trained on: another corpus is never taken for the same."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nmt.cli import compare, contest, demo
+from nmt.cli.evaluate import main as evaluate
+from nmt.cli.train import main as train
+from nmt.cli.translate import main as translate
+
+TINY = [
+    *("model.dim=16", "model.feedforward_dim=16", "model.heads=2", "model.encoder_layers=1"),
+    *("model.decoder_layers=1", "trainer.device=cpu", "trainer.threads=1", "trainer.max_steps=2"),
+    *("trainer.batch_tokens=60", "trainer.tensorboard=false"),
+]
+FILES = ["data=files", "segmenter.merges=5", "segmenter.tokenizer=none", *TINY]
+
+
+def write(root: Path, word: str) -> Path:
+    """A corpus whose every line holds this word."""
+    root.mkdir()
+    for part in ("train", "dev", "test"):
+        for language in ("de", "en"):
+            lines = [f"{word} {number}\n" for number in range(9)]
+            (root / f"{part}.{language}").write_text("".join(lines), encoding="utf-8")
+    return root
+
+
+def test_a_finished_run_is_not_taken_for_one_on_another_corpus(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, two = write(tmp_path / "one", "haus"), write(tmp_path / "two", "katze")
+    run = tmp_path / "run"
+    words = [*FILES, f"data.cache={tmp_path / 'cache'}", f"runs={tmp_path}", "name=run"]
+    assert train([*words, f"data.root={one}"]) == 0
+    capsys.readouterr()
+    assert train([*words, f"data.root={two}"]) == 65
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 1
+    assert "trained on other data than that of data=files now" in err and "name=" in err
+    assert train([*words, f"data.root={one}"]) == 0
+    assert "already finished at step 2" in capsys.readouterr().err
+
+    # the same text elsewhere is the same corpus; a single changed letter makes another one
+    three = one.rename(tmp_path / "three")
+    assert train([*words, f"data.root={three}"]) == 0
+    changed = three / "dev.en"
+    changed.write_bytes(changed.read_bytes().replace(b"8", b"9"))
+    assert train([*words, f"data.root={three}"]) == 65
+
+    # without its text a model serves, but whether it is the one asked for cannot be told
+    shutil.rmtree(three)
+    shutil.rmtree(tmp_path / "cache")
+    capsys.readouterr()
+    assert train([*words, f"data.root={three}"]) == 66
+    err = capsys.readouterr().err
+    assert "three/train.de: no such file; set data.root" in err and err.count("\n") == 1
+    assert f"{run} is finished" in err and "nmt-translate" in err
+    out_file = tmp_path / "out"
+    assert translate([str(run), str(two / "test.de"), "-o", str(out_file), "--threads=1"]) == 0
+    sides = ["--source", str(two / "test.de"), "--reference", str(two / "test.en")]
+    assert evaluate([str(run), *sides, "--samples", "40"]) == 0
+
+
+def test_compare_refuses_runs_on_another_corpus(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = write(tmp_path / "one", "haus"), write(tmp_path / "two", "katze")
+    words = [*FILES, f"data.cache={tmp_path / 'cache'}"]
+    tests = ["data.test_source=${data.root}/test.de", "data.test_target=${data.root}/test.en"]
+    own = [*words, *tests, f"data.root={one}", f"runs={tmp_path / 'runs'}", "name=none"]
+    assert train([*own, "encoding=none"]) == 0
+    monkeypatch.setattr(contest, "run_all", refuse_jobs)
+    capsys.readouterr()
+    asked = ["encoding=none", *words, *tests, f"data.root={two}", "--runs", str(tmp_path / "runs")]
+    assert compare.main(asked) == 65
+    out, err = capsys.readouterr()
+    assert "trained on other data" in err and out == ""
+
+
+def test_the_demo_refuses_runs_on_another_corpus(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toy = ["data.train_pairs=20", "data.dev_pairs=5", "data.test_pairs=5", *TINY]
+    own = ["experiment=demo", *toy, f"data.cache={tmp_path / 'cache'}"]
+    assert train([*own, "encoding=none", f"runs={tmp_path / 'runs'}", "name=none"]) == 0
+    monkeypatch.setattr("nmt.data.prepare.FORMAT", 0)  # another text of the same settings
+    monkeypatch.setattr(contest, "run_all", refuse_jobs)
+    capsys.readouterr()
+    where = ["--runs", str(tmp_path / "runs"), "--encodings", "none"]
+    assert demo.main([*where, *toy, f"data.cache={tmp_path / 'cache'}"]) == 65
+    assert "trained on other data" in capsys.readouterr().err
+
+
+def refuse_jobs(*asked: Any) -> dict[str, int]:
+    raise AssertionError("a job was started")
