@@ -131,7 +131,7 @@ class Model:
     halting: bool = knob("each token stops after as many layers as it needs (Graves 2016)")
     halting_threshold: float = knob("halting probability that stops a token", least=0, most=1)
     ponder_cost: float = knob("weight of the layers gone through, in the loss", least=0)
-    drop_residual: list[int] = knob("encoder layers whose attention has no residual, from 1")
+    drop_residual: list[int] = knob("encoder passes whose attention has no residual, from 1")
     length_head: bool = knob("learn to predict the length of the target from the source")
 
 

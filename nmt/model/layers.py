@@ -21,17 +21,16 @@ class Residual(nn.Module):
     (Liu et al. 2021, Improving Zero-Shot Translation by Disentangling Positional Information).
     """
 
-    def __init__(self, config: Model, keep: bool = True) -> None:
+    def __init__(self, config: Model) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(config.dim)
         self.pre = config.norm == "pre"
         self.dropout = config.dropout
-        self.keep = keep
 
-    def forward(self, x: Tensor, f: Callable[[Tensor], Tensor]) -> Tensor:
+    def forward(self, x: Tensor, f: Callable[[Tensor], Tensor], keep: bool = True) -> Tensor:
         """Wrap the sublayer f: [batch, length, dim] -> the same shape."""
         y = dropout(f(self.norm(x) if self.pre else x), self.dropout, self.training)
-        y = x + y if self.keep else y
+        y = x + y if keep else y
         return y if self.pre else self.norm(y)
 
 
@@ -81,18 +80,23 @@ def _feedforward(config: Model) -> nn.Module:
 class EncoderLayer(nn.Module):
     """Self-attention, then feed-forward."""
 
-    def __init__(self, config: Model, number: int) -> None:
-        """Layers count from 0 here, from 1 in model.drop_residual."""
+    def __init__(self, config: Model) -> None:
         super().__init__()
         self.attention = Attention(config.dim, config.heads, config.attention_dropout)
-        self.around_attention = Residual(config, number + 1 not in config.drop_residual)
+        self.around_attention = Residual(config)
         self.feedforward = _feedforward(config)
         self.around_feedforward = Residual(config)
+        self.without_residual = frozenset(config.drop_residual)
 
     def forward(self, x: Tensor, layer: int, encodings: Encodings, context: Context) -> Tensor:
-        """[batch, source, dim] -> the same shape."""
+        """[batch, source, dim] -> the same shape.
+
+        `layer` counts passes from 0, model.drop_residual from 1: a shared layer makes several.
+        """
         x = self.around_attention(
-            x, lambda y: self.attention(y, Memory(y), layer, encodings, context)
+            x,
+            lambda y: self.attention(y, Memory(y), layer, encodings, context),
+            keep=layer + 1 not in self.without_residual,
         )
         return self.around_feedforward(x, self.feedforward)
 

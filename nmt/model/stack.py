@@ -16,11 +16,10 @@ from nmt.model.recompute import Run, recomputed
 class Stack(nn.Module):
     """`layers` passes through layers, and the norm after the last one."""
 
-    def __init__(self, config: Model, layers: int, make: Callable[[int], nn.Module]) -> None:
-        """`make(number)` makes a layer; numbers count from 0."""
+    def __init__(self, config: Model, layers: int, make: Callable[[], nn.Module]) -> None:
         super().__init__()
         self.count = layers
-        self.layers = nn.ModuleList(make(n) for n in range(1 if config.share_layers else layers))
+        self.layers = nn.ModuleList(make() for _ in range(1 if config.share_layers else layers))
         final = config.norm == "pre"  # after post-norm layers nothing is left to normalise
         self.norm: nn.Module = nn.LayerNorm(config.dim) if final else nn.Identity()
         self.halting = Halting(config.dim, config.halting_threshold) if config.halting else None

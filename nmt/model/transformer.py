@@ -37,8 +37,8 @@ class Transformer(nn.Module):
         self.source_embedding = nn.Embedding(source_size, config.dim)
         self.target_embedding = nn.Embedding(target_size, config.dim)
         self.output = nn.Linear(config.dim, target_size)
-        self.encoder = Stack(config, config.encoder_layers, lambda n: EncoderLayer(config, n))
-        self.decoder = Stack(config, config.decoder_layers, lambda n: DecoderLayer(config))
+        self.encoder = Stack(config, config.encoder_layers, lambda: EncoderLayer(config))
+        self.decoder = Stack(config, config.decoder_layers, lambda: DecoderLayer(config))
         self.length_head = LengthHead(config.dim) if config.length_head else None
         self.ponder_cost = config.ponder_cost
         self.side_loss: Tensor | None = None  # of the last pass in training: see `hidden`

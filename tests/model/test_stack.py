@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.model.layers import ComplexFeedForward, EncoderLayer, FeedForward, Residual
+from nmt.model.layers import ComplexFeedForward, EncoderLayer, FeedForward
 from nmt.model.length import LengthHead
 from nmt.model.stack import Halting, Stack, Tally
 from nmt.model.transformer import Transformer
@@ -24,9 +24,12 @@ def copy_layers(shared: Stack, own: Stack) -> None:
     own.norm.load_state_dict(shared.norm.state_dict())
 
 
-def test_shared_layers_equal_as_many_equal_layers(tiny: Make, ids: Ids) -> None:
-    shared, own = tiny("model.share_layers=true"), tiny()
-    assert len(shared.encoder.layers) == 1 and len(own.encoder.layers) == 2
+@pytest.mark.parametrize("dropped", ["[]", "[1]", "[2]", "[1,3]"])
+def test_shared_layers_equal_as_many_equal_layers(dropped: str, tiny: Make, ids: Ids) -> None:
+    """Also where a pass has no residual: passes count, whichever layer they go through."""
+    words = ("model.encoder_layers=3", f"model.drop_residual={dropped}")
+    shared, own = tiny("model.share_layers=true", *words), tiny(*words)
+    assert len(shared.encoder.layers) == 1 and len(own.encoder.layers) == 3
     copy_layers(shared.encoder, own.encoder)
     copy_layers(shared.decoder, own.decoder)
     for name in ("source_embedding", "target_embedding", "output"):
@@ -93,18 +96,19 @@ def test_ponder_cost_is_what_the_tokens_took(tiny: Make, ids: Ids) -> None:
     assert plain.side_loss is None
 
 
-def test_dropping_a_residual_changes_that_layer_alone(tiny: Make, ids: Ids) -> None:
-    source = ids(2, 7)
-    plain, dropped = tiny(), tiny("model.drop_residual=[2]")
-    kept = [[_around(m, n).keep for n in range(2)] for m in (plain, dropped)]
-    assert kept == [[True, True], [True, False]]
-    x, wrapped = torch.randn(2, 7, 16), _around(dropped, 1)
-    assert torch.equal(wrapped(x, lambda y: y * 0 + 3.0), torch.full_like(x, 3.0))
-    assert not torch.allclose(plain.encode(source)[0], dropped.encode(source)[0])
-
-
-def _around(model: Transformer, number: int) -> Residual:
-    return cast(EncoderLayer, model.encoder.layers[number]).around_attention
+@pytest.mark.parametrize("shared", ["true", "false"])
+def test_dropping_a_residual_changes_that_pass_alone(shared: str, tiny: Make, ids: Ids) -> None:
+    model = tiny("model.drop_residual=[2]", f"model.share_layers={shared}")
+    passes: list[tuple[Tensor, Tensor]] = []  # what came in, what came out
+    attended: list[Tensor] = []
+    for layer in cast(list[EncoderLayer], list(model.encoder.layers)):
+        layer.around_attention.register_forward_hook(
+            lambda _, given, result: passes.append((given[0], result))
+        )
+        layer.attention.register_forward_hook(lambda _, given, result: attended.append(result))
+    model.encode(ids(2, 7))
+    (x, first), (_, second) = passes
+    assert torch.equal(first, x + attended[0]) and torch.equal(second, attended[1])
 
 
 def test_complex_feedforward_is_complex_arithmetic(tiny: Make) -> None:
