@@ -68,12 +68,15 @@ class Context:
     state: dict[str, Tensor] | None = None  # of recurrent encodings; None: not decoding
     training: bool = False
     positions: Positions = field(default_factory=Positions)
+    _single: "Context | None" = None  # of rows side by side: the pass with one of each
     _memo: dict[Hashable, Any] = field(default_factory=dict)
 
     def placed(self, positions: Positions) -> "Context":
         """The same pass with token indices turned into positions; one object per assignment."""
 
         def assign() -> Context:
+            if self._single is not None:  # copies of a row stand where it stands
+                return self._single.placed(positions).repeated(self.rows // self._single.rows)
             done: dict[int, Tensor] = {}  # equal tensors stay one object, and one random draw
             for index in (self.queries, self.keys, self.new_keys):
                 if id(index) not in done:
@@ -88,16 +91,25 @@ class Context:
         return self.once(positions, assign)
 
     def repeated(self, streams: int) -> "Context":
-        """The same pass for as many copies of each row, side by side."""
+        """The same pass for as many copies of each row, side by side: one draw serves them all."""
 
-        def repeat(t: Tensor | None) -> Tensor | None:
-            return t if t is None or len(t) == 1 else t.repeat_interleave(streams, 0)
+        def repeat(t: Tensor) -> Tensor:
+            return t.repeat_interleave(streams, 0)
+
+        def shared(t: Tensor) -> Tensor:
+            return t if len(t) == 1 else repeat(t)  # holds for every row
 
         return replace(
             self,
+            queries=shared(self.queries),
+            keys=shared(self.keys),
+            new_keys=shared(self.new_keys),
             rows=self.rows * streams,
-            allowed=repeat(self.allowed),
-            lengths=repeat(self.lengths),
+            allowed=None if self.allowed is None else shared(self.allowed),
+            lengths=None if self.lengths is None else repeat(self.lengths),
+            tokens=None if self.tokens is None else repeat(self.tokens),
+            columns={name: repeat(column) for name, column in self.columns.items()},
+            _single=self,
             _memo={},
         )
 
@@ -107,7 +119,8 @@ class Context:
         For gradient checkpointing: see `nmt.model.recompute`.
         """
         memo = {k: v.copy() if isinstance(v, Context) else v for k, v in self._memo.items()}
-        return replace(self, _memo=memo)
+        single = None if self._single is None else self._single.copy()
+        return replace(self, _single=single, _memo=memo)
 
     def column(self, name: str) -> Tensor:
         """A column beside the text [batch, source | 1]; raises ValueError where it is missing."""

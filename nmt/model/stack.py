@@ -28,14 +28,14 @@ class Stack(nn.Module):
     def forward(
         self, x: Tensor, encodings: Encodings, contexts: Sequence[Context], run: Run
     ) -> tuple[Tensor, Tensor | None]:
-        """x [batch, length, dim] -> the same shape, and ponder times [batch, length] if halting.
+        """x [batch x streams, length, dim] -> the same, and ponder times [batch, length] or None.
 
         `contexts`: all that the layers read, the one of the stack's own tokens first.
         """
         context = contexts[0]
         if self.recompute and context.training and torch.is_grad_enabled():
             run = recomputed(run)
-        tally = None if self.halting is None else Tally(x)
+        tally = None if self.halting is None else Tally(x, encodings.streams)
         for number in range(self.count):
             given = encodings.layer(x, number, context)
             layer = self.layers[number % len(self.layers)]
@@ -50,13 +50,20 @@ class Stack(nn.Module):
 
 
 class Tally:
-    """How far each token has come on its way to halting."""
+    """How far each token [batch, length] has come on its way to halting."""
 
-    def __init__(self, x: Tensor) -> None:
-        self.mass = x.new_zeros(x.shape[:2], dtype=torch.float32)  # halting probability so far
+    def __init__(self, x: Tensor, streams: int = 1) -> None:
+        """x [batch x streams, length, dim]; a token halts in all streams at once."""
+        self.streams = streams
+        tokens = (len(x) // streams, x.shape[1])
+        self.mass = x.new_zeros(tokens, dtype=torch.float32)  # halting probability so far
         self.ponder = torch.zeros_like(self.mass)  # steps taken, plus the remainder
         self.running = torch.ones_like(self.mass, dtype=torch.bool)
-        self.output: Any = 0.0  # weighted sum of states
+        self.output: Any = 0.0  # weighted sum of states [batch x streams, length, dim]
+
+    def of_rows(self, of_tokens: Tensor) -> Tensor:
+        """[batch, length] -> [batch x streams, length, 1], to stand beside states."""
+        return of_tokens.repeat_interleave(self.streams, 0)[..., None]
 
 
 class Halting(nn.Module):
@@ -66,7 +73,8 @@ class Halting(nn.Module):
     tensor2tensor does); the token halts at the step where the sum of these probabilities exceeds
     the threshold, or at the last one. Its output is the mean of its states, weighted by the
     probabilities (the last one by what is left). Later steps copy its state: the others read it
-    as it stood when it halted, with what the encodings tell every token of the step.
+    as it stood when it halted, with what the encodings tell every token of the step. Where a token
+    has two streams, the mean of the unit's two logits decides for both.
     """
 
     def __init__(self, dim: int, threshold: float) -> None:
@@ -77,16 +85,17 @@ class Halting(nn.Module):
     def forward(
         self, x: Tensor, given: Tensor, step: Callable[[], Tensor], tally: Tally, last: bool
     ) -> Tensor:
-        """Take one step from states x to the next [batch, length, dim], and keep the tally.
+        """Take one step from states x [batch x streams, length, dim] to the next; keep the tally.
 
         `given`: what the step makes them of, x as the encodings changed it.
         """
-        p = self.unit(given).squeeze(-1).float().sigmoid()  # [batch, length]
+        logits = self.unit(given).squeeze(-1).float()  # [batch x streams, length]
+        p = logits.unflatten(0, (-1, tally.streams)).mean(1).sigmoid()  # [batch, length]
         stops = tally.running & (((tally.mass + p) > self.threshold) | last)
         weight = torch.where(stops, 1 - tally.mass, p) * tally.running
         tally.ponder = tally.ponder + tally.running + stops * (1 - tally.mass)
         tally.mass = tally.mass + weight
-        x = torch.where(tally.running[..., None], step(), x)
-        tally.output = tally.output + weight[..., None].to(x.dtype) * x
+        x = torch.where(tally.of_rows(tally.running), step(), x)
+        tally.output = tally.output + tally.of_rows(weight).to(x.dtype) * x
         tally.running = tally.running & ~stops
         return x

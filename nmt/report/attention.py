@@ -285,12 +285,11 @@ class _Tally:
 
     def add(self, look: Look) -> None:
         """Add up what one layer did."""
-        p = look.probabilities  # [batch x streams, heads, query, key]
-        running = look.running
-        if running is None:
-            running = p.new_ones(len(p), p.shape[2])
-        p = p * running[:, None, :, None]
-        p, running = (t.unflatten(0, (-1, self.streams)).float().mean(1) for t in (p, running))
+        p = look.probabilities.unflatten(0, (-1, self.streams)).float().mean(1)
+        running = p.new_ones(len(p), p.shape[2])  # [batch, query]
+        if look.running is not None:
+            running = look.running.to(p.dtype)
+        p = p * running[:, None, :, None]  # [batch, heads, query, key]
         queries, keys = self.queries[look.site], self.keys[look.site]
         p = p * (queries[:, :, None] & keys[:, None, :])[:, None]
         self.distances[look.site].append(_distances(p))

@@ -40,10 +40,11 @@ def failed(cells: list[Cell], precision: str = "float32") -> set[str]:
     [
         ["encoding=relative", "tau=3"],
         ["encoding=[absolute,relative]", "model.share_layers=true", "model.halting=true"],
+        ["encoding=[complex_order,spr_relative]", "model.halting=true"],
         ["encoding=lstm", "encoding.lstm.hidden=8", "model.norm=post"],
         ["encoding=learned", "encoding.learned.size=20"],  # shorter than what is asked for
     ],
-    ids=["relative", "halting", "lstm", "limit"],
+    ids=["relative", "halting", "complex", "lstm", "limit"],
 )
 def test_what_is_right_passes(words: list[str], settings_of: Make) -> None:
     cells = measure(settings_of(*words), 40)

@@ -28,6 +28,7 @@ MODELS = [
     ["encoding=[sine_spe_stochastic,fire]", "model.norm=post", "model.share_layers=true"],
     ["encoding=diet_relative", "model.halting=true", "model.halting_threshold=0.7"],
     ["encoding=universal", "model.halting=true", "model.share_layers=true"],
+    ["encoding=[complex_order,alibi]", "+encoding.alibi.at=sample", "model.halting=true"],
     ["encoding=lrpe", "model.length_head=true", "model.drop_residual=[2]"],
     *(["encoding=rotary", f"+encoding.rotary.at={at}"] for at in ("augment", "sample")),
     ["encoding=relative", "+encoding.relative.at=shift", "model.decoder_layers=3"],

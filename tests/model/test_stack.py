@@ -73,6 +73,39 @@ def test_halting_is_the_weighted_mean_of_the_states(threshold: float) -> None:
             assert torch.allclose(y[row, token], states[len(weights)][row, token])  # copied since
 
 
+def test_streams_of_a_token_halt_together() -> None:
+    """Where both say the same, as one row would alone; else by the mean of what they say."""
+    torch.manual_seed(0)
+    halting = Halting(3, 0.5)
+    one, other = torch.randn(2, 5, 3), torch.randn(2, 5, 3)
+    rows = torch.stack([one, other], 1).flatten(0, 1)  # [sentence x stream, length, dim]
+    tally = Tally(rows, streams=2)
+    y = halting(rows, rows, lambda: rows + 1, tally, False)
+    logits = (halting.unit(one) + halting.unit(other)).squeeze(-1) / 2
+    halted = logits.sigmoid() > 0.5
+    assert halted.any() and not halted.all()
+    assert torch.equal(tally.running, ~halted)
+    y = halting(y, y, lambda: y + 1, tally, True)
+    assert torch.equal(y[0::2], torch.where(halted[..., None], one + 1, one + 1 + 1))
+    assert torch.equal(y[1::2], torch.where(halted[..., None], other + 1, other + 1 + 1))
+    weight = torch.where(halted, 1, logits.sigmoid())[..., None]
+    assert torch.allclose(tally.output[1::2], weight * (other + 1) + (1 - weight) * (other + 2))
+
+
+@pytest.mark.parametrize("shared", ["true", "false"])
+def test_complex_states_halt_and_learn(shared: str, tiny: Make, ids: Ids) -> None:
+    words = ("encoding=complex_order", "model.halting=true", f"model.share_layers={shared}")
+    model = tiny(*words, "model.halting_threshold=0.7").train()
+    source, target = ids(3, 7), ids(3, 5, seed=1)
+    source[0, 4:] = target[1, 3:] = 0
+    model(source, target)
+    assert model.side_loss is not None
+    model.side_loss.backward()
+    for stack in (model.encoder, model.decoder):
+        assert stack.halting is not None and stack.halting.unit.weight.grad is not None
+        assert stack.halting.unit.weight.grad.abs().sum() > 0
+
+
 @pytest.mark.parametrize("shared", ["true", "false"])
 def test_halting_decodes_as_it_was_trained(shared: str, tiny: Make, ids: Ids) -> None:
     words = ("model.halting=true", f"model.share_layers={shared}", "model.halting_threshold=0.7")

@@ -80,8 +80,8 @@ def by_hand(some: Trained, place: int) -> tuple[Seen, dict[str, Any]]:
     for site, layer, p, _, running in looks:
         streams = model.streams
         for i in range(n if site == "encoder" else steps):
+            runs = running is None or bool(running[0, i])
             for stream in range(streams):
-                runs = running is None or bool(running[stream, i])
                 if site == "cross":
                     passes[i] += runs / streams
                 for j in range(n) if site != "decoder" else range(1, i + 1):

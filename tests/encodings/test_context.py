@@ -1,0 +1,95 @@
+"""What rows that stand side by side for one sentence share: everything but their states."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from nmt.encodings.at import POSITIONS
+from nmt.encodings.context import Context, Positions
+from nmt.encodings.placed_by_columns import Column
+from nmt.encodings.remaining import Remaining, noisy
+from nmt.model import example
+from nmt.model.attention import Look
+from nmt.model.transformer import Transformer
+from nmt.model.watch import watching
+
+Make = Callable[..., Transformer]
+Ids = Callable[..., Tensor]
+MADE: dict[str, Positions] = {"remaining": Remaining(noise=3), "column": Column("order")}
+TOKENWISE = [name for name, kind in POSITIONS.items() if not kind.pairs]
+
+
+def training(rows: int, n: int = 9) -> Context:
+    """A pass over sentences that have columns, in training."""
+    at, ids = torch.arange(n)[None], example.ids(rows, n, 30)
+    return Context(
+        "encoder", at, at, at, rows, (ids != 0)[:, None, None, :], (ids != 0).sum(1), ids,
+        example.columns({"heads", "words", "order"}, ids), training=True,
+    )  # fmt: skip
+
+
+def both(t: Tensor) -> Tensor:
+    """Two rows for each."""
+    return t.repeat_interleave(2, 0)
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("name", TOKENWISE)
+def test_streams_share_the_positions_of_their_row(name: str, rows: int) -> None:
+    positions = MADE[name] if name in MADE else POSITIONS[name]()
+    one = training(rows)
+    two = one.repeated(2).placed(positions)
+    placed = one.placed(positions)
+    assert two.rows == 2 * rows and two.positions == positions
+    for single, double in (
+        (placed.queries, two.queries), (placed.keys, two.keys), (placed.new_keys, two.new_keys)
+    ):  # fmt: skip
+        assert torch.equal(both(single.expand(rows, -1)), double.expand(2 * rows, -1))
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("name", ["tree", "graph"])
+def test_streams_share_the_distances_of_their_row(name: str, rows: int) -> None:
+    positions: Positions = POSITIONS[name]()
+    one = training(rows)
+    delta = one.repeated(2).placed(positions).delta
+    assert torch.equal(delta, both(one.placed(positions).delta))
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_streams_share_words_lengths_and_columns(rows: int) -> None:
+    one = training(rows)
+    two = one.repeated(2)
+    assert one.tokens is not None and two.tokens is not None and two.lengths is not None
+    assert torch.equal(two.tokens, both(one.tokens))
+    assert two.lengths.shape == (2 * rows,)
+    for name, column in one.columns.items():
+        assert torch.equal(two.column(name), both(column))
+
+
+def test_streams_share_the_noise_of_a_length() -> None:
+    one = training(40)
+    lengths = noisy(one, 3)
+    assert len(lengths.unique()) > 3
+    two = one.placed(Remaining(noise=3)).repeated(2)
+    assert torch.equal(two.queries[:, 0], both(lengths))
+
+
+def probabilities(model: Transformer, source: Tensor, target: Tensor) -> list[Look]:
+    looks: list[Look] = []
+    columns = example.columns(model.columns, source)
+    with torch.inference_mode(), watching(model, looks.append):
+        model(source, target, columns)
+    return looks
+
+
+@pytest.mark.parametrize("other, at", [("t5", "sample"), ("fire", "augment")])
+def test_both_streams_of_a_token_look_alike_in_training(
+    other: str, at: str, tiny: Make, ids: Ids
+) -> None:
+    """The modulus is the same for both, and so is a bias of positions that were drawn."""
+    model = tiny(f"encoding=[complex_order,{other}]", f"+encoding.{other}.at={at}").train()
+    for look in probabilities(model, ids(3, 9), ids(3, 7, seed=1)):
+        assert torch.equal(look.probabilities[0::2], look.probabilities[1::2])
