@@ -68,6 +68,7 @@ class Context:
     state: dict[str, Tensor] | None = None  # of recurrent encodings; None: not decoding
     training: bool = False
     positions: Positions = field(default_factory=Positions)
+    _indices: tuple[Tensor, Tensor] | None = None  # of queries and keys, once they are placed
     _single: "Context | None" = None  # of rows side by side: the pass with one of each
     _memo: dict[Hashable, Any] = field(default_factory=dict)
 
@@ -85,8 +86,9 @@ class Context:
                 done[id(index)] for index in (self.queries, self.keys, self.new_keys)
             )
             return replace(
-                self, queries=queries, keys=keys, new_keys=new, positions=positions, _memo={}
-            )
+                self, queries=queries, keys=keys, new_keys=new, positions=positions,
+                _indices=self.indices, _memo={},
+            )  # fmt: skip
 
         return self.once(positions, assign)
 
@@ -104,6 +106,7 @@ class Context:
             queries=shared(self.queries),
             keys=shared(self.keys),
             new_keys=shared(self.new_keys),
+            _indices=(shared(self.indices[0]), shared(self.indices[1])),
             rows=self.rows * streams,
             allowed=None if self.allowed is None else shared(self.allowed),
             lengths=None if self.lengths is None else repeat(self.lengths),
@@ -127,6 +130,14 @@ class Context:
         if name not in self.columns:
             raise ValueError(f"the encoding reads a column {name!r}, which this text does not have")
         return self.columns[name]
+
+    @property
+    def indices(self) -> tuple[Tensor, Tensor]:
+        """Queries and keys counted from 0 in their text, [batch | 1, n] each, wherever they stand.
+
+        So the first token is known where positions start at 1, are shifted or change places.
+        """
+        return self._indices or (self.queries, self.keys)
 
     @property
     def delta(self) -> Tensor:

@@ -82,8 +82,9 @@ class Tupe(Encoding):
             term = term + scalars(self.distances, index)  # type: ignore[arg-type]
         if self.first is not None:
             own, others = self.first[:, :, None, None]
-            term = torch.where((context.keys == 0)[:, None, None, :], others, term)
-            term = torch.where((context.queries == 0)[:, None, :, None], own, term)
+            queries, keys = context.indices
+            term = torch.where((keys == 0)[:, None, None, :], others, term)
+            term = torch.where((queries == 0)[:, None, :, None], own, term)
         return term
 
     def _heads(self, linear: nn.Linear, positions: Tensor) -> Tensor:

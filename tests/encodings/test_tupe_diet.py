@@ -9,8 +9,12 @@ from torch import Tensor
 
 from nmt.encodings.base import Encoding
 from nmt.encodings.bias_table import BiasTable
+from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context, Positions
 from nmt.encodings.diet import Diet
+from nmt.encodings.drawn import Sample, Shift
+from nmt.encodings.placed_by_columns import Column
+from nmt.encodings.positions import Index
 from nmt.encodings.t5 import bucket
 from nmt.encodings.tupe import Tupe
 from tests.encodings.attending import attend, dims, pass_over, qkv
@@ -29,10 +33,10 @@ def shaken(e: Encoding) -> Encoding:
 
 @SITES
 @pytest.mark.parametrize("relative", [False, True])
-@pytest.mark.parametrize("reset", [False, True])
-def test_tupe_in_loops(site: str, relative: bool, reset: bool) -> None:
+@pytest.mark.parametrize("reset, start", [(False, 0), (True, 0), (True, 1), (True, 3)])
+def test_tupe_in_loops(site: str, relative: bool, reset: bool, start: int) -> None:
     buckets, far = (8, 6) if relative else (None, None)
-    e = shaken(Tupe(dims(site), None, 9, buckets, far, reset))
+    e = shaken(Tupe(dims(site), Index(start), 9 + start, buckets, far, reset))
     assert isinstance(e, Tupe)
     q, k, v = qkv(9, e.dims)
 
@@ -45,8 +49,8 @@ def test_tupe_in_loops(site: str, relative: bool, reset: bool) -> None:
         got = attend(e, q, k, v, pass_over(9, site), layer)[0]
         for h, i, j in product(range(2), range(9), range(9)):
             part = slice(4 * h, 4 * h + 4)  # the head's part of U
-            a = e.to_query.weight[part] @ p[i] + e.to_query.bias[part]
-            b = e.to_key.weight[part] @ p[j] + e.to_key.bias[part]
+            a = e.to_query.weight[part] @ p[start + i] + e.to_query.bias[part]
+            b = e.to_key.weight[part] @ p[start + j] + e.to_key.bias[part]
             term = a @ b / 8**0.5
             if e.distances is not None:
                 x = int(bucket(torch.tensor(j - i), 8, 6, site == "encoder"))
@@ -57,6 +61,33 @@ def test_tupe_in_loops(site: str, relative: bool, reset: bool) -> None:
                 term = e.first[1, h]
             wanted = q[:, h, i] @ k[:, h, j].T / 8**0.5
             assert torch.allclose(got[:, h, i, j], wanted.diagonal() + term, atol=1e-9)
+
+
+@SITES
+@pytest.mark.parametrize("at", [Index(start=2), Shift(k=5), Sample(30, test_length=20)])
+def test_tupe_unties_the_first_token_wherever_it_stands(site: str, at: Positions) -> None:
+    e = shaken(Tupe(dims(site), at, 30, reset=True))
+    assert isinstance(e, Tupe) and e.first is not None
+    c = pass_over(9, site)
+    c.training = True
+    bias = Encodings([e]).bias(0, c)
+    assert bias is not None
+    row, column = e.first[:, :, None].expand(2, 2, 9)
+    assert torch.equal(bias[:, :, 0], row.expand_as(bias[:, :, 0]))
+    assert torch.equal(bias[:, :, 1:, 0], column[:, 1:].expand_as(bias[:, :, 1:, 0]))
+    assert not (bias[:, :, 1:, 1:] == column[:, None, 1:]).any()
+
+
+def test_tupe_unties_the_first_token_of_a_reordered_sentence() -> None:
+    """The column says where tokens stand in the translation; the first one is still the first."""
+    e = shaken(Tupe(dims(), Column("order"), 30, reset=True))
+    assert isinstance(e, Tupe) and e.first is not None
+    c = pass_over(3)
+    c.columns = {"order": torch.tensor([[2, 0, 1], [0, 1, 2]])}
+    bias = Encodings([e]).bias(0, c)
+    assert bias is not None
+    assert torch.equal(bias[:, :, 1:, 0], e.first[1][:, None].expand(2, 2, 2))
+    assert (bias[0, :, 1:, 1:] != e.first[1][:, None, None]).all()
 
 
 def test_tupe_without_positions_is_attention_at_its_scale() -> None:
