@@ -53,6 +53,7 @@ def check(settings: Settings) -> None:
         raise UserError(f"model.drop_residual={wrong}: the encoder has layers 1 to {layers}")
     if settings.model.tie == "all" and not settings.segmenter.shared_vocabulary:
         raise UserError("model.tie=all: needs segmenter.shared_vocabulary=true")
+    _check_lengths(settings, model)
     if settings.trainer.max_epochs is None and settings.trainer.max_steps is None:
         raise UserError("trainer.max_epochs and trainer.max_steps are null: give one of them")
 
@@ -93,6 +94,21 @@ def _largest(settings: Settings) -> tuple[str, int]:
 
 def _size(option: tuple[str, int]) -> int:
     return option[1]
+
+
+def _check_lengths(settings: Settings, model: Transformer) -> None:
+    """Refuse tables too short for the training sentences that data.max_length lets in."""
+    most = settings.data.max_length + 1  # eos, or bos
+    for site in model.sites.values():
+        for e in site.each():
+            if (why := e.shortage(most)) is not None:
+                limits = (e.limit_in(training) for training in (True, False))
+                least = min(limit for limit in limits if limit is not None) - 1
+                shorter = f", or data.max_length={least}" if least else ""
+                raise UserError(
+                    f"encoding.{e.name}: data.max_length={most - 1} lets in so many pieces and "
+                    f"eos: {why}{shorter}"
+                )
 
 
 def _check_columns(settings: Settings, model: Transformer) -> None:

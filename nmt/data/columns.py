@@ -95,6 +95,26 @@ def places(words: Sequence[str], segmenter: Segmenter, where: str) -> list[int]:
     return found
 
 
+def check_ranges(
+    columns: Mapping[str, Sequence[int]], ranges: Mapping[str, range], where: str
+) -> None:
+    """Raise UserError (65) for an integer of a line that the model has no place for."""
+    for name, held in ranges.items():
+        for value in columns.get(name, ()):
+            if value not in held:
+                raise out_of_range(name, value, held, where, len(columns[name]) > 1)
+
+
+def out_of_range(name: str, value: int, held: range, where: str, per_word: bool) -> UserError:
+    """The refusal of an integer that an encoding's table has no row for."""
+    eos = " (eos counts as the largest of a line plus one)" if per_word else ""
+    return UserError(
+        f"{where}: column {name!r} has {value}, but the encoding holds {held.start} to "
+        f"{held.stop - 1}{eos}; give it a larger table, or mend the column",
+        Exit.DATA,
+    )
+
+
 def missing(wanted: Iterable[str], given: Iterable[str]) -> list[str]:
     """Name the columns that are wanted, and neither given nor made of the text alone."""
     return sorted(set(wanted) - set(given) - {WORDS})

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from nmt.config import WORDS, Decode, columns_of
-from nmt.data.columns import Beside, expand, missing
+from nmt.data.columns import Beside, check_ranges, expand, missing
 from nmt.data.grouping import by_length
 from nmt.data.vocab import BOS, EOS, PAD, UNK
 from nmt.decode.beam import Hypothesis, search
@@ -161,6 +161,7 @@ class Translator:
         found = expand(
             text, beside, self.source.segmenter, f"line {number}", most=len(ids) - 1, words=words
         )
+        check_ranges(found, self.model.column_ranges, f"line {number}")
         return _Source(ids, found)
 
     def _ids(self, text: str, number: int, notes: Notes) -> list[int]:

@@ -26,6 +26,7 @@ class Axial(Encoding):
     """
 
     takes: ClassVar[str] = "integers"
+    sized_by: ClassVar[str] = "t1 x t2"
 
     def __init__(
         self,
@@ -46,7 +47,7 @@ class Axial(Encoding):
         self.places = nn.Parameter(torch.randn(t2, dims.dim - first) * dims.dim**-0.5)
 
     @property
-    def limit(self) -> int | None:
+    def holds(self) -> int | None:
         """t1 x t2."""
         return len(self.segments) * len(self.places)
 

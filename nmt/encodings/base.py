@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.encodings.context import Context, Positions
+from nmt.encodings.limits import Room
 from nmt.encodings.positions import Index
 
 Projection = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
@@ -43,6 +44,7 @@ class Encoding(nn.Module):
     pairwise: bool = False  # asks only for distances, so trees and graphs can give them
     streams: ClassVar[int] = 1  # `embed` returns so many rows for each, side by side
     scale: float | None = None  # of the scores; None: 1 / sqrt(head_dim)
+    sized_by: ClassVar[str] = "longest"  # the option that says how many positions are held
     projects_keys: bool = True  # false: keys are slices of the input, without a projection
 
     def __init_subclass__(cls, **given: Any) -> None:
@@ -61,14 +63,44 @@ class Encoding(nn.Module):
         self.name = type(self).__name__  # of its entry in the config; set by the builder
 
     @property
-    def limit(self) -> int | None:
-        """The longest sequence that can be encoded; None: any."""
+    def holds(self) -> int | None:
+        """Positions 0 .. holds - 1 can be encoded, as a table has rows for them; None: any."""
         return None
+
+    @property
+    def spans(self) -> int | None:
+        """The greatest distance that can be encoded; None: any, or it counts as a smaller one."""
+        return None
+
+    @property
+    def limit(self) -> int | None:
+        """The longest sequence that can be encoded in the module's present mode; None: any."""
+        return self.limit_in(self.training)
+
+    def limit_in(self, training: bool) -> int | None:
+        """The longest sequence whose positions are all held, in training or otherwise; None: any.
+
+        0 where not even one token has a place.
+        """
+        return self._room.longest(training)
+
+    def shortage(self, length: int) -> str | None:
+        """Why not all sequences of `length` tokens can be encoded, and what would help, or None."""
+        return self._room.shortage(length)
+
+    @property
+    def _room(self) -> Room:
+        return Room(self.positions, self.holds, self.spans, self.sized_by)
+
+    @property
+    def column_ranges(self) -> dict[str, range]:
+        """The integers that columns may hold, where not all will do."""
+        return {} if self.holds is None else self.positions.column_ranges(self.holds)
 
     @property
     def unbound(self) -> bool:
         """No longest sequence, and nothing far away shares the last row of a table."""
-        return self.limit is None and self.takes != "integers"
+        return self.holds is None and self.spans is None and self.takes != "integers"
 
     @property
     def columns(self) -> frozenset[str]:

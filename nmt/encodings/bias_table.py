@@ -51,7 +51,7 @@ class BiasTable(Encoding):
         self.neutralise()
 
     @property
-    def limit(self) -> int | None:
+    def holds(self) -> int | None:
         """`longest` for pairs of positions; distances are clipped instead."""
         return None if self.relative else self.longest
 

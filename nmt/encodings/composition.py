@@ -21,6 +21,9 @@ class Encodings(nn.Module):
         if len(embedding) > 1 and any(e.streams > 1 for e in entries):
             names = ", ".join(embedding)
             raise ValueError(f"encoding: one entry must make all embeddings complex, not {names}")
+        for e in entries:
+            if (why := e.shortage(1)) is not None:
+                raise ValueError(f"encoding.{e.name}: {why}")
         self.entries = nn.ModuleList(entries)
 
     def _all(self, context: Context) -> list[tuple[Encoding, Context]]:
@@ -37,8 +40,12 @@ class Encodings(nn.Module):
 
     @property
     def limit(self) -> int | None:
-        """The longest sequence that every entry can encode; None: any."""
-        limits = (m for e in self.each() for m in (e.limit, e.positions.limit))
+        """The longest sequence that every entry can encode in the present mode; None: any."""
+        return self.limit_in(self.training)
+
+    def limit_in(self, training: bool) -> int | None:
+        """The longest sequence that every entry can encode, in training or otherwise."""
+        limits = (e.limit_in(training) for e in self.each())
         return min((m for m in limits if m is not None), default=None)
 
     @property

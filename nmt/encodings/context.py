@@ -34,10 +34,29 @@ class Positions:
         """Whether context.lengths are read, which in a decoder are the desired ones."""
         return False
 
-    @property
-    def limit(self) -> int | None:
-        """The longest sequence that gets positions; None: any."""
+    def limit_in(self, training: bool) -> int | None:
+        """The longest sequence that gets positions, in training or otherwise; None: any."""
         return None
+
+    def bounds(self, length: int, training: bool) -> tuple[int, int] | None:
+        """The least and the greatest position that one of `length` tokens may get.
+
+        None: nobody knows before the text is read. Only asked of whole positions.
+        """
+        return 0, length - 1
+
+    def apart(self, length: int, training: bool) -> int | None:
+        """The greatest distance between two of `length` tokens; None as for `bounds`."""
+        bounds = self.bounds(length, training)
+        return None if bounds is None else bounds[1] - bounds[0]
+
+    def nearer(self, excess: int, training: bool) -> str | None:
+        """The option that would lower the greatest position by `excess`, as key=value."""
+        return None
+
+    def column_ranges(self, holds: int) -> dict[str, range]:
+        """The integers of columns that are positions of a table of so many rows."""
+        return {}
 
     def assign(self, index: Tensor, context: "Context") -> Tensor:
         """Map indices [batch | 1, length], counted from 0, to positions of the same length."""

@@ -58,7 +58,7 @@ class Diet(Encoding):
             self.to_key = self.table(rows, rank or 1, per_layer=per_layer, per_head=True)
 
     @property
-    def limit(self) -> int | None:
+    def holds(self) -> int | None:
         """`longest` for pairs of positions; distances are clipped instead."""
         return None if self.relative else self.longest
 

@@ -3,7 +3,6 @@
 Shift      Kiyono, Kobayashi, Suzuki, Inui (2021), SHAPE: Shifted Absolute Position Embedding
 Augment    Likhomanenko, Xu, Synnaeve, Collobert, Rogozhnikov (2021), CAPE: Encoding Relative
            Positions with Continuous Augmented Positional Embeddings
-Sample     Ruoss et al. (2023), Randomized Positional Encodings Boost Length Generalization
 
 Draws come from torch's global generator, anew in every training pass, independent for source and
 target; queries and keys of a pass share them. Evaluation draws nothing. Cross-attention is left
@@ -20,7 +19,6 @@ from torch import Tensor
 from nmt.encodings.context import Context, Positions
 
 OWN = ("encoder", "decoder")
-SEED = 2023  # of the one sample that all evaluations share
 
 
 @dataclass(frozen=True)
@@ -42,6 +40,21 @@ class Shift(Positions):
         if not context.training:
             return index + self.test
         return index + torch.randint(self.k, (context.rows, 1), device=index.device)
+
+    def bounds(self, length: int, training: bool) -> tuple[int, int]:
+        """Those of all shifts."""
+        least, greatest = (0, self.k - 1) if training else (self.test, self.test)
+        return least, greatest + length - 1
+
+    def apart(self, length: int, training: bool) -> int:
+        """As without a shift: all tokens of a sentence have the same."""
+        return length - 1
+
+    def nearer(self, excess: int, training: bool) -> str | None:
+        """A lower shift."""
+        if training:
+            return f"at.shift.k={self.k - excess}" if excess < self.k else None
+        return f"at.shift.test={self.test - excess}" if excess <= self.test else None
 
 
 @dataclass(frozen=True)
@@ -87,63 +100,3 @@ class Augment(Positions):
 def _symmetric(rows: int, length: int, like: Tensor) -> Tensor:
     """Uniform in [-1, 1): [rows, length]."""
     return 2 * torch.rand(rows, length, device=like.device) - 1
-
-
-@dataclass(frozen=True)
-class Sample(Positions):
-    """As many of the numbers 0 .. longest - 1 as there are tokens, without replacement, in order.
-
-    For each sentence, or `per_batch` one sample for all rows, as in the authors' code. In
-    evaluation the length of an output is not known in advance, so `test_length` positions are
-    spread over the range, `even` or as one `sample` that is always the same, and the first ones
-    are used; the authors draw anew for each test sentence. Longer sentences are refused.
-    """
-
-    sites: ClassVar[tuple[str, ...]] = OWN
-    longest: int = 2048
-    test: str = "even"
-    test_length: int = 512
-    per_batch: bool = False
-
-    def __post_init__(self) -> None:
-        if self.test not in ("even", "sample"):
-            raise ValueError(f"at.sample.test={self.test}: choose even or sample")
-        if not 1 <= self.test_length <= self.longest:
-            raise ValueError(
-                f"at.sample.test_length={self.test_length}: must be between 1 and "
-                f"longest={self.longest}"
-            )
-
-    @property
-    def limit(self) -> int:
-        """The longest sentence that can be evaluated."""
-        return self.test_length
-
-    def assign(self, index: Tensor, context: Context) -> Tensor:
-        """Positions [batch | 1, length] of index [batch | 1, length]."""
-        n = int(index.max()) + 1 if index.numel() else 0
-        room = self.longest if context.training else self.test_length
-        if n > room:
-            name = "longest" if context.training else "test_length"
-            raise ValueError(f"at.sample.{name}={room}: too few positions for {n} tokens")
-        drawn = self._drawn(n, context) if context.training else self._fixed()
-        rows = max(len(drawn), len(index))
-        return drawn.to(index.device).expand(rows, -1).gather(1, index.expand(rows, -1))
-
-    def _drawn(self, n: int, context: Context) -> Tensor:
-        """[rows | 1, n]; padding stands at the end of the range and takes no position away."""
-        rows = 1 if self.per_batch else context.rows
-        device = context.queries.device
-        order = torch.rand(rows, self.longest, device=device).argsort(-1)[:, :n]
-        if not self.per_batch and context.lengths is not None:
-            padding = torch.arange(n, device=device) >= context.lengths[:, None]
-            order = order.masked_fill(padding, self.longest - 1)
-        return order.sort(-1).values
-
-    def _fixed(self) -> Tensor:
-        """[1, test_length], the same in every pass."""
-        if self.test == "even":
-            return torch.arange(self.test_length)[None] * (self.longest // self.test_length)
-        draw = torch.Generator().manual_seed(SEED)
-        order = torch.randperm(self.longest, generator=draw, device="cpu")
-        return order[: self.test_length].sort().values[None]

@@ -79,6 +79,11 @@ class Floater(Encoding):
         return super().train(mode)
 
     @property
+    def holds(self) -> int:
+        """The path begins at 0, and goes on for ever."""
+        return 2**63 - 1
+
+    @property
     def unbound(self) -> bool:
         """The path goes on for ever."""
         return True

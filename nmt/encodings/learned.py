@@ -18,6 +18,7 @@ class Learned(Encoding):
     """
 
     takes: ClassVar[str] = "integers"
+    sized_by: ClassVar[str] = "size"
     weight: Tensor  # [size, dim]
 
     def __init__(
@@ -43,7 +44,7 @@ class Learned(Encoding):
             self.register_buffer("weight", weight)
 
     @property
-    def limit(self) -> int | None:
+    def holds(self) -> int | None:
         """The table's size, unless positions beyond it are clipped to its last row."""
         return None if self.beyond == "clip" else self.size
 
@@ -58,7 +59,10 @@ class Learned(Encoding):
         """Add the row of each position to x [batch, query, dim]."""
         at = context.queries
         if self.beyond == "clip":
-            at = at.clamp(max=self.size - 1)
-        elif int(at.max()) >= self.size:
-            raise ValueError(f"position {int(at.max())} is beyond the {self.size} learnt ones")
+            at = at.clamp(0, self.size - 1)
+        elif not 0 <= int(at.min()) <= int(at.max()) < self.size:
+            raise ValueError(
+                f"positions {int(at.min())} to {int(at.max())} are not all among the {self.size} "
+                f"learnt ones"
+            )
         return x + self.weight[at].to(x.dtype)

@@ -43,9 +43,14 @@ class PerLanguage(Encoding):
         return super().columns | {self.column}
 
     @property
-    def limit(self) -> int | None:
+    def holds(self) -> int | None:
         """The tables' length."""
         return self.weight.shape[1]
+
+    @property
+    def column_ranges(self) -> dict[str, range]:
+        """The languages that have a table, besides the positions."""
+        return super().column_ranges | {self.column: range(len(self.weight))}
 
     def neutralise(self) -> bool:
         """Zeros add nothing."""
@@ -55,8 +60,11 @@ class PerLanguage(Encoding):
         """Add the row of each position in the sentence's table to x [batch, query, dim]."""
         languages, longest, _ = self.weight.shape
         at = context.queries
-        if int(at.max()) >= longest:
-            raise ValueError(f"position {int(at.max())} is beyond the {longest} learnt ones")
+        if not 0 <= int(at.min()) <= int(at.max()) < longest:
+            raise ValueError(
+                f"positions {int(at.min())} to {int(at.max())} are not all among the {longest} "
+                f"learnt ones"
+            )
         return x + self.weight[self._numbers(context, languages), at].to(x.dtype)
 
     def _numbers(self, context: Context, languages: int) -> Tensor:

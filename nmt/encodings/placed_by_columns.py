@@ -33,6 +33,13 @@ class Column(Positions):
         """The column's own integers [batch, length]; ValueError if sentences have one each."""
         return per_token(self.name, index, context)
 
+    def bounds(self, length: int, training: bool) -> None:
+        """The column alone knows."""
+
+    def column_ranges(self, holds: int) -> dict[str, range]:
+        """Its integers are the positions."""
+        return {self.name: range(holds)}
+
 
 @dataclass(frozen=True)
 class Depth(Positions):
@@ -85,6 +92,10 @@ class Graph(Positions):
     def __post_init__(self) -> None:
         if self.longest < 1:
             raise ValueError(f"at.graph.longest={self.longest}: must be at least 1")
+
+    def apart(self, length: int, training: bool) -> int:
+        """However many tokens: the number where there is no path."""
+        return self.longest + 1
 
     @property
     def columns(self) -> frozenset[str]:

@@ -19,6 +19,16 @@ class Index(Positions):
         """Multiply every index by `step` and shift it by `start`."""
         return index * self.step + self.start
 
+    def bounds(self, length: int, training: bool) -> tuple[int, int]:
+        """From the first token's to the last one's, or back where `step` is negative."""
+        first, last = sorted((self.start, self.start + (length - 1) * self.step))
+        return first, last
+
+    def nearer(self, excess: int, training: bool) -> str | None:
+        """A lower start."""
+        start = self.start - excess
+        return f"at.index.start={start}" if start >= 0 and self.step >= 0 else None
+
 
 @dataclass(frozen=True)
 class Scaled(Positions):
@@ -38,10 +48,9 @@ class Scaled(Positions):
         """As the positions inside."""
         return self.inner.lengths
 
-    @property
-    def limit(self) -> int | None:
+    def limit_in(self, training: bool) -> int | None:
         """As the positions inside."""
-        return self.inner.limit
+        return self.inner.limit_in(training)
 
     def assign(self, index: Tensor, context: Context) -> Tensor:
         """Multiply what the positions inside say by the factor."""

@@ -46,6 +46,8 @@ class Relative(Encoding):
             raise ValueError("key=false and value=false: nothing is left to learn")
         if tied and not (key and value):
             raise ValueError("tied=true: needs key=true and value=true, which then share a table")
+        if longest is not None and self.positions.apart(1, True) is None:
+            raise ValueError("tau=null: a column may stand any distance apart; give tau")
         self.tied, self.longest = tied, longest
         rows = 2 * self.tau + 1
         own = value and not tied
@@ -53,9 +55,9 @@ class Relative(Encoding):
         self.value_table = self.table(rows, dims.head_dim, per_head=per_head) if own else None
 
     @property
-    def limit(self) -> int | None:
+    def spans(self) -> int | None:
         """None, unless distances are not clipped."""
-        return self.longest
+        return None if self.longest is None else self.tau
 
     def neutralise(self) -> bool:
         """Zero vectors add nothing."""

@@ -44,7 +44,7 @@ class ShawAbsolute(Encoding):
         self.value_table = self.table(longest**2, dims.head_dim) if value else None
 
     @property
-    def limit(self) -> int | None:
+    def holds(self) -> int | None:
         """The positions in the table."""
         return self.longest
 

@@ -62,7 +62,7 @@ class Tupe(Encoding):
         return linear
 
     @property
-    def limit(self) -> int | None:
+    def holds(self) -> int | None:
         """As many positions as have vectors."""
         return self.longest
 

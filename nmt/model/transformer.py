@@ -1,7 +1,7 @@
 """The encoder-decoder Transformer (Vaswani et al. 2017), with positions left to its encodings."""
 
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,13 @@ from nmt.model.stack import Stack
 from nmt.model.state import State
 
 PAD = 0  # the id that fills rows up on the right
+
+
+class Limits(NamedTuple):
+    """The longest sequences; None: any."""
+
+    source: int | None  # tokens, eos included
+    target: int | None  # tokens, bos included
 
 
 class Transformer(nn.Module):
@@ -118,13 +125,33 @@ class Transformer(nn.Module):
 
     @property
     def source_limit(self) -> int | None:
-        """The longest source, eos included, that the encodings can hold; None: any."""
-        return self.encoder_encodings.limit
+        """The longest source, eos included, that the encodings can hold in the present mode."""
+        return self.limits(self.training).source
 
     @property
     def target_limit(self) -> int | None:
-        """The longest target, bos included, that the encodings can hold; None: any."""
-        return self.decoder_encodings.limit
+        """The longest target, bos included, that the encodings can hold in the present mode."""
+        return self.limits(self.training).target
+
+    def limits(self, training: bool) -> Limits:
+        """The longest sequences that the encodings can hold, in training or otherwise."""
+
+        def of(*sites: Encodings) -> int | None:
+            most = (site.limit_in(training) for site in sites)
+            return min((m for m in most if m is not None), default=None)
+
+        across = self.cross_encodings
+        return Limits(of(self.encoder_encodings, across), of(self.decoder_encodings, across))
+
+    @property
+    def column_ranges(self) -> dict[str, range]:
+        """The integers that columns beside the source may hold, where not all will do."""
+        found: dict[str, range] = {}
+        for e in (e for site in self.sites.values() for e in site.each()):
+            for name, held in e.column_ranges.items():
+                other = found.get(name, held)
+                found[name] = range(max(held.start, other.start), min(held.stop, other.stop))
+        return found
 
     def forward(
         self, source: Tensor, target: Tensor, columns: dict[str, Tensor] | None = None

@@ -14,6 +14,7 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from nmt import build, config, manifest, modeldir
 from nmt.data.batches import Batch, Batches, in_order
+from nmt.data.columns import out_of_range
 from nmt.data.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.manifest import Sealed
@@ -256,9 +257,10 @@ class Trainer:
         for name, store in (("train", self.prepared.train), ("dev", self.prepared.dev)):
             if not len(store):
                 raise UserError(f"data.{name}: holds no pair of sentences", Exit.DATA)
+            limits = self.model.limits(training=name == "train")
             for side, lengths, limit in (
-                ("source", store.source_lengths, self.model.source_limit),
-                ("target", store.target_lengths, self.model.target_limit),
+                ("source", store.source_lengths, limits.source),
+                ("target", store.target_lengths, limits.target),
             ):
                 longest = int(lengths.argmax())
                 if limit is not None and lengths[longest] + 1 > limit:  # eos, or bos
@@ -267,6 +269,12 @@ class Trainer:
                         f"the encoding holds {limit - 1}; give it longer tables, or remove it",
                         Exit.DATA,
                     )
+            for column, held in self.model.column_ranges.items():
+                values = store.columns[column]
+                for value in (int(values.min()), int(values.max())):
+                    if value not in held:
+                        per_word = store.per[column] == "word"
+                        raise out_of_range(column, value, held, f"data.{name}", per_word)
 
     def autocast(self) -> AbstractContextManager[None]:
         """Return the context of a forward pass, in the number format of trainer.precision."""

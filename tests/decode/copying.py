@@ -47,6 +47,7 @@ class Copying(nn.Module):
         self.source_limit: int | None = None
         self.target_limit: int | None = None
         self.columns: set[str] = set()
+        self.column_ranges: dict[str, range] = {}
         self.needs_lengths = False
         self.batches: list[tuple[int, ...]] = []
 

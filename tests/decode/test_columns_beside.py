@@ -109,6 +109,15 @@ def test_a_model_that_asks_for_none_is_given_none() -> None:
     assert beside(some, "ab c") == {}
 
 
+def test_an_integer_beyond_the_table_is_refused_with_its_line() -> None:
+    some = translator({"language"}, "language")
+    some.model.column_ranges = {"language": range(2)}  # type: ignore[misc]
+    assert some.texts(["ab c"], {"language": ["1"]}) == ["ab c"]
+    with pytest.raises(UserError, match=r"line 2: column 'language' has 2, .* holds 0 to 1") as e:
+        some.texts(["ab c", "h"], {"language": ["1", "2"]})
+    assert e.value.code == Exit.DATA
+
+
 def test_a_cut_source_keeps_a_tree() -> None:
     some = translator({"heads"}, "heads", too_long="truncate")
     some.model.source_limit = 4  # type: ignore[misc]

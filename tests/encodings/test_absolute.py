@@ -69,7 +69,7 @@ def test_learned_positions_end() -> None:
     dims = Dims("encoder", 1, 1, 8, 8)
     e = Learned(dims, size=5)
     assert e.limit == 5
-    with pytest.raises(ValueError, match="position 5 is beyond the 5"):
+    with pytest.raises(ValueError, match="positions 0 to 5 are not all among the 5"):
         e.embed(torch.zeros(1, 6, 8), c)
     clipped = Learned(dims, size=5, beyond="clip")
     x = clipped.embed(torch.zeros(1, 6, 8), c)

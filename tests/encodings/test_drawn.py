@@ -10,9 +10,10 @@ from torch import Tensor
 from nmt.encodings.absolute import Absolute
 from nmt.encodings.base import Encoding
 from nmt.encodings.context import Context, Positions
-from nmt.encodings.drawn import Augment, Sample, Shift
+from nmt.encodings.drawn import Augment, Shift
 from nmt.encodings.positions import Index
 from nmt.encodings.registry import create
+from nmt.encodings.sampled import Sample
 from nmt.model.transformer import Transformer
 from tests.encodings.attending import dims, pass_over
 
@@ -115,7 +116,7 @@ def test_evaluation_samples_are_always_the_same(test: str) -> None:
 
 def test_too_long_sentences_are_refused() -> None:
     p = Sample(longest=30, test_length=10)
-    assert p.limit == 10
+    assert (p.limit_in(training=True), p.limit_in(training=False)) == (30, 10)
     with pytest.raises(ValueError, match=r"test_length=10: too few positions for 11 tokens"):
         pass_over(11).placed(p)
     assert positions(p, n=30)[0].tolist() == list(range(30))

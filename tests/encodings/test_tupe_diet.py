@@ -12,9 +12,10 @@ from nmt.encodings.bias_table import BiasTable
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context, Positions
 from nmt.encodings.diet import Diet
-from nmt.encodings.drawn import Sample, Shift
+from nmt.encodings.drawn import Shift
 from nmt.encodings.placed_by_columns import Column
 from nmt.encodings.positions import Index
+from nmt.encodings.sampled import Sample
 from nmt.encodings.t5 import bucket
 from nmt.encodings.tupe import Tupe
 from tests.encodings.attending import attend, dims, pass_over, qkv

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -202,17 +203,37 @@ def test_a_checkpoint_records_the_number_format(
     assert "not bit-identical to a run without a stop: format bfloat16 -> float32" in caplog.text
 
 
-def test_a_sentence_beyond_the_table_of_positions_is_named(
-    data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sentence_beyond_the_table_of_positions_is_named(data: Prepared, tmp_path: Path) -> None:
     longest = int(data.train.source_lengths.argmax())
     limit = int(data.train.source_lengths.max())
-    monkeypatch.setattr("nmt.model.transformer.Transformer.source_limit", limit)
+    learned = {"learned": {"size": limit, "where": "encoder"}}
     with pytest.raises(UserError, match=f"data.train_source:{longest + 1}: {limit} pieces") as e:
-        tiny.train(tmp_path / "run", data)
+        tiny.train(tmp_path / "run", data, encoding=learned)
     assert e.value.code == Exit.DATA
-    monkeypatch.setattr("nmt.model.transformer.Transformer.source_limit", limit + 1)  # eos fits
-    tiny.train(tmp_path / "run", data, trainer__max_steps=1)
+    learned["learned"]["size"] = limit + 1  # eos fits
+    tiny.train(tmp_path / "other", data, trainer__max_steps=1, encoding=learned)
+
+
+def test_the_development_set_is_held_to_the_limit_of_evaluation(
+    data: Prepared, tmp_path: Path
+) -> None:
+    """Training sentences need room for every shift, development sentences for none."""
+    most = int(data.train.source_lengths.max()) + 1
+    for test, part in ((0, "train"), (50, "dev")):
+        at = {"shift": {"k": 2, "test": test}}
+        size = most if part == "train" else most + 49
+        learned = {"learned": {"size": size, "where": "encoder", "at": at}}
+        with pytest.raises(UserError, match=f"data.{part}_source:"):
+            tiny.train(tmp_path / part, data, encoding=learned)
+
+
+def test_an_integer_of_a_column_beyond_the_table_is_named(data: Prepared, tmp_path: Path) -> None:
+    for store in (data.train, data.dev):
+        store.per, store.columns = {"language": "sentence"}, {"language": np.zeros(64, np.int32)}
+    data.dev.columns["language"][5] = 7
+    own = {"per_language": {"where": "encoder", "longest": 20, "languages": 3}}
+    with pytest.raises(UserError, match=r"data.dev: column 'language' has 7, .* holds 0 to 2"):
+        tiny.train(tmp_path / "run", data, encoding=own)
 
 
 def test_out_of_memory_gives_advice(

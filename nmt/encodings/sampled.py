@@ -1,0 +1,89 @@
+"""Ruoss et al. (2023), Randomized Positional Encodings Boost Length Generalization.
+
+Positions are drawn in order from a range much longer than the sentence, so that a model meets in
+training all those that long sentences will have. Draws are made as in `drawn.py`.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from nmt.encodings.context import Context, Positions
+from nmt.encodings.drawn import OWN
+
+SEED = 2023  # of the one sample that all evaluations share
+
+
+@dataclass(frozen=True)
+class Sample(Positions):
+    """As many of the numbers 0 .. longest - 1 as there are tokens, without replacement, in order.
+
+    For each sentence, or `per_batch` one sample for all rows, as in the authors' code. In
+    evaluation the length of an output is not known in advance, so `test_length` positions are
+    spread over the range, `even` or as one `sample` that is always the same, and the first ones
+    are used; the authors draw anew for each test sentence. Longer sentences are refused.
+    """
+
+    sites: ClassVar[tuple[str, ...]] = OWN
+    longest: int = 2048
+    test: str = "even"
+    test_length: int = 512
+    per_batch: bool = False
+
+    def __post_init__(self) -> None:
+        if self.test not in ("even", "sample"):
+            raise ValueError(f"at.sample.test={self.test}: choose even or sample")
+        if not 1 <= self.test_length <= self.longest:
+            raise ValueError(
+                f"at.sample.test_length={self.test_length}: must be between 1 and "
+                f"longest={self.longest}"
+            )
+
+    def limit_in(self, training: bool) -> int:
+        """As many tokens as there are positions to draw, or to use in evaluation."""
+        return self.longest if training else self.test_length
+
+    def bounds(self, length: int, training: bool) -> tuple[int, int]:
+        """The whole range, wherever any of it may be drawn; else its evenly spread beginning."""
+        if training or self.test == "sample":
+            return 0, self.longest - 1
+        return 0, (length - 1) * (self.longest // self.test_length)
+
+    def nearer(self, excess: int, training: bool) -> str | None:
+        """A shorter range."""
+        longest = self.longest - excess
+        if longest < 1:
+            return None
+        also = f" with at.sample.test_length={longest}" if longest < self.test_length else ""
+        return f"at.sample.longest={longest}{also}"
+
+    def assign(self, index: Tensor, context: Context) -> Tensor:
+        """Positions [batch | 1, length] of index [batch | 1, length]."""
+        n = int(index.max()) + 1 if index.numel() else 0
+        room = self.longest if context.training else self.test_length
+        if n > room:
+            name = "longest" if context.training else "test_length"
+            raise ValueError(f"at.sample.{name}={room}: too few positions for {n} tokens")
+        drawn = self._drawn(n, context) if context.training else self._fixed()
+        rows = max(len(drawn), len(index))
+        return drawn.to(index.device).expand(rows, -1).gather(1, index.expand(rows, -1))
+
+    def _drawn(self, n: int, context: Context) -> Tensor:
+        """[rows | 1, n]; padding stands at the end of the range and takes no position away."""
+        rows = 1 if self.per_batch else context.rows
+        device = context.queries.device
+        order = torch.rand(rows, self.longest, device=device).argsort(-1)[:, :n]
+        if not self.per_batch and context.lengths is not None:
+            padding = torch.arange(n, device=device) >= context.lengths[:, None]
+            order = order.masked_fill(padding, self.longest - 1)
+        return order.sort(-1).values
+
+    def _fixed(self) -> Tensor:
+        """[1, test_length], the same in every pass."""
+        if self.test == "even":
+            return torch.arange(self.test_length)[None] * (self.longest // self.test_length)
+        draw = torch.Generator().manual_seed(SEED)
+        order = torch.randperm(self.longest, generator=draw, device="cpu")
+        return order[: self.test_length].sort().values[None]

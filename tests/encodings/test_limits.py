@@ -1,0 +1,151 @@
+"""How long sequences may be follows from the positions that they may get: no table is left."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from nmt import build
+from nmt.config import Settings
+from nmt.encodings.base import Dims, Encoding
+from nmt.encodings.context import Context
+from nmt.encodings.registry import create
+from nmt.errors import UserError
+from nmt.model import example
+
+TABLES: dict[
+    str, dict[str, Any]
+] = {  # name: options of tables that hold positions 0 to 11, or distances to 11
+    "learned": {"size": 12},
+    "axial": {"t1": 3, "t2": 4},
+    "per_language": {"longest": 12},
+    "tupe": {"longest": 12},
+    "diet": {"longest": 12, "rank": 2},
+    "bias_table": {"reference": "absolute", "longest": 12},
+    "shaw_absolute": {"longest": 12},
+    "relative": {"tau": None, "longest": 12},
+}
+PLACES = {
+    "index": {"index": {}},
+    "start": {"index": {"start": 5}},
+    "step": {"index": {"step": 3}},
+    "back": {"index": {"start": 9, "step": -2}},
+    "shift": {"shift": {"k": 7, "test": 2}},
+    "sample": {"sample": {"longest": 12, "test_length": 4}},
+    "one sample": {"sample": {"longest": 12, "test_length": 4, "test": "sample"}},
+    "depth": {"depth": {}},
+}
+LIMITS = {  # of a table of positions, in training and in evaluation
+    "index": (12, 12), "start": (7, 7), "step": (4, 4), "back": (5, 5), "shift": (6, 10),
+    "sample": (12, 4), "one sample": (12, 4), "depth": (12, 12),
+}  # fmt: skip
+OF_DISTANCES = {**LIMITS, "start": (12, 12), "back": (6, 6), "shift": (12, 12)}
+PAIRS = [(name, at) for name in TABLES for at in PLACES]
+
+
+def made(name: str, at: Any, **more: Any) -> Encoding:
+    options = {**TABLES[name], "at": at, "where": "encoder", **more}
+    return create({name: options}, Dims("encoder", 1, 2, 8, 4))[0]
+
+
+def run(e: Encoding, length: int, training: bool) -> None:
+    """Ask all hooks of an encoding about sentences of so many tokens."""
+    at = torch.arange(length)[None]
+    ids = example.ids(4, length, 9)
+    columns = example.columns(set(e.columns), ids)
+    if "heads" in columns:  # a chain: each word hangs on the one before it
+        columns["heads"] = at.expand(4, -1)
+    lengths = torch.full((4,), length)
+    c = Context("encoder", at, at, at, 4, None, lengths, ids, columns, training=training)
+    c = c.placed(e.positions)
+    x, q = torch.zeros(4, length, 8), torch.zeros(4, 2, length, 4)
+    e.embed(x, c)
+    e.scores(q @ q.mT, q, q, 0, c)
+    e.bias(0, c)
+    e.values(q @ q.mT, 0, c)
+
+
+@pytest.mark.parametrize(("name", "place"), PAIRS)
+def test_the_limit_follows_from_what_positions_may_be(name: str, place: str) -> None:
+    e = made(name, PLACES[place])
+    expected = OF_DISTANCES if name == "relative" else LIMITS
+    assert (e.limit_in(True), e.limit_in(False)) == expected[place]
+    assert (e.train().limit, e.eval().limit) == expected[place]
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize(("name", "place"), PAIRS)
+def test_sequences_up_to_the_limit_are_encoded_and_no_longer_ones(
+    name: str, place: str, training: bool
+) -> None:
+    e = made(name, PLACES[place]).train(training)
+    torch.manual_seed(1)
+    for _ in range(20 if training else 1):
+        run(e, e.limit or 0, training)
+    with pytest.raises(ValueError, match=r"position|distance"):
+        for _ in range(40):
+            run(e, (e.limit or 0) + 1, training)
+
+
+@pytest.mark.parametrize(
+    ("name", "at", "message"),
+    [
+        ("learned", {"shift": {"k": 100}}, "the first token may get position 99, but it holds 0 to "
+         "11 in training; give size=100 or at.shift.k=12"),
+        ("learned", {"shift": {"k": 1, "test": 20}}, "position 20, but it holds 0 to 11 in "
+         "evaluation; give size=21 or at.shift.test=11"),
+        ("tupe", {"index": {"start": 12}}, "longest=13 or at.index.start=11"),
+        ("axial", {"index": {"start": -1}}, "the first token may get position -1, below 0"),
+        ("shaw_absolute", {"sample": {}}, "give longest=2048"),
+        ("relative", {"graph": {"longest": 50}}, "51 apart, but it holds distances to 11"),
+        ("relative", {"column": {"name": "order"}}, "tau=null: a column may stand any distance"),
+    ],
+)  # fmt: skip
+def test_a_table_without_a_place_for_any_token_is_refused(
+    name: str, at: Any, message: str, settings_of: Callable[..., Settings]
+) -> None:
+    settings = settings_of("encoding=none")
+    settings.encoding = {name: {**TABLES[name], "at": at, "where": "encoder"}}
+    with pytest.raises(UserError) as e:
+        build.transformer(settings, 9, 9)
+    assert str(e.value).startswith(f"encoding.{name}: ") and message in str(e.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["encoding=learned", "encoding.learned.size=555", "encoding.learned.at={shift:{k:500}}"],
+         "size=600 or at.shift.k=455, or data.max_length=55"),
+        (["encoding=learned", "encoding.learned.size=100",
+          "encoding.learned.at={index:{start:40}}"],
+         "101 tokens may get position 140, but it holds 0 to 99 in training; give size=141, or "
+         "data.max_length=59"),
+        (["encoding=tupe_absolute", "encoding.tupe_absolute.at={shift:{k:1000}}"],
+         "longest=1100 or at.shift.k=924, or data.max_length=24"),
+        (["encoding=relative_unlimited", "encoding.relative_unlimited.at={sample:{}}"],
+         "longest=2048 or at.sample.longest=256"),
+        (["encoding=randomized", "encoding.randomized.at.sample.test_length=100"],
+         "there are no positions for 101 tokens in evaluation"),
+        (["encoding=shaw_absolute", "data.max_length=101"], "longest=102, or data.max_length=100"),
+    ],
+)  # fmt: skip
+def test_what_data_max_length_lets_in_must_fit(
+    words: list[str], message: str, settings_of: Callable[..., Settings]
+) -> None:
+    with pytest.raises(UserError) as e:
+        build.check(settings_of(*words))
+    assert message in str(e.value) and "\n" not in str(e.value)
+
+
+def test_the_advice_helps(settings_of: Callable[..., Settings]) -> None:
+    words = ["encoding=learned", "encoding.learned.size=555", "encoding.learned.at={shift:{k:500}}"]
+    for fitting in ("encoding.learned.size=600", "data.max_length=55"):
+        build.check(settings_of(*words, fitting))
+    build.check(settings_of(*words[:2], "encoding.learned.at={shift:{k:455}}"))
+
+
+def test_cross_attention_has_a_limit_too(settings_of: Callable[..., Settings]) -> None:
+    settings = settings_of("encoding=none")
+    settings.encoding = {"shaw_absolute": {"longest": 12, "where": "cross"}}
+    assert build.transformer(settings, 9, 9).limits(training=False) == (12, 12)
