@@ -87,6 +87,12 @@ class Sealed:
         return found
 
 
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def dump(value: Any) -> bytes:
     """Write JSON that keeps the order of keys, and refuses what is no JSON (NaN)."""
     return (json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()

@@ -40,11 +40,11 @@ class Asked(NamedTuple):
 
 def prepare(asked: Asked) -> None:
     """nmt-prepare, its report, and what the limit on length costs beside the paper."""
-    from nmt.data.cache import is_complete
+    from nmt.data.cache import damage
 
     job, settings = asked.job, _settings(asked)
     ledger, inputs = job.ledger("prepare"), _inputs(job, settings)
-    if (facts := ledger.done("prepared", inputs)) and is_complete(Path(facts["path"])):
+    if (facts := ledger.done("prepared", inputs)) and damage(Path(facts["path"])) is None:
         log.info("prepare: nothing to do; %s is as it was", facts["path"])
         return
     needed = estimate.of_prepare(job, settings, _cores())

@@ -1,4 +1,8 @@
-"""Directories of prepared corpora: named by what went in, complete or not there at all."""
+"""Directories of prepared corpora: named by what went in, complete or not there at all.
+
+A flipped bit in the ids is another id, and trains another model. So the manifest holds the SHA-256
+of each file, and every process compares them all before it uses any.
+"""
 
 import hashlib
 import json
@@ -13,12 +17,15 @@ from uuid import uuid4
 
 from filelock import FileLock, Timeout
 
-from nmt import atomic
+from nmt import atomic, manifest
 from nmt.data.store import write_json
 from nmt.errors import Exit, UserError
+from nmt.manifest import sha256_of
 
 log = logging.getLogger(__name__)
 MANIFEST = "manifest.json"
+Stamp = tuple[tuple[str, int, int, int, int], ...]  # of a directory, file by file
+_verified: dict[Path, Stamp] = {}  # directories that this process has hashed, as they were then
 
 
 def fingerprint(facts: Any) -> str:
@@ -27,10 +34,10 @@ def fingerprint(facts: Any) -> str:
 
 
 @contextmanager
-def locked(final: Path) -> Iterator[None]:
+def locked(final: Path, wrong: str) -> Iterator[None]:
     """Hold the lock of a directory to be, waiting for whoever makes it now.
 
-    Raises UserError (73) if nothing can be written beside it.
+    Raises UserError (73) if nothing can be written beside it, with what is wrong with it.
     """
     try:
         final.parent.mkdir(parents=True, exist_ok=True)
@@ -42,7 +49,8 @@ def locked(final: Path) -> Iterator[None]:
             lock.acquire()
     except OSError as error:
         raise UserError(
-            f"data.cache={final.parent}: cannot be written ({error.strerror}); choose another",
+            f"data.cache={final.parent}: cannot be written ({error.strerror}), but {wrong}; "
+            "choose another",
             Exit.CANT_CREATE,
         ) from None
     try:
@@ -74,27 +82,51 @@ def fresh(final: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def is_complete(final: Path) -> bool:
-    """Tell whether a directory is there, with all files of its manifest, of their sizes."""
+def damage(final: Path) -> str | None:
+    """Say what is wrong with a directory, in one line that names it; None if nothing is.
+
+    All its files are hashed, once per process: again only if a size, a time or an inode changed.
+    """
     if not final.is_dir():
-        return False
+        return f"{final}: is not there"
     try:
-        sizes = json.loads((final / MANIFEST).read_bytes())["sizes"]
-        if _sizes(final) == sizes:
-            return True
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
-    log.warning("%s: is damaged, and made anew", final)
-    return False
+        stamp = _stamp(final)
+        if _verified.get(final.resolve()) == stamp:
+            return None
+        wrong = _difference(final)
+    except OSError as error:
+        return f"{error.filename or final}: {error.strerror or error}"
+    if wrong is None:
+        _verified[final.resolve()] = stamp
+    return wrong
+
+
+def _difference(final: Path) -> str | None:
+    """Name the first file that is not as the manifest says."""
+    where = final / MANIFEST
+    if not where.is_file():
+        return f"{final}: has no {MANIFEST}"
+    content, files = where.read_bytes(), _described(final)
+    if content == manifest.dump({"files": files}):
+        return None
+    try:
+        known = dict(manifest.parse(content, where)["files"])
+    except (UserError, KeyError, TypeError, ValueError):
+        known = files  # so that it is the manifest itself
+    for name in sorted({*known, *files}):
+        if known.get(name) != files.get(name):
+            return f"{final / name}: is not as {MANIFEST} says"
+    return f"{where}: is damaged"
 
 
 def _finish(temporary: Path, final: Path) -> None:
-    write_json(temporary / MANIFEST, {"sizes": _sizes(temporary)})
+    write_json(temporary / MANIFEST, {"files": _described(temporary)})
     _sync_all(temporary)
-    if final.exists():  # damaged: is_complete said so
+    if final.exists():  # damaged
         shutil.rmtree(final)
     temporary.rename(final)
     atomic.sync(final.parent)
+    _verified[final.resolve()] = _stamp(final)
 
 
 def _sync_all(directory: Path) -> None:
@@ -105,12 +137,21 @@ def _sync_all(directory: Path) -> None:
         atomic.sync(Path(folder))
 
 
-def _sizes(directory: Path) -> dict[str, int]:
+def _described(directory: Path) -> dict[str, dict[str, Any]]:
     return {
-        path.relative_to(directory).as_posix(): path.stat().st_size
+        path.relative_to(directory).as_posix(): {
+            "sha256": sha256_of(path),
+            "bytes": path.stat().st_size,
+        }
         for path in sorted(directory.rglob("*"))
-        if path.is_file() and path.name != MANIFEST
+        if path.is_file() and path != directory / MANIFEST
     }
+
+
+def _stamp(directory: Path) -> Stamp:
+    """What changes when a file is written, moved or exchanged."""
+    found = [(path, path.stat()) for path in sorted(directory.rglob("*")) if path.is_file()]
+    return tuple((str(p), s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for p, s in found)
 
 
 def _remove_leftovers(cache: Path, ours: Path) -> None:

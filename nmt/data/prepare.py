@@ -32,6 +32,7 @@ from nmt.errors import Exit, UserError
 
 log = logging.getLogger(__name__)
 FORMAT = 3  # raise it when the same input comes to give another prepared corpus
+FACTS = "facts.json"
 SPLITS = ("train", "dev")
 # settings that say where text lies or how fast it is prepared, not what it becomes
 ELSEWHERE = {"name", "root", "cache", "workers", "columns"} | {
@@ -69,12 +70,23 @@ def prepare(data: config.Data, segmenter: config.Bpe | config.Unigram) -> Prepar
     scanned = _scan_files(data)
     digest = _fingerprint(data, segmenter, scanned)
     final = Path(data.cache) / f"{data.name}-{digest[:12]}"
-    if not cache.is_complete(final):
-        with cache.locked(final):
-            if not cache.is_complete(final):  # nobody made it while we waited
+    if wrong := _damage(final, digest):
+        with cache.locked(final, wrong):
+            if wrong := _damage(final, digest):  # nobody made it while we waited
+                if final.exists():
+                    log.warning("%s; the corpus is prepared anew", wrong)
                 with cache.fresh(final) as directory:
                     _build(data, segmenter, scanned, directory, digest)
     return load(final)
+
+
+def _damage(path: Path, fingerprint: str) -> str | None:
+    """Say what is wrong with a prepared corpus; None if it is just what was prepared."""
+    if wrong := cache.damage(path):
+        return wrong
+    if plain.read_json(path / FACTS)["fingerprint"] != fingerprint:
+        return f"{path}: holds another corpus"
+    return None
 
 
 def fingerprint(data: config.Data, segmenter: config.Bpe | config.Unigram) -> str:
@@ -106,9 +118,11 @@ def _fingerprint(
 
 
 def load(path: Path) -> Prepared:
-    """Open a prepared corpus."""
+    """Open a prepared corpus; UserError (65) if it is not as it was written."""
+    if wrong := cache.damage(path):
+        raise UserError(f"{wrong}; prepare the corpus again", Exit.DATA)
     source, target = (Side.from_json(plain.read_json(path / f"{side}.json")) for side in SIDES)
-    facts = plain.read_json(path / "facts.json")
+    facts = plain.read_json(path / FACTS)
     return Prepared(path, PairStore(path / "train"), PairStore(path / "dev"), source, target, facts)
 
 
@@ -211,7 +225,7 @@ def _build(
     told["vocabulary"] = {s: len(side.vocabulary) for s, side in zip(SIDES, sides, strict=True)}
     told["versions"] = {name: importlib.metadata.version(name) for name in LIBRARIES}
     write_json(directory / "report.json", told)
-    write_json(directory / "facts.json", facts | _facts(told))
+    write_json(directory / FACTS, facts | _facts(told))
     shutil.rmtree(work)
     log.info("prepared in %.0f s", time.monotonic() - started)
 

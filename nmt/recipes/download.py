@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 import nmt
 from nmt import atomic
 from nmt.errors import Exit, UserError
+from nmt.manifest import sha256_of
 from nmt.recipes.lock import Archive, Version
 
 log = logging.getLogger(__name__)
@@ -74,12 +75,6 @@ class Bar(Protocol):
 
     def close(self) -> None:
         """Come to an end."""
-
-
-def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def matching(path: Path, versions: Sequence[Version]) -> Version | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from nmt import atomic, manifest
 from nmt.errors import Exit, UserError
-from nmt.recipes.download import sha256_of
+from nmt.manifest import sha256_of
 
 log = logging.getLogger(__name__)
 FORMAT = 1

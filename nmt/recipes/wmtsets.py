@@ -10,7 +10,8 @@ from typing import Any
 
 from nmt import atomic
 from nmt.errors import Exit, UserError
-from nmt.recipes.download import UnavailableError, sha256_of
+from nmt.manifest import sha256_of
+from nmt.recipes.download import UnavailableError
 from nmt.recipes.lock import TestSet
 from nmt.recipes.work import Job, Work
 
