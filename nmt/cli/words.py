@@ -3,11 +3,15 @@
 import gc
 import logging
 import os
+import resource
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from nmt.errors import DISK, Exit, UserError
+from nmt.errors import DISK, Exit, UserError, is_want_of_memory
+
+ADDRESSES = 2**30  # bytes that the libraries take alone; OpenBLAS ends a process that has too few
+_MEMORY_ADVICE = "lower trainer.batch_tokens or decode.batch_tokens, or raise the limit (ulimit -v)"
 
 
 def run(command: Callable[[list[str]], None], argv: list[str] | None = None) -> int:
@@ -17,6 +21,7 @@ def run(command: Callable[[list[str]], None], argv: list[str] | None = None) -> 
     """
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(message)s", force=True)
     try:
+        _check_addresses()
         command(sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()
     except UserError as e:
@@ -26,14 +31,25 @@ def run(command: Callable[[list[str]], None], argv: list[str] | None = None) -> 
     except BrokenPipeError:
         _drop_output()
         return Exit.PIPE
-    except MemoryError:
-        return _say("out of memory; lower trainer.batch_tokens or decode.batch_tokens", Exit(71))
-    except OSError as e:
-        if e.errno not in DISK:
+    except Exception as e:
+        if is_want_of_memory(e):
+            return _say(f"out of memory; {_MEMORY_ADVICE}", Exit.NO_MEMORY)
+        if not isinstance(e, OSError) or e.errno not in DISK:
             raise
         _drop_output()
         return _say(f"{e.filename or 'output'}: {e.strerror}", Exit.IO)
     return Exit.OK
+
+
+def _check_addresses() -> None:
+    """Refuse a limit on memory under which no library can be loaded."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if soft != resource.RLIM_INFINITY and soft < ADDRESSES:
+        raise UserError(
+            f"ulimit -v: leaves {soft / 2**30:.1f} GB; the libraries alone need "
+            f"{ADDRESSES / 2**30:.1f} GB",
+            Exit.NO_MEMORY,
+        )
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from nmt.decode.beam import Hypothesis, search
 from nmt.decode.beside import Columns
 from nmt.decode.notes import Notes
 from nmt.decode.quantised import quantised
-from nmt.errors import Exit, UserError
+from nmt.errors import Exit, UserError, is_want_of_memory
 from nmt.modeldir import Trained
 from nmt.precision import NO_BFLOAT16, bfloat16_is_faster
 
@@ -238,7 +238,9 @@ class Translator:
                     forbidden=(PAD, BOS, UNK),
                     n_best=n_best,
                 )
-        except torch.OutOfMemoryError:
+        except (RuntimeError, MemoryError) as error:
+            if not is_want_of_memory(error):
+                raise
             raise UserError(
                 f"decode.batch_tokens={self.decode.batch_tokens}: too much for the memory of "
                 f"{self.device}; give a smaller one",

@@ -16,7 +16,7 @@ from nmt import build, config, manifest, modeldir
 from nmt.data.batches import Batch, Batches, in_order
 from nmt.data.columns import out_of_range
 from nmt.data.prepare import Prepared
-from nmt.errors import Exit, UserError
+from nmt.errors import Exit, UserError, is_want_of_memory
 from nmt.manifest import Sealed
 from nmt.memory import keep_memory, peak_memory, release_memory
 from nmt.precision import NO_BFLOAT16, bfloat16_is_faster
@@ -45,7 +45,9 @@ def fit(settings: config.Settings, prepared: Prepared, run: Run) -> Outcome:
     with run.records():
         try:
             return Trainer(settings, prepared, run).fit()
-        except torch.OutOfMemoryError as error:
+        except (RuntimeError, MemoryError) as error:
+            if not is_want_of_memory(error):
+                raise
             first = "resume with trainer.gradient_checkpointing=true; or "
             raise UserError(
                 f"out of memory; {'' if settings.trainer.gradient_checkpointing else first}"

@@ -156,10 +156,13 @@ def test_sources_beyond_the_trained_length_are_told_once(caplog: pytest.LogCaptu
     )
 
 
-def test_too_little_memory_names_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("device", ["GPU", "CPU"])
+def test_too_little_memory_names_the_key(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     some = trained()
 
     def full(*_: object) -> None:
+        if device == "CPU":
+            torch.empty(2**50)
         raise torch.OutOfMemoryError
 
     monkeypatch.setattr(some.model, "start", full)

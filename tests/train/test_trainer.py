@@ -236,10 +236,13 @@ def test_an_integer_of_a_column_beyond_the_table_is_named(data: Prepared, tmp_pa
         tiny.train(tmp_path / "run", data, encoding=own)
 
 
+@pytest.mark.parametrize("device", ["GPU", "CPU"])
 def test_out_of_memory_gives_advice(
-    data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str
 ) -> None:
     def full(*_: object) -> None:
+        if device == "CPU":
+            torch.empty(2**50)
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr(Trainer, "backward", full)

@@ -1,0 +1,73 @@
+"""Too little memory is one line and exit 71, whoever notices it."""
+
+import errno
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from nmt.cli import words
+from nmt.errors import exit_code
+
+ROOT = Path(__file__).parent.parent.parent
+ADVICE = "lower trainer.batch_tokens or decode.batch_tokens, or raise the limit (ulimit -v)"
+
+
+def tried(size: int) -> None:
+    torch.empty(size)
+
+
+SHORTAGES: dict[str, Callable[[], None]] = {
+    "torch, host": lambda: tried(2**50),
+    "torch, beyond 64 bits": lambda: tried(2**62),
+    "torch, device": lambda: _raise(torch.OutOfMemoryError("CUDA out of memory. Tried to ...")),
+    "python": lambda: _raise(MemoryError()),
+    "C++": lambda: _raise(RuntimeError("std::bad_alloc")),
+    "fork": lambda: _raise(OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))),
+    "threads": lambda: _raise(RuntimeError("can't start new thread")),
+    "loader": lambda: _raise(ImportError("libtorch_cpu.so: failed to map segment from shared ...")),
+}
+
+
+def _raise(error: Exception) -> None:
+    raise error
+
+
+@pytest.mark.parametrize("shortage", SHORTAGES)
+def test_a_shortage_of_memory_is_one_line(
+    shortage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert words.run(lambda _: SHORTAGES[shortage](), []) == 71
+    assert capsys.readouterr().err == f"nmt: out of memory; {ADVICE}\n"
+
+
+@pytest.mark.parametrize("shortage", SHORTAGES)
+def test_the_record_of_a_run_says_the_same(shortage: str) -> None:
+    with pytest.raises(Exception) as error:
+        SHORTAGES[shortage]()
+    assert exit_code(error.value) == 71
+
+
+@pytest.mark.parametrize("error", [RuntimeError("shapes differ"), ImportError("no such module")])
+def test_other_errors_are_bugs_and_show_all(error: Exception) -> None:
+    with pytest.raises(type(error)):
+        words.run(lambda _: _raise(error), [])
+
+
+def test_no_library_is_loaded_where_none_fits() -> None:
+    """OpenBLAS would end the process itself, with code 1."""
+    limit = 2**29
+    child = subprocess.run(
+        [sys.executable, "-m", "nmt.cli.train", "seed=1"],
+        cwd=ROOT,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
+        capture_output=True,
+        check=False,
+    )
+    assert (child.returncode, child.stderr.count(b"\n")) == (71, 1)
+    assert child.stderr.startswith(b"nmt: ulimit -v: leaves 0.5 GB")
