@@ -17,7 +17,7 @@ the path is drawn anew in each training pass, not every 400 updates: 4 substeps 
 position, one after the other. Step by step decoding gives all source keys their own vectors.
 """
 
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -67,16 +67,11 @@ class Floater(Encoding):
         self.start = self.table(ROLES, dims.dim)  # [layers, 1, role, dim]
         self.dynamics = Dynamics(dims.dim)
         self._kept: list[Tensor] = []  # the path so far, for passes without gradients
-        self._kept_for: tuple[object, ...] = ()
+        self._kept_for: list[Tensor] = []  # the parameters that it was drawn with
 
     def neutralise(self) -> bool:
         """Start at zero and stay there."""
         return zeroed(self.start, *self.dynamics.outer.parameters())
-
-    def train(self, mode: bool = True) -> Self:
-        """Forget the path that was kept."""
-        self._kept = []
-        return super().train(mode)
 
     @property
     def holds(self) -> int:
@@ -120,13 +115,13 @@ class Floater(Encoding):
         return self._extended([], count)
 
     def _keep(self, count: int) -> list[Tensor]:
-        """Decoding goes on where it stopped, as long as no parameter changes."""
-        stamp = tuple(
-            (0 if p.is_inference() else p._version, p.data_ptr(), p.dtype)
-            for p in self.parameters()
-        )
-        if stamp != self._kept_for:
-            self._kept, self._kept_for = [], stamp
+        """Decoding goes on where it stopped, as long as no parameter changes.
+
+        Their values are compared: fused optimisers, `.data` and inference mode count no versions.
+        """
+        now = [p.detach() for p in self.parameters()]
+        if not self._kept or not all(map(_same, now, self._kept_for)):
+            self._kept, self._kept_for = [], [p.clone() for p in now]
         self._kept = self._extended(self._kept, count)
         return self._kept
 
@@ -148,3 +143,7 @@ class Floater(Encoding):
             k4 = f(s + h, p + h * k3)
             p = p + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
         return p
+
+
+def _same(a: Tensor, b: Tensor) -> bool:
+    return a.dtype == b.dtype and a.device == b.device and torch.equal(a, b)

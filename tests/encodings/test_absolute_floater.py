@@ -1,7 +1,10 @@
 """FLOATER: sinusoids as a special case, Runge-Kutta in loops, and what is kept while decoding."""
 
+import copy
 import math
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -137,26 +140,51 @@ def test_decoding_draws_each_stretch_of_the_path_once() -> None:
     assert rotation.calls == 11 * 3 * 4 and torch.equal(again[0], whole[0][:, :, :5])
 
 
-@pytest.mark.parametrize("how", ["in place", "loaded", "cast", "trained"])
-def test_a_kept_path_is_forgotten_when_parameters_change(how: str) -> None:
+def loaded(e: Floater) -> None:
+    e.load_state_dict(Floater(dims()).state_dict())
+
+
+def in_place(e: Floater) -> None:
+    e.dynamics.inner.weight.mul_(5)
+
+
+def unseen(e: Floater) -> None:
+    e.start.data.add_(1)  # which no version counts
+
+
+def stepped(e: Floater, **options: Any) -> None:
+    for p in e.parameters():
+        p.grad = torch.ones_like(p)
+    torch.optim.AdamW(e.parameters(), lr=0.1, **options).step()
+
+
+CHANGES: list[Callable[[Floater], Any]] = [
+    loaded, in_place, unseen, stepped, partial(stepped, fused=True), Floater.double
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_kept_path_is_forgotten_when_parameters_change(
+    change: Callable[[Floater], Any], mode: type[torch.no_grad]
+) -> None:
     torch.manual_seed(0)
     e = Floater(dims()).eval()
-    other = Floater(dims()).eval()
-    with torch.no_grad():
+    with mode():
+        e = copy.deepcopy(e)  # of inference tensors, no version is counted
         before = vectors(e, 0, pass_over(6))[0]
-        if how == "in place":
-            e.dynamics.inner.weight.mul_(5)
-        elif how == "loaded":
-            e.load_state_dict(other.state_dict())
-        elif how == "cast":
-            e.double()
-        else:
-            e.start.data.add_(1)  # which no version counts
-            e.train().eval()
+        change(e)
         after = vectors(e, 0, pass_over(6))[0]
-    fresh = vectors(e, 0, pass_over(6))[0]  # with gradients: never kept
+        fresh = vectors(copied(e), 0, pass_over(6))[0]
     assert torch.equal(after, fresh) and after.dtype == fresh.dtype
-    assert how == "cast" or not torch.equal(before, after)
+    assert before.dtype != after.dtype or not torch.equal(before, after)
+
+
+def copied(e: Floater) -> Floater:
+    """An encoding with the same parameters that has drawn nothing yet."""
+    new = Floater(dims()).to(e.start.dtype).eval()
+    new.load_state_dict(e.state_dict())
+    return new
 
 
 def test_gradients_in_float64() -> None:
