@@ -163,19 +163,9 @@ class Context:
         """Distances [batch | 1, query, key], **key minus query**."""
         return self.once("delta", lambda: self.positions.distances(self))
 
-    @property
-    def looks_back(self) -> bool:
-        """Whether all that may be seen has a distance of at most 0: a decoder, plain positions."""
-        plain = type(self.positions).assign is Positions.assign and not self.positions.pairs
-        return self.site == "decoder" and plain
-
-    def clipped(self, tau: int, ahead: int | None = None) -> Tensor:
-        """Row numbers, from 0, of a table of distances -tau..ahead: [batch | 1, query, key].
-
-        Without `ahead` the table ends at tau.
-        """
-        most = tau if ahead is None else ahead
-        return self.once(("clipped", tau, most), lambda: self.delta.clamp(-tau, most) + tau)
+    def clipped(self, tau: int) -> Tensor:
+        """Row numbers, from 0, of a table of distances -tau..tau: [batch | 1, query, key]."""
+        return self.once(("clipped", tau), lambda: self.delta.clamp(-tau, tau) + tau)
 
     def once(self, name: Hashable, make: Callable[[], Any]) -> Any:
         """Compute what is equal in every layer only once per pass."""

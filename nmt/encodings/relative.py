@@ -99,8 +99,8 @@ class Relative(Encoding):
     def _rows(self, table: Tensor, layer: int, context: Context) -> tuple[Tensor, Tensor]:
         """The rows of a layer [heads | 1, row, head_dim] and the row of each pair of tokens.
 
-        Only the part that the sentence needs is read: a table for all distances is long, and a
-        decoder, which sees nothing ahead, has no use for the half of any.
+        Of a table for all distances, which is long, only the part that the sentence needs is read.
+        A decoder has no use for half of any, but to leave that out saves no time.
         """
         reach = self.tau
         if self.longest is not None:
@@ -109,9 +109,8 @@ class Relative(Encoding):
                 raise ValueError(
                     f"distance {reach}: longest={self.longest} has vectors to {self.tau}"
                 )
-        ahead = 0 if context.looks_back else reach
-        index = context.clipped(reach, ahead)
-        return self.pick(table, layer)[:, self.tau - reach : self.tau + ahead + 1], index
+        rows = self.pick(table, layer)[:, self.tau - reach : self.tau + reach + 1]
+        return rows, context.clipped(reach)
 
 
 def _reach(tau: int | None, longest: int | None) -> int:

@@ -57,8 +57,9 @@ def test_a_broken_encoding_does_not_work(monkeypatch: pytest.MonkeyPatch) -> Non
     def wrong(self, table, layer, context):  # type: ignore[no-untyped-def]
         # without a cache (as many keys as queries) distances are counted wrongly
         if context.keys.shape[1] == context.queries.shape[1]:
-            key = "clipped", self.tau, 0 if context.looks_back else self.tau
-            context.once(key, lambda: context.delta.clamp(-self.tau, -1) + self.tau)
+            context.once(
+                ("clipped", self.tau), lambda: context.delta.clamp(-self.tau, -1) + self.tau
+            )
         return right(self, table, layer, context)
 
     monkeypatch.setattr(Relative, "_rows", wrong)

@@ -93,8 +93,8 @@ def shift_relative(patch: Patch, when: Callable[[Context], bool]) -> None:
     """Let Relative read the row beside the right one."""
     right = Context.clipped
 
-    def clipped(self: Context, tau: int, ahead: int | None = None) -> Tensor:
-        index = right(self, tau, ahead)
+    def clipped(self: Context, tau: int) -> Tensor:
+        index = right(self, tau)
         return (index - 1).clamp(min=0) if when(self) else index
 
     patch.setattr(Context, "clipped", clipped)
