@@ -16,7 +16,8 @@ import pytest
 import torch
 
 from nmt import modeldir
-from nmt.cli.compose import experiment_of, options_of
+from nmt.cli.compose import experiment_of
+from nmt.cli.options import options_of
 from nmt.cli.train import command as train
 from nmt.config import KINDS, freeze
 from nmt.data.prepare import prepare

@@ -205,10 +205,11 @@ def startup(given: argparse.Namespace, setup: "Setup") -> list["Part"]:
 def encodings(given: argparse.Namespace, setup: "Setup") -> list["Part"]:
     """Every encoding over the one that nmt-train takes."""
     from nmt.bench import encodings as measured
-    from nmt.cli.compose import options_of
+    from nmt.cli.options import folders_of, options_of
 
     plain = settings(given, setup)
-    names = given.encodings.split(",") if given.encodings else options_of("encoding")
+    every = options_of("encoding", folders_of(given.words) or ())
+    names = given.encodings.split(",") if given.encodings else every
     chosen = {name: attempt(given, setup, f"encoding={name}") for name in names}
     baseline = " ".join(plain.encoding) or "none"
     chosen.pop(baseline, None)

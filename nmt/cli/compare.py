@@ -155,8 +155,9 @@ def cores() -> int:
 
 def _encodings(given: list[str], config_dir: str | None) -> tuple[list[str], list[str]]:
     """The encodings to compare, and the words that all share."""
-    from nmt.cli.compose import options_of, split
+    from nmt.cli.compose import split
     from nmt.cli.contest import choices
+    from nmt.cli.options import folders_of, options_of
 
     flags, words = split([*(["--config-dir", config_dir] if config_dir else []), *given])
     if flags:
@@ -170,8 +171,7 @@ def _encodings(given: list[str], config_dir: str | None) -> tuple[list[str], lis
     rest = [word for word in words if not word.startswith("encoding=")]
     if named[0] != EVERY:
         return choices(named[0]), rest
-    own = (Path(config_dir) / "encoding").glob("*.yaml") if config_dir else ()
-    return sorted({*options_of("encoding"), *(path.stem for path in own)}), rest
+    return options_of("encoding", folders_of(rest) or ()), rest
 
 
 def ranking(

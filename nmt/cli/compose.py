@@ -18,8 +18,9 @@ from hydra.errors import HydraException, MissingConfigException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
+from nmt.cli.options import SEARCHPATH, Folders, folders_of, knobs_of, named, options_of
 from nmt.config import KINDS, Files, Settings, conf_dir, thaw
-from nmt.errors import Exit, UserError
+from nmt.errors import UserError
 
 PLAIN = ("seed", "encoding", *KINDS)  # what of the composed config an experiment consists of
 OF_SCALE = ("limits", "bounds", "tests", "paper", "remarks")  # keys of conf/scale
@@ -123,6 +124,7 @@ def composed(words: list[str]) -> tuple[DictConfig, bool]:
 @contextmanager
 def _conf(words: list[str]) -> Iterator[None]:
     """Let Hydra's compose read conf/; its complaints become UserErrors."""
+    folders_of(words)
     GlobalHydra.instance().clear()
     with initialize_config_dir(version_base="1.3", config_dir=str(conf_dir().resolve())):
         try:
@@ -154,7 +156,7 @@ def sweep_of(words: list[str]) -> Sweep | None:
             raise UserError(f"{o.input_line}: one scale at a time")
     first = [o for o in overrides if not o.is_sweep_override() and _decides(o)]
     with _conf(words):
-        _check_groups(first)
+        _check_groups(first, folders_of(words))
         lines = [str(o.input_line) for o in first]
         cfg = compose("train", overrides=lines, return_hydra_config=True)
         if not _is_sweep(cfg):
@@ -275,14 +277,15 @@ def _check(words: list[str]) -> None:
         if o.is_sweep_override():
             raise UserError(f"{o.input_line}: several values; nmt-train -m makes a run of each")
     groups = [o for o in overrides if (conf_dir() / o.key_or_group).is_dir()]
-    elsewhere = [o for o in overrides if o.key_or_group.startswith("hydra.searchpath")]
-    _check_groups(overrides)
+    elsewhere = [o for o in overrides if o.key_or_group.startswith(SEARCHPATH)]
+    folders = folders_of(words)
+    _check_groups(overrides, folders)
     known = _known(*(str(o.input_line) for o in (*elsewhere, *groups)))
     for o in overrides:
         if o in groups or o.is_add() or o.is_force_add() or o.key_or_group.startswith("hydra"):
             continue
         if o.key_or_group not in known:
-            raise UserError(_unknown(o, known))
+            raise UserError(_unknown(o, known, folders or ()))
 
 
 @cache
@@ -291,30 +294,30 @@ def _known(*lines: str) -> frozenset[str]:
     return frozenset(keys_of(compose("train", overrides=list(lines))))
 
 
-def _check_groups(overrides: list[Override]) -> None:
+def _check_groups(overrides: list[Override], folders: Folders | None) -> None:
     """Raise UserError for an option that is not there; others may be where we do not look."""
-    if not any(o.key_or_group.startswith("hydra.searchpath") for o in overrides):
-        for o in overrides:
-            if (conf_dir() / o.key_or_group).is_dir():
-                _check_options(o)
+    for o in overrides:
+        if folders is not None and (conf_dir() / o.key_or_group).is_dir():
+            _check_options(o, folders)
 
 
-def _check_options(override: Override) -> None:
+def _check_options(override: Override, folders: Folders) -> None:
     group = override.key_or_group
     value = override.value()
     if value is None and not override.is_delete():
         raise UserError(f"{override.input_line}: name an option, or leave {group} out")
     for option in value if isinstance(value, list) else [value]:
-        if option is not None and str(option) not in (known := options_of(group)):
+        if option is not None and str(option) not in (known := options_of(group, folders)):
             raise UserError(f"{group}={option}: no such option{nearest(str(option), known)}")
 
 
-def _unknown(override: Override, known: frozenset[str]) -> str:
+def _unknown(override: Override, known: frozenset[str], folders: Folders) -> str:
     key, line = override.key_or_group, str(override.input_line)
-    if owners := [e for e in options_of("encoding") if key in knobs_of(e)]:
+    encodings = options_of("encoding", folders)
+    if owners := [e for e in encodings if key in knobs_of(e, folders)]:
         return f"{line}: the chosen encoding has no {key}; these have: {', '.join(owners)}"
     groups = [d.name for d in conf_dir().iterdir() if d.is_dir()]
-    knobs = {k for e in options_of("encoding") for k in knobs_of(e)}
+    knobs = {k for e in encodings for k in knobs_of(e, folders)}
     return f"{line}: no key {key!r}{nearest(key, [*known, *knobs, *groups], listed=False)}"
 
 
@@ -327,20 +330,6 @@ def nearest(name: str, known: list[str], listed: bool = True) -> str:
     if close:
         return f"; did you mean {close[0]}?"
     return f"; choose one of {', '.join(sorted(known))}" if listed else "; see --help for all keys"
-
-
-def options_of(group: str) -> list[str]:
-    """The options of a group of conf/, sorted."""
-    return sorted(p.stem for p in (conf_dir() / group).glob("*.yaml"))
-
-
-def knobs_of(encoding: str) -> dict[str, Any]:
-    """The top-level keys that an encoding's file brings along, such as tau."""
-    loaded: Any = OmegaConf.load(conf_dir() / "encoding" / f"{encoding}.yaml")
-    found = {str(k): v for k, v in loaded.items() if k not in ("encoding", "defaults")}
-    for parent in loaded.get("defaults", []):
-        found |= knobs_of(str(parent)) if parent != "_self_" else {}
-    return found
 
 
 def keys_of(node: Any, prefix: str = "") -> list[str]:
@@ -373,9 +362,7 @@ def split(argv: list[str]) -> tuple[list[str], list[str]]:
     while rest:
         word = rest.pop(0)
         if word in ("--config-dir", "-cd"):
-            if not rest or not Path(rest[0]).is_dir():
-                raise UserError(f"{word}: name a directory of your own options", Exit.USAGE)
-            words.append(f"hydra.searchpath=[file://{Path(rest.pop(0)).resolve()}]")
+            words.append(f"{SEARCHPATH}=[file://{named(rest.pop(0) if rest else '')}]")
         elif word.startswith("-") or (flags and flags[-1] in _WITH_VALUE):
             flags.append(word)
         elif "=" in word or word.startswith("~"):

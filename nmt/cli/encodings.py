@@ -3,9 +3,13 @@
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nmt.cli.words import run
 from nmt.errors import UserError
+
+if TYPE_CHECKING:
+    from nmt.cli.options import Folders
 
 USAGE = """nmt-encodings                                      all encodings, one line each
        nmt-encodings NAME [GROUP=OPTION] [KEY=VALUE ...]   one of them: its card
@@ -18,6 +22,7 @@ A card tells what the code says (formula, hooks, parameters) and what trying sho
   nmt-encodings relative
   nmt-encodings relative model=base tau=8
   nmt-encodings relative --plot relative.png --run runs/toy/relative-seed1
+  nmt-encodings mine --config-dir mine/conf
 """
 
 
@@ -38,19 +43,20 @@ def command(argv: list[str]) -> None:
             raise UserError(f"{asked.name}: --table takes KEY=VALUE words, not a name")
         from nmt.cli.cards.table import table
 
-        sys.stdout.write(table(asked.words, asked.markdown))
+        sys.stdout.write(table(asked.words, asked.markdown, asked.folders))
     elif asked.plot:
         _draw(asked)
     elif asked.name is None:
-        if asked.words:
-            raise UserError(f"{asked.words[0]}: of which encoding? nmt-encodings NAME KEY=VALUE")
-        sys.stdout.write(listed())
+        if asked.given:
+            raise UserError(f"{asked.given[0]}: of which encoding? nmt-encodings NAME KEY=VALUE")
+        sys.stdout.write(listed(asked.folders))
     else:
         from nmt.cli.cards.card import card
         from nmt.cli.compose import experiment_of
 
         settings = experiment_of([f"encoding={asked.name}", *asked.words]).settings
-        sys.stdout.write(card(asked.name, settings, timed=not asked.no_timing))
+        shown = card(asked.name, settings, timed=not asked.no_timing, folders=asked.folders)
+        sys.stdout.write(shown)
 
 
 def understood(argv: list[str]) -> argparse.Namespace:
@@ -68,34 +74,42 @@ def understood(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--markdown", action="store_true", help="the table as Markdown")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw it: .png, .svg or .pdf")
     parser.add_argument("--run", type=Path, metavar="DIR", help="draw what a run has learnt")
+    parser.add_argument("--config-dir", metavar="DIR", help="also look for options in DIR")
     asked = parser.parse_intermixed_args(argv)
     names = [w for w in asked.words if "=" not in w and not w.startswith("~")]
-    asked.words = [w for w in asked.words if w not in names]
+    asked.given = [w for w in asked.words if w not in names]
     asked.name = names[0] if names else None
     if len(names) > 1:
         raise UserError(f"{names[1]}: expected KEY=VALUE after {names[0]}")
-    _check(asked.name)
+    from nmt.cli.compose import split
+    from nmt.cli.options import folders_of
+
+    beside = split(["--config-dir", asked.config_dir])[1] if asked.config_dir else []
+    asked.words = [*beside, *asked.given]
+    asked.folders = folders_of(asked.words) or ()
+    _check(asked.name, asked.folders)
     return asked
 
 
-def _check(name: str | None) -> None:
-    from nmt.cli.compose import nearest, options_of
+def _check(name: str | None, folders: "Folders") -> None:
+    from nmt.cli.compose import nearest
+    from nmt.cli.options import options_of
 
-    if name is not None and name not in (known := options_of("encoding")):
+    if name is not None and name not in (known := options_of("encoding", folders)):
         raise UserError(f"{name}: no such encoding{nearest(name, known)}")
 
 
-def listed() -> str:
+def listed(folders: "Folders" = ()) -> str:
     """All options by what they are; imports no torch."""
     from nmt.cli.cards.sources import grouped
-    from nmt.cli.help import summary
+    from nmt.cli.options import summary
 
-    groups = grouped()
+    groups = grouped(folders)
     width = max(len(o) for options in groups.values() for o in options)
     parts = []
     for group, options in groups.items():
         parts.append(group)
-        parts += [f"  {o:<{width}}  {summary('encoding', o)}" for o in options]
+        parts += [f"  {o:<{width}}  {summary('encoding', o, folders)}" for o in options]
         parts.append("")
     return "\n".join(parts[:-1]) + "\n"
 
@@ -107,9 +121,9 @@ def _draw(asked: argparse.Namespace) -> None:
 
     outputs.prepare([], asked.plot)
     if asked.run is not None:
-        if asked.words:
-            raise UserError(f"{asked.words[0]}: a trained model is fixed; leave it out")
-        plot.draw_run(asked.run, asked.name, asked.plot)
+        if asked.given:
+            raise UserError(f"{asked.given[0]}: a trained model is fixed; leave it out")
+        plot.draw_run(asked.run, asked.name, asked.plot, asked.folders)
         return
     if asked.name is None:
         raise UserError("--plot: of which encoding? nmt-encodings NAME --plot FILE")

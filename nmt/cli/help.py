@@ -1,32 +1,31 @@
 """The page behind --help, made from conf/ and the schema, so that it cannot go stale."""
 
-import re
 from dataclasses import fields
 from typing import Any
 
 from omegaconf import OmegaConf
 
-from nmt.cli.compose import OF_SCALE, OF_TABLE, options_of
+from nmt.cli.compose import OF_SCALE, OF_TABLE
+from nmt.cli.options import Folders, commented, encoding_keys, options_of, path_of, summary
 from nmt.config import KINDS, conf_dir
 
 _GROUPS = (
     *("data", "segmenter", "model", "encoding", "optim", "trainer", "decode"),
     *("experiment", "scale", "run"),
 )
-_KEY = re.compile(r"^( *)(\w+):(?: +([^# ][^#]*?))?(?: +# (.+))?$")  # indent, key, value, comment
 
 
-def page(usage: str, groups: tuple[str, ...] = _GROUPS) -> str:
+def page(usage: str, groups: tuple[str, ...] = _GROUPS, folders: Folders = ()) -> str:
     """Usage, the groups and their options, then every key with its meaning and default."""
     lines = [usage.strip(), "", "Groups (GROUP=OPTION; * is the default):"]
     chosen = _defaults()
     for group in groups:
-        if not (options := options_of(group)):
+        if not (options := options_of(group, folders)):
             continue
         lines.append(f"  {group}")
         for option in options:
             star = "*" if chosen.get(group) == option else " "
-            lines.append(f"   {star} {option:<20} {summary(group, option)}")
+            lines.append(f"   {star} {option:<20} {summary(group, option, folders)}")
     lines += ["", "Keys (KEY=VALUE; in brackets the default of the default option):"]
     lines += [f"  {k:<30} {doc} [{d}]" for k, d, doc in root_keys()]
     for group, kinds in KINDS.items():
@@ -45,51 +44,26 @@ def page(usage: str, groups: tuple[str, ...] = _GROUPS) -> str:
     if "encoding" not in groups:
         return "\n".join(lines) + "\n"
     lines += ["", "  encoding.*"]
-    for option in options_of("encoding"):
-        lines += [f"  {k:<38} {doc} [{d}]" for k, d, doc in encoding_keys(option)]
+    for option in options_of("encoding", folders):
+        keys = encoding_keys(option, folders)
+        lines += [f"  {k:<38} {doc} [{d}]" for k, d, doc in keys]
     lines.append("  encoding.NAME.where, .at         sites (encoder, decoder, cross); positions;")
     lines.append("                                   add with + where the file has none")
     return "\n".join(lines) + "\n"
 
 
-def summary(group: str, option: str) -> str:
-    """The first comment of an option's file."""
-    text = (conf_dir() / group / f"{option}.yaml").read_text(encoding="utf-8")
-    comments = [x[2:] for x in text.split("\n") if x.startswith("# ") and "@package" not in x]
-    return comments[0] if comments else ""
-
-
 def root_keys() -> list[tuple[str, str, str]]:
     """Key, default and meaning of what stands in train.yaml itself."""
-    return _commented("train.yaml")
+    return commented(conf_dir() / "train.yaml")
 
 
 def table_keys() -> list[tuple[str, str, str]]:
     """Key, default and meaning of what a table and its scale add to a config."""
-    shared, own = "experiment/parts/table.yaml", "experiment/table2.yaml"
-    loaded: Any = OmegaConf.load(conf_dir() / shared)
+    shared, own = (conf_dir() / "experiment" / name for name in ("parts/table.yaml", "table2.yaml"))
+    loaded: Any = OmegaConf.load(shared)
     (scale,) = (v for each in loaded.defaults for k, v in each.items() if k.endswith("/scale"))
-    found = _commented(own) + _commented(shared) + _commented(f"scale/{scale}.yaml")
+    found = commented(own) + commented(shared) + commented(path_of("scale", scale))
     return [each for each in found if each[0].split(".")[0] in (*OF_TABLE, *OF_SCALE)]
-
-
-def encoding_keys(option: str) -> list[tuple[str, str, str]]:
-    """Key as a command line has it, default and meaning of all that an encoding's file sets."""
-    return _commented(f"encoding/{option}.yaml")
-
-
-def _commented(name: str) -> list[tuple[str, str, str]]:
-    """Dotted key, value and comment of each line of a file in conf/ that has all three."""
-    found: list[tuple[str, str, str]] = []
-    above: list[tuple[int, str]] = []  # the keys that enclose a line, and their indents
-    for line in (conf_dir() / name).read_text(encoding="utf-8").split("\n"):
-        if not (m := _KEY.match(line)):
-            continue
-        indent, key, value, comment = len(m[1]), m[2], m[3], m[4]
-        above = [*((i, k) for i, k in above if i < indent), (indent, key)]
-        if value and comment:
-            found.append((".".join(k for _, k in above), value, comment))
-    return found
 
 
 def _defaults() -> dict[str, str]:

@@ -16,9 +16,10 @@ from omegaconf import OmegaConf
 
 from nmt import __version__
 from nmt.cli import outputs
-from nmt.cli.compose import experiment_of, nearest, options_of
+from nmt.cli.compose import experiment_of, nearest, split
+from nmt.cli.options import Folders, folders_of, options_of, path_of
 from nmt.cli.words import run
-from nmt.config import KINDS, conf_dir
+from nmt.config import KINDS
 from nmt.errors import Exit, UserError
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from nmt.decode.parity import Cell
 
 USAGE = """nmt-parity [encoding=all | encoding=A,B,[C,D]] [model=OPTION] [KEY=VALUE ...]
-                  [--pairs] [--tokens N] [--json FILE]"""
+                  [--pairs] [--tokens N] [--json FILE] [--config-dir DIR]"""
 EPILOG = """
 KEY is seed, model.KEY, or a key of the encodings (tau, encoding.NAME.KEY); see nmt-train --help.
 Without model=OPTION the model is as small as can be: 2+2 layers of width 32, 2 heads. All runs on
@@ -73,11 +74,14 @@ def command(argv: list[str]) -> None:
     """Measure each encoding, print the matrix as it grows, name what failed."""
     asked = understood(argv)
     outputs.prepare([asked.json], None)
-    encodings, words = _sorted_out(asked.words)
+    beside = split(["--config-dir", asked.config_dir])[1] if asked.config_dir else []
+    folders = folders_of(beside) or ()
+    encodings, words = _sorted_out(asked.words, folders)
+    words = [*beside, *words]
     every = "all" in encodings
-    names = options_of("encoding") if every else encodings
+    names = options_of("encoding", folders) if every else encodings
     if asked.pairs:
-        names = _pairs(_representatives() if every else names)
+        names = _pairs(_representatives(folders) if every else names)
     lenient = every or asked.pairs  # else each of them was asked for by its name
     logging.captureWarnings(True)  # torch's advice about kernels does not belong into the matrix
     logging.getLogger("py.warnings").setLevel(logging.ERROR)
@@ -122,6 +126,7 @@ def understood(argv: list[str]) -> argparse.Namespace:
     )
     add("--tokens", type=_several, default=40, help="of the target (default %(default)s)")
     add("--json", type=Path, metavar="FILE", help="write all numbers")
+    add("--config-dir", metavar="DIR", help="also look for options in DIR")
     return parser.parse_intermixed_args(argv)
 
 
@@ -131,7 +136,7 @@ def _several(text: str) -> int:
     return int(text)
 
 
-def _sorted_out(given: list[str]) -> tuple[list[str], list[str]]:
+def _sorted_out(given: list[str], folders: Folders) -> tuple[list[str], list[str]]:
     """The encodings, and the words for each of them; raises UserError for what has no effect."""
     from nmt.cli.contest import choices
 
@@ -146,7 +151,7 @@ def _sorted_out(given: list[str]) -> tuple[list[str], list[str]]:
             raise UserError(f"{word}: changes nothing here; give model, encoding or seed")
         else:
             words.append(word)
-    known = options_of("encoding")
+    known = options_of("encoding", folders)
     for part in [part for name in encodings if name != "all" for part in _parts(name)]:
         if part not in known:
             raise UserError(f"encoding={part}: no such option{nearest(part, known)}")
@@ -173,23 +178,27 @@ def _pairs(names: Sequence[str]) -> list[str]:
     return [f"[{','.join([*_parts(a), *_parts(b)])}]" for a, b in combinations(names, 2)]
 
 
-def _representatives() -> list[str]:
+def _representatives(folders: Folders = ()) -> list[str]:
     """One option for each kind: its class answers other questions or takes other positions.
 
-    The option that is named as its module comes first, then the alphabet decides.
+    The option that is named as its module comes first, then the alphabet decides. Raises UserError
+    for one whose class cannot be had.
     """
     from nmt.encodings.composition import hooks_of
     from nmt.encodings.lookup import find
 
     kinds: dict[tuple[str, ...], tuple[bool, str]] = {}
-    for option in options_of("encoding"):
-        loaded: Any = OmegaConf.load(conf_dir() / "encoding" / f"{option}.yaml")
+    for option in options_of("encoding", folders):
+        loaded: Any = OmegaConf.load(path_of("encoding", option, folders))
         entries = loaded.get("encoding") or {}
         if "defaults" in loaded or len(entries) != 1:
             continue  # a composition already
         ((name, options),) = entries.items()
         module = str((options or {}).get("use", name))
-        cls = find(module)
+        try:
+            cls = find(module)
+        except ValueError as e:
+            raise UserError(f"encoding.{name}: {e}") from None
         if hooks := hooks_of(cls):
             candidate = (module != option, option)
             kind = (*hooks, cls.takes)

@@ -48,9 +48,12 @@ def main(argv: list[str] | None = None) -> int:
 def command(argv: list[str]) -> None:
     """Train as the words say."""
     if {"-h", "--help"} & set(argv):
+        from nmt.cli.compose import split
         from nmt.cli.help import page
+        from nmt.cli.options import folders_of
 
-        sys.stdout.write(page(USAGE))
+        words = split(argv)[1] if {"--config-dir", "-cd"} & set(argv) else []
+        sys.stdout.write(page(USAGE, folders=folders_of(words) or ()))
         return
     if "--version" in argv:
         from nmt import __version__

@@ -11,8 +11,8 @@ import pytest
 
 from nmt import manifest, modeldir
 from nmt.cli import compare, contest
-from nmt.cli.compose import options_of
 from nmt.cli.jobs import Job
+from nmt.cli.options import options_of
 from nmt.errors import UserError
 
 TINY = [

@@ -7,8 +7,9 @@ import pytest
 from omegaconf import OmegaConf
 
 from nmt.build import check
-from nmt.cli.compose import experiment_of, knobs_of, options_of
-from nmt.cli.help import encoding_keys, page
+from nmt.cli.compose import experiment_of
+from nmt.cli.help import page
+from nmt.cli.options import encoding_keys, knobs_of, options_of
 from nmt.cli.train import main as train
 from nmt.config import conf_dir, freeze, thaw
 from nmt.errors import Exit, UserError

@@ -10,8 +10,9 @@ from nmt.cli.cards.card import card, counted
 from nmt.cli.cards.facts import facts_of
 from nmt.cli.cards.sources import COLUMNS, GROUPS, INPUT, NOTHING, PROCESSING, group_of
 from nmt.cli.cards.specimen import entries, small
-from nmt.cli.compose import experiment_of, options_of
+from nmt.cli.compose import experiment_of
 from nmt.cli.encodings import main
+from nmt.cli.options import options_of
 from nmt.config import Settings
 from nmt.encodings.absolute import Absolute
 from nmt.encodings.context import Context

@@ -8,7 +8,7 @@ import pytest
 from torch import Tensor
 
 from nmt.cli import parity
-from nmt.cli.compose import options_of
+from nmt.cli.options import options_of
 from nmt.cli.parity import main
 from nmt.decode.parity import CONDITIONS, measure
 from nmt.encodings.composition import HOOKS, hooks_of
@@ -143,7 +143,7 @@ def test_what_was_asked_for_by_name_must_be_possible(capsys: Capture) -> None:
 
 
 def test_a_word_that_fits_none_is_an_error(capsys: Capture, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(parity, "options_of", lambda group: ["absolute", "relative"])
+    monkeypatch.setattr(parity, "options_of", lambda *group: ["absolute", "relative"])
     assert main(["model.dimm=3"]) == 2
     said = capsys.readouterr()
     assert said.err == "nmt: model.dimm=3: no key 'model.dimm'; did you mean model.dim?\n"
@@ -163,7 +163,7 @@ def test_all_are_all_and_those_that_the_words_do_not_fit_are_refused(
         patch.setattr(parity, "measured", measured)
         assert main([]) == 2
         assert seen == options_of("encoding")
-    monkeypatch.setattr(parity, "options_of", lambda group: ["absolute", "relative"])
+    monkeypatch.setattr(parity, "options_of", lambda *group: ["absolute", "relative"])
     capsys.readouterr()
     assert main(["tau=3", FEW]) == 0
     out = capsys.readouterr().out

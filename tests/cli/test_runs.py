@@ -5,8 +5,9 @@ from functools import cache
 
 import pytest
 
-from nmt.cli.compose import Experiment, experiment_of, options_of
+from nmt.cli.compose import Experiment, experiment_of
 from nmt.cli.help import page
+from nmt.cli.options import options_of
 from nmt.config import Files, Toy, Unigram, conf_dir
 from nmt.errors import UserError
 

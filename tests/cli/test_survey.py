@@ -4,8 +4,8 @@ import pytest
 
 from nmt.cli.cards import table
 from nmt.cli.cards.survey import ELSEWHERE, ROWS, Row
-from nmt.cli.compose import options_of
 from nmt.cli.encodings import main
+from nmt.cli.options import options_of
 from nmt.encodings.relative import Relative
 
 PRINTED = """Transformer w/ emb.|BERT|Reformer|FLOATER|Shortformer|Wang et al. (2020)|

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from nmt.cli.compose import options_of
+from nmt.cli.options import options_of
 
 NOTHING = (
     *("none", "absolute", "mvpe", "shape", "cape", "randomized", "ldpe", "lrpe"),

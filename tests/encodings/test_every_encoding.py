@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.cli.compose import options_of
+from nmt.cli.options import options_of
 from nmt.config import Settings
 from nmt.encodings.base import Encoding
 from nmt.encodings.composition import HOOKS, hooks_of

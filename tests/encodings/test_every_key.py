@@ -9,8 +9,7 @@ import torch
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from nmt.cli.compose import options_of
-from nmt.cli.help import encoding_keys
+from nmt.cli.options import encoding_keys, options_of
 from nmt.config import Settings, conf_dir
 from nmt.errors import UserError
 from nmt.model import example

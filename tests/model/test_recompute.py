@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.profiler import profile
 
-from nmt.cli.compose import options_of
+from nmt.cli.options import options_of
 from nmt.encodings.context import Context
 from nmt.encodings.positions import Index
 from nmt.model import attention, example, stack

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.cli.compose import options_of
+from nmt.cli.options import options_of
 from nmt.encodings.context import causal
 from nmt.encodings.sinusoids import sinusoids
 from nmt.model import attention, example

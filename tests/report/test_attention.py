@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from nmt.cli.compose import options_of
+from nmt.cli.options import options_of
 from nmt.config import Settings
 from nmt.data.bpe import Bpe
 from nmt.data.columns import Beside, expand

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.cli.compose import options_of
+from nmt.cli.options import options_of
 from nmt.encodings.base import Encoding
 from nmt.encodings.context import Context
 from nmt.encodings.lookup import find

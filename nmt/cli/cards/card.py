@@ -9,8 +9,8 @@ import torch
 from nmt import build
 from nmt.cli.cards import facts, live, measure
 from nmt.cli.cards.specimen import Specimen, entries, small
-from nmt.cli.help import encoding_keys, summary
-from nmt.config import Settings, conf_dir
+from nmt.cli.options import Folders, encoding_keys, path_of, summary
+from nmt.config import Settings
 from nmt.encodings.base import Encoding
 from nmt.encodings.composition import hooks_of
 from nmt.encodings.lookup import find
@@ -27,10 +27,10 @@ INJECTED = {
 SITES = ("encoder", "decoder", "cross")
 
 
-def card(option: str, settings: Settings, timed: bool) -> str:
+def card(option: str, settings: Settings, timed: bool, folders: Folders = ()) -> str:
     """The card at the settings' size; `timed`: measure the cost, too (some seconds)."""
     specimen = small(settings)
-    lines = [option, f"  {summary('encoding', option)}", ""]
+    lines = [option, f"  {summary('encoding', option, folders)}", ""]
     lines += _documents(settings)
     lines += _columns(facts.facts_of(specimen, option))
     lines += _hooks(specimen)
@@ -41,17 +41,17 @@ def card(option: str, settings: Settings, timed: bool) -> str:
     if timed:
         lines += _cost(settings)
     lines += ["", "  keys"]
-    lines += [f"    {key:<36} {rest}" for key, rest in _keys(option, settings)]
+    lines += [f"    {key:<36} {rest}" for key, rest in _keys(option, settings, folders)]
     return "\n".join(lines) + "\n"
 
 
-def _keys(option: str, settings: Settings) -> Iterator[tuple[str, str]]:
+def _keys(option: str, settings: Settings, folders: Folders) -> Iterator[tuple[str, str]]:
     """The keys of an option's file, then those of the files that it builds on, each once."""
     seen = set()
     for name in (option, *settings.encoding):
-        if not (conf_dir() / "encoding" / f"{name}.yaml").exists():
+        if not path_of("encoding", name, folders).exists():
             continue  # an entry that has no file of its own name
-        for key, default, doc in encoding_keys(name):
+        for key, default, doc in encoding_keys(name, folders):
             if key not in seen:
                 seen.add(key)
                 yield key, f"{doc} [{default}]"

@@ -8,8 +8,8 @@ import torch
 
 from nmt import build, modeldir
 from nmt.cli.cards.panels import Heat, Lines, Panel, panels_of
-from nmt.cli.cards.sources import entries_of
 from nmt.cli.cards.specimen import entries
+from nmt.cli.options import Folders, entries_of
 from nmt.config import Settings
 from nmt.encodings.base import Encoding
 from nmt.errors import UserError
@@ -34,14 +34,14 @@ def draw(settings: Settings, option: str, path: Path) -> None:
     _picture(model.eval(), list(settings.encoding), option, state, VOCAB, path)
 
 
-def draw_run(run: Path, option: str | None, path: Path) -> None:
+def draw_run(run: Path, option: str | None, path: Path, folders: Folders = ()) -> None:
     """Draw what a run has learnt; `option`: only these of its entries.
 
     Raises UserError if the run has another encoding.
     """
     trained = modeldir.load(run)
     names = list(trained.settings.encoding)
-    wanted = names if option is None else list(entries_of(option))
+    wanted = names if option is None else list(entries_of(option, folders))
     if missing := [name for name in wanted if name not in names]:
         raise UserError(
             f"{run}: trained with {', '.join(names) or 'no encoding'}, not with {missing[0]}"

@@ -5,10 +5,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from omegaconf import OmegaConf
-
-from nmt.cli.compose import options_of
-from nmt.config import conf_dir
+from nmt.cli.options import Folders, entries_of, options_of
 
 FOLDER = Path(__file__).parent.parent.parent / "encodings"
 AT_INPUT = {"embed", "layer", "readout"}
@@ -33,22 +30,22 @@ class Source(NamedTuple):
     methods: set[str]
 
 
-def grouped() -> dict[str, list[str]]:
+def grouped(folders: Folders = ()) -> dict[str, list[str]]:
     """The options of each group that has any, in the order of GROUPS."""
     groups: dict[str, list[str]] = {name: [] for name in GROUPS}
-    for option in options_of("encoding"):
-        groups[group_of(option)].append(option)
+    for option in options_of("encoding", folders):
+        groups[group_of(option, folders)].append(option)
     return {name: options for name, options in groups.items() if options}
 
 
-def group_of(option: str) -> str:
+def group_of(option: str, folders: Folders = ()) -> str:
     """Where an option stands in the list.
 
     By what its class overrides: at the input `embed`, `layer` and `readout` alone, in attention
     any other hook. An encoding that changes nothing under a common shift and works at the input
     alone must get the order from processing word after word.
     """
-    groups = {_group(name, options) for name, options in entries_of(option).items()}
+    groups = {_group(name, options) for name, options in entries_of(option, folders).items()}
     if COLUMNS in groups:
         return COLUMNS
     if groups == {INPUT, INSIDE}:
@@ -67,16 +64,6 @@ def _group(name: str, options: dict[str, Any]) -> str:
     if hooks <= AT_INPUT:
         return PROCESSING if relative else INPUT
     return DISTANCES if relative else INSIDE
-
-
-def entries_of(option: str) -> dict[str, dict[str, Any]]:
-    """The entries that an option's file sets, those of its defaults first."""
-    text: Any = OmegaConf.load(conf_dir() / "encoding" / f"{option}.yaml")
-    found: dict[str, dict[str, Any]] = {}
-    for parent in text.get("defaults", []):
-        found |= entries_of(str(parent)) if parent != "_self_" else {}
-    own: Any = OmegaConf.to_container(text.get("encoding") or OmegaConf.create({}), resolve=False)
-    return found | {name: options or {} for name, options in own.items()}
 
 
 def _reads_columns(cls: str, at: Any) -> bool:

@@ -6,7 +6,8 @@ from nmt.cli.cards import facts, live
 from nmt.cli.cards.card import counted, said
 from nmt.cli.cards.specimen import small
 from nmt.cli.cards.survey import ELSEWHERE, ROWS, Row
-from nmt.cli.compose import experiment_of, options_of
+from nmt.cli.compose import experiment_of
+from nmt.cli.options import Folders, options_of
 from nmt.config import Settings
 from nmt.errors import UserError
 
@@ -26,36 +27,37 @@ The survey: Dufter, Schmitt, Schütze (2022), Position Information in Transforme
 """
 
 
-def table(words: list[str], markdown: bool) -> str:
+def table(words: list[str], markdown: bool, folders: Folders = ()) -> str:
     """The table at the size that the words choose, else base; aligned text or Markdown."""
     if not any(word.startswith("model=") for word in words):
         words = ["model=base", *words]
     blocks = [
         ("Table 1 of the survey", ROWS),
         ("In the survey's text, not in its Table 1", ELSEWHERE),
-        ("Not in the survey's tables", tuple(_others())),
+        ("Not in the survey's tables", tuple(_others(folders))),
     ]
     filled = [
-        (title, [line for row in rows for line in lines(row, words)]) for title, rows in blocks
+        (title, [line for row in rows for line in lines(row, words, folders)])
+        for title, rows in blocks
     ]
     size = experiment_of(words).settings.model
     shape = f"{size.encoder_layers}+{size.decoder_layers} layers of {size.dim}, {size.heads} heads"
     return (_markdown if markdown else _text)(filled) + f"\nCounted in a model of {shape}." + NOTES
 
 
-def _others() -> Iterator[Row]:
+def _others(folders: Folders = ()) -> Iterator[Row]:
     """Whatever else there is to choose."""
     named = {word for row in (*ROWS, *ELSEWHERE) for words in row.words for word in words.split()}
-    for option in options_of("encoding"):
+    for option in options_of("encoding", folders):
         if f"encoding={option}" not in named:
             yield Row("", "", (f"encoding={option}",))
 
 
-def lines(row: Row, words: list[str]) -> Iterator[list[str]]:
+def lines(row: Row, words: list[str], folders: Folders = ()) -> Iterator[list[str]]:
     """One line for each realisation of a row, or one that says why there is none."""
     name = row.name
     for choice in row.words:
-        yield [name, _short(choice), *_cells(row, choice.split(), words)]
+        yield [name, _short(choice), *_cells(row, choice.split(), words, folders)]
         name = ""  # said once
     if not row.words:
         yield [name, "-", *(row.cells or ("",) * 5), row.parameters, "-", f"no: {row.reason}"]
@@ -65,10 +67,10 @@ def _short(choice: str) -> str:
     return choice.removeprefix("encoding=")
 
 
-def _cells(row: Row, choice: list[str], words: list[str]) -> list[str]:
+def _cells(row: Row, choice: list[str], words: list[str], folders: Folders) -> list[str]:
     missing = [row.parameters, "-"]
     option = choice[0].partition("=")[2]
-    if option not in options_of("encoding"):
+    if option not in options_of("encoding", folders):
         return [*(row.cells or [""] * 5), *missing, f"no: there is no option {option}"]
     try:
         settings = experiment_of([*choice, *words]).settings

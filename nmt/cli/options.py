@@ -1,0 +1,124 @@
+"""The options of conf/ and of folders of one's own: which there are, and what their files say."""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+from omegaconf import OmegaConf
+
+from nmt.config import conf_dir
+from nmt.errors import Exit, UserError
+
+Folders: TypeAlias = tuple[Path, ...]  # where options lie beside those of conf/
+
+SEARCHPATH = "hydra.searchpath"
+GLOBAL = ("encoding", "experiment", "run", "scale")  # groups whose files name whole keys
+_HEADER = re.compile(rb"\s*#\s*@package\s+_global_\s*(\n|$)")
+_KEY = re.compile(r"^( *)(\w+):(?: +([^# ][^#]*?))?(?: +# (.+))?$")  # indent, key, value, comment
+
+
+def named(folder: str) -> Path:
+    """The folder that --config-dir names; raises UserError if there is none."""
+    if not folder or not Path(folder).is_dir():
+        raise UserError("--config-dir: name a directory of your own options", Exit.USAGE)
+    return Path(folder).resolve()
+
+
+def folders_of(words: Iterable[str]) -> Folders | None:
+    """The folders that the words name beside conf/; None if options may be somewhere else, too.
+
+    Raises UserError for what such a folder must not hold; see `check`.
+    """
+    found: list[Path] = []
+    for word in words:
+        if word.lstrip("+").startswith(f"{SEARCHPATH}="):
+            try:
+                value = OverridesParser.create().parse_overrides([word])[0].value()
+            except HydraException:
+                return None  # whoever composes says what is wrong
+            for place in map(str, value if isinstance(value, list) else [value]):
+                scheme, separator, path = place.rpartition("://")
+                if separator and scheme != "file":
+                    return None
+                found.append(Path(path))
+    check(tuple(found))
+    return tuple(found)
+
+
+def check(folders: Folders = ()) -> None:
+    """Raise UserError for a file whose keys would go astray, or that would never be read."""
+    for folder in (conf_dir(), *folders):
+        for group in GLOBAL:
+            for path in sorted((folder / group).glob("*.yaml")):
+                if not _HEADER.match(path.read_bytes()):
+                    raise UserError(
+                        f"{path}:1: must be '# @package _global_', or all keys of the file are "
+                        f"taken to be inner ones of {group}"
+                    )
+    for folder in folders:
+        for path in sorted(folder.glob("*/*.yaml")):
+            if (conf_dir() / path.relative_to(folder)).exists():
+                raise UserError(
+                    f"{path}: {path.parent.name}={path.stem} is built in and would be taken "
+                    "instead; rename the file"
+                )
+
+
+def options_of(group: str, folders: Folders = ()) -> list[str]:
+    """The options of a group, sorted."""
+    return sorted({p.stem for f in (conf_dir(), *folders) for p in (f / group).glob("*.yaml")})
+
+
+def path_of(group: str, option: str, folders: Folders = ()) -> Path:
+    """The file of an option, whether it is there or not."""
+    paths = [folder / group / f"{option}.yaml" for folder in (conf_dir(), *folders)]
+    return next((path for path in paths if path.exists()), paths[0])
+
+
+def summary(group: str, option: str, folders: Folders = ()) -> str:
+    """The first comment of an option's file."""
+    text = path_of(group, option, folders).read_text(encoding="utf-8")
+    comments = [x[2:] for x in text.split("\n") if x.startswith("# ") and "@package" not in x]
+    return comments[0] if comments else ""
+
+
+def knobs_of(encoding: str, folders: Folders = ()) -> dict[str, Any]:
+    """The top-level keys that an encoding's file brings along, such as tau."""
+    loaded: Any = OmegaConf.load(path_of("encoding", encoding, folders))
+    found = {str(k): v for k, v in loaded.items() if k not in ("encoding", "defaults")}
+    for parent in loaded.get("defaults", []):
+        found |= knobs_of(str(parent), folders) if parent != "_self_" else {}
+    return found
+
+
+def entries_of(encoding: str, folders: Folders = ()) -> dict[str, dict[str, Any]]:
+    """The entries that an encoding's file sets, those of its defaults first."""
+    loaded: Any = OmegaConf.load(path_of("encoding", encoding, folders))
+    found: dict[str, dict[str, Any]] = {}
+    for parent in loaded.get("defaults", []):
+        found |= entries_of(str(parent), folders) if parent != "_self_" else {}
+    inner = loaded.get("encoding") or OmegaConf.create({})
+    own: Any = OmegaConf.to_container(inner, resolve=False)
+    return found | {name: options or {} for name, options in own.items()}
+
+
+def encoding_keys(option: str, folders: Folders = ()) -> list[tuple[str, str, str]]:
+    """Key as a command line has it, default and meaning of all that an encoding's file sets."""
+    return commented(path_of("encoding", option, folders))
+
+
+def commented(path: Path) -> list[tuple[str, str, str]]:
+    """Dotted key, value and comment of each line of a file in conf/ that has all three."""
+    found: list[tuple[str, str, str]] = []
+    above: list[tuple[int, str]] = []  # the keys that enclose a line, and their indents
+    for line in path.read_text(encoding="utf-8").split("\n"):
+        if not (m := _KEY.match(line)):
+            continue
+        indent, key, value, comment = len(m[1]), m[2], m[3], m[4]
+        above = [*((i, k) for i, k in above if i < indent), (indent, key)]
+        if value and comment:
+            found.append((".".join(k for _, k in above), value, comment))
+    return found

@@ -1,0 +1,113 @@
+"""An encoding of an installed package, its YAML in a folder of one's own, through every command."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nmt.cli.compare import understood as compare_words
+from nmt.cli.encodings import main as encodings
+from nmt.cli.parity import main as parity
+from nmt.cli.train import main as train
+from nmt.cli.translate import main as translate
+from tests.plug_ins import install
+
+TINY = [
+    *("model.dim=16", "model.feedforward_dim=16", "model.heads=2", "trainer.threads=1"),
+    *("model.encoder_layers=1", "model.decoder_layers=1", "trainer.batch_tokens=100"),
+    *("data.train_pairs=40", "data.train_longest=9", "data.dev_pairs=10", "data.test_pairs=5"),
+    *("trainer.max_steps=2", "trainer.log_every=1", "trainer.device=cpu", "segmenter.merges=50"),
+]
+MODULE = '''"""A made-up bias that falls with the distance."""
+
+import torch
+from torch import Tensor, nn
+
+from nmt.encodings.base import Dims, Encoding
+from nmt.encodings.context import Context, Positions
+
+
+class Mine(Encoding):
+    """Subtracts a learnt multiple of the distance from the scores."""
+
+    relative = True
+
+    def __init__(
+        self, dims: Dims, positions: Positions | None = None, strength: float = 0.5
+    ) -> None:
+        super().__init__(dims, positions)
+        self.strength = nn.Parameter(torch.full((), strength))
+
+    def bias(self, layer: int, context: Context) -> Tensor:
+        return -self.strength * context.delta.abs()[:, None]
+'''
+YAML = """# @package _global_
+# A made-up bias that falls with the distance
+encoding:
+  mine:
+    strength: 0.5 # what it starts with
+"""
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder with its YAML; the package is installed beside it."""
+    site = tmp_path / "site"
+    install(site, "mine-encodings", "mine", "mine_encodings:Mine", MODULE)
+    monkeypatch.syspath_prepend(site)
+    (tmp_path / "own" / "encoding").mkdir(parents=True)
+    (tmp_path / "own" / "encoding" / "mine.yaml").write_text(YAML, encoding="utf-8")
+    yield tmp_path / "own"
+    sys.modules.pop("mine_encodings", None)
+
+
+def test_trains_translates_and_is_drawn(folder: Path, tmp_path: Path, capsys: Capture) -> None:
+    words = ["encoding=mine", *TINY, f"data.cache={tmp_path / 'cache'}", f"runs={tmp_path}"]
+    beside = ["--config-dir", str(folder)]
+    assert train([*beside, *words, "name=run"]) == 0
+    source = tmp_path / "in.txt"
+    source.write_text("ein satz\nnoch ein satz\n", encoding="utf-8")
+    capsys.readouterr()
+    assert translate([str(tmp_path / "run"), str(source), "--threads", "1"]) == 0
+    assert capsys.readouterr().out.count("\n") == 2
+    for name, more in {"a.svg": [], "b.svg": ["--run", str(tmp_path / "run")]}.items():
+        assert encodings(["mine", *beside, "--plot", str(tmp_path / name), *more]) == 0
+        assert (tmp_path / name).stat().st_size > 1000
+
+
+def test_has_a_line_and_a_card(folder: Path, capsys: Capture) -> None:
+    beside = ["--config-dir", str(folder)]
+    assert encodings(beside) == 0
+    assert "\n  mine  " in capsys.readouterr().out
+    assert encodings(["mine", *beside, "--no-timing", "encoding.mine.strength=0.25"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("mine\n  A made-up bias that falls with the distance\n")
+    assert "Subtracts a learnt multiple" in shown and "cached decoding     exact" in shown
+    assert "encoding.mine.strength" in shown and "what it starts with [0.5]" in shown
+    assert encodings(["mime", *beside]) == 2
+    assert capsys.readouterr().err == "nmt: mime: no such encoding; did you mean mine?\n"
+
+
+def test_is_proven(folder: Path, tmp_path: Path, capsys: Capture) -> None:
+    beside, file = ["--config-dir", str(folder), "--tokens=12"], tmp_path / "p.json"
+    assert parity(["encoding=mine,[mine,relative]", *beside, "--json", str(file)]) == 0
+    rows = json.loads(file.read_bytes())["encodings"]
+    assert [(row["encoding"], row["passed"]) for row in rows] == [
+        ("mine", True),
+        ("[mine,relative]", True),
+    ]
+    assert parity(["encoding=mein", *beside]) == 2
+    assert "encoding=mein: no such option; did you mean mine?" in capsys.readouterr().err
+
+
+def test_is_among_all(folder: Path) -> None:
+    assert "mine" in compare_words(["encoding=all", "--config-dir", str(folder)]).encodings
+
+
+def test_is_in_the_help(folder: Path, capsys: Capture) -> None:
+    assert train(["--config-dir", str(folder), "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "encoding.mine.strength" in shown and "A made-up bias" in shown
