@@ -93,6 +93,8 @@ def understood(argv: list[str]) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    from nmt.cli.options import beside
+
     add = parser.add_argument
     add("words", nargs="*", help=argparse.SUPPRESS)
     add("--model", default="small", metavar="NAME", help="tiny, small, base, ... (small)")
@@ -101,6 +103,7 @@ def understood(argv: list[str]) -> argparse.Namespace:
     both = ",".join(PRECISIONS)
     add("--precision", default=both, metavar="A,B", help=f"of training ({both})")
     add("--encodings", metavar="A,B", help="of the part encodings (all)")
+    add("--config-dir", metavar="DIR", help="also look for options in DIR")
     add("--quick", action="store_true", help="tiny sizes: to see that all of it runs")
     add("--peers", default=sys.executable, metavar="DIR", help="see above; none: without peers")
     add("--gpu", action="store_true", help="sizes, compilation, lengths, decoding on a GPU")
@@ -115,7 +118,7 @@ def understood(argv: list[str]) -> argparse.Namespace:
             raise UserError("nmt-bench peers DIR: name the directory of the environments")
         given.install = Path(words.pop())
         return given
-    given.words = [word for word in words if "=" in word]
+    given.words = [*beside(given.config_dir), *(word for word in words if "=" in word)]
     given.parts = [word for word in words if "=" not in word] or list(DEFAULT)
     if unknown := [word for word in given.parts if word not in PARTS]:
         raise UserError(f"{unknown[0]}: no such part; there are {', '.join(PARTS)}")

@@ -157,9 +157,9 @@ def _encodings(given: list[str], config_dir: str | None) -> tuple[list[str], lis
     """The encodings to compare, and the words that all share."""
     from nmt.cli.compose import split
     from nmt.cli.contest import choices
-    from nmt.cli.options import folders_of, options_of
+    from nmt.cli.options import beside, folders_of, options_of
 
-    flags, words = split([*(["--config-dir", config_dir] if config_dir else []), *given])
+    flags, words = split([*beside(config_dir), *given])
     if flags:
         raise UserError(f"{flags[0]}: no such option; see --help")
     for word in words:

@@ -18,7 +18,7 @@ from hydra.errors import HydraException, MissingConfigException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from nmt.cli.options import SEARCHPATH, Folders, folders_of, knobs_of, named, options_of
+from nmt.cli.options import SEARCHPATH, Folders, beside, folders_of, knobs_of, options_of
 from nmt.config import KINDS, Files, Settings, conf_dir, thaw
 from nmt.errors import UserError
 
@@ -362,7 +362,7 @@ def split(argv: list[str]) -> tuple[list[str], list[str]]:
     while rest:
         word = rest.pop(0)
         if word in ("--config-dir", "-cd"):
-            words.append(f"{SEARCHPATH}=[file://{named(rest.pop(0) if rest else '')}]")
+            words += beside(rest.pop(0) if rest else "")
         elif word.startswith("-") or (flags and flags[-1] in _WITH_VALUE):
             flags.append(word)
         elif "=" in word or word.startswith("~"):

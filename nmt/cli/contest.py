@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from nmt import __version__, atomic, build, manifest, modeldir
 from nmt.cli.compose import Experiment, experiment_of
 from nmt.cli.jobs import Job, last_line, run_all, said
+from nmt.cli.options import quoted
 from nmt.cli.texts import columns_named, test_columns, test_texts
 from nmt.config import Files, Settings, freeze
 from nmt.data.corpus import read_text
@@ -63,7 +64,7 @@ def plan(
     missing: list[Missing] = []
     for encoding in encodings:
         name = encoding.strip("[]").replace(" ", "").replace(",", "+")
-        own = [*words, f"encoding={encoding}", f"runs={_quoted(runs)}", f"name={_quoted(name)}"]
+        own = [*words, f"encoding={encoding}", f"runs={quoted(runs)}", f"name={quoted(name)}"]
         if any(name == other.name for other in entrants):
             raise UserError(f"encoding={encoding}: named twice; name it once")
         try:
@@ -77,15 +78,6 @@ def plan(
         trained(asked)  # refuses the directory of another run
         entrants.append(Entrant(name, own, asked))
     return entrants, missing
-
-
-def _quoted(value: object) -> str:
-    """A value that Hydra's grammar takes as it stands."""
-    text = str(value)
-    if re.fullmatch(r"[\w./+-]+", text):
-        return text
-    escaped = re.sub(r"(\\*)'", lambda m: m[1] * 2 + r"\'", text)
-    return f"'{escaped}'"
 
 
 def trained(asked: Experiment) -> Outcome | None:

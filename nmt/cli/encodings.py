@@ -81,11 +81,9 @@ def understood(argv: list[str]) -> argparse.Namespace:
     asked.name = names[0] if names else None
     if len(names) > 1:
         raise UserError(f"{names[1]}: expected KEY=VALUE after {names[0]}")
-    from nmt.cli.compose import split
-    from nmt.cli.options import folders_of
+    from nmt.cli.options import beside, folders_of
 
-    beside = split(["--config-dir", asked.config_dir])[1] if asked.config_dir else []
-    asked.words = [*beside, *asked.given]
+    asked.words = [*beside(asked.config_dir), *asked.given]
     asked.folders = folders_of(asked.words) or ()
     _check(asked.name, asked.folders)
     return asked

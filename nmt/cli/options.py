@@ -20,11 +20,22 @@ _HEADER = re.compile(rb"\s*#\s*@package\s+_global_\s*(\n|$)")
 _KEY = re.compile(r"^( *)(\w+):(?: +([^# ][^#]*?))?(?: +# (.+))?$")  # indent, key, value, comment
 
 
-def named(folder: str) -> Path:
-    """The folder that --config-dir names; raises UserError if there is none."""
+def beside(folder: str | None) -> list[str]:
+    """The word that --config-dir stands for, if it is given; raises UserError if it names none."""
+    if folder is None:
+        return []
     if not folder or not Path(folder).is_dir():
         raise UserError("--config-dir: name a directory of your own options", Exit.USAGE)
-    return Path(folder).resolve()
+    return [f"{SEARCHPATH}=[{quoted(f'file://{Path(folder).resolve()}')}]"]
+
+
+def quoted(value: object) -> str:
+    """A value that Hydra's grammar takes as it stands."""
+    text = str(value)
+    if re.fullmatch(r"[\w./+-]+", text, flags=re.ASCII):
+        return text
+    escaped = re.sub(r"(\\*)'", lambda m: m[1] * 2 + r"\'", text)
+    return f"'{escaped}'"
 
 
 def folders_of(words: Iterable[str]) -> Folders | None:

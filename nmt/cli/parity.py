@@ -16,8 +16,8 @@ from omegaconf import OmegaConf
 
 from nmt import __version__
 from nmt.cli import outputs
-from nmt.cli.compose import experiment_of, nearest, split
-from nmt.cli.options import Folders, folders_of, options_of, path_of
+from nmt.cli.compose import experiment_of, nearest
+from nmt.cli.options import Folders, beside, folders_of, options_of, path_of
 from nmt.cli.words import run
 from nmt.config import KINDS
 from nmt.errors import Exit, UserError
@@ -74,10 +74,10 @@ def command(argv: list[str]) -> None:
     """Measure each encoding, print the matrix as it grows, name what failed."""
     asked = understood(argv)
     outputs.prepare([asked.json], None)
-    beside = split(["--config-dir", asked.config_dir])[1] if asked.config_dir else []
-    folders = folders_of(beside) or ()
+    own = beside(asked.config_dir)
+    folders = folders_of(own) or ()
     encodings, words = _sorted_out(asked.words, folders)
-    words = [*beside, *words]
+    words = [*own, *words]
     every = "all" in encodings
     names = options_of("encoding", folders) if every else encodings
     if asked.pairs:

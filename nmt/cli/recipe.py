@@ -100,6 +100,7 @@ def understood(argv: list[str]) -> Asked:
         help="what the paper leaves open, e.g. rapid=2016; see --list",
     )
     add("--encodings", metavar="A,B", help="what to train and score (default: see --list)")
+    add("--config-dir", metavar="DIR", help="also look for options in DIR")
     add("--verify", action="store_true", help="hash all files of former stages again")
     add("--lock", type=Path, metavar="FILE", help="another lock file of the same recipe")
     add("--list", action="store_true", help="show what is downloaded, and leave")
@@ -118,6 +119,8 @@ def understood(argv: list[str]) -> Asked:
     for word in words:
         if own := OWN.get(word.partition("=")[0].lstrip("+")):
             raise UserError(f"{word}: say it with {own}")
+    from nmt.cli.options import beside
+
     job = Job(
         lock=lock,
         picked=locks.chosen(lock, given.option),
@@ -131,7 +134,7 @@ def understood(argv: list[str]) -> Asked:
         [stage for stage in STAGES if stage in named or not named],
         given.runs or Path("runs") / lock.name,
         given.encodings,
-        words,
+        [*beside(given.config_dir), *words],
         "list" if given.list else "plan" if given.dry_run else None,
     )
 

@@ -4,7 +4,6 @@ import hashlib
 import io
 import logging
 import os
-import re
 import shlex
 import sys
 from collections.abc import Callable
@@ -161,18 +160,11 @@ def foreseen(asked: Asked, stage: str) -> str:
 
 
 def _words(asked: Asked, training: bool = False) -> list[str]:
+    from nmt.cli.options import quoted
+
     lock = asked.job.lock
     root = f"data.root={quoted(asked.job.root)}"
     return [*lock.words, *(lock.training if training else ()), root, *asked.words]
-
-
-def quoted(value: object) -> str:
-    """A value that Hydra's grammar takes as it stands."""
-    text = str(value)
-    if re.fullmatch(r"[\w./+-]+", text):
-        return text
-    escaped = re.sub(r"(\\*)'", lambda m: m[1] * 2 + r"\'", text)
-    return f"'{escaped}'"
 
 
 def _settings(asked: Asked) -> "Settings":

@@ -62,6 +62,15 @@ def test_an_option_that_would_never_be_read_is_refused(
     )
 
 
+def test_any_folder_may_be_named(tmp_path: Path) -> None:
+    folder = tmp_path / "my own, (größe) [1] 'x'"
+    write(folder, "encoding", "mine", "# @package _global_\n" + BODY)
+    assert list(experiment_of(["--config-dir", str(folder), "encoding=mine"]).settings.encoding)
+    for wrong in ("", str(tmp_path / "nowhere")):
+        with pytest.raises(UserError, match="--config-dir: name a directory"):
+            experiment_of(["--config-dir", wrong, "encoding=mine"])
+
+
 def test_a_misspelt_option_of_ones_own_is_named(tmp_path: Path) -> None:
     write(tmp_path, "encoding", "mine", "# @package _global_\n" + BODY)
     with pytest.raises(UserError, match="encoding=mein: no such option; did you mean mine"):

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nmt.cli import training
 from nmt.cli.compose import experiment_of
+from nmt.cli.options import quoted
 from nmt.cli.recipe import main as recipe
 from nmt.cli.recipe import understood
 from nmt.data.report import split_report, tally_of
@@ -251,7 +251,7 @@ def test_late_stages_by_themselves(
 
 def test_quoted_words_are_read_back(tmp_path: Path) -> None:
     for odd in ("a b", "it's", "a,b", "x=y", "[z]", "plain/path-1.2"):
-        words = ["data=wmt19_deen", f"data.root={training.quoted(tmp_path / odd)}"]
+        words = ["data=wmt19_deen", f"data.root={quoted(tmp_path / odd)}"]
         assert experiment_of(words).settings.data.root == str(tmp_path / odd)  # type: ignore[attr-defined]
 
 
