@@ -98,11 +98,10 @@ def _check(name: str | None, folders: "Folders") -> None:
 
 
 def listed(folders: "Folders" = ()) -> str:
-    """All options by what they are; imports no torch."""
-    from nmt.cli.cards.sources import grouped
-    from nmt.cli.options import summary
+    """All options by their families; imports no torch."""
+    from nmt.cli.options import families, summary
 
-    groups = grouped(folders)
+    groups = families(folders)
     width = max(len(o) for options in groups.values() for o in options)
     parts = []
     for group, options in groups.items():

@@ -15,6 +15,18 @@ from nmt.errors import Exit, UserError
 Folders: TypeAlias = tuple[Path, ...]  # where options lie beside those of conf/
 
 SEARCHPATH = "hydra.searchpath"
+FAMILIES = (  # of encodings, in the order of every list
+    "no positions",
+    "absolute positions, at the input",
+    "absolute positions, in attention",
+    "distances, as vectors",
+    "distances, as a bias or a factor",
+    "distances, from changed queries and keys",
+    "order by recurrence or convolution",
+    "positions from columns beside the text",
+    "several of these",
+)
+UNSTATED = "no family stated"
 GLOBAL = ("encoding", "experiment", "run", "scale")  # groups whose files name whole keys
 _HEADER = re.compile(rb"\s*#\s*@package\s+_global_\s*(\n|$)")
 _KEY = re.compile(r"^( *)(\w+):(?: +([^# ][^#]*?))?(?: +# (.+))?$")  # indent, key, value, comment
@@ -94,6 +106,21 @@ def summary(group: str, option: str, folders: Folders = ()) -> str:
     text = path_of(group, option, folders).read_text(encoding="utf-8")
     comments = [x[2:] for x in text.split("\n") if x.startswith("# ") and "@package" not in x]
     return comments[0] if comments else ""
+
+
+def family_of(encoding: str, folders: Folders = ()) -> str:
+    """What an encoding's file says of its family, one of FAMILIES or another; or UNSTATED."""
+    text = path_of("encoding", encoding, folders).read_text(encoding="utf-8")
+    stated = re.search(r"^# family: *(.*\S)", text, flags=re.M)
+    return stated[1] if stated else UNSTATED
+
+
+def families(folders: Folders = ()) -> dict[str, list[str]]:
+    """The encodings of each family that has any: those of FAMILIES first, then others."""
+    members: dict[str, list[str]] = {family: [] for family in FAMILIES}
+    for option in options_of("encoding", folders):
+        members.setdefault(family_of(option, folders), []).append(option)
+    return {family: options for family, options in members.items() if options}
 
 
 def knobs_of(encoding: str, folders: Folders = ()) -> dict[str, Any]:

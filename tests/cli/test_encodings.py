@@ -2,17 +2,17 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from nmt.cli.cards import live
 from nmt.cli.cards.card import card, counted
 from nmt.cli.cards.facts import facts_of
-from nmt.cli.cards.sources import COLUMNS, GROUPS, INPUT, NOTHING, PROCESSING, group_of
 from nmt.cli.cards.specimen import entries, small
 from nmt.cli.compose import experiment_of
 from nmt.cli.encodings import main
-from nmt.cli.options import options_of
+from nmt.cli.options import FAMILIES, UNSTATED, entries_of, families, family_of, options_of
 from nmt.config import Settings
 from nmt.encodings.absolute import Absolute
 from nmt.encodings.context import Context
@@ -32,7 +32,7 @@ def test_lists_every_option_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert sorted(line.split()[0] for line in options) == OPTIONS
     assert all(len(line.split()) > 3 for line in options)
     assert [line for line in lines if line and line not in options] == [
-        g for g in GROUPS if g in lines
+        family for family in FAMILIES if family in lines
     ]
 
 
@@ -43,17 +43,51 @@ def test_the_list_needs_no_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
 
 
+SHOWN = {  # by family, the reference points and injections that running an option may show
+    "no positions": ({"-"}, {"-"}),
+    "absolute positions, at the input": ({"A"}, {"ape", "-"}),
+    "absolute positions, in attention": ({"A", "B"}, {"ape", "mam"}),
+    "distances, as vectors": ({"R"}, {"mam"}),
+    "distances, as a bias or a factor": ({"R"}, {"mam"}),
+    "distances, from changed queries and keys": ({"R"}, {"mam"}),
+    "order by recurrence or convolution": ({"R"}, {"-"}),
+}
+BY_COLUMNS, SEVERAL = FAMILIES[-2:]
+
+
 @pytest.mark.parametrize("option", OPTIONS)
-def test_groups_agree_with_what_runs(option: str) -> None:
-    """What the source text says is what the objects do."""
-    specimen, group = small(settings_of(option)), group_of(option)
-    known = facts_of(specimen)
-    assert (group == COLUMNS) == bool(specimen.model.columns)
-    assert (group == NOTHING) == (known.reference == "-")
-    if group == INPUT:
-        assert (known.reference, known.injection) == ("A", "ape")
-    if group == PROCESSING:
-        assert (known.reference, known.injection) == ("R", "-")
+def test_the_family_agrees_with_what_runs(option: str) -> None:
+    """What the file of an option states is what the objects do."""
+    family, specimen = family_of(option), small(settings_of(option))
+    known = facts_of(specimen, option)
+    assert family in FAMILIES
+    assert (family == BY_COLUMNS) == bool(specimen.model.columns)
+    if family == SEVERAL:
+        assert len({family_of(entry) for entry in entries_of(option)}) > 1
+    elif family != BY_COLUMNS:
+        references, injections = SHOWN[family]
+        assert known.reference in references and known.injection in injections
+
+
+def test_families_of_options_that_share_a_class() -> None:
+    for name in ("scalar", "diet"):
+        assert family_of(f"{name}_absolute") == "absolute positions, in attention"
+        assert family_of(f"{name}_relative") == "distances, as a bias or a factor"
+
+
+def test_a_family_of_ones_own_comes_last_and_none_is_said(tmp_path: Path) -> None:
+    (tmp_path / "encoding").mkdir()
+    for name, line in {
+        "a": "# family: dreams \n",
+        "b": "",
+        "c": "# family: no positions\n",
+    }.items():
+        text = f"# @package _global_\n# What it does\n{line}encoding: {{}}\n"
+        (tmp_path / "encoding" / f"{name}.yaml").write_text(text, encoding="utf-8")
+    found = families((tmp_path,))
+    assert list(found) == [*FAMILIES, "dreams", UNSTATED]
+    assert found["dreams"] == ["a"] and found[UNSTATED] == ["b"]
+    assert found["no positions"] == ["c", "none"]
 
 
 @pytest.mark.parametrize("option", OPTIONS)
@@ -61,7 +95,15 @@ def test_every_option_has_a_card(option: str) -> None:
     shown = card(option, settings_of(option), timed=False)
     assert shown.startswith(option) and "parameters" in shown
     assert "cached decoding     exact" in shown
-    rows = ("reference point", "injection", "learnable", "recurring", "unbound", "interpolation")
+    rows = (
+        "family",
+        "reference point",
+        "injection",
+        "learnable",
+        "recurring",
+        "unbound",
+        "interpolation",
+    )
     assert all(f"\n  {row} " in shown for row in rows)
     assert max(len(line) for line in shown.split("\n  keys")[0].split("\n")) <= 140
 

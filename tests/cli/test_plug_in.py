@@ -45,6 +45,7 @@ class Mine(Encoding):
 '''
 YAML = """# @package _global_
 # A made-up bias that falls with the distance
+# family: distances, as a bias or a factor
 encoding:
   mine:
     strength: 0.5 # what it starts with
@@ -81,7 +82,8 @@ def test_trains_translates_and_is_drawn(folder: Path, tmp_path: Path, capsys: Ca
 def test_has_a_line_and_a_card(folder: Path, capsys: Capture) -> None:
     beside = ["--config-dir", str(folder)]
     assert encodings(beside) == 0
-    assert "\n  mine  " in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "\n  mine  " in shown.partition("\ndistances, as a bias or a factor\n")[2]
     assert encodings(["mine", *beside, "--no-timing", "encoding.mine.strength=0.25"]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith("mine\n  A made-up bias that falls with the distance\n")

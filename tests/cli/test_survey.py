@@ -33,7 +33,8 @@ def test_every_option_has_a_line() -> None:
 def test_a_line_says_what_runs() -> None:
     (line,) = table.lines(BY_OPTION["encoding=relative"], ["model=base"])
     assert line == [
-        *("Shaw et al. (2018) (rel)", "relative", "R", "mam", "yes", "yes", "no"),
+        *("Shaw et al. (2018) (rel)", "relative", "distances, as vectors"),
+        *("R", "mam", "yes", "yes", "no"),
         *("2 (2 t - 1) d l", "50,688", "yes"),
     ]
 
@@ -41,7 +42,7 @@ def test_a_line_says_what_runs() -> None:
 def test_a_cell_that_differs_shows_both() -> None:
     wrong = Row("x", "A mam yes yes yes 0", ("encoding=relative",))
     (line,) = table.lines(wrong, ["model=tiny"])
-    assert line[2] == "R* (A)" and line[3] == "mam" and line[6] == "no* (yes)"
+    assert line[3] == "R* (A)" and line[4] == "mam" and line[7] == "no* (yes)"
 
 
 def test_what_is_missing_says_why() -> None:

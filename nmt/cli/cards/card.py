@@ -9,7 +9,7 @@ import torch
 from nmt import build
 from nmt.cli.cards import facts, live, measure
 from nmt.cli.cards.specimen import Specimen, entries, small
-from nmt.cli.options import Folders, encoding_keys, path_of, summary
+from nmt.cli.options import Folders, encoding_keys, family_of, path_of, summary
 from nmt.config import Settings
 from nmt.encodings.base import Encoding
 from nmt.encodings.composition import hooks_of
@@ -32,6 +32,7 @@ def card(option: str, settings: Settings, timed: bool, folders: Folders = ()) ->
     specimen = small(settings)
     lines = [option, f"  {summary('encoding', option, folders)}", ""]
     lines += _documents(settings)
+    lines += _row("family", family_of(option, folders))
     lines += _columns(facts.facts_of(specimen, option))
     lines += _hooks(specimen)
     lines += _parameters(settings)

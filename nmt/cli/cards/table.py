@@ -7,12 +7,12 @@ from nmt.cli.cards.card import counted, said
 from nmt.cli.cards.specimen import small
 from nmt.cli.cards.survey import ELSEWHERE, ROWS, Row
 from nmt.cli.compose import experiment_of
-from nmt.cli.options import Folders, options_of
+from nmt.cli.options import Folders, family_of, options_of
 from nmt.config import Settings
 from nmt.errors import UserError
 
 HEAD = (
-    *("method", "words", "ref.", "inj.", "learnable", "recurring", "unbound"),
+    *("method", "words", "family", "ref.", "inj.", "learnable", "recurring", "unbound"),
     *("parameters (survey, one stack)", "here, encoder + decoder", "works"),
 )
 MARK = "*"
@@ -57,10 +57,13 @@ def lines(row: Row, words: list[str], folders: Folders = ()) -> Iterator[list[st
     """One line for each realisation of a row, or one that says why there is none."""
     name = row.name
     for choice in row.words:
-        yield [name, _short(choice), *_cells(row, choice.split(), words, folders)]
+        option = choice.split()[0].partition("=")[2]
+        known = option in options_of("encoding", folders)
+        family = family_of(option, folders) if known else "-"
+        yield [name, _short(choice), family, *_cells(row, choice.split(), words, folders)]
         name = ""  # said once
     if not row.words:
-        yield [name, "-", *(row.cells or ("",) * 5), row.parameters, "-", f"no: {row.reason}"]
+        yield [name, "-", "-", *(row.cells or ("",) * 5), row.parameters, "-", f"no: {row.reason}"]
 
 
 def _short(choice: str) -> str:
