@@ -44,7 +44,9 @@ class Data:
     max_length: int = knob("drop a training pair if a side has more pieces, eos apart", least=1)
     normalize: str = knob("Unicode normal form of all text", choices=("nfc", "nfkc", "none"))
     invalid_utf8: str = knob("a line that is no UTF-8: stop, or drop", choices=("fail", "drop"))
-    max_line_bytes: int = knob("drop a training pair if a line has more bytes", least=1)
+    max_line_bytes: int = knob(
+        "drop a pair of training or development text if a line has more", least=1
+    )
     cache: str = knob("directory of the prepared corpora")
     workers: int | None = knob(
         "processes that prepare text; null: one per core", least=1, most=1024

@@ -32,7 +32,7 @@ class Clean(NamedTuple):
     lines: int
     tokenizers: tuple[tuple[str, str, str], tuple[str, str, str]]  # arguments of Tokenizer
     drop_invalid: bool
-    max_bytes: int | None
+    max_bytes: int
     count_words: bool
     out: Path  # the files written begin with this
     columns: tuple["Column", ...] = ()
@@ -71,7 +71,7 @@ def clean(task: Clean) -> Cleaned:
         pair = (source, target)
         for line, found in zip(pair, changes, strict=True):
             _note(line, found)
-        if task.max_bytes and max(len(line.raw) for line in pair) > task.max_bytes:
+        if max(len(line.raw) for line in pair) > task.max_bytes:
             tally[NOT_SEGMENTED, TOO_MANY_BYTES, 0] += 1
             continue
         try:

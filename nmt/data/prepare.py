@@ -31,7 +31,7 @@ from nmt.data.tokenizer import Tokenizer, warn_of_unknown
 from nmt.errors import Exit, UserError
 
 log = logging.getLogger(__name__)
-FORMAT = 3  # raise it when the same input comes to give another prepared corpus
+FORMAT = 4  # raise it when the same input comes to give another prepared corpus
 FACTS = "facts.json"
 SPLITS = ("train", "dev")
 # settings that say where text lies or how fast it is prepared, not what it becomes
@@ -282,7 +282,7 @@ def _clean_tasks(
                 (data.normalize, choice.tokenizer, data.target_language),
             ),
             drop_invalid=data.invalid_utf8 == "drop",
-            max_bytes=data.max_line_bytes if train else None,
+            max_bytes=data.max_line_bytes,
             count_words=train and choice.kind == "bpe",
             out=work / f"{split}-{k:06d}",
             columns=tuple(c._replace(start=pair.columns[c.name].starts[k]) for c in columns),

@@ -392,3 +392,19 @@ def test_lengths_fit(tmp_path: Path) -> None:
     prepared = prepare(corpus(tmp_path), BPE)
     assert np.maximum(prepared.train.source_lengths, prepared.train.target_lengths).max() <= 20
     assert prepared.dev.source_lengths.max() > 20
+
+
+@pytest.mark.parametrize("line", ["a" * 2**20, "hund " * 2**18], ids=["one word", "many words"])
+def test_a_giant_line_is_dropped_from_either_text(tmp_path: Path, line: str) -> None:
+    """Such a line is no sentence, and segmenting and attending to it would stop everything."""
+    data = corpus(tmp_path, max_line_bytes=65536)
+    for split in ("train", "dev"):
+        for side in ("source", "target"):
+            with Path(getattr(data, f"{split}_{side}")).open("a") as file:
+                file.write(f"{line}\n" if side == "source" else "dog\n")
+    prepared = prepare(data, BPE)
+    told = report(prepared.path)
+    for split, lines in (("train", 40), ("dev", 3)):
+        assert told[split]["dropped"]["too many bytes"]["pairs"] == 1
+        assert told[split]["kept"]["pairs"] == lines
+    assert "dropped: too many bytes" in describe(told).split("\ndev")[1]
