@@ -45,6 +45,7 @@ class Encoding(nn.Module):
     streams: ClassVar[int] = 1  # `embed` returns so many rows for each, side by side
     scale: float | None = None  # of the scores; None: 1 / sqrt(head_dim)
     sized_by: ClassVar[str] = "longest"  # the option that says how many positions are held
+    widens: ClassVar[bool] = False  # `project` makes queries and keys of another width
     projects_keys: bool = True  # false: keys are slices of the input, without a projection
 
     def __init_subclass__(cls, **given: Any) -> None:
@@ -61,6 +62,23 @@ class Encoding(nn.Module):
         self.dims = dims
         self.positions: Positions = positions or Index()
         self.name = type(self).__name__  # of its entry in the config; set by the builder
+
+    @property
+    def planes(self) -> frozenset[frozenset[int]]:
+        """Components of queries and keys that `project` turns together, by their positions.
+
+        Turned queries and keys know their distance only when they meet each other.
+        """
+        return frozenset()
+
+    @property
+    def reads(self) -> bool:
+        """Whether `scores` meets queries or keys with anything but each other."""
+        return self.overrides("scores")
+
+    def overrides(self, hook: str) -> bool:
+        """Whether it answers one of the seven questions."""
+        return getattr(type(self), hook) is not getattr(Encoding, hook)
 
     @property
     def holds(self) -> int | None:

@@ -93,6 +93,11 @@ class ComplexOrder(Encoding):
         parts = [x * angle.cos().to(x.dtype), x * angle.sin().to(x.dtype)]
         return torch.stack(parts, dim=1).flatten(0, 1)
 
+    @property
+    def reads(self) -> bool:
+        """It makes products of whole queries and keys."""
+        return False
+
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """The modulus of the complex product, for both streams: [batch x 2, heads, query, key]."""
         exact = torch.promote_types(s.dtype, torch.float32)  # squares of bfloat16 are too coarse

@@ -59,6 +59,11 @@ class Composite(Encoding):
         """Zero kernels add nothing."""
         return zeroed(*self.parameters())
 
+    @property
+    def reads(self) -> bool:
+        """Fixed kernels know neither."""
+        return self.c_q is not None or self.c_k is not None
+
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """Add what queries and keys make of the distance to s [batch, heads, query, key]."""
         index = context.clipped(self.tau)

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from nmt.encodings.base import Encoding, Projection
 from nmt.encodings.context import Context
 from nmt.encodings.positions import Scaled
+from nmt.encodings.together import at_odds, refuse
 
 
 class Encodings(nn.Module):
@@ -15,12 +16,7 @@ class Encodings(nn.Module):
 
     def __init__(self, entries: list[Encoding]) -> None:
         super().__init__()
-        if sum(e.scale is not None for e in entries) > 1:
-            raise ValueError("encoding: more than one entry sets the scale of the scores")
-        embedding = [e.name for e in entries if _overrides(e, "embed")]
-        if len(embedding) > 1 and any(e.streams > 1 for e in entries):
-            names = ", ".join(embedding)
-            raise ValueError(f"encoding: one entry must make all embeddings complex, not {names}")
+        refuse(entries)
         for e in entries:
             if (why := e.shortage(1)) is not None:
                 raise ValueError(f"encoding.{e.name}: {why}")
@@ -36,7 +32,23 @@ class Encodings(nn.Module):
     @property
     def fusible(self) -> bool:
         """Whether a kernel that knows only an additive mask computes the same."""
-        return not any(_overrides(e, "scores") or _overrides(e, "values") for e in self.entries)
+        return not any(e.overrides("scores") or e.overrides("values") for e in self.each())
+
+    @property
+    def relative(self) -> bool:
+        """Whether a common shift of all positions changes nothing (tested for every pair)."""
+        return all(e.relative for e in self.each()) and at_odds(self.each()) is None
+
+    @property
+    def at_odds(self) -> str | None:
+        """Why entries that know distances alone know places together, in one sentence."""
+        if (two := at_odds(self.each())) is None:
+            return None
+        turning, reading = (e.name for e in two)
+        return (
+            f"{turning} turns queries and keys by their places, and {reading} meets them "
+            "unturned: together they tell places, not distances alone"
+        )
 
     @property
     def limit(self) -> int | None:
@@ -106,7 +118,7 @@ class Encodings(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """See `Encoding.project`; later entries wrap earlier ones."""
         for e, c in self._all(context):
-            if _overrides(e, "project"):
+            if e.overrides("project"):
                 project = partial(e.project, project, layer=layer, context=c)
         return project(xq, xk, xv)
 
@@ -114,7 +126,7 @@ class Encodings(nn.Module):
         """Raw scores of all pairs: q k^T, and what each entry makes of it (`Encoding.scores`)."""
         s: Tensor | None = None
         for e, c in self._all(context):
-            if _overrides(e, "scores"):
+            if e.overrides("scores"):
                 s = e.products(q, k, layer, c) if s is None else e.scores(s, q, k, layer, c)
         return q @ k.mT if s is None else s
 
@@ -130,7 +142,7 @@ class Encodings(nn.Module):
         """The heads' outputs: p v, and the terms of all entries (`Encoding.values`)."""
         o: Tensor | None = None
         for e, c in self._all(context):
-            if not _overrides(e, "values"):
+            if not e.overrides("values"):
                 continue
             if o is None:
                 o = e.sums(p, v, layer, c)
@@ -151,7 +163,3 @@ HOOKS = ("embed", "layer", "project", "scores", "bias", "values", "readout")
 def hooks_of(cls: type[Encoding]) -> list[str]:
     """The questions that an encoding answers."""
     return [h for h in HOOKS if getattr(cls, h) is not getattr(Encoding, h)]
-
-
-def _overrides(encoding: nn.Module, hook: str) -> bool:
-    return getattr(type(encoding), hook) is not getattr(Encoding, hook)

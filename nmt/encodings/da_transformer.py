@@ -33,6 +33,11 @@ class DaTransformer(Encoding):
             self.v.normal_()
             self.w.normal_()
 
+    @property
+    def reads(self) -> bool:
+        """It knows the scores alone."""
+        return False
+
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """Replace s [batch, heads, query, key] by relu(s) R(|distance|)."""
         v, w = self.pick(self.v, layer), self.pick(self.w, layer)  # [heads, 1, 1]

@@ -7,6 +7,9 @@ method 2: e_ij = (q_i . k_j) a_x / sqrt(head_dim)                     a number
 method 3: e_ij = sum_d q_id k_jd a_xd / sqrt(head_dim)                a vector between q and k
 method 4: e_ij = (q_i . k_j + q_i . a_x + k_j . a_x) / sqrt(head_dim) a vector, one for both
 
+Beside other entries: methods 1 and 2 multiply the whole score that earlier entries made, method 3
+replaces q_i . k_j in it and leaves what they added.
+
 Initial values are reconstructed; the paper's own text was not at hand: ones where a multiplies, so
 that training starts from attention without positions, normal with deviation 0.02 in method 4.
 """
@@ -62,6 +65,11 @@ class Huang(Encoding):
             self.a.fill_(0 if self.method == 4 else 1)
         return True
 
+    @property
+    def reads(self) -> bool:
+        """Methods 1 and 2 know the scores alone."""
+        return self.method > 2
+
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """Change s [batch, heads, query, key] by the method's formula."""
         a = self.pick(self.a, layer).to(q.dtype)  # [heads | 1, row, width]
@@ -69,7 +77,8 @@ class Huang(Encoding):
         if self.method == 4:
             return s + query_products(q, a, index) + key_products(k, a, index)
         if self.method == 3:
-            return _triple(q, k, a, index)
+            more = (self.pick(self.a, layer) - 1).to(q.dtype)  # s holds the product without a
+            return s + _triple(q, k, more, index)
         if self.method == 1:
             index = (index - self.tau).abs()
         return s * a[:, :, 0][:, index].transpose(0, 1)

@@ -76,6 +76,11 @@ class Irpe(Encoding):
         """Distances from gamma on share a row."""
         return False
 
+    @property
+    def reads(self) -> bool:
+        """A bias knows neither."""
+        return "contextual" in (self.key, self.query)
+
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """Add the contextual terms of keys and queries to s [batch, heads, query, key]."""
         if self.key_table is not None and self.key == "contextual":

@@ -63,6 +63,11 @@ class Relative(Encoding):
         """Zero vectors add nothing."""
         return zeroed(*self.parameters())
 
+    @property
+    def reads(self) -> bool:
+        """Vectors on values know neither queries nor keys."""
+        return self.key_table is not None
+
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """Add q_i . r^K of each distance: one product with all rows, then a gather."""
         if self.key_table is None:

@@ -70,6 +70,12 @@ class Rotary(Encoding):
         q, k, v = project(xq, xk, xv)
         return self._turn(q, "queries", context), self._turn(k, "new_keys", context), v
 
+    @property
+    def planes(self) -> frozenset[frozenset[int]]:
+        """The pairs of components that turn together."""
+        a, b = self.pairs(torch.arange(self.turned, device="cpu"))
+        return frozenset(frozenset(pair) for pair in zip(a.tolist(), b.tolist(), strict=True))
+
     def _turn(self, x: Tensor, which: str, context: Context) -> Tensor:
         kind = torch.promote_types(x.dtype, torch.float32)  # whatever the model's type
         cos, sin = self._waves(which, kind, context)

@@ -52,6 +52,11 @@ class ShawAbsolute(Encoding):
         """Zero vectors add nothing."""
         return zeroed(*self.parameters())
 
+    @property
+    def reads(self) -> bool:
+        """Vectors on values know neither queries nor keys."""
+        return self.key_table is not None
+
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """Add q_i . A^K[i, j]; sentences with the same positions share the [query, key] slice."""
         if self.key_table is None:

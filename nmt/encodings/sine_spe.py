@@ -13,6 +13,7 @@ paper's estimate: one draw per pass in training, one fixed draw otherwise.
 """
 
 import math
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -32,6 +33,7 @@ class SineSpe(Encoding):
     """
 
     relative: bool = True  # the exact mode; an estimate holds for shifts on average
+    widens: ClassVar[bool] = True
     noise: Tensor | None  # [heads, features, R]; the draw outside training
 
     def __init__(
@@ -67,6 +69,11 @@ class SineSpe(Encoding):
             size = (dims.heads, features, realizations)
             noise = torch.randn(size, generator=draw, device="cpu")
         self.register_buffer("noise", noise, persistent=False)
+
+    @property
+    def planes(self) -> frozenset[frozenset[int]]:
+        """All components, each in its own way, so that no turn before it keeps its product."""
+        return frozenset([frozenset(range(self.dims.head_dim))])
 
     def project(
         self, project: Projection, xq: Tensor, xk: Tensor, xv: Tensor, layer: int, context: Context

@@ -104,6 +104,9 @@ class Trainer:
             vocabularies = self.prepared.source.vocabulary, self.prepared.target.vocabulary
             graft(self.model, self.settings, self.options.init_from, *vocabularies)
         self.run.begin(self.settings, self.step)
+        for site, encodings in self.model.sites.items():
+            if encodings.at_odds is not None and not self.workers.rank:
+                log.info("encoding, %s: %s", site, encodings.at_odds)
         last, tensorboard, stopping = self.plan.last, self.options.tensorboard, 0
         told = Silence if self.workers.rank else Progress
         with Stop() as stop, told(self.run.path, self.step, last, tensorboard) as self.progress:

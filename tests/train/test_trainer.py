@@ -1,6 +1,7 @@
 """One update at a time: accumulation, clipping, non-finite gradients, refusals."""
 
 import json
+import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -234,6 +235,18 @@ def test_an_integer_of_a_column_beyond_the_table_is_named(data: Prepared, tmp_pa
     own = {"per_language": {"where": "encoder", "longest": 20, "languages": 3}}
     with pytest.raises(UserError, match=r"data.dev: column 'language' has 7, .* holds 0 to 2"):
         tiny.train(tmp_path / "run", data, encoding=own)
+
+
+def test_the_start_of_training_says_what_encodings_tell_together(
+    data: Prepared, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    why = "rotary turns queries and keys by their places, and relative meets them unturned"
+    for names, said in ((["rotary", "relative"], True), (["relative"], False)):
+        entries: dict[str, object] = {name: {} for name in names}
+        with caplog.at_level(logging.INFO):
+            tiny.train(tmp_path / str(said), data, trainer__max_steps=1, encoding=entries)
+        assert (f"encoding, decoder: {why}" in caplog.text) == said
+        caplog.clear()
 
 
 @pytest.mark.parametrize("device", ["GPU", "CPU"])

@@ -152,6 +152,9 @@ def _tried(specimen: Specimen) -> Iterator[str]:
     else:
         yield from _row("shift invariant", _yes(shifted.holds, shifted.said, shifted.said))
     yield from _row("order in encoder", _yes(not shuffled.holds, shuffled.said, shuffled.said))
+    for site, encodings in specimen.model.sites.items():
+        if (why := encodings.at_odds) is not None:
+            yield from _row(f"composed, {site}", why)
     exact = live.cached(specimen)
     yield from _row("cached decoding", f"{'exact' if exact.holds else 'WRONG'}: {exact.said}")
 

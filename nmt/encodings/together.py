@@ -1,0 +1,58 @@
+"""What encodings of one site mean to each other, when queries and keys are not what they were.
+
+A product q . k of turned vectors (rotary) knows the distance alone, because both were turned. What
+meets only one of the two, such as the key vectors of Shaw et al. (2018) or the u of Transformer-XL,
+is not turned with it: q_i' . r then tells the place i. So does a product with a number for each
+component, where the components of a plane get different numbers.
+"""
+
+from collections.abc import Sequence
+from itertools import combinations
+
+from nmt.encodings.base import Encoding
+
+
+def refuse(entries: Sequence[Encoding]) -> None:
+    """Raise ValueError for entries that cannot be composed, with what to do."""
+    if sum(e.scale is not None for e in entries) > 1:
+        raise ValueError("encoding: more than one entry sets the scale of the scores")
+    embedding = [e.name for e in entries if e.overrides("embed")]
+    if len(embedding) > 1 and any(e.streams > 1 for e in entries):
+        names = ", ".join(embedding)
+        raise ValueError(f"encoding: one entry must make all embeddings complex, not {names}")
+    for place, e in enumerate(entries):
+        if e.widens:
+            _refuse_beside(e, [o for o in entries if o is not e], entries[place + 1 :])
+
+
+def _refuse_beside(e: Encoding, others: Sequence[Encoding], later: Sequence[Encoding]) -> None:
+    """Nobody but their product can read the features that take the place of queries and keys."""
+    for other in others:
+        why = "makes features of them, too" if other.widens else "reads them itself"
+        if other.widens or other.reads:
+            raise ValueError(
+                f"encoding.{other.name}: {why}, but encoding.{e.name} makes features of queries "
+                "and keys that only their product can read; leave one of the two out"
+            )
+    for other in later:
+        if other.overrides("project"):
+            raise ValueError(
+                f"encoding.{other.name}: changes queries and keys, of which encoding.{e.name} has "
+                f"made features already; name {e.name} last"
+            )
+
+
+def at_odds(entries: Sequence[Encoding]) -> tuple[Encoding, Encoding] | None:
+    """The first two that each know distances alone, but together also places; None: no two."""
+    for one, other in combinations([e for e in entries if e.relative], 2):
+        if not _commute(one.planes, other.planes):
+            return one, other
+        for turning, reading in ((one, other), (other, one)):
+            if turning.planes and reading.reads:
+                return turning, reading
+    return None
+
+
+def _commute(one: frozenset[frozenset[int]], other: frozenset[frozenset[int]]) -> bool:
+    """Whether it is all the same which of two turns comes first."""
+    return all(a == b or not a & b for a in one for b in other)

@@ -1,0 +1,136 @@
+"""What two encodings of one site mean to each other, and which cannot stand side by side."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from nmt import build
+from nmt.cli.cards.card import card
+from nmt.config import Settings
+from nmt.encodings.base import Dims
+from nmt.encodings.composition import Encodings
+from nmt.encodings.context import Context
+from nmt.encodings.positions import Index
+from nmt.encodings.registry import create
+from nmt.errors import UserError
+from nmt.model import example
+from nmt.model.transformer import Transformer
+
+Make = Callable[..., Transformer]
+Ids = Callable[..., Tensor]
+
+WITH_ROTARY = {  # whether both know distances alone
+    "relative": False, "relative_value": True, "relative_sinusoidal": False, "huang_1": True,
+    "huang_2": True, "huang_3": False, "huang_4": False, "tener": False, "transformer_xl": False,
+    "da_transformer": True, "conv_spe": False, "cope": False, "irpe": False, "alibi": True,
+    "t5": True, "kerple_log": True, "lstm": True, "xpos": True, "sine_spe": False,
+    "deberta": False, "composite": False, "complex_order": False, "absolute": False,
+}  # fmt: skip
+
+
+def shifted(model: Transformer, ids: Ids) -> float:
+    """By how much logits change when all positions are five later."""
+    source, target = ids(2, 6), ids(2, 7, seed=3)
+    columns = example.columns(model.columns, source)
+    before = model(source, target, columns)
+    for site in model.sites.values():
+        for e in site.each():
+            e.positions = Index(start=5)
+    return float((model(source, target, columns) - before).detach().abs().max())
+
+
+@pytest.mark.parametrize("other", WITH_ROTARY)
+@pytest.mark.parametrize("order", [1, -1])
+def test_turned_queries_beside_what_is_not_turned(
+    other: str, order: int, tiny: Make, ids: Ids
+) -> None:
+    last = other == "sine_spe"  # or it is refused
+    pair = ["rotary", other][:: 1 if last else order]
+    model = tiny(f"encoding=[{','.join(pair)}]")
+    assert model.encoder_encodings.relative == WITH_ROTARY[other]
+    shift = shifted(model, ids)
+    assert shift < 1e-5 if WITH_ROTARY[other] else shift > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("layout", "partial", "relative"),
+    [("interleaved", 1.0, True), ("interleaved", 0.5, True), ("halves", 1.0, False)],
+)
+def test_turns_in_other_planes_do_not_commute(
+    layout: str, partial: float, relative: bool, settings_of: Callable[..., Settings], ids: Ids
+) -> None:
+    settings = settings_of("encoding=none", "model.heads=1")
+    other = {"use": "rotary", "layout": layout, "partial": partial}
+    settings.encoding = {"rotary": {}, "other": other}
+    torch.manual_seed(0)
+    model = build.transformer(settings, 30, 30).eval()
+    assert model.encoder_encodings.relative == relative
+    assert (shifted(model, ids) < 1e-5) == relative
+
+
+def test_shaw_beside_rotary_says_so_on_its_card(settings_of: Callable[..., Settings]) -> None:
+    both = " ".join(
+        card("relative", settings_of("encoding=[rotary,relative]"), timed=False).split()
+    )
+    assert "composed, encoder rotary turns queries and keys by their places, and relative" in both
+    assert "composed" not in card("relative", settings_of("encoding=relative"), timed=False)
+
+
+def test_huang_3_keeps_what_earlier_entries_added() -> None:
+    """e_ij = q_i . r_ij + sum_d q_id k_jd a_ijd, by two loops."""
+    torch.manual_seed(0)
+    entries = {"relative_key": {"use": "relative", "tau": 2, "value": False}}
+    both = Encodings(create({**entries, "huang": {"method": 3, "tau": 2}}, DIMS)).double()
+    for p in both.parameters():
+        p.data.normal_()
+    q, k = torch.randn(2, 3, 2, 5, 4, dtype=torch.double)
+    at = torch.arange(5)[None]
+    s = both.scores(q, k, 1, Context("encoder", at, at, at, 3))
+    table, a = (dict(both.named_parameters())[n][1] for n in NAMES)
+    for i in range(5):
+        for j in range(5):
+            row = max(-2, min(2, j - i)) + 2
+            one = (q[:, :, i] * (k[:, :, j] * a[:, row] + table[:, row])).sum(-1)
+            assert torch.allclose(s[:, :, i, j], one, atol=1e-12)
+    s.sum().backward()
+    assert all(p.grad is not None and p.grad.any() for p in both.parameters())
+
+
+DIMS = Dims("encoder", 2, 2, 8, 4)
+NAMES = ("entries.0.key_table", "entries.1.a")
+
+
+@pytest.mark.parametrize("wide", ["sine_spe", "sine_spe_stochastic"])
+@pytest.mark.parametrize(
+    "other",
+    ["relative", "tener", "transformer_xl", "cope", "huang_3", "huang_4", "conv_spe", "irpe",
+     "deberta", "composite", "shaw_absolute", "spr_relative", "rr_transformer"],
+)  # fmt: skip
+def test_features_of_queries_and_keys_are_read_by_their_product_alone(
+    wide: str, other: str, settings_of: Callable[..., Settings]
+) -> None:
+    for pair in (f"{wide},{other}", f"{other},{wide}"):
+        with pytest.raises(UserError, match=f"but encoding.{wide} makes features of queries and"):
+            build.check(settings_of(f"encoding=[{pair}]"))
+
+
+@pytest.mark.parametrize("other", ["rotary", "xpos", "floater", "position_infused"])
+def test_nothing_changes_queries_and_keys_after_their_features(
+    other: str, settings_of: Callable[..., Settings]
+) -> None:
+    with pytest.raises(UserError, match="has made features already; name sine_spe last"):
+        build.check(settings_of(f"encoding=[sine_spe,{other}]"))
+    build.check(settings_of(f"encoding=[{other},sine_spe]"))
+
+
+def test_features_of_features_are_refused(settings_of: Callable[..., Settings]) -> None:
+    with pytest.raises(UserError, match="makes features of them, too"):
+        build.check(settings_of("encoding=[sine_spe,sine_spe_stochastic]"))
+
+
+@pytest.mark.parametrize("other", ["huang_1", "relative_value", "da_transformer", "t5", "alibi"])
+def test_what_knows_only_scores_stands_beside_features(other: str, tiny: Make, ids: Ids) -> None:
+    model = tiny(f"encoding=[sine_spe,{other}]")
+    assert model.encoder_encodings.relative and shifted(model, ids) < 1e-5
