@@ -15,6 +15,7 @@ from nmt.cli.options import quoted
 from nmt.cli.texts import columns_named, test_columns, test_texts
 from nmt.config import Files, Settings, freeze
 from nmt.data.corpus import read_text
+from nmt.data.report import log_remarks
 from nmt.errors import Exit, UserError
 from nmt.evaluate.ranking import Entry, Missing
 from nmt.train.progress import METRICS
@@ -123,6 +124,7 @@ def prepared(entrants: Sequence[Entrant]) -> tuple[Test, dict[str, "Prepared"]]:
         key = manifest.dump([plain["data"], plain["segmenter"]])
         if key not in known:
             known[key] = prepare(data, segmenter)
+            log_remarks(known[key].facts["corpus"])
             test = Test(*map(Path, test_texts(entrant.asked.settings)))
             for path in test:
                 read_text(path)  # says what is wrong with it before anything is trained

@@ -21,6 +21,7 @@ from nmt.cli.compose import AbsentError, Sweep, composed, experiment, resolved
 from nmt.cli.contest import Entrant
 from nmt.cli.jobs import gpus, last_line
 from nmt.config import Settings, freeze
+from nmt.data.report import log_remarks
 from nmt.errors import Exit, UserError
 from nmt.evaluate.buckets import parse_bounds
 from nmt.evaluate.ranking import Missing
@@ -266,6 +267,7 @@ def prepared(runs: Sequence[Planned]) -> dict[str, "Prepared"]:
         key = manifest.dump([plain["data"], plain["segmenter"]])
         if key not in known:
             known[key] = prepare(each.settings.data, each.settings.segmenter)
+            log_remarks(known[key].facts["corpus"])
         corpora[each.entrant.name] = known[key]
         try:
             _pending([each.entrant], corpora)

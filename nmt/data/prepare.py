@@ -23,7 +23,7 @@ from nmt.data.clean import Clean, Cleaned, Column, clean
 from nmt.data.learn import learn_bpe_sides, learn_unigram_sides
 from nmt.data.number import Number, Numbered, number
 from nmt.data.parallel import Pool
-from nmt.data.report import KEPT, no_tally, split_report
+from nmt.data.report import KEPT, no_tally, split_report, summary
 from nmt.data.scan import CHUNK, Scan, check_parallel, scan, unpacked
 from nmt.data.side import Side
 from nmt.data.store import SIDES, PairStore, Writer, id_type, write_json
@@ -31,7 +31,7 @@ from nmt.data.tokenizer import Tokenizer, warn_of_unknown
 from nmt.errors import Exit, UserError
 
 log = logging.getLogger(__name__)
-FORMAT = 4  # raise it when the same input comes to give another prepared corpus
+FORMAT = 5  # raise it when the same input comes to give another prepared corpus
 FACTS = "facts.json"
 SPLITS = ("train", "dev")
 # settings that say where text lies or how fast it is prepared, not what it becomes
@@ -349,7 +349,7 @@ def _facts(told: dict[str, Any]) -> dict[str, Any]:
     facts = {f"train_{measure}": count for measure, count in train["kept"].items()}
     facts |= {f"longest_{side}": train["longest"][side] for side in SIDES}
     facts |= {f"{side}_vocabulary": told["vocabulary"][side] for side in SIDES}
-    return facts | {"dev_pairs": dev["kept"]["pairs"]}
+    return facts | {"dev_pairs": dev["kept"]["pairs"], "corpus": summary(told)}
 
 
 def _workers(wanted: int | None, scanned: dict[str, Pair]) -> int:

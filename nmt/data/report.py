@@ -1,5 +1,6 @@
 """What became of each pair: counted by reason and by source length, and shown as a table."""
 
+import logging
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -13,6 +14,17 @@ NOT_SEGMENTED = len(RANGES) - 1  # dropped before pieces could be counted: no to
 OUTCOMES = ("kept", "empty side", "too long", "too many bytes", "invalid UTF-8")
 KEPT, EMPTY, TOO_LONG, TOO_MANY_BYTES, INVALID = range(len(OUTCOMES))
 MEASURES = ("pairs", "source_tokens", "target_tokens")
+
+MUCH_DROPPED = 0.5  # a share of the pairs to warn of
+MUCH_UNKNOWN = 0.05  # a share of the pieces: that of a language with some rare characters is 0.01
+REMEDIES = {
+    "empty side": "are the two files parallel?",
+    "too long": "see data.max_length",
+    "too many bytes": "see data.max_line_bytes",
+    "invalid UTF-8": "which encoding has the text?",
+}
+
+log = logging.getLogger(__name__)
 
 Tally = NDArray[np.int64]  # [range, outcome, measure]; tallies of parts add up
 
@@ -48,6 +60,58 @@ def split_report(
             "target": float(unknown[1] / max(kept[2], 1)),
         },
     }
+
+
+def summary(report: Mapping[str, Any]) -> dict[str, Any]:
+    """Cut a report down to what `log_remarks` says."""
+    return {
+        split: {
+            "pairs": report[split]["total"]["pairs"],
+            "dropped": {
+                why: counts["pairs"]
+                for why, counts in report[split]["dropped"].items()
+                if counts["pairs"]
+            },
+            "unknown_share": report[split]["unknown_share"],
+        }
+        for split in ("train", "dev")
+    }
+
+
+def log_remarks(corpus: Mapping[str, Any]) -> None:
+    """Log a summary in a line for each text; warn where much was dropped or is unknown."""
+    for split, counts in corpus.items():
+        shares = {why: pairs / counts["pairs"] for why, pairs in counts["dropped"].items()}
+        shares = dict(sorted(shares.items(), key=lambda item: -item[1]))
+        unknown = counts["unknown_share"]
+        lost = sum(counts["dropped"].values())
+        kept = counts["pairs"] - lost
+        line = f"{split} text: {kept:,} of {counts['pairs']:,} pairs kept"
+        if shares:
+            line += f"; dropped: {_listed(shares)}"
+        if split == "dev":
+            line += f"; unknown pieces: {_listed(unknown)}"
+        log.info("%s", line)
+        if lost / counts["pairs"] >= MUCH_DROPPED:
+            why = next(iter(shares))
+            log.warning(
+                "%s text: %s of its pairs are dropped, most of them as %s; %s",
+                *(split, _percent(lost / counts["pairs"]), why, REMEDIES[why]),
+            )
+        for side in [side for side, share in unknown.items() if share >= MUCH_UNKNOWN]:
+            log.warning(
+                "%s text: %s of its %s pieces are unknown; "
+                "is it in the language and the script of the training text?",
+                *(split, _percent(unknown[side]), side),
+            )
+
+
+def _listed(shares: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {_percent(share)}" for name, share in shares.items())
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
 
 
 def describe(report: Mapping[str, Any]) -> str:

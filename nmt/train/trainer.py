@@ -16,6 +16,7 @@ from nmt import build, config, manifest, modeldir
 from nmt.data.batches import Batch, Batches, in_order
 from nmt.data.columns import out_of_range
 from nmt.data.prepare import Prepared
+from nmt.data.report import log_remarks
 from nmt.errors import Exit, UserError, is_want_of_memory
 from nmt.manifest import Sealed
 from nmt.memory import keep_memory, peak_memory, release_memory
@@ -44,6 +45,7 @@ def fit(settings: config.Settings, prepared: Prepared, run: Run) -> Outcome:
         return done
     with run.records():
         try:
+            log_remarks(prepared.facts["corpus"])
             return Trainer(settings, prepared, run).fit()
         except (RuntimeError, MemoryError) as error:
             if not is_want_of_memory(error):

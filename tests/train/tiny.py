@@ -75,7 +75,13 @@ def prepared(path: Path) -> Prepared:
     """Letters to their reversal, in a new directory; the same pairs every time."""
     pieces = list(LETTERS)
     side = Side(Bpe(Tokenizer("nfc", "none", "de"), [], pieces), Vocabulary(pieces))
-    facts = {"fingerprint": "abc", "train_pairs": 64, "longest_source": 9, "longest_target": 9}
+    facts: dict[str, Any] = {
+        "fingerprint": "abc",
+        "train_pairs": 64,
+        "longest_source": 9,
+        "longest_target": 9,
+    }
+    facts["corpus"] = {}
     train, dev = store(path / "train", 64, 1), store(path / "dev", 16, 2)
     return Prepared(path, train, dev, side, side, facts)
 
