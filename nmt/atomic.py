@@ -2,12 +2,18 @@
 
 The temporary name lies beside the final one, so that the rename never crosses a file system;
 data is forced to disk before the name appears, and the name before anything older is removed.
+Temporary names bear a mark, `.nmt-stray-` and a random number, that no user gives to a file:
+only what bears it is ever swept away.
 """
 
 import os
+import re
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
+from uuid import uuid4
+
+STRAY = re.compile(r"\.nmt-stray-[0-9a-f]{32}\.(?P<name>.+)", re.DOTALL)
 
 
 def write(path: Path, data: bytes) -> None:
@@ -29,7 +35,7 @@ def sync(directory: Path) -> None:
 
 def replace(path: Path, data: bytes) -> None:
     """Write a file so that a reader sees the old content or the new, never a part."""
-    temporary = _temporary(path)
+    temporary = temporary_of(path)
     try:
         write(temporary, data)
         os.replace(temporary, path)  # noqa: PTH105  (one name to watch in tests)
@@ -41,7 +47,7 @@ def replace(path: Path, data: bytes) -> None:
 
 def directory(path: Path, files: Iterable[tuple[str, bytes]]) -> None:
     """Make a directory of files that appears at once; the path must not exist."""
-    temporary = _temporary(path)
+    temporary = temporary_of(path)
     try:
         temporary.mkdir()
         for name, data in files:
@@ -55,23 +61,28 @@ def directory(path: Path, files: Iterable[tuple[str, bytes]]) -> None:
 
 
 def discard(path: Path) -> None:
-    """Remove a directory; a kill midway leaves `del.NAME`, which nobody takes for the whole."""
-    doomed = path.with_name(f"del.{path.name}")
-    if doomed.exists():
-        shutil.rmtree(doomed)
+    """Remove a directory; a kill midway leaves a stray, which nobody takes for the whole."""
+    doomed = temporary_of(path)
     os.rename(path, doomed)  # noqa: PTH104
     shutil.rmtree(doomed)
 
 
 def sweep(directory: Path) -> None:
-    """Remove what killed writers left in a directory: `*.tmp-*` and `del.*`."""
+    """Remove what killed writers left in a directory; nobody else may be writing there."""
     for stray in sorted(directory.iterdir()):
-        if ".tmp-" in stray.name or stray.name.startswith("del."):
+        if owner(stray) is not None:
             if stray.is_dir() and not stray.is_symlink():
                 shutil.rmtree(stray)
             else:
                 stray.unlink()
 
 
-def _temporary(path: Path) -> Path:
-    return path.with_name(f"{path.name}.tmp-{os.getpid()}")
+def temporary_of(path: Path) -> Path:
+    """Return a name beside a path, for what is not whole yet or no longer."""
+    return path.with_name(f".nmt-stray-{uuid4().hex}.{path.name}")
+
+
+def owner(path: Path) -> Path | None:
+    """Return what a temporary name was made for; None if it is not one of ours."""
+    marked = STRAY.fullmatch(path.name)
+    return path.with_name(marked["name"]) if marked else None

@@ -46,17 +46,39 @@ def test_a_directory_appears_at_its_end_only(tmp_path: Path) -> None:
 
 
 def test_discard_and_sweep(tmp_path: Path) -> None:
-    for name in ("step-1", "step-2", "del.step-0", "del.step-1", "x.tmp-12"):
+    for name in ("step-1", "step-2"):
         atomic.directory(tmp_path / name, [("a", b"1")])
-    (tmp_path / "best.tmp-9").write_bytes(b"")
-    atomic.discard(tmp_path / "step-1")  # over the remains of an earlier one
+    atomic.directory(atomic.temporary_of(tmp_path / "step-1"), [("a", b"1")])
+    atomic.temporary_of(tmp_path / "best").write_bytes(b"")
+    atomic.discard(tmp_path / "step-1")  # beside the remains of an earlier one
     atomic.sweep(tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["step-2"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("del.icious", "thesis.tmp-final", ".nmt-stray-notes", "nmt-stray", "x.tmp-12"),
+        f".nmt-stray-{'0' * 32}",
+    ],
+)
+def test_sweep_leaves_what_bears_no_mark_of_ours(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "precious").write_bytes(b"")
+    atomic.sweep(tmp_path)
+    assert (tmp_path / name / "precious").exists()
+
+
+def test_a_temporary_name_knows_its_owner(tmp_path: Path) -> None:
+    for name in ("step-1", ".hidden", "a.b c", "two\nlines"):
+        stray = atomic.temporary_of(tmp_path / name)
+        assert stray.parent == tmp_path and atomic.owner(stray) == tmp_path / name
+        assert atomic.temporary_of(tmp_path / name) != stray
 
 
 def test_sweep_follows_no_link(tmp_path: Path) -> None:
     (tmp_path / "precious").mkdir()
     (tmp_path / "run").mkdir()
-    (tmp_path / "run/del.link").symlink_to(tmp_path / "precious")
+    atomic.temporary_of(tmp_path / "run/link").symlink_to(tmp_path / "precious")
     atomic.sweep(tmp_path / "run")
     assert (tmp_path / "precious").exists() and not list((tmp_path / "run").iterdir())

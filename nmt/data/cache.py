@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 from filelock import FileLock, Timeout
 
@@ -66,7 +65,7 @@ def fresh(final: Path) -> Iterator[Path]:
     The lock of `final` must be held. What a killed run left is removed. UserError (74) if the
     disk is full or fails.
     """
-    temporary = final.with_name(f"{final.name}.tmp-{uuid4().hex[:8]}")
+    temporary = atomic.temporary_of(final)
     try:
         _remove_leftovers(final.parent, final)
         temporary.mkdir()
@@ -156,8 +155,10 @@ def _stamp(directory: Path) -> Stamp:
 
 def _remove_leftovers(cache: Path, ours: Path) -> None:
     """Remove what killed runs left, but nothing of a run that is alive and so holds its lock."""
-    for leftover in cache.glob("*.tmp-*"):
-        owner = leftover.with_name(leftover.name.rpartition(".tmp-")[0])
+    for leftover in sorted(cache.iterdir()):
+        owner = atomic.owner(leftover)
+        if owner is None:
+            continue
         if owner == ours:
             shutil.rmtree(leftover, ignore_errors=True)
             continue

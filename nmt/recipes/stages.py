@@ -68,7 +68,8 @@ def extract(job: Job) -> list[Work]:
 
     def make(corpus: Corpus, got: Mapping[str, Any]) -> tuple[list[Path], dict[str, Any]]:
         folder.mkdir(parents=True, exist_ok=True)
-        temporary, final = folder / f"{corpus.id}.tmp-{os.getpid()}", folder / corpus.id
+        final = folder / corpus.id
+        temporary = atomic.temporary_of(final)
         temporary.mkdir()
         try:
             sides = _take(job, corpus, got, temporary)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from filelock import FileLock
 
-from nmt import config
+from nmt import atomic, config
 from nmt.data import prepare as room
 from nmt.data import scan as scanning
 from nmt.data.prepare import ELSEWHERE, Prepared, prepare, report
@@ -293,10 +293,21 @@ def test_killed_run_leaves_nothing_that_is_used(
             prepare(data, BPE)
     assert cached(data) == []
     final = prepare(replace(data, cache=str(tmp_path / "other")), BPE).path.name
-    for name in (f"{final}.tmp-0123", "tiny-000000000000.tmp-4567"):  # as after kill -9
-        (Path(data.cache) / name / "train").mkdir(parents=True)
+    for name in (final, "tiny-000000000000"):  # as after kill -9
+        (atomic.temporary_of(Path(data.cache) / name) / "train").mkdir(parents=True)
     prepare(data, BPE)
     assert cached(data) == [final]
+
+
+def test_files_of_a_user_in_the_cache_stay(tmp_path: Path) -> None:
+    data = corpus(tmp_path)
+    precious = Path(data.cache) / "poetry.tmp-final/poem.txt"
+    lock = Path(data.cache) / "poetry.lock"
+    precious.parent.mkdir(parents=True)
+    for path in (precious, lock):
+        path.write_bytes(b"precious")
+    prepare(data, BPE)
+    assert (precious.read_bytes(), lock.read_bytes()) == (b"precious", b"precious")
 
 
 def interrupt(*_: object) -> None:

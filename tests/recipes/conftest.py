@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from nmt import atomic
 from tests.recipes import miniature
 from tests.recipes.server import Server, serving
 
@@ -35,8 +36,8 @@ class Mini:
         return {p.relative_to(self.root).as_posix(): p.read_bytes() for p in sorted(found)}
 
     def strays(self) -> list[str]:
-        every = [p.name for p in self.root.rglob("*")]
-        return [n for n in every if n.endswith((".part", ".bad")) or ".tmp-" in n or "del." in n]
+        every = list(self.root.rglob("*"))
+        return [p.name for p in every if p.name.endswith((".part", ".bad")) or atomic.owner(p)]
 
 
 Make = Callable[..., Mini]

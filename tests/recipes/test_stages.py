@@ -172,7 +172,7 @@ def test_killed_and_resumed(ending: str, undisturbed: tuple[Mini, dict[str, byte
     it, wanted = undisturbed
     assert killed(it, ending) == -signal.SIGKILL
     for name in it.files():  # what has a name is whole
-        assert ".tmp-" in name or name.endswith(".part") or it.files()[name] == wanted[name]
+        assert ".nmt-stray-" in name or name.endswith(".part") or it.files()[name] == wanted[name]
     assert recipe(it.words()) == 0
     assert it.files() == wanted and not it.strays()
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from nmt import modeldir
+from nmt import atomic, modeldir
 from nmt.data.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.modeldir import WEIGHTS
@@ -64,7 +64,7 @@ def recorded(patch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     def note(name: str, real: Any) -> Any:
         def call(what: Any, *rest: Any) -> Any:
             path = Path(f"/proc/self/fd/{what}").readlink() if name == "fsync" else Path(what)
-            seen.append((name, path.name.split(".tmp-")[0]))
+            seen.append((name, (atomic.owner(path) or path).name))
             return real(what, *rest)
 
         return call
@@ -93,7 +93,7 @@ def test_data_is_on_the_disk_before_its_name_and_that_before_older_data_goes(
         ("fsync", "best"),
         ("replace", "best"),
         ("fsync", "run"),
-        ("rename", "step-00000001"),  # to del.*
+        ("rename", "step-00000001"),  # to a name that nobody takes for the whole
     ]
 
 
@@ -142,7 +142,7 @@ def test_a_failure_at_any_system_call_leaves_old_or_new(
                 restarted = Checkpoints(run, 2)
                 saved = restarted.recover()
                 assert saved is not None and saved.step in (2, 3) and saved.step >= step
-        assert not [p for p in run.rglob("*") if ".tmp-" in p.name or p.name.startswith("del.")]
+        assert not [p for p in run.rglob("*") if atomic.owner(p)]
         if not failed:
             assert k > 12 and step == 3
             return
@@ -234,10 +234,11 @@ def test_a_checkpoint_of_a_later_format_is_refused_and_left_alone(
 def test_strays_of_a_kill_are_swept_away(tmp_path: Path) -> None:
     checkpoints = fresh(tmp_path / "run")
     checkpoints.save(1, 9.0, files(1))
-    for stray in ("checkpoints/step-00000002.tmp-77", "checkpoints/del.step-00000000"):
-        (tmp_path / "run" / stray).mkdir()
-        (tmp_path / "run" / stray / "model.safetensors").write_bytes(b"half")
-    (tmp_path / "run/best.tmp-77").write_bytes(b"half")
+    for step in (0, 2):
+        stray = atomic.temporary_of(tmp_path / f"run/checkpoints/step-{step:08d}")
+        stray.mkdir()
+        (stray / "model.safetensors").write_bytes(b"half")
+    atomic.temporary_of(tmp_path / "run/best").write_bytes(b"half")
     saved = Checkpoints(tmp_path / "run", 2).recover()
     assert saved is not None and saved.step == 1
     assert names(tmp_path / "run") == ["step-00000001"]

@@ -13,6 +13,7 @@ import pytest
 from torch import Tensor
 
 import nmt
+from nmt import atomic
 from nmt.data.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.model.layers import EncoderLayer
@@ -196,7 +197,7 @@ def test_kill_9_and_resume(data: Prepared, whole: Path, tmp_path: Path) -> None:
     killed.communicate()
     tiny.train(run, data)  # the kernel has freed the lock
     assert same(run, whole)
-    assert not [p for p in run.rglob("*") if ".tmp-" in p.name or p.name.startswith("del.")]
+    assert not [p for p in run.rglob("*") if atomic.owner(p)]
 
 
 @pytest.mark.slow
