@@ -24,6 +24,7 @@ from nmt.manifest import Sealed
 from nmt.model.transformer import Transformer
 
 WEIGHTS = "model.safetensors"
+BEST = "best"  # in a run directory: the name of its best checkpoint
 VOCABULARY_LIMIT = 1 << 28  # bytes of source.json and target.json
 STEP = re.compile(r"step-[0-9]{8,}")
 PATHS = (
@@ -93,7 +94,7 @@ def checkpoints(directory: Path) -> list[Path]:
 
 def best(run: Path) -> str | None:
     """Return the name of a run's best checkpoint, where one is known."""
-    pointer = run / "best"
+    pointer = run / BEST
     if not pointer.is_file() or pointer.stat().st_size > 100:
         return None
     name = pointer.read_bytes().decode("ascii", "replace").strip()

@@ -18,8 +18,9 @@ from nmt.data.corpus import read_text
 from nmt.data.report import log_remarks
 from nmt.errors import Exit, UserError
 from nmt.evaluate.ranking import Entry, Missing
+from nmt.train.directory import CONFIG
 from nmt.train.progress import METRICS
-from nmt.train.run import CONFIG, Outcome, open_run
+from nmt.train.run import Outcome, open_run
 
 if TYPE_CHECKING:
     from nmt.data.prepare import Prepared

@@ -146,7 +146,7 @@ def _named(label: str | None, path: Path, device: str) -> Named:
     """Read what a finished run was trained with, and on."""
     from nmt import manifest, modeldir
     from nmt.config import thaw
-    from nmt.train.run import CONFIG
+    from nmt.train.directory import CONFIG
 
     where = path / CONFIG
     if not where.is_file():

@@ -17,7 +17,7 @@ from nmt.errors import Exit, UserError
 from nmt.manifest import OtherFormatError, Sealed
 
 OPTIMIZER, STATE = "optim.safetensors", "state.json"
-DIRECTORY = "checkpoints"  # in a run directory
+DIRECTORY, CORRUPT = "checkpoints", "corrupt."  # in a run directory; before a name set aside
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")  # what Adam remembers of each parameter
 
 log = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ class Checkpoints:
             atomic.sweep(place)
         found = modeldir.checkpoints(self.directory)
         saved = [good for path in found if (good := self._verified(path))]
-        if not saved and any(self.directory.glob("corrupt.*")):
+        if not saved and any(self.directory.glob(f"{CORRUPT}*")):
             raise UserError(
                 f"{self.directory}: no checkpoint is intact; "
                 "restore one, or start anew in an empty directory with another name=",
@@ -86,7 +86,7 @@ class Checkpoints:
         except OtherFormatError:
             raise  # sound, and not ours to set aside
         except UserError as error:
-            aside = path.with_name(f"corrupt.{path.name}")
+            aside = path.with_name(f"{CORRUPT}{path.name}")
             while aside.exists():
                 aside = aside.with_name(f"{aside.name}.again")
             path.rename(aside)
@@ -95,7 +95,7 @@ class Checkpoints:
 
     def _point(self) -> None:
         if self.best is not None and modeldir.best(self.run) != self.best[1]:
-            atomic.replace(self.run / "best", f"{self.best[1]}\n".encode())
+            atomic.replace(self.run / modeldir.BEST, f"{self.best[1]}\n".encode())
 
     def _rotate(self) -> None:
         best = self.best[1] if self.best else None

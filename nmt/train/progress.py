@@ -15,7 +15,7 @@ from tqdm.contrib.logging import logging_redirect_tqdm
 
 from nmt import atomic
 
-METRICS = "metrics.jsonl"
+METRICS, BOARD = "metrics.jsonl", "tb"  # in a run directory
 GIGA = 1e9  # bytes in a GB
 
 log = logging.getLogger(__name__)
@@ -186,5 +186,5 @@ def _board(run: Path, step: int, wanted: bool) -> Iterator[Any]:
         log.info("TensorBoard is not installed (pip install tensorboard); metrics.jsonl has it all")
         yield None
         return
-    with SummaryWriter(str(run / "tb"), purge_step=step + 1) as board:
+    with SummaryWriter(str(run / BOARD), purge_step=step + 1) as board:
         yield board

@@ -4,7 +4,6 @@ How far a run has come follows from its checkpoints and config.json; status.json
 people and scripts, and is put right by the next process that opens the directory.
 """
 
-import json
 import logging
 import os
 import socket
@@ -15,22 +14,16 @@ from signal import Signals
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from filelock import FileLock, Timeout
+from filelock import FileLock
 
 from nmt import atomic, config, manifest, modeldir
 from nmt.errors import Exit, UserError, exit_code
-from nmt.train.checkpoint import DIRECTORY, Checkpoints, Saved, newest
+from nmt.train.checkpoint import Checkpoints, Saved, newest
+from nmt.train.directory import CONFIG, HOLDER, LOG, STATUS, check, hint, locked, refuse_others
 from nmt.train.schedule import schedule
 from nmt.train.signals import Stop
 from nmt.train.timetable import timetable
 from nmt.train.workers import ALONE, Workers
-
-CONFIG, STATUS, LOG, HOLDER = "config.json", "status.json", "train.log", ".holder"
-MAY_DIFFER = (
-    *("trainer.max_epochs", "trainer.max_steps", "trainer.threads", "trainer.log_every"),
-    *("trainer.keep_checkpoints", "trainer.tensorboard", "data.workers"),
-    *("trainer.gradient_checkpointing", "decode"),
-)  # keys (and groups) that a resumed run may have otherwise; paths, too: see `differences`
 
 log = logging.getLogger(__name__)
 
@@ -118,6 +111,11 @@ class Run:
             )
 
     @property
+    def has_checkpoint(self) -> bool:
+        """Whether there is something to go on from, and so the name belongs to this config."""
+        return bool(modeldir.checkpoints(self.checkpoints.directory))
+
+    @property
     def perplexity(self) -> float | None:
         """The best dev perplexity of the checkpoints that are kept."""
         return None if self.checkpoints.best is None else self.checkpoints.best[0]
@@ -139,11 +137,11 @@ class Run:
         reached = None if self.saved is None else _reached(self.path, self.saved)
         if reached is not None and reached.finished:
             self._put_right("finished", reached.step, code=int(Exit.OK))
-        elif _hint(self.path).get("state") in ("running", "finished"):
+        elif hint(self.path).get("state") in ("running", "finished"):
             self._put_right("killed", self.step)
 
     def _put_right(self, state: str, step: int, **more: Any) -> None:
-        if not {"state": state, "step": step, **more}.items() <= _hint(self.path).items():
+        if not {"state": state, "step": step, **more}.items() <= hint(self.path).items():
             self.report(state, step, **more)
 
     def _keep(self, settings: config.Settings) -> None:
@@ -220,8 +218,9 @@ def open_run(path: Path, settings: config.Settings, workers: Workers = ALONE) ->
 
     With several workers, worker 0 does so, and the others see what it found.
 
-    Raises UserError: exit 2 if it was trained with another config, or the config cannot be; 65
-    if none of its checkpoints is intact; 73 if it cannot be written, is in use, or is no run.
+    Until there is a checkpoint, any config may take it over. Raises UserError: exit 2 if it was
+    trained with another config, or the config cannot be; 65 if none of its checkpoints is intact;
+    73 if it cannot be written, is in use, or holds other things than a run.
     """
     schedule(settings.optim)  # these four refuse what they cannot serve
     workers.device(settings.trainer.device)
@@ -234,13 +233,14 @@ def open_run(path: Path, settings: config.Settings, workers: Workers = ALONE) ->
         return Visited(path, checkpoints, saved, workers, None)
     try:
         path.mkdir(parents=True, exist_ok=True)
-        lock = _locked(path)
+        refuse_others(path)
+        lock = locked(path)
     except OSError as error:
         raise UserError(
             f"{path}: {error.strerror}; choose another name=", Exit.CANT_CREATE
         ) from None
     try:
-        _compare(path, settings)
+        check(path, settings)
         saved = checkpoints.recover()
         run = Run(path, checkpoints, saved, workers, lock)
         run.settle()
@@ -270,25 +270,6 @@ def standing(path: Path) -> Standing:
     return reached
 
 
-def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """List what differs between two plain configs as `key: old -> new`, allowed keys left out.
-
-    Paths may differ: the fingerprint of the data is compared instead.
-    """
-    before, after = dict(_flat(old)), dict(_flat(new))
-    before["encoding"], after["encoding"] = (
-        list(each.get("encoding") or ()) for each in (old, new)
-    )
-    return [
-        f"{key}: {_show(before, key)} -> {_show(after, key)}"
-        for key in sorted(set(before) | set(after))
-        if before.get(key, ...) != after.get(key, ...)
-        and key not in MAY_DIFFER
-        and key.split(".")[0] not in MAY_DIFFER
-        and not modeldir.is_path(key)
-    ]
-
-
 def _reached(path: Path, saved: Saved) -> Standing | None:
     """How far a run has come by its own config.json; None where that cannot be read."""
     where = path / CONFIG
@@ -297,58 +278,3 @@ def _reached(path: Path, saved: Saved) -> Standing | None:
     except UserError:
         return None
     return Standing(saved.step, timetable(saved.state["batches"], trainer).last)
-
-
-def _hint(path: Path) -> dict[str, Any]:
-    """What status.json says; nothing if it is not there or damaged."""
-    try:
-        found = json.loads((path / STATUS).read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _locked(path: Path) -> FileLock:
-    lock = FileLock(path / ".lock", timeout=0)
-    try:
-        lock.acquire()
-    except Timeout:
-        try:
-            holder = (path / HOLDER).read_bytes().decode("utf-8", "replace").strip()
-        except OSError:
-            holder = "another process"
-        raise UserError(f"{path}: in use by {holder}; wait, or stop it", Exit.CANT_CREATE) from None
-    (path / HOLDER).write_bytes(f"process {os.getpid()} on {socket.gethostname()}\n".encode())
-    return lock
-
-
-def _compare(path: Path, settings: config.Settings) -> None:
-    where = path / CONFIG
-    if not where.exists():
-        others = sorted(p.name for p in path.iterdir() if not p.name.startswith("."))
-        if strange := [name for name in others if name not in (LOG, STATUS, DIRECTORY)]:
-            raise UserError(
-                f"{path}: holds {strange[0]} but no {CONFIG}: it is no run; choose another name=",
-                Exit.CANT_CREATE,
-            )
-        if modeldir.checkpoints(path / DIRECTORY):
-            raise UserError(f"{where}: missing beside checkpoints; choose another name=", Exit.DATA)
-        return
-    old = manifest.parse(where.read_bytes(), where)
-    if not isinstance(old, dict):
-        raise UserError(f"{where}: expected a JSON object", Exit.DATA)
-    if changes := differences(old, config.freeze(settings)):
-        raise UserError(f"{where}: another config: {', '.join(changes)}; choose another name=")
-
-
-def _flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in values.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
-
-
-def _show(values: dict[str, Any], key: str) -> str:
-    value = values.get(key, ...)
-    return "absent" if value is ... else value if isinstance(value, str) else json.dumps(value)

@@ -50,16 +50,19 @@ def fit(settings: config.Settings, prepared: Prepared, run: Run) -> Outcome:
         except (RuntimeError, MemoryError) as error:
             if not is_want_of_memory(error):
                 raise
-            first = "resume with trainer.gradient_checkpointing=true; or "
+            begun = run.has_checkpoint
+            first = f"{'resume' if begun else 'start'} with trainer.gradient_checkpointing=true; "
             raise UserError(
-                f"out of memory; {'' if settings.trainer.gradient_checkpointing else first}"
-                "lower trainer.batch_tokens and raise trainer.accumulate, with another name=",
+                f"out of memory; {'' if settings.trainer.gradient_checkpointing else f'{first}or '}"
+                "lower trainer.batch_tokens and raise trainer.accumulate"
+                f"{', with another name=' if begun else ''}",
                 Exit.NO_MEMORY,
             ) from error
         except OSError as error:
+            kept = "the last checkpoint is intact, resume with the same command"
             raise UserError(
-                f"{error.filename or run.path}: {error.strerror}; the last checkpoint is intact, "
-                "resume with the same command",
+                f"{error.filename or run.path}: {error.strerror}; "
+                f"{kept if run.has_checkpoint else 'start again with the same command'}",
                 Exit.IO,
             ) from error
 
@@ -186,11 +189,14 @@ class Trainer:
         lines = [line for i in share for line in self.batches.batch(epoch - 1, i).lines]
         self.progress.skipped({**self.where(), "lr": rate, "lines": lines})
         if self.nonfinite >= self.options.nonfinite_patience:
-            raise UserError(
-                f"step {self.step}: {self.nonfinite} updates in a row were not finite; training "
-                "diverged; the last checkpoint is intact; try a lower optim.lr with another name=",
-                Exit.DIVERGED,
-            )
+            raise self.diverged(f"{self.nonfinite} updates in a row were not finite")
+
+    def diverged(self, what: str) -> UserError:
+        """Return the error (exit 70) that ends training, and what to do then."""
+        intact = "the last checkpoint is intact; try a lower optim.lr with another name="
+        absent = "there is no checkpoint yet; try a lower optim.lr"
+        kept = intact if self.run.has_checkpoint else absent
+        return UserError(f"step {self.step}: {what}; training diverged; {kept}", Exit.DIVERGED)
 
     def checkpoint(self) -> None:
         """Look at the dev set, record what was seen, and save.
@@ -202,11 +208,7 @@ class Trainer:
         dev = in_order(self.prepared.dev, o.batch_tokens, o.batch_count)
         perplexity = loss.perplexity(self.model, dev, self.device, self.autocast(), self.workers)
         if not math.isfinite(perplexity):
-            raise UserError(
-                f"step {self.step}: the dev perplexity is {perplexity}; training diverged; "
-                "the last checkpoint is intact; try a lower optim.lr with another name=",
-                Exit.DIVERGED,
-            )
+            raise self.diverged(f"the dev perplexity is {perplexity}")
         rate = self.schedule.rate(self.step)
         if self.plan.due(self.step):
             self.schedule.observe(perplexity)

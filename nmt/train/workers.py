@@ -216,8 +216,8 @@ class Several(Workers):
             dist.all_reduce(tensor, getattr(dist.ReduceOp, how))
         except RuntimeError as error:  # gloo has no class of its own
             raise self._failure() or UserError(
-                "a worker is gone, without a word; the last checkpoint is intact, "
-                f"resume with the same command ({str(error).partition(chr(10))[0]})",
+                "a worker is gone, without a word; the same command goes on from the last "
+                f"checkpoint, if there is one ({str(error).partition(chr(10))[0]})",
                 Exit.IO,
             ) from error
 

@@ -13,7 +13,7 @@ from nmt.cli.compose import experiment_of
 from nmt.data.toy import columns
 from nmt.errors import UserError
 from nmt.modeldir import Trained
-from nmt.train.run import differences
+from nmt.train.directory import differences
 from tests.decode.test_columns_beside import beside, settings, translator
 
 

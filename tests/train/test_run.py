@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from nmt import config, manifest, modeldir
 from nmt.cli import words
 from nmt.data.prepare import Prepared
 from nmt.errors import Exit, UserError
-from nmt.train.run import MAY_DIFFER, STATUS, differences, open_run, standing
+from nmt.train.directory import MAY_DIFFER, STATUS, differences
+from nmt.train.run import open_run, standing
 from nmt.train.trainer import fit
 from tests.train import tiny
 
@@ -128,6 +130,41 @@ def test_places_that_cannot_be_run_directories(tmp_path: Path) -> None:
         assert error.value.code == Exit.CANT_CREATE
 
 
+@pytest.mark.parametrize(
+    "held",
+    [
+        *(".bashrc", ".lock", ".holder", "del.licious.txt", "notes.tmp-final", "best", "tb/x"),
+        *("checkpoints/epoch1.pt", "checkpoints/del.icious", "metrics.jsonl", "status.json"),
+        *("config.json", "translations/x.txt"),
+    ],
+)
+def test_a_directory_of_other_things_is_refused_and_left_as_it_was(
+    held: str, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    (home / held).parent.mkdir(parents=True)
+    (home / held).write_bytes(b'{"precious": 1}')
+    before = tiny.tree(tmp_path)
+    shown = held if held.startswith("checkpoints") else held.split("/")[0]
+    with pytest.raises(
+        UserError, match=rf"holds {shown} and no run.*choose another name="
+    ) as error:
+        open_run(home, tiny.settings())
+    assert error.value.code == Exit.CANT_CREATE
+    assert tiny.tree(tmp_path) == before
+
+
+def test_files_of_a_user_beside_a_run_stay(data: Prepared, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    tiny.train(run, data, trainer__max_steps=1)
+    names = ["del.icious", "results.tmp-final.txt", ".notes", "checkpoints/del.icious"]
+    names += ["checkpoints/step-00000001.tmp-mine", "best.tmp-12"]
+    for name in names:
+        (run / name).write_bytes(b"precious")
+    tiny.train(run, data, trainer__max_steps=2)
+    assert [(run / name).read_bytes() for name in names] == [b"precious"] * len(names)
+
+
 def test_a_failed_opening_lets_go_of_the_lock(data: Prepared, tmp_path: Path) -> None:
     tiny.train(tmp_path / "run", data, trainer__max_steps=1)
     with pytest.raises(UserError) as error:  # held on to, and with it all that the frames hold
@@ -159,6 +196,60 @@ def test_a_lost_config_beside_checkpoints_is_refused(data: Prepared, tmp_path: P
     with pytest.raises(UserError) as error:
         open_run(tmp_path / "run", tiny.settings())
     assert error.value.code in (Exit.DATA, Exit.CANT_CREATE)
+
+
+def broken(patch: pytest.MonkeyPatch, error: BaseException) -> None:
+    """Let the first update of a run fail."""
+
+    def fails(batch: object) -> int:
+        raise error
+
+    patch.setattr("nmt.train.loss.count", fails)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(28, "No space left on device", "there"),
+        torch.OutOfMemoryError("all taken"),
+        UserError("no such tree"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_first_try_that_failed_does_not_block_its_name(
+    error: Exception,
+    data: Prepared,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        broken(patch, error)
+        with pytest.raises(UserError) as raised:
+            tiny.train(run, data)
+    assert not modeldir.checkpoints(run / "checkpoints")
+    assert "checkpoint is intact" not in str(raised.value)
+    assert "another name" not in str(raised.value) and "resume" not in str(raised.value)
+    other = {"optim__lr": 0.02, "encoding": {"relative": {"tau": 4}}, "trainer__max_steps": 1}
+    assert tiny.train(run, data, **other).step == 1
+    assert json.loads((run / "config.json").read_bytes())["optim"]["lr"] == 0.02
+    with pytest.raises(UserError, match="another config"):  # from now on they belong together
+        open_run(run, tiny.settings())
+
+
+def test_divergence_before_the_first_checkpoint_speaks_of_none(
+    data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nmt.train.loss.perplexity", lambda *_: float("nan"))
+    with pytest.raises(UserError, match="diverged") as raised:
+        tiny.train(tmp_path / "run", data)
+    assert str(raised.value) == (
+        "step 2: the dev perplexity is nan; training diverged; "
+        "there is no checkpoint yet; try a lower optim.lr"
+    )
+    assert raised.value.code == Exit.DIVERGED
+    monkeypatch.undo()
+    assert tiny.train(tmp_path / "run", data, optim__lr=0.001, trainer__max_steps=1).step == 1
 
 
 def status(run: Path) -> dict[str, Any]:
@@ -253,10 +344,7 @@ def test_what_is_no_run_has_no_standing(tmp_path: Path) -> None:
 def test_the_status_has_the_exit_code_of_the_command(
     error: BaseException, data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(batch: object) -> int:
-        raise error
-
-    monkeypatch.setattr("nmt.train.loss.count", fails)
+    broken(monkeypatch, error)
     try:
         code = words.run(lambda _: tiny.train(tmp_path / "run", data) and None, [])
     except KeyError:

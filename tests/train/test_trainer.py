@@ -258,6 +258,7 @@ def test_out_of_memory_gives_advice(
             torch.empty(2**50)
         raise torch.OutOfMemoryError("CUDA out of memory")
 
+    tiny.train(tmp_path / "run", data, trainer__max_steps=1)
     monkeypatch.setattr(Trainer, "backward", full)
     for already in (False, True):
         with pytest.raises(UserError, match=r"lower trainer\.batch_tokens .*name=") as error:

@@ -19,6 +19,7 @@ import nmt
 from nmt.data.batches import Batches
 from nmt.data.prepare import Prepared
 from nmt.errors import Exit, UserError
+from nmt.train.directory import HOLDER
 from nmt.train.workers import Several, buckets
 from tests.train import tiny
 
@@ -195,7 +196,7 @@ def test_worker_0_alone_writes(pair: Path) -> None:
     assert steps == sorted(set(steps))
     assert json.loads((newest(pair / "run") / "state.json").read_bytes())["workers"] == 2
     assert json.loads((pair / "run/status.json").read_bytes())["state"] == "finished"
-    assert not (pair / "run/.holder").exists()
+    assert not (pair / "run" / HOLDER).exists()
 
 
 def test_a_gradient_that_is_not_finite_on_one_is_skipped_by_both(
