@@ -18,7 +18,6 @@ from nmt.data.corpus import read_text
 from nmt.data.report import log_remarks
 from nmt.errors import Exit, UserError
 from nmt.evaluate.ranking import Entry, Missing
-from nmt.train.directory import CONFIG
 from nmt.train.progress import METRICS
 from nmt.train.run import Outcome, open_run
 
@@ -88,7 +87,7 @@ def trained(asked: Experiment) -> Outcome | None:
     None if it has not, or never began. Raises UserError for a directory that is in use, damaged,
     or of another config.
     """
-    if not (asked.run / CONFIG).exists():
+    if not asked.run.exists():
         return None
     with open_run(asked.run, asked.settings) as opened:
         return opened.trained(asked.settings)
@@ -100,7 +99,7 @@ def finished(asked: Experiment, fingerprint: str) -> Outcome | None:
     None if it has not, or never began. Raises what `trained` does, and UserError (65) if it was
     trained on another corpus.
     """
-    if not (asked.run / CONFIG).exists():
+    if not asked.run.exists():
         return None
     with open_run(asked.run, asked.settings) as opened:
         return opened.finished(asked.settings, lambda: fingerprint)

@@ -171,6 +171,14 @@ def test_compositions_have_one_name_and_one_directory(tmp_path: Path) -> None:
     assert one.log == where / "absolute+relative.log"
 
 
+def test_a_directory_of_other_things_is_refused_by_the_plan(tmp_path: Path) -> None:
+    (tmp_path / "alibi").mkdir()
+    (tmp_path / "alibi/.thesis.tex").write_bytes(b"")
+    with pytest.raises(UserError, match=r"alibi: holds .thesis.tex and no run"):
+        contest.plan(["relative", "alibi"], TINY, tmp_path)
+    assert [path.name for path in tmp_path.rglob("*")] == ["alibi", ".thesis.tex"]
+
+
 def test_columns_beside_the_test_text_travel_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
