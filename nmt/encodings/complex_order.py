@@ -99,14 +99,20 @@ class ComplexOrder(Encoding):
         return False
 
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
+        """Put the modulus in the place of q k^T; what entries before it added stays."""
+        return s + (self.products(q, k, layer, context) - q @ k.mT)
+
+    def products(self, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """The modulus of the complex product, for both streams: [batch x 2, heads, query, key]."""
-        exact = torch.promote_types(s.dtype, torch.float32)  # squares of bfloat16 are too coarse
-        one, other = (q[0::2] @ k[1::2].mT).to(exact), (q[1::2] @ k[0::2].mT).to(exact)
-        both, neither = s[0::2].to(exact), s[1::2].to(exact)
+        one, other = q[0::2], q[1::2]
+        key_one, key_other = k[0::2].mT, k[1::2].mT
+        exact = torch.promote_types(q.dtype, torch.float32)  # squares of bfloat16 are too coarse
+        alike = (one @ key_one).to(exact), (other @ key_other).to(exact)
+        crossed = (one @ key_other).to(exact), (other @ key_one).to(exact)
         if self.product == "bilinear":
-            real, imaginary = both - neither, one + other
+            real, imaginary = alike[0] - alike[1], crossed[0] + crossed[1]
         else:
-            real, imaginary = both + neither, other - one
+            real, imaginary = alike[0] + alike[1], crossed[1] - crossed[0]
         return _modulus(real, imaginary).repeat_interleave(2, 0)
 
     def readout(self, x: Tensor, context: Context) -> Tensor:

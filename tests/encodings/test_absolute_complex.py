@@ -48,6 +48,17 @@ def test_embeddings_equal_the_formula_in_loops(frequency: str, phase: bool) -> N
 
 
 @pytest.mark.parametrize("product", ["bilinear", "hermitian"])
+def test_what_another_entry_adds_is_added_before_or_after(product: str) -> None:
+    """The modulus is that of queries and keys alone, wherever the entry stands."""
+    torch.manual_seed(0)
+    entries = create({"complex_order": {"product": product}, "relative": {"tau": 2}}, dims())
+    q, k, v = qkv(7, dims(), rows=4)
+    one, other = (attend(e, q, k, v, pass_over(7, rows=4)) for e in (entries, entries[::-1]))
+    for a, b in zip(one, other, strict=True):
+        assert torch.allclose(a, b, atol=1e-6)
+
+
+@pytest.mark.parametrize("product", ["bilinear", "hermitian"])
 @pytest.mark.parametrize("site", ["encoder", "decoder", "cross"])
 def test_attention_equals_the_formula_in_complex_numbers(site: str, product: str) -> None:
     e = ComplexOrder(dims(site), None, product=product).double()
