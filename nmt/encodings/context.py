@@ -34,6 +34,11 @@ class Positions:
         """Whether context.lengths are read, which in a decoder are the desired ones."""
         return False
 
+    @property
+    def ascending(self) -> bool:
+        """Whether no token stands further back than one before it; only asked in a decoder."""
+        return True
+
     def limit_in(self, training: bool) -> int | None:
         """The longest sequence that gets positions, in training or otherwise; None: any."""
         return None

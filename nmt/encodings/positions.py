@@ -15,6 +15,11 @@ class Index(Positions):
     start: int = 0
     step: int = 1
 
+    @property
+    def ascending(self) -> bool:
+        """Not with a negative step."""
+        return self.step >= 0
+
     def assign(self, index: Tensor, context: Context) -> Tensor:
         """Multiply every index by `step` and shift it by `start`."""
         return index * self.step + self.start
@@ -48,6 +53,11 @@ class Scaled(Positions):
         """As the positions inside."""
         return self.inner.lengths
 
+    @property
+    def ascending(self) -> bool:
+        """As the positions inside."""
+        return self.inner.ascending
+
     def limit_in(self, training: bool) -> int | None:
         """As the positions inside."""
         return self.inner.limit_in(training)
@@ -55,3 +65,12 @@ class Scaled(Positions):
     def assign(self, index: Tensor, context: Context) -> Tensor:
         """Multiply what the positions inside say by the factor."""
         return self.inner.assign(index, context) * self.factor
+
+
+def refuse_descending(positions: Positions, site: str) -> None:
+    """For encodings that know a decoder's keys behind its queries alone; raises ValueError."""
+    if site == "decoder" and not positions.ascending:
+        raise ValueError(
+            "positions that count down: they put a decoder's past ahead of it, where this encoding "
+            "tells no distances; choose ascending ones, or where=encoder"
+        )

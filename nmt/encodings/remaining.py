@@ -32,6 +32,11 @@ class Remaining(Positions):
         """Always."""
         return True
 
+    @property
+    def ascending(self) -> bool:
+        """Never."""
+        return False
+
     def assign(self, index: Tensor, context: Context) -> Tensor:
         """Count down from the sentence's length: [batch, length]."""
         return noisy(context, self.noise)[:, None] - index

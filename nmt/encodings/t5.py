@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.bias_table import scalars
 from nmt.encodings.context import Context, Positions
+from nmt.encodings.positions import refuse_descending
 
 
 class T5(Encoding):
@@ -35,6 +36,7 @@ class T5(Encoding):
     ) -> None:
         super().__init__(dims, positions)
         check_buckets(buckets, max_distance, dims.site)
+        refuse_descending(self.positions, dims.site)
         self.buckets = buckets
         self.max_distance = max_distance
         self.scale = None if scaled else 1.0

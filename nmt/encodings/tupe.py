@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.bias_table import scalars, within
 from nmt.encodings.context import Context, Positions
+from nmt.encodings.positions import refuse_descending
 from nmt.encodings.t5 import bucket, check_buckets, two_sided
 
 
@@ -43,6 +44,7 @@ class Tupe(Encoding):
             raise ValueError("buckets and max_distance: give both (TUPE-R), or none (TUPE-A)")
         if buckets is not None and max_distance is not None:
             check_buckets(buckets, max_distance, dims.site)
+            refuse_descending(self.positions, dims.site)
         self.scale = (2 * dims.head_dim) ** -0.5
         self.longest = longest
         self.buckets = buckets

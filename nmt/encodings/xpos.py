@@ -13,6 +13,7 @@ from torch import Tensor
 
 from nmt.encodings.base import Dims, Projection
 from nmt.encodings.context import Context, Positions
+from nmt.encodings.positions import refuse_descending
 from nmt.encodings.rotary import Rotary
 
 
@@ -28,6 +29,7 @@ class Xpos(Rotary):
         scale_base: float = 512.0,
     ) -> None:
         super().__init__(dims, positions, base, layout)
+        refuse_descending(self.positions, dims.site)
         if scale_base <= 0:
             raise ValueError(f"scale_base={scale_base}: must be above 0")
         self.scale_base = scale_base

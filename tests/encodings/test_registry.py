@@ -1,5 +1,6 @@
 """Names, options and sites of a config, and what is said of wrong ones."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -66,3 +67,22 @@ def test_what_works_on_embeddings_is_not_for_cross_attention() -> None:
 def test_true_is_no_number_of_an_optional_option() -> None:
     with pytest.raises(ValueError, match="hidden=True: expected"):
         create({"gru": {"hidden": True}}, Dims("encoder", 1, 2, 8, 4))
+
+
+@pytest.mark.parametrize(
+    "use, at, options",
+    [
+        ("xpos", "remaining", {}),
+        ("xpos", {"index": {"start": 90, "step": -1}}, {}),
+        ("t5", {"index": {"start": 90, "step": -1}}, {}),
+        ("tupe", {"index": {"start": 90, "step": -1}}, {"buckets": 8, "max_distance": 20}),
+    ],
+)
+def test_a_decoder_does_not_count_down_where_only_the_past_has_distances(
+    use: str, at: Any, options: dict[str, Any]
+) -> None:
+    """Buckets of a decoder are for the past, and the decay of xPos would grow with distance."""
+    entries = {use: {"at": at, **options}}
+    create(entries, DIMS)
+    with pytest.raises(ValueError, match=f"encoding.{use}: positions that count down"):
+        create(entries, replace(DIMS, site="decoder"))
