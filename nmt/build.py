@@ -1,5 +1,7 @@
 """From settings to a model: the last file that knows what a config looks like."""
 
+import logging
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -7,8 +9,9 @@ import torch
 from nmt.config import Settings, columns_of, integers
 from nmt.device import pick
 from nmt.encodings.registry import create
-from nmt.errors import Exit, UserError, is_want_of_memory
+from nmt.errors import Exit, UserError, is_want_of_memory, whence
 from nmt.memory import memory_of
+from nmt.model import trial
 from nmt.model.transformer import Transformer
 
 COPIES = 4  # of each parameter in training: weight, gradient, and Adam's two moments
@@ -18,6 +21,10 @@ BASE = {
     "encoder_layers": 6,
     "decoder_layers": 6,
 }  # Vaswani et al. (2017); the size that is furthest beyond it is the one to lower
+DIM, INNER, HEADS, LAYERS = 16, 24, 2, 2  # of a small model that stands for a large one
+TRIED = 2**24  # numbers of a small model, above which it would cost too much time and memory
+
+log = logging.getLogger(__name__)
 
 
 def transformer(settings: Settings, source_size: int, target_size: int) -> Transformer:
@@ -43,7 +50,7 @@ def transformer(settings: Settings, source_size: int, target_size: int) -> Trans
 
 
 def check(settings: Settings) -> None:
-    """Refuse impossible choices before any data is touched; costs no memory."""
+    """Refuse impossible choices before any data is touched; costs hardly any memory."""
     with torch.device("meta"):
         model = transformer(settings, 8, 8)
     _check_size(settings, model)
@@ -56,6 +63,56 @@ def check(settings: Settings) -> None:
     _check_lengths(settings, model)
     if settings.trainer.max_epochs is None and settings.trainer.max_steps is None:
         raise UserError("trainer.max_epochs and trainer.max_steps are null: give one of them")
+    _check_step(settings)
+
+
+def narrow(settings: Settings) -> Settings:
+    """The same encodings in a model of 16 dimensions, or of its own width where they need it.
+
+    It has two layers, or more where model.drop_residual names them.
+    """
+    model = settings.model
+    deepest = max([LAYERS, *model.drop_residual])
+    shallow = replace(
+        model,
+        encoder_layers=min(model.encoder_layers, deepest),
+        decoder_layers=min(model.decoder_layers, deepest),
+        feedforward_dim=INNER,
+    )
+    try:
+        made = replace(settings, model=replace(shallow, dim=DIM, heads=HEADS))
+        with torch.device("meta"):
+            transformer(made, 8, 8)
+    except UserError:
+        return replace(settings, model=shallow)
+    return made
+
+
+def _check_step(settings: Settings) -> None:
+    """Refuse encodings with which a first step of training fails: try one, as small as can be.
+
+    Draws leave torch's generator as it was.
+    """
+    small = narrow(settings)
+    with torch.device("meta"):
+        size = trial.numbers(transformer(small, trial.VOCAB, trial.VOCAB))
+    if size > TRIED:
+        log.info("%d numbers even in a small model: no first step is tried beforehand", size)
+        return
+    per_sentence = [name for name, per in columns_of(settings.data).items() if per == "sentence"]
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(settings.seed)
+        try:
+            trial.step(transformer(small, trial.VOCAB, trial.VOCAB), per_sentence)
+        except UserError:
+            raise
+        except trial.TrialError as e:
+            raise UserError(str(e)) from None
+        except Exception as e:  # of whatever an encoding does, in any of its hooks
+            if is_want_of_memory(e):
+                raise
+            names = ",".join(settings.encoding)
+            raise UserError(f"encoding=[{names}]: a first step fails: {whence(e)}") from e
 
 
 def _check_size(settings: Settings, model: Transformer) -> None:

@@ -1,7 +1,9 @@
 """The one error that a user sees, and the exit codes that scripts rely on."""
 
 import errno
+import traceback
 from enum import IntEnum
+from pathlib import Path
 
 
 class Exit(IntEnum):
@@ -43,6 +45,14 @@ def exit_code(error: BaseException) -> int:
     if is_want_of_memory(error):
         return Exit.NO_MEMORY
     return Exit.IO if isinstance(error, OSError) and error.errno in DISK else 1
+
+
+def whence(error: Exception) -> str:
+    """Say the kind of an exception that is not ours, where it was raised, and its first line."""
+    trace = traceback.extract_tb(error.__traceback__)
+    own = [f for f in trace if "torch" not in Path(f.filename).parts] or trace
+    place = f"{Path(own[-1].filename).name}:{own[-1].lineno}"
+    return f"{type(error).__name__} at {place}: {str(error).strip().split(chr(10))[0]}"
 
 
 WANT_OF_MEMORY = (

@@ -9,9 +9,7 @@ fresh copy of the module, so that nothing which decoding leaves behind can spoil
 
 import copy
 import math
-import traceback
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -19,7 +17,7 @@ from torch import Tensor
 
 from nmt import build
 from nmt.config import Settings
-from nmt.errors import UserError
+from nmt.errors import UserError, whence
 from nmt.model import example
 from nmt.model.state import State
 from nmt.model.transformer import PAD, Transformer
@@ -292,7 +290,7 @@ def measure(settings: Settings, tokens: int = TOKENS) -> list[Cell]:
     except UserError:
         raise
     except Exception as e:
-        return [Cell(c, p, math.nan, math.nan, _said(e)) for c, p in every]
+        return [Cell(c, p, math.nan, math.nan, whence(e)) for c, p in every]
     return [_cell(c, p, Trial(pristine, tokens, settings.seed)) for c, p in every]
 
 
@@ -317,16 +315,8 @@ def _cell(condition: Condition, precision: str, trial: Trial) -> Cell:
         with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=reduced):
             difference, largest = _compared(condition.decode(trial))
     except Exception as e:  # any mistake of an encoding, in any of its hooks
-        return Cell(condition, precision, math.nan, math.nan, _said(e))
+        return Cell(condition, precision, math.nan, math.nan, whence(e))
     return Cell(condition, precision, difference, largest)
-
-
-def _said(e: Exception) -> str:
-    """The kind of an exception, its first line, and where it was raised."""
-    trace = traceback.extract_tb(e.__traceback__)
-    own = [f for f in trace if "torch" not in Path(f.filename).parts] or trace
-    place = f"{Path(own[-1].filename).name}:{own[-1].lineno}"
-    return f"{type(e).__name__} at {place}: {str(e).strip().split(chr(10))[0]}"
 
 
 def _compared(pairs: Pairs) -> tuple[float, float]:

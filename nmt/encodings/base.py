@@ -45,6 +45,7 @@ class Encoding(nn.Module):
     streams: ClassVar[int] = 1  # `embed` returns so many rows for each, side by side
     scale: float | None = None  # of the scores; None: 1 / sqrt(head_dim)
     sized_by: ClassVar[str] = "longest"  # the option that says how many positions are held
+    idle: ClassVar[str] = ""  # why parameters of a model with it may get no gradient, if so
     widens: ClassVar[bool] = False  # `project` makes queries and keys of another width
     projects_keys: bool = True  # false: keys are slices of the input, without a projection
 

@@ -1,6 +1,6 @@
 """A small model with made-up sentences, and single encodings on their own, to be tried live."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
@@ -11,12 +11,10 @@ from nmt.config import Settings
 from nmt.encodings.base import Encoding
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context, causal
-from nmt.errors import UserError
 from nmt.model import example
 from nmt.model.transformer import Transformer
 
 VOCAB = 30
-DIM, INNER, HEADS, LAYERS = 16, 24, 2, 2
 LENGTHS = (11, 20)  # of source and target
 NOISE = 0.1  # what starts at zero must show, too
 
@@ -46,15 +44,9 @@ def small(settings: Settings) -> Specimen:
 
     Raises UserError as `build.transformer` does.
     """
-    layers = max([LAYERS, *settings.model.drop_residual])
-    shallow = replace(settings.model, encoder_layers=layers, decoder_layers=layers)
-    tiny = replace(shallow, dim=DIM, feedforward_dim=INNER, heads=HEADS)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
-        try:
-            model = build.transformer(replace(settings, model=tiny), VOCAB, VOCAB)
-        except UserError:
-            model = build.transformer(replace(settings, model=shallow), VOCAB, VOCAB)
+        model = build.transformer(build.narrow(settings), VOCAB, VOCAB)
         with torch.no_grad():
             for p in model.parameters():
                 p.add_(torch.randn_like(p) * NOISE)
