@@ -51,7 +51,11 @@ class Sealed:
         where = path / NAME
         if not where.is_file():
             raise UserError(f"{path}: not a model directory (it has no {NAME})", Exit.DATA)
-        found = parse(_read(where, JSON_LIMIT), where)
+        data = _read(where, JSON_LIMIT)
+        self.digest = hashlib.sha256(
+            data
+        ).hexdigest()  # vouches for all files, as the manifest does
+        found = parse(data, where)
         version = found.get("format_version") if isinstance(found, dict) else None
         if version != FORMAT:
             writer = found.get("nmt", "an unknown version") if isinstance(found, dict) else "?"

@@ -45,6 +45,7 @@ class Trained(NamedTuple):
     source: Side
     target: Side
     facts: dict[str, Any]  # what prepare() says of the corpus; step; dev_perplexity
+    digest: str = ""  # SHA-256 of the manifest that it was read by; "": of no directory
 
 
 def load(path: str | Path, device: str = "cpu") -> Trained:
@@ -63,7 +64,8 @@ def load(path: str | Path, device: str = "cpu") -> Trained:
     except UserError as error:
         raise UserError(f"{where}: {error}", Exit.DATA) from None
     set_weights(model, read_tensors(sealed, WEIGHTS), sealed.path / WEIGHTS)
-    return Trained(settings, model.to(pick(device)).eval(), source, target, facts)
+    model = model.to(pick(device)).eval()
+    return Trained(settings, model, source, target, facts, sealed.digest)
 
 
 def locate(path: Path) -> Path:

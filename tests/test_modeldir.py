@@ -1,5 +1,6 @@
 """A model directory gives back what was trained, can be moved, and never runs code."""
 
+import hashlib
 import json
 import pickle
 import shutil
@@ -71,6 +72,7 @@ def test_what_was_saved_is_loaded(tie: str, encoding: str, data: Prepared, tmp_p
     there.parent.mkdir()
     (tmp_path / "here").rename(there)
     trained = modeldir.load(str(there))
+    assert trained.digest == hashlib.sha256((there / manifest.NAME).read_bytes()).hexdigest()
     torch.manual_seed(7)
     sizes = len(data.source.vocabulary), len(data.target.vocabulary)
     expected = build.transformer(settings, *sizes).state_dict()

@@ -3,20 +3,29 @@
 import argparse
 import json
 import logging
+import os
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
+from itertools import islice
+from os.path import samestat
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from nmt import __version__
 from nmt.cli.decoding import KEYS, SETTING, change_of, changed, described
+from nmt.cli.resumable import Hashed, Progress, ResumableOutput, check_place, digest, parts_of
 from nmt.cli.streams import Output, opened_input, text_lines
 from nmt.cli.texts import COLUMNS, columns_named, with_columns
 from nmt.cli.words import lasting, run
 from nmt.errors import UserError
 
 if TYPE_CHECKING:
+    from nmt.config import Decode
+    from nmt.decode.notes import Notes
     from nmt.decode.translator import Translation, Translator
+    from nmt.modeldir import Trained
 
 log = logging.getLogger(__name__)
 
@@ -31,10 +40,14 @@ line ends at LF. What is written for each line of the input:
 A model that reads integers beside the text gets them by --columns heads=FILE,order=FILE: line N of
 each file belongs to line N of INPUT; a model of the embedded corpus parses its sentences itself.
 SCORE is the log-probability over the length penalty. With -o, the text grows in OUTPUT.part and
-is renamed when it is complete; after an interruption OUTPUT.part keeps the lines done so far.
+is renamed when it is complete; after an interruption the same command goes on from there, to the
+same bytes. OUTPUT.part.json, beside it, knows the model, the settings and the lines read so far.
 
 A trained model is fixed; only how it searches may change:
 """
+
+
+TEXT = ""  # the name of the text among what is read; columns have names
 
 
 class Asked(NamedTuple):
@@ -58,16 +71,17 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def command(argv: list[str]) -> None:
-    """Translate as the words say."""
+    """Translate as the words say; on disk nothing is touched before the model is known."""
     asked = understood(argv)
+    _check_files(asked)
     with ExitStack() as stack:
         stream = stack.enter_context(opened_input(asked.input))
-        output = stack.enter_context(Output(asked.output))
         # torch takes seconds to import: --help and wrong words are answered before
         with lasting():
             import torch
 
             from nmt import modeldir
+            from nmt.decode.notes import Notes
             from nmt.decode.translator import Translator
             from nmt.memory import keep_memory
 
@@ -81,16 +95,83 @@ def command(argv: list[str]) -> None:
                 f"--n-best {asked.n_best}: the beam holds {decode.beam_size}; "
                 f"add decode.beam_size={asked.n_best}"
             )
-        beside = {
-            name: text_lines(stack.enter_context(opened_input(path)), path)
+        translator = Translator(trained, decode)
+        read = {TEXT: Hashed(text_lines(stream, asked.input))} | {
+            name: Hashed(text_lines(stack.enter_context(opened_input(path)), path))
             for name, path in asked.columns.items()
         }
-        lines, columns = with_columns(trained, text_lines(stream, asked.input), beside)
-        found = records(asked, Translator(trained, decode), lines, columns)
-        for number, text in enumerate(found, 1):
+        given = {name: lines for name, lines in read.items() if name != TEXT}
+        lines, columns = with_columns(trained, read[TEXT], given)
+        output = stack.enter_context(_output(asked, trained, decode))
+        notes = Notes(_passed(asked, iter(lines), columns, read, output))
+        for number, text in records(asked, translator, lines, columns, output.lines, notes):
             output.write(text)
             if number % decode.window == 0:
-                output.flush()
+                output.advance(Progress(number, digest(read), notes.plain()))
+
+
+def _check_files(asked: Asked) -> None:
+    """Refuse an output that cannot be made, and an input that it would overwrite."""
+    if asked.output is None or not _is_kept(asked.output):
+        return
+    path = Path(asked.output)
+    check_place(path)
+    for name in (asked.input, *asked.columns.values()):
+        try:
+            read = os.fstat(sys.stdin.fileno()) if name == "-" else Path(name).stat()
+        except (OSError, ValueError, AttributeError):  # what cannot be opened is refused later
+            continue
+        for written in (path, *parts_of(path)):
+            if written.exists() and samestat(read, written.stat()):
+                where = "stdin" if name == "-" else name
+                raise UserError(f"-o {asked.output}: {where} is {written.name}; give another -o")
+
+
+def _is_kept(output: str) -> bool:
+    """Whether an output is a file; a device or a pipe keeps nothing, and cannot be renamed over."""
+    return output != "-" and (
+        Path(output).is_dir() or Path(output).is_file() or not Path(output).exists()
+    )
+
+
+def _output(asked: Asked, trained: "Trained", decode: "Decode") -> Output:
+    """Where translations go; a file is resumed where all that decides on its lines is the same."""
+    if asked.output is None or not _is_kept(asked.output):
+        return Output(asked.output)
+    identity = {
+        "model": trained.digest,
+        "decode": vars(decode),
+        "--n-best": asked.n_best,
+        "--scores": asked.scores,
+        "--json": asked.json,
+        "--columns": sorted(asked.columns),
+        "--device": next(trained.model.parameters()).device.type,
+        "nmt": __version__,
+    }
+    return ResumableOutput(asked.output, identity)
+
+
+def _passed(
+    asked: Asked,
+    lines: Iterable[str],
+    columns: Mapping[str, Iterable[str]],
+    read: Mapping[str, Hashed],
+    output: Output,
+) -> Mapping[str, list[int]]:
+    """Read over the lines that are done, and give what was unusual about them."""
+    if not isinstance(output, ResumableOutput) or not output.lines:
+        return {}
+    for stream in (lines, *columns.values()):
+        for _ in islice(stream, output.lines):
+            pass
+    if digest(read) != output.progress.input:
+        source = "stdin" if asked.input == "-" else asked.input
+        raise UserError(
+            f"{output.part}: its {output.lines} lines are translations of another text than "
+            f"{source} now holds; give another -o, or remove it"
+        )
+    log.info("%s: goes on after %d lines", output.part, output.lines)
+    return output.progress.notes
 
 
 def understood(argv: list[str]) -> Asked:
@@ -137,8 +218,10 @@ def records(
     translator: "Translator",
     lines: Iterable[str],
     columns: Mapping[str, Iterable[str]],
-) -> Iterator[str]:
-    """What is to be written for each line, its line ends included."""
+    done: int,
+    notes: "Notes",
+) -> Iterator[tuple[int, str]]:
+    """The number of each line after those done, and what is to be written for it, LF included."""
     from tqdm import tqdm
 
     waiting: deque[str] = deque()  # read, but not yet translated: at most a window
@@ -149,9 +232,12 @@ def records(
             yield line
 
     quiet = True if asked.output is None and sys.stdout.isatty() else None  # None: unless a TTY
-    found = translator.translate(remembered(), asked.n_best or 1, columns)
-    for number, translations in enumerate(tqdm(found, unit=" lines", disable=quiet), 1):
-        yield record(asked, number, waiting.popleft(), translations)
+    found = translator.translate(
+        remembered(), asked.n_best or 1, columns, first=done + 1, notes=notes
+    )
+    shown = tqdm(found, unit=" lines", disable=quiet, initial=done)
+    for number, translations in enumerate(shown, done + 1):
+        yield number, record(asked, number, waiting.popleft(), translations)
 
 
 def record(asked: Asked, number: int, line: str, translations: "list[Translation]") -> str:

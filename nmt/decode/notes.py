@@ -1,7 +1,8 @@
 """What was unusual about some lines of a text, counted while it is translated."""
 
 import logging
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass
 
 log = logging.getLogger(__name__)
 
@@ -27,11 +28,19 @@ class Note:
 class Notes:
     """What is reported after the last line."""
 
-    def __init__(self) -> None:
+    def __init__(self, before: Mapping[str, Sequence[int]] | None = None) -> None:
+        """`before`: `plain()` of the notes of the lines before these."""
         self.long = Note()  # source beyond the trained length
         self.truncated = Note()  # source beyond the table
         self.cut = Note()  # output at its limit
         self.broken = Note()  # output that met no finite score
+
+        for name, numbers in (before or {}).items():
+            setattr(self, name, Note(*numbers))
+
+    def plain(self) -> dict[str, list[int]]:
+        """The notes as plain values."""
+        return {name: list(astuple(note)) for name, note in vars(self).items()}
 
     def report(self, longest_trained: int, source_limit: int | None) -> None:
         """Log one line for each kind; lengths in pieces, eos counted in the limit alone."""

@@ -109,18 +109,22 @@ class Translator:
         lines: Iterable[str],
         n_best: int = 1,
         columns: Mapping[str, Iterable[str]] | None = None,
+        *,
+        first: int = 1,
+        notes: Notes | None = None,
     ) -> Iterator[list[Translation]]:
         """For each line its n_best translations (at most beam_size), best first.
 
         `columns` are the integers beside the text that the model asks for, line by line as in
-        their files. Reads decode.window lines of each, gives back as many, and only then reads
-        on. An empty line has one empty translation. What was unusual is counted, and logged once
-        after the last line. Raises UserError (65) for a line longer than the encoding's table,
+        their files. `first` and `notes` are the number of the first line, and what was unusual
+        about those before it. Reads decode.window lines of each, gives back as many, and only then
+        reads on. An empty line has one empty translation. What was unusual is counted, and logged
+        once after the last line. Raises UserError (65) for a line longer than the encoding's table,
         unless decode.too_long=truncate, and for columns that do not fit the text, before any line
         of its window is translated; (2) for a column that is missing or unknown.
         """
         beside = Columns(columns or {}, self._per(columns or {}))
-        lines, first, notes = iter(lines), 1, Notes()
+        lines, notes = iter(lines), Notes() if notes is None else notes
         while window := list(islice(lines, self.decode.window)):
             rows = beside.read(len(window), first)
             sources = [

@@ -1,7 +1,6 @@
 """nmt-translate: what it writes, what it refuses, and how it fails."""
 
 import gzip
-import io
 import json
 import os
 import select
@@ -22,34 +21,10 @@ from nmt.data.side import Side
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.vocab import Vocabulary
 from nmt.model.transformer import Transformer
-from tests.decode.copying import trained
+from tests.cli.conftest import Run
 
 ROOT = Path(__file__).parent.parent.parent
 FIXED = "a trained model is fixed; only decode.<key>=<value> may change"
-Run = Callable[..., tuple[int, bytes, str]]
-
-
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
-    """Words and stdin -> exit code, stdout, stderr."""
-
-    def run(*words: str, stdin: bytes = b"") -> tuple[int, bytes, str]:
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        code = translate.main(list(words))
-        out, err = capfdbinary.readouterr()
-        return code, out, err.decode()
-
-    return run
-
-
-@pytest.fixture
-def nmt_translate(
-    command: Run, monkeypatch: pytest.MonkeyPatch, settings_of: Callable[..., Settings]
-) -> Run:
-    """The command on a model that copies."""
-    some = trained()._replace(settings=settings_of("decode.window=3"))
-    monkeypatch.setattr(modeldir, "load", lambda path, device: some)
-    return lambda *words, stdin=b"": command("model", *words, stdin=stdin)
 
 
 def test_a_line_for_a_line(nmt_translate: Run) -> None:
@@ -168,7 +143,7 @@ def test_changes_reach_the_search(nmt_translate: Run, monkeypatch: pytest.Monkey
     monkeypatch.setattr(
         translator.Translator, "__init__", lambda self, some, decode: seen.append(decode)
     )
-    monkeypatch.setattr(translator.Translator, "translate", lambda *_: iter([]))
+    monkeypatch.setattr(translator.Translator, "translate", lambda *_, **__: iter([]))
     assert nmt_translate("decode.alpha=1", "decode.window=1", "decode.too_long=truncate")[0] == 0
     assert (seen[0].alpha, seen[0].window, seen[0].too_long) == (1.0, 1, "truncate")
     assert seen[0].beam_size == 4

@@ -1,0 +1,262 @@
+"""A file that grows as NAME.part and appears as NAME when it is complete, whatever stops it.
+
+NAME.part.json records what has been done: how many lines of which input, by which model and
+settings, and the SHA-256 of what they became. The next identical command goes on from there.
+"""
+
+import errno
+import fcntl
+import hashlib
+import logging
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from os.path import samestat
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, NamedTuple, Self
+
+from nmt import atomic, manifest
+from nmt.cli.streams import Output, unwritable
+from nmt.errors import Exit, UserError
+
+log = logging.getLogger(__name__)
+
+EVERY = 1.0  # seconds between two records: each waits for the disk
+CHUNK = 2**20  # bytes read at once
+
+
+class Hashed:
+    """Lines, and the SHA-256 of those read so far."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self._lines = iter(lines)
+        self._hash = hashlib.sha256()
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        line = next(self._lines)
+        self._hash.update(f"{line}\n".encode())
+        return line
+
+    def digest(self) -> bytes:
+        """The hash of the lines read so far."""
+        return self._hash.digest()
+
+
+def digest(read: Mapping[str, Hashed]) -> str:
+    """The hash, in hexadecimal digits, of all that was read so far under these names."""
+    parts = (name.encode() + lines.digest() for name, lines in sorted(read.items()))
+    return hashlib.sha256(b"".join(parts)).hexdigest()
+
+
+class Progress(NamedTuple):
+    """What was done when the output was last in step with its input."""
+
+    lines: int = 0  # of the input
+    input: str = ""  # SHA-256 of these lines and of what stands beside them
+    notes: Mapping[str, list[int]] = {}  # what was unusual about them
+    bytes: int = 0  # of NAME.part
+    output: str = ""  # SHA-256 of these bytes
+
+
+class ResumableOutput(Output):
+    """Writes NAME.part, and NAME when it is left without an error.
+
+    Raises UserError: 2 if NAME.part was begun with another identity, 65 if it is damaged, 73 if it
+    cannot be written, is being written by another process, or was left by something else.
+    """
+
+    def __init__(self, name: str, identity: Mapping[str, Any]) -> None:
+        """`identity`: the model, the settings, and all else but the input that decides on lines."""
+        super().__init__(name)
+        self.path = Path(name)
+        self.part, self.record = parts_of(self.path)
+        self.identity = dict(identity)
+        self.progress = Progress()  # as of the last full window
+        self._kept = self.progress  # as recorded
+        self._before = 0  # lines done by earlier commands
+        self._hash = hashlib.sha256()
+        self._bytes = 0
+        self._recorded = 0.0
+
+    def __enter__(self) -> Self:
+        try:
+            self.file = self._locked()
+            try:
+                self._begin()
+            except BaseException:
+                self.file.close()
+                raise
+        except OSError as error:
+            raise unwritable(str(self.path), error) from None
+        return self
+
+    def write(self, record: str) -> None:
+        """Write what belongs to one line of the input."""
+        data = record.encode()
+        self.file.write(data)
+        self._hash.update(data)
+        self._bytes += len(data)
+
+    @property
+    def lines(self) -> int:
+        """Lines of the input that need not be done again."""
+        return self.progress.lines
+
+    def advance(self, progress: Progress) -> None:
+        """Note that all is written that belongs to these lines of the input."""
+        self.progress = progress._replace(bytes=self._bytes, output=self._hash.hexdigest())
+        if time.monotonic() - self._recorded >= EVERY:
+            self._write_record()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if error is None:
+                self._complete()
+        except BaseException:
+            self._abandon()
+            raise
+        if error is not None:
+            self._abandon()
+
+    def _begin(self) -> None:
+        """Find out what is done, and cut off what was half written."""
+        if self.part.stat().st_size:
+            self.progress = self._resumed()
+            self._before = self.progress.lines
+        self.file.seek(self.progress.bytes)
+        self.file.truncate()
+        self._bytes = self.progress.bytes
+        self._write_record()
+
+    def _locked(self) -> BinaryIO:
+        """Open NAME.part for this process alone."""
+        while True:
+            if self.part.exists() and not self.part.is_file():
+                raise OSError(errno.EISDIR, f"{self.part} is no file")
+            descriptor = os.open(self.part, os.O_RDWR | os.O_CREAT, 0o666)
+            file = os.fdopen(descriptor, "r+b")
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if self.part.exists() and samestat(self.part.stat(), os.fstat(descriptor)):
+                    return file
+            except BlockingIOError:
+                file.close()
+                raise UserError(
+                    f"{self.part}: in use by another process; wait, or give another -o",
+                    Exit.CANT_CREATE,
+                ) from None
+            except BaseException:
+                file.close()
+                raise
+            file.close()  # renamed or removed by its writer since it was opened
+
+    def _resumed(self) -> Progress:
+        """What NAME.part holds, as its record says; reads it from the start."""
+        if not self.record.exists():
+            raise UserError(
+                f"{self.part}: not left by this command, for {self.record.name} is missing; "
+                "give another -o, or move it away",
+                Exit.CANT_CREATE,
+            )
+        found = manifest.parse(self.record.read_bytes(), self.record)
+        try:
+            progress = Progress(**found["progress"])
+            before = dict(found["identity"])
+            assert isinstance(progress.lines, int) and isinstance(progress.bytes, int)
+        except (TypeError, KeyError, ValueError, AssertionError):
+            raise UserError(
+                f"{self.record}: damaged; remove {self.part} to begin anew", Exit.DATA
+            ) from None
+        if not progress.lines:
+            return Progress()
+        if difference := next(differences(before, self.identity), None):
+            raise UserError(
+                f"{self.part}: its {progress.lines} lines were made with {difference}; "
+                f"give another -o, or remove it"
+            )
+        self._read(progress.bytes)
+        if self._hash.hexdigest() != progress.output:
+            raise UserError(
+                f"{self.part}: changed since it was left; remove it to begin anew", Exit.DATA
+            )
+        return progress
+
+    def _read(self, size: int) -> None:
+        """Put the first bytes of the file into the hash."""
+        while size and (data := self.file.read(min(size, CHUNK))):
+            self._hash.update(data)
+            size -= len(data)
+
+    def _write_record(self) -> None:
+        """Record the progress; what it speaks of is on the disk before."""
+        self.file.flush()
+        os.fsync(self.file.fileno())
+        found = {"identity": self.identity, "progress": self.progress._asdict()}
+        atomic.replace(self.record, manifest.dump(found))
+        self._kept = self.progress
+        self._recorded = time.monotonic()
+
+    def _complete(self) -> None:
+        self.file.flush()
+        os.fsync(self.file.fileno())
+        os.replace(self.part, self.path)  # noqa: PTH105  (one name to watch in tests)
+        atomic.sync(self.path.parent)
+        self.record.unlink(missing_ok=True)
+        self.file.close()
+
+    def _abandon(self) -> None:
+        with suppress(OSError):  # the disk may be full; the first error is the one to tell
+            self._write_record()
+        if self._kept.lines > self._before:
+            log.warning(
+                "%s: keeps the %d lines done so far; the same command goes on from there",
+                self.part,
+                self._kept.lines,
+            )
+        elif not self._kept.lines:
+            self.record.unlink(missing_ok=True)
+            self.part.unlink(missing_ok=True)
+        with suppress(OSError):
+            self.file.close()
+
+
+def parts_of(path: Path) -> tuple[Path, Path]:
+    """Where a file grows, and where the record of it stands."""
+    return path.with_name(f"{path.name}.part"), path.with_name(f"{path.name}.part.json")
+
+
+def check_place(path: Path) -> None:
+    """Refuse a file that cannot be made, before hours of work; touches nothing."""
+    code = 0
+    if path.is_dir():
+        code = errno.EISDIR
+    elif not path.parent.is_dir():
+        code = errno.ENOENT
+    elif not os.access(path.parent, os.W_OK):
+        code = errno.EACCES
+    if code:
+        raise unwritable(str(path), OSError(code, os.strerror(code)))
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any], at: str = "") -> Iterator[str]:
+    """What differs between two identities, one after another, in words."""
+    for key in [*before, *(key for key in now if key not in before)]:
+        old, new = before.get(key), now.get(key)
+        if isinstance(old, dict) and isinstance(new, dict):
+            yield from differences(old, new, f"{at}{key}.")
+        elif old != new:
+            yield f"another {at}{key}" if _is_hash(old) else f"{at}{key}={old}, now {new}"
+
+
+def _is_hash(value: Any) -> bool:
+    return isinstance(value, str) and len(value) == hashlib.sha256().digest_size * 2

@@ -1,0 +1,41 @@
+"""nmt-translate in this process."""
+
+import io
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from nmt import modeldir
+from nmt.cli import translate
+from nmt.config import Settings
+from nmt.modeldir import Trained
+from tests.decode.copying import trained
+
+Run = Callable[..., tuple[int, bytes, str]]
+
+
+@pytest.fixture
+def copying(settings_of: Callable[..., Settings]) -> Trained:
+    """A model that copies."""
+    return trained()._replace(settings=settings_of("decode.window=3"))
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
+    """Words and stdin -> exit code, stdout, stderr."""
+
+    def run(*words: str, stdin: bytes = b"") -> tuple[int, bytes, str]:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        code = translate.main(list(words))
+        out, err = capfdbinary.readouterr()
+        return code, out, err.decode()
+
+    return run
+
+
+@pytest.fixture
+def nmt_translate(command: Run, monkeypatch: pytest.MonkeyPatch, copying: Trained) -> Run:
+    """The command on a model that copies."""
+    monkeypatch.setattr(modeldir, "load", lambda path, device: copying)
+    return lambda *words, stdin=b"": command("model", *words, stdin=stdin)

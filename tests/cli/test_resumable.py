@@ -1,0 +1,285 @@
+"""nmt-translate -o: nothing that was done is lost, mixed or taken for something else."""
+
+import errno
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nmt import atomic, modeldir
+from nmt.cli import resumable
+from nmt.modeldir import Trained, load
+from tests.cli.conftest import Run
+from tests.decode.copying import ENDLESS
+
+LINES = [f"w{i % 40} w{i % 7}" for i in range(20)]
+LINES[1] = LINES[13] = f"{ENDLESS} w1"  # cut at the limit, and counted
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "in"
+    path.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def whole(nmt_translate: Run, text: Path) -> bytes:
+    """What an uninterrupted command writes."""
+    code, out, _ = nmt_translate(str(text), "--scores")
+    assert code == 0
+    return out
+
+
+@pytest.fixture
+def stopped(nmt_translate: Run, text: Path, copying: Trained, whole: bytes) -> Path:
+    """An output whose command was stopped in its third window."""
+    output = text.with_name("out")
+    with pytest.MonkeyPatch.context() as patch:
+        stop_at(patch, copying, 3)
+        code, _, err = nmt_translate(str(text), "--scores", "-o", str(output))
+    assert code == 130
+    assert "out.part: keeps the 6 lines done so far; the same command goes on from there" in err
+    assert sorted(path.name for path in output.parent.iterdir()) == [
+        "in",
+        "out.part",
+        "out.part.json",
+    ]
+    return output
+
+
+def stop_at(patch: pytest.MonkeyPatch, copying: Trained, batch: int) -> None:
+    """Ctrl-C when so many batches have been begun."""
+    copying.model.batches.clear()  # type: ignore[union-attr,operator]
+    start = copying.model.start
+
+    def stopping(*inputs: Any) -> Any:
+        made = start(*inputs)
+        if len(copying.model.batches) >= batch:  # type: ignore[arg-type]
+            raise KeyboardInterrupt
+        return made
+
+    patch.setattr(copying.model, "start", stopping)
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+def test_the_next_command_goes_on(
+    nmt_translate: Run, text: Path, stopped: Path, whole: bytes, copying: Trained
+) -> None:
+    copying.model.batches.clear()  # type: ignore[union-attr,operator]
+    code, out, err = nmt_translate(str(text), "--scores", "-o", str(stopped))
+    assert (code, out) == (0, b"")
+    assert "out.part: goes on after 6 lines" in err
+    assert "cut at the limit of their length: 2 (first: line 2;" in err  # of both commands
+    assert contents(text.parent) == {"in": text.read_bytes(), "out": whole}
+    rows = sum(rows for rows, _ in copying.model.batches)  # type: ignore[union-attr]
+    assert rows == len(LINES) - 6
+
+
+def test_numbers_of_lines_go_on_too(
+    nmt_translate: Run, text: Path, copying: Trained, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = text.with_name("out")
+    with pytest.MonkeyPatch.context() as patch:
+        stop_at(patch, copying, 3)
+        assert nmt_translate(str(text), "--json", "-o", str(output))[0] == 130
+    assert nmt_translate(str(text), "--json", "-o", str(output))[0] == 0
+    found = [json.loads(line) for line in output.read_bytes().split(b"\n")[:-1]]
+    assert [(each["line"], each["source"]) for each in found] == list(enumerate(LINES, 1))
+
+
+def test_a_kill_at_any_moment_costs_no_byte(
+    nmt_translate: Run, text: Path, whole: bytes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What lies on the disk before and after each step is what a killed process leaves."""
+    output, snapshots = text.with_name("out"), tmp_path / "snapshots"
+    snapshots.mkdir()
+    count = 0
+
+    def snapshot() -> None:
+        nonlocal count
+        count += 1
+        there = snapshots / str(count)
+        there.mkdir()
+        for path in resumable.parts_of(output):
+            if path.exists():
+                shutil.copy(path, there)
+
+    def watched(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*inputs: Any, **more: Any) -> Any:
+            snapshot()
+            made = function(*inputs, **more)
+            snapshot()
+            return made
+
+        return call
+
+    def write(self: resumable.ResumableOutput, record: str) -> None:
+        self_write(self, record)
+        if count % 3:
+            self.file.flush()
+        snapshot()
+
+    self_write = resumable.ResumableOutput.write
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(resumable, "EVERY", 0)
+        patch.setattr(resumable.ResumableOutput, "write", write)
+        patch.setattr(atomic, "replace", watched(atomic.replace))
+        patch.setattr(os, "replace", watched(os.replace))
+        assert nmt_translate(str(text), "--scores", "-o", str(output))[0] == 0
+    assert output.read_bytes() == whole
+    assert count > len(LINES) + 2 * len(LINES) // 3
+    resumed = set()
+    for there in snapshots.iterdir():
+        part = there / "out.part"
+        if part.exists() and (there / "out.part.json").exists():
+            with part.open("ab") as file:
+                file.write("-0.1\tw1 h\u00e4".encode()[:-1])  # half a line, half a character
+        code, _, err = nmt_translate(str(text), "--scores", "-o", str(there / "out"))
+        assert code == 0
+        assert contents(there) == {"out": whole}
+        resumed |= {err.partition("goes on after ")[2].partition(" ")[0]}
+    assert {"", "3", "9", "18"} <= resumed
+
+
+def other_text(text: Path, stopped: Path) -> None:
+    text.write_bytes(text.read_bytes().replace(b"w3", b"w4"))
+
+
+def shorter_text(text: Path, stopped: Path) -> None:
+    text.write_bytes(b"\n".join(text.read_bytes().split(b"\n")[:5]))
+
+
+def edited(text: Path, stopped: Path) -> None:
+    part = stopped.with_name("out.part")
+    part.write_bytes(part.read_bytes().replace(b"w3", b"w4"))
+
+
+def shortened(text: Path, stopped: Path) -> None:
+    part = stopped.with_name("out.part")
+    part.write_bytes(part.read_bytes()[:20])
+
+
+def no_record(text: Path, stopped: Path) -> None:
+    stopped.with_name("out.part.json").unlink()
+
+
+def damaged_record(text: Path, stopped: Path) -> None:
+    stopped.with_name("out.part.json").write_bytes(b'{"identity": {}}')
+
+
+def cut_record(text: Path, stopped: Path) -> None:
+    stopped.with_name("out.part.json").write_bytes(b'{"identity": {')
+
+
+def nothing(text: Path, stopped: Path) -> None:
+    pass
+
+
+REFUSALS: list[tuple[Callable[[Path, Path], None], list[str], int, str]] = [
+    (nothing, ["--scores", "decode.alpha=1"], 2, "were made with decode.alpha=0.6, now 1.0; give"),
+    (nothing, ["--n-best=2"], 2, "were made with --n-best=None, now 2; give another -o, or remove"),
+    (nothing, [], 2, "its 6 lines were made with --scores=True, now False; give another -o"),
+    (other_text, ["--scores"], 2, "its 6 lines are translations of another text than"),
+    (shorter_text, ["--scores"], 2, "its 6 lines are translations of another text than"),
+    (edited, ["--scores"], 65, "changed since it was left; remove it to begin anew"),
+    (shortened, ["--scores"], 65, "changed since it was left; remove it to begin anew"),
+    (no_record, ["--scores"], 73, "not left by this command, for out.part.json is missing; give"),
+    (damaged_record, ["--scores"], 65, "out.part.json: damaged; remove"),
+    (cut_record, ["--scores"], 65, "out.part.json: no valid JSON"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "words", "code", "message"), REFUSALS)
+def test_what_does_not_belong_together_is_refused_and_left_alone(
+    nmt_translate: Run, text: Path, stopped: Path,
+    change: Callable[[Path, Path], None], words: list[str], code: int, message: str,
+) -> None:  # fmt: skip
+    change(text, stopped)
+    before = contents(text.parent)
+    found, out, err = nmt_translate(str(text), "-o", str(stopped), *words)
+    assert (found, out) == (code, b"")
+    assert err.startswith(f"nmt: {stopped}.part")
+    assert message in err
+    assert err.count("\n") == 1
+    assert contents(text.parent) == before
+
+
+def test_another_model_is_refused(
+    nmt_translate: Run, text: Path, copying: Trained, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = text.with_name("out")
+    digests = iter(["a" * 64, "b" * 64])
+    monkeypatch.setattr(modeldir, "load", lambda *_: copying._replace(digest=next(digests)))
+    with pytest.MonkeyPatch.context() as patch:
+        stop_at(patch, copying, 3)
+        assert nmt_translate(str(text), "-o", str(output))[0] == 130
+    before = contents(text.parent)
+    code, _, err = nmt_translate(str(text), "-o", str(output))
+    assert code == 2
+    assert "its 6 lines were made with another model; give another -o, or remove it" in err
+    assert contents(text.parent) == before
+
+
+def test_a_misspelt_model_costs_nothing(
+    command: Run, text: Path, stopped: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(modeldir, "load", load)
+    before = contents(text.parent)
+    code, _, err = command("misspelt", str(text), "--scores", "-o", str(stopped))
+    assert (code, err.count("\n")) == (66, 1)
+    assert contents(text.parent) == before
+
+
+@pytest.mark.parametrize("name", ["in", "out.part", "out.part.json"])
+def test_an_input_that_would_be_overwritten_is_refused(
+    nmt_translate: Run, text: Path, stopped: Path, name: str
+) -> None:
+    before = contents(text.parent)
+    output = text if name == "in" else stopped
+    code, _, err = nmt_translate(str(text.with_name(name)), "-o", str(output))
+    assert code == 2
+    assert err == f"nmt: -o {output}: {text.with_name(name)} is {name}; give another -o\n"
+    assert contents(text.parent) == before
+    text.with_name("link").symlink_to(text)
+    assert nmt_translate(str(text.with_name("link")), "-o", str(text))[0] == 2
+
+
+def test_one_process_writes_at_a_time(nmt_translate: Run, text: Path, stopped: Path) -> None:
+    before = contents(text.parent)
+    with stopped.with_name("out.part").open("rb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        code, _, err = nmt_translate(str(text), "--scores", "-o", str(stopped))
+        assert (code, err) == (
+            73, f"nmt: {stopped}.part: in use by another process; wait, or give another -o\n"
+        )  # fmt: skip
+        assert contents(text.parent) == before
+    assert nmt_translate(str(text), "--scores", "-o", str(stopped))[0] == 0
+
+
+def test_a_full_disk_keeps_what_was_done(
+    nmt_translate: Run, text: Path, whole: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = text.with_name("out")
+
+    def full(self: resumable.ResumableOutput, record: str) -> None:
+        if self.progress.lines >= 9:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self_write(self, record)
+
+    self_write = resumable.ResumableOutput.write
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(resumable.ResumableOutput, "write", full)
+        code, _, err = nmt_translate(str(text), "--scores", "-o", str(output))
+    assert code == 74
+    assert "keeps the 9 lines" in err
+    assert nmt_translate(str(text), "--scores", "-o", str(output))[0] == 0
+    assert output.read_bytes() == whole
