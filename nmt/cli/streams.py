@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
 
-from nmt.data.corpus import opened, raw_lines
+from nmt.data.corpus import HEAD, opened, raw_lines, refuse_other_encoding
 from nmt.errors import Exit, UserError
 
 log = logging.getLogger(__name__)
@@ -25,10 +25,14 @@ def opened_input(name: str) -> AbstractContextManager[BinaryIO]:
 def text_lines(stream: BinaryIO, name: str) -> Iterator[str]:
     """The lines of a stream as text, each as soon as it has been read.
 
-    What is not UTF-8 becomes U+FFFD, counted in one warning after the last line.
+    What is not UTF-8 becomes U+FFFD, counted in one warning after the last line. Raises UserError
+    (65) for UTF-16 and UTF-32.
     """
+    label = "stdin" if name == "-" else name
     invalid, first = 0, 0
     for number, line in enumerate(raw_lines(stream), start=1):
+        if number == 1:
+            refuse_other_encoding(line.raw[:HEAD], label)
         try:
             text = line.raw.decode()
         except UnicodeDecodeError:
@@ -38,9 +42,7 @@ def text_lines(stream: BinaryIO, name: str) -> Iterator[str]:
     if invalid:
         log.warning(
             "%s: lines that are not UTF-8: %d (first: line %d); their wrong bytes became U+FFFD",
-            "stdin" if name == "-" else name,
-            invalid,
-            first,
+            *(label, invalid, first),
         )
 
 

@@ -8,12 +8,21 @@ import gzip
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
 from nmt.errors import Exit, UserError
 
 BOM = b"\xef\xbb\xbf"
+MARKS = {  # those of UTF-32 first: they begin with those of UTF-16
+    b"\xff\xfe\x00\x00": "UTF-32",
+    b"\x00\x00\xfe\xff": "UTF-32",
+    b"\xff\xfe": "UTF-16",
+    b"\xfe\xff": "UTF-16",
+}
+HEAD = 4096  # bytes of a file that show its encoding
+NULS = 0.1  # of the upper bytes: in UTF-16, spaces and line ends have one in any script
 
 
 class Line(NamedTuple):
@@ -51,22 +60,57 @@ def decoded(raw: bytes, where: str, hint: str = "mend the file") -> str:
         ) from None
 
 
+def other_encoding(head: bytes) -> str | None:
+    """Name the encoding of a text that begins so, if it is UTF-16 or UTF-32.
+
+    Without a byte order mark it shows by its NULs: they are in one half of the byte pairs alone,
+    and what stands for line ends there are line ends.
+    """
+    for mark, name in MARKS.items():
+        if head.startswith(mark):
+            return name
+    quads = head[: len(head) // 4 * 4]
+    for name, upper in (("UTF-32LE", (3, 2)), ("UTF-32BE", (0, 1))):
+        planes = [quads[at::4] for at in upper]  # code points end at 0x10ffff
+        if len(quads) >= 8 and not any(planes[0]) and max(planes[1]) <= 0x10 and any(quads):
+            return name
+    pairs = head[: len(head) // 2 * 2]
+    for name, at in (("UTF-16LE", 1), ("UTF-16BE", 0)):
+        nuls = pairs[at::2].count(0)
+        if nuls < max(2, NULS * len(pairs) / 2) or pairs[1 - at :: 2].count(0):
+            continue
+        if b"\n" not in pairs or "\n" in pairs.decode(name, "replace"):
+            return name
+    return None
+
+
+def refuse_other_encoding(head: bytes, where: str) -> None:
+    """Raise UserError (65) for a text that begins as UTF-16 or UTF-32 does."""
+    if encoding := other_encoding(head):
+        raise UserError(
+            f"{where}: is {encoding}, not UTF-8; convert it: iconv -f {encoding} -t UTF-8",
+            Exit.DATA,
+        )
+
+
 @contextmanager
 def opened(path: Path, hint: str = "check the path") -> Iterator[BinaryIO]:
     """Open a text file (.gz is decompressed) for bytes.
 
-    UserError if it cannot be opened (66), or if the compressed stream is damaged (65), which
-    may come as late as its last byte: use nothing of it before the stream has ended.
+    UserError if it cannot be opened (66), is UTF-16 or UTF-32 (65), or if the compressed stream
+    is damaged (65), which may come as late as its last byte: use nothing of it before the stream
+    has ended.
     """
     try:
         opener = gzip.open if path.suffix == ".gz" else open
-        stream = cast(BinaryIO, opener(path, "rb"))
+        stream = cast(BufferedReader, opener(path, "rb"))  # a GzipFile can peek as well
     except FileNotFoundError:
         raise UserError(f"{path}: no such file; {hint}", Exit.NO_INPUT) from None
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}; {hint}", Exit.NO_INPUT) from None
     with stream:
         try:
+            refuse_other_encoding(stream.peek(HEAD)[:HEAD], str(path))
             yield stream
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise UserError(

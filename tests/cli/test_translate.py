@@ -34,6 +34,15 @@ def test_a_line_for_a_line(nmt_translate: Run) -> None:
     assert nmt_translate("-", stdin=b"\n")[:2] == (0, b"\n")
 
 
+@pytest.mark.parametrize("codec", ["utf-16", "utf-16-le", "utf-32-be"])
+def test_wide_text_is_named_on_stdin(nmt_translate: Run, codec: str) -> None:
+    """Read as UTF-8 it would be translated letter by letter, or be all U+FFFD."""
+    for text in ("w1 w2\nw3\n", "w1"):
+        code, out, err = nmt_translate(stdin=text.encode(codec))
+        assert (code, out) == (65, b"")
+        assert f"nmt: stdin: is {codec[:6].upper()}" in err and err.count("\n") == 1
+
+
 def test_a_line_ends_at_lf_alone(nmt_translate: Run) -> None:
     inside = "w1\rw2\x0b\x0c\x1c\x85\u2028\u2029w3\n".encode()
     code, out, _ = nmt_translate(stdin=b"\xef\xbb\xbfw1\n" + inside * 4)

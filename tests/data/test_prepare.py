@@ -147,6 +147,16 @@ def test_every_pair_is_accounted_for(tmp_path: Path) -> None:
     assert "dropped: too long" in shown and "46" in shown
 
 
+def test_text_in_utf16_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    data = corpus(tmp_path, invalid_utf8="drop")
+    path = Path(data.dev_target)
+    path.write_bytes(path.read_text(encoding="utf-8").encode("utf-16"))
+    with pytest.raises(UserError, match=r"dev\.en: is UTF-16, not UTF-8; convert it") as caught:
+        prepare(data, BPE)
+    assert caught.value.code == Exit.DATA
+    assert not Path(data.cache).exists()
+
+
 def test_limits_are_included(tmp_path: Path) -> None:
     train = [*TRAIN, ("a" * 20, "b"), ("a", "b" * 21), (" " * 499 + "a", "b"), ("b", " " * 501)]
     prepared = prepare(corpus(tmp_path, train), replace(BPE, merges=0))
