@@ -14,6 +14,7 @@ CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")  # C0 with TAB, DEL, C1
 INVISIBLE = re.compile(
     "[\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
 )  # soft hyphen, bidirectional marks, zero-width spaces, word joiner, byte order mark inside
+ZERO_WIDTH = re.compile("[\u200b-\u200d\u2060\ufeff]")  # counted, whether they stay or go
 SPACES = re.compile("[ \u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]+")
 UNUSUAL_SPACE = re.compile("  |^ | $|[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]")
 FORMS = ("nfc", "nfkc", "none")
@@ -30,6 +31,8 @@ def normalise(text: str, form: str = "nfc", counts: Counter[str] | None = None) 
     """
     if text.isascii() and not CONTROL.search(text):
         return _spaced(text)
+    if unseen := len(ZERO_WIDTH.findall(text)):
+        _count(counts, "zero_width", unseen)
     if INVISIBLE.search(text):  # first, since they keep a letter and its accent apart
         text, removed = INVISIBLE.subn("", text)
         _count(counts, "invisible", removed)

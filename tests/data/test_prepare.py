@@ -128,7 +128,12 @@ def test_every_pair_is_accounted_for(tmp_path: Path) -> None:
             "control_lines": 2,
             "control_characters": 3,
         },
-        "target": {"invisible_lines": 1, "invisible_characters": 2},
+        "target": {
+            "invisible_lines": 1,
+            "invisible_characters": 2,
+            "zero_width_lines": 1,
+            "zero_width_characters": 1,
+        },
     }
     for split, lines in (("train", 46), ("dev", 4)):
         found = told[split]
