@@ -23,6 +23,7 @@ from nmt.data.clean import Clean, Cleaned, Column, clean
 from nmt.data.learn import learn_bpe_sides, learn_unigram_sides
 from nmt.data.number import Number, Numbered, number
 from nmt.data.parallel import Pool
+from nmt.data.progress import shown
 from nmt.data.report import KEPT, no_tally, split_report, summary
 from nmt.data.scan import CHUNK, Scan, check_parallel, scan, unpacked
 from nmt.data.side import Side
@@ -253,7 +254,10 @@ def _clean_all(
     for split in SPLITS:
         tasks = _clean_tasks(split, data, choice, scanned[split], columns[split], work)
         cleaned[split] = []
-        for chunk in pools[split].in_order(clean, tasks):
+        chunks = pools[split].in_order(clean, tasks)
+        lines = scanned[split].source.lines
+        sizes = [min(CHUNK, lines - start) for start in range(0, lines, CHUNK)]
+        for chunk in shown(chunks, f"tokenising {split}", sizes):
             for total, found in zip(words, chunk.words, strict=True):
                 total.update(found)
             cleaned[split].append(chunk._replace(words=(Counter(), Counter())))
@@ -313,7 +317,8 @@ def _number_all(
     tasks = (Number(chunk.out, paths, dtype, most, columns, known) for chunk in cleaned)
     longest, hashes = [0, 0], []
     with Writer(directory / split, dtype, config.columns_of(data)) as writer:
-        for part in pool.in_order(number, tasks):
+        parts = pool.in_order(number, tasks)
+        for part in shown(parts, f"segmenting {split}", [chunk.pairs for chunk in cleaned]):
             _store(part, writer)
             tally += part.tally
             unknown += part.unknown

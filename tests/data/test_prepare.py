@@ -1,6 +1,7 @@
 """A corpus is prepared once, whole or not at all, the same with any number of processes."""
 
 import gzip
+import io
 import json
 import logging
 import threading
@@ -434,3 +435,37 @@ def test_a_giant_line_is_dropped_from_either_text(tmp_path: Path, line: str) -> 
         assert told[split]["dropped"]["too many bytes"]["pairs"] == 1
         assert told[split]["kept"]["pairs"] == lines
     assert "dropped: too many bytes" in describe(told).split("\ndev")[1]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_is_shown_on_a_terminal_and_logged_elsewhere(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    for module in (room, scanning):
+        monkeypatch.setattr(module, "CHUNK", 15)
+    data = corpus(tmp_path)
+    with caplog.at_level(logging.INFO):
+        prepare(data, BPE)
+        assert "of 40 lines" not in caplog.text  # it took no time
+        monkeypatch.setattr("nmt.data.progress.SECONDS", 0)
+        prepare(replace(data, cache=str(tmp_path / "two")), BPE)
+    logged = [line.getMessage() for line in caplog.records if " of 40 lines" in line.getMessage()]
+    assert logged == [
+        f"{what}: {done} of 40 lines"
+        for what in ("tokenising train", "segmenting train")
+        for done in (15, 30, 40)
+    ]
+    with monkeypatch.context() as patch:
+        patch.setattr("sys.stderr", terminal := Terminal())
+        caplog.clear()
+        prepare(replace(data, cache=str(tmp_path / "three")), BPE)
+        assert "of 40 lines" not in caplog.text
+    assert "tokenising train" in terminal.getvalue() and "0/40" in terminal.getvalue()
+    assert capsys.readouterr().out == ""

@@ -1,0 +1,33 @@
+"""How far the preparation of a corpus has come: a bar on a terminal, else a log line at times."""
+
+import logging
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from typing import TypeVar
+
+from tqdm import tqdm
+from tqdm.contrib.logging import logging_redirect_tqdm
+
+Part = TypeVar("Part")
+SECONDS = 30  # between log lines
+
+log = logging.getLogger(__name__)
+
+
+def shown(parts: Iterable[Part], what: str, sizes: Sequence[int]) -> Iterator[Part]:
+    """Pass on the parts of a text, which have so many lines each, and show how many are done."""
+    last, done, lines = time.monotonic(), 0, sum(sizes)
+    with ExitStack() as stack:
+        bar = stack.enter_context(
+            tqdm(desc=what, total=lines, unit=" lines", disable=None, leave=False)
+        )  # disable=None: no bar where stderr is no terminal
+        if not bar.disable:
+            stack.enter_context(logging_redirect_tqdm())
+        for part, size in zip(parts, sizes, strict=True):
+            yield part
+            done += size
+            bar.update(size)
+            if bar.disable and time.monotonic() - last >= SECONDS:
+                log.info("%s: %s of %s lines", what, f"{done:,}", f"{lines:,}")
+                last = time.monotonic()
