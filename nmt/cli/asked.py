@@ -32,6 +32,7 @@ class TestAsked(NamedTuple):
     about: str  # a sentence on what it is
     source: Path
     reference: Path
+    by_sentence: bool = False  # joined lines are read as the pieces of their sentences
 
 
 class TableAsked(NamedTuple):
@@ -86,6 +87,16 @@ def check(groups: list[Group], tests: list[TestAsked], tables: list[TableAsked])
             raise UserError(
                 f"{table.name}: no such table in the paper; {', '.join(published.tables())}"
             )
+
+
+def read_by_sentence(tests: Sequence[TestAsked]) -> list[TestAsked]:
+    """The tests, those of joined lines to be read by sentence; UserError (2) if there are none."""
+    joint = [joined.parts_of(test.source, test.reference) is not None for test in tests]
+    if not any(joint):
+        raise UserError(
+            "--by-sentence: no test has joined lines, with the record of nmt-testset beside them"
+        )
+    return [test._replace(by_sentence=yes) for test, yes in zip(tests, joint, strict=True)]
 
 
 def check_finished(runs: Sequence[Path]) -> None:
@@ -147,6 +158,8 @@ def read(test: TestAsked, groups: list[Group], tables: list[TableAsked]) -> Read
             plain = moses.removesuffix(MOSES)
             raise UserError(f"{table.name}: Moses does not segment {language}; use {plain}")
     parts = joined.parts_of(test.source, test.reference)
+    if test.by_sentence:
+        sources = list(joined.by_sentence(test.source))
     return Read(test, sources, references, parts, translators, language)
 
 

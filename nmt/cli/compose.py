@@ -24,7 +24,8 @@ from nmt.errors import UserError
 
 PLAIN = ("seed", "encoding", *KINDS)  # what of the composed config an experiment consists of
 OF_SCALE = ("limits", "bounds", "tests", "paper", "remarks")  # keys of conf/scale
-OF_TABLE = ("table", "row", "jobs", "samples", "attention")  # of conf/experiment/table*, conf/run
+# of conf/experiment/table*, conf/run
+OF_TABLE = ("table", "row", "jobs", "samples", "attention", "by_sentence")
 
 
 class Experiment(NamedTuple):

@@ -46,6 +46,7 @@ class Test(NamedTuple):
 
     source: Path
     reference: Path
+    by_sentence: bool = False  # joined lines are read as the pieces of their sentences
 
 
 def choices(value: str) -> list[str]:
@@ -125,8 +126,9 @@ def prepared(entrants: Sequence[Entrant]) -> tuple[Test, dict[str, "Prepared"]]:
         if key not in known:
             known[key] = prepare(data, segmenter)
             log_remarks(known[key].facts["corpus"])
-            test = Test(*map(Path, test_texts(entrant.asked.settings)))
-            for path in test:
+            source, reference = map(Path, test_texts(entrant.asked.settings))
+            test = Test(source, reference)
+            for path in (source, reference):
                 read_text(path)  # says what is wrong with it before anything is trained
             tests.setdefault((test.source.read_bytes(), test.reference.read_bytes()), test)
         corpora[entrant.name] = known[key]
@@ -254,6 +256,7 @@ def translate_each(
         words = [str(checkpoint), str(test.source), "-o", str(work.text)]
         words += ["--threads", "1", "--device", settings.trainer.device]
         words += test_columns(settings)
+        words += ["--by-sentence"] * test.by_sentence
         words += [f"decode.{key}={value}" for key, value in vars(settings.decode).items()]
         jobs.append(Job(name, "translate", words, work.log))
     codes = run_all(jobs, at_once, lambda name: "translating") if jobs else {}
@@ -291,6 +294,7 @@ def _key(entrant: Entrant, test: Test) -> dict[str, Any]:
         "columns": {name: _sha256(Path(path)) for name, path in columns.items()},
         "decode": freeze(entrant.asked.settings)["decode"],
         "version": __version__,
+        **({"by_sentence": True} if test.by_sentence else {}),
     }
 
 

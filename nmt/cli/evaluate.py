@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmt.cli import outputs
 from nmt.cli.decoding import KEYS, change_of, changed, described
-from nmt.cli.texts import COLUMNS, columns_named, with_columns
+from nmt.cli.texts import BY_SENTENCE, COLUMNS, columns_named, with_columns
 from nmt.cli.words import run
 from nmt.errors import Exit, UserError
 
@@ -123,6 +123,7 @@ def understood(argv: list[str]) -> tuple[argparse.Namespace, list[Word], dict[st
     add("--reference", required=True, type=Path, metavar="REF", help="the right translations")
     add("--source", type=Path, metavar="SRC", help="needed by models, and to count lengths")
     add("--columns", metavar=COLUMNS, help="integers beside SRC, for models that ask for them")
+    add("--by-sentence", action="store_true", help=BY_SENTENCE)
     add("--bounds", default="25,50,75,100", help="last length of each bucket (default %(default)s)")
     add("--lengths", metavar="MODEL", help="counts source pieces (default: the first model)")
     add("--target-language", metavar="CODE", help="for tokenisers (default: the model's, or en)")
@@ -191,11 +192,14 @@ def _check_words(asked: argparse.Namespace, words: list[Word], settings: list[st
         raise UserError(f"{settings[0]}: none of the systems is a model; leave it out")
     if asked.lengths and asked.source is None:
         raise UserError(f"--lengths {asked.lengths}: no text to count in; add --source SRC")
+    if asked.by_sentence and not (models or asked.lengths):
+        raise UserError("--by-sentence: no model reads the text; give one, or --lengths MODEL")
 
 
 def _read(asked: argparse.Namespace, words: list[Word]) -> Texts:
     """Read all files; UserError unless each has as many lines as the references, and some."""
     from nmt.data.corpus import read_text
+    from nmt.data.joined import by_sentence
 
     references = read_text(asked.reference)
     if not references:
@@ -211,7 +215,9 @@ def _read(asked: argparse.Namespace, words: list[Word]) -> Texts:
             )
         return lines
 
-    sources = parallel(asked.source) if asked.source else None
+    sources: list[str] | None = parallel(asked.source) if asked.source else None
+    if asked.by_sentence:
+        sources = list(by_sentence(asked.source))
     found = {word.label: parallel(word.path) for word in words if not word.is_model}
     if empty := sum(not line.strip() for line in references):
         log.warning("%s: %d references are empty; all words count as wrong", asked.reference, empty)
@@ -260,8 +266,10 @@ def _lengths(counter: str | None, sources: list[str]) -> Lengths:
     """Count source pieces as a model does, or words where there is no model."""
     if counter is None:
         return Lengths([len(line.split()) for line in sources], WORDS, None)
+    from nmt.data.seams import pieces_of
+
     segmenter = _load(Path(counter), "cpu").source.segmenter
-    values = [len(segmenter.encode(line)) for line in sources]
+    values = [len(pieces_of(segmenter, line)) for line in sources]
     return Lengths(values, f"subword pieces of {_word(counter).label}", segmenter.to_json())
 
 
@@ -309,6 +317,7 @@ def _about(
     return {
         **outputs.sources({"reference": asked.reference, "source": asked.source}),
         "target_language": language,
+        "by_sentence": asked.by_sentence,
         "systems": [
             {"label": word.label, "path": str(word.path), "decode": decodes.get(word.label)}
             for word in words

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmt.cli.compare import cores
+from nmt.cli.texts import BY_SENTENCE
 from nmt.cli.words import run
 from nmt.errors import Exit, UserError
 
@@ -70,6 +71,8 @@ def command(argv: list[str]) -> None:
     tests = [_test(word) for word in given.test]
     groups = grouped(runs)
     tests += _joined(tests, groups, given.joined) if given.joined else []
+    if given.by_sentence:
+        tests = asked.read_by_sentence(tests)
     tables, groups = _tables(given, tests, groups)
     study.report(
         given.title,
@@ -102,6 +105,7 @@ def understood(argv: list[str]) -> argparse.Namespace:
         help="a test set; may be given several times",
     )
     add("--joined", type=Path, metavar="DIR", help="test on joined pairs of lines too, kept in DIR")
+    add("--by-sentence", action="store_true", help=BY_SENTENCE)
     add("--bounds", default="25,50,75,100", help="last length of each bucket (default %(default)s)")
     add(
         "--metric",

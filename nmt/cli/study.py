@@ -16,6 +16,7 @@ from nmt.cli.jobs import gpus
 from nmt.cli.texts import columns_named, test_columns, with_columns
 from nmt.config import freeze
 from nmt.data.corpus import read_text
+from nmt.data.seams import pieces_of
 from nmt.errors import Exit, UserError
 from nmt.report import gather, tsv
 from nmt.report import text as texts
@@ -70,7 +71,7 @@ def report(
         title=title,
         date=date.today().isoformat(),
         command=command,
-        notes=[*notes, *_notes(groups, tables, wanted)],
+        notes=[*notes, *_notes(groups, tests, tables, wanted)],
         systems=_systems(groups, read, known),
         tests=[],
         tables=[PaperTable(*table) for table in tables],
@@ -97,7 +98,9 @@ def _translations(groups: list[Group], read: list[Read], jobs: int) -> Translati
     """All translations, as many lines as the test has."""
     works = [
         contest.Work(
-            entrant, each.asked.name, contest.Test(each.asked.source, each.asked.reference)
+            entrant,
+            each.asked.name,
+            contest.Test(each.asked.source, each.asked.reference, each.asked.by_sentence),
         )
         for s in range(len(groups))
         for entrant in groups[s].entrants
@@ -140,7 +143,7 @@ def _known(entrant: Entrant) -> _Known:
 def _lengths(read: Read, known: list[_Known]) -> list[int]:
     """Source lengths, counted as the first system that translates the test does."""
     segmenter = known[read.groups[0]].segmenter
-    return [len(segmenter.encode(line)) for line in read.sources]
+    return [len(pieces_of(segmenter, line)) for line in read.sources]
 
 
 def _longest(read: Read, known: list[_Known]) -> list[int | None]:
@@ -234,7 +237,9 @@ def _looked(
     return replace(study, tests=tests, profiles=profiles, vectors=learned)
 
 
-def _notes(groups: list[Group], tables: list[TableAsked], wanted: Wanted) -> list[str]:
+def _notes(
+    groups: list[Group], tests: list[TestAsked], tables: list[TableAsked], wanted: Wanted
+) -> list[str]:
     """How the numbers came about, as far as these functions know."""
     searches: dict[str, list[str]] = {}
     for group in groups:
@@ -248,6 +253,10 @@ def _notes(groups: list[Group], tables: list[TableAsked], wanted: Wanted) -> lis
         for search, labels in searches.items()
     ]
     found = [f"Translation: {'; '.join(told)}."]
+    if apart := [test.name for test in tests if test.by_sentence]:
+        found.append(
+            f"Each joined line of {', '.join(apart)} is read as the pieces of its sentences."
+        )
     if any(table.published for table in tables):
         found.append(
             "The paper's BLEU (cased) and TER (by TERCom) are of tokenised text, as BLEU-moses and "

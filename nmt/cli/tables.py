@@ -21,6 +21,7 @@ from nmt.cli.compose import AbsentError, Sweep, composed, experiment, resolved
 from nmt.cli.contest import Entrant
 from nmt.cli.jobs import gpus, last_line
 from nmt.config import Settings, freeze
+from nmt.data.joined import by_sentence
 from nmt.data.report import log_remarks
 from nmt.errors import Exit, UserError
 from nmt.evaluate.buckets import parse_bounds
@@ -49,6 +50,7 @@ class Asked(NamedTuple):
     jobs: int | None
     samples: int
     attention: bool
+    by_sentence: bool  # joined lines are read as the pieces of their sentences
 
 
 class Planned(NamedTuple):
@@ -89,6 +91,9 @@ def make(sweep: Sweep, typed: Sequence[str], launch: Launch | None = None) -> No
     asked, runs = planned.asked, planned.runs
     entrants = [each.entrant for each in runs]
     tests = tabletests.find_all([(r.entrant.asked, r.tests) for r in runs], asked.test)
+    if asked.by_sentence:
+        for test in tests.values():
+            by_sentence(test.source)  # says what is wrong before anything is trained
     corpora = prepared(runs)
     pending = _pending(entrants, corpora)
     at_once = asked.jobs or places(runs[0].settings)
@@ -168,7 +173,7 @@ def _asked(values: dict[str, Any]) -> Asked:
         raise UserError(f"jobs={jobs}: expected a number of processes from 1, or null")
     if not _whole_number(samples, 40):
         raise UserError(f"samples={samples}: expected an integer from 40")
-    flags = {"attention": values["attention"], "paper": values["paper"]}
+    flags = {key: values[key] for key in ("attention", "paper", "by_sentence")}
     for key, value in {**flags, "table.buckets": table["buckets"]}.items():
         if not isinstance(value, bool):
             raise UserError(f"{key}={value}: expected true or false")
@@ -196,6 +201,7 @@ def _asked(values: dict[str, Any]) -> Asked:
         jobs=jobs,
         samples=samples,
         attention=values["attention"],
+        by_sentence=values["by_sentence"],
     )
 
 
@@ -360,7 +366,7 @@ def _report(
             command,
             notes,
             groups,
-            [study.TestAsked(test.name, test.about, test.source, test.reference)],
+            [study.TestAsked(*test, asked.by_sentence)],
             [table],
             asked.bounds,
             wanted,

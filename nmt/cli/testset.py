@@ -24,7 +24,11 @@ line. Empty lines stay: they count as a sentence and add nothing but the joining
 
 Beside NAME.de and NAME.en (by the languages) lies NAME.json, the record: SHA-256 of inputs and
 outputs, counts, and the sentences of each line, by which nmt-report can take joined lines apart.
-The lines by source length go to stdout, all else to stderr.
+Where a small letter or a digit begins a sentence, Moses keeps the full stop before it on its word,
+as in no line of training: how many joined lines it tokenises otherwise than their sentences is said
+and recorded, and --by-sentence (nmt-translate, nmt-evaluate, nmt-report; by_sentence=true of
+nmt-train experiment=table3) reads each as the pieces of its sentences.
+The lines by source length and those tokenised otherwise go to stdout, all else to stderr.
 
 nmt-testset all --help and nmt-testset join --help tell more."""
 ALL = """Put test sets one behind the other (newstest_all), and join each 2 consecutive
@@ -48,8 +52,9 @@ def command(argv: list[str]) -> None:
 
     groups = make(parse_bounds(asked.bounds))
     measure, unit = _measure(asked.lengths)  # before anything is written: MODEL may be mistyped
-    sets = _all(asked) if asked.does == "all" else _join(asked)
+    sets, joined_source = _all(asked) if asked.does == "all" else _join(asked)
     sys.stdout.write(table({n: list(map(measure, lines)) for n, lines in sets}, groups, unit))
+    sys.stdout.write(seams_told(joined_source, len(sets[-1][1])))
 
 
 def understood(argv: list[str]) -> argparse.Namespace:
@@ -134,8 +139,20 @@ def table(sets: dict[str, list[int]], groups: "Sequence[Bucket]", unit: str) -> 
     return "\n".join([f"lines by source length in {unit}", *lines]) + "\n"
 
 
-def _all(asked: argparse.Namespace) -> list[tuple[str, list[str]]]:
-    """Write both sets; names and source lines of all sets, those that were read first."""
+def seams_told(source: Path, lines: int) -> str:
+    """How many lines of a joined set are tokenised otherwise; nothing where none was joined."""
+    from nmt.data.joined import seams
+
+    count = seams(source)
+    if not count:
+        return ""
+    share = f"{count['lines']:,} of {lines:,} lines ({count['lines'] / lines:.1%})"
+    sides = f"{count['source']:,} sources, {count['reference']:,} references"
+    return f"{source.stem}: Moses reads {share} otherwise than their sentences: {sides}\n"
+
+
+def _all(asked: argparse.Namespace) -> tuple[list[tuple[str, list[str]]], Path]:
+    """Write both sets; names and source lines of all, the joined one last, and its source."""
     from nmt.recipes.testsets import build
 
     if len(asked.sources) != len(asked.references):
@@ -157,10 +174,11 @@ def _all(asked: argparse.Namespace) -> list[tuple[str, list[str]]]:
     _said((*built.whole, *built.joined))
     sets = [(portion.name, portion.sources) for portion in built.portions]
     whole = [line for _, sources in sets for line in sources]
-    return [*sets, (asked.name, whole), (asked.joined_name, built.lines.sources)]
+    every = [*sets, (asked.name, whole), (asked.joined_name, built.lines.sources)]
+    return every, built.joined[0]
 
 
-def _join(asked: argparse.Namespace) -> list[tuple[str, list[str]]]:
+def _join(asked: argparse.Namespace) -> tuple[list[tuple[str, list[str]]], Path]:
     """Write the joined set; names and source lines of the set that was read, and of the new."""
     from nmt.data import joined
     from nmt.recipes.testsets import document_numbers, read
@@ -176,8 +194,9 @@ def _join(asked: argparse.Namespace) -> list[tuple[str, list[str]]]:
     lines = joined.join(sources, references, asked.k, numbers)
     about = joined.described(inputs, asked.k, **more)
     languages = _languages(asked, [asked.source], [asked.reference])
-    _said(joined.write(asked.directory, asked.name, *languages, lines, about))
-    return [(_plain(asked.source).name, sources), (asked.name, lines.sources)]
+    written = joined.write(asked.directory, asked.name, *languages, lines, about)
+    _said(written)
+    return [(_plain(asked.source).name, sources), (asked.name, lines.sources)], written[0]
 
 
 def _said(paths: Sequence[Path]) -> None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from nmt.modeldir import Trained
 
 COLUMNS = "NAME=FILE,..."  # what --columns takes
+BY_SENTENCE = "segment each sentence of a joined line apart, by the record of nmt-testset"
 
 
 def test_texts(settings: Settings) -> tuple[str, str]:

@@ -17,7 +17,7 @@ from nmt import __version__
 from nmt.cli.decoding import KEYS, SETTING, change_of, changed, described
 from nmt.cli.resumable import Hashed, Progress, ResumableOutput, check_place, digest, parts_of
 from nmt.cli.streams import Output, opened_input, text_lines
-from nmt.cli.texts import COLUMNS, columns_named, with_columns
+from nmt.cli.texts import BY_SENTENCE, COLUMNS, columns_named, with_columns
 from nmt.cli.words import lasting, run
 from nmt.errors import UserError
 
@@ -61,6 +61,7 @@ class Asked(NamedTuple):
     json: bool
     device: str
     threads: int | None
+    by_sentence: bool
     columns: dict[str, str]  # name -> file
     changes: dict[str, str]  # key of decode -> value
 
@@ -81,6 +82,7 @@ def command(argv: list[str]) -> None:
             import torch
 
             from nmt import modeldir
+            from nmt.data.joined import by_sentence
             from nmt.decode.notes import Notes
             from nmt.decode.translator import Translator
             from nmt.memory import keep_memory
@@ -96,7 +98,10 @@ def command(argv: list[str]) -> None:
                 f"add decode.beam_size={asked.n_best}"
             )
         translator = Translator(trained, decode)
-        read = {TEXT: Hashed(text_lines(stream, asked.input))} | {
+        source: Iterable[str] = text_lines(stream, asked.input)
+        if asked.by_sentence:
+            source = by_sentence(Path(asked.input))
+        read = {TEXT: Hashed(source)} | {
             name: Hashed(text_lines(stack.enter_context(opened_input(path)), path))
             for name, path in asked.columns.items()
         }
@@ -144,6 +149,7 @@ def _output(asked: Asked, trained: "Trained", decode: "Decode") -> Output:
         "--n-best": asked.n_best,
         "--scores": asked.scores,
         "--json": asked.json,
+        "--by-sentence": asked.by_sentence,
         "--columns": sorted(asked.columns),
         "--device": next(trained.model.parameters()).device.type,
         "nmt": __version__,
@@ -192,6 +198,7 @@ def understood(argv: list[str]) -> Asked:
     add("--scores", action="store_true", help="a score before each translation")
     add("--json", action="store_true", help="one JSON object per line")
     add("--columns", metavar=COLUMNS, help="integers beside the text, for models that ask")
+    add("--by-sentence", action="store_true", help=BY_SENTENCE)
     add("--device", default="auto", help="cpu, cuda, cuda:1, or auto: a GPU if there is one")
     add("--threads", type=_positive, metavar="N", help="CPU threads (default: torch's choice)")
     given = parser.parse_intermixed_args(argv)
@@ -203,6 +210,8 @@ def understood(argv: list[str]) -> Asked:
     own["columns"] = columns_named(given.columns)
     if "-" in own["columns"].values():
         raise UserError(f"--columns {given.columns}: stdin is for the text; give a file")
+    if given.by_sentence and inputs == ["-"]:
+        raise UserError("--by-sentence: no record lies beside stdin; give a file")
     return Asked(**own, input=inputs[0], changes=dict(change_of(word) for word in settings))
 
 

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from nmt.config import HEADS, WORDS
 from nmt.data.normalise import normalise
+from nmt.data.seams import pieces_of
 from nmt.data.segmenter import Segmenter
 from nmt.errors import Exit, UserError
 
@@ -59,7 +60,8 @@ def expand(
             _check_tree(found[name], at)
     if not words and all(column.per == SENTENCE for column in beside.values()):
         return found
-    of_words = places(apart, segmenter, where)[:most]  # [piece] number of its word
+    surfaces = segmenter.surfaces(pieces_of(segmenter, text))
+    of_words = places(apart, surfaces, where)[:most]  # [piece] number of its word
     for name, column in beside.items():
         if name == HEADS:
             found[name] = _heads(found[name], of_words)
@@ -69,16 +71,14 @@ def expand(
     return found | {WORDS: [*of_words, max(of_words, default=-1) + 1]}
 
 
-def places(words: Sequence[str], segmenter: Segmenter, where: str) -> list[int]:
-    """Give the number, from 0, of the word that each piece of a line belongs to.
+def places(words: Sequence[str], surfaces: Sequence[str], where: str) -> list[int]:
+    """Give the number, from 0, of the word that each piece, by its characters, belongs to.
 
     Raises UserError (65) unless the pieces of each word, put together, are that word.
     """
-    line = " ".join(words)
-    pieces = segmenter.surfaces(segmenter.encode(line))
     found: list[int] = []
     number, left = -1, ""  # of the word begun, what its pieces have not said yet
-    for piece in pieces:
+    for piece in surfaces:
         if not left and number + 1 < len(words):
             number += 1
             left = words[number]
@@ -86,7 +86,7 @@ def places(words: Sequence[str], segmenter: Segmenter, where: str) -> list[int]:
             break
         left = left[len(piece) :]
         found.append(number)
-    if left or len(found) < len(pieces) or number + 1 < len(words):
+    if left or len(found) < len(surfaces) or number + 1 < len(words):
         raise UserError(
             f"{where}: the pieces of the source line do not add up to its words"
             f" (see {words[number]!r}); a column per word needs segmenter.tokenizer=none here",

@@ -1,7 +1,9 @@
 """Test sets of joined lines, and the record beside them that can take the lines apart again.
 
 Rosendahl et al. (2019), section 5: consecutive sentences of a test set joined in pairs, source
-and target alike, to see how a model fares beyond the lengths of its training.
+and target alike, to see how a model fares beyond the lengths of its training. The record counts
+the lines that Moses reads otherwise than their sentences; where one asks for it, each line is read
+as the pieces of its sentences (`by_sentence`).
 """
 
 import hashlib
@@ -14,10 +16,13 @@ from typing import Any, NamedTuple
 import nmt
 from nmt import atomic, manifest
 from nmt.data.corpus import raw_lines, read_text
+from nmt.data.seams import JoinedLine, joined_line, otherwise
+from nmt.data.tokenizer import warn_of_unknown
 from nmt.errors import Exit, UserError
 
 KIND = "nmt test set"  # tells a record from any other JSON file of the same name
 FORMAT = 1  # of the record; a reader refuses others
+_SIDES = ("source", "reference")
 
 
 class Joined(NamedTuple):
@@ -74,9 +79,9 @@ def write(
 
     `about` goes into the record as it is: k, and the inputs (see `described`). The record also
     holds the counts, the SHA-256 of both texts and, where lines were joined, the characters of
-    each sentence. Raises UserError: 2 for one language twice, 65 for a line that would not read
-    back as it is, 73 where NAME.json is something else, where a text would take the place of an
-    input, or where nothing can be written.
+    each sentence and how many lines Moses reads otherwise (see `seams`). Raises UserError: 2 for
+    one language twice, 65 for a line that would not read back as it is, 73 where NAME.json is
+    something else, where a text would take the place of an input, or where nothing can be written.
     """
     endings = (source_language, target_language, "json")
     paths = [directory / f"{name}.{ending}" for ending in endings]
@@ -96,6 +101,7 @@ def write(
         "about": about,
     }
     if any(len(sources) > 1 for sources, _ in joined.parts):
+        plain["seams"] = _count_seams(joined, source_language, target_language)
         plain["characters"] = [[[len(s) for s in side] for side in line] for line in joined.parts]
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -136,28 +142,86 @@ def parts_of(source: Path, reference: Path) -> list[tuple[list[str], list[str]]]
     None where no record lies beside the source, or where it says that nothing was joined.
     Raises UserError (65) where record and files disagree, whoever changed them.
     """
-    where = source.with_name(source.name.removesuffix(".gz")).with_suffix(".json")
+    where = _beside(source)
     record = _read(where) if where.is_file() else None
     if record is None:
         return None
-    sides = []
-    for key, path in (("source", source), ("reference", reference)):
-        lines = read_text(path)
-        if _sum(lines) != record[key]["sha256"]:
-            raise UserError(
-                f"{path}: is not the {key} that {where} describes; "
-                "make the set again, or remove the record",
-                Exit.DATA,
-            )
-        sides.append(lines)
+    texts = [
+        _vouched(path, where, record, key)
+        for key, path in zip(_SIDES, (source, reference), strict=True)
+    ]
     if "characters" not in record:
         return None
+    sides = [
+        _sentences(lines, where, record, key) for key, lines in zip(_SIDES, texts, strict=True)
+    ]
+    return list(zip(*sides, strict=True))
+
+
+def by_sentence(source: Path) -> list[JoinedLine]:
+    """The lines of a joined source text, which know their sentences by the record beside it.
+
+    Raises UserError: 66 without such a record, or where it says that nothing was joined; 65 where
+    record and text disagree.
+    """
+    where = _beside(source)
+    record = _read(where) if where.is_file() else None
+    if record is None or "characters" not in record:
+        why = "no record of a joined test set" if record is None else "says that nothing was joined"
+        raise UserError(
+            f"{where}: {why}, by which {source} could be read sentence by sentence; "
+            "join its lines by nmt-testset",
+            Exit.NO_INPUT,
+        )
+    lines = _vouched(source, where, record, "source")
+    return list(map(joined_line, lines, _sentences(lines, where, record, "source")))
+
+
+def seams(source: Path) -> dict[str, int]:
+    """Lines of a joined set that Moses reads otherwise than their sentences; of any text, none.
+
+    Counts the lines with such a source, with such a reference, and with either (`lines`). Raises
+    UserError (65) for a damaged record.
+    """
+    where = _beside(source)
+    record = _read(where) if where.is_file() else None
+    return record.get("seams", {}) if record else {}
+
+
+def _count_seams(joined: Joined, source_language: str, target_language: str) -> dict[str, int]:
+    """What `seams` gives."""
+    warn_of_unknown("moses", source_language, target_language)
+    sources = otherwise(joined.sources, [s for s, _ in joined.parts], source_language)
+    references = otherwise(joined.references, [r for _, r in joined.parts], target_language)
+    either = [a or b for a, b in zip(sources, references, strict=True)]
+    return {"source": sum(sources), "reference": sum(references), "lines": sum(either)}
+
+
+def _beside(source: Path) -> Path:
+    """Where the record of a source text lies."""
+    return source.with_name(source.name.removesuffix(".gz")).with_suffix(".json")
+
+
+def _vouched(path: Path, where: Path, record: dict[str, Any], key: str) -> list[str]:
+    """The lines of a text; UserError (65) unless they are those of the record."""
+    lines = read_text(path)
+    if _sum(lines) != record[key]["sha256"]:
+        raise UserError(
+            f"{path}: is not the {key} that {where} describes; "
+            "make the set again, or remove the record",
+            Exit.DATA,
+        )
+    return lines
+
+
+def _sentences(
+    lines: Sequence[str], where: Path, record: dict[str, Any], key: str
+) -> list[list[str]]:
+    """The sentences of each line of one side, by the record at `where`."""
     try:
         return [
-            (_cut(source_line, lengths[0]), _cut(reference_line, lengths[1]))
-            for source_line, reference_line, lengths in zip(
-                *sides, record["characters"], strict=True
-            )
+            _cut(line, lengths[_SIDES.index(key)])
+            for line, lengths in zip(lines, record["characters"], strict=True)
         ]
     except (TypeError, ValueError, LookupError):
         raise UserError(
@@ -216,9 +280,6 @@ def _read(where: Path) -> dict[str, Any] | None:
     if not all(isinstance(found.get(k), dict) and "sha256" in found[k] for k in _SIDES):
         raise UserError(f"{where}: names no texts; make the set again", Exit.DATA)
     return found
-
-
-_SIDES = ("source", "reference")
 
 
 def _cut(line: str, lengths: Sequence[int]) -> list[str]:

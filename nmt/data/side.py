@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from nmt.data import plain
+from nmt.data.seams import pieces_of
 from nmt.data.segmenter import Segmenter, segmenter_from_json
 from nmt.data.vocab import Vocabulary
 
@@ -15,8 +16,11 @@ class Side:
         self.segmenter, self.vocabulary = segmenter, vocabulary
 
     def ids(self, text: str) -> list[int]:
-        """Number the pieces of one line of text, ending in EOS; an empty line gives EOS alone."""
-        return self.vocabulary.ids(self.segmenter.encode(text))
+        """Number the pieces of one line of text, ending in EOS; an empty line gives EOS alone.
+
+        Those of a JoinedLine are the pieces of its sentences.
+        """
+        return self.vocabulary.ids(pieces_of(self.segmenter, text))
 
     def text(self, ids: Iterable[int]) -> str:
         """Give one line of text for ids up to the first EOS."""

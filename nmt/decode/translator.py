@@ -12,6 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 from nmt.config import WORDS, Decode, columns_of
 from nmt.data.columns import Beside, check_ranges, expand, missing
 from nmt.data.grouping import by_length
+from nmt.data.seams import JoinedLine
 from nmt.data.vocab import BOS, EOS, PAD, UNK
 from nmt.decode.beam import Hypothesis, search
 from nmt.decode.beside import Columns
@@ -118,10 +119,11 @@ class Translator:
         `columns` are the integers beside the text that the model asks for, line by line as in
         their files. `first` and `notes` are the number of the first line, and what was unusual
         about those before it. Reads decode.window lines of each, gives back as many, and only then
-        reads on. An empty line has one empty translation. What was unusual is counted, and logged
-        once after the last line. Raises UserError (65) for a line longer than the encoding's table,
-        unless decode.too_long=truncate, and for columns that do not fit the text, before any line
-        of its window is translated; (2) for a column that is missing or unknown.
+        reads on. An empty line has one empty translation; a JoinedLine is read as the pieces of its
+        sentences. What was unusual is counted, and logged once after the last line. Raises
+        UserError (65) for a line longer than the encoding's table, unless decode.too_long=truncate,
+        and for columns that do not fit the text, before any line of its window is translated; (2)
+        for a column that is missing or unknown.
         """
         beside = Columns(columns or {}, self._per(columns or {}))
         lines, notes = iter(lines), Notes() if notes is None else notes
@@ -157,7 +159,8 @@ class Translator:
 
     def _source(self, line: str, beside: dict[str, Beside], number: int, notes: Notes) -> _Source:
         """A line and its columns in numbers, eos included."""
-        text = line.removesuffix("\n").removesuffix("\r")
+        known = isinstance(line, JoinedLine)  # its sentences, which any copy would forget
+        text = line if known else line.removesuffix("\n").removesuffix("\r")
         ids = self._ids(text, number, notes)
         words = WORDS in self.model.columns
         if not beside and not words:

@@ -36,6 +36,7 @@ from torch.nn.utils.rnn import pad_sequence
 from nmt.config import WORDS, columns_of
 from nmt.data.columns import Beside, expand, missing
 from nmt.data.grouping import by_length
+from nmt.data.seams import pieces_of
 from nmt.data.vocab import BOS, EOS, PAD
 from nmt.errors import Exit, UserError
 from nmt.model.attention import Look
@@ -114,7 +115,7 @@ def look(
         )
     buckets = {"all": range(len(sources))} if buckets is None else buckets
     beside = _Beside(trained, columns or {}, len(sources))
-    pieces = [trained.source.segmenter.encode(source) for source in sources]
+    pieces = [pieces_of(trained.source.segmenter, source) for source in sources]
     rows = [
         _row(trained, source, pieces[place], hypothesis, beside.of(place))
         for place, (source, hypothesis) in enumerate(zip(sources, hypotheses, strict=True))

@@ -12,8 +12,10 @@ from sacrebleu.metrics.bleu import BLEU
 from nmt import modeldir
 from nmt.cli import evaluate
 from nmt.config import Settings
+from nmt.data import joined
+from nmt.data.corpus import read_text
 from nmt.evaluate.report import Report
-from tests.decode.copying import Spaces, trained
+from tests.decode.copying import Spaces, ended, trained
 from tests.evaluate.made_up import noisy, references
 
 ROOT = Path(__file__).parent.parent.parent
@@ -178,6 +180,35 @@ def test_models_translate_and_count_pieces(command: Run, models: None, tmp_path:
     assert made.rows[0].pairs == 4
     assert made.about["systems"][0]["decode"]["beam_size"] == 2
     assert made.about["systems"][2]["decode"] is None
+
+
+def test_joined_lines_by_sentence(
+    command: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    settings_of: Callable[..., Settings],
+) -> None:
+    monkeypatch.setattr(Spaces, "to_json", lambda self: {"kind": "spaces"}, raising=False)
+    some = ended()._replace(settings=settings_of())
+    monkeypatch.setattr(modeldir, "load", lambda *_: some)
+    lines = ["w1 w2", "w3", "w4 w5 w6", "w7"]
+    joined.write(tmp_path, "two", "de", "en", joined.join(lines, lines), {})
+    words = ("model", "--source", "two.de", "--reference", "two.en", "--bounds", "4,5")
+    (tmp_path / "model").mkdir()
+    code, _, err = command(*words, "--output-dir", "whole")
+    assert code == 0, err
+    assert read_text(tmp_path / "whole/model.txt") == ["w1 w2 w3 w39", "w4 w5 w6 w7 w39"]
+    code, _, err = command(*words, "--output-dir", "apart", "--by-sentence", "--json", "r.json")
+    assert code == 0, err
+    assert read_text(tmp_path / "apart/model.txt") == ["w1 w2 w39 w3 w39", "w4 w5 w6 w39 w7 w39"]
+    made = Report.from_json(json.loads((tmp_path / "r.json").read_text()))
+    assert [row.pairs for row in made.rows] == [0, 1, 1, 2] and made.about["by_sentence"]
+    plain = ("two.en", "--source", "two.de", "--reference", "two.en", "--by-sentence")
+    assert command(*plain)[0] == 2
+    assert command(*plain, "--lengths", "model")[0] == 0
+    (tmp_path / "two.json").unlink()
+    code, _, err = command(*words, "--by-sentence")
+    assert code == 66 and "two.json: no record of a joined test set" in err
 
 
 def test_only_decode_may_change(command: Run, models: None) -> None:

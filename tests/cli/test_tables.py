@@ -243,6 +243,18 @@ def test_a_miniature_table_and_the_next_one(
     assert "2 of 4 runs failed: absolute-max12-seed2: training failed (exit 70)" in err
     assert "absolute, max 12" in out and "absolute-max12-seed2: training failed" in out
 
+    # sentence by sentence, if asked for; a test that nobody joined has no sentences
+    started.clear()
+    monkeypatch.setattr(contest, "run_all", watched)
+    assert (
+        train(["experiment=table3", "seed=1", "by_sentence=true", "attention=false", *words]) == 0
+    )
+    assert all("--by-sentence" in job.words for job in started) and len(started) == 2
+    out = " ".join(capsys.readouterr().out.split())
+    assert "Each joined line of concat_seq is read as the pieces of its sentences." in out
+    assert train(["experiment=table2", "seed=1", "by_sentence=true", *words]) == 66
+    assert "no record of a joined test set" in capsys.readouterr().err
+
     # the same directory for other text or another config is refused
     monkeypatch.setattr(contest, "run_all", refuse_jobs)
     assert train(["experiment=table3", "seed=1", *words, "model.dim=32"]) == 2

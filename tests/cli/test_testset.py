@@ -54,6 +54,8 @@ def test_all(command: Run, tmp_path: Path) -> None:
         "b                 2    3        2    2    0       0\n"
         "newstest_all      5    7        3    4    1       0\n"
         "concat_seq        3    7        4    2    0       1\n"
+        "concat_seq: Moses reads 0 of 3 lines (0.0%) otherwise than their sentences: "
+        "0 sources, 0 references\n"
     )
     assert "wrote out/newstest_all.de" in err
     assert "a.de: empty lines: 1; they stay" in err
@@ -73,7 +75,7 @@ def test_all(command: Run, tmp_path: Path) -> None:
 def test_all_with_other_names(command: Run, tmp_path: Path) -> None:
     code, out, err = command(ALL, "--name whole --joined-name three -k 3")
     assert code == 0, err
-    assert [line.split()[:3] for line in out.split("\n")[-3:-1]] == [
+    assert [line.split()[:3] for line in out.split("\n")[-4:-2]] == [
         ["whole", "5", "7"],
         ["three", "2", "7"],
     ]
@@ -93,6 +95,21 @@ def test_join(command: Run, tmp_path: Path) -> None:
         (DE["a"][:2], EN["a"][:2]),
         (DE["a"][2:], EN["a"][2:]),
     ]
+
+
+def test_lines_tokenised_otherwise_are_counted(command: Run, tmp_path: Path) -> None:
+    write(tmp_path / "a.de", ["zwei Kinder.", "die Frau.", "Ein Haus.", "Der Hund.", "Rest."])
+    write(tmp_path / "a.en", ["two children.", "the woman.", "One house.", "the dog.", "Rest."])
+    code, out, err = command("join out --name two --source a.de --reference a.en")
+    assert code == 0, err
+    told = (
+        "Moses reads 2 of 3 lines (66.7%) otherwise than their sentences: 1 sources, 2 references"
+    )
+    assert out.endswith(f"two: {told}\n")
+    record = manifest.parse((tmp_path / "out/two.json").read_bytes(), tmp_path)
+    assert record["seams"] == {"source": 1, "reference": 2, "lines": 2}
+    code, out, err = command("join out --name one -k 1 --source a.de --reference a.en")
+    assert code == 0 and "Moses" not in out
 
 
 def test_documents_are_kept_apart(command: Run, tmp_path: Path) -> None:
@@ -169,7 +186,7 @@ def test_sets_that_seem_not_to_belong_together(command: Run) -> None:
 
 def test_help_is_complete(command: Run) -> None:
     for words, named in (
-        ("--help", ("all", "join", "NAME.json")),
+        ("--help", ("all", "join", "NAME.json", "tokenises", "--by-sentence")),
         ("all --help", ("--sources", "--joined-name", "--lengths", "published")),
         ("join --help", ("--documents", "--name", "-k")),
     ):

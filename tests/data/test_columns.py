@@ -38,7 +38,8 @@ def segmenter(kind: str, tokenizer: str = "none") -> Segmenter:
 
 
 def numbered(text: str, where: Segmenter) -> list[int]:
-    return places(text.split(" ") if text else [], where, "here")
+    surfaces = where.surfaces(where.encode(text))
+    return places(text.split(" ") if text else [], surfaces, "here")
 
 
 ODD = st.text("abderHu ,.-@'\"()▁ßé中…", max_size=30)

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.data.corpus import read_text
-from nmt.data.joined import Joined, described, join, parts_of, write
+from nmt.data.joined import Joined, by_sentence, described, join, parts_of, write
 from nmt.errors import Exit, UserError
 
 # What may stand in a line that was read from a file: anything but LF, and no CR at its end.
@@ -77,6 +77,16 @@ def test_the_record_takes_lines_apart(
     assert [read_text(text) for text in texts] == [found.sources, found.references]
     joined = any(len(side) > 1 for side, _ in found.parts)
     assert parts_of(*texts) == (found.parts if joined else None)
+    if joined:
+        lines = by_sentence(texts[0])
+        assert [(str(line), line.sentences) for line in lines] == [
+            (source, sources)
+            for source, (sources, _) in zip(found.sources, found.parts, strict=True)
+        ]
+    else:
+        with pytest.raises(UserError, match="says that nothing was joined") as raised:
+            by_sentence(texts[0])
+        assert raised.value.code == Exit.NO_INPUT
 
 
 def test_what_the_record_says(tmp_path: Path) -> None:

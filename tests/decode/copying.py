@@ -27,6 +27,13 @@ class Spaces:
         return " ".join(pieces)
 
 
+class Ended(Spaces):
+    """As above, with w39 at the end: a line has other pieces than its sentences."""
+
+    def encode(self, text: str) -> list[str]:
+        return [*super().encode(text), "w39"] if text.strip() else []
+
+
 class CopyState:
     """What was read of each row; rows must come along with their tokens."""
 
@@ -79,6 +86,12 @@ def trained(longest_source: int = 30) -> Trained:
     side = Side(cast(Any, Spaces()), vocabulary)
     model = cast(Any, Copying(vocabulary).eval())
     return Trained(cast(Any, None), model, side, side, {"longest_source": longest_source})
+
+
+def ended() -> Trained:
+    """A model whose source has a piece for the end of each sentence."""
+    some = trained()
+    return some._replace(source=Side(cast(Any, Ended()), some.source.vocabulary))
 
 
 def decode(**changes: Any) -> Decode:
