@@ -7,7 +7,7 @@ RECIPE ?=
 PEERS ?= data/peers
 BENCH ?=
 
-.PHONY: help demo wmt19-deen wmt19-zhen test check slow oracles bench lint wheel clean
+.PHONY: help demo wmt19-deen wmt19-zhen test check slow processors oracles bench lint wheel clean
 
 help: ## list all targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -26,6 +26,9 @@ test: $(VENV)/installed ## the fast tests, as CI runs them
 
 slow: $(VENV)/installed ## the slow tests too
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "slow or not slow"
+
+processors: $(VENV)/installed ## the fast tests, and decoding in 8 bits, as on other processors
+	$(BIN)/python scripts/processors.py
 
 oracles: $(VENV)/installed ## compare encodings with other packages
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.encodings.oracles

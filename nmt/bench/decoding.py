@@ -3,12 +3,13 @@
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
 from nmt import config
-from nmt.bench import corpus, flops, weights
+from nmt.bench import corpus, flops, setups, weights
 from nmt.bench.places import SCRIPTS, Setup, own, peer, python_of
 from nmt.bench.rounds import (
     Absent,
@@ -76,11 +77,17 @@ def part(chosen: dict[tuple[str, str], Choice], setup: Setup) -> Part:
     wholes: list[Contestant] = [
         _whole(label(*name), choice, on, setup) for name, choice in chosen.items()
     ]
+    notes = []
     for name, precisions in PEERS.items() if setup.peers else ():
+        options = setups.candidates(name, "decoding", setup.threads, setup.device)
         for precision in precisions:
-            jobs = [_job(name, precision, count, on, setup) for count in (many, on.whole)]
-            steady.append(peer(name, label(name, precision), jobs[0], setup))
-            wholes.append(_whole_peer(name, precision, jobs[1], on, setup))
+            for field, make in ((steady, _peer), (wholes, _whole_peer)):
+                build = partial(make, name, precision, options, on, setup)
+                best = setups.fastest(build, options, setup.quick)
+                field.append(build(best))
+                kind = "steady" if field is steady else "whole"
+                words = setups.described(best, options)
+                notes.append(f"{label(name, precision)}, {kind}: {words}")
     entries = race([*steady, peak("float32", setup)], setup.rounds)
     *entries, top = entries
     return report(
@@ -89,7 +96,7 @@ def part(chosen: dict[tuple[str, str], Choice], setup: Setup) -> Part:
         race(wholes, min(setup.rounds, 3), warmup=0 if setup.quick else 1),
         len(chosen),
         on,
-        setup,
+        notes,
     )
 
 
@@ -122,12 +129,22 @@ def _whole(name: str, choice: Choice, on: Task, setup: Setup) -> Contestant:
     return Command(name, argv, setup.threads, on.whole * STEPS)
 
 
-def _job(name: str, precision: str, count: int, on: Task, setup: Setup) -> str:
+def _job(
+    name: str,
+    precision: str,
+    number: int,
+    options: setups.Options,
+    count: int,
+    on: Task,
+    setup: Setup,
+) -> str:
+    """The job of a peer in one of its set-ups, with a place of its own for the converted model."""
+    stem = f"{name}-{precision}-{number}"
     return write_job(
-        setup.directory / f"{name}-{precision}-{count}.json",
+        setup.directory / f"{stem}-{count}.json",
         part="decoding",
         weights=str(on.weights),
-        converted=str(setup.directory / f"{name}-{precision}"),
+        converted=str(setup.directory / stem),
         model=asdict(on.settings.model),
         vocab=on.vocab,
         longest=corpus.LONGEST + 28,
@@ -139,21 +156,47 @@ def _job(name: str, precision: str, count: int, on: Task, setup: Setup) -> str:
         threads=setup.threads,
         device=setup.device,
         once=count == on.whole,
+        options=options,
     )
 
 
-def _whole_peer(name: str, precision: str, job: str, on: Task, setup: Setup) -> Contestant:
+def _peer(
+    name: str,
+    precision: str,
+    candidates: Sequence[setups.Options],
+    on: Task,
+    setup: Setup,
+    options: setups.Options,
+) -> Contestant:
+    job = _job(name, precision, candidates.index(options), options, max(on.lines), on, setup)
+    return peer(name, label(name, precision), job, setup)
+
+
+def _whole_peer(
+    name: str,
+    precision: str,
+    candidates: Sequence[setups.Options],
+    on: Task,
+    setup: Setup,
+    options: setups.Options,
+) -> Contestant:
     python = None if setup.peers is None else python_of(name, setup.peers)
     if python is None:
         return Absent(label(name, precision), "not installed")
+    job = _job(name, precision, candidates.index(options), options, on.whole, on, setup)
     argv = [str(python), str(SCRIPTS / f"{name}.py"), job]
     return Command(label(name, precision), argv, setup.threads, on.whole * STEPS)
 
 
 def report(
-    entries: list[Entry], top: Entry, wholes: list[Entry], count: int, on: Task, setup: Setup
+    entries: list[Entry],
+    top: Entry,
+    wholes: list[Entry],
+    count: int,
+    on: Task,
+    set_up: Sequence[str],
 ) -> Part:
-    """The table; the first `count` entries are the product's."""
+    """The table; the first `count` entries are the product's. `set_up`: the peers, in words."""
     by_name = {entry.name: entry for entry in entries}
     ct2 = {p: by_name.get(label("ctranslate2_", p)) for p in ("float32", "int8")}
     torch_peers = [e for e in entries if e.name.split()[0] in PYTORCH and e.rounds]
@@ -199,6 +242,7 @@ def report(
         f"whole: {on.whole} sentences, from the start of the process to its end",
         f"matmul peak in the same rounds: float32 {giga(top)} GFLOP/s",
         *_agreement([entry.name for entry in entries[:count]], digests),
+        *set_up,
         *(f"{e.name}: {e.facts['differs']}" for e in entries if e.facts.get("differs")),
     ]
     return Part(

@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from nmt import config
-from nmt.bench import corpus
+from nmt.bench import corpus, setups
 from nmt.bench.corpus import Corpus
 from nmt.bench.places import Setup, own, peer
 from nmt.bench.rounds import Absent, Contestant, Entry, Worker, race, ratio, write_job
@@ -84,27 +84,41 @@ def ours(
     return Worker(name, own(module, job), setup.threads)
 
 
-def others(
-    settings: config.Settings, names: Sequence[str], precision: str, on: Course, setup: Setup
-) -> list[Contestant]:
-    """Other libraries with a model of the same size."""
-    found: list[Contestant] = []
-    for name in names:
-        job = write_job(
-            setup.directory / f"{name}-{next(_numbers)}.json",
-            part="training",
-            batches=str(on.corpus.batches),
-            model=asdict(settings.model),
-            vocab=on.vocab,
-            longest=corpus.LONGEST + 28,
-            precision=precision,
-            device=setup.device,
-            threads=setup.threads,
-            updates=on.updates,
-            label_smoothing=settings.optim.label_smoothing,
-        )
-        found.append(peer(name, label(name, precision), job, setup))
-    return found
+def other(
+    settings: config.Settings,
+    name: str,
+    precision: str,
+    options: setups.Options,
+    on: Course,
+    setup: Setup,
+) -> Contestant:
+    """Another library, set up in one way, with a model of the same size."""
+    job = write_job(
+        setup.directory / f"{name}-{next(_numbers)}.json",
+        part="training",
+        batches=str(on.corpus.batches),
+        model=asdict(settings.model),
+        vocab=on.vocab,
+        longest=corpus.LONGEST + 28,
+        precision=precision,
+        device=setup.device,
+        threads=setup.threads,
+        updates=on.updates,
+        label_smoothing=settings.optim.label_smoothing,
+        options=options,
+    )
+    return peer(name, label(name, precision), job, setup)
+
+
+def best_of(
+    settings: config.Settings, name: str, precision: str, on: Course, setup: Setup
+) -> setups.Options:
+    """The set-up in which another library trains fastest here."""
+    return setups.fastest(
+        lambda options: other(settings, name, precision, options, on, setup),
+        _all(name, setup),
+        setup.quick,
+    )
 
 
 def label(name: str, precision: str) -> str:
@@ -133,15 +147,22 @@ def part(chosen: dict[tuple[str, str], config.Settings], setup: Setup) -> Part:
     settings = next(iter(chosen.values()))
     on = course(settings, setup)
     heats: list[Heat] = []
-    plain: str | None = None  # the best peer in float32
+    plain: tuple[str, setups.Options] | None = None  # the best peer in float32
     for precision in sorted({name[1] for name in chosen}, reverse=True):
         mine = [
             ours(label(*name), each, on, setup)
             for name, each in chosen.items()
             if name[1] == precision
         ]
-        beside = others(settings, PEERS, precision, on, setup) if setup.peers else []
-        again = [] if plain is None else others(settings, [plain], "float32", on, setup)
+        chosen_setups = {
+            name: best_of(settings, name, precision, on, setup)
+            for name in (PEERS if setup.peers else ())
+        }
+        beside = [
+            other(settings, name, precision, options, on, setup)
+            for name, options in chosen_setups.items()
+        ]
+        again = [] if plain is None else [other(settings, plain[0], "float32", plain[1], on, setup)]
         shares = dict.fromkeys(["float32", precision])
         field = [*mine, *beside, *again, *(peak(each, setup) for each in shares)]
         entries = race(field, setup.rounds, WARMUP)
@@ -150,9 +171,9 @@ def part(chosen: dict[tuple[str, str], config.Settings], setup: Setup) -> Part:
         best = fastest(found)
         reference = entries[cut - 1] if again else best if precision == "float32" else None
         tops = dict(zip(shares, entries[cut:], strict=True))
-        heats.append(Heat(precision, entries[:cut], best, reference, tops))
+        heats.append(Heat(precision, entries[:cut], best, reference, tops, chosen_setups))
         if precision == "float32" and best is not None:
-            plain = best.name.split()[0]
+            plain = (name := best.name.split()[0]), chosen_setups[name]
     return report(heats, settings, on, setup)
 
 
@@ -164,6 +185,7 @@ class Heat(NamedTuple):
     best: Entry | None  # the fastest peer in this precision
     plain: Entry | None  # the fastest peer in float32, as it ran in this race
     tops: dict[str, Entry]  # matmul peaks by precision
+    setups: dict[str, setups.Options]  # of the peers
 
 
 def report(heats: list[Heat], settings: config.Settings, on: Course, setup: Setup) -> Part:
@@ -176,6 +198,10 @@ def report(heats: list[Heat], settings: config.Settings, on: Course, setup: Setu
             found.append(facts)
             if (differs := entry.facts.get("differs")) and heat is heats[0]:
                 notes.append(f"{entry.name.split()[0]}: {differs}")
+        notes += [
+            f"{label(name, heat.precision)}: {setups.described(options, _all(name, setup))}"
+            for name, options in heat.setups.items()
+        ]
         shown = (f"{name} {giga(top)} GFLOP/s" for name, top in heat.tops.items())
         notes.append(f"matmul peak in the race of {heat.precision}: {', '.join(shown)}")
     tokens, real = on.corpus.tokens, on.corpus.real
@@ -197,10 +223,15 @@ def report(heats: list[Heat], settings: config.Settings, on: Course, setup: Setu
             "updates of a round": on.updates,
             "share of real tokens": {"source": real[0], "target": real[1]},
             "entries": found,
+            "setups": {h.precision: h.setups for h in heats},
             "peaks": {h.precision: {n: t.to_json() for n, t in h.tops.items()} for h in heats},
             "notes": notes,
         },
     )
+
+
+def _all(name: str, setup: Setup) -> list[setups.Options]:
+    return setups.candidates(name, "training", setup.threads, setup.device)
 
 
 def told(entry: Entry, heat: Heat, on: Course) -> tuple[list[str], dict[str, Any]]:

@@ -13,7 +13,9 @@ Before it reads `tokens`, what is remembered for row i becomes that of the forme
 (None: as it is). That one call moves the beams about, and drops the rows of finished sentences.
 """
 
-BLOCK = 64  # tokens of which the vocabulary's maxima are taken first
+# Tokens of which the vocabulary's maxima are taken first: 1.6 times as fast as topk of 8,000 on
+# AMD's Zen 5, and 1.7 times with AVX2 alone. Without AVX it is 3 to 4 times as slow as topk.
+BLOCK = 64
 
 NEVER = float("-inf")
 

@@ -16,7 +16,6 @@ from ctranslate2 import specs
 from protocol import Line, job
 
 SPECIALS = ["<blank>", "<s>", "</s>", "<unk>"]
-BATCH = 2048  # source tokens of a batch, which the engine fills with sentences of like length
 
 Arrays = dict[str, Any]
 
@@ -73,7 +72,7 @@ def translate(engine: Any, rows: list[list[str]], asked: dict[str, Any]) -> list
     found = engine.translate_batch(
         rows,
         beam_size=asked["beam"],
-        max_batch_size=BATCH,
+        max_batch_size=asked["options"]["tokens"],  # of sentences of like length
         batch_type="tokens",
         length_penalty=asked["alpha"],
         min_decoding_length=asked["steps"],
@@ -97,8 +96,8 @@ def main() -> None:
         str(directory),
         device="cuda" if asked["device"] != "cpu" else "cpu",
         compute_type=asked["precision"],
-        inter_threads=1,
-        intra_threads=asked["threads"],
+        inter_threads=asked["options"]["workers"],
+        intra_threads=asked["options"]["threads"],
     )
     rows = [[f"w{i}" for i in row[:-1]] + ["</s>"] for row in asked["sources"]]
     if asked["once"]:

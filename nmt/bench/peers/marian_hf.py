@@ -17,7 +17,6 @@ from transformers import MarianConfig, MarianMTModel
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
 DIFFERS = "layer norm after each sublayer"
-SENTENCES = 64  # of a batch in beam search
 
 
 def made(asked: dict[str, Any]) -> MarianMTModel:
@@ -55,6 +54,7 @@ def made(asked: dict[str, Any]) -> MarianMTModel:
 def training(asked: dict[str, Any]) -> None:
     """Answer rounds of updates."""
     model = made(asked)
+    model.set_attn_implementation(asked["options"]["attention"])
 
     def logits(source: Tensor, target: Tensor) -> Tensor:
         mask = source.ne(PAD).long()
@@ -70,6 +70,7 @@ def decoding(asked: dict[str, Any]) -> None:
         made(asked).to(getattr(torch, asked["precision"])).save_pretrained(where)
     model = MarianMTModel.from_pretrained(where, dtype=getattr(torch, asked["precision"]))
     model = model.to(asked["device"]).eval()
+    model.set_attn_implementation(asked["options"]["attention"])
     rows = sorted(asked["sources"], key=len, reverse=True)
     if asked["once"]:
         search(model, rows, asked)
@@ -88,9 +89,9 @@ def decoding(asked: dict[str, Any]) -> None:
 @torch.inference_mode()
 def search(model: MarianMTModel, rows: list[list[int]], asked: dict[str, Any]) -> int:
     """Translate, longest sentences first; returns how many tokens came."""
-    total = 0
-    for start in range(0, len(rows), SENTENCES):
-        some = rows[start : start + SENTENCES]
+    total, sentences = 0, asked["options"]["sentences"]
+    for start in range(0, len(rows), sentences):
+        some = rows[start : start + sentences]
         width = max(map(len, some))
         ids = torch.tensor([row + [PAD] * (width - len(row)) for row in some])
         ids = ids.to(asked["device"])

@@ -15,7 +15,6 @@ from sockeye.data_io import DataConfig, DataStatistics
 from sockeye.encoder import EmbeddingConfig
 from sockeye.model import ModelConfig, SockeyeModel, initialize_parameters, load_models
 
-SENTENCES = 64  # of a batch
 NEVER = -1e9  # output bias of what no translation may hold
 FIRST = 4  # the first id of a word, as in the other models
 
@@ -93,7 +92,7 @@ def load(asked: dict[str, Any], folder: Path) -> inference.Translator:
         device=device,
         ensemble_mode="linear",
         scorer=beam_search.CandidateScorer(asked["alpha"]),
-        batch_size=SENTENCES,
+        batch_size=asked["options"]["sentences"],
         beam_size=asked["beam"],
         beam_search_stop=C.BEAM_SEARCH_STOP_ALL,
         models=models,

@@ -28,7 +28,7 @@ def main() -> None:
         "heads": size["heads"],
         "emb_dropout": size["dropout"],
         "attn_dim_head": size["dim"] // size["heads"],
-        "attn_flash": True,
+        "attn_flash": asked["options"]["attention"] == "sdpa",
         "attn_dropout": size["attention_dropout"],
         "attn_sublayer_dropout": size["dropout"],
         "ff_mult": size["feedforward_dim"] / size["dim"],
