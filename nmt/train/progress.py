@@ -41,6 +41,14 @@ class Meter:
         self.seconds += seconds
         self.norm = norm
 
+    def state(self) -> dict[str, float]:
+        """Return what `restore` needs: a checkpoint may come between two reports."""
+        return dict(vars(self))
+
+    def restore(self, state: dict[str, float]) -> None:
+        """Continue where `state` was taken."""
+        vars(self).update(state)
+
     def report(self) -> dict[str, float]:
         """Return means per token, the speed, and the last gradient norm."""
         return {

@@ -231,6 +231,7 @@ class Trainer:
             "nonfinite": self.nonfinite,
             "seconds": self.seconds,
             "schedule": self.schedule.state(),
+            "meter": self.meter.state(),
             "fingerprint": self.prepared.facts["fingerprint"],
             "environment": environment.describe(self.device, self.bfloat16),
             "workers": self.workers.size,
@@ -254,6 +255,7 @@ class Trainer:
         modeldir.set_weights(self.model, tensors, saved.path / modeldir.WEIGHTS)
         restore_optimizer(sealed, self.model, self.optimizer, self.device)
         self.schedule.restore(state["schedule"])
+        self.meter.restore(state["meter"])
         self.step, self.nonfinite, self.seconds = saved.step, state["nonfinite"], state["seconds"]
         environment.warn_of_changes(
             {**state["environment"], "workers": str(state.get("workers", 1))},

@@ -29,16 +29,24 @@ def newest(run: Path) -> Path:
     return max((run / "checkpoints").glob("step-*"))
 
 
+CLOCK = {"seconds", "tokens_per_second", "memory_bytes"}  # differ from run to run
+
+
+def reports(path: Path) -> list[dict[str, Any]]:
+    """The lines of metrics.jsonl, without what clocks say."""
+    lines = map(json.loads, (path / "metrics.jsonl").read_bytes().split(b"\n")[:-1])
+    return [{key: value for key, value in line.items() if key not in CLOCK} for line in lines]
+
+
 def same(run: Path, other: Path) -> bool:
-    """Same last step, weights, moments and random state; same best; same reports of dev."""
+    """Same last step, weights, moments and random state; same best; same reports."""
 
     def seen(path: Path) -> list[object]:
-        lines = map(json.loads, (path / "metrics.jsonl").read_bytes().split(b"\n")[:-1])
-        dev = [(m["step"], m["perplexity"], m["lr"]) for m in lines if m["kind"] == "dev"]
         files = [tiny.digest(newest(path) / f) for f in (WEIGHTS, "optim.safetensors")]
         state = json.loads((newest(path) / "state.json").read_bytes())
-        del state["seconds"]
-        return [newest(path).name, *files, (path / "best").read_bytes(), dev, state]
+        for key in [key for key in state if "seconds" in key]:
+            del state[key]
+        return [newest(path).name, *files, (path / "best").read_bytes(), reports(path), state]
 
     return seen(run) == seen(other)
 
@@ -56,6 +64,30 @@ def test_stop_and_resume(
     assert json.loads((tmp_path / "run/status.json").read_bytes())["state"] == "stopped"
     assert tiny.train(tmp_path / "run", data).code == Exit.OK
     assert same(tmp_path / "run", whole)
+
+
+@pytest.mark.parametrize("dead", [1, 3, 5, 7, 11])
+def test_train_lines_average_over_the_same_updates_after_a_kill(
+    dead: int, data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lines come every 3 steps and checkpoints every 2, so most kills cut a window in two."""
+    tiny.train(tmp_path / "whole", data, trainer__log_every=3)
+    update = Trainer.update
+
+    def killed(self: Trainer) -> None:
+        update(self)
+        if self.step == dead:
+            raise SystemExit  # nothing is saved
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "update", killed)
+        with pytest.raises(SystemExit):
+            tiny.train(tmp_path / "run", data, trainer__log_every=3)
+    tiny.train(tmp_path / "run", data, trainer__log_every=3)
+    assert reports(tmp_path / "run") == reports(tmp_path / "whole")
+    assert [line["step"] for line in reports(tmp_path / "run") if line["kind"] == "train"] == [
+        *(3, 6, 9, 12)
+    ]
 
 
 RANDOM = {"sine_spe": {"mode": "stochastic", "realizations": 4}, "absolute": {"at": "shift"}}
