@@ -1,6 +1,7 @@
 """The one error that a user sees, and the exit codes that scripts rely on."""
 
 import errno
+import signal
 import traceback
 from enum import IntEnum
 from pathlib import Path
@@ -19,6 +20,7 @@ class Exit(IntEnum):
     CANT_CREATE = 73  # the output directory cannot be written, or is in use
     IO = 74  # reading or writing failed midway
     INTERRUPTED = 130  # Ctrl-C, after saving
+    USER_SIGNAL = 128 + signal.SIGUSR1  # 138 on Linux: SIGUSR1, after saving
     PIPE = 141  # the reader of the output went away
     TERMINATED = 143  # SIGTERM, after saving
 

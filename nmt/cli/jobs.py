@@ -17,6 +17,8 @@ from nmt.errors import Exit, UserError
 PAUSE = 0.5  # seconds between two looks at the processes
 SHOWN = 4  # names whose state fits one line; of more, only the running ones are shown
 
+STOPPING = (signal.SIGTERM, signal.SIGUSR1)  # clusters send either; Ctrl-C raises by itself
+
 State = Callable[[str], str]  # what a line says of the job of this name
 
 
@@ -79,9 +81,9 @@ def run_all(
 
     A job that fails does not stop the others. Where there are several GPUs, each of the jobs that
     run at once sees another one, unless its words say which it wants. Every `every` seconds a line
-    on stderr tells `state(name)` of the jobs. On Ctrl-C or SIGTERM (which raises UserError, exit
-    143) the running jobs are asked to stop and waited for: nmt-train saves first, so that the same
-    command resumes.
+    on stderr tells `state(name)` of the jobs. On Ctrl-C, or SIGTERM and SIGUSR1 (which raise
+    UserError, exit 143 and 138), the running jobs are asked to stop and waited for: nmt-train saves
+    first, so that the same command resumes.
     """
     waiting, running, codes = list(jobs), dict[str, Process](), dict[str, int]()
     places = dict[str, int]()  # of the running jobs; a job takes the first that is free
@@ -144,19 +146,24 @@ def _line(names: list[str], ended: int, running: Sequence[str], state: State) ->
 
 @contextmanager
 def terminable(advice: str = "") -> Iterator[None]:
-    """Let SIGTERM end this process as Ctrl-C does, by an exception, so that no child is orphaned.
+    """Let SIGTERM and SIGUSR1 end this process by an exception, so that no child is orphaned.
 
-    `advice` stands behind what is said then.
+    A second one changes nothing: the children are being waited for. `advice` stands behind what
+    is said then.
     """
+    stopped: list[int] = []
 
     def stop(number: int, frame: FrameType | None) -> None:
-        raise UserError(f"stopped by SIGTERM{advice}", Exit.TERMINATED)
+        stopped.append(number)
+        if len(stopped) == 1:
+            raise UserError(f"stopped by {signal.Signals(number).name}{advice}", Exit(128 + number))
 
     if threading.current_thread() is not threading.main_thread():  # Python forbids it elsewhere
         yield
         return
-    former = signal.signal(signal.SIGTERM, stop)
+    former = {number: signal.signal(number, stop) for number in STOPPING}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, former)
+        for number, handler in former.items():
+            signal.signal(number, handler)

@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C as a wish to stop after the current update."""
+"""SIGTERM, SIGUSR1 and Ctrl-C as a wish to stop after the current update."""
 
 import os
 import signal
@@ -6,14 +6,16 @@ import threading
 from types import FrameType, TracebackType
 from typing import Any
 
-STOPPING = (signal.SIGINT, signal.SIGTERM)
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)  # clusters send either of the latter
 
 
 class Stop:
-    """A context in which the first signal is noted in `signal`; the second ends the process.
+    """A context in which the first signal is noted in `signal`, and later ones change nothing.
 
     An exception raised by a handler could strike inside a backward pass or a rename; a note
-    cannot. On leaving, the former handlers are back.
+    cannot. A cluster sends SIGUSR1 and then SIGTERM, and a parent passes on a Ctrl-C that the
+    terminal has sent already: the second must not undo what the first has begun. SIGQUIT, Ctrl-\\
+    on a terminal, still ends the process at once. On leaving, the former handlers are back.
     """
 
     def __init__(self) -> None:
@@ -36,7 +38,7 @@ class Stop:
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         if self.signal is not None:
-            os._exit(128 + number)  # safe at any moment: checkpoints are whole or absent
+            return
         self.signal = signal.Signals(number)
         # os.write, since logging may be in the middle of a line in this very thread
-        os.write(2, b"\nstopping after this update; once more: stop at once\n")
+        os.write(2, b"\nstopping after this update; Ctrl-\\ stops at once, without saving\n")

@@ -75,21 +75,40 @@ def test_few_jobs_are_all_told_to_the_end(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().err.rstrip("\n").endswith("a: x   b: x")
 
 
-def test_sigterm_stops_all_and_says_so() -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_a_signal_stops_all_and_says_so(number: signal.Signals) -> None:
     made: list[Fake] = []
 
     def start(one: Job) -> Fake:
         made.append(Fake(None, 0))
         return made[-1]
 
-    former = signal.getsignal(signal.SIGTERM)
-    timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGTERM))
+    former = signal.getsignal(number)
+    timer = threading.Timer(0.05, os.kill, (os.getpid(), number))
     timer.start()
     with pytest.raises(UserError, match="resume with the same command") as caught:
         jobs.run_all([job("a"), job("b"), job("c")], 2, lambda name: "", start=start)
-    assert caught.value.code == 143
+    assert caught.value.code == 128 + number and number.name in str(caught.value)
     assert [fake.stopped for fake in made] == [True, True]  # c never began
-    assert signal.getsignal(signal.SIGTERM) is former
+    assert signal.getsignal(number) is former
+
+
+def test_a_second_signal_leaves_no_job_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = [Fake(None, 0), Fake(None, 0)]
+    waited: list[Fake] = []
+
+    def wait(self: Fake) -> int:
+        signal.raise_signal(signal.SIGTERM)
+        waited.append(self)
+        return -15
+
+    monkeypatch.setattr(Fake, "wait", wait)
+    timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR1))
+    timer.start()
+    ready = iter(made)
+    with pytest.raises(UserError, match="SIGUSR1") as caught:
+        jobs.run_all([job("a"), job("b")], 2, lambda name: "", start=lambda one: next(ready))
+    assert caught.value.code == 138 and waited == made
 
 
 def test_a_real_process_writes_its_log_with_one_thread(tmp_path: Path) -> None:
