@@ -6,10 +6,10 @@ side), facts.json and model.safetensors. It names no path of a machine and can b
 
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import safetensors.torch
 import torch
@@ -23,6 +23,7 @@ from nmt.errors import Exit, UserError
 from nmt.manifest import Sealed
 from nmt.model.transformer import Transformer
 
+T = TypeVar("T")
 WEIGHTS = "model.safetensors"
 BEST = "best"  # in a run directory: the name of its best checkpoint
 VOCABULARY_LIMIT = 1 << 28  # bytes of source.json and target.json
@@ -54,7 +55,25 @@ def load(path: str | Path, device: str = "cpu") -> Trained:
     Every byte is compared with the manifest before it is parsed. Raises UserError: exit 66
     where nothing is, 65 where something else or something damaged is.
     """
-    sealed = Sealed(locate(Path(path)))
+    return reading(Path(path), lambda checkpoint: _load(checkpoint, device))
+
+
+def reading(path: Path, read: Callable[[Path], T]) -> T:
+    """Read from the checkpoint directory that a path means, which training may meanwhile remove.
+
+    Then the one that the path means by now is read instead.
+    """
+    while True:
+        checkpoint = locate(path)
+        try:
+            return read(checkpoint)
+        except (UserError, OSError):
+            if checkpoint == path or checkpoint.exists():
+                raise  # was named, or is wrong itself
+
+
+def _load(checkpoint: Path, device: str) -> Trained:
+    sealed = Sealed(checkpoint)
     settings = _settings(sealed)
     source, target = _side(sealed, "source.json"), _side(sealed, "target.json")
     facts = sealed.json("facts.json")
@@ -80,10 +99,13 @@ def locate(path: Path) -> Path:
         )
     if (path / manifest.NAME).exists() or not (path / "checkpoints").is_dir():
         return path
-    steps = checkpoints(path / "checkpoints")
+    while True:
+        name, steps = best(path), checkpoints(path / "checkpoints")
+        if best(path) == name:  # else training has moved it meanwhile
+            break
     if not steps:
         raise UserError(f"{path}: this run has no checkpoint yet", Exit.NO_INPUT)
-    return next((step for step in steps if step.name == best(path)), steps[-1])
+    return next((step for step in steps if step.name == name), steps[-1])
 
 
 def checkpoints(directory: Path) -> list[Path]:

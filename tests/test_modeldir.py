@@ -250,6 +250,49 @@ def test_a_run_means_its_best_checkpoint(original: Path, tmp_path: Path) -> None
         assert modeldir.locate(run) == run / f"checkpoints/step-{expected:08d}"
 
 
+@pytest.fixture
+def rotating(original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run whose best checkpoint is rotated away whenever one of the first four is read."""
+    run = tmp_path / "run"
+    (run / "checkpoints").mkdir(parents=True)
+
+    def checkpoint(step: int) -> Path:
+        path = run / f"checkpoints/step-{step:08d}"
+        shutil.copytree(original, path)
+        (run / "best").write_bytes(f"{path.name}\n".encode())
+        return path
+
+    checkpoint(1)
+    read = manifest.Sealed.read
+
+    def rotated(self: manifest.Sealed, name: str, limit: int | None = None) -> bytes:
+        step = int(self.path.name.removeprefix("step-"))
+        if name == "facts.json" and step < 5:
+            checkpoint(step + 1)
+            shutil.rmtree(self.path)
+        return read(self, name, limit)
+
+    monkeypatch.setattr(manifest.Sealed, "read", rotated)
+    return run
+
+
+def test_a_model_is_read_while_training_rotates_its_checkpoints(rotating: Path) -> None:
+    assert modeldir.load(rotating).facts == {"step": 1}
+    assert modeldir.locate(rotating).name == "step-00000005"
+
+
+def test_a_checkpoint_that_goes_though_it_was_named_is_an_error(rotating: Path) -> None:
+    refused(rotating / "checkpoints/step-00000001", Exit.DATA, "step-00000001")
+
+
+def test_damage_is_no_rotation(original: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    for step in (1, 2):
+        shutil.copytree(original, run / f"checkpoints/step-{step:08d}")
+    (run / "checkpoints/step-00000002/facts.json").unlink()
+    refused(run, Exit.DATA, "step-00000002/facts.json: the file is missing")
+
+
 def test_what_the_manifest_does_not_list_is_not_read(model: Path) -> None:
     listed = json.loads((model / manifest.NAME).read_bytes())
     del listed["files"]["facts.json"]

@@ -161,7 +161,7 @@ def _named(label: str | None, path: Path, device: str) -> Named:
         said = str(error)
         raise UserError(said if str(where) in said else f"{where}: {said}", Exit.DATA) from None
     trainer = replace(settings.trainer, device=device)  # where to compute now, not where it was
-    facts = manifest.Sealed(modeldir.locate(path)).json("facts.json")
+    facts = modeldir.reading(path, lambda found: manifest.Sealed(found).json("facts.json"))
     return Named(label, path, replace(settings, trainer=trainer), str(facts["fingerprint"]))
 
 

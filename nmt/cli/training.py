@@ -242,7 +242,7 @@ def _checkpoint(entrant: "Entrant") -> str:
     """The hash of the manifest of the checkpoint that translates."""
     from nmt import manifest, modeldir
 
-    return _sha256(modeldir.locate(entrant.asked.run) / manifest.NAME)
+    return modeldir.reading(entrant.asked.run, lambda found: _sha256(found / manifest.NAME))
 
 
 def _evaluated(entrants: "list[Entrant]", source: Path, reference: Path, table: Path) -> str:

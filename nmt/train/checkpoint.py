@@ -121,7 +121,8 @@ def newest(run: Path) -> Saved | None:
         except OtherFormatError:
             raise
         except UserError:
-            continue
+            if not path.exists():  # rotated away: there are newer ones
+                return newest(run)
     return None
 
 
