@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from nmt.data.prepare import Prepared
 
 TRANSLATIONS = "translations"  # in a run directory
+TEXT = "text"  # in the record of translations: their SHA-256
 ONLY = "test"  # name of the one test set of nmt-compare
 
 
@@ -242,7 +243,7 @@ def translate_each(
     """Translate test sets, each in a process; lines by run and test, and what failed.
 
     They stay in the run directory, and are made anew only if the checkpoint, the text, the search
-    or this program has changed.
+    or this program has changed. Raises UserError (65) if somebody changed the translations.
     """
     keys = [_key(work.entrant, work.test) for work in works]
     pending = [(w, key) for w, key in zip(works, keys, strict=True) if _kept(w) != key]
@@ -264,7 +265,8 @@ def translate_each(
     for name, (work, key) in zip(names, pending, strict=True):
         failed = _failed(work.entrant.name, "translation", codes[name], work.log)
         if failed is None:
-            atomic.replace(work.record, manifest.dump(key))
+            record = {**key, TEXT: _sha256(work.text)}
+            atomic.replace(work.record, manifest.dump(record))
         else:
             missing.append((work, failed))
     lost = [work for work, _ in missing]
@@ -285,11 +287,13 @@ def _job_names(works: Sequence[Work]) -> list[str]:
 
 def _key(entrant: Entrant, test: Test) -> dict[str, Any]:
     """All that a translation depends on."""
-    checkpoint = modeldir.locate(entrant.asked.run)
+    checkpoint, sha256 = modeldir.reading(
+        entrant.asked.run, lambda found: (found.name, _sha256(found / manifest.NAME))
+    )
     columns = columns_named(",".join(test_columns(entrant.asked.settings)[1:]) or None)
     return {
-        "checkpoint": checkpoint.name,
-        "manifest": _sha256(checkpoint / manifest.NAME),
+        "checkpoint": checkpoint,
+        "manifest": sha256,
         "source": _sha256(test.source),
         "columns": {name: _sha256(Path(path)) for name, path in columns.items()},
         "decode": freeze(entrant.asked.settings)["decode"],
@@ -303,13 +307,24 @@ def _sha256(path: Path) -> str:
 
 
 def _kept(work: Work) -> Any:
-    """What the translations that lie there were made from; None if there are none."""
+    """What the translations that lie there were made from; None if there are none.
+
+    Raises UserError (65) if somebody changed them: they are neither scored nor overwritten.
+    """
     if not (work.record.exists() and work.text.exists()):
         return None
     try:
-        return manifest.parse(work.record.read_bytes(), work.record)
+        kept = manifest.parse(work.record.read_bytes(), work.record)
     except UserError:
         return None  # damaged: translate again
+    if not isinstance(kept, dict) or TEXT not in kept:
+        return None
+    if kept.pop(TEXT) != _sha256(work.text):
+        raise UserError(
+            f"{work.text}: not as nmt-translate wrote it; move it away to translate again",
+            Exit.DATA,
+        )
+    return kept
 
 
 def entry(entrant: Entrant, corpus: "Prepared") -> Entry:

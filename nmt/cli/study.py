@@ -95,7 +95,7 @@ def report(
 
 
 def _translations(groups: list[Group], read: list[Read], jobs: int) -> Translations:
-    """All translations, as many lines as the test has."""
+    """All translations."""
     works = [
         contest.Work(
             entrant,
@@ -113,15 +113,6 @@ def _translations(groups: list[Group], read: list[Read], jobs: int) -> Translati
             f"{work.entrant.asked.run}: {failed.why}; see {failed.log}" for work, failed in missing
         ]
         raise UserError(asked.few(told), Exit.DIVERGED)
-    lines = {each.asked.name: len(each.sources) for each in read}
-    for work in works:
-        count = len(found[work.entrant.asked.run, work.name])
-        if count != lines[work.name]:
-            raise UserError(
-                f"{work.text}: has {count} lines, but the test has {lines[work.name]}; "
-                f"remove {work.record} to translate again",
-                Exit.DATA,
-            )
     return found
 
 
