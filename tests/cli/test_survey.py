@@ -1,11 +1,14 @@
 """nmt-encodings --table: every row of the survey, in its order, from running code."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from nmt.cli.cards import table
 from nmt.cli.cards.survey import ELSEWHERE, ROWS, Row
 from nmt.cli.encodings import main
-from nmt.cli.options import options_of
+from nmt.cli.options import family_of, options_of
 from nmt.encodings.relative import Relative
 
 PRINTED = """Transformer w/ emb.|BERT|Reformer|FLOATER|Shortformer|Wang et al. (2020)|
@@ -28,6 +31,13 @@ def test_every_option_has_a_line() -> None:
     named = {word.split()[0] for row in (*ROWS, *ELSEWHERE) for word in row.words}
     assert named | set(others) >= {f"encoding={o}" for o in options_of("encoding")}
     assert not named & set(others)
+
+
+def test_the_printed_table_has_the_families_of_the_files() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "encodings.md").read_text(encoding="utf-8")
+    printed = re.findall(r"^\| [^|]*\| `(\w+)[^`]*` \| ([^|]*) \| [AR B-]", text, flags=re.M)
+    assert len(printed) > 60
+    assert printed == [(option, family_of(option)) for option, _ in printed]
 
 
 def test_a_line_says_what_runs() -> None:
