@@ -112,6 +112,34 @@ def test_nothing_dangerous_is_written(path: Path) -> None:
         assert not re.search(pattern, text), f"{pattern}: {why}"
 
 
+TESTS = sorted((ROOT / "tests").rglob("test_*.py"))
+
+
+@pytest.mark.parametrize("path", TESTS, ids=[path.stem for path in TESTS])
+def test_no_test_fulfils_itself(path: Path) -> None:
+    """It would: by raising what it waits for, by passing over an error, by asserting a constant.
+
+    Raising is meant where something else stands between: `with pytest.raises(...), ours(): raise`.
+    """
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        wrong = (
+            (isinstance(node, ast.With) and _awaits_alone(node) and _raises(node))
+            or (isinstance(node, ast.ExceptHandler) and isinstance(node.body[0], ast.Pass))
+            or (isinstance(node, ast.Call) and ast.unparse(node.func).endswith("suppress"))
+            or (isinstance(node, ast.Assert) and isinstance(node.test, ast.Constant))
+        )
+        assert not wrong, f"{path.name}:{getattr(node, 'lineno', 0)}"
+
+
+def _awaits_alone(node: ast.With) -> bool:
+    names = [ast.unparse(item.context_expr).partition("(")[0] for item in node.items]
+    return names == ["pytest.raises"]
+
+
+def _raises(node: ast.With) -> bool:
+    return any(isinstance(inner, ast.Raise) for inner in ast.walk(node))
+
+
 def test_only_its_own_files_know_an_encoding_by_name() -> None:
     names = {p.stem for p in (ROOT / "conf" / "encoding").glob("*.yaml")} - {"none", "relative"}
     for path in FILES:

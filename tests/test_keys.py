@@ -215,6 +215,11 @@ DECODING = {  # key -> value that changes a translation (or refuses it)
     "position_scale": 0.5,
     "target_length": "predicted",
 }
+DECODING_REFUSED = {  # key -> what is said: of its other value (of the default: too_long)
+    "too_long": "split the line, or cut it by decode.too_long=truncate",
+    "position_scale": "positions cannot be scaled, because it knows whole positions only",
+    "target_length": "this model cannot tell a length",
+}
 ELSEWHERE = {  # key -> the test that flips it
     "data.kind": "chooses the schema, with data=",
     "segmenter.kind": "chooses the schema, with segmenter=",
@@ -289,15 +294,20 @@ def trained(place: Path) -> modeldir.Trained:
 
 @pytest.mark.parametrize("key", DECODING)
 def test_flipping_a_key_of_decoding_shows(key: str, trained: modeldir.Trained) -> None:
+    refusals: list[str] = []
+
     def translated(**change: Any) -> Any:
         decode = experiment_of([f"decode.{k}={v}" for k, v in change.items()]).settings.decode
         lines = ["das " * (20 if key != "too_long" else 250)]  # few updates end it late
         try:
             return list(Translator(trained, decode).translate(lines, n_best=1))
         except UserError as e:
-            return str(e)
+            refusals.append(str(e))
+            return None
 
     assert translated() != translated(**{key: DECODING[key]})
+    assert len(refusals) == (key in DECODING_REFUSED)
+    assert all(DECODING_REFUSED[key] in refusal for refusal in refusals)
 
 
 def test_decoding_windows_and_batches(trained: modeldir.Trained) -> None:

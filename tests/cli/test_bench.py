@@ -128,12 +128,14 @@ def test_words_are_told_apart() -> None:
 
 def test_peers_import_nothing_of_ours_and_are_pinned() -> None:
     scripts = sorted(PEERS.glob("*.py"))
+    pinned = sorted((PEERS / "requirements").glob("*.txt"))
+    assert scripts and pinned
     for path in scripts:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             assert not [name for name in names if name.split(".")[0] == "nmt"], path
-    for file in (PEERS / "requirements").glob("*.txt"):
+    for file in pinned:
         assert (PEERS / f"{file.stem}.py").exists()
         lines = [x for x in file.read_text().split("\n") if x and not x.startswith("#")]
         assert all("==" in line or line == "torch" for line in lines)
