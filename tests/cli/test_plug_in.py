@@ -12,7 +12,7 @@ from nmt.cli.encodings import main as encodings
 from nmt.cli.parity import main as parity
 from nmt.cli.train import main as train
 from nmt.cli.translate import main as translate
-from tests.plug_ins import install
+from tests.plug_ins import example, install
 
 TINY = [
     *("model.dim=16", "model.feedforward_dim=16", "model.heads=2", "trainer.threads=1"),
@@ -20,36 +20,8 @@ TINY = [
     *("data.train_pairs=40", "data.train_longest=9", "data.dev_pairs=10", "data.test_pairs=5"),
     *("trainer.max_steps=2", "trainer.log_every=1", "trainer.device=cpu", "segmenter.merges=50"),
 ]
-MODULE = '''"""A made-up bias that falls with the distance."""
-
-import torch
-from torch import Tensor, nn
-
-from nmt.encodings.base import Dims, Encoding
-from nmt.encodings.context import Context, Positions
-
-
-class Mine(Encoding):
-    """Subtracts a learnt multiple of the distance from the scores."""
-
-    relative = True
-
-    def __init__(
-        self, dims: Dims, positions: Positions | None = None, strength: float = 0.5
-    ) -> None:
-        super().__init__(dims, positions)
-        self.strength = nn.Parameter(torch.full((), strength))
-
-    def bias(self, layer: int, context: Context) -> Tensor:
-        return -self.strength * context.delta.abs()[:, None]
-'''
-YAML = """# @package _global_
-# A made-up bias that falls with the distance
-# family: distances, as a bias or a factor
-encoding:
-  mine:
-    strength: 0.5 # what it starts with
-"""
+NAME = "theirs"
+MODULE, YAML = (text.replace("mine", NAME) for text in example())
 Capture = pytest.CaptureFixture[str]
 
 
@@ -57,16 +29,16 @@ Capture = pytest.CaptureFixture[str]
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The folder with its YAML; the package is installed beside it."""
     site = tmp_path / "site"
-    install(site, "mine-encodings", "mine", "mine_encodings:Mine", MODULE)
+    install(site, "mine-encodings", NAME, "mine_encodings:Mine", MODULE)
     monkeypatch.syspath_prepend(site)
     (tmp_path / "own" / "encoding").mkdir(parents=True)
-    (tmp_path / "own" / "encoding" / "mine.yaml").write_text(YAML, encoding="utf-8")
+    (tmp_path / "own" / "encoding" / f"{NAME}.yaml").write_text(YAML, encoding="utf-8")
     yield tmp_path / "own"
     sys.modules.pop("mine_encodings", None)
 
 
 def test_trains_translates_and_is_drawn(folder: Path, tmp_path: Path, capsys: Capture) -> None:
-    words = ["encoding=mine", *TINY, f"data.cache={tmp_path / 'cache'}", f"runs={tmp_path}"]
+    words = [f"encoding={NAME}", *TINY, f"data.cache={tmp_path / 'cache'}", f"runs={tmp_path}"]
     beside = ["--config-dir", str(folder)]
     assert train([*beside, *words, "name=run"]) == 0
     source = tmp_path / "in.txt"
@@ -75,7 +47,7 @@ def test_trains_translates_and_is_drawn(folder: Path, tmp_path: Path, capsys: Ca
     assert translate([str(tmp_path / "run"), str(source), "--threads", "1"]) == 0
     assert capsys.readouterr().out.count("\n") == 2
     for name, more in {"a.svg": [], "b.svg": ["--run", str(tmp_path / "run")]}.items():
-        assert encodings(["mine", *beside, "--plot", str(tmp_path / name), *more]) == 0
+        assert encodings([NAME, *beside, "--plot", str(tmp_path / name), *more]) == 0
         assert (tmp_path / name).stat().st_size > 1000
 
 
@@ -83,33 +55,33 @@ def test_has_a_line_and_a_card(folder: Path, capsys: Capture) -> None:
     beside = ["--config-dir", str(folder)]
     assert encodings(beside) == 0
     shown = capsys.readouterr().out
-    assert "\n  mine  " in shown.partition("\ndistances, as a bias or a factor\n")[2]
-    assert encodings(["mine", *beside, "--no-timing", "encoding.mine.strength=0.25"]) == 0
+    assert f"\n  {NAME}  " in shown.partition("\ndistances, as a bias or a factor\n")[2]
+    assert encodings([NAME, *beside, "--no-timing", f"encoding.{NAME}.strength=0.25"]) == 0
     shown = capsys.readouterr().out
-    assert shown.startswith("mine\n  A made-up bias that falls with the distance\n")
+    assert shown.startswith(f"{NAME}\n  One line that says what it does\n")
     assert "Subtracts a learnt multiple" in shown and "cached decoding     exact" in shown
-    assert "encoding.mine.strength" in shown and "what it starts with [0.5]" in shown
-    assert encodings(["mime", *beside]) == 2
-    assert capsys.readouterr().err == "nmt: mime: no such encoding; did you mean mine?\n"
+    assert f"encoding.{NAME}.strength" in shown and "a comment makes it part of --help" in shown
+    assert encodings(["theirz", *beside]) == 2
+    assert capsys.readouterr().err == "nmt: theirz: no such encoding; did you mean theirs?\n"
 
 
 def test_is_proven(folder: Path, tmp_path: Path, capsys: Capture) -> None:
     beside, file = ["--config-dir", str(folder), "--tokens=12"], tmp_path / "p.json"
-    assert parity(["encoding=mine,[mine,relative]", *beside, "--json", str(file)]) == 0
+    assert parity([f"encoding={NAME},[{NAME},relative]", *beside, "--json", str(file)]) == 0
     rows = json.loads(file.read_bytes())["encodings"]
     assert [(row["encoding"], row["passed"]) for row in rows] == [
-        ("mine", True),
-        ("[mine,relative]", True),
+        (NAME, True),
+        (f"[{NAME},relative]", True),
     ]
-    assert parity(["encoding=mein", *beside]) == 2
-    assert "encoding=mein: no such option; did you mean mine?" in capsys.readouterr().err
+    assert parity(["encoding=theirz", *beside]) == 2
+    assert "encoding=theirz: no such option; did you mean theirs?" in capsys.readouterr().err
 
 
 def test_is_among_all(folder: Path) -> None:
-    assert "mine" in compare_words(["encoding=all", "--config-dir", str(folder)]).encodings
+    assert NAME in compare_words(["encoding=all", "--config-dir", str(folder)]).encodings
 
 
 def test_is_in_the_help(folder: Path, capsys: Capture) -> None:
     assert train(["--config-dir", str(folder), "--help"]) == 0
     shown = capsys.readouterr().out
-    assert "encoding.mine.strength" in shown and "A made-up bias" in shown
+    assert f"encoding.{NAME}.strength" in shown and "One line that says what it does" in shown

@@ -46,12 +46,9 @@ ASKED: dict[tuple[str, str], Flip] = {
     ("cape", "encoding.{}.at.augment.center"): (True, {"encoding.{}.where": ["encoder"]}),
     ("cape", "encoding.{}.at.augment.scale"): (1.5, {}),
     ("complex_order", "model.feedforward"): ("real", {}),
-    ("convolution", "encoding.{}.width"): (5, {}),
     # steps of 0.01 are so short that a second one between them changes nothing in float32
     ("floater", "encoding.{}.substeps"): (2, {"encoding.{}.step": 0.5}),
     ("floater_cross", "encoding.{}.substeps"): (2, {"encoding.{}.step": 0.5}),
-    ("irpe", "encoding.{}.beta"): (12, {}),
-    ("irpe_qkv", "encoding.{}.beta"): (12, {}),
     ("relative_key", "encoding.{}.key"): (False, {"encoding.{}.value": True}),
     ("relative_tied", "encoding.{}.key"): (False, {"encoding.{}.tied": False}),
     ("relative_tied", "encoding.{}.value"): (False, {"encoding.{}.tied": False}),
@@ -70,30 +67,43 @@ LONG = {"normaliser": 600}  # tokens; FIRE divides by what is beyond its thresho
 REFUSED = ("where", "reference", "mode", "tau")  # may need other keys, and then say so
 
 
-def flipped(option: str, key: str, value: Value) -> Flip:
-    """The other truth, half, one more, the other word of `a | b`, another site."""
+def flipped(option: str, key: str, value: Value) -> list[Flip]:
+    """The other truth, half, one more, the other words of `a | b`, another site; the first counts.
+
+    Those behind it are for encodings that refuse the first, such as an odd width of 2.
+    """
     last = key.rsplit(".", 1)[-1]
     for (name, asked), (other, beside) in ASKED.items():
         if name == option and asked.format(option) == key:
-            return other, {k.format(option): v for k, v in beside.items()}
+            return [(other, {k.format(option): v for k, v in beside.items()})]
+    others: list[Value]
     if value is None:
-        return 3, {}
-    if isinstance(value, bool):
-        return not value, {}
-    if isinstance(value, int):
-        return value // 2 if value > 3 else value + 1, {}
-    if isinstance(value, float):
-        return value / 2, {}
-    if last == "where":
-        return (["encoder"] if len(value) == 2 else ["encoder", "decoder"]), {}
-    if last in NAMES:
-        return f"other_{value}", {}
+        others = [3, 4]
+    elif isinstance(value, bool):
+        others = [not value]
+    elif isinstance(value, int):
+        others = [value // 2 if value > 3 else value + 1, value + 2, 2 * value, value - 1]
+    elif isinstance(value, float):
+        others = [value / 2, value * 2, value + 0.25]
+    elif last == "where":
+        others = [["encoder"] if len(value) == 2 else ["encoder", "decoder"]]
+    elif last in NAMES:
+        others = [f"other_{value}"]
+    else:
+        others = words_of(option, key)
+    return [(other, {}) for other in others if other != value]
+
+
+def words_of(option: str, key: str) -> list[str]:
+    """The words that the comment of a key offers, as `a | b: what it does`; the last one first."""
     docs = {k: doc for k, _, doc in encoding_keys(option)}
+    assert key in docs, f"{key}: has no comment, which is its line in --help"
     doc = docs[key]
     if other := re.fullmatch(r"see (\w+)", doc):
-        doc = docs[f"encoding.{other[1]}.{last}"]
+        doc = docs[f"encoding.{other[1]}.{key.rsplit('.', 1)[-1]}"]
+    assert "|" in doc, f"{key}: its comment must offer the words to choose from as a | b"
     words = [re.findall(r"\w+", part)[0] for part in doc.split("|")]
-    return next(word for word in [*words[1:], words[0]] if word != value), {}
+    return [*words[1:], words[0]]
 
 
 @pytest.fixture
@@ -145,20 +155,35 @@ def difference(before: Transformer, after: Transformer, training: bool, length: 
 def test_flipping_a_key_of_an_encoding_shows(
     option: str, key: str, value: Value, tiny: Callable[..., Transformer]
 ) -> None:
-    """In what the model says of itself, in its outputs, or in those of training alone."""
-    other, beside = flipped(option, key, value)
-    assert other != value
-    before = tiny(option, beside)
+    """In what the model says of itself, in its outputs, in those of training, or at its start."""
     last = key.rsplit(".", 1)[-1]
-    try:
-        after = tiny(option, {**beside, key: other})
-    except UserError as e:
-        assert last in REFUSED and re.search(rf"\b{last}\b", str(e)), f"{key}={other}: {e}"
-        return
-    if said(before) == said(after):
-        length = LONG.get(last, 40)
-        shown = [difference(before, after, training, length) for training in (False, True)]
-        assert max(shown) > LEAST, f"{key}={other} changes nothing"
+    accepted = []
+    for other, beside in flipped(option, key, value):
+        before = tiny(option, beside)
+        try:
+            after = tiny(option, {**beside, key: other})
+        except UserError as e:
+            assert re.search(rf"\b{last}\b", str(e)), f"{key}={other}: {e}"
+            continue
+        if shows(before, after, LONG.get(last, 40)):
+            return
+        accepted.append(other)
+    assert not accepted, f"{key}={accepted}: changes nothing"
+    assert last in REFUSED, f"{key}: every other value is refused; name one in ASKED"
+
+
+def shows(before: Transformer, after: Transformer, length: int) -> bool:
+    """Whether two models differ: as they are, as they were drawn, or with the same weights."""
+    if said(before) != said(after) or drawn_apart(before, after):
+        return True
+    shown = [difference(before, after, training, length) for training in (False, True)]
+    return max(shown) > LEAST
+
+
+def drawn_apart(before: Transformer, after: Transformer) -> bool:
+    """Whether parameters start elsewhere after the same draws: a key may be an initial value."""
+    pairs = zip(before.parameters(), after.parameters(), strict=True)
+    return any(not torch.equal(a, b) for a, b in pairs)
 
 
 def test_words_that_let_a_key_matter_are_needed() -> None:

@@ -95,9 +95,9 @@ def test_classes_among_which_none_can_be_chosen_are_named(define: Define) -> Non
 
 
 def test_a_plug_in_is_an_encoding_like_others(site: Path) -> None:
-    install(site, "mine-encodings", "mine", "mine_encodings:Mine", MINE)
-    assert type(made("mine")).__name__ == "Mine"
-    assert refusal("mein").endswith("; did you mean 'mine'?")
+    install(site, "mine-encodings", "theirs", "mine_encodings:Mine", MINE)
+    assert type(made("theirs")).__name__ == "Mine"
+    assert refusal("theirz").endswith("; did you mean 'theirs'?")
 
 
 def test_a_plug_in_with_the_name_of_a_built_in_is_refused(site: Path) -> None:
@@ -110,10 +110,10 @@ def test_a_plug_in_with_the_name_of_a_built_in_is_refused(site: Path) -> None:
 
 
 def test_two_plug_ins_of_one_name_are_refused(site: Path) -> None:
-    install(site, "mine-encodings", "mine", "mine_encodings:Mine", MINE)
-    install(site, "yours", "mine", "yours:Mine", MINE)
-    assert refusal("mine") == (
-        "encoding.mine: the distribution mine-encodings and the distribution yours offer an "
+    install(site, "mine-encodings", "theirs", "mine_encodings:Mine", MINE)
+    install(site, "yours", "theirs", "yours:Mine", MINE)
+    assert refusal("theirs") == (
+        "encoding.theirs: the distribution mine-encodings and the distribution yours offer an "
         "encoding of this name; uninstall one"
     )
 
@@ -134,7 +134,7 @@ def test_two_plug_ins_of_one_name_are_refused(site: Path) -> None:
 def test_a_plug_in_that_is_no_encoding_is_named(
     value: str, source: str, expected: str, site: Path
 ) -> None:
-    install(site, "mine-encodings", "mine", value, source)
-    message = refusal("mine")
-    assert message.startswith(f"encoding.mine: the distribution mine-encodings ({value}) ")
+    install(site, "mine-encodings", "theirs", value, source)
+    message = refusal("theirs")
+    assert message.startswith(f"encoding.theirs: the distribution mine-encodings ({value}) ")
     assert expected in message
