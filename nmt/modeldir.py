@@ -87,6 +87,15 @@ def _load(checkpoint: Path, device: str) -> Trained:
     return Trained(settings, model, source, target, facts, sealed.digest)
 
 
+def weights_sum(path: str | Path) -> str:
+    """Return the SHA-256 of a model's weights, as its manifest says; raises what `load` does."""
+    sealed = Sealed(locate(Path(path)))
+    entry = sealed.files.get(WEIGHTS)
+    if not isinstance(entry, dict):
+        raise UserError(f"{sealed.path}: lists no {WEIGHTS}; it is no model", Exit.DATA)
+    return str(entry.get("sha256"))
+
+
 def locate(path: Path) -> Path:
     """Return the checkpoint directory that a path means; a run means its best, else its newest."""
     if not path.exists():

@@ -25,6 +25,7 @@ MAY_DIFFER = (
     *("trainer.keep_checkpoints", "trainer.tensorboard", "data.workers"),
     *("trainer.gradient_checkpointing", "decode"),
 )  # keys (and groups) that a resumed run may have otherwise; paths, too: see `differences`
+START = "trainer.init_from"
 
 
 def locked(path: Path) -> FileLock:
@@ -73,7 +74,8 @@ def check(path: Path, settings: config.Settings) -> None:
 def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """List what differs between two plain configs as `key: old -> new`, allowed keys left out.
 
-    Paths may differ: the fingerprint of the data is compared instead.
+    Paths may differ: the fingerprint of the data is compared instead, and the weights of
+    trainer.init_from; but whether there is a start at all may not.
     """
     before, after = dict(_flat(old)), dict(_flat(new))
     before["encoding"], after["encoding"] = (
@@ -85,7 +87,7 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
         if before.get(key, ...) != after.get(key, ...)
         and key not in MAY_DIFFER
         and key.split(".")[0] not in MAY_DIFFER
-        and not modeldir.is_path(key)
+        and not (modeldir.is_path(key) and (key != START or (before.get(key) and after.get(key))))
     ]
 
 

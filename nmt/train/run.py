@@ -88,6 +88,7 @@ class Run:
         """
         if (outcome := self.trained(settings)) is not None:
             self.refuse_other_data(settings, fingerprint())
+            self.refuse_other_start(settings)
             self._keep(settings)
             self._put_right("finished", outcome.step, code=int(Exit.OK))
         return outcome
@@ -114,6 +115,26 @@ class Run:
     def has_checkpoint(self) -> bool:
         """Whether there is something to go on from, and so the name belongs to this config."""
         return bool(modeldir.checkpoints(self.checkpoints.directory))
+
+    def refuse_other_start(self, settings: config.Settings) -> None:
+        """Raise UserError (65) if trainer.init_from has other weights than the run started from.
+
+        They were read before the first step, so a start that is gone is no obstacle.
+        """
+        start = settings.trainer.init_from
+        if self.saved is None or start is None:
+            return
+        try:
+            same = modeldir.weights_sum(start) == self.saved.state.get("start")
+        except UserError:
+            log.warning("trainer.init_from=%s: cannot be read any more; nor need it be", start)
+            return
+        if not same:
+            raise UserError(
+                f"{self.saved.path}: started from other weights than those of "
+                f"trainer.init_from={start} now; restore them, or choose another name=",
+                Exit.DATA,
+            )
 
     @property
     def perplexity(self) -> float | None:

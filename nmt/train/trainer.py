@@ -99,6 +99,7 @@ class Trainer:
         self.plan = timetable(len(self.batches), self.options)
         self.step = self.nonfinite = 0
         self.seconds = 0.0  # of updates, over all resumptions
+        self.start: str | None = None  # SHA-256 of the weights of trainer.init_from
         self.meter = Meter()
 
     def fit(self) -> Outcome:
@@ -108,6 +109,7 @@ class Trainer:
         elif self.options.init_from is not None:
             vocabularies = self.prepared.source.vocabulary, self.prepared.target.vocabulary
             graft(self.model, self.settings, self.options.init_from, *vocabularies)
+            self.start = modeldir.weights_sum(self.options.init_from)
         self.run.begin(self.settings, self.step)
         for site, encodings in self.model.sites.items():
             if encodings.at_odds is not None and not self.workers.rank:
@@ -233,6 +235,7 @@ class Trainer:
             "schedule": self.schedule.state(),
             "meter": self.meter.state(),
             "fingerprint": self.prepared.facts["fingerprint"],
+            "start": self.start,
             "environment": environment.describe(self.device, self.bfloat16),
             "workers": self.workers.size,
         }
@@ -250,6 +253,8 @@ class Trainer:
         """Continue exactly where a checkpoint was written."""
         state = saved.state
         self.run.refuse_other_data(self.settings, self.prepared.facts["fingerprint"])
+        self.run.refuse_other_start(self.settings)
+        self.start = state.get("start")
         sealed = Sealed(saved.path)
         tensors = modeldir.read_tensors(sealed, modeldir.WEIGHTS)
         modeldir.set_weights(self.model, tensors, saved.path / modeldir.WEIGHTS)

@@ -46,7 +46,7 @@ def test_the_order_of_encodings_is_a_difference() -> None:
 
 
 def test_exactly_the_documented_keys_may_differ() -> None:
-    plain = config.freeze(tiny.settings())
+    plain = config.freeze(tiny.settings(trainer__init_from="parent"))
     allowed = {"decode"} | {key for key in MAY_DIFFER if "." in key}
     for group in ("data", "segmenter", "model", "optim", "trainer", "decode"):
         for key in plain[group]:

@@ -13,7 +13,7 @@ from nmt.data.prepare import Prepared
 from nmt.data.side import Side
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.vocab import Vocabulary
-from nmt.errors import UserError
+from nmt.errors import Exit, UserError
 from nmt.model.transformer import Transformer
 from nmt.train.surgery import Graft, difference, graft
 from tests.train import tiny
@@ -132,3 +132,32 @@ def test_training_starts_from_the_parent_and_resumes_without_it(
         file.unlink()
     assert tiny.train(run, data, **changes, trainer__max_steps=2).step == 2
     assert difference(modeldir.load(run).model, trained) == 0
+
+
+def test_a_run_is_not_taken_for_one_from_another_start(
+    data: Prepared, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = parent(tmp_path / "one", data)
+    two = parent(tmp_path / "two", data, model__feedforward_dim=24)
+    run = tmp_path / "run"
+    changes: dict[str, Any] = {"trainer__max_epochs": None, "trainer__max_steps": 1}
+    tiny.train(run, data, **changes, trainer__init_from=str(one))
+    moved = one.rename(tmp_path / "moved")
+    with caplog.at_level(logging.WARNING):
+        assert tiny.train(run, data, **changes, trainer__init_from=str(moved)).already
+        assert not caplog.records
+        assert tiny.train(run, data, **changes, trainer__init_from=str(one)).already
+    assert "one: cannot be read any more" in caplog.text
+    for steps in (1, 2):
+        changes["trainer__max_steps"] = steps
+        with pytest.raises(UserError, match="started from other weights than those of") as error:
+            tiny.train(run, data, **changes, trainer__init_from=str(two))
+        assert error.value.code == Exit.DATA
+        with pytest.raises(UserError, match=r"trainer\.init_from: .* -> null") as error:
+            tiny.train(run, data, **changes)
+        assert error.value.code == Exit.USAGE
+    assert tiny.train(run, data, **changes, trainer__init_from=str(moved)).step == 2
+    with pytest.raises(
+        UserError, match="started from other weights"
+    ):  # the second start knows, too
+        tiny.train(run, data, **changes, trainer__init_from=str(two))
