@@ -265,6 +265,9 @@ def test_the_command(tmp_path: Path) -> None:
     assert done.stdout.decode() == f"{tmp_path}/runs/run\n"
     assert done.stderr.count(b"next:  nmt-translate") == 1
     assert newest(tmp_path / "runs/run").name == "step-00000002"
+    done = torchrun("-m", "nmt.cli.train", *words)  # worker 0 tells the others which corpus it is
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stderr.count(b"already finished at step 2") == 1
 
 
 def alike(rank: int, size: int) -> Several:
