@@ -230,7 +230,7 @@ def heading() -> str:
     lines += [f"  {c.name:<7} {c.meaning}" for c in CONDITIONS]
     lines += [
         "",
-        f"Bounds: float32 {FLOAT32:.0e}; bfloat16 {BFLOAT16:.1%} of the largest logit. "
+        f"Bounds: float32 {FLOAT32:.0e}, bfloat16 {BFLOAT16:.0e} of the largest logit. "
         "! marks what is beyond or not finite.",
         "worst: the largest share of its bound that a cell takes.",
         "",
@@ -307,7 +307,7 @@ def as_json(rows: Sequence[Row], words: list[str], tokens: int) -> dict[str, Any
         },
         "words": words,
         "tokens": tokens,
-        "bounds": {"float32": FLOAT32, "bfloat16_of_largest_logit": BFLOAT16},
+        "bounds_of_largest_logit": {"float32": FLOAT32, "bfloat16": BFLOAT16},
         "conditions": {c.name: c.meaning for c in CONDITIONS},
         "passed": not any(row.failed for row in rows),
         "encodings": [

@@ -25,10 +25,15 @@ from nmt.model.transformer import PAD, Transformer
 VOCAB = 40  # word types of the made-up text
 TOKENS = 40  # of the target; a cache doubles its room at 17 and at 35
 SOURCE = 12  # tokens of the source
-FLOAT32 = 1e-5  # largest difference of two logits
+
+FLOAT32 = 2**-18
+"""Largest difference of two logits in float32, in units of the largest logit.
+
+32 units of its last place. Processors sum in other orders: differences were up to 8 of them.
+"""
 
 BFLOAT16 = 1 / 16
-"""Largest difference of two logits in bfloat16, in units of the largest logit.
+"""The same in bfloat16.
 
 A number in bfloat16 has 8 significant bits, so each rounding moves it by up to 1/512 of itself.
 Decoding multiplies matrices of other shapes and so rounds other sums; layer norm keeps the states
@@ -264,7 +269,7 @@ class Cell(NamedTuple):
     @property
     def bound(self) -> float:
         """The largest difference that is let pass."""
-        return FLOAT32 if self.precision == "float32" else BFLOAT16 * self.largest
+        return (FLOAT32 if self.precision == "float32" else BFLOAT16) * self.largest
 
     @property
     def share(self) -> float:

@@ -36,7 +36,7 @@ def test_the_matrix(capsys: Capture) -> None:
     rows = [line.split() for line in lines if line.startswith(("relative ", "[absolute,"))]
     assert [row[0] for row in rows] == ["relative", "[absolute,relative]"]
     for row in rows:
-        assert all(0 < float(cell) <= 1e-5 for cell in row[1:7])
+        assert all(0 < float(cell) < 2e-5 for cell in row[1:7])
         assert all(float(cell) < 0.5 for cell in row[7:13])
         assert row[13].endswith("%") and row[14] in ("f32", "bf16")
         assert row[15] in {c.name for c in CONDITIONS}
@@ -86,15 +86,15 @@ def test_the_document(tmp_path: Path, capsys: Capture) -> None:
     document = json.loads(file.read_text())
     assert set(document["versions"]) == {"nmt", "python", "torch"}
     assert document["tokens"] == 12 and "seed=2" in document["words"]
-    assert document["bounds"] == {"float32": 1e-5, "bfloat16_of_largest_logit": 1 / 16}
+    assert document["bounds_of_largest_logit"] == {"float32": 2**-18, "bfloat16": 1 / 16}
     assert list(document["conditions"]) == [c.name for c in CONDITIONS]
     (row,) = document["encodings"]
     assert (row["encoding"], row["refused"], row["passed"]) == ("relative", None, True)
     assert len(row["cells"]) == 12
     for cell in row["cells"]:
         assert cell["difference"] <= cell["bound"] and cell["passed"] and cell["error"] is None
-        share = 1e-5 if cell["precision"] == "float32" else cell["largest_logit"] / 16
-        assert cell["bound"] == share
+        share = 2**-18 if cell["precision"] == "float32" else 1 / 16
+        assert cell["bound"] == share * cell["largest_logit"]
 
 
 def test_what_is_not_finite_or_raises(capsys: Capture, tmp_path: Path, monkeypatch: Patch) -> None:

@@ -55,7 +55,7 @@ def test_what_is_right_passes(words: list[str], settings_of: Make) -> None:
     for c in cells:
         assert c.difference <= c.bound
         assert 0.5 < c.largest < 50
-        assert c.bound == (1e-5 if c.precision == "float32" else c.largest / 16)
+        assert c.bound == c.largest * (2**-18 if c.precision == "float32" else 1 / 16)
     # Two ways to compute: were they the same calls, float32 would agree to the last bit.
     assert all(c.difference > 0 for c in cells if c.precision == "float32")
 
