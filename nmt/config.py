@@ -255,6 +255,21 @@ KINDS: dict[str, dict[str, type]] = {
 }  # group -> value of its `kind` -> schema
 
 
+PATHS = (
+    *("root", "cache"),
+    *(f"{part}_{side}" for part in ("train", "dev", "test") for side in ("source", "target")),
+)  # keys of data.* that name places of one machine
+_COLUMN_PATH = re.compile(r"columns\.\w+\.(train|dev|test)")  # below data.columns
+
+
+def is_path(key: str) -> bool:
+    """Tell whether a key of a command line or config names a place of one machine."""
+    group, _, rest = key.partition(".")
+    if key in ("trainer.init_from", "runs", "tests.root"):
+        return True
+    return group == "data" and (rest in PATHS or _COLUMN_PATH.fullmatch(rest) is not None)
+
+
 def thaw(plain: dict[str, Any]) -> Settings:
     """Check plain values against the schema.
 

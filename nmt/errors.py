@@ -1,10 +1,16 @@
 """The one error that a user sees, and the exit codes that scripts rely on."""
 
 import errno
+import re
 import signal
 import traceback
 from enum import IntEnum
 from pathlib import Path
+
+# what moves the cursor, clears the screen, ends a line or turns the direction of writing
+_UNSEEN = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 
 
 class Exit(IntEnum):
@@ -73,3 +79,18 @@ def is_want_of_memory(error: BaseException) -> bool:
     if not isinstance(error, (RuntimeError, ImportError, OSError)):
         return False
     return any(sign in str(error) for sign in WANT_OF_MEMORY)
+
+
+def visible(text: object, limit: int | None = None) -> str:
+    """Text of others on one line, for a terminal or a log: control characters become \\xNN.
+
+    What is longer than `limit` is cut. So no file can move the cursor or add a line of its own.
+    """
+    seen = _UNSEEN.sub(lambda m: _escaped(ord(m[0])), str(text))
+    return seen if limit is None or len(seen) <= limit else f"{seen[:limit]}..."
+
+
+def _escaped(code: int) -> str:
+    if 0xDC80 <= code <= 0xDCFF:  # Python's stand-in for a byte that is not UTF-8
+        code -= 0xDC00
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"

@@ -28,13 +28,6 @@ WEIGHTS = "model.safetensors"
 BEST = "best"  # in a run directory: the name of its best checkpoint
 VOCABULARY_LIMIT = 1 << 28  # bytes of source.json and target.json
 STEP = re.compile(r"step-[0-9]{8,}")
-PATHS = (
-    *("root", "cache"),
-    *(f"{part}_{side}" for part in ("train", "dev", "test") for side in ("source", "target")),
-)  # keys of data.* that name places of one machine
-
-COLUMN_PATH = re.compile(r"columns\.\w+\.(train|dev|test)")  # below data.columns
-
 log = logging.getLogger(__name__)
 
 
@@ -148,7 +141,7 @@ def parts(
 def portable(settings: config.Settings) -> config.Settings:
     """Return settings whose paths are cut down to file names, which any machine may know."""
     known = {f.name for f in fields(settings.data)}
-    values = {key: getattr(settings.data, key) for key in PATHS if key in known}
+    values = {key: getattr(settings.data, key) for key in config.PATHS if key in known}
     cut: dict[str, Any] = {key: value and Path(value).name for key, value in values.items()}
     if isinstance(settings.data, config.Files):
         cut["columns"] = {
@@ -163,14 +156,6 @@ def portable(settings: config.Settings) -> config.Settings:
     start = settings.trainer.init_from
     trainer = replace(settings.trainer, init_from=start and Path(start).name)
     return replace(settings, data=replace(settings.data, **cut), trainer=trainer)
-
-
-def is_path(key: str) -> bool:
-    """Tell whether a key of the config names a place of one machine."""
-    group, _, rest = key.partition(".")
-    if key == "trainer.init_from":  # read before the first step, so it may have moved since
-        return True
-    return group == "data" and (rest in PATHS or COLUMN_PATH.fullmatch(rest) is not None)
 
 
 def weights(model: torch.nn.Module) -> dict[str, Tensor]:

@@ -55,10 +55,15 @@ def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+def later(words: list[str]) -> list[str]:
+    """Of several words for one key, the last."""
+    return list({word.partition("=")[0]: word for word in words}.values())
+
+
 def observe(words: list[str], place: Path, where: str) -> dict[str, Any]:
     """All that a training run and a translation leave behind; UserErrors are seen, too."""
     shutil.rmtree(place / where, ignore_errors=True)
-    words = [*words, f"runs={place / where}"]
+    words = later([*words, f"runs={place / where}"])
     seen: dict[str, Any] = {}
     try:
         train(words)
@@ -288,7 +293,8 @@ def test_flipping_a_key_shows(
 @pytest.fixture(scope="module")
 def trained(place: Path) -> modeldir.Trained:
     words = [*SMALL, *TOY, f"data.cache={place / 'cache'}", f"runs={place / 'decoding'}"]
-    train([*words, "encoding=learned", "encoding.learned.size=200", "model.dim=32", "optim.lr=0.0"])
+    more = ["encoding=learned", "encoding.learned.size=200", "model.dim=32", "optim.lr=0.0"]
+    train(later([*words, *more]))
     return modeldir.load(place / "decoding" / "toy" / "learned-seed1")
 
 
@@ -364,7 +370,7 @@ def test_keys_of_the_surroundings(
 ) -> None:
     caplog.set_level(logging.INFO)
     words = [*SMALL, *files_of(place), f"data.cache={tmp_path / 'there'}", f"runs={tmp_path}"]
-    train([*words, "data.workers=2", "data.test_source=a.de", "data.test_target=b.en"])
+    train(later([*words, "data.workers=2", "data.test_source=a.de", "data.test_target=b.en"]))
     assert list((tmp_path / "there").glob("files-*"))
     assert "2 processes" in caplog.text
     assert "a.de" in caplog.text and "b.en" in caplog.text

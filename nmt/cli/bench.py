@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmt.cli.jobs import terminable
+from nmt.cli.parser import Parser, once
 from nmt.cli.words import run
 from nmt.errors import Exit, UserError
 
@@ -86,11 +87,10 @@ def install(directory: Path) -> None:
 
 def understood(argv: list[str]) -> argparse.Namespace:
     """What the words ask for; UserError for words that do not fit."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="nmt-bench",
         usage=USAGE,
         description=ABOUT,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     from nmt.cli.options import beside
@@ -118,7 +118,9 @@ def understood(argv: list[str]) -> argparse.Namespace:
             raise UserError("nmt-bench peers DIR: name the directory of the environments")
         given.install = Path(words.pop())
         return given
-    given.words = [*beside(given.config_dir), *(word for word in words if "=" in word)]
+    own = [word for word in words if "=" in word]
+    once(own)
+    given.words = [*beside(given.config_dir), *own]
     given.parts = [word for word in words if "=" not in word] or list(DEFAULT)
     if unknown := [word for word in given.parts if word not in PARTS]:
         raise UserError(f"{unknown[0]}: no such part; there are {', '.join(PARTS)}")

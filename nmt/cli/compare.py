@@ -1,6 +1,5 @@
 """nmt-compare: train every encoding at one budget, and rank them by source length."""
 
-import argparse
 import json
 import logging
 import os
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmt.cli import outputs
+from nmt.cli.parser import Parser, once
 from nmt.cli.words import run
 from nmt.errors import Exit, UserError
 
@@ -100,12 +100,10 @@ def _without(entrants: list["Entrant"], missing: list["Missing"]) -> list["Entra
 
 def understood(argv: list[str]) -> Asked:
     """Read the words; raises UserError, or SystemExit as argparse does."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="nmt-compare",
         usage=USAGE,
         description=ABOUT,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add = parser.add_argument
     add("words", nargs="*", metavar="KEY=VALUE", help="encoding=..., and words of nmt-train")
@@ -155,13 +153,14 @@ def cores() -> int:
 
 def _encodings(given: list[str], config_dir: str | None) -> tuple[list[str], list[str]]:
     """The encodings to compare, and the words that all share."""
-    from nmt.cli.compose import split
     from nmt.cli.contest import choices
     from nmt.cli.options import beside, folders_of, options_of
+    from nmt.cli.quoting import split
 
     flags, words = split([*beside(config_dir), *given])
     if flags:
         raise UserError(f"{flags[0]}: no such option; see --help")
+    once(words)
     for word in words:
         if word.startswith(("runs=", "name=")):
             raise UserError(f"{word}: each run has its own; use --runs DIR")

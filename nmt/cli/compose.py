@@ -1,8 +1,7 @@
 """From the words of a command line to Settings, with errors that name the nearest right word."""
 
 import re
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import cache
@@ -18,7 +17,8 @@ from hydra.errors import HydraException, MissingConfigException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from nmt.cli.options import SEARCHPATH, Folders, beside, folders_of, knobs_of, options_of
+from nmt.cli.options import SEARCHPATH, Folders, entries_of, folders_of, knobs_of, options_of
+from nmt.cli.quoting import split, unreadable
 from nmt.config import KINDS, Files, Settings, conf_dir, thaw
 from nmt.errors import UserError
 
@@ -267,8 +267,8 @@ def _parsed(words: list[str]) -> list[Override]:
     loader = hydra.config_loader() if hydra.is_initialized() else None  # says what a glob finds
     try:
         return OverridesParser.create(config_loader=loader).parse_overrides(words)
-    except HydraException as e:
-        raise UserError(f"{' '.join(words)}: {_first_line(e)}") from None
+    except HydraException:
+        raise UserError(unreadable(words)) from None
 
 
 def _check(words: list[str]) -> None:
@@ -277,16 +277,33 @@ def _check(words: list[str]) -> None:
     for o in overrides:
         if o.is_sweep_override():
             raise UserError(f"{o.input_line}: several values; nmt-train -m makes a run of each")
+        if o.is_delete() and o.key_or_group in _NEEDED:
+            key = o.key_or_group
+            raise UserError(f"{o.input_line}: every run has one; choose it by {key}=...")
+        if o.package is not None:
+            raise UserError(f"{o.input_line}: no key or group with @; see --help")
     groups = [o for o in overrides if (conf_dir() / o.key_or_group).is_dir()]
     elsewhere = [o for o in overrides if o.key_or_group.startswith(SEARCHPATH)]
     folders = folders_of(words)
     _check_groups(overrides, folders)
     known = _known(*(str(o.input_line) for o in (*elsewhere, *groups)))
+    tops = {key.split(".")[0] for key in known}
     for o in overrides:
-        if o in groups or o.is_add() or o.is_force_add() or o.key_or_group.startswith("hydra"):
+        key, line = o.key_or_group, str(o.input_line)
+        if key.startswith("hydra") or (o in groups and not o.is_add()):
             continue
-        if o.key_or_group not in known:
+        if o.is_add() and (o in groups or key in known):
+            raise UserError(f"{line}: has a value already; write {line[1:]}")
+        if key not in known and not (_adds(o) and key.split(".")[0] in tops):
             raise UserError(_unknown(o, known, folders or ()))
+
+
+_NEEDED = (*PLAIN, "runs", "name")
+
+
+def _adds(override: Override) -> bool:
+    """Whether a word adds a key; those of the root belong to encodings, and cannot be added."""
+    return "." in override.key_or_group and (override.is_add() or override.is_force_add())
 
 
 @cache
@@ -307,9 +324,15 @@ def _check_options(override: Override, folders: Folders) -> None:
     value = override.value()
     if value is None and not override.is_delete():
         raise UserError(f"{override.input_line}: name an option, or leave {group} out")
-    for option in value if isinstance(value, list) else [value]:
+    if value == [] or value == "":
+        raise UserError(f"{override.input_line}: name an option, or leave {group} out")
+    options = value if isinstance(value, list) else [value]
+    for option in options:
         if option is not None and str(option) not in (known := options_of(group, folders)):
             raise UserError(f"{group}={option}: no such option{nearest(str(option), known)}")
+    entries = [e for o in options if group == "encoding" for e in entries_of(str(o), folders)]
+    if twice := next((e for e in entries if entries.count(e) > 1), None):
+        raise UserError(f"{override.input_line}: {twice} is in it twice; name it once")
 
 
 def _unknown(override: Override, known: frozenset[str], folders: Folders) -> str:
@@ -343,37 +366,6 @@ def keys_of(node: Any, prefix: str = "") -> list[str]:
         if not OmegaConf.is_missing(node, key) and OmegaConf.is_dict(node._get_node(key)):
             found += keys_of(node[key], f"{prefix}{key}.")
     return found
-
-
-def through_hydra(words: list[str], job: Callable[[DictConfig], None]) -> None:
-    """Let Hydra itself run the job: sweeps (-m), --cfg, --info, completion."""
-    import hydra
-
-    sys.argv = [sys.argv[0], *words]
-    hydra.main(version_base="1.3", config_path=str(conf_dir().resolve()), config_name="train")(
-        job
-    )()
-
-
-def split(argv: list[str]) -> tuple[list[str], list[str]]:
-    """Flags (with --config-dir turned into a word) and key=value words."""
-    flags: list[str] = []
-    words: list[str] = []
-    rest = list(argv)
-    while rest:
-        word = rest.pop(0)
-        if word in ("--config-dir", "-cd"):
-            words += beside(rest.pop(0) if rest else "")
-        elif word.startswith("-") or (flags and flags[-1] in _WITH_VALUE):
-            flags.append(word)
-        elif "=" in word or word.startswith("~"):
-            words.append(word)
-        else:
-            raise UserError(f"{word}: expected key=value; see --help")
-    return flags, words
-
-
-_WITH_VALUE = ("--cfg", "-c", "--info", "-i", "--package", "-p", "--shell-completion", "-sc")
 
 
 def _first_line(e: Exception) -> str:

@@ -1,10 +1,11 @@
 """nmt-demo: the whole job on the embedded corpus, two encodings side by side by length."""
 
-import argparse
 import os
+import shlex
 import sys
 from pathlib import Path
 
+from nmt.cli.parser import Parser, once
 from nmt.cli.words import run
 from nmt.errors import Exit, UserError
 
@@ -24,11 +25,12 @@ def main(argv: list[str] | None = None) -> int:
 
 def command(argv: list[str]) -> None:
     """Train, compare, and say where everything lies."""
-    parser = argparse.ArgumentParser(prog="nmt-demo", usage=USAGE, description=ABOUT)
+    parser = Parser(prog="nmt-demo", usage=USAGE, description=ABOUT)
     parser.add_argument("--runs", default="runs/demo", help="directory of the models")
     parser.add_argument("--encodings", default="absolute,relative", help="options, commas between")
     parser.add_argument("words", nargs="*", help="further words for nmt-train")
     asked = parser.parse_args(argv)
+    once(asked.words)
     runs = Path(asked.runs)
 
     from nmt.cli.contest import choices, plan, prepared, train_all
@@ -44,7 +46,7 @@ def command(argv: list[str]) -> None:
     words += ["--json", str(runs / "comparison.json"), "--plot", str(runs / "comparison.png")]
     from nmt.cli.evaluate import command as evaluate
 
-    sys.stderr.write(f"\nnmt-evaluate {' '.join(words)}\n\n")
+    sys.stderr.write(f"\n{shlex.join(['nmt-evaluate', *words])}\n\n")
     evaluate(words)
     sys.stderr.write(f"\nmodels, table and picture: {runs}\n")
 

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nmt.cli.parser import Parser, once
 from nmt.cli.words import run
 from nmt.errors import UserError
 
@@ -61,12 +62,10 @@ def command(argv: list[str]) -> None:
 
 def understood(argv: list[str]) -> argparse.Namespace:
     """The words; raises UserError, or SystemExit as argparse does."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="nmt-encodings",
         usage=USAGE,
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     parser.add_argument("words", nargs="*", metavar="NAME", help="an option of encoding=")
     parser.add_argument("--no-timing", action="store_true", help="leave out time and memory")
@@ -83,6 +82,7 @@ def understood(argv: list[str]) -> argparse.Namespace:
         raise UserError(f"{names[1]}: expected KEY=VALUE after {names[0]}")
     from nmt.cli.options import beside, folders_of
 
+    once(asked.given)
     asked.words = [*beside(asked.config_dir), *asked.given]
     asked.folders = folders_of(asked.words) or ()
     _check(asked.name, asked.folders)

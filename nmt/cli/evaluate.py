@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmt.cli import outputs
 from nmt.cli.decoding import KEYS, change_of, changed, described
+from nmt.cli.parser import Parser, once
 from nmt.cli.texts import BY_SENTENCE, COLUMNS, columns_named, with_columns
 from nmt.cli.words import run
 from nmt.errors import Exit, UserError
@@ -110,13 +111,11 @@ def command(argv: list[str]) -> None:
 
 def understood(argv: list[str]) -> tuple[argparse.Namespace, list[Word], dict[str, str]]:
     """Options, systems and decode settings; raises UserError, or SystemExit as argparse does."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="nmt-evaluate",
         usage=USAGE,
         description="Score and compare models or files of translations, by source length.",
         epilog=EPILOG + "\n".join(map(described, KEYS)),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add = parser.add_argument
     add("words", nargs="+", metavar="SYSTEM", help="[LABEL=]PATH of a model or of translations")
@@ -147,6 +146,7 @@ def understood(argv: list[str]) -> tuple[argparse.Namespace, list[Word], dict[st
     add("--quiet", action="store_true", help="no progress, only warnings")
     asked = parser.parse_intermixed_args(argv)
     settings = [w for w in asked.words if w.startswith("decode.") and "=" in w]
+    once(settings)
     words = [_word(w) for w in asked.words if w not in settings]
     _check_words(asked, words, settings)
     return asked, words, dict(change_of(word) for word in settings)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Quote, QuotedString
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 
@@ -32,22 +33,18 @@ _HEADER = re.compile(rb"\s*#\s*@package\s+_global_\s*(\n|$)")
 _KEY = re.compile(r"^( *)(\w+):(?: +([^# ][^#]*?))?(?: +# (.+))?$")  # indent, key, value, comment
 
 
-def beside(folder: str | None) -> list[str]:
+def beside(*folders: str | None) -> list[str]:
     """The word that --config-dir stands for, if it is given; raises UserError if it names none."""
-    if folder is None:
-        return []
-    if not folder or not Path(folder).is_dir():
+    given = [folder for folder in folders if folder is not None]
+    if any(not folder or not Path(folder).is_dir() for folder in given):
         raise UserError("--config-dir: name a directory of your own options", Exit.USAGE)
-    return [f"{SEARCHPATH}=[{quoted(f'file://{Path(folder).resolve()}')}]"]
+    places = [quoted(f"file://{Path(folder).resolve()}") for folder in given]
+    return [f"{SEARCHPATH}=[{','.join(places)}]"] if places else []
 
 
-def quoted(value: object) -> str:
-    """A value that Hydra's grammar takes as it stands."""
-    text = str(value)
-    if re.fullmatch(r"[\w./+-]+", text, flags=re.ASCII):
-        return text
-    escaped = re.sub(r"(\\*)'", lambda m: m[1] * 2 + r"\'", text)
-    return f"'{escaped}'"
+def quoted(text: object) -> str:
+    """A text that Hydra's grammar takes as it stands."""
+    return QuotedString(str(text), Quote.single).with_quotes()
 
 
 def folders_of(words: Iterable[str]) -> Folders | None:

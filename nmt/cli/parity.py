@@ -18,6 +18,7 @@ from nmt import __version__
 from nmt.cli import outputs
 from nmt.cli.compose import experiment_of, nearest
 from nmt.cli.options import Folders, beside, folders_of, options_of, path_of
+from nmt.cli.parser import Parser, once
 from nmt.cli.words import run
 from nmt.config import KINDS
 from nmt.errors import Exit, UserError
@@ -109,13 +110,11 @@ def command(argv: list[str]) -> None:
 
 def understood(argv: list[str]) -> argparse.Namespace:
     """Options and words; raises SystemExit as argparse does."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="nmt-parity",
         usage=USAGE,
         description="Compare decoding with a cache, token by token, with one causal pass.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add = parser.add_argument
     add("words", nargs="*", metavar="KEY=VALUE", help="encodings (default: all), sizes, seed")
@@ -140,6 +139,7 @@ def _sorted_out(given: list[str], folders: Folders) -> tuple[list[str], list[str
     """The encodings, and the words for each of them; raises UserError for what has no effect."""
     from nmt.cli.contest import choices
 
+    once(given)
     encodings, words = ["all"], []
     for word in given:
         key, equals, value = word.partition("=")

@@ -2,10 +2,13 @@
 
 import sys
 
+from nmt import __version__
+from nmt.cli.parser import once
 from nmt.cli.words import run
 
 USAGE = """
 nmt-prepare [data=OPTION] [segmenter=OPTION] [KEY=VALUE ...]
+nmt-prepare --version
 
   nmt-prepare                                     the embedded corpus
   nmt-prepare data=multi30k data.root=my/multi30k segmenter.merges=8000
@@ -28,10 +31,14 @@ def command(argv: list[str]) -> None:
 
         sys.stdout.write(page(USAGE, ("data", "segmenter")))
         return
+    if "--version" in argv:
+        sys.stdout.write(f"nmt {__version__}\n")
+        return
     from nmt.cli.compose import experiment_of
     from nmt.data.prepare import prepare, report
     from nmt.data.report import describe
 
+    once(argv)
     settings, _ = experiment_of(argv)
     prepared = prepare(settings.data, settings.segmenter)
     sys.stdout.write(f"{describe(report(prepared.path))}\n{prepared.path}\n")

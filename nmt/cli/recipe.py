@@ -1,6 +1,5 @@
 """nmt-recipe: an experiment of the paper from its downloads to its scores, stage by stage."""
 
-import argparse
 import logging
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -9,6 +8,7 @@ from pathlib import Path
 
 from nmt import atomic
 from nmt.cli import training
+from nmt.cli.parser import Parser, once
 from nmt.cli.training import Asked
 from nmt.cli.words import run
 from nmt.errors import Exit, UserError
@@ -71,12 +71,10 @@ def command(argv: list[str]) -> None:
 
 def understood(argv: list[str]) -> Asked:
     """Read the words; raises UserError, or SystemExit as argparse does."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="nmt-recipe",
         usage=USAGE,
         description=ABOUT,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add = parser.add_argument
     add("recipe", choices=locks.names(), metavar="RECIPE", help=" or ".join(locks.names()))
@@ -116,6 +114,7 @@ def understood(argv: list[str]) -> Asked:
     words = [word for word in given.words if "=" in word]
     if unknown := [word for word in named if word not in STAGES]:
         raise UserError(f"{unknown[0]}: no such stage; there are {', '.join(STAGES)}")
+    once(words)
     for word in words:
         if own := OWN.get(word.partition("=")[0].lstrip("+")):
             raise UserError(f"{word}: say it with {own}")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmt.cli.compare import cores
+from nmt.cli.parser import Parser
 from nmt.cli.texts import BY_SENTENCE
 from nmt.cli.words import run
 from nmt.errors import Exit, UserError
@@ -88,12 +89,10 @@ def command(argv: list[str]) -> None:
 
 def understood(argv: list[str]) -> argparse.Namespace:
     """Read the words; raises UserError, or SystemExit as argparse does."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="nmt-report",
         usage=USAGE,
         description=ABOUT,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add = parser.add_argument
     add("words", nargs="+", metavar="RUN", help="[LABEL=]RUN, a directory of nmt-train")
@@ -216,8 +215,7 @@ def _belongs(one: Named, group: Sequence[Named]) -> bool:
 
 def _essence(run: Named) -> dict[str, Any]:
     """All that a system's runs have in common, by dotted key."""
-    from nmt.config import freeze
-    from nmt.modeldir import is_path
+    from nmt.config import freeze, is_path
 
     found: dict[str, Any] = {"order": list(run.settings.encoding), "corpus": run.data}
 

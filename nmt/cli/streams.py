@@ -1,6 +1,8 @@
 """Lines into and out of a command that streams."""
 
+import io
 import logging
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -14,11 +16,37 @@ from nmt.errors import Exit, UserError
 log = logging.getLogger(__name__)
 
 
+def secure() -> None:
+    """Make the standard streams ready for any text, and keep their places from other files.
+
+    Of a stream that is closed (`<&-`), the next file to be opened would take the place, and get
+    what is meant for the stream; Python has None for it then. What the encoding of stdout does not
+    have is written as \\xNN: a table is of more use so than not at all.
+    """
+    for descriptor, stream in enumerate((sys.stdin, sys.stdout, sys.stderr)):
+        if stream is None and not _is_open(descriptor):
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free: this one
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
+
+
 def opened_input(name: str) -> AbstractContextManager[BinaryIO]:
     """The bytes of a file (.gz: decompressed) or, for -, of stdin.
 
     Raises UserError: 66 if it cannot be opened, 65 if a compressed file turns out damaged.
     """
+    if name == "-" and sys.stdin is None:
+        raise UserError("stdin is closed; name a file to read", Exit.NO_INPUT)
     return nullcontext(sys.stdin.buffer) if name == "-" else opened(Path(name))
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nmt.cli.parser import Parser
 from nmt.cli.words import run
 from nmt.errors import Exit, UserError
 
@@ -59,21 +60,16 @@ def command(argv: list[str]) -> None:
 
 def understood(argv: list[str]) -> argparse.Namespace:
     """The options; raises UserError, or SystemExit as argparse does."""
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         "nmt-testset",
         description=DESCRIPTION,
         epilog=EPILOG,
-        formatter_class=raw,
-        allow_abbrev=False,
     )
     kinds = parser.add_subparsers(dest="does", required=True, metavar="all|join")
     every = kinds.add_parser(
         "all",
         help="many test sets as one, and that one with its lines joined",
         description=ALL,
-        formatter_class=raw,
-        allow_abbrev=False,
     )
     add = every.add_argument
     add("directory", type=Path, metavar="DIR", help="where the sets are written")
@@ -85,8 +81,6 @@ def understood(argv: list[str]) -> argparse.Namespace:
         "join",
         help="one test set with its lines joined",
         description=JOIN,
-        formatter_class=raw,
-        allow_abbrev=False,
     )
     add = one.add_argument
     add("directory", type=Path, metavar="DIR", help="where the set is written")

@@ -1,9 +1,12 @@
 """nmt-train: prepare the corpus if need be, train, and say what to type next."""
 
 import logging
+import shlex
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from nmt.cli.parser import once
 from nmt.cli.words import run
 from nmt.errors import UserError
 
@@ -22,6 +25,7 @@ nmt-train -m KEY=A,B,C                            one run for each value (Hydra 
 nmt-train experiment=table2 scale=toy             a table of the paper: all its runs, and a report
 nmt-train --cfg job --resolve                     show the whole config and leave
 nmt-train --config-dir DIR ...                    also look for options in DIR
+nmt-train --version
 
   nmt-train                                       a small model on the embedded corpus
   nmt-train encoding=relative tau=8
@@ -48,9 +52,9 @@ def main(argv: list[str] | None = None) -> int:
 def command(argv: list[str]) -> None:
     """Train as the words say."""
     if {"-h", "--help"} & set(argv):
-        from nmt.cli.compose import split
         from nmt.cli.help import page
         from nmt.cli.options import folders_of
+        from nmt.cli.quoting import split
 
         words = split(argv)[1] if {"--config-dir", "-cd"} & set(argv) else []
         sys.stdout.write(page(USAGE, folders=folders_of(words) or ()))
@@ -72,12 +76,12 @@ def _command(argv: list[str], workers: "Workers") -> None:
         experiment,
         experiment_of,
         jobs_of,
-        split,
         sweep_of,
-        through_hydra,
     )
+    from nmt.cli.quoting import split
 
     flags, words = split(argv)
+    once(words)
     if flags and workers.size > 1:
         raise UserError(f"{flags[0]}: not with several workers; leave torchrun away")
     many = None if set(flags) - {"-m", "--multirun"} else sweep_of(words)
@@ -115,6 +119,18 @@ def _command(argv: list[str], workers: "Workers") -> None:
     train(experiment(cfg, words), workers)
 
 
+def through_hydra(words: list[str], job: "Callable[[DictConfig], None]") -> None:
+    """Let Hydra itself run the job: sweeps (-m), --cfg, --info, completion."""
+    import hydra
+
+    from nmt.config import conf_dir
+
+    sys.argv = [sys.argv[0], *words]
+    hydra.main(version_base="1.3", config_path=str(conf_dir().resolve()), config_name="train")(
+        job
+    )()
+
+
 def train(asked: "Experiment", workers: "Workers | None" = None) -> None:
     """Check, open the run directory, prepare, fit; in this order, so that errors come early."""
     from nmt import build
@@ -136,7 +152,7 @@ def train(asked: "Experiment", workers: "Workers | None" = None) -> None:
         return
     log.info("%s", outcome)
     sys.stdout.write(f"{directory}\n")
-    _next(asked)
+    next_commands(asked)
 
 
 def launch(words: list[str]) -> None:
@@ -144,7 +160,6 @@ def launch(words: list[str]) -> None:
 
     A run that fails stops no other; who asks for the runs sees afterwards which are not finished.
     """
-    from nmt.cli.compose import through_hydra
 
     def job(cfg: "DictConfig") -> None:
         from contextlib import redirect_stderr, redirect_stdout
@@ -203,15 +218,15 @@ def _prepared(asked: "Experiment", workers: "Workers") -> "Prepared":
     return prepared
 
 
-def _next(asked: "Experiment") -> None:
+def next_commands(asked: "Experiment") -> None:
     """The commands that a user wants after training, on stderr beside the log."""
     from nmt.cli.texts import test_columns, test_texts
 
     source, target = test_texts(asked.settings)
     beside = test_columns(asked.settings)
-    evaluated = f"{asked.run} --source {source} --reference {target}"
-    log.info("next:  %s", " ".join(["nmt-translate", str(asked.run), source, *beside]))
-    log.info("       %s", " ".join(["nmt-evaluate", evaluated, *beside]))
+    evaluated = [str(asked.run), "--source", source, "--reference", target, *beside]
+    log.info("next:  %s", shlex.join(["nmt-translate", str(asked.run), source, *beside]))
+    log.info("       %s", shlex.join(["nmt-evaluate", *evaluated]))
 
 
 if __name__ == "__main__":

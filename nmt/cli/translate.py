@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nmt import __version__
 from nmt.cli.decoding import KEYS, SETTING, change_of, changed, described
+from nmt.cli.parser import Parser, once
 from nmt.cli.resumable import Hashed, Progress, ResumableOutput, check_place, digest, parts_of
 from nmt.cli.streams import Output, opened_input, text_lines
 from nmt.cli.texts import BY_SENTENCE, COLUMNS, columns_named, with_columns
@@ -182,13 +183,11 @@ def _passed(
 
 def understood(argv: list[str]) -> Asked:
     """Read the words; raises UserError, or SystemExit as argparse does."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="nmt-translate",
         usage=USAGE,
         description="Translate lines of text by a trained model.",
         epilog=EPILOG + "\n".join(map(described, KEYS)),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add = parser.add_argument
     add("model", metavar="MODEL", help="run directory of nmt-train, or one of its checkpoints")
@@ -203,6 +202,7 @@ def understood(argv: list[str]) -> Asked:
     add("--threads", type=_positive, metavar="N", help="CPU threads (default: torch's choice)")
     given = parser.parse_intermixed_args(argv)
     settings = [word for word in given.words if SETTING.match(word)]
+    once(settings)
     inputs = [word for word in given.words if not SETTING.match(word)] or ["-"]
     if len(inputs) > 1:
         raise UserError(f"{inputs[1]}: a second input; give one, or join them: cat A B | ...")

@@ -1,5 +1,6 @@
 """What all commands share: exit codes and one-line errors."""
 
+import errno
 import gc
 import logging
 import os
@@ -7,8 +8,10 @@ import resource
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
-from nmt.errors import DISK, Exit, UserError, is_want_of_memory
+from nmt.cli import streams
+from nmt.errors import DISK, Exit, UserError, is_want_of_memory, visible
 
 ADDRESSES = 2**30  # bytes that the libraries take alone; OpenBLAS ends a process that has too few
 _MEMORY_ADVICE = "lower trainer.batch_tokens or decode.batch_tokens, or raise the limit (ulimit -v)"
@@ -19,10 +22,14 @@ def run(command: Callable[[list[str]], None], argv: list[str] | None = None) -> 
 
     Anything but a UserError (or what the system does to us) is our bug, and shows all.
     """
+    argv = sys.argv[1:] if argv is None else argv
+    streams.secure()
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(message)s", force=True)
+    logging.setLogRecordFactory(_record)
     try:
+        _check(argv)
         _check_addresses()
-        command(sys.argv[1:] if argv is None else argv)
+        command(argv)
         sys.stdout.flush()
     except UserError as e:
         return _say(str(e), e.code)
@@ -34,11 +41,41 @@ def run(command: Callable[[list[str]], None], argv: list[str] | None = None) -> 
     except Exception as e:
         if is_want_of_memory(e):
             return _say(f"out of memory; {_MEMORY_ADVICE}", Exit.NO_MEMORY)
-        if not isinstance(e, OSError) or e.errno not in DISK:
+        if isinstance(e, OSError) and e.errno in _PLACES and e.filename:
+            return _say(f"{e.filename}: {e.strerror}; give another place", Exit.NO_INPUT)
+        if not isinstance(e, OSError) or e.errno not in (*DISK, errno.EBADF):
             raise
         _drop_output()
         return _say(f"{e.filename or 'output'}: {e.strerror}", Exit.IO)
     return Exit.OK
+
+
+# what is wrong with a place that a user names; who writes there says so with its key, exit 73
+_PLACES = (
+    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP),
+    *(errno.ENOTDIR, errno.EISDIR),
+)
+
+
+def _check(argv: list[str]) -> None:
+    """Refuse to work without stdout, and words that no config or file of ours could hold."""
+    if sys.stdout is None:
+        raise UserError("stdout is closed; send it somewhere, as in > FILE", Exit.IO)
+    for word in argv:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            raise UserError(
+                f"{word}: not UTF-8; give another name, and a locale such as LC_ALL=C.UTF-8"
+            ) from None
+
+
+def _record(*args: Any, **settings: Any) -> logging.LogRecord:
+    """A log record whose arguments cannot add lines or move the cursor: they come from files."""
+    record = logging.LogRecord(*args, **settings)
+    if record.name.split(".")[0] == "nmt" and isinstance(record.args, tuple):
+        record.args = tuple(a if isinstance(a, int | float) else visible(a) for a in record.args)
+    return record
 
 
 def _check_addresses() -> None:
@@ -73,5 +110,5 @@ def _drop_output() -> None:
 
 
 def _say(message: str, code: Exit) -> int:
-    sys.stderr.write(f"nmt: {message}\n")
+    sys.stderr.write(f"nmt: {visible(message)}\n")
     return code

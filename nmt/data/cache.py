@@ -86,9 +86,9 @@ def damage(final: Path) -> str | None:
 
     All its files are hashed, once per process: again only if a size, a time or an inode changed.
     """
-    if not final.is_dir():
-        return f"{final}: is not there"
     try:
+        if not final.is_dir():
+            return f"{final}: is not there"
         stamp = _stamp(final)
         if _verified.get(final.resolve()) == stamp:
             return None

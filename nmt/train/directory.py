@@ -87,7 +87,7 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
         if before.get(key, ...) != after.get(key, ...)
         and key not in MAY_DIFFER
         and key.split(".")[0] not in MAY_DIFFER
-        and not (modeldir.is_path(key) and (key != START or (before.get(key) and after.get(key))))
+        and not (config.is_path(key) and (key != START or (before.get(key) and after.get(key))))
     ]
 
 

@@ -40,7 +40,7 @@ from nmt.errors import Exit, UserError
         (["segmenter=unigram", "segmenter.merges=5"], "no key 'segmenter.merges'"),
         (["data=files", "data.root=x", "data.train_pairs=5"], "no key 'data.train_pairs'"),
         (["+model.extra=1"], "model.extra: no such key in model"),
-        (["a=["], "a=[: no viable alternative"),
+        (["a=["], "a=[: Hydra reads this otherwise than text; write \"a='['\""),
         (["relative"], "relative: expected key=value; see --help"),
         (["--nonsense"], "--nonsense: no such option"),
         (["seed=1,2"], "seed=1,2: several values; nmt-train -m makes a run of each"),

@@ -292,7 +292,7 @@ def test_a_sweep_of_ones_own_is_checked_and_left_to_hydra(
     assert train(words) == 2
     assert "model.heads=3: must divide" in capsys.readouterr().err
     swept: list[list[str]] = []
-    monkeypatch.setattr("nmt.cli.compose.through_hydra", lambda words, job: swept.append(words))
+    monkeypatch.setattr("nmt.cli.train.through_hydra", lambda words, job: swept.append(words))
     assert train([*words, "model.heads=1,2"]) == 0
     assert swept[0][-2:] == ["experiment=mine", "model.heads=1,2"]
 

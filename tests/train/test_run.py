@@ -51,7 +51,7 @@ def test_exactly_the_documented_keys_may_differ() -> None:
     for group in ("data", "segmenter", "model", "optim", "trainer", "decode"):
         for key in plain[group]:
             changed = {**plain, group: {**plain[group], key: "another"}}
-            free = {f"{group}.{key}", group} & allowed or modeldir.is_path(f"{group}.{key}")
+            free = {f"{group}.{key}", group} & allowed or config.is_path(f"{group}.{key}")
             assert differences(plain, changed) == (
                 [] if free else [f"{group}.{key}: {shown(plain[group][key])} -> another"]
             )

@@ -1,0 +1,234 @@
+"""What is typed wrong gets one line and its exit code, never a trace."""
+
+import errno
+import io
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from nmt import __version__
+from nmt.cli import (
+    bench,
+    compare,
+    demo,
+    encodings,
+    evaluate,
+    parity,
+    prepare,
+    recipe,
+    report,
+    testset,
+    train,
+    translate,
+)
+
+COMMANDS = {
+    "bench": bench.main,
+    "compare": compare.main,
+    "demo": demo.main,
+    "encodings": encodings.main,
+    "evaluate": evaluate.main,
+    "parity": parity.main,
+    "prepare": prepare.main,
+    "recipe": recipe.main,
+    "report": report.main,
+    "testset": testset.main,
+    "train": train.main,
+    "translate": translate.main,
+}
+LONG = "n" * 300
+FILES = ("data=files", "data.root=.")
+WRONG: list[tuple[str, Sequence[str], int, str]] = [
+    ("train", ["~encoding"], 2, "~encoding: every run has one"),
+    ("train", ["~encoding=absolute"], 2, "~encoding=absolute: every run has one"),
+    ("train", ["~seed"], 2, "~seed: every run has one"),
+    ("train", ["~model"], 2, "~model: every run has one"),
+    ("train", ["~runs"], 2, "~runs: every run has one"),
+    ("train", ["encoding=[]"], 2, "encoding=[]: name an option, or leave encoding out"),
+    ("train", ["encoding=[absolute,absolute]"], 2, "absolute is in it twice"),
+    ("train", ["encoding=[relative,relative_absolute]"], 2, "relative is in it twice"),
+    ("train", ["+foo=bar"], 2, "+foo=bar: no key 'foo'"),
+    ("train", ["++foo=bar"], 2, "++foo=bar: no key 'foo'"),
+    ("train", ["+tua=3", "encoding=relative"], 2, "did you mean tau?"),
+    ("train", ["+seed=2"], 2, "+seed=2: has a value already; write seed=2"),
+    ("train", ["seed=1", "seed=2"], 2, "seed=2: seed=1 is given, too; give seed once"),
+    ("train", ["encoding=none", "encoding=lstm"], 2, "give encoding once"),
+    ("prepare", ["data.workers=1", "data.workers=2"], 2, "give data.workers once"),
+    ("compare", ["encoding=none", "seed=1", "seed=2"], 2, "give seed once"),
+    ("demo", ["seed=1", "seed=2"], 2, "give seed once"),
+    ("recipe", ["wmt19_deen", "seed=1", "seed=2"], 2, "give seed once"),
+    ("bench", ["seed=1", "seed=2"], 2, "give seed once"),
+    ("parity", ["seed=1", "seed=2"], 2, "give seed once"),
+    ("encodings", ["relative", "seed=1", "seed=2"], 2, "give seed once"),
+    ("translate", ["x", "decode.alpha=1", "decode.alpha=2"], 2, "give decode.alpha once"),
+    (
+        "evaluate",
+        ["x", "--source=s", "--reference=r", "decode.alpha=1", "decode.alpha=2"],
+        2,
+        "once",
+    ),
+    ("train", ["größe=1"], 2, "größe=1: not readable as key=value"),
+    ("train", ["=1"], 2, "=1: not readable as key=value"),
+    ("train", ["x==1"], 2, "x==1: "),
+    ("train", ["model@x=base"], 2, "model@x=base: "),
+    ("train", ["data=files", "data.root=größe"], 66, "größe/train.de: no such file"),
+    ("train", ["data=files", "data.root=mit,komma"], 66, "mit,komma/train.de: no such file"),
+    ("train", ["data=files", "data.root=a(b)"], 66, "a(b)/train.de: no such file"),
+    ("train", ["data=files", "data.root=eq=al"], 66, "eq=al/train.de: no such file"),
+    ("train", ["data=files", "data.root=~/x"], 66, "home/x/train.de: no such file"),
+    ("train", ["data=files", f"data.root={LONG}", "name=n"], 66, "train.de: File name too long"),
+    ("train", [f"name={LONG}"], 73, "File name too long"),
+    ("train", ["data=files", "data.root=\udcff"], 2, r"data.root=\xff: not UTF-8"),
+    ("evaluate", ["\udcff", "--reference", "x"], 2, r"\xff: not UTF-8"),
+    ("train", ["data.root=\x1b[2J"], 2, r"data.root='\x1b[2J': no key"),
+    ("translate", ["--nonsense"], 2, "MODEL"),
+    ("evaluate", ["x"], 2, "--reference; see --help"),
+    ("report", ["--nonsense"], 2, "; see --help"),
+    ("testset", [], 2, "all|join; see --help"),
+    ("testset", ["join", "x"], 2, "--name, --source, --reference; see --help"),
+    ("compare", ["--jobs", "x"], 2, "argument --jobs: invalid int value: 'x'"),
+    ("parity", ["--tokens", "1"], 2, "argument --tokens: 1: expected at least 8"),
+    ("recipe", ["nonsense"], 2, "argument RECIPE: invalid choice: 'nonsense'"),
+    ("bench", ["--rounds", "x"], 2, "argument --rounds: invalid int value"),
+    ("demo", ["--nonsense"], 2, "unrecognized arguments: --nonsense"),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "code", "said"), WRONG, ids=[" ".join([n, *w])[:60] for n, w, *_ in WRONG]
+)
+def test_wrong_words_get_one_line_and_their_code(
+    name: str,
+    words: list[str],
+    code: int,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("HOME", "home")
+    monkeypatch.chdir(tmp_path)
+    assert COMMANDS[name](words) == code
+    out, err = capsys.readouterr()
+    assert said in err and not out
+    assert err.startswith("nmt: ") and err.count("\n") == 1
+    assert "Traceback" not in err and re.fullmatch(r"[^\x00-\x1f\x7f-\x9f]*\n", err)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_tells_its_version(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        assert COMMANDS[name](["--version"]) == 0
+    except SystemExit as end:  # argparse
+        assert end.code == 0
+    assert capsys.readouterr() == (f"nmt {__version__}\n", "")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_tells_of_the_version(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        COMMANDS[name](["--help"])
+    except SystemExit as end:  # argparse
+        assert end.code == 0
+    assert "--version" in capsys.readouterr().out
+
+
+def shell(script: str, where: Path, **environment: str) -> tuple[int, str, str]:
+    """Run a line of a shell in which `nmt NAME` starts a command; its code, stdout and stderr."""
+    start = f'nmt() {{ module=$1; shift; "{sys.executable}" -m "nmt.cli.$module" "$@"; }}; '
+    ended = subprocess.run(
+        ["bash", "-c", start + script],
+        cwd=where,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    return ended.returncode, ended.stdout.decode(), ended.stderr.decode()
+
+
+ROOT = Path(__file__).parent.parent.parent
+STREAMS: list[tuple[str, int, str]] = [
+    ("nmt translate . <&-", 66, "nmt: stdin is closed; name a file to read\n"),
+    ("nmt train --help >&-", 74, "nmt: stdout is closed; send it somewhere, as in > FILE\n"),
+    ("nmt encodings >&-", 74, "nmt: stdout is closed; send it somewhere, as in > FILE\n"),
+    ("nmt encodings >/dev/full", 74, "nmt: output: No space left on device\n"),
+    ("nmt encodings 1</dev/null", 74, "nmt: output: Bad file descriptor\n"),
+    ("nmt train encoding=relativ 2>&-", 2, ""),
+    ("nmt train --version <&- >&2", 0, f"nmt {__version__}\n"),
+]
+
+
+@pytest.mark.parametrize(("script", "code", "err"), STREAMS, ids=[s for s, *_ in STREAMS])
+def test_closed_streams(script: str, code: int, err: str, tmp_path: Path) -> None:
+    assert shell(script, tmp_path) == (code, "", err)
+
+
+def test_no_file_takes_the_place_of_a_closed_stream(tmp_path: Path) -> None:
+    opened = "import os, sys; from nmt.cli.streams import secure; secure(); print(os.open('.', 0))"
+    out = subprocess.run(
+        ["bash", "-c", f'"{sys.executable}" -c "{opened}" <&- 2>&-'],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        check=True,
+    )
+    assert int(out.stdout) > 2
+
+
+def test_a_label_that_stdout_cannot_encode_is_escaped(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"a b c d\n")
+    script = "nmt evaluate größe=a.txt --reference a.txt --quiet"
+    code, out, err = shell(script, tmp_path, PYTHONIOENCODING="ascii")
+    assert (code, err) == (0, "") and r"gr\xf6\xdfe" in out
+    old = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    code, out, err = shell(script, tmp_path, **old)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith(r"nmt: gr\xc3\xb6\xc3\x9fe=a.txt: not UTF-8; ")
+
+
+REFUSALS = [
+    (["data.cache={0}/x"], 73, "{0}/x"),
+    (["data=files", "data.root={0}"], 66, "{0}/train.de"),
+    (["name={0}/x"], 73, "{0}/x"),
+    (["translate", "{0}/x"], 66, "{0}/x"),
+    (["evaluate", "{0}/x", "--reference", "{0}/y"], 66, "{0}/"),
+    (["report", "{0}/x", "--test", "a={0}/y,{0}/z"], 66, "{0}/x"),
+]
+
+
+@pytest.mark.parametrize(("words", "code", "place"), REFUSALS, ids=[w[0] for w, *_ in REFUSALS])
+def test_a_directory_that_may_not_be_searched(
+    words: list[str],
+    code: int,
+    place: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Root may search everything, so the system's answer to other users is put in its place."""
+    closed = str(tmp_path / "closed")
+    Path(closed).mkdir()
+    monkeypatch.chdir(tmp_path)
+
+    def guarded(real: Callable[..., object]) -> Callable[..., object]:
+        def call(path: object, *rest: object, **more: object) -> object:
+            if f"{path}".startswith(f"{closed}/"):
+                raise PermissionError(errno.EACCES, "Permission denied", f"{path}")
+            return real(path, *rest, **more)
+
+        return call
+
+    for name in ("stat", "mkdir", "open", "scandir", "listdir"):
+        monkeypatch.setattr(os, name, guarded(getattr(os, name)))
+    monkeypatch.setattr(io, "open", guarded(io.open))
+    name, *rest = words if words[0] in COMMANDS else ["train", *words]
+    assert COMMANDS[name]([word.format(closed) for word in rest]) == code
+    err = capsys.readouterr().err
+    assert place.format(closed) in err
+    assert err.count("\n") == 1 and "Traceback" not in err
