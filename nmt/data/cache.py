@@ -163,8 +163,8 @@ def _described(directory: Path) -> dict[str, dict[str, Any]]:
 
 def _stamp(directory: Path) -> Stamp:
     """What changes when a file is written, moved or exchanged."""
-    found = [(path, path.stat()) for path in sorted(directory.rglob("*")) if path.is_file()]
-    return tuple((str(p), s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for p, s in found)
+    stats = [(path, path.stat()) for path in sorted(directory.rglob("*")) if path.is_file()]
+    return tuple((str(p), s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for p, s in stats)
 
 
 def _remove_leftovers(cache: Path, ours: Path) -> None:
