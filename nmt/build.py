@@ -71,11 +71,6 @@ def narrow(settings: Settings) -> Settings:
 
     It has two layers, or more where model.drop_residual names them.
     """
-    return _narrowed(settings)[0]
-
-
-def _narrowed(settings: Settings) -> tuple[Settings, int]:
-    """The settings of the small model, and how many numbers it holds without vocabularies."""
     model = settings.model
     deepest = max([LAYERS, *model.drop_residual])
     shallow = replace(
@@ -87,11 +82,10 @@ def _narrowed(settings: Settings) -> tuple[Settings, int]:
     try:
         made = replace(settings, model=replace(shallow, dim=DIM, heads=HEADS))
         with torch.device("meta"):
-            return made, trial.numbers(transformer(made, 8, 8))
+            transformer(made, 8, 8)
     except UserError:
-        made = replace(settings, model=shallow)
-        with torch.device("meta"):
-            return made, trial.numbers(transformer(made, 8, 8))
+        return replace(settings, model=shallow)
+    return made
 
 
 def _check_step(settings: Settings) -> None:
@@ -99,7 +93,9 @@ def _check_step(settings: Settings) -> None:
 
     Draws leave torch's generator as it was.
     """
-    small, size = _narrowed(settings)
+    small = narrow(settings)
+    with torch.device("meta"):
+        size = trial.numbers(transformer(small, trial.VOCAB, trial.VOCAB))
     if size > TRIED:
         log.info("%d numbers even in a small model: no first step is tried beforehand", size)
         return

@@ -209,7 +209,9 @@ class Decode:
     )
     length_ratio: float = knob("target_length=ratio: times the source's pieces", least=0.01)
     too_long: str = knob(
-        "a source longer than the encoding's table", choices=("refuse", "truncate")
+        "a source beyond the encoding's table, the memory, or 10,000 pieces: translate its parts, "
+        "leave its line empty and end with an error, or cut it",
+        choices=("split", "refuse", "truncate"),
     )
 
 

@@ -216,12 +216,12 @@ DECODING = {  # key -> value that changes a translation (or refuses it)
     "max_length_ratio": 0.0,
     "max_length_offset": 2,
     "precision": "bfloat16",
-    "too_long": "truncate",
+    "too_long": "refuse",
     "position_scale": 0.5,
     "target_length": "predicted",
 }
-DECODING_REFUSED = {  # key -> what is said: of its other value (of the default: too_long)
-    "too_long": "split the line, or cut it by decode.too_long=truncate",
+DECODING_REFUSED = {  # key -> what is said of its other value
+    "too_long": "split them, or choose decode.too_long=split",
     "position_scale": "positions cannot be scaled, because it knows whole positions only",
     "target_length": "this model cannot tell a length",
 }

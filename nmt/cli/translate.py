@@ -85,7 +85,7 @@ def command(argv: list[str]) -> None:
             from nmt import modeldir
             from nmt.data.joined import by_sentence
             from nmt.decode.notes import Notes
-            from nmt.decode.translator import Translator
+            from nmt.decode.translator import RefusedLinesError, Translator
             from nmt.memory import keep_memory
 
         keep_memory()
@@ -110,10 +110,16 @@ def command(argv: list[str]) -> None:
         lines, columns = with_columns(trained, read[TEXT], given)
         output = stack.enter_context(_output(asked, trained, decode))
         notes = Notes(_passed(asked, iter(lines), columns, read, output))
-        for number, text in records(asked, translator, lines, columns, output.lines, notes):
-            output.write(text)
-            if number % decode.window == 0:
-                output.advance(Progress(number, digest(read), notes.plain()))
+        refused: UserError | None = None
+        try:
+            for number, text in records(asked, translator, lines, columns, output.lines, notes):
+                output.write(text)
+                if number % decode.window == 0:
+                    output.advance(Progress(number, digest(read), notes.plain()))
+        except RefusedLinesError as error:
+            refused = error  # said when the output is complete: all other lines are translated
+    if refused is not None:
+        raise refused
 
 
 def _check_files(asked: Asked) -> None:

@@ -31,7 +31,9 @@ class Notes:
     def __init__(self, before: Mapping[str, Sequence[int]] | None = None) -> None:
         """`before`: `plain()` of the notes of the lines before these."""
         self.long = Note()  # source beyond the trained length
-        self.truncated = Note()  # source beyond the table
+        self.split = Note()  # source too long for table or memory: translated in parts
+        self.truncated = Note()  # likewise: cut
+        self.refused = Note()  # likewise: line left empty
         self.cut = Note()  # output at its limit
         self.broken = Note()  # output that met no finite score
 
@@ -42,8 +44,13 @@ class Notes:
         """The notes as plain values."""
         return {name: list(astuple(note)) for name, note in vars(self).items()}
 
-    def report(self, longest_trained: int, source_limit: int | None) -> None:
-        """Log one line for each kind; lengths in pieces, eos counted in the limit alone."""
+    @property
+    def too_long(self) -> int:
+        """Pieces of the longest source that was too long; 0: none was."""
+        return max(note.longest for note in (self.split, self.truncated, self.refused))
+
+    def report(self, longest_trained: int, longest: int) -> None:
+        """Log one line for each kind; lengths in pieces, eos apart."""
         if self.long.count:
             log.warning(
                 "sources of more pieces than the longest in training (%d): %s; "
@@ -51,10 +58,16 @@ class Notes:
                 longest_trained,
                 self.long,
             )
+        if self.split.count:
+            log.warning(
+                "sources of more pieces than model and memory hold (%d), translated in parts: %s",
+                longest,
+                self.split,
+            )
         if self.truncated.count:
             log.warning(
-                "sources cut to the %d pieces that the encoding holds: %s",
-                (source_limit or 0) - 1,
+                "sources of more pieces than model and memory hold (%d), cut: %s",
+                longest,
                 self.truncated,
             )
         if self.cut.count:

@@ -14,11 +14,16 @@ from nmt.data.columns import Beside, check_ranges, expand, missing
 from nmt.data.grouping import by_length
 from nmt.data.seams import JoinedLine
 from nmt.data.vocab import BOS, EOS, PAD, UNK
-from nmt.decode.beam import Hypothesis, search
+from nmt.decode import room
+from nmt.decode.beam import Hypothesis, length_penalty, search
 from nmt.decode.beside import Columns
 from nmt.decode.notes import Notes
+from nmt.decode.parts import parts_of
 from nmt.decode.quantised import quantised
+from nmt.decode.room import ALWAYS, GIANT
 from nmt.errors import Exit, UserError, is_want_of_memory
+from nmt.memory import memory_of
+from nmt.model import example
 from nmt.modeldir import Trained
 from nmt.precision import NO_BFLOAT16, bfloat16_is_faster
 
@@ -46,6 +51,10 @@ class _Source(NamedTuple):
     columns: dict[str, list[int]]  # as many integers as ids, or one
 
 
+class RefusedLinesError(UserError):
+    """Some lines were too long, and were left empty; all others are translated."""
+
+
 class Translator:
     """A trained model that turns lines into lines; what it translates needs no preparation."""
 
@@ -55,6 +64,7 @@ class Translator:
         self.longest_trained = int(trained.facts["longest_source"])
         self.decode = decode
         self.settings = trained.settings
+        self._room: int | None = None  # pieces of the longest source, once it was measured
         self._check_length(decode)
         if decode.position_scale != 1:
             self._scale_positions(decode.position_scale)
@@ -121,22 +131,29 @@ class Translator:
         about those before it. Reads decode.window lines of each, gives back as many, and only then
         reads on. An empty line has one empty translation; a JoinedLine is read as the pieces of its
         sentences. What was unusual is counted, and logged once after the last line. Raises
-        UserError (65) for a line longer than the encoding's table, unless decode.too_long=truncate,
-        and for columns that do not fit the text, before any line of its window is translated; (2)
-        for a column that is missing or unknown.
+        UserError (65) for columns that do not fit the text, before any line of its window is
+        translated; (2) for a column that is missing or unknown; after the last line
+        RefusedLinesError, if lines were too long and decode.too_long=refuse.
         """
         beside = Columns(columns or {}, self._per(columns or {}))
         lines, notes = iter(lines), Notes() if notes is None else notes
         while window := list(islice(lines, self.decode.window)):
             rows = beside.read(len(window), first)
             sources = [
-                self._source(line, row, number, notes)
+                self._parts(line, row, number, notes)
                 for number, (line, row) in enumerate(zip(window, rows, strict=True), first)
             ]
             yield from self._window(sources, first, n_best, notes)
             first += len(window)
         beside.end(first - 1)
-        notes.report(self.longest_trained, self.model.source_limit)
+        longest = self._longest(notes.too_long)
+        notes.report(self.longest_trained, longest)
+        if notes.refused.count:
+            raise RefusedLinesError(
+                f"sources of more pieces than model and memory hold ({longest}), their lines left "
+                f"empty: {notes.refused}; split them, or choose decode.too_long=split",
+                Exit.DATA,
+            )
 
     def _per(self, given: Mapping[str, Iterable[str]]) -> dict[str, str]:
         """Whether each column has integers per word or per sentence."""
@@ -157,75 +174,121 @@ class Translator:
             )
         return known
 
-    def _source(self, line: str, beside: dict[str, Beside], number: int, notes: Notes) -> _Source:
-        """A line and its columns in numbers, eos included."""
+    def _parts(
+        self, line: str, beside: dict[str, Beside], number: int, notes: Notes
+    ) -> list[_Source]:
+        """A line and its columns in numbers: one source, several if it was split, none if refused.
+
+        What stands beside the words of a line cannot be split: such a line is refused.
+        """
         known = isinstance(line, JoinedLine)  # its sentences, which any copy would forget
         text = line if known else line.removesuffix("\n").removesuffix("\r")
-        ids = self._ids(text, number, notes)
+        ids = self.source.ids(text)
+        pieces, where = len(ids) - 1, f"line {number}"
+        longest = self._longest(pieces)
+        if pieces <= longest:
+            if pieces > self.longest_trained:
+                notes.long.add(number, pieces)
+            return [self._source(text, ids, beside, where)]
+        if self.decode.too_long == "truncate":
+            notes.truncated.add(number, pieces)
+            return [self._source(text, [*ids[:longest], EOS], beside, where)]
+        if self.decode.too_long == "refuse" or beside or self.model.columns - {WORDS}:
+            notes.refused.add(number, pieces)
+            return []
+        notes.split.add(number, pieces)
+        most = max(1, min(longest, self.longest_trained))
+        parts = parts_of(text, most, lambda part: len(self.source.ids(part)) - 1)
+        made = ((part, [*self.source.ids(part)[:-1][:most], EOS]) for part in parts)
+        return [self._source(part, part_ids, {}, where) for part, part_ids in made]
+
+    def _source(self, text: str, ids: list[int], beside: dict[str, Beside], where: str) -> _Source:
+        """What the model reads of a text: its ids, and the columns beside it."""
         words = WORDS in self.model.columns
         if not beside and not words:
             return _Source(ids, {})
-        found = expand(
-            text, beside, self.source.segmenter, f"line {number}", most=len(ids) - 1, words=words
-        )
-        check_ranges(found, self.model.column_ranges, f"line {number}")
-        return _Source(ids, found)
+        columns = expand(text, beside, self.source.segmenter, where, most=len(ids) - 1, words=words)
+        check_ranges(columns, self.model.column_ranges, where)
+        return _Source(ids, columns)
 
-    def _ids(self, text: str, number: int, notes: Notes) -> list[int]:
-        """The ids of a line, eos included; checks its length against table and training."""
-        ids = self.source.ids(text)
-        pieces, limit = len(ids) - 1, self.model.source_limit
-        if limit is not None and pieces + 1 > limit:
-            if self.decode.too_long == "refuse":
-                raise UserError(
-                    f"line {number}: {pieces} pieces, but this model's encoding ends after "
-                    f"{limit - 1}; split the line, or cut it by decode.too_long=truncate",
-                    Exit.DATA,
-                )
-            notes.truncated.add(number, pieces)
-            return [*ids[: limit - 1], EOS]
-        if pieces > self.longest_trained:
-            notes.long.add(number, pieces)
-        return ids
+    def _longest(self, pieces: int) -> int:
+        """The most pieces that a source may have, if one of so many is to be judged."""
+        table = self.model.source_limit
+        longest = GIANT if table is None else min(GIANT, table - 1)
+        if pieces <= ALWAYS or longest <= ALWAYS:
+            return longest
+        if self._room is None:
+            self._room = room.longest(self._try, self._limit, memory_of(self.device))
+        return min(longest, self._room)
+
+    def _try(self, length: int, steps: int) -> None:
+        """Search for a translation of so many pieces of a made-up source of this length, eos in."""
+        source = example.ids(1, length, len(self.source.vocabulary))
+        columns = example.columns(self.model.columns, source)
+        rows = {name: column[0].tolist() for name, column in columns.items()}
+        if self.decode.target_length == "given":
+            rows[LENGTH] = [steps]
+        table = self.model.target_limit
+        steps = steps if table is None else min(steps, table - 1)
+        self._search([_Source(source[0].tolist(), rows)], [steps], 1, eos=-1)
 
     def _window(
-        self, sources: list[_Source], first: int, n_best: int, notes: Notes
+        self, lines: list[list[_Source]], first: int, n_best: int, notes: Notes
     ) -> list[list[Translation]]:
-        """Translate the sources in batches of like length; the answers are in their order."""
-        answers = [[Translation("", 0.0)] for _ in sources]
+        """Translate lines, or the parts of long ones, in batches; answer in their order."""
+        sources = [source for parts in lines for source in parts]
+        numbers = [number for number, parts in enumerate(lines, first) for _ in parts]
+        found: list[list[Hypothesis]] = [[] for _ in sources]
         places = [place for place, source in enumerate(sources) if len(source.ids) > 1]
         lengths = [len(sources[place].ids) for place in places]
         for group in by_length(lengths, self.decode.batch_tokens // self.decode.beam_size):
             batch = [places[i] for i in group]
-            found = self._search([sources[place] for place in batch], n_best)
-            for place, hypotheses in zip(batch, found, strict=True):
-                answers[place] = [self._translation(hypothesis) for hypothesis in hypotheses]
-                best, limit = hypotheses[0], self._limit(sources[place])
+            limits = [self._limit(len(sources[place].ids) - 1) for place in batch]
+            made = self._search([sources[place] for place in batch], limits, n_best)
+            for place, limit, hypotheses in zip(batch, limits, made, strict=True):
+                found[place] = hypotheses
+                best = hypotheses[0]
                 if not best.finished:
                     note = notes.cut if len(best.ids) == limit else notes.broken
-                    note.add(first + place, len(best.ids))
+                    note.add(numbers[place], len(best.ids))
+        answers, rest = [], iter(found)
+        for parts in lines:
+            translated = [hypotheses for _ in parts if (hypotheses := next(rest))]
+            answers.append(self._joined(translated) if translated else [Translation("", 0.0)])
         return answers
 
-    def _translation(self, hypothesis: Hypothesis) -> Translation:
-        text = self.target.text(hypothesis.ids).translate(_SEPARATORS)
-        return Translation(text, hypothesis.score)
+    def _joined(self, parts: list[list[Hypothesis]]) -> list[Translation]:
+        """The translations of a line, from those of its parts, all best first."""
+        if len(parts) == 1:
+            return [Translation(self._text(each), each.score) for each in parts[0]]
+        made = []
+        for one_of_each in zip(*parts, strict=False):
+            length = sum(len(each.ids) + each.finished for each in one_of_each)
+            log_prob = sum(each.log_prob for each in one_of_each)
+            text = " ".join(filter(None, map(self._text, one_of_each)))
+            made.append(Translation(text, log_prob / length_penalty(length, self.decode.alpha)))
+        return made
 
-    def _limit(self, source: _Source) -> int:
-        """Pieces that the translation of a source may have, eos apart."""
-        pieces = len(source.ids) - 1
+    def _text(self, hypothesis: Hypothesis) -> str:
+        return self.target.text(hypothesis.ids).translate(_SEPARATORS)
+
+    def _limit(self, pieces: int) -> int:
+        """Pieces that the translation of so many may have; eos counts in neither."""
         limit = int(self.decode.max_length_ratio * pieces) + self.decode.max_length_offset
         table = self.model.target_limit  # bos, or eos, and the pieces
         return limit if table is None else min(limit, table - 1)
 
     @torch.inference_mode()
-    def _search(self, sources: list[_Source], n_best: int) -> list[list[Hypothesis]]:
+    def _search(
+        self, sources: list[_Source], most: list[int], n_best: int, eos: int = EOS
+    ) -> list[list[Hypothesis]]:
         """Search for the translations of one batch of sources."""
         source = self._padded([source.ids for source in sources])  # [batch, source]
         columns = {  # [batch, source] each, or [batch, 1]
             name: self._padded([source.columns[name] for source in sources])
             for name in sources[0].columns
         }
-        limits = torch.tensor([self._limit(source) for source in sources])
+        limits = torch.tensor(most)
         try:
             with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bfloat16):
                 state = self.model.start(source, columns, self._lengths(sources, columns))
@@ -241,7 +304,7 @@ class Translator:
                     beam_size=self.decode.beam_size,
                     alpha=self.decode.alpha,
                     bos=BOS,
-                    eos=EOS,
+                    eos=eos,
                     forbidden=(PAD, BOS, UNK),
                     n_best=n_best,
                 )

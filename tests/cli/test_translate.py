@@ -22,6 +22,7 @@ from nmt.data.side import Side
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.vocab import Vocabulary
 from nmt.model.transformer import Transformer
+from nmt.modeldir import Trained
 from tests.cli.conftest import Run
 from tests.decode.copying import ended
 
@@ -142,6 +143,24 @@ def test_a_damaged_gz_never_gets_the_final_name(nmt_translate: Run, tmp_path: Pa
     assert f"out.part: keeps the {done} lines done so far" in err
 
 
+def test_lines_that_are_refused_are_empty_and_end_in_65(
+    nmt_translate: Run, tmp_path: Path, copying: Trained
+) -> None:
+    copying.model.source_limit = 3  # type: ignore[misc]
+    lines, output = b"w1\nw1 w2 w3\nw4\nw5\nw6\n", tmp_path / "out"
+    code, out, err = nmt_translate("decode.too_long=refuse", stdin=lines)
+    assert (code, out) == (65, b"w1\n\nw4\nw5\nw6\n")
+    assert err == (
+        "nmt: sources of more pieces than model and memory hold (2), their lines left empty: "
+        "1 (first: line 2; longest: 3 pieces); split them, or choose decode.too_long=split\n"
+    )
+    code, _, again = nmt_translate("decode.too_long=refuse", "-o", str(output), stdin=lines)
+    assert (code, output.read_bytes(), again) == (65, out, err)
+    code, out, err = nmt_translate(stdin=lines)  # as conf/ has it
+    assert (code, out) == (0, lines)
+    assert "translated in parts: 1 (first: line 2; longest: 3 pieces)" in err
+
+
 def test_a_failure_before_the_first_line_leaves_nothing(nmt_translate: Run, tmp_path: Path) -> None:
     code, _, _ = nmt_translate("-o", str(tmp_path / "out"), "decode.alpha=-1", stdin=b"w1\n")
     assert code == 2
@@ -156,7 +175,7 @@ def test_a_failure_before_the_first_line_leaves_nothing(nmt_translate: Run, tmp_
         (["decode.beamsize=3"], "decode.beamsize=3: no such key; did you mean decode.beam_size?"),
         (["decode.beam_size=x"], "decode.beam_size=x: expected integer"),
         (["decode.beam_size=0"], "decode.beam_size=0: must be at least 1"),
-        (["decode.too_long=crop"], "decode.too_long=crop: choose one of refuse, truncate"),
+        (["decode.too_long=crop"], "decode.too_long=crop: choose one of split, refuse, truncate"),
         (["decode.alpha=nan"], "decode.alpha=nan: expected a finite number"),
         (["decode.alpha=${seed}"], "decode.alpha=${seed}: interpolation is not allowed here"),
         (["--n-best", "9"], "--n-best 9: the beam holds 4; add decode.beam_size=9"),

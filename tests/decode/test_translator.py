@@ -116,34 +116,6 @@ def test_a_model_that_gives_no_number_is_reported(caplog: pytest.LogCaptureFixtu
     assert "first: line" in caplog.text
 
 
-def test_a_source_beyond_the_table_is_refused_before_its_window() -> None:
-    some = trained()
-    some.model.source_limit = 4  # type: ignore[misc]
-    found = Translator(some, decode(window=2)).translate(
-        ["w1 w2 w3", "w1", "w2", "w1 w2 w3 w4", "w3"]
-    )
-    assert [next(found)[0].text for _ in range(2)] == ["w1 w2 w3", "w1"]
-    with pytest.raises(UserError) as error:
-        next(found)
-    assert str(error.value) == (
-        "line 4: 4 pieces, but this model's encoding ends after 3; "
-        "split the line, or cut it by decode.too_long=truncate"
-    )
-    assert error.value.code == Exit.DATA
-    assert len(some.model.batches) == 1  # type: ignore[arg-type]
-
-
-def test_or_cut_and_counted(caplog: pytest.LogCaptureFixture) -> None:
-    some = trained(longest_source=1)
-    some.model.source_limit = 4  # type: ignore[misc]
-    lines = ["w1 w2 w3 w4", "w5", "w1 w2 w3 w4 w5"]
-    translator = Translator(some, decode(too_long="truncate", window=2))
-    assert translator.texts(lines) == ["w1 w2 w3", "w5", "w1 w2 w3"]
-    assert [r.getMessage() for r in caplog.records] == [
-        "sources cut to the 3 pieces that the encoding holds: 2 (first: line 1; longest: 5 pieces)"
-    ]
-
-
 def test_sources_beyond_the_trained_length_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
     lines = ["w1", "w1 w2 w3", "w1 w2", "w1 w2 w3 w4 w5", "w1 w2 w3"]
     assert Translator(trained(longest_source=2), decode(window=1)).texts(lines) == lines

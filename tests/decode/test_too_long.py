@@ -1,0 +1,135 @@
+"""A source that is too long: translated in parts, left empty or cut; all other lines as ever."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from nmt.config import Settings
+from nmt.data.side import Side
+from nmt.decode import room
+from nmt.decode.beam import length_penalty
+from nmt.decode.parts import parts_of
+from nmt.decode.room import Live
+from nmt.decode.translator import RefusedLinesError, Translator
+from nmt.errors import Exit
+from nmt.model.transformer import Transformer
+from nmt.modeldir import Trained
+from tests.decode.copying import decode, trained
+
+LINES = ["w1 w2 w3", "", "w1 w2 w3 w4 w5 w6 w7", "w9", "w1 w2 w3 w4"]
+
+
+def limited(longest_source: int = 30) -> Trained:
+    """A model whose table holds three pieces and eos."""
+    some = trained(longest_source)
+    some.model.source_limit = 4  # type: ignore[misc]
+    return some
+
+
+def test_split_into_parts_that_are_said(caplog: pytest.LogCaptureFixture) -> None:
+    translator = Translator(limited(), decode(too_long="split", window=2))
+    assert translator.texts(LINES) == LINES
+    assert max(width for _, width in translator.model.batches) == 4  # type: ignore[union-attr]
+    assert [r.getMessage() for r in caplog.records] == [
+        "sources of more pieces than model and memory hold (3), translated in parts: "
+        "2 (first: line 3; longest: 7 pieces)"
+    ]
+
+
+def test_parts_are_no_longer_than_what_was_trained() -> None:
+    translator = Translator(limited(longest_source=2), decode(too_long="split", batch_tokens=1))
+    assert translator.texts(LINES) == LINES
+    lengths = [width - 1 for _, width in translator.model.batches]  # type: ignore[union-attr]
+    assert sorted({*lengths}) == [1, 2, 3]  # 3: the line that fits is left whole
+
+
+def test_parts_share_a_score() -> None:
+    """The sum of the log-probabilities over the penalty of the sum of the lengths."""
+    some = limited()
+    options = decode(too_long="split", alpha=0.6)
+    first, second, whole = (
+        found[0].score
+        for found in Translator(some, options).translate(["w1 w2", "w3 w4", "w1 w2 w3 w4"])
+    )
+    log_prob = (first + second) * length_penalty(3, 0.6)
+    assert whole == pytest.approx(log_prob / length_penalty(6, 0.6))
+
+
+def test_refused_with_its_number_while_the_rest_is_translated() -> None:
+    found = Translator(limited(), decode(too_long="refuse", window=2)).translate(LINES)
+    assert [next(found)[0].text for _ in LINES] == ["w1 w2 w3", "", "", "w9", ""]
+    with pytest.raises(RefusedLinesError) as error:
+        next(found)
+    assert str(error.value) == (
+        "sources of more pieces than model and memory hold (3), their lines left empty: "
+        "2 (first: line 3; longest: 7 pieces); split them, or choose decode.too_long=split"
+    )
+    assert error.value.code == Exit.DATA
+
+
+def test_or_cut_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+    translator = Translator(limited(), decode(too_long="truncate", window=2))
+    assert translator.texts(LINES) == ["w1 w2 w3", "", "w1 w2 w3", "w9", "w1 w2 w3"]
+    assert [r.getMessage() for r in caplog.records] == [
+        "sources of more pieces than model and memory hold (3), cut: "
+        "2 (first: line 3; longest: 7 pieces)"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "most", "parts"),
+    [
+        ("ab cd ef", 8, ["ab cd ef"]),
+        ("ab cd ef", 5, ["ab", "cd", "ef"]),
+        ("abcdefgh", 3, ["abc", "def", "gh"]),
+        ("a  b", 1, ["a", "b"]),
+        ("x" * 100, 1, ["x"] * 100),
+        ("", 1, [""]),
+    ],
+)
+def test_parts_hold_all_of_the_text(text: str, most: int, parts: list[str]) -> None:
+    assert parts_of(text, most, len) == parts
+
+
+@pytest.mark.parametrize(
+    ("encoding", "memory"),
+    [("absolute", 2**22), ("t5", 2**26), ("relative", 2**26), ("shaw_absolute", 2**29)],
+)
+def test_what_a_source_takes_is_foreseen(
+    encoding: str,
+    memory: int,
+    tiny: Callable[..., Transformer],
+    settings_of: Callable[..., Settings],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A source as long as the memory allows takes that memory, within a tenth."""
+    side: Side = trained().source
+    words = [f"encoding={encoding}"]
+    if encoding == "shaw_absolute":
+        words.append("encoding.shaw_absolute.longest=1500")
+    model = tiny(*words, vocab=len(side.vocabulary))
+    whole = Trained(settings_of(*words), model, side, side, {"longest_source": 30})
+    monkeypatch.setattr("nmt.decode.translator.memory_of", lambda device: memory)
+    monkeypatch.setattr(room, "LENGTHS", (150, 200, 300))
+    monkeypatch.setattr("nmt.decode.translator.ALWAYS", 300)
+    monkeypatch.setattr(room, "ALWAYS", 300)
+    translator = Translator(whole, decode(max_length_ratio=0.0, max_length_offset=2))
+    longest = translator._longest(10**6)
+    assert 300 < longest < 10_000
+    with Live() as live:
+        translator._try(longest + 1, 2)
+    assert live.peak * room.SHARE == pytest.approx(memory, rel=0.1)
+
+
+def test_a_mark_of_live_bytes_follows_what_is_held() -> None:
+    with Live() as live, torch.inference_mode():
+        held = torch.ones(1000)
+        for _ in range(5):
+            held = held * 2
+        view = held[:10]
+    assert live.peak == 2 * 4000
+    del held
+    assert live.bytes == 4000
+    del view
+    assert live.bytes == 0
