@@ -71,6 +71,11 @@ def narrow(settings: Settings) -> Settings:
 
     It has two layers, or more where model.drop_residual names them.
     """
+    return _narrowed(settings)[0]
+
+
+def _narrowed(settings: Settings) -> tuple[Settings, int]:
+    """The settings of the small model, and how many numbers it holds without vocabularies."""
     model = settings.model
     deepest = max([LAYERS, *model.drop_residual])
     shallow = replace(
@@ -82,10 +87,11 @@ def narrow(settings: Settings) -> Settings:
     try:
         made = replace(settings, model=replace(shallow, dim=DIM, heads=HEADS))
         with torch.device("meta"):
-            transformer(made, 8, 8)
+            return made, trial.numbers(transformer(made, 8, 8))
     except UserError:
-        return replace(settings, model=shallow)
-    return made
+        made = replace(settings, model=shallow)
+        with torch.device("meta"):
+            return made, trial.numbers(transformer(made, 8, 8))
 
 
 def _check_step(settings: Settings) -> None:
@@ -93,9 +99,7 @@ def _check_step(settings: Settings) -> None:
 
     Draws leave torch's generator as it was.
     """
-    small = narrow(settings)
-    with torch.device("meta"):
-        size = trial.numbers(transformer(small, trial.VOCAB, trial.VOCAB))
+    small, size = _narrowed(settings)
     if size > TRIED:
         log.info("%d numbers even in a small model: no first step is tried beforehand", size)
         return

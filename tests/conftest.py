@@ -5,6 +5,7 @@ from copy import deepcopy
 from functools import cache
 from typing import Any
 
+import hypothesis
 import pytest
 import torch
 from torch import Tensor
@@ -14,6 +15,9 @@ from nmt.cli.compose import experiment_of
 from nmt.config import Settings
 from nmt.model import example
 from nmt.model.transformer import Transformer
+
+hypothesis.settings.register_profile("nmt", deadline=None)  # other work may slow a machine down
+hypothesis.settings.load_profile("nmt")
 
 TINY = (
     "model.dim=16",

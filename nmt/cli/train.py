@@ -194,15 +194,15 @@ def _fingerprint(asked: "Experiment", workers: "Workers") -> str:
     if workers.rank:
         return str(workers.hear())
     try:
-        found = fingerprint(asked.settings.data, asked.settings.segmenter)
+        digest = fingerprint(asked.settings.data, asked.settings.segmenter)
     except UserError as error:
         raise UserError(
             f"{error}; {asked.run} is finished, but whether on this corpus cannot be seen without "
             "it (nmt-translate and nmt-evaluate need no corpus)",
             error.code,
         ) from None
-    workers.tell(found)
-    return found
+    workers.tell(digest)
+    return digest
 
 
 def _prepared(asked: "Experiment", workers: "Workers") -> "Prepared":

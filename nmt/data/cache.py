@@ -101,7 +101,7 @@ def damage(final: Path) -> str | None:
 
 
 def _difference(final: Path) -> str | None:
-    """Name the first file that is not as the manifest says."""
+    """Name the first file that is not as the manifest says; others are no damage."""
     where = final / MANIFEST
     if not where.is_file():
         return f"{final}: has no {MANIFEST}"
@@ -112,20 +112,34 @@ def _difference(final: Path) -> str | None:
         known = dict(manifest.parse(content, where)["files"])
     except (UserError, KeyError, TypeError, ValueError):
         known = files  # so that it is the manifest itself
-    for name in sorted({*known, *files}):
-        if known.get(name) != files.get(name):
+    for name in sorted(known):
+        if name not in files or known[name] != files[name]:
             return f"{final / name}: is not as {MANIFEST} says"
-    return f"{where}: is damaged"
+    listed = {name: files[name] for name in known}
+    return None if content == manifest.dump({"files": listed}) else f"{where}: is damaged"
 
 
 def _finish(temporary: Path, final: Path) -> None:
     write_json(temporary / MANIFEST, {"files": _described(temporary)})
     _sync_all(temporary)
     if final.exists():  # damaged
+        _refuse_others(final, temporary)
         shutil.rmtree(final)
     temporary.rename(final)
     atomic.sync(final.parent)
     _verified[final.resolve()] = _stamp(final)
+
+
+def _refuse_others(damaged: Path, anew: Path) -> None:
+    """Raise UserError (73) for a file that is to be removed, and that this program did not make."""
+    for path in sorted(damaged.rglob("*")):
+        made = (anew / path.relative_to(damaged)).exists()
+        if not made and (path.is_symlink() or not path.is_dir()):
+            raise UserError(
+                f"{path}: not of this corpus, which is damaged; move it away, so that "
+                "the corpus can be made anew",
+                Exit.CANT_CREATE,
+            )
 
 
 def _sync_all(directory: Path) -> None:
@@ -149,8 +163,8 @@ def _described(directory: Path) -> dict[str, dict[str, Any]]:
 
 def _stamp(directory: Path) -> Stamp:
     """What changes when a file is written, moved or exchanged."""
-    found = [(path, path.stat()) for path in sorted(directory.rglob("*")) if path.is_file()]
-    return tuple((str(p), s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for p, s in found)
+    stats = [(path, path.stat()) for path in sorted(directory.rglob("*")) if path.is_file()]
+    return tuple((str(p), s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for p, s in stats)
 
 
 def _remove_leftovers(cache: Path, ours: Path) -> None:

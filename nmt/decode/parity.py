@@ -19,6 +19,7 @@ from nmt import build
 from nmt.config import Settings
 from nmt.errors import UserError, whence
 from nmt.model import example
+from nmt.model.attention import at_least_float32
 from nmt.model.state import State
 from nmt.model.transformer import PAD, Transformer
 
@@ -79,7 +80,8 @@ class Decoding:
         """Read the target up to `end`, token by token or in one go."""
         while self.done < end:
             tokens = self.text.target[:, self.done : end if together else self.done + 1]
-            self._logits.append(self.model.logits(self.model.advance(tokens, self.state)).float())
+            states = self.model.advance(tokens, self.state)
+            self._logits.append(at_least_float32(self.model.logits(states)))
             self.done += tokens.shape[1]
 
     def reorder(self, rows: list[int]) -> None:
@@ -137,7 +139,7 @@ class Trial:
 
 def full(model: Transformer, text: Text) -> Tensor:
     """The logits [rows, target, vocab] of one causal pass."""
-    return model(text.source, text.target, text.columns).float()
+    return at_least_float32(model(text.source, text.target, text.columns))
 
 
 def _fresh(trial: Trial) -> Pairs:

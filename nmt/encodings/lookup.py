@@ -2,8 +2,10 @@
 
 import inspect
 import pkgutil
+import sys
 import traceback
 from difflib import get_close_matches
+from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -22,7 +24,7 @@ def find(name: str) -> type[Encoding]:
     that a plug-in cannot keep its word about.
     """
     built_in = _built_in(name)
-    plug_ins = list(entry_points(group=GROUP, name=name))
+    plug_ins = [point for point in _installed(_path()) if point.name == name]
     if built_in and plug_ins:
         raise ValueError(
             f"{_distribution(plug_ins[0])} offers an encoding of this name, which is built in; "
@@ -41,7 +43,19 @@ def names() -> list[str]:
     """All encodings that `use:` may name, sorted."""
     modules = [m.name for m in pkgutil.iter_modules(here.__path__)]
     built_in = [name for name in modules if _built_in(name)]
-    return sorted({*built_in, *(p.name for p in entry_points(group=GROUP))})
+    return sorted({*built_in, *(p.name for p in _installed(_path()))})
+
+
+@cache
+def _installed(path: tuple[tuple[str, int], ...]) -> tuple[EntryPoint, ...]:
+    """The plug-ins that are installed along a path; reading all metadata takes a twentieth of a
+    second, and every entry of every model asks."""
+    return tuple(entry_points(group=GROUP))
+
+
+def _path() -> tuple[tuple[str, int], ...]:
+    """Where Python looks for packages, and when each folder last changed."""
+    return tuple((at, Path(at).stat().st_mtime_ns if Path(at).exists() else 0) for at in sys.path)
 
 
 def _built_in(name: str) -> ModuleType | None:

@@ -102,9 +102,9 @@ class Attention(nn.Module):
                 q, k, v, attn_mask=mask, dropout_p=rate, scale=scale
             )
         s = encodings.scores(q, k, layer, context)  # [batch, heads, query, key], raw
-        e = s.float() * scale
+        e = at_least_float32(s) * scale
         e = masked(e if bias is None else e + bias, context.allowed)
-        p = e.softmax(-1)  # in float32, always
+        p = e.softmax(-1)  # in float32 at least, always
         if self.watcher is not None:
             self.watcher(Look(context.site, layer, p, context.allowed))
         p = dropout(p, rate).to(v.dtype)
@@ -126,6 +126,11 @@ class _Joined(Function):
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Tensor:
         return g.unflatten(-1, (ctx.heads, -1)).transpose(1, 2).contiguous()
+
+
+def at_least_float32(x: Tensor) -> Tensor:
+    """x in float32, or in float64 where it is."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def masked(e: Tensor, allowed: Tensor | None) -> Tensor:

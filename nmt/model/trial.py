@@ -28,7 +28,7 @@ def step(model: Transformer, per_sentence: Collection[str] = ()) -> None:
         ids[0, max(1, ids.shape[1] - 2) :] = PAD
     model.train()
     logits = model(source, target, _columns(model, source, per_sentence))
-    loss = F.cross_entropy(logits.flatten(0, 1).float(), target.flatten(), ignore_index=PAD)
+    loss = F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=PAD)
     if model.side_loss is not None:
         loss = loss + model.side_loss
     if not loss.isfinite():

@@ -3,6 +3,7 @@
 import hashlib
 import logging
 import os
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from nmt.recipes.work import Job, Work, progress
 log = logging.getLogger(__name__)
 COUNTS = "corpus.json"  # beside the text
 BLOCK = 1 << 20  # bytes copied at once
+SIDE = re.compile(r"[0-9]+\.[a-z]+")  # names of extracted texts: see `_names`
 
 
 def download(job: Job) -> list[Work]:
@@ -61,6 +63,16 @@ def download(job: Job) -> list[Work]:
     ]
 
 
+def _refuse_others(final: Path) -> None:
+    """Raise UserError (73) for a file that is no text of an archive, where all is to be removed."""
+    for path in sorted(final.iterdir()) if final.is_dir() else ():
+        if not SIDE.fullmatch(path.name):
+            raise UserError(
+                f"{path}: in the way of the text, which is extracted anew; move it away",
+                Exit.CANT_CREATE,
+            )
+
+
 def extract(job: Job) -> list[Work]:
     """The members of each archive that are named, as text/CORPUS/0.de, 0.en, 1.de, ..."""
     before = job.ledger("download")
@@ -70,6 +82,7 @@ def extract(job: Job) -> list[Work]:
         folder.mkdir(parents=True, exist_ok=True)
         final = folder / corpus.id
         temporary = atomic.temporary_of(final)
+        _refuse_others(final)
         temporary.mkdir()
         try:
             sides = _take(job, corpus, got, temporary)

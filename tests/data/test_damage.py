@@ -90,10 +90,6 @@ def deleted(root: Path, draw: random.Random) -> None:
     chosen(root, draw).unlink()
 
 
-def added(root: Path, draw: random.Random) -> None:
-    (chosen(root, draw).parent / f"added-{draw.random()}").write_bytes(b"x")
-
-
 def hole(root: Path, draw: random.Random) -> None:
     path = chosen(root, draw, draw.choice(["*.ids", "*.offsets", "lines"]))
     data = bytearray(path.read_bytes())
@@ -123,7 +119,7 @@ def of_another_corpus(root: Path, draw: random.Random) -> None:
 
 DAMAGES: list[Damage] = [
     *(flipped_bit, rotated, truncated, swapped, other_entry_of_the_vocabulary),
-    *(other_number_in_json, flipped_offsets, other_integer_beside, deleted, added, hole),
+    *(other_number_in_json, flipped_offsets, other_integer_beside, deleted, hole),
     *(directory_in_its_place, strange_manifest, of_another_corpus),
 ]
 HUNDRED = [(damage, seed) for seed in range(100) for damage in [DAMAGES[seed % len(DAMAGES)]]]

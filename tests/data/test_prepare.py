@@ -17,7 +17,7 @@ from filelock import FileLock
 from nmt import atomic, config
 from nmt.data import prepare as room
 from nmt.data import scan as scanning
-from nmt.data.prepare import ELSEWHERE, Prepared, prepare, report
+from nmt.data.prepare import ELSEWHERE, Prepared, load, prepare, report
 from nmt.data.report import describe
 from nmt.errors import Exit, UserError
 
@@ -339,6 +339,29 @@ def test_damaged_corpus_is_made_anew(tmp_path: Path, caplog: pytest.LogCaptureFi
     with caplog.at_level(logging.WARNING):
         assert contents(prepare(data, BPE)) == good
     assert "damaged" in caplog.text
+
+
+def test_a_file_of_a_user_in_a_prepared_corpus_stays(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody reads it, so it is no damage; where all must be made anew, it is in the way."""
+    data = corpus(tmp_path)
+    prepared = prepare(data, BPE)
+    good, notes = contents(prepared), prepared.path / "train/notes.txt"
+    notes.write_bytes(b"precious")
+    with caplog.at_level(logging.WARNING):
+        assert prepare(data, BPE).path == prepared.path and load(prepared.path)
+    assert not caplog.records
+    path = prepared.path / "train" / "source.ids"
+    path.write_bytes(path.read_bytes()[:-2])
+    for _ in range(2):
+        with pytest.raises(UserError, match=r"train/notes\.txt: .*move it away") as caught:
+            prepare(data, BPE)
+        assert caught.value.code == Exit.CANT_CREATE
+        assert notes.read_bytes() == b"precious"
+    notes.rename(tmp_path / "notes.txt")
+    assert contents(prepare(data, BPE)) == good
+    assert cached(data) == [prepared.path.name]
 
 
 def test_second_run_waits_for_the_first(tmp_path: Path) -> None:

@@ -177,6 +177,24 @@ def test_killed_and_resumed(ending: str, undisturbed: tuple[Mini, dict[str, byte
     assert it.files() == wanted and not it.strays()
 
 
+def test_extracting_anew_removes_no_file_of_a_user(
+    mini: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    it = mini()
+    assert recipe(it.words()) == 0
+    wanted = it.files()
+    notes = it.root / "text/europarl/notes.txt"
+    notes.write_bytes(b"precious")
+    (notes.parent / "0.de").write_bytes(b"damaged")
+    capsys.readouterr()
+    assert recipe(it.words()) == 73
+    assert f"{notes.relative_to(it.folder)}: in the way" in capsys.readouterr().err
+    assert notes.read_bytes() == b"precious"
+    notes.unlink()
+    assert recipe(it.words()) == 0
+    assert it.files() == wanted
+
+
 def test_killed_while_bytes_arrive(mini: Make) -> None:
     it = mini(moods={"europarl-v9.de-en.tsv.gz": ["slow", "right"]}, pause=0.2)
     process = subprocess.Popen(

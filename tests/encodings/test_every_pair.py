@@ -1,0 +1,99 @@
+"""Any two options of conf/encoding: decoding is exact and all of it learns, or they are refused.
+
+The settings of two options are merged as Hydra merges those of a list, but without it: composing
+2,346 lists would take longer than trying them.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import combinations
+from typing import Any
+
+import pytest
+import torch
+
+from nmt import build
+from nmt.cli.cards import live
+from nmt.cli.cards.specimen import Specimen
+from nmt.cli.options import options_of
+from nmt.config import Settings, columns_of
+from nmt.decode import parity
+from nmt.errors import UserError
+from nmt.model import trial
+from nmt.model.transformer import Transformer
+
+OPTIONS = options_of("encoding")
+PAIRS = {first: [p for p in combinations(OPTIONS, 2) if p[0] == first] for first in OPTIONS[:-1]}
+BEAM = next(c for c in parity.CONDITIONS if c.name == "beam")  # steps, and rows that change places
+TOKENS = 9
+EXACT = 1e-10  # two float64 sums of the same numbers, and logits of unit size
+REFUSALS = re.compile(
+    "model: encoding: (more than one entry sets the scale of the scores"
+    "|one entry must make all embeddings complex)|encoding[.]"
+    r"\w+: (reads them itself|makes features of them, too|changes queries and keys, of which)"
+)
+
+
+def merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """Both, the second one deciding where both say something."""
+    found = dict(one)
+    for key, value in other.items():
+        old = found.get(key)
+        both = isinstance(old, dict) and isinstance(value, dict)
+        found[key] = merged(old, value) if both else value  # type: ignore[arg-type]
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", PAIRS)
+def test_every_pair_is_exact_or_refused(
+    first: str,
+    settings_of: Callable[..., Settings],
+    record_property: Callable[[str, object], None],
+) -> None:
+    wrong, refused = [], 0
+    for pair in PAIRS[first]:
+        one, other = (settings_of(f"encoding={option}") for option in pair)
+        settings = replace(one, encoding=merged(one.encoding, other.encoding))
+        try:
+            build.check(settings)
+        except UserError as e:
+            refused += 1
+            if not REFUSALS.match(str(e)):
+                wrong.append(f"{pair}: {e}")
+            continue
+        try:
+            wrong += [f"{pair}: {what}" for what in mistakes(settings)]
+        except Exception as e:  # the other pairs are tried, too
+            wrong.append(f"{pair}: {type(e).__name__}: {e}")
+    record_property("exact", len(PAIRS[first]) - refused)
+    record_property("refused", refused)
+    assert not wrong, "\n".join(wrong)
+
+
+def mistakes(settings: Settings) -> list[str]:
+    """What a model in float64 does otherwise than it says."""
+    model = parity.moved(settings).double()
+    made = parity.Trial(model, TOKENS, 1)
+    text, found = made.text(), decoded(made)
+    shift = live.shift(Specimen(model, text.source, text.target, text.columns))
+    relative = all(site.relative for site in model.sites.values())
+    if shift is not None and shift.holds != relative:
+        found.append(f"relative is {relative}, but a shift shows {shift.said}")
+    return found + learned(model, settings)
+
+
+def decoded(made: parity.Trial) -> list[str]:
+    with torch.inference_mode():
+        apart = [float((steps - full).abs().max()) for steps, full in BEAM.decode(made)]
+    return [f"step by step differs by {most:.1g}" for most in apart if not most < EXACT]
+
+
+def learned(model: Transformer, settings: Settings) -> list[str]:
+    per = columns_of(settings.data)
+    try:
+        trial.step(model, [name for name in per if per[name] == "sentence"])
+    except trial.TrialError as e:
+        return [str(e)]
+    return []
