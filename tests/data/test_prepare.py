@@ -349,6 +349,7 @@ def test_a_file_of_a_user_in_a_prepared_corpus_stays(
     prepared = prepare(data, BPE)
     good, notes = contents(prepared), prepared.path / "train/notes.txt"
     notes.write_bytes(b"precious")
+    caplog.clear()
     with caplog.at_level(logging.WARNING):
         assert prepare(data, BPE).path == prepared.path and load(prepared.path)
     assert not caplog.records
