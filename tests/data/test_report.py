@@ -23,6 +23,7 @@ def test_shares_are_said_and_warned_of_beyond_their_bounds(
     train = [(f"hund {i} lauft", f"dog {i} runs fast") for i in range(11)]
     long = [("zu " * 21, "too")] * 9
     good = prepare(corpus(tmp_path, [*train, *long, ("", "dog")]), BPE).facts["corpus"]
+    caplog.clear()
     with caplog.at_level(logging.INFO):
         log_remarks(good)
     assert messages(caplog, logging.INFO) == [
@@ -34,8 +35,8 @@ def test_shares_are_said_and_warned_of_beyond_their_bounds(
     assert unknown.startswith("dev text: 13.2 % of its source pieces are unknown")
     assert MUCH_DROPPED == 0.5 and MUCH_UNKNOWN == 0.05  # README says so
 
-    caplog.clear()
     half = prepare(corpus(tmp_path, [*train, *long, ("", "dog"), ("", "a")]), BPE).facts["corpus"]
+    caplog.clear()
     with caplog.at_level(logging.WARNING):
         log_remarks(half)
     assert messages(caplog, logging.WARNING)[0] == (
