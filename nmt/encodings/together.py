@@ -28,11 +28,11 @@ def refuse(entries: Sequence[Encoding]) -> None:
 def _refuse_beside(e: Encoding, others: Sequence[Encoding], later: Sequence[Encoding]) -> None:
     """Nobody but their product can read the features that take the place of queries and keys."""
     for other in others:
-        why = "makes features of them, too" if other.widens else "reads them itself"
         if other.widens or other.reads:
+            does = "makes features of" if other.widens else "reads"
             raise ValueError(
-                f"encoding.{other.name}: {why}, but encoding.{e.name} makes features of queries "
-                "and keys that only their product can read; leave one of the two out"
+                f"encoding.{other.name}: {does} queries and keys, but encoding.{e.name} turns them "
+                "into features that only their product can read; leave one of the two out"
             )
     for other in later:
         if other.overrides("project"):

@@ -31,7 +31,7 @@ EXACT = 1e-10  # two float64 sums of the same numbers, and logits of unit size
 REFUSALS = re.compile(
     "model: encoding: (more than one entry sets the scale of the scores"
     "|one entry must make all embeddings complex)|encoding[.]"
-    r"\w+: (reads them itself|makes features of them, too|changes queries and keys, of which)"
+    r"\w+: ((reads|makes features of) queries and keys, but|changes queries and keys, of which)"
 )
 
 

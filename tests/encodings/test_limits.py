@@ -9,6 +9,7 @@ import torch
 from nmt import build
 from nmt.config import Settings
 from nmt.encodings.base import Dims, Encoding
+from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
 from nmt.encodings.registry import create
 from nmt.errors import UserError
@@ -143,6 +144,12 @@ def test_the_advice_helps(settings_of: Callable[..., Settings]) -> None:
     for fitting in ("encoding.learned.size=600", "data.max_length=55"):
         build.check(settings_of(*words, fitting))
     build.check(settings_of(*words[:2], "encoding.learned.at={shift:{k:455}}"))
+
+
+def test_interpolated_positions_have_the_limit_of_those_within() -> None:
+    e = create({"absolute": {"at": PLACES["sample"]}}, Dims("encoder", 1, 2, 8, 4))[0]
+    Encodings([e]).scale_positions(0.5)
+    assert (e.limit_in(True), e.limit_in(False)) == (12, 4)
 
 
 def test_cross_attention_has_a_limit_too(settings_of: Callable[..., Settings]) -> None:

@@ -112,7 +112,7 @@ def test_features_of_queries_and_keys_are_read_by_their_product_alone(
     wide: str, other: str, settings_of: Callable[..., Settings]
 ) -> None:
     for pair in (f"{wide},{other}", f"{other},{wide}"):
-        with pytest.raises(UserError, match=f"but encoding.{wide} makes features of queries and"):
+        with pytest.raises(UserError, match=f"but encoding.{wide} turns them into features that"):
             build.check(settings_of(f"encoding=[{pair}]"))
 
 
@@ -126,7 +126,7 @@ def test_nothing_changes_queries_and_keys_after_their_features(
 
 
 def test_features_of_features_are_refused(settings_of: Callable[..., Settings]) -> None:
-    with pytest.raises(UserError, match="makes features of them, too"):
+    with pytest.raises(UserError, match="makes features of queries and keys, but enc"):
         build.check(settings_of("encoding=[sine_spe,sine_spe_stochastic]"))
 
 
