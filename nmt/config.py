@@ -198,7 +198,7 @@ class Decode:
         choices=("float32", "bfloat16", "int8"),
     )
     alpha: float = knob("length penalty of Wu et al. 2016; 0: none", least=0)
-    max_length_ratio: float = knob("longest output = ratio x source pieces + offset", least=0)
+    max_length_ratio: float = knob("longest output = ratio x source + offset", least=0, most=1000)
     max_length_offset: int = knob("see max_length_ratio", least=1)
     batch_tokens: int = knob("source tokens x beam_size of a batch", least=1)
     window: int = knob("lines read, sorted and translated together; 1: line by line", least=1)
@@ -277,6 +277,7 @@ def thaw(plain: dict[str, Any]) -> Settings:
 
     Raises UserError that names the first wrong key, its value and what is expected of it.
     """
+    _refuse_interpolation(plain)
     for name in ("seed", "encoding", *KINDS):
         if name not in plain:
             raise UserError(f"{name}: missing from the config")
@@ -295,6 +296,18 @@ def thaw(plain: dict[str, Any]) -> Settings:
     return Settings(
         seed=seed, encoding=encoding, **{group: _typed(group, plain[group]) for group in KINDS}
     )
+
+
+def _refuse_interpolation(value: Any, where: str = "") -> None:
+    """Raise UserError for a text that OmegaConf would look up, such as a variable of the shell."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            _refuse_interpolation([key, inner], f"{where}.{key}".lstrip("."))
+    elif isinstance(value, list):
+        for inner in value:
+            _refuse_interpolation(inner, where)
+    elif isinstance(value, str) and "${" in value:
+        raise UserError(f"{where}={value}: interpolation is not allowed here")
 
 
 def integers(options: dict[str, Any], where: str) -> Iterator[tuple[str, int]]:
@@ -333,8 +346,6 @@ def _checked(where: str, schema: type, values: dict[str, Any]) -> Any:
     specs = {f.name: f for f in fields(schema)}
     typed = OmegaConf.structured(schema)  # once for all keys: it takes milliseconds
     for key, value in values.items():
-        if isinstance(value, str) and "${" in value:
-            raise UserError(f"{where}.{key}={value}: interpolation is not allowed here")
         _set(typed, specs[key], where, value)
     if missing := sorted(str(k) for k in OmegaConf.missing_keys(typed)):
         raise UserError(f"{where}.{missing[0]}: has no value; give {where}.{missing[0]}=...")

@@ -7,16 +7,18 @@ byte is parsed before it is compared with them.
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import nmt
 from nmt import atomic
-from nmt.errors import Exit, UserError
+from nmt.errors import Exit, UserError, visible
 
 NAME = "manifest.json"
 FORMAT = 1  # rises when older versions of nmt can no longer read what this one writes
+_NAME = re.compile(r"[\w-][\w.-]*", re.A)
 JSON_LIMIT = 1 << 20  # bytes; a larger config is no config
 
 
@@ -60,13 +62,16 @@ class Sealed:
         if version != FORMAT:
             writer = found.get("nmt", "an unknown version") if isinstance(found, dict) else "?"
             raise OtherFormatError(
-                f"{where}: format {version!r}, written by nmt {writer}; "
+                f"{where}: format {visible(version, 20)}, written by nmt {visible(writer, 20)}; "
                 f"this is nmt {nmt.__version__}, which reads format {FORMAT}",
                 Exit.DATA,
             )
         self.files = found.get("files")
         if not isinstance(self.files, dict):
             raise UserError(f"{where}: lists no files; the file is damaged", Exit.DATA)
+        for name in self.files:
+            if not _NAME.fullmatch(name):  # so that nothing outside is ever read
+                raise UserError(f"{where}: {visible(name, 80)!r}: no name of a file", Exit.DATA)
 
     def read(self, name: str, limit: int | None = None) -> bytes:
         """Return a file's bytes after comparing size and hash; at most `limit` bytes."""
@@ -76,9 +81,9 @@ class Sealed:
             raise UserError(f"{where}: not listed in {NAME}", Exit.DATA)
         data = _read(where, limit, entry.get("bytes"))
         found = hashlib.sha256(data).hexdigest()
-        if found != entry.get("sha256"):
+        if found != (expected := entry.get("sha256")):
             raise UserError(
-                f"{where}: damaged; SHA-256 is {found}, {NAME} says {entry.get('sha256')}",
+                f"{where}: damaged; SHA-256 is {found}, {NAME} says {visible(expected, 64)}",
                 Exit.DATA,
             )
         return data
@@ -121,7 +126,8 @@ def _read(where: Path, limit: int | None, expected: Any = None) -> bytes:
         size = where.stat().st_size
         if expected is not None and size != expected:
             raise UserError(
-                f"{where}: damaged; it has {size} bytes, {NAME} says {expected}", Exit.DATA
+                f"{where}: damaged; it has {size} bytes, {NAME} says {visible(expected, 20)}",
+                Exit.DATA,
             )
         if limit is not None and size > limit:
             raise UserError(f"{where}: {size} bytes; at most {limit} are accepted", Exit.DATA)

@@ -19,7 +19,7 @@ from torch import Tensor
 from nmt import build, config, manifest
 from nmt.data.side import Side
 from nmt.device import pick
-from nmt.errors import Exit, UserError
+from nmt.errors import Exit, UserError, visible
 from nmt.manifest import Sealed
 from nmt.model.transformer import Transformer
 
@@ -28,6 +28,9 @@ WEIGHTS = "model.safetensors"
 BEST = "best"  # in a run directory: the name of its best checkpoint
 VOCABULARY_LIMIT = 1 << 28  # bytes of source.json and target.json
 STEP = re.compile(r"step-[0-9]{8,}")
+LONGEST = 500  # characters of what is said of a package: it decides on some of them
+SHARED_LAYERS = 1000  # that one layer can stand for; a text takes a second at most
+
 log = logging.getLogger(__name__)
 
 
@@ -69,13 +72,20 @@ def _load(checkpoint: Path, device: str) -> Trained:
     sealed = Sealed(checkpoint)
     settings = _settings(sealed)
     source, target = _side(sealed, "source.json"), _side(sealed, "target.json")
-    facts = sealed.json("facts.json")
+    facts = _facts(sealed)
+    tensors = read_tensors(sealed, WEIGHTS)
     where = sealed.path / "config.json"
     try:
-        model = build.transformer(settings, len(source.vocabulary), len(target.vocabulary))
+        _check_layers(settings.model, len(tensors))
+        sizes = len(source.vocabulary), len(target.vocabulary)
+        with torch.device("meta"):  # takes no memory, whatever the sizes are
+            check_tensors(build.transformer(settings, *sizes), tensors, sealed.path / WEIGHTS)
+        model = build.transformer(settings, *sizes)
     except UserError as error:
-        raise UserError(f"{where}: {error}", Exit.DATA) from None
-    set_weights(model, read_tensors(sealed, WEIGHTS), sealed.path / WEIGHTS)
+        if str(error).startswith(str(sealed.path)):
+            raise
+        raise UserError(f"{where}: {visible(error, LONGEST)}", Exit.DATA) from None
+    set_weights(model, tensors, sealed.path / WEIGHTS)
     model = model.to(pick(device)).eval()
     return Trained(settings, model, source, target, facts, sealed.digest)
 
@@ -160,22 +170,32 @@ def portable(settings: config.Settings) -> config.Settings:
 
 def weights(model: torch.nn.Module) -> dict[str, Tensor]:
     """Return a model's tensors on the CPU; tied ones once, under their first name."""
+    return {n: t.detach().cpu().contiguous() for n, t in _untied(model).items()}
+
+
+def _untied(model: torch.nn.Module) -> dict[str, Tensor]:
     tensors: dict[str, Tensor] = {}
     seen: set[int] = set()
     for name, tensor in model.state_dict(keep_vars=True).items():
         if id(tensor) not in seen:  # keep_vars: tied parameters are one object
             seen.add(id(tensor))
-            tensors[name] = tensor.detach().cpu().contiguous()
+            tensors[name] = tensor
     return tensors
 
 
 def set_weights(model: torch.nn.Module, tensors: dict[str, Tensor], where: Path) -> None:
     """Give a model the tensors that `weights` returned.
 
-    Tied names follow, because they are the same parameter in the model. Raises UserError
-    (exit 65) for another set of names, another shape or another number format.
+    Tied names follow, because they are the same parameter in the model. Raises what
+    `check_tensors` does.
     """
-    expected = weights(model)
+    check_tensors(model, tensors, where)
+    model.load_state_dict(tensors, strict=False)
+
+
+def check_tensors(model: torch.nn.Module, tensors: dict[str, Tensor], where: Path) -> None:
+    """Raise UserError (65) for other names, shapes or number formats than the model's."""
+    expected = _untied(model)
     if odd := sorted(set(expected) ^ set(tensors)):
         kind = "is missing" if odd[0] in expected else "belongs to another model"
         raise UserError(f"{where}: the tensor {odd[0]} {kind}", Exit.DATA)
@@ -186,7 +206,6 @@ def set_weights(model: torch.nn.Module, tensors: dict[str, Tensor], where: Path)
                 f"config.json asks for {list(expected[name].shape)} {expected[name].dtype}",
                 Exit.DATA,
             )
-    model.load_state_dict(tensors, strict=False)
 
 
 def read_tensors(sealed: Sealed, name: str) -> dict[str, Tensor]:
@@ -203,7 +222,27 @@ def _settings(sealed: Sealed) -> config.Settings:
     try:
         return config.thaw(plain)
     except UserError as error:
-        raise UserError(f"{sealed.path / 'config.json'}: {error}", Exit.DATA) from None
+        where = sealed.path / "config.json"
+        raise UserError(f"{where}: {visible(error, LONGEST)}", Exit.DATA) from None
+
+
+def _facts(sealed: Sealed) -> dict[str, Any]:
+    facts = sealed.json("facts.json")
+    longest = facts.get("longest_source")
+    if not isinstance(longest, int) or not 0 <= longest <= config.LARGEST:
+        raise UserError(
+            f"{sealed.path / 'facts.json'}: longest_source={visible(longest, 20)}: expected pieces "
+            "of the longest source in training",
+            Exit.DATA,
+        )
+    return facts
+
+
+def _check_layers(model: config.Model, tensors: int) -> None:
+    """Refuse more layers than there are tensors: they alone would take minutes to make."""
+    layers = model.encoder_layers + model.decoder_layers
+    if layers > (SHARED_LAYERS if model.share_layers else tensors):
+        raise UserError(f"model: {layers} layers, but {WEIGHTS} holds {tensors} tensors")
 
 
 def _side(sealed: Sealed, name: str) -> Side:
@@ -211,6 +250,6 @@ def _side(sealed: Sealed, name: str) -> Side:
     try:
         return Side.from_json(plain)
     except UserError as error:
-        raise UserError(f"{sealed.path / name}: {error}", Exit.DATA) from None
+        raise UserError(f"{sealed.path / name}: {visible(error, LONGEST)}", Exit.DATA) from None
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UserError(f"{sealed.path / name}: malformed ({error!r})", Exit.DATA) from None

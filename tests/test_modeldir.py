@@ -39,11 +39,14 @@ def model(original: Path, tmp_path: Path) -> Path:
     return shutil.copytree(original, tmp_path / "model")
 
 
+FACTS = {"step": 1, "longest_source": 9}
+
+
 def written(path: Path, data: Prepared, settings: config.Settings) -> Path:
     torch.manual_seed(7)
     sizes = len(data.source.vocabulary), len(data.target.vocabulary)
     net = build.transformer(settings, *sizes)
-    manifest.write(path, modeldir.parts(settings, net, data.source, data.target, {"step": 1}))
+    manifest.write(path, modeldir.parts(settings, net, data.source, data.target, FACTS))
     return path
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt import manifest
-from nmt.errors import Exit, UserError
+from nmt.errors import Exit, UserError, visible
 
 
 def read_json(path: Path) -> Any:
@@ -49,6 +49,8 @@ def piece_list(value: Any, where: str) -> list[str]:
     for number, piece in enumerate(value):
         if not isinstance(piece, str) or piece.split() != [piece] or not _unicode(piece):
             raise wrong(f"{where}[{number}]", "expected text without white space")
+        if visible(piece) != piece:
+            raise wrong(f"{where}[{number}]", f"a control character, {visible(piece, 20)}")
     if len(set(value)) != len(value):
         raise wrong(where, "an entry stands twice")
     return value

@@ -116,7 +116,7 @@ def test_a_failure_at_any_system_call_leaves_old_or_new(
 
     def save(checkpoints: Checkpoints, step: int) -> None:
         old.target_embedding.weight.data.copy_(models[step])
-        facts: dict[str, Any] = {"step": step}
+        facts: dict[str, Any] = {"step": step, "longest_source": 9}
         given = list(modeldir.parts(parts[0], old, parts[1], parts[2], facts))
         state = STATE % (step, b"%d.0" % (9 - step))
         checkpoints.save(step, 9.0 - step, [*given, ("state.json", state)])

@@ -38,7 +38,8 @@ def parent(path: Path, data: Prepared, **changes: Any) -> Path:
         for p in model.parameters():
             p.add_(torch.randn_like(p) * 0.1)
     settings = tiny.settings(**changes)
-    manifest.write(path, modeldir.parts(settings, model, data.source, data.target, {"step": 1}))
+    facts = {"step": 1, "longest_source": 9}
+    manifest.write(path, modeldir.parts(settings, model, data.source, data.target, facts))
     return path
 
 

@@ -1,0 +1,184 @@
+"""Model directories of others, vouched for by their own manifests, that mean harm or nonsense."""
+
+import json
+import re
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nmt import manifest
+from nmt.cli import translate
+from nmt.errors import UserError
+from nmt.train.checkpoint import Checkpoints
+from tests.test_modeldir import data, original, resealed  # noqa: F401  (fixtures)
+
+Change = Callable[[dict[str, Any]], Any]
+SECONDS = 10  # to refuse; a million layers took minutes
+
+
+def setting(*keys: str, value: object) -> Change:
+    """Set a value of a JSON object below several keys."""
+
+    def change(plain: dict[str, Any]) -> None:
+        for key in keys[:-1]:
+            plain = plain[key]
+        plain[keys[-1]] = value
+
+    return change
+
+
+ESCAPES = "\x1b[2J\x1b]0;mine\x07\r\nERROR\u202e" * 100
+HOSTILE: dict[str, tuple[str, Change, str]] = {
+    "text of the environment": (
+        *("config.json", setting("data", "name", value="${oc.env:SECRET}")),
+        "interpolation is not allowed",
+    ),
+    "text of the environment, in an encoding": (
+        *("config.json", setting("encoding", "absolute", "where", value="${oc.env:SECRET}")),
+        "interpolation is not allowed",
+    ),
+    "text of the environment, in a list": (
+        *("config.json", setting("model", "drop_residual", value=["${oc.env:SECRET}"])),
+        "interpolation is not allowed",
+    ),
+    "text of the environment, as a key": (
+        *("config.json", setting("encoding", "${oc.env:SECRET}", value={})),
+        "interpolation is not allowed",
+    ),
+    "text of the environment, inside of an encoding": (
+        "config.json",
+        setting("encoding", "absolute", "at", value={"index": {"start": "${oc.env:SECRET}"}}),
+        "interpolation is not allowed",
+    ),
+    "a window beyond all bounds": ("config.json", setting("decode", "window", value=1e30), ""),
+    "a ratio beyond all bounds": (
+        *("config.json", setting("decode", "max_length_ratio", value=1e308)),
+        "",
+    ),
+    "a million layers": (
+        *("config.json", setting("model", "encoder_layers", value=1_000_000)),
+        "",
+    ),
+    "layers beyond all bounds": (
+        "config.json",
+        setting("model", "decoder_layers", value=10**40),
+        "",
+    ),
+    "a width without end": ("config.json", setting("model", "dim", value=2**40), ""),
+    "an inner width without end": (
+        *("config.json", setting("model", "feedforward_dim", value=2**40)),
+        "",
+    ),
+    "heads without end": ("config.json", setting("model", "heads", value=2**30), ""),
+    "other layers than the tensors": (
+        *("config.json", setting("model", "encoder_layers", value=7)),
+        "model.safetensors",
+    ),
+    "a table that no tensor holds": (
+        *("config.json", setting("encoding", value={"learned": {"size": 2**30}})),
+        "",
+    ),
+    "an option of an encoding that is none": (
+        *("config.json", setting("encoding", value={"relative": {"tau": {"a": [1]}}})),
+        "",
+    ),
+    "no facts": ("facts.json", lambda plain: plain.clear(), "longest_source"),
+    "facts of another kind": (
+        *("facts.json", setting("longest_source", value=[ESCAPES])),
+        "longest_source",
+    ),
+    "facts beyond all bounds": (
+        *("facts.json", setting("longest_source", value=-(10**30))),
+        "longest_source",
+    ),
+    "a vocabulary that moves the cursor": (
+        *("target.json", setting("vocabulary", value=[*"abcdefgh", "\x1b[2J"])),
+        "target.json",
+    ),
+    "a key that moves the cursor": ("config.json", setting(ESCAPES, value=1), ""),
+    "a kind that moves the cursor": (
+        *("config.json", setting("segmenter", "kind", value=ESCAPES)),
+        "segmenter.kind",
+    ),
+    "an encoding outside": (
+        *("config.json", setting("encoding", value={"x": {"use": "../../secret"}})),
+        "",
+    ),
+    "another writer": (
+        *("manifest.json", lambda plain: plain.update(nmt=ESCAPES, format_version=ESCAPES)),
+        "written by nmt",
+    ),
+    "a file outside": (
+        "manifest.json",
+        lambda plain: plain["files"].update({"../../secret": {"bytes": 1, "sha256": "0"}}),
+        "../../secret",
+    ),
+    "an absolute name": (
+        "manifest.json",
+        lambda plain: plain["files"].update({"/etc/passwd": {"bytes": 1, "sha256": "0"}}),
+        "/etc/passwd",
+    ),
+    "sizes that are none": (
+        *("manifest.json", setting("files", "facts.json", "bytes", value=[ESCAPES])),
+        "facts.json",
+    ),
+}
+
+
+@pytest.fixture
+def package(original: Path, tmp_path: Path) -> Path:  # noqa: F811
+    path = shutil.copytree(original, tmp_path / "package")
+    facts = json.loads((path / "facts.json").read_bytes())
+    return resealed(path, "facts.json", manifest.dump({**facts, "longest_source": 9}))
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_a_hostile_package_gets_one_line(
+    case: str,
+    package: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    name, change, said = HOSTILE[case]
+    plain = json.loads((package / name).read_bytes())
+    change(plain)
+    if name == manifest.NAME:
+        (package / name).write_bytes(manifest.dump(plain))
+    else:
+        resealed(package, name, manifest.dump(plain))
+    monkeypatch.setenv("SECRET", "very secret")
+    (tmp_path / "in.txt").write_bytes(b"a b\n")
+    began = time.monotonic()
+    assert translate.main([str(package), str(tmp_path / "in.txt")]) == 65
+    assert time.monotonic() - began < SECONDS
+    out, err = capsys.readouterr()
+    assert not out and err.startswith(f"nmt: {package}") and err.count("\n") == 1
+    assert said in err and "very secret" not in err and "Traceback" not in err
+    assert re.fullmatch(r"[^\x00-\x1f\x7f-\x9f\u202e]*\n", err) and len(err) < 2000
+
+
+@pytest.mark.parametrize("name", ["../../secret", "/dev/null", "a/../../secret", "..", ".", ""])
+def test_resuming_reads_no_file_outside_of_a_checkpoint(
+    name: str, package: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = tmp_path / "run"
+    (run / "checkpoints").mkdir(parents=True)
+    step = run / "checkpoints/step-00000001"
+    shutil.move(resealed(package, "state.json", b'{"step": 1, "perplexity": 2.0}\n'), step)
+    assert Checkpoints(run, 2).recover() is not None
+    plain = json.loads((step / manifest.NAME).read_bytes())
+    plain["files"][name] = {"bytes": 0, "sha256": "0"}
+    (step / manifest.NAME).write_bytes(manifest.dump(plain))
+    with pytest.raises(UserError):
+        Checkpoints(run, 2).recover()
+    assert "no name of a file" in caplog.text
+
+
+def test_the_package_itself_is_sound(package: Path, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_bytes(b"\n")
+    assert translate.main([str(package), str(tmp_path / "in.txt")]) == 0
