@@ -1,0 +1,121 @@
+"""The commands of README.md and docs/*.md, run in their order through a shell, at small sizes."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nmt.data.toy import columns, pairs
+
+ROOT = Path(__file__).parent.parent
+PAGES = ["README.md", *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").glob("*.md"))]
+NOT_RUN = {  # command -> why this test does not run it
+    "make demo": "makes an environment of its own; nmt-demo: tests/cli/test_whole.py",
+    "make test": "this test would run itself",
+    "make help": "no command of nmt",
+    "make wmt19-deen": "downloads gigabytes; nmt-recipe: tests/cli/test_recipe.py",
+    "make wmt19-zhen": "the same",
+    "nmt-train experiment=table2 scale=wmt19": "needs the corpus that make wmt19-deen downloads",
+    "nmt-encodings --table": "a minute; tests/cli/test_survey.py makes it",
+    "nmt-compare experiment=compare encoding=all": "trains all; tests/cli/test_compare.py: some",
+    "make bench": "installs other libraries; nmt-bench: tests/cli/test_bench.py",
+    "nmt-bench training --model base --rounds 9": "minutes of full load",
+    "nmt-bench --gpu --json gpu.json": "needs a GPU",
+}
+TINY = [
+    *("model.dim=16", "model.feedforward_dim=16", "model.heads=2", "model.encoder_layers=2"),
+    *("model.decoder_layers=1", "trainer.max_steps=4", "trainer.threads=1"),
+    *("trainer.precision=float32", "trainer.device=cpu", "segmenter.merges=60"),
+    *("trainer.tensorboard=false", "decode.beam_size=2", "decode.max_length_ratio=1"),
+]
+TOY = ["data.train_pairs=120", "data.dev_pairs=8", "data.test_pairs=12"]
+TABLE = ["seed=1", "samples=40", "attention=false"]
+SMALL = {  # command -> options that make it small
+    "nmt-train": TINY,
+    "nmt-prepare": ["segmenter.merges=60"],
+    "nmt-evaluate": ["--samples", "40", "decode.beam_size=1"],
+    "nmt-report": ["--samples", "40", "--no-attention"],
+    "nmt-parity": ["--tokens", "8"],
+}
+
+
+def commands(page: str) -> list[str]:
+    """The lines of a page's shell blocks, continued ones joined, without comments."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    blocks = "\n".join(re.findall(r"```sh\n(.*?)```", text, flags=re.S)).replace("\\\n", " ")
+    lines = [re.sub(r"\s+#.*", "", line).strip() for line in blocks.split("\n")]
+    return [re.sub(r" +", " ", line) for line in lines if line and line[0] != "#"]
+
+
+def small(command: str) -> str:
+    """The command with options that make it small, where it does not name them itself."""
+    words = shlex.split(command)
+    more = [*SMALL.get(words[0], [])]
+    if words[0] == "nmt-train":
+        elsewhere = ("data=", "experiment=multi30k", "scale=small")
+        more += TOY if not any(w.startswith(elsewhere) for w in words) else []
+        more += TABLE if any(w.startswith("experiment=table") for w in words) else []
+    if words[0] == "nmt-evaluate" and "=" not in words[1]:
+        more.remove("decode.beam_size=1")  # of files
+    given = {word.partition("=")[0] for word in words}
+    return f"{command} {shlex.join(w for w in more if w.partition('=')[0] not in given)}"
+
+
+def write_texts(place: Path) -> None:
+    """All files that the pages take for granted, from the embedded grammar."""
+
+    def write(stem: str, count: int, seed: str, heads: bool = False) -> None:
+        found = pairs(count, 4, 14, seed)
+        (place / stem).parent.mkdir(parents=True, exist_ok=True)
+        for side, ending in enumerate(("de", "en")):
+            text = "".join(f"{pair[side]}\n" for pair in found)
+            (place / f"{stem}.{ending}").write_text(text, encoding="utf-8")
+        if heads:
+            lines = "".join(f"{columns(source)['heads']}\n" for source, _ in found)
+            (place / f"{stem}.heads").write_text(lines, encoding="utf-8")
+
+    for root, dev, test in (
+        ("my/corpus", "dev", "test"),
+        ("path/to/multi30k", "val", "test_2016_flickr"),
+        ("path/to/manuals", "dev", "test"),
+        ("c", "dev", "test"),
+    ):
+        for part, count in (("train", 120), (dev, 8), (test, 12)):
+            write(f"{root}/{part}", count, f"{root}/{part}", heads=root == "c")
+    write("test", 12, "test")
+    write("in", 3, "in", heads=True)
+    (place / "in.de").rename(place / "in.txt")
+
+
+def test_every_command_is_run_or_has_a_reason_not_to() -> None:
+    every = [command for page in PAGES for command in commands(page)]
+    known = {*SMALL, "nmt-translate", "nmt-encodings", "nmt-testset"}
+    for command in every:
+        assert command in NOT_RUN or command.split()[0] in known, command
+    assert set(NOT_RUN) <= set(every)
+    assert len(every) > 30
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES)
+def test_the_commands_work_in_their_order(page: str, tmp_path: Path) -> None:
+    write_texts(tmp_path)
+    places = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    surroundings = {"PATH": places, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    for command in commands(page):
+        if command in NOT_RUN:
+            continue
+        ended = subprocess.run(
+            ["bash", "-c", small(command)],
+            cwd=tmp_path,
+            env={**os.environ, **surroundings},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+        )
+        end = ended.stderr.decode(errors="replace")[-1500:]
+        assert ended.returncode == 0, f"{small(command)}\n{end}"
