@@ -82,7 +82,7 @@ def test_what_was_saved_is_loaded(tie: str, encoding: str, data: Prepared, tmp_p
     found = trained.model.state_dict()
     assert found.keys() == expected.keys()
     assert all(torch.equal(found[name], expected[name]) for name in expected)
-    assert not trained.model.training and trained.facts == {"step": 1}
+    assert not trained.model.training and trained.facts == FACTS
     assert trained.source.to_json() == data.source.to_json()
     assert config.freeze(trained.settings)["model"] == config.freeze(settings)["model"]
     shared = trained.model.output.weight is trained.model.target_embedding.weight
@@ -280,7 +280,7 @@ def rotating(original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_model_is_read_while_training_rotates_its_checkpoints(rotating: Path) -> None:
-    assert modeldir.load(rotating).facts == {"step": 1}
+    assert modeldir.load(rotating).facts == FACTS
     assert modeldir.locate(rotating).name == "step-00000005"
 
 
