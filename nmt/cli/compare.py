@@ -161,7 +161,7 @@ def _encodings(given: list[str], config_dir: str | None) -> tuple[list[str], lis
     if flags:
         raise UserError(f"{flags[0]}: no such option; see --help")
     once(words)
-    for word in words:
+    for word in given:
         if word.startswith(("runs=", "name=")):
             raise UserError(f"{word}: each run has its own; use --runs DIR")
     named = [word.partition("=")[2] for word in words if word.startswith("encoding=")]
