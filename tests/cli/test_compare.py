@@ -29,11 +29,11 @@ def refuse_jobs(*asked: Any) -> dict[str, int]:
 
 @pytest.fixture
 def own_option(tmp_path: Path) -> Path:
-    """A directory with an encoding whose table is too short for any sentence."""
+    """A directory with an encoding whose table is too short for the development text."""
     directory = tmp_path / "own"
     (directory / "encoding").mkdir(parents=True)
     (directory / "encoding" / "short.yaml").write_text(
-        "# @package _global_\nencoding:\n  short: {use: learned, size: 3, beyond: refuse}\n"
+        "# @package _global_\nencoding:\n  short: {use: learned, size: 11, beyond: refuse}\n"
     )
     return directory
 
@@ -48,10 +48,11 @@ def test_the_whole_with_a_broken_run_and_again(
     words += ["--runs", str(runs), "--samples", "40", "--bounds", "9,20", "--jobs", "3"]
     words += [f"--{kind}={tmp_path / f'made.{kind}'}" for kind in ("json", "table")]
     words += ["--plot", str(tmp_path / "made.png"), "--config-dir", str(own_option)]
+    words += ["data.max_length=10"]
     assert compare.main(["encoding=alibi,short,relative", *words]) == 70
     table, err = capsys.readouterr()
     assert re.search(r"^relative +\d", table, re.M) and re.search(r"^alibi +0 ", table, re.M)
-    assert "short: training failed (exit 65): nmt: data.train_source" in table
+    assert "short: training failed (exit 65): nmt: data.dev_source" in table
     assert "1 of 3 encodings failed: short: training failed" in err
     assert f"see {runs / 'short.log'}" in err and (runs / "short.log").exists()
     assert "^" in table and "BLEU over 20" in table and "Every model made 4 updates." in table
@@ -91,14 +92,16 @@ def test_the_whole_with_a_broken_run_and_again(
     # a larger budget is no longer finished, and a run that does not reach it is not in the table
     asked.clear()
     capsys.readouterr()
-    assert compare.main(["encoding=alibi,relative", *words, "trainer.max_steps=6"]) == 70
+    longer = [word.replace("max_steps=4", "max_steps=6") for word in words]
+    assert compare.main(["encoding=alibi,relative", *longer]) == 70
     out, err = capsys.readouterr()
     assert [job.module for job in asked[0]] == ["train", "train"]
     assert out == "" and err.count("training stopped before its budget was spent") == 2
 
     # another config in the same directory is refused before anything starts
     monkeypatch.setattr(contest, "run_all", refuse_jobs)
-    assert compare.main(["encoding=alibi,relative", *words, "model.dim=32"]) == 2
+    other = [word.replace("model.dim=16", "model.dim=32") for word in words]
+    assert compare.main(["encoding=alibi,relative", *other]) == 2
     assert "another config: model.dim: 16 -> 32" in capsys.readouterr().err
 
 

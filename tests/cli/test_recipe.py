@@ -194,7 +194,8 @@ def test_from_archives_to_scores(
     counted = {"wmt19_deen": 240, "wmt19_zhen": 1680}[name]
     share = {"wmt19_deen": "0.4 %", "wmt19_zhen": "0.2 %"}[name]
     assert re.search(rf"^pairs read +{counted:,} +\d", out, re.M)
-    dropped = rf"^over 100 pieces on a side, dropped +{counted // 60} \(1.67 %\) +{share}$"
+    long = {"wmt19_deen": r"4 \(1.67 %\)", "wmt19_zhen": r"29 \(1.73 %\)"}[name]  # in so few merges
+    dropped = rf"^over 100 pieces on a side, dropped +{long} +{share}$"
     assert re.search(dropped, out, re.M)
     between = re.search(r"^76 to 100 on the longer side, kept +(\d+)", out, re.M)
     assert between and int(between[1]) > 0
