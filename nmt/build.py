@@ -49,10 +49,19 @@ def transformer(settings: Settings, source_size: int, target_size: int) -> Trans
         ) from None
 
 
+def outline(settings: Settings, source_size: int, target_size: int) -> Transformer:
+    """The model on the meta device: shapes without numbers, which take no memory.
+
+    It takes a second or two: for meta tensors torch imports its compiler. Raises what
+    `transformer` does.
+    """
+    with torch.device("meta"):
+        return transformer(settings, source_size, target_size)
+
+
 def check(settings: Settings) -> None:
     """Refuse impossible choices before any data is touched; costs hardly any memory."""
-    with torch.device("meta"):
-        model = transformer(settings, 8, 8)
+    model = outline(settings, 8, 8)
     _check_size(settings, model)
     _check_columns(settings, model)
     layers = settings.model.encoder_layers
@@ -86,12 +95,10 @@ def _narrowed(settings: Settings) -> tuple[Settings, int]:
     )
     try:
         made = replace(settings, model=replace(shallow, dim=DIM, heads=HEADS))
-        with torch.device("meta"):
-            return made, trial.numbers(transformer(made, 8, 8))
+        return made, trial.numbers(outline(made, 8, 8))
     except UserError:
         made = replace(settings, model=shallow)
-        with torch.device("meta"):
-            return made, trial.numbers(transformer(made, 8, 8))
+        return made, trial.numbers(outline(made, 8, 8))
 
 
 def _check_step(settings: Settings) -> None:

@@ -5,6 +5,7 @@ side), facts.json and model.safetensors. It names no path of a machine and can b
 """
 
 import logging
+import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
@@ -27,6 +28,7 @@ T = TypeVar("T")
 WEIGHTS = "model.safetensors"
 BEST = "best"  # in a run directory: the name of its best checkpoint
 VOCABULARY_LIMIT = 1 << 28  # bytes of source.json and target.json
+MODEST = 2**26  # numbers in the tables of encodings that are made without looking twice
 STEP = re.compile(r"step-[0-9]{8,}")
 LONGEST = 500  # characters of what is said of a package: it decides on some of them
 SHARED_LAYERS = 1000  # that one layer can stand for; a text takes a second at most
@@ -78,8 +80,8 @@ def _load(checkpoint: Path, device: str) -> Trained:
     try:
         _check_layers(settings.model, len(tensors))
         sizes = len(source.vocabulary), len(target.vocabulary)
-        with torch.device("meta"):  # takes no memory, whatever the sizes are
-            check_tensors(build.transformer(settings, *sizes), tensors, sealed.path / WEIGHTS)
+        if not _is_modest(settings, tensors):
+            check_tensors(build.outline(settings, *sizes), tensors, sealed.path / WEIGHTS)
         model = build.transformer(settings, *sizes)
     except UserError as error:
         if str(error).startswith(str(sealed.path)):
@@ -88,6 +90,20 @@ def _load(checkpoint: Path, device: str) -> Trained:
     set_weights(model, tensors, sealed.path / WEIGHTS)
     model = model.to(pick(device)).eval()
     return Trained(settings, model, source, target, facts, sealed.digest)
+
+
+def _is_modest(settings: config.Settings, tensors: dict[str, Tensor]) -> bool:
+    """Whether a model takes little more memory than its tensors, by a cheap bound from above.
+
+    Where it is in doubt, shapes are compared on the meta device, which takes a second or two.
+    """
+    model = settings.model
+    layers = model.encoder_layers + model.decoder_layers
+    body = layers * (8 * model.dim + 2 * model.feedforward_dim) * model.dim
+    options = sorted(abs(n) for _, n in config.integers(settings.encoding, "encoding"))
+    rows = 2 * math.prod(options[-2:]) + 1  # of a table; the largest ones grow with two options
+    held = sum(tensor.numel() for tensor in tensors.values())
+    return body <= 2 * held and layers * rows * model.dim <= MODEST
 
 
 def weights_sum(path: str | Path) -> str:

@@ -89,6 +89,28 @@ def test_what_was_saved_is_loaded(tie: str, encoding: str, data: Prepared, tmp_p
     assert shared == (tie != "none")
 
 
+def test_only_a_config_beyond_its_tensors_costs_a_second_look(
+    data: Prepared, original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Shapes on the meta device import torch's compiler: no translation should wait for that."""
+
+    def outline(settings: config.Settings, *sizes: int) -> None:
+        raise UserError("looked at twice")
+
+    monkeypatch.setattr(build, "outline", outline)
+    modeldir.load(original)
+    modeldir.load(written(tmp_path / "table", data, tiny.settings(encoding={"relative": {}})))
+    for key, value in (("dim", 4096), ("feedforward_dim", 10**6)):
+        larger = json.loads((original / "config.json").read_bytes())
+        larger["model"][key] = value
+        other = shutil.copytree(original, tmp_path / key)
+        refused(resealed(other, "config.json", manifest.dump(larger)), Exit.DATA, "looked at")
+    larger = json.loads((original / "config.json").read_bytes())
+    larger["encoding"] = {"relative": {"tau": 10**7}}
+    other = shutil.copytree(original, tmp_path / "tau")
+    refused(resealed(other, "config.json", manifest.dump(larger)), Exit.DATA, "looked at")
+
+
 def test_tied_tensors_are_stored_once(data: Prepared, tmp_path: Path) -> None:
     names = {}
     for tie in ("none", "target", "all"):

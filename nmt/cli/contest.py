@@ -351,9 +351,6 @@ def entry(entrant: Entrant, corpus: "Prepared") -> Entry:
 
 def parameters(settings: Settings, sizes: tuple[int, int]) -> tuple[int, int]:
     """Parameters of the encodings, and of the whole model, each counted once."""
-    import torch
-
-    with torch.device("meta"):
-        model = build.transformer(settings, *sizes)
+    model = build.outline(settings, *sizes)
     own = {p for site in model.sites.values() for p in site.parameters()}
     return sum(p.numel() for p in own), sum(p.numel() for p in model.parameters())

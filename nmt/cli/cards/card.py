@@ -4,8 +4,6 @@ import sys
 import textwrap
 from collections.abc import Iterator
 
-import torch
-
 from nmt import build
 from nmt.cli.cards import facts, live, measure
 from nmt.cli.cards.specimen import Specimen, entries, small
@@ -116,8 +114,7 @@ def counted(settings: Settings, option: str = "") -> list[tuple[int, int]]:
 
 
 def _sites(settings: Settings, vocab: int, option: str) -> list[int]:
-    with torch.device("meta"):
-        model = build.transformer(settings, vocab, vocab)
+    model = build.outline(settings, vocab, vocab)
     there = facts.own(model, option)
     return [sum(measure.parameters(e) for s, e in there if s == site) for site in SITES]
 
