@@ -1,8 +1,8 @@
 """Linear layers in 8-bit integers, for CPUs that multiply them faster than floating point.
 
-Each row of a weight has a scale of its own, so that its largest number becomes 127, and so has
-each row of the input at the moment it comes (dynamic quantisation, as in CTranslate2). Sums are
-32-bit integers, and so exact; what is lost is the rounding of weights and inputs to 8 bits.
+Each row of a weight has a scale of its own, so that its largest number becomes 127 (or 63, where
+products are added in 16 bits), and so has each row of the input at the moment it comes (dynamic
+quantisation, as in CTranslate2). Sums are exact; weights and inputs lose what is rounded.
 """
 
 import copy

@@ -117,23 +117,25 @@ def test_other_devices_refuse_8_bits(tiny: Make) -> None:
         quantised(model)
 
 
-def test_8_bits_that_are_not_faster_give_way_to_float32(
-    tiny: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("precision", "choice", "answer"),
+    [
+        ("int8", "nmt.decode.quantised.fastest", None),
+        ("bfloat16", "nmt.decode.translator.bfloat16_is_faster", False),
+    ],
+)
+def test_a_format_that_is_not_faster_gives_way_to_float32(
+    precision: str,
+    choice: str,
+    answer: bool | None,
+    tiny: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr("nmt.decode.quantised.fastest", lambda: None)
+    monkeypatch.setattr(choice, lambda: answer)
     model = sharp(tiny, "encoding=none")
-    assert translations(model, precision="int8") == translations(model)
-    message = "decode.precision=int8: not faster than float32 on this CPU: float32 is used"
-    assert [m for m in caplog.messages if "precision" in m] == [message]
-
-
-def test_a_bfloat16_that_is_not_faster_gives_way_to_float32(
-    tiny: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr("nmt.decode.translator.bfloat16_is_faster", lambda: False)
-    model = sharp(tiny, "encoding=none")
-    assert translations(model, precision="bfloat16") == translations(model)
-    message = "decode.precision=bfloat16: not faster than float32 on this CPU: float32 is used"
+    assert translations(model, precision=precision) == translations(model)
+    message = f"decode.precision={precision}: not faster than float32 on this CPU: float32 is used"
     assert [m for m in caplog.messages if "precision" in m] == [message]
 
 
