@@ -101,6 +101,10 @@ class Several(Workers):
     def __init__(self, rank: int, size: int, local: int) -> None:
         import torch
         import torch.distributed as dist
+
+        # its functions keep the group that is there when it is imported, as torch itself may do
+        # later: the group's threads would then outlive it, and can abort the end of the process
+        import torch.distributed.nn
         from torch.distributed.rendezvous import rendezvous
 
         self.rank, self.size, self.local = rank, size, local
