@@ -1,5 +1,6 @@
 """Running an LSTM or GRU over embeddings: whole, padded, or step by step."""
 
+import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
@@ -9,8 +10,15 @@ from nmt.encodings.context import Context
 def states_of(rnn: nn.RNNBase, x: Tensor, context: Context, name: str) -> Tensor:
     """The states [batch, query, hidden x directions] of a one-layer network over x.
 
-    While decoding it goes on from where it stopped, which context.state holds under `name`.
+    While decoding it goes on from where it stopped, which context.state holds under `name`. It
+    keeps the number format of its weights under autocast: rounding would add up along the
+    sentence, and oneDNN has bfloat16 LSTMs for some processors only.
     """
+    with torch.autocast(x.device.type, enabled=False):
+        return _states(rnn, x.to(next(rnn.parameters()).dtype), context, name)
+
+
+def _states(rnn: nn.RNNBase, x: Tensor, context: Context, name: str) -> Tensor:
     if rnn.bidirectional:
         return _both_ways(rnn, x, context.lengths)
     if context.state is None:
