@@ -245,6 +245,13 @@ ELSEWHERE = {  # key -> the test that flips it
 }
 
 
+@pytest.fixture(autouse=True)
+def bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is used here even where it is slow and would give way to float32."""
+    monkeypatch.setattr("nmt.decode.translator.bfloat16_is_faster", lambda: True)
+    monkeypatch.setattr("nmt.train.trainer.bfloat16_is_faster", lambda: True)
+
+
 def test_no_key_is_forgotten() -> None:
     flipped = {line.split("=")[0] for line, _, _ in TRAINING}
     flipped |= {f"decode.{key}" for key in DECODING} | set(ELSEWHERE)
