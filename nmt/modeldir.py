@@ -31,7 +31,6 @@ VOCABULARY_LIMIT = 1 << 28  # bytes of source.json and target.json
 MODEST = 2**26  # numbers in the tables of encodings that are made without looking twice
 STEP = re.compile(r"step-[0-9]{8,}")
 LONGEST = 500  # characters of what is said of a package: it decides on some of them
-SHARED_LAYERS = 1000  # that one layer can stand for; a text takes a second at most
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +77,6 @@ def _load(checkpoint: Path, device: str) -> Trained:
     tensors = read_tensors(sealed, WEIGHTS)
     where = sealed.path / "config.json"
     try:
-        _check_layers(settings.model, len(tensors))
         sizes = len(source.vocabulary), len(target.vocabulary)
         if not _is_modest(settings, tensors):
             check_tensors(build.outline(settings, *sizes), tensors, sealed.path / WEIGHTS)
@@ -252,13 +250,6 @@ def _facts(sealed: Sealed) -> dict[str, Any]:
             Exit.DATA,
         )
     return facts
-
-
-def _check_layers(model: config.Model, tensors: int) -> None:
-    """Refuse more layers than there are tensors: they alone would take minutes to make."""
-    layers = model.encoder_layers + model.decoder_layers
-    if layers > (SHARED_LAYERS if model.share_layers else tensors):
-        raise UserError(f"model: {layers} layers, but {WEIGHTS} holds {tensors} tensors")
 
 
 def _side(sealed: Sealed, name: str) -> Side:
