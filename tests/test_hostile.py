@@ -70,8 +70,12 @@ HOSTILE: dict[str, tuple[str, Change, str]] = {
     ),
     "a width without end": ("config.json", setting("model", "dim", value=2**40), ""),
     "an inner width without end": (
-        *("config.json", setting("model", "feedforward_dim", value=2**40)),
-        "",
+        *("config.json", setting("model", "feedforward_dim", value=2**30)),
+        "model.safetensors",
+    ),
+    "a width that no tensor has": (
+        *("config.json", setting("model", "dim", value=2**30)),
+        "model.safetensors",
     ),
     "heads without end": ("config.json", setting("model", "heads", value=2**30), ""),
     "other layers than the tensors": (
