@@ -9,7 +9,7 @@ from nmt.cli.parser import Parser, once
 from nmt.cli.words import run
 from nmt.errors import Exit, UserError
 
-USAGE = """nmt-demo [--runs DIR] [--encodings A,B] [KEY=VALUE ...]"""
+USAGE = """nmt-demo [--runs DIR] [--encodings A,B] [--config-dir DIR] [KEY=VALUE ...]"""
 ABOUT = """
 Trains one model per encoding on sentences of 4 to 50 words at the same budget, translates
 sentences of up to 100, and compares the systems by length: a table on stdout, and beside the
@@ -28,14 +28,17 @@ def command(argv: list[str]) -> None:
     parser = Parser(prog="nmt-demo", usage=USAGE, description=ABOUT)
     parser.add_argument("--runs", default="runs/demo", help="directory of the models")
     parser.add_argument("--encodings", default="absolute,relative", help="options, commas between")
+    parser.add_argument("--config-dir", metavar="DIR", help="also look for options in DIR")
     parser.add_argument("words", nargs="*", help="further words for nmt-train")
     asked = parser.parse_args(argv)
     once(asked.words)
     runs = Path(asked.runs)
 
     from nmt.cli.contest import choices, plan, prepared, train_all
+    from nmt.cli.options import beside
 
-    entrants, _ = plan(choices(asked.encodings), ["experiment=demo", *asked.words], runs)
+    words = ["experiment=demo", *beside(asked.config_dir), *asked.words]
+    entrants, _ = plan(choices(asked.encodings), words, runs)
     test, corpora = prepared(entrants)
     if failed := train_all(entrants, corpora, os.cpu_count() or 1):
         raise UserError(

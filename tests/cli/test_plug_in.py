@@ -1,6 +1,7 @@
 """An encoding of an installed package, its YAML in a folder of one's own, through every command."""
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from nmt.cli.compare import understood as compare_words
+from nmt.cli.demo import main as demo
 from nmt.cli.encodings import main as encodings
 from nmt.cli.parity import main as parity
 from nmt.cli.train import main as train
@@ -79,6 +81,19 @@ def test_is_proven(folder: Path, tmp_path: Path, capsys: Capture) -> None:
 
 def test_is_among_all(folder: Path) -> None:
     assert NAME in compare_words(["encoding=all", "--config-dir", str(folder)]).encodings
+
+
+def test_is_shown_at_work(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    paths = [str(tmp_path / "site"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))  # it trains in processes of their own
+    words = ["--encodings", NAME, "--runs", str(tmp_path / "runs"), *TINY]
+    words += [f"data.cache={tmp_path / 'cache'}"]
+    assert demo(words) == 2
+    assert f"encoding={NAME}: no such option" in capsys.readouterr().err
+    assert demo([*words, "--config-dir", str(folder)]) == 0
+    assert NAME in capsys.readouterr().out
 
 
 def test_is_in_the_help(folder: Path, capsys: Capture) -> None:
