@@ -253,7 +253,7 @@ def test_a_failure_of_one_ends_both_and_is_said_once(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_killed_worker_ends_the_other(tmp_path: Path) -> None:
     (said,) = ended(child(tmp_path, "die"), tmp_path)
-    assert said.startswith("nmt: a worker is gone, without a word; the last checkpoint is intact")
+    assert said.startswith("nmt: a worker is gone, without a word; the same command goes on")
     assert json.loads((tmp_path / "run/status.json").read_bytes())["code"] == Exit.IO
 
 
