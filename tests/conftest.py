@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from nmt import build
-from nmt.cli.compose import experiment_of
 from nmt.config import Settings
 from nmt.model import example
 from nmt.model.transformer import Transformer
+from nmt.overrides.compose import experiment_of
 
 hypothesis.settings.register_profile("nmt", deadline=None)  # other work may slow a machine down
 hypothesis.settings.load_profile("nmt")

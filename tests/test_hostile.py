@@ -13,7 +13,7 @@ import pytest
 from nmt import manifest
 from nmt.cli import translate
 from nmt.errors import UserError
-from nmt.train.checkpoint import Checkpoints
+from nmt.training.checkpoint import Checkpoints
 from tests.test_modeldir import data, original, resealed  # noqa: F401  (fixtures)
 
 Change = Callable[[dict[str, Any]], Any]

@@ -10,10 +10,10 @@ ROOT = Path(__file__).parent.parent
 FILES = sorted((ROOT / "nmt").rglob("*.py")) + sorted((ROOT / "scripts").rglob("*.py"))
 ROOMS = {  # room -> rooms that it may import
     "cli": {
-        "train",
+        "overrides",
+        "training",
         "decode",
-        "evaluate",
-        "report",
+        "compare",
         "recipes",
         "bench",
         "top",
@@ -22,12 +22,12 @@ ROOMS = {  # room -> rooms that it may import
         "encodings",
         "base",
     },
-    "bench": {"train", "decode", "top", "model", "data", "encodings", "base"},
-    "report": {"evaluate", "top", "model", "data", "encodings", "base"},
+    "bench": {"training", "decode", "top", "model", "data", "encodings", "base"},
+    "compare": {"top", "model", "data", "encodings", "base"},
+    "overrides": {"base"},
     "recipes": {"data", "base"},
-    "train": {"top", "model", "data", "encodings", "base"},
+    "training": {"top", "model", "data", "encodings", "base"},
     "decode": {"top", "model", "data", "encodings", "base"},
-    "evaluate": {"data", "base"},
     "top": {"model", "data", "encodings", "base"},  # build, modeldir and what they need
     "model": {"encodings", "base"},
     "data": {"base"},

@@ -16,14 +16,14 @@ import pytest
 import torch
 
 from nmt import modeldir
-from nmt.cli.compose import experiment_of
-from nmt.cli.options import options_of
 from nmt.cli.train import command as train
 from nmt.config import KINDS, freeze
 from nmt.data.prepare import prepare
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
 from nmt.model.state import State
+from nmt.overrides.compose import experiment_of
+from nmt.overrides.options import options_of
 
 SMALL = [
     *("model.dim=8", "model.feedforward_dim=8", "model.heads=2", "model.encoder_layers=1"),
@@ -237,8 +237,8 @@ ELSEWHERE = {  # key -> the test that flips it
     "data.test_pairs": "test_keys_of_the_toy_test_set",
     "data.test_shortest": "test_keys_of_the_toy_test_set",
     "data.test_longest": "test_keys_of_the_toy_test_set",
-    "trainer.gradient_checkpointing": "tests/train/test_resume.py",
-    "trainer.nonfinite_patience": "tests/train/test_trainer.py",
+    "trainer.gradient_checkpointing": "tests/training/test_resume.py",
+    "trainer.nonfinite_patience": "tests/training/test_trainer.py",
     "decode.length_ratio": "tests/decode/test_length_constraint.py",
     "decode.batch_tokens": "test_decoding_windows_and_batches",
     "decode.window": "test_decoding_windows_and_batches",
@@ -249,7 +249,7 @@ ELSEWHERE = {  # key -> the test that flips it
 def bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is used here even where it is slow and would give way to float32."""
     monkeypatch.setattr("nmt.decode.translator.bfloat16_is_faster", lambda: True)
-    monkeypatch.setattr("nmt.train.trainer.bfloat16_is_faster", lambda: True)
+    monkeypatch.setattr("nmt.training.trainer.bfloat16_is_faster", lambda: True)
 
 
 def test_no_key_is_forgotten() -> None:

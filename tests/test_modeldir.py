@@ -17,8 +17,8 @@ from nmt import build, config, manifest, modeldir
 from nmt.data.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.modeldir import WEIGHTS
-from tests.train import tiny
-from tests.train.damage import DAMAGES, Damage
+from tests.training import tiny
+from tests.training.damage import DAMAGES, Damage
 
 READ = [WEIGHTS, "config.json", "source.json", "target.json", "facts.json", "manifest.json"]
 

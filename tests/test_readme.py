@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from nmt.cli.compare import understood as compare_words
-from nmt.cli.compose import experiment_of, sweep_of
 from nmt.cli.encodings import command as encodings
 from nmt.cli.evaluate import understood as evaluate_words
-from nmt.cli.options import FAMILIES, family_of
 from nmt.cli.parity import understood as parity_words
 from nmt.cli.report import understood as report_words
 from nmt.cli.testset import understood as words_of_testset
 from nmt.cli.translate import understood as translate_words
+from nmt.overrides.compose import experiment_of, sweep_of
+from nmt.overrides.options import FAMILIES, family_of
 
 README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
 

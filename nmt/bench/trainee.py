@@ -10,8 +10,8 @@ from nmt import config
 from nmt.bench import corpus
 from nmt.bench.peers.protocol import Line, job
 from nmt.data.prepare import Prepared
-from nmt.train.run import Run, open_run
-from nmt.train.trainer import Trainer
+from nmt.training.run import Run, open_run
+from nmt.training.trainer import Trainer
 
 
 class Held(Trainer):

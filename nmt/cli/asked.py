@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nmt.cli.contest import Entrant
+from nmt.compare import gather, published
+from nmt.compare.scores import NAMES, UNSPACED
 from nmt.config import Files
 from nmt.data import joined
 from nmt.data.corpus import read_text
 from nmt.errors import Exit, UserError
-from nmt.evaluate.scores import NAMES, UNSPACED
-from nmt.report import gather, published
-from nmt.train.run import standing
+from nmt.training.run import standing
 
 PROBLEMS = 3  # named in one error
 MOSES = "-moses"  # ends the names of metrics on text tokenised by Moses

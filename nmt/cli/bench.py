@@ -93,7 +93,7 @@ def understood(argv: list[str]) -> argparse.Namespace:
         description=ABOUT,
     )
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    from nmt.cli.options import beside
+    from nmt.overrides.options import beside
 
     add = parser.add_argument
     add("words", nargs="*", help=argparse.SUPPRESS)
@@ -150,7 +150,7 @@ TINY = ("model.dim=16", "model.feedforward_dim=32", "model.heads=2", "trainer.ba
 def settings(given: argparse.Namespace, setup: "Setup", *words: str) -> "Settings":
     """What nmt-train would do with the words, for as many threads as all have."""
     from nmt import build
-    from nmt.cli.compose import experiment_of
+    from nmt.overrides.compose import experiment_of
 
     quick = TINY if setup.quick else ()
     own = [f"trainer.device={setup.device}"]
@@ -210,7 +210,7 @@ def startup(given: argparse.Namespace, setup: "Setup") -> list["Part"]:
 def encodings(given: argparse.Namespace, setup: "Setup") -> list["Part"]:
     """Every encoding over the one that nmt-train takes."""
     from nmt.bench import encodings as measured
-    from nmt.cli.options import folders_of, options_of
+    from nmt.overrides.options import folders_of, options_of
 
     plain = settings(given, setup)
     every = options_of("encoding", folders_of(given.words) or ())

@@ -16,9 +16,9 @@ from nmt.errors import Exit, UserError
 
 if TYPE_CHECKING:
     from nmt.cli.contest import Entrant, Test
+    from nmt.compare.ranking import Missing, Ranking
     from nmt.config import Settings
     from nmt.data.prepare import Prepared
-    from nmt.evaluate.ranking import Missing, Ranking
 
 log = logging.getLogger(__name__)
 
@@ -125,8 +125,8 @@ def understood(argv: list[str]) -> Asked:
     given = parser.parse_intermixed_args(argv)
     if given.jobs < 1 or given.samples < 40:
         raise UserError("--jobs must be at least 1, and --samples at least 40")
-    from nmt.evaluate.buckets import parse_bounds
-    from nmt.evaluate.scores import parse_names
+    from nmt.compare.buckets import parse_bounds
+    from nmt.compare.scores import parse_names
 
     metrics = parse_names(given.metric) or []
     if len(metrics) != 1:
@@ -154,8 +154,8 @@ def cores() -> int:
 def _encodings(given: list[str], config_dir: str | None) -> tuple[list[str], list[str]]:
     """The encodings to compare, and the words that all share."""
     from nmt.cli.contest import choices
-    from nmt.cli.options import beside, folders_of, options_of
-    from nmt.cli.quoting import split
+    from nmt.overrides.options import beside, folders_of, options_of
+    from nmt.overrides.quoting import split
 
     flags, words = split([*beside(config_dir), *given])
     if flags:
@@ -184,10 +184,10 @@ def ranking(
 ) -> "Ranking":
     """Score all translations and put beside them what is known of the models."""
     from nmt.cli import contest
+    from nmt.compare import report, scores
+    from nmt.compare.ranking import EXACT, Ranking
     from nmt.config import freeze
     from nmt.data.corpus import read_text
-    from nmt.evaluate import report, scores
-    from nmt.evaluate.ranking import EXACT, Ranking
 
     sources, references = read_text(test.source), read_text(test.reference)
     first = entrants[0]
@@ -255,8 +255,8 @@ def caption(settings: "Settings", jobs: int) -> list[str]:
 
 def _keep(asked: Asked, made: "Ranking") -> None:
     """Write the files that were asked for, then the table, whose reader may go away."""
-    from nmt.evaluate import heatmap
-    from nmt.evaluate import ranking as tables
+    from nmt.compare import heatmap
+    from nmt.compare import ranking as tables
 
     if asked.json:
         text = json.dumps(made.to_json(), indent=1, ensure_ascii=False, allow_nan=False)

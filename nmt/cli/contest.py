@@ -9,17 +9,17 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmt import __version__, atomic, build, manifest, modeldir
-from nmt.cli.compose import Experiment, experiment_of
 from nmt.cli.jobs import Job, last_line, run_all, said
-from nmt.cli.options import quoted
 from nmt.cli.texts import columns_named, test_columns, test_texts
+from nmt.compare.ranking import Entry, Missing
 from nmt.config import Files, Settings, freeze
 from nmt.data.corpus import read_text
 from nmt.data.report import log_remarks
 from nmt.errors import Exit, UserError
-from nmt.evaluate.ranking import Entry, Missing
-from nmt.train.progress import METRICS
-from nmt.train.run import Outcome, open_run
+from nmt.overrides.compose import Experiment, experiment_of
+from nmt.overrides.options import quoted
+from nmt.training.progress import METRICS
+from nmt.training.run import Outcome, open_run
 
 if TYPE_CHECKING:
     from nmt.data.prepare import Prepared

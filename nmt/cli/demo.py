@@ -35,7 +35,7 @@ def command(argv: list[str]) -> None:
     runs = Path(asked.runs)
 
     from nmt.cli.contest import choices, plan, prepared, train_all
-    from nmt.cli.options import beside
+    from nmt.overrides.options import beside
 
     words = ["experiment=demo", *beside(asked.config_dir), *asked.words]
     entrants, _ = plan(choices(asked.encodings), words, runs)

@@ -10,7 +10,7 @@ from nmt.cli.words import run
 from nmt.errors import UserError
 
 if TYPE_CHECKING:
-    from nmt.cli.options import Folders
+    from nmt.overrides.options import Folders
 
 USAGE = """nmt-encodings                                      all encodings, one line each
        nmt-encodings NAME [GROUP=OPTION] [KEY=VALUE ...]   one of them: its card
@@ -53,7 +53,7 @@ def command(argv: list[str]) -> None:
         sys.stdout.write(listed(asked.folders))
     else:
         from nmt.cli.cards.card import card
-        from nmt.cli.compose import experiment_of
+        from nmt.overrides.compose import experiment_of
 
         settings = experiment_of([f"encoding={asked.name}", *asked.words]).settings
         shown = card(asked.name, settings, timed=not asked.no_timing, folders=asked.folders)
@@ -80,7 +80,7 @@ def understood(argv: list[str]) -> argparse.Namespace:
     asked.name = names[0] if names else None
     if len(names) > 1:
         raise UserError(f"{names[1]}: expected KEY=VALUE after {names[0]}")
-    from nmt.cli.options import beside, folders_of
+    from nmt.overrides.options import beside, folders_of
 
     once(asked.given)
     asked.words = [*beside(asked.config_dir), *asked.given]
@@ -90,8 +90,8 @@ def understood(argv: list[str]) -> argparse.Namespace:
 
 
 def _check(name: str | None, folders: "Folders") -> None:
-    from nmt.cli.compose import nearest
-    from nmt.cli.options import options_of
+    from nmt.overrides.compose import nearest
+    from nmt.overrides.options import options_of
 
     if name is not None and name not in (known := options_of("encoding", folders)):
         raise UserError(f"{name}: no such encoding{nearest(name, known)}")
@@ -99,7 +99,7 @@ def _check(name: str | None, folders: "Folders") -> None:
 
 def listed(folders: "Folders" = ()) -> str:
     """All options by their families; imports no torch."""
-    from nmt.cli.options import families, summary
+    from nmt.overrides.options import families, summary
 
     groups = families(folders)
     width = max(len(o) for options in groups.values() for o in options)
@@ -114,7 +114,7 @@ def listed(folders: "Folders" = ()) -> str:
 def _draw(asked: argparse.Namespace) -> None:
     from nmt.cli import outputs
     from nmt.cli.cards import plot
-    from nmt.cli.compose import experiment_of
+    from nmt.overrides.compose import experiment_of
 
     outputs.prepare([], asked.plot)
     if asked.run is not None:

@@ -18,7 +18,7 @@ from nmt.cli.words import run
 from nmt.errors import Exit, UserError
 
 if TYPE_CHECKING:
-    from nmt.evaluate.report import Report, System
+    from nmt.compare.report import Report, System
     from nmt.modeldir import Trained
 
 log = logging.getLogger(__name__)
@@ -81,15 +81,15 @@ def command(argv: list[str]) -> None:
     asked, words, changes = understood(argv)
     if asked.quiet:
         logging.getLogger().setLevel(logging.WARNING)
-    from nmt.evaluate.buckets import parse_bounds
-    from nmt.evaluate.scores import parse_names
+    from nmt.compare.buckets import parse_bounds
+    from nmt.compare.scores import parse_names
 
     bounds, metrics = parse_bounds(asked.bounds), parse_names(asked.metric)
     outputs.prepare([asked.json, asked.output_dir and asked.output_dir / "LABEL.txt"], asked.plot)
     texts = _read(asked, words)
     started = time.monotonic()
     systems, lengths, language, decodes = _systems(asked, words, changes, texts)
-    from nmt.evaluate import report, scores, table
+    from nmt.compare import report, scores, table
 
     log.info("scoring %d pairs of %d systems", len(texts.references), len(systems))
     every = scores.scorers(texts.references, language, asked.tokenize, asked.samples, asked.seed)
@@ -229,7 +229,7 @@ def _systems(
     asked: argparse.Namespace, words: list[Word], changes: dict[str, str], texts: Texts
 ) -> tuple[list["System"], Lengths, str, dict[str, Any]]:
     """Translate with the models; systems, source lengths, target language, decode settings."""
-    from nmt.evaluate.report import System
+    from nmt.compare.report import System
 
     systems: list[System] = []
     lengths, language = Lengths(None, None, None), asked.target_language
@@ -331,7 +331,7 @@ def _keep(asked: argparse.Namespace, made: "Report") -> None:
         text = json.dumps(made.to_json(), indent=1, ensure_ascii=False, allow_nan=False)
         outputs.write(asked.json, f"{text}\n".encode())
     if asked.plot:
-        from nmt.evaluate import plot
+        from nmt.compare import plot
 
         try:
             plot.draw(made, asked.plot)

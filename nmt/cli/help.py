@@ -5,9 +5,9 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from nmt.cli.compose import OF_SCALE, OF_TABLE
-from nmt.cli.options import Folders, commented, encoding_keys, options_of, path_of, summary
 from nmt.config import KINDS, conf_dir
+from nmt.overrides.compose import OF_SCALE, OF_TABLE
+from nmt.overrides.options import Folders, commented, encoding_keys, options_of, path_of, summary
 
 _GROUPS = (
     *("data", "segmenter", "model", "encoding", "optim", "trainer", "decode"),

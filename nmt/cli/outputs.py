@@ -20,7 +20,7 @@ def prepare(files: Sequence[Path | None], plot: Path | None) -> None:
     cannot be made, 2 if a plot cannot be drawn.
     """
     if plot:
-        from nmt.evaluate import plot as plots
+        from nmt.compare import plot as plots
 
         plots.check(plot)
     for directory in [path.parent for path in (*files, plot) if path]:

@@ -16,12 +16,12 @@ from omegaconf import OmegaConf
 
 from nmt import __version__
 from nmt.cli import outputs
-from nmt.cli.compose import experiment_of, nearest
-from nmt.cli.options import Folders, beside, folders_of, options_of, path_of
 from nmt.cli.parser import Parser, once
 from nmt.cli.words import run
 from nmt.config import KINDS
 from nmt.errors import Exit, UserError
+from nmt.overrides.compose import experiment_of, nearest
+from nmt.overrides.options import Folders, beside, folders_of, options_of, path_of
 
 if TYPE_CHECKING:
     from nmt.config import Settings

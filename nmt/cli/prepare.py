@@ -34,9 +34,9 @@ def command(argv: list[str]) -> None:
     if "--version" in argv:
         sys.stdout.write(f"nmt {__version__}\n")
         return
-    from nmt.cli.compose import experiment_of
     from nmt.data.prepare import prepare, report
     from nmt.data.report import describe
+    from nmt.overrides.compose import experiment_of
 
     once(argv)
     settings, _ = experiment_of(argv)

@@ -118,7 +118,7 @@ def understood(argv: list[str]) -> Asked:
     for word in words:
         if own := OWN.get(word.partition("=")[0].lstrip("+")):
             raise UserError(f"{word}: say it with {own}")
-    from nmt.cli.options import beside
+    from nmt.overrides.options import beside
 
     job = Job(
         lock=lock,

@@ -63,7 +63,7 @@ def command(argv: list[str]) -> None:
     """Read the words, group the runs, report."""
     given = understood(argv)
     from nmt.cli import asked, study
-    from nmt.evaluate.buckets import parse_bounds
+    from nmt.compare.buckets import parse_bounds
 
     bounds = parse_bounds(given.bounds)
     words = [_split(word) for word in given.words]
@@ -149,7 +149,7 @@ def _named(label: str | None, path: Path, device: str) -> Named:
     """Read what a finished run was trained with, and on."""
     from nmt import manifest, modeldir
     from nmt.config import thaw
-    from nmt.train.directory import CONFIG
+    from nmt.training.directory import CONFIG
 
     where = path / CONFIG
     if not where.is_file():
@@ -171,8 +171,8 @@ def grouped(runs: Sequence[Named]) -> list["Group"]:
     configs, and for systems that would have the same name.
     """
     from nmt.cli.asked import Group
-    from nmt.cli.compose import Experiment
     from nmt.cli.contest import Entrant
+    from nmt.overrides.compose import Experiment
 
     found: list[list[Named]] = []
     for one in runs:
@@ -273,8 +273,8 @@ def _tables(
 ) -> tuple[list["TableAsked"], list["Group"]]:
     """A table for each test, that of the paper where it is asked for; the groups with its names."""
     from nmt.cli.asked import MOSES, TableAsked
-    from nmt.evaluate.scores import UNSPACED, parse_names
-    from nmt.report import published
+    from nmt.compare import published
+    from nmt.compare.scores import UNSPACED, parse_names
 
     metrics = parse_names(given.metric)
     if metrics is None:
@@ -307,7 +307,7 @@ def _tables(
 
 def _paper(word: str, tests: Sequence["TestAsked"]) -> str:
     """The paper's table that a word like table2 means, whose test must be there."""
-    from nmt.report import published
+    from nmt.compare import published
 
     number = re.fullmatch(r"table *(\d+)", word.strip().lower())
     name = f"Table {number[1]}" if number else word

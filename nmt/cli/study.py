@@ -14,13 +14,13 @@ from nmt.cli.asked import Group, Read, TableAsked, TestAsked, Wanted
 from nmt.cli.contest import Entrant
 from nmt.cli.jobs import gpus
 from nmt.cli.texts import columns_named, test_columns, with_columns
+from nmt.compare import gather, tsv
+from nmt.compare import text as texts
+from nmt.compare.study import PaperTable, Profile, Study, System, Vectors
 from nmt.config import freeze
 from nmt.data.corpus import read_text
 from nmt.data.seams import pieces_of
 from nmt.errors import Exit, UserError
-from nmt.report import gather, tsv
-from nmt.report import text as texts
-from nmt.report.study import PaperTable, Profile, Study, System, Vectors
 
 if TYPE_CHECKING:
     from nmt.data.segmenter import Segmenter
@@ -202,7 +202,7 @@ def _looked(
     translations: Translations,
 ) -> Study:
     """The study with what the first run of each system looks at, and has learnt by distance."""
-    from nmt.report import looks, vectors
+    from nmt.compare import looks, vectors
 
     tests, profiles, learned = list(study.tests), list[Profile](), list[Vectors]()
     for s, group in enumerate(groups):
@@ -282,7 +282,7 @@ def _write(study: Study, wanted: Wanted) -> None:
     if wanted.tsv:
         outputs.write(wanted.tsv, tsv.tsv(study).encode(errors="replace"))
     if wanted.html:
-        from nmt.report import page
+        from nmt.compare import page
 
         outputs.write(wanted.html, page.html(study).encode(errors="replace"))
     sys.stdout.write(texts.text(study))

@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from nmt import build, manifest
 from nmt.cli import contest, outputs, tabletests
 from nmt.cli.compare import caption, cores
-from nmt.cli.compose import AbsentError, Sweep, composed, experiment, resolved
 from nmt.cli.contest import Entrant
 from nmt.cli.jobs import gpus, last_line
+from nmt.compare.buckets import parse_bounds
+from nmt.compare.ranking import Missing
+from nmt.compare.scores import NAMES
 from nmt.config import Settings, freeze
 from nmt.data.joined import by_sentence
 from nmt.data.report import log_remarks
 from nmt.errors import Exit, UserError
-from nmt.evaluate.buckets import parse_bounds
-from nmt.evaluate.ranking import Missing
-from nmt.evaluate.scores import NAMES
+from nmt.overrides.compose import AbsentError, Sweep, composed, experiment, resolved
 
 if TYPE_CHECKING:
     from nmt.data.prepare import Prepared

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt.cli.compose import Experiment
 from nmt.cli.texts import test_texts
 from nmt.config import Settings, Toy
 from nmt.data import joined
 from nmt.data.corpus import read_text
 from nmt.errors import Exit, UserError
+from nmt.overrides.compose import Experiment
 
 KEYS = ("root", "made_by", "official", "single", "joined")  # of the scale's `tests`
 JOINED = "joined"  # the kind that is made of another

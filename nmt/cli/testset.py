@@ -13,7 +13,7 @@ from nmt.cli.words import run
 from nmt.errors import Exit, UserError
 
 if TYPE_CHECKING:
-    from nmt.evaluate.buckets import Bucket
+    from nmt.compare.buckets import Bucket
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ def main(argv: list[str] | None = None) -> int:
 def command(argv: list[str]) -> None:
     """Read, join, write, count."""
     asked = understood(argv)
-    from nmt.evaluate.buckets import make, parse_bounds
+    from nmt.compare.buckets import make, parse_bounds
 
     groups = make(parse_bounds(asked.bounds))
     measure, unit = _measure(asked.lengths)  # before anything is written: MODEL may be mistyped
@@ -117,7 +117,7 @@ def understood(argv: list[str]) -> argparse.Namespace:
 
 def table(sets: dict[str, list[int]], groups: "Sequence[Bucket]", unit: str) -> str:
     """Lines, sum and maximum of the source lengths of each set, and its lines in each bucket."""
-    from nmt.evaluate.buckets import members
+    from nmt.compare.buckets import members
 
     heading = ["", "lines", "sum", "longest", *(group.name for group in groups)]
     rows = [heading]

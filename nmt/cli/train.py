@@ -13,9 +13,9 @@ from nmt.errors import UserError
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-    from nmt.cli.compose import Experiment
     from nmt.data.prepare import Prepared
-    from nmt.train.workers import Workers
+    from nmt.overrides.compose import Experiment
+    from nmt.training.workers import Workers
 
 log = logging.getLogger(__name__)
 
@@ -53,8 +53,8 @@ def command(argv: list[str]) -> None:
     """Train as the words say."""
     if {"-h", "--help"} & set(argv):
         from nmt.cli.help import page
-        from nmt.cli.options import folders_of
-        from nmt.cli.quoting import split
+        from nmt.overrides.options import folders_of
+        from nmt.overrides.quoting import split
 
         words = split(argv)[1] if {"--config-dir", "-cd"} & set(argv) else []
         sys.stdout.write(page(USAGE, folders=folders_of(words) or ()))
@@ -64,21 +64,21 @@ def command(argv: list[str]) -> None:
 
         sys.stdout.write(f"nmt {__version__}\n")
         return
-    from nmt.train.workers import joined
+    from nmt.training.workers import joined
 
     with joined() as workers:
         _command(argv, workers)
 
 
 def _command(argv: list[str], workers: "Workers") -> None:
-    from nmt.cli.compose import (
+    from nmt.overrides.compose import (
         composed,
         experiment,
         experiment_of,
         jobs_of,
         sweep_of,
     )
-    from nmt.cli.quoting import split
+    from nmt.overrides.quoting import split
 
     flags, words = split(argv)
     once(words)
@@ -137,9 +137,9 @@ def train(asked: "Experiment", workers: "Workers | None" = None) -> None:
 
     settings, directory = asked
     build.check(settings)
-    from nmt.train.run import open_run
-    from nmt.train.trainer import fit
-    from nmt.train.workers import ALONE
+    from nmt.training.run import open_run
+    from nmt.training.trainer import fit
+    from nmt.training.workers import ALONE
 
     workers = workers or ALONE
     with open_run(directory, settings, workers) as opened:
@@ -166,7 +166,7 @@ def launch(words: list[str]) -> None:
 
         from hydra.core.hydra_config import HydraConfig
 
-        from nmt.cli.compose import experiment
+        from nmt.overrides.compose import experiment
 
         own = list(HydraConfig.get().overrides.task)
         asked = experiment(cfg, own)

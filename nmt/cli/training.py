@@ -20,7 +20,7 @@ from nmt.recipes.work import Job
 if TYPE_CHECKING:
     from nmt.cli.contest import Entrant
     from nmt.config import Settings
-    from nmt.train.run import Outcome
+    from nmt.training.run import Outcome
 
 log = logging.getLogger(__name__)
 BOUNDS = "25,50,75,100"  # last lengths of the paper's buckets
@@ -160,7 +160,7 @@ def foreseen(asked: Asked, stage: str) -> str:
 
 
 def _words(asked: Asked, training: bool = False) -> list[str]:
-    from nmt.cli.options import quoted
+    from nmt.overrides.options import quoted
 
     lock = asked.job.lock
     root = f"data.root={quoted(asked.job.root)}"
@@ -168,7 +168,7 @@ def _words(asked: Asked, training: bool = False) -> list[str]:
 
 
 def _settings(asked: Asked) -> "Settings":
-    from nmt.cli.compose import experiment_of
+    from nmt.overrides.compose import experiment_of
 
     return experiment_of(_words(asked, training=True)).settings
 

@@ -9,11 +9,11 @@ import pytest
 
 from nmt import config, modeldir
 from nmt.cli import evaluate, texts, translate
-from nmt.cli.compose import experiment_of
 from nmt.data.toy import columns
 from nmt.errors import UserError
 from nmt.modeldir import Trained
-from nmt.train.directory import differences
+from nmt.overrides.compose import experiment_of
+from nmt.training.directory import differences
 from tests.decode.test_columns_beside import beside, settings, translator
 
 

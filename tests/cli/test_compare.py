@@ -12,8 +12,8 @@ import pytest
 from nmt import manifest, modeldir
 from nmt.cli import compare, contest
 from nmt.cli.jobs import Job
-from nmt.cli.options import options_of
 from nmt.errors import UserError
+from nmt.overrides.options import options_of
 
 TINY = [
     *("experiment=compare", "model.dim=16", "model.feedforward_dim=16", "model.heads=2"),

@@ -10,12 +10,12 @@ from nmt.cli.cards import live
 from nmt.cli.cards.card import card, counted
 from nmt.cli.cards.facts import facts_of
 from nmt.cli.cards.specimen import entries, small
-from nmt.cli.compose import experiment_of
 from nmt.cli.encodings import main
-from nmt.cli.options import FAMILIES, UNSTATED, entries_of, families, family_of, options_of
 from nmt.config import Settings
 from nmt.encodings.absolute import Absolute
 from nmt.encodings.context import Context
+from nmt.overrides.compose import experiment_of
+from nmt.overrides.options import FAMILIES, UNSTATED, entries_of, families, family_of, options_of
 
 OPTIONS = options_of("encoding")
 MORE = {"complex_order": ["model.feedforward=complex"]}

@@ -11,12 +11,12 @@ from sacrebleu.metrics.bleu import BLEU
 
 from nmt import modeldir
 from nmt.cli import evaluate
+from nmt.compare.report import Report
 from nmt.config import Settings
 from nmt.data import joined
 from nmt.data.corpus import read_text
-from nmt.evaluate.report import Report
+from tests.compare.made_up import noisy, references
 from tests.decode.copying import Spaces, ended, trained
-from tests.evaluate.made_up import noisy, references
 
 ROOT = Path(__file__).parent.parent.parent
 Run = Callable[..., tuple[int, str, str]]

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from nmt.cli import jobs, tables
-from nmt.cli.compose import experiment_of
 from nmt.cli.jobs import Job
+from nmt.overrides.compose import experiment_of
 
 
 def test_gpus_are_dealt_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -8,13 +8,13 @@ import pytest
 from torch import Tensor
 
 from nmt.cli import parity
-from nmt.cli.options import options_of
 from nmt.cli.parity import main
 from nmt.decode.parity import CONDITIONS, measure
 from nmt.encodings.composition import HOOKS, hooks_of
 from nmt.encodings.context import Context
 from nmt.encodings.lookup import find
 from nmt.encodings.positions import Index
+from nmt.overrides.options import options_of
 
 Capture = pytest.CaptureFixture[str]
 Patch = pytest.MonkeyPatch

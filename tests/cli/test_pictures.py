@@ -9,9 +9,9 @@ import torch
 from nmt import build, modeldir
 from nmt.cli.cards.panels import Heat, Lines, Panel, panels_of
 from nmt.cli.cards.specimen import entries
-from nmt.cli.compose import experiment_of
 from nmt.cli.encodings import main
-from nmt.cli.options import options_of
+from nmt.overrides.compose import experiment_of
+from nmt.overrides.options import options_of
 
 SMALL = ("model=tiny", "model.dim=32", "model.feedforward_dim=32", "model.heads=4")
 

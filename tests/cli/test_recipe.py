@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nmt.cli.compose import experiment_of
-from nmt.cli.options import quoted
 from nmt.cli.recipe import main as recipe
 from nmt.cli.recipe import understood
 from nmt.data.report import split_report, tally_of
+from nmt.overrides.compose import experiment_of
+from nmt.overrides.options import quoted
 from nmt.recipes import estimate, loss
 from nmt.recipes.lock import names
 from tests.recipes import miniature

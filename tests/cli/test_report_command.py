@@ -15,7 +15,7 @@ from nmt.cli import contest, report, study, train, translate
 from nmt.cli.jobs import Job
 from nmt.cli.report import Named
 from nmt.errors import UserError
-from tests.train import tiny
+from tests.training import tiny
 
 TINY = [
     *("experiment=compare", "model.dim=16", "model.feedforward_dim=16", "model.heads=2"),

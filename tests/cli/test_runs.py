@@ -5,11 +5,11 @@ from functools import cache
 
 import pytest
 
-from nmt.cli.compose import Experiment, experiment_of
 from nmt.cli.help import page
-from nmt.cli.options import options_of
 from nmt.config import Files, Toy, Unigram, conf_dir
 from nmt.errors import UserError
+from nmt.overrides.compose import Experiment, experiment_of
+from nmt.overrides.options import options_of
 
 # Rosendahl et al. (2019): encoding, longest sentence in training, corpus of each training run
 PAPER: dict[str, tuple[list[str], int, str]] = {

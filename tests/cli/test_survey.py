@@ -8,8 +8,8 @@ import pytest
 from nmt.cli.cards import table
 from nmt.cli.cards.survey import ELSEWHERE, ROWS, Row
 from nmt.cli.encodings import main
-from nmt.cli.options import family_of, options_of
 from nmt.encodings.relative import Relative
+from nmt.overrides.options import family_of, options_of
 
 PRINTED = """Transformer w/ emb.|BERT|Reformer|FLOATER|Shortformer|Wang et al. (2020)|
 Shaw et al. (2018) (abs)|Shaw et al. (2018) (rel)|T5|Huang|DeBERTa|Transformer XL|TENER|

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from nmt.cli import contest, jobs, tables, tabletests
-from nmt.cli.compose import experiment_of, sweep_of
 from nmt.cli.jobs import Job
 from nmt.cli.train import main as train
+from nmt.compare import published
 from nmt.data import joined, toy
 from nmt.data.corpus import read_text
-from nmt.report import published
+from nmt.overrides.compose import experiment_of, sweep_of
 
 TABLES = {
     "table1": (["R1", "R2", "R9", "R10"], "official"),

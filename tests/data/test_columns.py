@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt import config
-from nmt.cli.compose import experiment_of
 from nmt.cli.help import page
 from nmt.data import prepare as room
 from nmt.data import scan as scanning
@@ -25,6 +24,7 @@ from nmt.data.segmenter import Segmenter
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.unigram import SPACE, Unigram, learn_model
 from nmt.errors import Exit, UserError
+from nmt.overrides.compose import experiment_of
 from tests.data.test_prepare import BPE, UNIGRAM, corpus
 
 TEXT = ["der alte Hund läuft, weil er muss.", "das (kleine) Haus", "Hunde laufen, Häuser nicht."]

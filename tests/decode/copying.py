@@ -7,11 +7,11 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from nmt.cli.compose import experiment_of
 from nmt.config import Decode
 from nmt.data.side import Side
 from nmt.data.vocab import BOS, EOS, PAD, Vocabulary
 from nmt.modeldir import Trained
+from nmt.overrides.compose import experiment_of
 
 WORDS = [f"w{number}" for number in range(40)]
 ENDLESS, NAN, TAB = "endless", "nan", "a\tb\r\u2028c\n"  # words with a meaning to the model

@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.cli.compose import experiment_of
 from nmt.config import Settings
 from nmt.data.bpe import Bpe
 from nmt.data.side import Side
@@ -16,6 +15,7 @@ from nmt.data.vocab import Vocabulary
 from nmt.decode.translator import Translator
 from nmt.errors import Exit, UserError
 from nmt.modeldir import Trained
+from nmt.overrides.compose import experiment_of
 from tests.decode.copying import Copying, CopyState, decode
 
 PIECES = [letter + end for letter in "abcdefgh" for end in ("", "@@")]

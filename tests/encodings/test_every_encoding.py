@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.cli.options import options_of
 from nmt.config import Settings
 from nmt.encodings.base import Encoding
 from nmt.encodings.composition import HOOKS, hooks_of
@@ -16,6 +15,7 @@ from nmt.encodings.registry import options_of as arguments_of
 from nmt.model import example
 from nmt.model.state import State
 from nmt.model.transformer import Transformer
+from nmt.overrides.options import options_of
 
 OPTIONS = options_of("encoding")
 COMPOSED = [*OPTIONS, "[absolute,relative]", "[lstm,relative]", "[rotary,alibi,relative_key]"]

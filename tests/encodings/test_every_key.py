@@ -9,11 +9,11 @@ import torch
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from nmt.cli.options import encoding_keys, options_of
 from nmt.config import Settings, conf_dir
 from nmt.errors import UserError
 from nmt.model import example
 from nmt.model.transformer import Transformer
+from nmt.overrides.options import encoding_keys, options_of
 
 STILL = ("model.dropout=0.0", "model.attention_dropout=0.0", "model.feedforward_dropout=0.0")
 NAMES = ("heads", "column", "order", "name")  # keys that name a column beside the source

@@ -16,12 +16,12 @@ import torch
 from nmt import build
 from nmt.cli.cards import live
 from nmt.cli.cards.specimen import Specimen
-from nmt.cli.options import options_of
 from nmt.config import Settings, columns_of
 from nmt.decode import parity
 from nmt.errors import UserError
 from nmt.model import trial
 from nmt.model.transformer import Transformer
+from nmt.overrides.options import options_of
 
 OPTIONS = options_of("encoding")
 PAIRS = {first: [p for p in combinations(OPTIONS, 2) if p[0] == first] for first in OPTIONS[:-1]}

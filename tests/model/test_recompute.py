@@ -11,12 +11,12 @@ import torch
 from torch import Tensor, nn
 from torch.profiler import profile
 
-from nmt.cli.options import options_of
 from nmt.encodings.context import Context
 from nmt.encodings.positions import Index
 from nmt.model import attention, example, stack
 from nmt.model.recompute import Run, recomputed
 from nmt.model.transformer import Transformer
+from nmt.overrides.options import options_of
 
 Make = Callable[..., Transformer]
 Ids = Callable[..., Tensor]

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from nmt import build
-from nmt.cli.compose import experiment_of
-from nmt.cli.options import options_of
 from nmt.config import Settings
 from nmt.encodings.alibi import Alibi
 from nmt.encodings.context import Context
 from nmt.encodings.huang import Huang
 from nmt.errors import UserError
+from nmt.overrides.compose import experiment_of
+from nmt.overrides.options import options_of
 
 MODELS = [
     ["model.encoder_layers=1", "model.decoder_layers=1"],

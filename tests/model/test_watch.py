@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.cli.options import options_of
 from nmt.encodings.context import causal
 from nmt.encodings.sinusoids import sinusoids
 from nmt.model import attention, example
@@ -17,6 +16,7 @@ from nmt.model.attention import Attention, Look, Memory
 from nmt.model.layers import EncoderLayer
 from nmt.model.transformer import Transformer
 from nmt.model.watch import watching
+from nmt.overrides.options import options_of
 
 Make = Callable[..., Transformer]
 Ids = Callable[..., Tensor]

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from nmt.cli.compose import experiment_of
 from nmt.cli.texts import test_texts as texts_of
 from nmt.config import Files
+from nmt.overrides.compose import experiment_of
 from scripts import scan
 
 LINES = [f"IN: walk {i} OUT: I_WALK " + "I_RUN " * i for i in range(200)]

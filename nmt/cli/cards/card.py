@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from nmt import build
 from nmt.cli.cards import facts, live, measure
 from nmt.cli.cards.specimen import Specimen, entries, small
-from nmt.cli.options import Folders, encoding_keys, family_of, path_of, summary
 from nmt.config import Settings
 from nmt.encodings.base import Encoding
 from nmt.encodings.composition import hooks_of
 from nmt.encodings.lookup import find
 from nmt.encodings.relative import Relative
+from nmt.overrides.options import Folders, encoding_keys, family_of, path_of, summary
 
 NAME, WIDTH = 20, 100
 MEANT = {"A": "absolute positions", "R": "distances", "B": "both", "-": "none"}

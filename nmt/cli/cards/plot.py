@@ -9,12 +9,12 @@ import torch
 from nmt import build, modeldir
 from nmt.cli.cards.panels import Heat, Lines, Panel, panels_of
 from nmt.cli.cards.specimen import entries
-from nmt.cli.options import Folders, entries_of
+from nmt.compare.plot import undated
 from nmt.config import Settings
 from nmt.encodings.base import Encoding
 from nmt.errors import UserError
-from nmt.evaluate.plot import undated
 from nmt.model.transformer import Transformer
+from nmt.overrides.options import Folders, entries_of
 
 VOCAB = 64
 PANEL = (4.0, 3.3)  # inches

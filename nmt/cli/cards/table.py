@@ -6,10 +6,10 @@ from nmt.cli.cards import facts, live
 from nmt.cli.cards.card import counted, said
 from nmt.cli.cards.specimen import small
 from nmt.cli.cards.survey import ELSEWHERE, ROWS, Row
-from nmt.cli.compose import experiment_of
-from nmt.cli.options import Folders, family_of, options_of
 from nmt.config import Settings
 from nmt.errors import UserError
+from nmt.overrides.compose import experiment_of
+from nmt.overrides.options import Folders, family_of, options_of
 
 HEAD = (
     *("method", "words", "family", "ref.", "inj.", "learnable", "recurring", "unbound"),

@@ -1,0 +1,65 @@
+"""A ranking as a picture: a row for each system, a column for each bucket, colour for the score."""
+
+from pathlib import Path
+from typing import Any
+
+from nmt.compare.plot import undated
+from nmt.compare.ranking import Ranking
+from nmt.compare.report import ALL
+
+CELL = (1.55, 0.235)  # inches
+MARGINS = (2.6, 1.25)  # inches for names and headings
+DARK = 0.45  # cells of less luminance get white letters
+
+
+def draw(ranking: Ranking, path: Path) -> None:
+    """Draw one metric by bucket in the order of the table; the file's name decides its format.
+
+    Each cell holds the score and its 95% interval, so that the picture needs no table beside it.
+    The same ranking gives the same bytes.
+    """
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    rows, order = ranking.rows, ranking.order
+    estimates = [[row.cells[s].scores[ranking.metric] for row in rows] for s in order]
+    scores = [[e.score for e in line] for line in estimates]
+    size = (MARGINS[0] + CELL[0] * len(rows), MARGINS[1] + CELL[1] * len(order))
+    with matplotlib.rc_context({"svg.hashsalt": "nmt", "font.size": 8}):
+        figure = Figure(figsize=size, layout="constrained")
+        axes = figure.subplots()
+        colours = matplotlib.colormaps["viridis" if ranking.higher_is_better else "viridis_r"]
+        top = max(1.0, *(score for line in scores for score in line))
+        axes.imshow(scores, aspect="auto", cmap=colours, vmin=0, vmax=top)
+        for y, line in enumerate(estimates):
+            for x, e in enumerate(line):
+                red, green, blue, _ = colours(e.score / top)
+                dark = 0.299 * red + 0.587 * green + 0.114 * blue < DARK
+                said = f"{e.score:.1f}  [{e.low:.1f}, {e.high:.1f}]"
+                colour = "white" if dark else "black"
+                axes.text(x, y, said, ha="center", va="center", fontsize=7, color=colour)
+        _axes(axes, ranking)
+        figure.savefig(path, dpi=150, metadata=undated(path))
+
+
+def _axes(axes: Any, ranking: Ranking) -> None:
+    rows, order = ranking.rows, ranking.order
+    unseen = [all(cell.unseen for cell in row.cells) for row in rows]
+    names = [
+        f"{row.name}{'^' if longer else ''}\nn = {row.pairs:,}"
+        for row, longer in zip(rows, unseen, strict=True)
+    ]
+    axes.set_xticks(range(len(rows)), names)
+    axes.set_yticks(range(len(order)), [ranking.entries[s].label for s in order])
+    axes.tick_params(length=0, top=False, labeltop=True, bottom=False, labelbottom=False)
+    axes.spines[:].set_visible(False)
+    axes.set_xticks([x + 0.5 for x in range(len(rows) - 1)], minor=True)
+    axes.set_yticks([y + 0.5 for y in range(len(order) - 1)], minor=True)
+    axes.grid(which="minor", color="white", linewidth=1)
+    axes.tick_params(which="minor", length=0, top=False, bottom=False)
+    if rows[-1].name == ALL and len(rows) > 1:  # a gap: "all" is no bucket
+        axes.axvline(len(rows) - 1.5, color="white", linewidth=5)
+    mark = "\n^ longer than any source in training" if any(unseen) else ""
+    unit = f" by length in {ranking.report.unit}" if ranking.report.unit else ""
+    title = f"{ranking.metric}{unit}, 95% intervals, {ranking.date}{mark}"
+    axes.set_title(title, fontsize=9, loc="left")

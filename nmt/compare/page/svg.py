@@ -1,0 +1,149 @@
+"""The parts of a chart: scales, ticks, marks, a frame. Colours and type sizes are in page.css.
+
+Charts are drawn small, about as wide as a phone, and grow with the page: their letters can be read
+at either size.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from nmt.compare.page.markup import Child, Markup, tag
+from nmt.compare.page.numbers import short
+
+COLOURS = 7  # as many as page.css has; then they begin again with other dashes
+DASHES = ("", "6 3", "2 2.5", "8 3 2 3")
+# One shape per colour, each within 2r around its place, so that colour is never the only sign.
+SHAPES = (
+    "m-{r} 0a{r} {r} 0 1 0 {d} 0a{r} {r} 0 1 0-{d} 0z",  # circle
+    "m-{r}-{r}h{d}v{d}h-{d}z",  # square
+    "m0-{h}l{h} {h}-{h} {h}-{h}-{h}z",  # diamond
+    "m0-{h}l{h} {w}h-{w}z",  # triangle
+    "m0 {h}l{h}-{w}h-{w}z",  # triangle upside down
+    "m-{h} 0h{w}m-{h}-{h}v{w}",  # plus
+    "m-{r}-{r}l{d} {d}m0-{d}l-{d} {d}",  # cross
+)
+LOG_FROM = 10  # a range of more than this ratio gets a logarithmic axis
+
+
+def look(i: int) -> str:
+    """The classes of system (or head) number i: its own, to switch it off, and its colour."""
+    return f"s{i} c{i % COLOURS}"
+
+
+def dash(i: int) -> str | None:
+    """The dashes of system number i; the first of each round of colours is drawn through."""
+    return DASHES[(i // COLOURS + i % COLOURS) % len(DASHES)] or None
+
+
+def mark(i: int, x: float, y: float, hollow: bool = False, r: float = 3) -> Markup:
+    """The shape of system number i."""
+    sizes = {"r": r, "d": 2 * r, "h": round(1.3 * r, 1), "w": round(2.6 * r, 1)}
+    path = f"M{x:.1f} {y:.1f}" + SHAPES[i % COLOURS].format(**sizes)
+    return tag("path", d=path, class_=f"m {look(i)}{' hollow' if hollow else ''}")
+
+
+@dataclass(frozen=True)
+class Scale:
+    """From values to places on the paper."""
+
+    low: float
+    high: float
+    start: float  # where `low` is drawn
+    end: float
+    log: bool = False
+
+    def __call__(self, value: float) -> float:
+        """Where a value is drawn."""
+        at, low, high = (math.log(v) if self.log else v for v in (value, self.low, self.high))
+        return self.start + (self.end - self.start) * (at - low) / ((high - low) or 1)
+
+    def ticks(self, most: int = 6) -> list[float]:
+        """Round values within the scale, at most so many."""
+        return _log_ticks(self, most) if self.log else _ticks(self.low, self.high, most)
+
+
+def _ticks(low: float, high: float, most: int) -> list[float]:
+    if high <= low:
+        return [low]
+    raw = (high - low) / most
+    size = 10.0 ** math.floor(math.log10(raw))
+    step = next(size * k for k in (1, 2, 5, 10) if size * k >= raw)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [float(f"{k * step:.10g}") for k in range(first, last + 1)]
+
+
+def _log_ticks(scale: Scale, most: int) -> list[float]:
+    first, last = math.floor(math.log10(scale.low)), math.ceil(math.log10(scale.high))
+    for digits in ((1, 2, 5), (1, 3), (1,)):
+        values = [d * 10.0**e for e in range(first, last + 1) for d in digits]
+        inside = [v for v in values if scale.low <= v * 1.0001 and v <= scale.high * 1.0001]
+        if len(inside) <= most:
+            return inside
+    return inside[:: math.ceil(len(inside) / most)]
+
+
+def fitted(values: Iterable[float], start: float, end: float, zero: bool = False) -> Scale:
+    """A linear scale that shows all values with a little room; from zero where asked or near."""
+    known = [v for v in values if math.isfinite(v)] or [0.0, 1.0]
+    low, high = min(known), max(known)
+    if zero or 0 <= low < 0.4 * high:
+        low = min(0.0, low)
+    largest = max(abs(low), abs(high))
+    same = high - low <= 1e-6 * largest  # or so nearly that no tick could tell
+    room = 0.06 * ((largest or 1.0) if same else high - low)
+    return Scale(low - (room if low else 0), high + room, start, end)
+
+
+def positive(values: Iterable[float], start: float, end: float) -> Scale:
+    """A scale for positive values: logarithmic where their range is wide."""
+    known = [v for v in values if math.isfinite(v) and v > 0] or [1.0]
+    low, high = min(known), max(known)
+    if high / low <= LOG_FROM:
+        return fitted(known, start, end)
+    return Scale(low * 0.9, high * 1.1, start, end, log=True)
+
+
+def path(points: Sequence[tuple[float, float]], **attributes: str | None) -> Markup | None:
+    """A line through points; nothing for fewer than two."""
+    if len(points) < 2:
+        return None
+    places = " ".join(f"{x:.1f} {y:.1f}" for x, y in points)
+    return tag("path", d=f"M{places}", **attributes)
+
+
+def grid(scale: Scale, left: float, right: float, percent: bool = False) -> list[Markup]:
+    """Level lines with their values to the left."""
+    parts = []
+    for value in scale.ticks():
+        y = round(scale(value), 1)
+        label = f"{short(round(100 * value, 6))}%" if percent else short(value)
+        parts.append(tag("path", d=f"M{left:g} {y:g}H{right:g}", class_="grid"))
+        parts.append(tag("text", label, x=left - 5, y=round(y + 3.5, 1), text_anchor="end"))
+    return parts
+
+
+def picture(name: str, about: str, width: float, height: float, *parts: Child) -> Markup:
+    """An SVG picture with a name and a description for those who cannot see it."""
+    return tag(
+        "svg",
+        tag("title", name),
+        tag("desc", about),
+        *parts,
+        viewBox=f"0 0 {width:g} {height:g}",
+        role="img",
+        class_="chart",
+    )
+
+
+def swatch(i: int, shape: bool = True) -> Markup:
+    """The line and the shape of system number i, for a legend; the words beside it say the rest."""
+    line = tag("path", d="M1 7H27", class_=f"l {look(i)}", stroke_dasharray=dash(i))
+    return tag(
+        "svg",
+        line,
+        mark(i, 14, 7) if shape else None,
+        viewBox="0 0 28 14",
+        class_="swatch",
+        aria_hidden="true",
+    )

@@ -1,0 +1,26 @@
+"""The paper's tables, in its layout, with its numbers beside ours."""
+
+from nmt.compare.page import grids
+from nmt.compare.page.markup import Markup, bdi, nothing, section, tag
+from nmt.compare.report import ALL
+from nmt.compare.study import PaperTable, Study
+
+
+def render(study: Study) -> Markup:
+    """Every table that was asked for."""
+    if not study.tables:
+        return section("tables", "Tables", nothing("No table of the paper was asked for."))
+    return section("tables", "Tables", [_table(study, table) for table in study.tables])
+
+
+def _table(study: Study, table: PaperTable) -> Markup:
+    test = next(test for test in study.tests if test.name == table.test)
+    rows = [row for row in test.rows if row.pairs and (table.buckets or row.name == ALL)]
+    unit = f"; length in {test.unit}" if table.buckets and test.unit else ""
+    return tag(
+        "div",
+        tag("h3", table.name, dir="auto"),
+        tag("p", bdi(table.caption), " (", bdi(test.name), f"{unit})"),
+        grids.scores(study, test, table.name, rows, table.systems, table.metrics, table.published),
+        class_="part",
+    )

@@ -1,0 +1,1 @@
+"""From the overrides of a command line to settings: which there are, how they are read, Hydra."""

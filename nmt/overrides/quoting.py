@@ -1,0 +1,139 @@
+"""Words of a command line as Hydra's grammar reads them: paths as they stand, hints to paste."""
+
+import os
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import Field, fields
+from functools import cache
+from typing import Any
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+
+from nmt.config import KINDS, is_path
+from nmt.errors import UserError
+from nmt.overrides.options import beside, quoted
+
+_ROOTS = ("runs", "name", "tests.root")  # texts that no group has
+_QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
+_HYDRA = re.compile(rf"(?:{_QUOTED}|null|\?\?\?|)", re.I | re.S)  # a value that is not a text
+_ESCAPED = re.compile(r"\\[()\[\]{}:=,\\ \t]")  # as Hydra wants it outside of quotes
+_LEAF = re.compile(rf"{_QUOTED}|[^\[\]{{}},:]+", re.S)  # inside of [] and {{}}
+_PLAIN = re.compile(r"[\w/+.$%*@?| -]+", re.A)  # needs no quotes there
+_IN_SHELL = re.compile(r'["$`\\!]')  # not what it seems between double quotes
+
+
+def split(argv: list[str]) -> tuple[list[str], list[str]]:
+    """Flags (with --config-dir turned into a word) and key=value words, texts quoted for Hydra."""
+    flags: list[str] = []
+    words: list[str] = []
+    folders: list[str] = []
+    sweep = bool({"-m", "--multirun"} & set(argv))
+    rest = list(argv)
+    while rest:
+        word = rest.pop(0)
+        if word in ("--config-dir", "-cd"):
+            folders.append(rest.pop(0) if rest else "")
+        elif word.startswith("-") or (flags and flags[-1] in _WITH_VALUE):
+            flags.append(word)
+        elif word.startswith("="):
+            raise UserError(f"{word}: not readable as key=value; see --help")
+        elif "=" in word or word.startswith("~"):
+            words.append(taken(word, sweep))
+        else:
+            raise UserError(f"{word}: expected key=value; see --help")
+    return flags, [*words, *beside(*folders)]
+
+
+_WITH_VALUE = ("--cfg", "-c", "--info", "-i", "--package", "-p", "--shell-completion", "-sc")
+
+
+def taken(word: str, sweep: bool = False) -> str:
+    """Quote the value of a key that holds a path or another text; any other word stays as it is.
+
+    So `data.root=a,b (c)` means this directory, and `data.root=~/a` one below the home directory.
+    In a sweep, commas part the values. What is in quotes already, or escaped as Hydra wants it,
+    is left to Hydra.
+    """
+    key, equals, value = word.partition("=")
+    plain = key.lstrip("+")
+    if not equals or not _is_text(plain) or _HYDRA.fullmatch(value) or _ESCAPED.search(value):
+        return word
+    if _function(value) or (sweep and re.search("['\"]", value)):
+        return word
+    texts = value.split(",") if sweep else [value]
+    if is_path(plain):
+        texts = [os.path.expanduser(text) for text in texts]  # noqa: PTH111  (keeps ./ and //)
+    return f"{key}={','.join(map(quoted, texts))}"
+
+
+def unreadable(words: list[str]) -> str:
+    """Say which word Hydra cannot read, and what to write instead."""
+    wrong = next((word for word in words if not reads(word)), " ".join(words))
+    if shown := hint(wrong):
+        return f"{wrong}: Hydra reads this otherwise than text; write {shown}"
+    return f"{wrong}: not readable as key=value; keys have letters, digits, _ and . only"
+
+
+def hint(word: str) -> str | None:
+    """What to type in a shell for a word that Hydra cannot read; None where quotes do not help."""
+    key, _, value = word.partition("=")
+    if not word.isprintable():
+        return None
+    inner = _LEAF.sub(lambda leaf: _leaf(leaf[0]), value) if value[:1] in ("[", "{") else value
+    for candidate in (f"{key}={inner}", f"{key}={quoted(value)}"):
+        if reads(candidate):
+            return f'"{candidate}"' if not _IN_SHELL.search(candidate) else shlex.quote(candidate)
+    return None
+
+
+def _leaf(text: str) -> str:
+    """A value inside of [] or {}, quoted where it must be."""
+    bare = text.strip()
+    if not bare or _PLAIN.fullmatch(bare) or re.fullmatch(_QUOTED, bare, re.S):
+        return text
+    return text.replace(bare, quoted(bare))
+
+
+def reads(word: str) -> bool:
+    """Whether a word is in Hydra's grammar."""
+    try:
+        OverridesParser.create().parse_override(word)
+    except HydraException:
+        return False
+    return True
+
+
+def _function(value: str) -> bool:
+    """Whether a value calls one of Hydra's functions, such as choice(a,b)."""
+    name = re.match(r"(\w+)\s*\(.*\)$", value, re.S)
+    return name is not None and name[1] in OverridesParser.create().functions.definitions
+
+
+def _is_text(key: str) -> bool:
+    column = re.sub(r"^(data\.columns)\.\w+\.", r"\1.*.", key)
+    return column in _texts()
+
+
+@cache
+def _texts() -> frozenset[str]:
+    """The keys that hold any text; `*` stands for the name of a column."""
+    found = set(_ROOTS)
+    for group, kinds in KINDS.items():
+        for schema in kinds.values():
+            found |= set(_texts_of(group, schema))
+    return frozenset(found)
+
+
+def _texts_of(prefix: str, schema: type) -> Iterator[str]:
+    for each in fields(schema):
+        key = f"{prefix}.{each.name}"
+        if inner := each.metadata["of"]:
+            yield from _texts_of(f"{key}.*", inner)
+        elif _holds_text(each):
+            yield key
+
+
+def _holds_text(each: Field[Any]) -> bool:
+    return each.type in (str, str | None) and not each.metadata["choices"]

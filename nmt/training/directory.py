@@ -1,0 +1,136 @@
+"""What a run directory may hold, who holds it, and whether its config is the one at hand.
+
+A directory without a checkpoint is free for any config if it holds only what a first try that
+failed leaves behind. Whatever else lies there is somebody's, and nothing is written beside it.
+"""
+
+import json
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from nmt import atomic, config, manifest, modeldir
+from nmt.errors import Exit, UserError
+from nmt.training.checkpoint import CORRUPT, DIRECTORY
+from nmt.training.progress import BOARD, METRICS
+
+CONFIG, STATUS, LOG = "config.json", "status.json", "train.log"
+LOCK, HOLDER = ".nmt-lock", ".nmt-holder"  # with a mark: a user's own .lock is not ours
+MAY_DIFFER = (
+    *("trainer.max_epochs", "trainer.max_steps", "trainer.threads", "trainer.log_every"),
+    *("trainer.keep_checkpoints", "trainer.tensorboard", "data.workers"),
+    *("trainer.gradient_checkpointing", "decode"),
+)  # keys (and groups) that a resumed run may have otherwise; paths, too: see `differences`
+START = "trainer.init_from"
+
+
+def locked(path: Path) -> FileLock:
+    """Hold a run directory; raises UserError (exit 73) that names the process that holds it."""
+    lock = FileLock(path / LOCK, timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        try:
+            holder = (path / HOLDER).read_bytes().decode("utf-8", "replace").strip()
+        except OSError:
+            holder = "another process"
+        raise UserError(f"{path}: in use by {holder}; wait, or stop it", Exit.CANT_CREATE) from None
+    (path / HOLDER).write_bytes(f"process {os.getpid()} on {socket.gethostname()}\n".encode())
+    return lock
+
+
+def refuse_others(path: Path) -> None:
+    """Raise UserError (exit 73) for a directory that holds other things, and no run."""
+    if _has_checkpoints(path):
+        return
+    if (name := next(_others(path), None)) is not None:
+        raise UserError(
+            f"{path}: holds {name} and no run of nmt-train; choose another name=", Exit.CANT_CREATE
+        )
+
+
+def check(path: Path, settings: config.Settings) -> None:
+    """Refuse a directory that is somebody's, or a run that was trained with another config.
+
+    Raises UserError: exit 73 for the former, 2 for the latter, 65 for a lost or damaged config.
+    """
+    refuse_others(path)
+    if not _has_checkpoints(path):
+        return
+    where = path / CONFIG
+    if not where.exists():
+        raise UserError(f"{where}: missing beside checkpoints; choose another name=", Exit.DATA)
+    old = manifest.parse(where.read_bytes(), where)
+    if not isinstance(old, dict):
+        raise UserError(f"{where}: expected a JSON object", Exit.DATA)
+    if changes := differences(old, config.freeze(settings)):
+        raise UserError(f"{where}: another config: {', '.join(changes)}; choose another name=")
+
+
+def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """List what differs between two plain configs as `key: old -> new`, allowed keys left out.
+
+    Paths may differ: the fingerprint of the data is compared instead, and the weights of
+    trainer.init_from; but whether there is a start at all may not.
+    """
+    before, after = dict(_flat(old)), dict(_flat(new))
+    before["encoding"], after["encoding"] = (
+        list(each.get("encoding") or ()) for each in (old, new)
+    )
+    return [
+        f"{key}: {_show(before, key)} -> {_show(after, key)}"
+        for key in sorted(set(before) | set(after))
+        if before.get(key, ...) != after.get(key, ...)
+        and key not in MAY_DIFFER
+        and key.split(".")[0] not in MAY_DIFFER
+        and not (config.is_path(key) and (key != START or (before.get(key) and after.get(key))))
+    ]
+
+
+def hint(path: Path) -> dict[str, Any]:
+    """Return what status.json says; nothing if it is not there or damaged."""
+    return _plain(path / STATUS)
+
+
+def _has_checkpoints(path: Path) -> bool:
+    directory = path / DIRECTORY
+    return bool(modeldir.checkpoints(directory)) or any(directory.glob(f"{CORRUPT}*"))
+
+
+def _others(path: Path) -> Iterator[str]:
+    """What is not left by a run that failed before its first checkpoint; hidden files count."""
+    made = {LOCK, HOLDER, LOG, DIRECTORY}
+    if {"state", "step", "pid", "host"} <= _plain(path / STATUS).keys():
+        made |= {STATUS}
+    if set(config.KINDS) <= _plain(path / CONFIG).keys():
+        made |= {CONFIG, METRICS, BOARD, modeldir.BEST}
+    directory = path / DIRECTORY
+    inside = sorted(directory.iterdir()) if directory.is_dir() else []
+    for there in [*sorted(path.iterdir()), *inside]:
+        if atomic.owner(there) is None and (there.parent == directory or there.name not in made):
+            yield there.relative_to(path).as_posix()
+
+
+def _plain(where: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(where.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _show(values: dict[str, Any], key: str) -> str:
+    value = values.get(key, ...)
+    return "absent" if value is ... else value if isinstance(value, str) else json.dumps(value)

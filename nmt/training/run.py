@@ -1,0 +1,301 @@
+"""A run directory: one config, one process at a time, and records that outlive a kill.
+
+How far a run has come follows from its checkpoints and config.json; status.json is a hint for
+people and scripts, and is put right by the next process that opens the directory.
+"""
+
+import logging
+import os
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from signal import Signals
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from filelock import FileLock
+
+from nmt import atomic, config, manifest, modeldir
+from nmt.errors import Exit, UserError, exit_code
+from nmt.training.checkpoint import Checkpoints, Saved, newest
+from nmt.training.directory import CONFIG, HOLDER, LOG, STATUS, check, hint, locked, refuse_others
+from nmt.training.schedule import schedule
+from nmt.training.signals import Stop
+from nmt.training.timetable import timetable
+from nmt.training.workers import ALONE, Workers
+
+log = logging.getLogger(__name__)
+
+
+class Outcome(NamedTuple):
+    """How a run ended."""
+
+    step: int
+    perplexity: float | None  # the best on the dev set
+    already: bool = False  # it was finished before, and nothing was done
+    signal: Signals | None = None  # what stopped it
+
+    @property
+    def code(self) -> Exit:
+        """The exit code: 0, or 128 + the signal's number."""
+        return Exit.OK if self.signal is None else Exit(128 + self.signal)
+
+    def __str__(self) -> str:
+        """Say in one line what to tell the user."""
+        if self.signal is not None:
+            return (
+                f"stopped by {self.signal.name} at step {self.step}, saved; "
+                "resume with the same command"
+            )
+        best = "" if self.perplexity is None else f", best dev perplexity {self.perplexity:.4g}"
+        return f"{'already ' if self.already else ''}finished at step {self.step}{best}"
+
+
+class Standing(NamedTuple):
+    """How far a run has come."""
+
+    step: int  # of its newest intact checkpoint
+    last: int  # the final step
+
+    @property
+    def finished(self) -> bool:
+        """Whether its whole budget is spent."""
+        return self.step >= self.last
+
+
+class Run:
+    """A run directory that this process holds; leave it as a context manager or by `close`."""
+
+    def __init__(
+        self,
+        path: Path,
+        checkpoints: Checkpoints,
+        saved: Saved | None,
+        workers: Workers,
+        lock: FileLock | None,
+    ) -> None:
+        self.path, self.checkpoints, self.saved, self.workers = path, checkpoints, saved, workers
+        self.step = saved.step if saved else 0  # as last reported
+        self.begun = False  # training goes on in this process
+        self._lock = lock
+
+    def finished(self, settings: config.Settings, fingerprint: Callable[[], str]) -> Outcome | None:
+        """Return the outcome if nothing is left to do, and then put the records right.
+
+        Only then `fingerprint` is called, which gives that of the corpus, since it may read all
+        text. Raises what it does, and UserError (65) if the run was trained on another corpus.
+        """
+        if (outcome := self.trained(settings)) is not None:
+            self.refuse_other_data(settings, fingerprint())
+            self.refuse_other_start(settings)
+            self._keep(settings)
+            self._put_right("finished", outcome.step, code=int(Exit.OK))
+        return outcome
+
+    def trained(self, settings: config.Settings) -> Outcome | None:
+        """Return the outcome if all updates are made, on whatever corpus; changes no file."""
+        if self.saved is None:
+            return None
+        plan = timetable(self.saved.state["batches"], settings.trainer)
+        if self.saved.step < plan.last:
+            return None
+        return Outcome(self.saved.step, self.perplexity, already=True)
+
+    def refuse_other_data(self, settings: config.Settings, fingerprint: str) -> None:
+        """Raise UserError (65) unless the newest checkpoint was trained on this very corpus."""
+        if self.saved is not None and self.saved.state["fingerprint"] != fingerprint:
+            raise UserError(
+                f"{self.saved.path}: trained on other data than that of data={settings.data.name} "
+                "now; restore the data, or choose another name=",
+                Exit.DATA,
+            )
+
+    @property
+    def has_checkpoint(self) -> bool:
+        """Whether there is something to go on from, and so the name belongs to this config."""
+        return bool(modeldir.checkpoints(self.checkpoints.directory))
+
+    def refuse_other_start(self, settings: config.Settings) -> None:
+        """Raise UserError (65) if trainer.init_from has other weights than the run started from.
+
+        They were read before the first step, so a start that is gone is no obstacle.
+        """
+        start = settings.trainer.init_from
+        if self.saved is None or start is None:
+            return
+        try:
+            same = modeldir.weights_sum(start) == self.saved.state.get("start")
+        except UserError:
+            log.warning("trainer.init_from=%s: cannot be read any more; nor need it be", start)
+            return
+        if not same:
+            raise UserError(
+                f"{self.saved.path}: started from other weights than those of "
+                f"trainer.init_from={start} now; restore them, or choose another name=",
+                Exit.DATA,
+            )
+
+    @property
+    def perplexity(self) -> float | None:
+        """The best dev perplexity of the checkpoints that are kept."""
+        return None if self.checkpoints.best is None else self.checkpoints.best[0]
+
+    def begin(self, settings: config.Settings, step: int) -> None:
+        """Put on record that nothing was refused, and training goes on from a step."""
+        self.begun = True
+        self._keep(settings)
+        self.report("running", step)
+
+    def report(self, state: str, step: int, **more: Any) -> None:
+        """Say in status.json how the run is: running, finished, stopped, failed or killed."""
+        self.step = step
+        found = {"state": state, "step": step, "pid": os.getpid(), "host": socket.gethostname()}
+        atomic.replace(self.path / STATUS, manifest.dump({**found, **more}))
+
+    def settle(self) -> None:
+        """Put status.json right where a kill, or somebody's hand, left it wrong."""
+        reached = None if self.saved is None else _reached(self.path, self.saved)
+        if reached is not None and reached.finished:
+            self._put_right("finished", reached.step, code=int(Exit.OK))
+        elif hint(self.path).get("state") in ("running", "finished"):
+            self._put_right("killed", self.step)
+
+    def _put_right(self, state: str, step: int, **more: Any) -> None:
+        if not {"state": state, "step": step, **more}.items() <= hint(self.path).items():
+            self.report(state, step, **more)
+
+    def _keep(self, settings: config.Settings) -> None:
+        """Write config.json."""
+        frozen = manifest.dump(config.freeze(settings))
+        where = self.path / CONFIG
+        if not where.exists() or where.read_bytes() != frozen:
+            atomic.replace(where, frozen)
+
+    @contextmanager
+    def records(self) -> Iterator[None]:
+        """Write train.log meanwhile; say in status.json if training fails.
+
+        A continuation that is refused before it begins leaves the run as it was.
+        """
+        handler = logging.FileHandler(self.path / LOG, encoding="utf-8")
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        logging.getLogger("nmt").addHandler(handler)
+        try:
+            yield
+        except BaseException as error:
+            log.error("failed: %s", error)
+            # a full disk must not hide why training failed, and torchrun, which asks all workers
+            # to stop when one has failed, must not keep it from the record
+            if self.begun or self.saved is None:
+                with suppress(OSError), Stop():
+                    code, message = int(exit_code(error)), str(error)
+                    self.report("failed", self.step, code=code, message=message)
+            raise
+        finally:
+            logging.getLogger("nmt").removeHandler(handler)
+            handler.close()
+
+    def close(self) -> None:
+        """Let others have the directory."""
+        if self._lock is not None:
+            (self.path / HOLDER).unlink(missing_ok=True)
+            self._lock.release()
+
+    def __enter__(self) -> "Run":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self.close()
+        if error is None:
+            self.workers.barrier()  # where one worker ends, torchrun stops those that still write
+
+
+class Visited(Run):
+    """A run directory that worker 0 holds, as the other workers see it: they write nothing."""
+
+    def report(self, state: str, step: int, **more: Any) -> None:
+        """Do nothing: worker 0 reports."""
+
+    def _keep(self, settings: config.Settings) -> None:
+        """Do nothing: worker 0 writes."""
+
+    def _put_right(self, state: str, step: int, **more: Any) -> None:
+        """Do nothing: worker 0 reports."""
+
+    @contextmanager
+    def records(self) -> Iterator[None]:
+        """Do nothing: worker 0 records."""
+        yield
+
+
+def open_run(path: Path, settings: config.Settings, workers: Workers = ALONE) -> Run:
+    """Make or take over a run directory, before any data is touched.
+
+    With several workers, worker 0 does so, and the others see what it found.
+
+    Until there is a checkpoint, any config may take it over. Raises UserError: exit 2 if it was
+    trained with another config, or the config cannot be; 65 if none of its checkpoints is intact;
+    73 if it cannot be written, is in use, or holds other things than a run.
+    """
+    schedule(settings.optim)  # these four refuse what they cannot serve
+    workers.device(settings.trainer.device)
+    workers.check(settings.trainer)
+    timetable(1, settings.trainer)
+    checkpoints = Checkpoints(path, settings.trainer.keep_checkpoints)
+    if workers.rank:
+        found = workers.hear()
+        saved = None if found is None else Saved(checkpoints.directory / found[0], found[1])
+        return Visited(path, checkpoints, saved, workers, None)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        refuse_others(path)
+        lock = locked(path)
+    except OSError as error:
+        raise UserError(
+            f"{path}: {error.strerror}; choose another name=", Exit.CANT_CREATE
+        ) from None
+    try:
+        check(path, settings)
+        saved = checkpoints.recover()
+        run = Run(path, checkpoints, saved, workers, lock)
+        run.settle()
+        workers.tell(None if saved is None else [saved.path.name, saved.state])
+        return run
+    except BaseException:
+        (path / HOLDER).unlink(missing_ok=True)
+        lock.release()
+        raise
+
+
+def standing(path: Path) -> Standing:
+    """Say how far the run of a directory has come; asks for no lock and changes nothing.
+
+    Raises UserError (exit 65) for a directory that is no run, or has no intact checkpoint yet.
+    """
+    if not (path / CONFIG).is_file():
+        raise UserError(
+            f"{path}: no run (it has no {CONFIG}); name a directory of nmt-train", Exit.DATA
+        )
+    saved = newest(path)
+    if saved is None:
+        raise UserError(f"{path}: no checkpoint yet; train it to the end first", Exit.DATA)
+    reached = _reached(path, saved)
+    if reached is None:
+        raise UserError(f"{path / CONFIG}: no config of this version of nmt", Exit.DATA)
+    return reached
+
+
+def _reached(path: Path, saved: Saved) -> Standing | None:
+    """How far a run has come by its own config.json; None where that cannot be read."""
+    where = path / CONFIG
+    try:
+        trainer = config.thaw(manifest.parse(where.read_bytes(), where)).trainer
+    except UserError:
+        return None
+    return Standing(saved.step, timetable(saved.state["batches"], trainer).last)

@@ -1,0 +1,313 @@
+"""The training loop."""
+
+import logging
+import math
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from signal import Signals
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
+
+from nmt import build, config, manifest, modeldir
+from nmt.data.batches import Batch, Batches, in_order
+from nmt.data.columns import out_of_range
+from nmt.data.prepare import Prepared
+from nmt.data.report import log_remarks
+from nmt.errors import Exit, UserError, is_want_of_memory
+from nmt.manifest import Sealed
+from nmt.memory import keep_memory, peak_memory, release_memory
+from nmt.precision import NO_BFLOAT16, bfloat16_is_faster
+from nmt.training import environment, loss
+from nmt.training.checkpoint import STATE, Saved, optimizer_files, restore_optimizer
+from nmt.training.progress import Meter, Progress, Silence
+from nmt.training.run import Outcome, Run, open_run
+from nmt.training.schedule import schedule
+from nmt.training.signals import Stop
+from nmt.training.surgery import graft
+from nmt.training.timetable import timetable
+
+__all__ = ["Outcome", "Run", "Trainer", "fit", "open_run"]
+
+log = logging.getLogger(__name__)
+
+
+def fit(settings: config.Settings, prepared: Prepared, run: Run) -> Outcome:
+    """Train, or go on with training, in the directory that `open_run` gave.
+
+    Raises UserError: exit 65 if the data is not what the run began with, 70 if training
+    diverged, 71 if memory is short, 74 if the disk fails; the last checkpoint stays intact.
+    """
+    if done := run.finished(settings, lambda: prepared.facts["fingerprint"]):
+        return done
+    with run.records():
+        try:
+            log_remarks(prepared.facts["corpus"])
+            return Trainer(settings, prepared, run).fit()
+        except (RuntimeError, MemoryError) as error:
+            if not is_want_of_memory(error):
+                raise
+            begun = run.has_checkpoint
+            first = f"{'resume' if begun else 'start'} with trainer.gradient_checkpointing=true; "
+            raise UserError(
+                f"out of memory; {'' if settings.trainer.gradient_checkpointing else f'{first}or '}"
+                "lower trainer.batch_tokens and raise trainer.accumulate"
+                f"{', with another name=' if begun else ''}",
+                Exit.NO_MEMORY,
+            ) from error
+        except OSError as error:
+            kept = "the last checkpoint is intact, resume with the same command"
+            raise UserError(
+                f"{error.filename or run.path}: {error.strerror}; "
+                f"{kept if run.has_checkpoint else 'start again with the same command'}",
+                Exit.IO,
+            ) from error
+
+
+class Trainer:
+    """One run: model, optimizer, schedule, and the step that they have reached."""
+
+    def __init__(self, settings: config.Settings, prepared: Prepared, run: Run) -> None:
+        self.settings, self.prepared, self.run = settings, prepared, run
+        self.options, self.optim, self.workers = settings.trainer, settings.optim, run.workers
+        self.device = self.workers.device(self.options.device)
+        if self.device.type == "cpu":
+            keep_memory()
+        if self.options.threads is not None:
+            torch.set_num_threads(self.options.threads)
+        self.bfloat16 = self.uses_bfloat16()
+        torch.manual_seed(settings.seed)
+        sizes = len(prepared.source.vocabulary), len(prepared.target.vocabulary)
+        self.model = build.transformer(settings, *sizes).to(self.device).train()
+        for stack in (self.model.encoder, self.model.decoder):
+            stack.recompute = self.options.gradient_checkpointing
+        self.parameters = [p for p in self.model.parameters() if p.requires_grad]
+        self.optimizer = torch.optim.AdamW(  # without weight decay it is Adam
+            self.parameters,
+            betas=(self.optim.beta1, self.optim.beta2),
+            eps=self.optim.eps,
+            weight_decay=self.optim.weight_decay,
+            fused=True,
+        )
+        self.schedule = schedule(self.optim)
+        budget, side = self.options.batch_tokens, self.options.batch_count
+        self.batches = Batches(prepared.train, budget, side, settings.seed)
+        self.refuse_data()
+        self.plan = timetable(len(self.batches), self.options)
+        self.step = self.nonfinite = 0
+        self.seconds = 0.0  # of updates, over all resumptions
+        self.start: str | None = None  # SHA-256 of the weights of trainer.init_from
+        self.meter = Meter()
+
+    def fit(self) -> Outcome:
+        """Train to the end, or until a signal asks to stop."""
+        if self.run.saved is not None:
+            self.resume(self.run.saved)
+        elif self.options.init_from is not None:
+            vocabularies = self.prepared.source.vocabulary, self.prepared.target.vocabulary
+            graft(self.model, self.settings, self.options.init_from, *vocabularies)
+            self.start = modeldir.weights_sum(self.options.init_from)
+        self.run.begin(self.settings, self.step)
+        for site, encodings in self.model.sites.items():
+            if encodings.at_odds is not None and not self.workers.rank:
+                log.info("encoding, %s: %s", site, encodings.at_odds)
+        last, tensorboard, stopping = self.plan.last, self.options.tensorboard, 0
+        told = Silence if self.workers.rank else Progress
+        with Stop() as stop, told(self.run.path, self.step, last, tensorboard) as self.progress:
+            # whichever worker got the signal, all stop after the same step
+            while self.step < last and not (stopping := self.workers.largest(stop.signal or 0)):
+                self.update()
+                if self.plan.due(self.step) or self.step == last:
+                    self.checkpoint()
+            if self.step < last:
+                self.save(None)
+            signal = Signals(stopping) if self.step < last else None
+            outcome = Outcome(self.step, self.run.perplexity, signal=signal)
+            state = "finished" if signal is None else "stopped"
+            self.run.report(state, self.step, code=int(outcome.code))
+        return outcome
+
+    def update(self) -> None:
+        """Take the next step on the gradient of its batches, unless that is not finite.
+
+        Each worker takes its part of the batches; the sum of the gradients is the same for all.
+        """
+        began = time.monotonic()
+        self.step += 1
+        epoch = self.plan.epoch(self.step)
+        share = self.workers.deal(self.plan.share(self.step))
+        batches = [self.batches.batch(epoch - 1, i) for i in share]
+        rate = self.schedule.rate(self.step)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        tokens = int(self.workers.total(sum(map(loss.count, batches))))
+        sums = self.workers.add_up(self.parameters, self.backward(batches, tokens))
+        norm = get_total_norm([p.grad for p in self.parameters if p.grad is not None])
+        total, nll, size = torch.stack((*sums, norm)).tolist()
+        if math.isfinite(total) and math.isfinite(size):
+            if self.optim.clip:
+                clip_grads_with_norm_(self.parameters, self.optim.clip, norm)
+            self.optimizer.step()
+            self.nonfinite = 0
+            spent = time.monotonic() - began
+            self.seconds += spent
+            self.meter.add(total, nll, tokens, size, spent)
+        else:
+            self.skip(rate)
+        self.optimizer.zero_grad(set_to_none=True)
+        self.progress.tick()
+        if self.step % self.options.log_every == 0 and self.meter.tokens:
+            found = {**self.meter.report(), "memory_bytes": peak_memory(self.device)}
+            self.progress.train({**self.where(), "lr": rate, **found})
+            self.meter.reset()
+
+    def backward(self, batches: list[Batch], tokens: int) -> tuple[Tensor, Tensor]:
+        """Add up the gradients of the mean loss per token over this worker's batches of the update.
+
+        Returns the sums of smoothed loss and negative log-likelihood. One count of tokens for
+        all, on whichever worker, makes two half batches equal to a whole one.
+        """
+        total = torch.zeros(2, device=self.device)
+        for number, batch in enumerate(batches):
+            self.workers.seed(self.settings.seed, self.step, number)
+            with self.autocast():
+                hidden, expected = loss.predict(self.model, batch, self.device)
+                smoothed, likelihoods = loss.smoothed(
+                    hidden, self.model.output, expected, self.optim.label_smoothing
+                )
+            side = self.model.side_loss  # per token, so that it weighs as its batch does
+            whole = smoothed if side is None else smoothed + side * len(expected)
+            (whole / tokens).backward()
+            total += torch.stack((smoothed.detach(), likelihoods.sum()))
+        return total[0], total[1]
+
+    def skip(self, rate: float) -> None:
+        """Leave the parameters as they are; give up after so many times in a row."""
+        self.nonfinite += 1
+        epoch, share = self.plan.epoch(self.step), self.plan.share(self.step)
+        lines = [line for i in share for line in self.batches.batch(epoch - 1, i).lines]
+        self.progress.skipped({**self.where(), "lr": rate, "lines": lines})
+        if self.nonfinite >= self.options.nonfinite_patience:
+            raise self.diverged(f"{self.nonfinite} updates in a row were not finite")
+
+    def diverged(self, what: str) -> UserError:
+        """Return the error (exit 70) that ends training, and what to do then."""
+        intact = "the last checkpoint is intact; try a lower optim.lr with another name="
+        absent = "there is no checkpoint yet; try a lower optim.lr"
+        kept = intact if self.run.has_checkpoint else absent
+        return UserError(f"step {self.step}: {what}; training diverged; {kept}", Exit.DIVERGED)
+
+    def checkpoint(self) -> None:
+        """Look at the dev set, record what was seen, and save.
+
+        The schedule hears of it only where the timetable has a checkpoint, not where the run
+        merely ends: so a run that is later given more steps equals one that had them at first.
+        """
+        o = self.options
+        dev = in_order(self.prepared.dev, o.batch_tokens, o.batch_count)
+        perplexity = loss.perplexity(self.model, dev, self.device, self.autocast(), self.workers)
+        if not math.isfinite(perplexity):
+            raise self.diverged(f"the dev perplexity is {perplexity}")
+        rate = self.schedule.rate(self.step)
+        if self.plan.due(self.step):
+            self.schedule.observe(perplexity)
+        self.progress.dev(
+            {**self.where(), "loss": math.log(perplexity), "perplexity": perplexity, "lr": rate}
+        )
+        self.save(perplexity)
+        self.run.report("running", self.step)
+        if self.device.type == "cpu":
+            release_memory()
+
+    def save(self, perplexity: float | None) -> None:
+        """Write a checkpoint of this very step; that is worker 0's part."""
+        if self.workers.rank:
+            return
+        state = {
+            "step": self.step,
+            "perplexity": perplexity,
+            "batches": self.plan.batches,
+            "nonfinite": self.nonfinite,
+            "seconds": self.seconds,
+            "schedule": self.schedule.state(),
+            "meter": self.meter.state(),
+            "fingerprint": self.prepared.facts["fingerprint"],
+            "start": self.start,
+            "environment": environment.describe(self.device, self.bfloat16),
+            "workers": self.workers.size,
+        }
+        facts = {**self.prepared.facts, "step": self.step, "dev_perplexity": perplexity}
+        source, target = self.prepared.source, self.prepared.target
+
+        def files() -> Iterator[tuple[str, bytes]]:
+            yield from modeldir.parts(self.settings, self.model, source, target, facts)
+            yield from optimizer_files(self.model, self.optimizer, self.device)
+            yield STATE, manifest.dump(state)
+
+        self.run.checkpoints.save(self.step, perplexity, files())
+
+    def resume(self, saved: Saved) -> None:
+        """Continue exactly where a checkpoint was written."""
+        state = saved.state
+        self.run.refuse_other_data(self.settings, self.prepared.facts["fingerprint"])
+        self.run.refuse_other_start(self.settings)
+        self.start = state.get("start")
+        sealed = Sealed(saved.path)
+        tensors = modeldir.read_tensors(sealed, modeldir.WEIGHTS)
+        modeldir.set_weights(self.model, tensors, saved.path / modeldir.WEIGHTS)
+        restore_optimizer(sealed, self.model, self.optimizer, self.device)
+        self.schedule.restore(state["schedule"])
+        self.meter.restore(state["meter"])
+        self.step, self.nonfinite, self.seconds = saved.step, state["nonfinite"], state["seconds"]
+        environment.warn_of_changes(
+            {**state["environment"], "workers": str(state.get("workers", 1))},
+            {**environment.describe(self.device, self.bfloat16), "workers": str(self.workers.size)},
+        )
+        log.info("resuming at step %d", self.step)
+
+    def refuse_data(self) -> None:
+        """Raise UserError (exit 65) for an empty corpus, or one too long for position tables."""
+        for name, store in (("train", self.prepared.train), ("dev", self.prepared.dev)):
+            if not len(store):
+                raise UserError(f"data.{name}: holds no pair of sentences", Exit.DATA)
+            limits = self.model.limits(training=name == "train")
+            for side, lengths, limit in (
+                ("source", store.source_lengths, limits.source),
+                ("target", store.target_lengths, limits.target),
+            ):
+                longest = int(lengths.argmax())
+                if limit is not None and lengths[longest] + 1 > limit:  # eos, or bos
+                    raise UserError(
+                        f"data.{name}_{side}:{store.lines[longest]}: {lengths[longest]} pieces; "
+                        f"the encoding holds {limit - 1}; give it longer tables, or remove it",
+                        Exit.DATA,
+                    )
+            for column, held in self.model.column_ranges.items():
+                values = store.columns[column]
+                for value in (int(values.min()), int(values.max())):
+                    if value not in held:
+                        per_word = store.per[column] == "word"
+                        raise out_of_range(column, value, held, f"data.{name}", per_word)
+
+    def autocast(self) -> AbstractContextManager[None]:
+        """Return the context of a forward pass, in the number format of trainer.precision."""
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.bfloat16)
+
+    def uses_bfloat16(self) -> bool:
+        """Tell what trainer.precision means here: float32 on a CPU that is faster so."""
+        precision, cuda = self.options.precision, self.device.type == "cuda"
+        if precision == "float32" or (precision == "auto" and not cuda):
+            return False
+        slow = self.device.type == "cpu" and not bfloat16_is_faster()
+        if self.workers.largest(slow):  # all workers add to the same sums
+            log.warning(NO_BFLOAT16, "trainer")
+            return False
+        return True
+
+    def where(self) -> dict[str, Any]:
+        """Return the fields that all lines of metrics.jsonl have."""
+        epoch = self.plan.epoch(self.step)
+        return {"step": self.step, "epoch": epoch, "seconds": round(self.seconds, 3)}

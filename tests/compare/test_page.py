@@ -1,0 +1,357 @@
+"""The page of a report: safe whatever the data, complete, and true to the numbers."""
+
+import base64
+import hashlib
+import html as escapes
+import io
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from html.parser import HTMLParser
+from itertools import pairwise
+from typing import TypeAlias
+
+import matplotlib.image
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nmt.compare import plot
+from nmt.compare.attention import REACH
+from nmt.compare.page import attention, examples, html, png, profiles, svg
+from nmt.compare.page.charts import Bands, Limit, Point, Series, by_length
+from nmt.compare.page.markup import join, shown, tag
+from nmt.compare.report import Row as PlainRow
+from nmt.compare.study import Row, Study
+from tests.compare.made_up_study import HOSTILE, bare, empty, study
+
+VOID = {"br", "hr", "img", "input", "link", "meta"}
+EXPECTED = """
+html head meta link title style script body a header nav ul li main section div p h1 h2 h3 h4 time
+button code bdi strong small span sup mark br table thead tbody tr th td details summary figure
+figcaption svg path text desc label input select option output dl dt dd img
+"""
+
+
+class Tree(HTMLParser):
+    """Elements in order with their attributes; fails where tags do not close as they opened."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[tuple[str, str]] = []  # innermost element, text
+        self.feed(page)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, name: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert len(attrs) == len(dict(attrs)), f"an attribute of {name} twice"
+        self.elements.append((name, dict(attrs)))
+        if name not in VOID:
+            self.open.append(name)
+
+    def handle_endtag(self, name: str) -> None:
+        assert self.open.pop() == name
+
+    def handle_data(self, data: str) -> None:
+        self.words.append((self.open[-1] if self.open else "", data))
+
+    def all(self, name: str) -> list[dict[str, str | None]]:
+        return [attributes for n, attributes in self.elements if n == name]
+
+
+@pytest.fixture(scope="module")
+def whole() -> str:
+    return html(study())
+
+
+Making: TypeAlias = Callable[[], Study]
+PAGES: list[Making] = [study, bare, empty]
+
+
+@pytest.mark.parametrize("made", PAGES)
+def test_elements_close_and_nothing_foreign_is_among_them(made: Making) -> None:
+    tree = Tree(html(made()))
+    assert {name for name, _ in tree.elements} <= set(EXPECTED.split())
+    assert len(tree.all("script")) == 2 and len(tree.all("style")) == 1
+    for name, attributes in tree.elements:
+        assert not [key for key in attributes if key.startswith("on") or key == "style"], name
+        for key in ("src", "href", "action", "srcset", "data"):
+            address = attributes.get(key) or "#"
+            assert address.startswith(("#", "data:image/png;base64,")) or address == "data:,"
+
+
+@pytest.mark.parametrize("made", PAGES)
+def test_ids_are_unique_and_lead_somewhere(made: Making) -> None:
+    tree = Tree(html(made()))
+    ids = [a["id"] for _, a in tree.elements if "id" in a]
+    assert len(ids) == len(set(ids))
+    for _, a in tree.elements:
+        for key in ("aria-labelledby", "for"):
+            assert a.get(key) is None or a[key] in ids
+        if (a.get("href") or "").startswith("#"):
+            assert (a["href"] or "")[1:] in ids
+
+
+@pytest.mark.parametrize("made", PAGES)
+def test_headings_go_down_one_by_one(made: Making) -> None:
+    levels = [int(n[1]) for n, _ in Tree(html(made())).elements if re.fullmatch("h[1-6]", n)]
+    assert levels[0] == 1 and levels.count(1) == 1
+    assert all(b <= a + 1 for a, b in pairwise(levels))
+
+
+def test_pictures_and_tables_have_names(whole: str) -> None:
+    tree = Tree(whole)
+    for a in tree.all("svg"):
+        assert a.get("role") == "img" or a.get("aria-hidden") == "true"
+    named = [a for a in tree.all("svg") if a.get("role") == "img"]
+    titles = re.findall(r"<svg [^>]*role=\"img\"[^>]*><title>([^<]+)</title><desc>", whole)
+    assert len(named) == len(titles) > 100
+    assert all(a.get("aria-label") for a in tree.all("table"))
+    assert all("alt" in a for a in tree.all("img"))
+    assert all(a.get("tabindex") == "0" for a in tree.all("div") if a.get("class") == "box")
+
+
+@pytest.mark.parametrize("made", PAGES)
+def test_the_policy_allows_what_is_there_and_no_more(made: Making) -> None:
+    page = html(made())
+    policy = next(
+        a["content"] or "" for a in Tree(page).all("meta") if a.get("http-equiv") is not None
+    )
+    inline = re.findall(r"<(script|style)>(.*?)</\1>", page, re.DOTALL)
+    for _, text in inline:
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in policy
+    assert policy.count("sha256-") == len(inline) == 3
+    assert policy.startswith("default-src 'none';") and "unsafe" not in policy
+    assert "http:" not in policy and "https:" not in policy and "*" not in policy
+
+
+def test_hostile_text_is_shown_and_does_nothing(whole: str) -> None:
+    words = [data for _, data in Tree(whole).words]
+    for text in HOSTILE:
+        assert any(shown(text) == word for word in words), text
+    assert "⟨U+202E⟩override" in whole and "␀nul" in whole and "␛[31m" in whole
+    assert "⟨U+D800⟩" in whole and "⟨U+2028⟩" in whole
+    assert "\u06cc\u200c\u062e" in whole  # Persian keeps its joiner
+    whole.encode("utf-8")
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b\u202a-\u202e\u2066-\u2069]", whole)
+
+
+TEXT = st.text(st.characters(codec=None, exclude_categories=()), max_size=40)
+
+
+@given(TEXT)
+def test_any_text_comes_back_as_it_is_shown(text: str) -> None:
+    tree = Tree(tag("p", text, title=text))
+    assert "".join(data for _, data in tree.words) == shown(text)
+    assert tree.elements == [("p", {"title": shown(text)})]
+
+
+@given(TEXT)
+def test_what_is_shown_can_be_seen_and_written(text: str) -> None:
+    assert shown(shown(text)) == shown(text)
+    shown(text).encode("utf-8")
+    assert len(shown(text)) >= len(text)
+
+
+def test_absent_attributes_and_children() -> None:
+    markup = tag(
+        "td", None, ["a<", [tag("b", "&")]], class_=None, hidden=False, open=True, data_v=0
+    )
+    assert markup == '<td open data-v="0">a&lt;<b>&amp;</b></td>'
+    assert join([]) == ""
+
+
+def test_the_same_study_gives_the_same_bytes(whole: str) -> None:
+    assert html(study()) == whole
+
+
+def test_cells_hold_score_deviation_marks_and_the_published_number() -> None:
+    made = study()
+    table = made.tables[1]
+    row = next(r for r in made.tests[0].rows if r.name == "over 100")
+    score = row.cells[1].scores["BLEU"]
+    page = html(replace(made, tables=[table]))
+    section = page[page.index('<section id="tables"') : page.index('<section id="lengths"')]
+    line = section[section.index("relative 100</bdi>") :]
+    cells = re.findall(r"<td.*?</td>", line, re.DOTALL)
+    cell = escapes.unescape(re.sub("<[^>]+>", "|", cells[4 * 2]))  # BLEU of the fifth bucket
+    assert score.published is not None
+    assert f"{score.mean:.1f}\u00a0±\u00a0{score.deviation:.1f}" in cell
+    assert f"{score.low:.1f} to {score.high:.1f}" in cell and "p < 0.001" in cell and "|*^|" in cell
+    difference = f"{score.mean - score.published:+.1f}".replace("-", "\u2212")
+    assert f"{score.published:.1f} ({difference})" in cell
+    for value in score.seeds:
+        assert f"{value:.1f}" in cell
+    assert "unseen" in cells[8] and 'data-v="' in cells[8]
+
+
+def test_a_table_without_buckets_has_one_column() -> None:
+    page = html(replace(study(), tables=study().tables[:1]))
+    section = page[page.index('<section id="tables"') : page.index('<section id="lengths"')]
+    assert section.count("<td") == 2 and "all pairs" in section
+
+
+def test_sections_without_values_say_so() -> None:
+    for made in (empty(), bare()):
+        words = " ".join(data for _, data in Tree(html(made)).words)
+        for said in ("Attention was not", "No table", "No example", "No curve", "not diagnosed"):
+            assert said in words
+        assert "No system has learned vectors" in words and "No notes" in words
+
+
+def test_a_large_study_stays_light() -> None:
+    made = study()
+    many = [replace(p, layer=p.layer + 3 * k) for k in range(5) for p in made.profiles]
+    small, large = (
+        len(attention.render(made)),
+        len(attention.render(replace(made, profiles=many))),
+    )
+    assert len(many) > attention.CURVES >= len(made.profiles)
+    assert large < 3 * small < 1_100_000
+
+
+# Charts and pictures
+
+
+@given(st.integers(0, 200), st.integers(50, 300))
+def test_the_trained_limit_lies_where_the_plot_has_it(limit: int, longest: int) -> None:
+    bounds = [(0, 25), (26, 50), (51, None)]
+    rows = [Row(f"{a}", a, b, 1, False, []) for a, b in bounds]
+    plain = [PlainRow(f"{a}", a, b, 1, False, []) for a, b in bounds]
+    here = Bands(rows, "words", longest, [Limit(limit, [0])]).place(limit)
+    there = plot._place(limit, plain, longest)
+    assert (here is None) == (there is None)
+    if here is not None and there is not None:
+        assert here == pytest.approx(there + 0.5)
+
+
+@given(
+    st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=9),
+    st.booleans(),
+)
+def test_scales_show_all_values_with_few_round_ticks(values: list[float], log: bool) -> None:
+    scale = svg.fitted(values, 200.0, 10.0)
+    if log:
+        values = [abs(v) + 1e-3 for v in values]
+        scale = svg.positive(values, 200.0, 10.0)
+    assert all(10 - 1e-6 <= scale(v) <= 200 + 1e-6 for v in values)
+    ticks = scale.ticks()
+    assert len(ticks) <= 7 and ticks == sorted(set(ticks))
+    assert all(10 - 0.1 <= scale(t) <= 200 + 0.1 for t in ticks)
+
+
+def test_limits_that_lie_close_are_numbered_once() -> None:
+    rows = [Row("0-25", 0, 25, 1, False, []), Row("over 25", 26, None, 1, False, [])]
+    series = [Series(0, "one", [Point(1.0), Point(2.0)])]
+    numbers = {}
+    for second in (76, 80, 160):
+        limits = [Limit(75, [0]), Limit(second, [1])]
+        chart = by_length("x", Bands(rows, "words", 200, limits), series)
+        assert chart.count('class="limit"') == 2
+        numbers[second] = re.findall(r">(\d+)</text>", chart)
+    assert [n for n in numbers[160] if n in ("75", "160")] == ["75", "160"]
+    assert "76" not in numbers[76] and "75" in numbers[76]
+
+
+def test_an_infinite_perplexity_breaks_no_chart() -> None:
+    made = study()
+    run = made.systems[0].runs[0]
+    curve = replace(run.curve, train=[float("inf"), *run.curve.train[1:]])
+    system = replace(made.systems[0], runs=[replace(run, curve=curve)])
+    page = html(replace(made, systems=[system, *made.systems[1:]]))
+    assert not re.search(r'd="[^"]*(nan|inf)', page)
+
+
+@given(st.lists(st.lists(st.floats(-1, 1), min_size=7, max_size=7), min_size=3, max_size=3))
+def test_the_small_picture_has_the_colours_of_its_values(matrix: list[list[float]]) -> None:
+    data = base64.b64decode(png.uri(matrix).split(",")[1])
+    pixels = matplotlib.image.imread(io.BytesIO(data), format="png")
+    assert pixels.shape[:2] == (3, 7)
+    for y, row in enumerate(matrix):
+        for x, value in enumerate(row):
+            end = png.POSITIVE if value > 0 else png.NEGATIVE
+            for channel in range(3):
+                middle = png.MIDDLE[channel]
+                wanted = middle + abs(value) * (end[channel] - middle)
+                assert abs(255 * pixels[y, x, channel] - wanted) < 7  # half a level
+
+
+def test_large_pictures_are_averaged() -> None:
+    matrix = [[1.0 if j < 150 else -1.0 for j in range(300)] for _ in range(300)]
+    small = png.shrunk(matrix)
+    assert len(small) == len(small[0]) == png.LARGEST
+    assert small[0][0] == 1.0 and small[0][-1] == -1.0
+    assert sum(map(sum, small)) == pytest.approx(0, abs=png.LARGEST)
+
+
+# Side by side
+
+
+def plain(markup: str) -> str:
+    return "".join(data for _, data in Tree(f"<p>{markup}</p>").words)
+
+
+@given(TEXT, TEXT)
+def test_marks_change_no_word(text: str, reference: str) -> None:
+    assert plain(examples.differing(text, reference)).replace("\u2038", "") == shown(text).replace(
+        "\u2038", ""
+    )
+
+
+def test_differing_words_and_missing_ones_are_marked() -> None:
+    found = examples.differing("the small cat sat", "the cat sat on mats")
+    assert re.findall("<mark>(.*?)</mark>", found) == ["small"]
+    assert 'aria-label="2 words of the reference left out"' in found
+    assert "<mark>" not in examples.differing("a b", "a b")
+    assert re.findall("<mark>(.*?)</mark>", examples.differing("我很好", "我不好")) == ["很"]
+
+
+def test_pieces_are_put_together_as_in_the_text() -> None:
+    assert "".join(examples.spelt(["gu@@", "ten", "Tag"])) == "guten Tag "
+    assert "".join(examples.spelt(["\u2581gu", "ten", "\u2581Tag"])) == " guten Tag"
+
+
+def test_little_attention_is_said_in_words_too() -> None:
+    page = html(study())
+    assert re.search(r"Little attention to \d+ of \d+ pieces: <bdi", page)
+    assert [examples.level(a) for a in (0.0, 0.1, 0.2, 0.5, 2.0)] == [0, 1, 2, 3, 4]
+
+
+def test_only_the_first_ten_are_open_and_the_most_different_lead() -> None:
+    cases = [a for a in Tree(html(study())).all("details") if a.get("class") == "example"]
+    assert ["open" in a for a in cases] == [True] * 10 + [False] * (len(cases) - 10)
+    whys = [str(a["data-why"]) for a in cases]
+    assert whys == sorted(whys) and set(whys) == {"most different", "worst"}
+
+
+# Attention
+
+
+@given(st.integers(-REACH, 0), st.integers(0, REACH))
+def test_pooled_curves_keep_height_and_order(low: int, high: int) -> None:
+    distances = list(range(low, high + 1))
+    points, ends = profiles.pooled(distances, [0.25] * len(distances))
+    assert ends == [(d, 0.25) for d in (low, high) if abs(d) == REACH]
+    assert [d for d, _ in points] == sorted({d for d, _ in points})
+    assert all(w == pytest.approx(0.25) for _, w in points)
+    assert len(points) <= 2 * (profiles.SINGLE + profiles.BINS) + 1
+    near = {d for d, _ in points if abs(d) <= profiles.SINGLE}
+    assert near == {d for d in distances if abs(d) <= profiles.SINGLE}
+
+
+@pytest.mark.parametrize("distances", [[0], [-3, -2, -1, 0], list(range(-REACH, 1)), [5, 6]])
+def test_a_profile_is_drawn_inside_its_chart(distances: list[int]) -> None:
+    weights = [1 / len(distances)] * len(distances)
+    curve = profiles.Curve(0, *profiles.pooled(distances, weights))
+    wide, _, parts = profiles.draw("layer 1", [curve], distances, max(weights))
+    markup = join(parts)
+    assert all(0 <= float(x) <= wide for x in re.findall(r'x="(-?[\d.]+)"', markup))
+    assert ("\u2264" in markup) == (distances[0] == -REACH)
+
+
+def test_level_stretches_need_only_their_ends() -> None:
+    points = [(0, 5), (1, 5), (2, 5), (3, 1), (4, 5), (5, 5)]
+    assert profiles.straight(points) == [(0, 5), (2, 5), (3, 1), (4, 5), (5, 5)]

@@ -1,0 +1,62 @@
+"""Intervals that cover, tests that are right as often as they say."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.significance import PairedTest, estimate_ci
+
+from nmt.compare import significance
+from nmt.compare.scores import scorers
+from nmt.compare.significance import interval, p_value, resampled
+from tests.compare.made_up import noisy, references
+
+
+def test_draws_are_sacrebleu_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(significance, "CHUNK", 700)  # some draws at a time must be the same draws
+    monkeypatch.setenv("SACREBLEU_SEED", "7")
+    right = references(50)
+    systems = [("a", noisy(right, 0.3)), ("b", noisy(right, 0.5, seed=2))]
+    _, found = PairedTest([*systems], {"BLEU": BLEU()}, [right], "bs", n_samples=200)()
+    scorer = scorers(right, "en", None, 200, 7)[0]
+    sums = resampled(scorer.counts(systems[1][1]), 200, seed=7)
+    results: Any = found["BLEU"]
+    mean, half = estimate_ci(np.array([scorer.score(row) for row in sums]))
+    assert mean == pytest.approx(results[1].mean, abs=1e-4)
+    assert half == pytest.approx(results[1].ci, abs=1e-4)
+
+
+def test_intervals_cover_the_truth_and_tests_err_as_often_as_they_say() -> None:
+    rng = np.random.default_rng(0)
+    trials, covered, false, found = 400, 0, 0, 0
+    for trial in range(trials):
+        common = rng.normal(30, 9, size=(120, 1))
+        scores = common + rng.normal(0, 6, size=(120, 3)) + [0, 0, 2.5]  # a, as good, better
+        means = resampled(scores, 200, seed=trial) / 120
+        low, high = interval(means[:, 0])
+        covered += low <= 30 <= high
+        a, same, better = scores.mean(axis=0)
+        false += p_value(means[:, 0], means[:, 1], same - a) < 0.05
+        found += p_value(means[:, 0], means[:, 2], better - a) < 0.05
+    assert 0.92 < covered / trials < 0.98
+    assert 0.02 < false / trials < 0.085  # sacreBLEU's own rule errs in 0.11 of such trials
+    assert found / trials > 0.7
+
+
+def test_a_tie_is_no_evidence() -> None:
+    scores = np.linspace(20, 30, 100)
+    assert p_value(scores, scores, 0.0) == 1
+
+
+def test_the_sign_of_a_difference_does_not_matter() -> None:
+    rng = np.random.default_rng(1)
+    a, b = rng.normal(30, 1, 500), rng.normal(31.5, 1, 500)
+    assert p_value(a, b, 1.5) == p_value(b, a, -1.5) < 1
+
+
+def test_one_seed_one_result() -> None:
+    counts = np.arange(20.0).reshape(10, 2)
+    assert (resampled(counts, 50, 3) == resampled(counts, 50, 3)).all()
+    assert (resampled(counts, 50, 3) != resampled(counts, 50, 4)).any()
+    assert (resampled(counts, 50, 3)[:, 1] == resampled(counts[:, 1:], 50, 3)[:, 0]).all()

@@ -1,0 +1,128 @@
+"""Intervals and tests are right as often as they say; wrong ones would be found out."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from nmt.compare.significance import Floats, interval, p_value
+from tests.compare.simulation import (
+    COLUMNS,
+    Drawn,
+    Found,
+    Interval,
+    Population,
+    PValue,
+    bleu,
+    draw,
+    judge,
+    population,
+    table,
+)
+
+COVERED, OUTSIDE = (0.925, 0.975), (0.008, 0.045)  # 1000 trials: standard errors 0.007 and 0.005
+DIFFERENT, EITHER = (0.03, 0.075), (0.008, 0.045)
+
+
+@cache
+def people() -> Population:
+    return population(2000)
+
+
+@cache
+def drawn() -> Drawn:
+    return draw(people(), size=150, trials=1000, samples=200)
+
+
+def within(share: float, bounds: tuple[float, float]) -> bool:
+    return bounds[0] < share < bounds[1]
+
+
+def sound_interval(found: Found) -> bool:
+    """A share of 95% alone is no proof: an interval open to one side has it too."""
+    sides = within(found.above, OUTSIDE) and within(found.below, OUTSIDE)
+    return within(found.covered, COVERED) and sides
+
+
+def sound_test(found: Found) -> bool:
+    sides = within(found.worse, EITHER) and within(found.better, EITHER)
+    return within(found.different, DIFFERENT) and sides
+
+
+@pytest.mark.parametrize("size", [1, 5, 100])
+def test_all_scores_at_once_are_sacrebleu_s(size: int) -> None:
+    sums = people().counts[:500].reshape(-1, size, 2 * COLUMNS).sum(axis=1)[:, :COLUMNS]
+    sums = sums[sums[:, -1] > 0]  # four words or more
+    expected = np.array([people().scorer.score(row) for row in sums])
+    assert bleu(sums) == pytest.approx(expected, abs=1e-9)
+    assert (sums[:, 0] < sums[:, 1]).any()  # some of this is the brevity penalty
+    assert (sums[:, 2:6] == 0).any() == (size == 1)  # or the smoothing
+    with pytest.raises(ValueError, match="no n-gram of some order"):
+        bleu(np.zeros(COLUMNS))
+
+
+def test_length_matters_as_in_real_translations() -> None:
+    whole = people().counts.reshape(-1, 2, COLUMNS)
+    score = [
+        float(bleu(whole[(people().lengths > a) & (people().lengths <= b)].sum(axis=(0, 1))))
+        for a, b in ((0, 15), (15, 30), (30, 50), (50, 120))
+    ]
+    assert score == sorted(score, reverse=True)
+    assert 20 < people().truth < 50
+
+
+def test_intervals_hold_the_truth_and_tests_err_as_often_as_they_say() -> None:
+    found = judge(drawn())
+    assert sound_interval(found), table([found])
+    assert sound_test(found), table([found])
+
+
+def one_sided(scores: Floats) -> tuple[float, float]:
+    return float(np.quantile(scores, 0.05)), float("inf")
+
+
+def of_90_percent(scores: Floats) -> tuple[float, float]:
+    low, high = np.quantile(scores, [0.05, 0.95])
+    return float(low), float(high)
+
+
+def of_99_percent(scores: Floats) -> tuple[float, float]:
+    low, high = np.quantile(scores, [0.005, 0.995])
+    return float(low), float(high)
+
+
+def around_nothing(scores: Floats) -> tuple[float, float]:
+    low, high = interval(scores - scores.mean())
+    return low, high
+
+
+@pytest.mark.parametrize("wrong", [one_sided, of_90_percent, of_99_percent, around_nothing])
+def test_wrong_intervals_are_found_out(wrong: Interval) -> None:
+    assert not sound_interval(judge(drawn(), interval=wrong))
+
+
+def as_sacrebleu(baseline: Floats, other: Floats, observed: float) -> float:
+    """Its rule up to 2.6: one tail of absolute differences."""
+    differences = np.abs(other - baseline)
+    extreme = np.count_nonzero(differences - differences.mean() >= abs(observed))
+    return float((extreme + 1) / (len(differences) + 1))
+
+
+def one_tailed(baseline: Floats, other: Floats, observed: float) -> float:
+    differences = other - baseline
+    extreme = np.count_nonzero(differences - differences.mean() >= observed)
+    return float((extreme + 1) / (len(differences) + 1))
+
+
+def not_centred(baseline: Floats, other: Floats, observed: float) -> float:
+    extreme = np.count_nonzero(np.abs(other - baseline) >= abs(observed))
+    return float((extreme + 1) / (len(baseline) + 1))
+
+
+def unpaired(baseline: Floats, other: Floats, observed: float) -> float:
+    return p_value(baseline, np.roll(other, 1), observed)
+
+
+@pytest.mark.parametrize("wrong", [as_sacrebleu, one_tailed, not_centred, unpaired])
+def test_wrong_tests_are_found_out(wrong: PValue) -> None:
+    assert not sound_test(judge(drawn(), p_value=wrong))

@@ -1,0 +1,200 @@
+"""What the words of a command line become, and what is said of wrong ones."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+
+from nmt.build import check
+from nmt.cli.help import page
+from nmt.cli.train import main as train
+from nmt.config import conf_dir, freeze, thaw
+from nmt.errors import Exit, UserError
+from nmt.overrides.compose import experiment_of
+from nmt.overrides.options import encoding_keys, knobs_of, options_of
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (
+            ["encoding=absolute", "tau=16"],
+            "tau=16: the chosen encoding has no tau; these have: ",
+        ),
+        (["encoding=relativ"], "encoding=relativ: no such option; did you mean relative?"),
+        (["encoding=[absolute,relativ]"], "encoding=relativ: no such option"),
+        (["model.dim=abc"], "model.dim=abc: expected integer"),
+        (["model.dim=1.5"], "model.dim=1.5: expected integer"),
+        (["model.dmi=3"], "model.dmi=3: no key 'model.dmi'; did you mean model.dim?"),
+        (["dim=3"], "dim=3: no key 'dim'; did you mean model.dim?"),
+        (["taau=3"], "taau=3: no key 'taau'; did you mean tau?"),
+        (["trainer=cup"], "trainer=cup: no such option; did you mean cpu?"),
+        (["zzz=1"], "zzz=1: no key 'zzz'; see --help"),
+        (["model.norm=middle"], "model.norm=middle: choose one of pre, post"),
+        (["model.dropout=nan"], "model.dropout=nan: expected a finite number"),
+        (["model.dropout=1.5"], "model.dropout=1.5: must be at most 0.99"),
+        (["decode.beam_size=0"], "decode.beam_size=0: must be at least 1"),
+        (["seed=-1"], "seed=-1: expected an integer"),
+        (["data=files"], "data.root: has no value; give data.root=..."),
+        (["segmenter=unigram", "segmenter.merges=5"], "no key 'segmenter.merges'"),
+        (["data=files", "data.root=x", "data.train_pairs=5"], "no key 'data.train_pairs'"),
+        (["+model.extra=1"], "model.extra: no such key in model"),
+        (["a=["], "a=[: Hydra reads this otherwise than text; write \"a='['\""),
+        (["relative"], "relative: expected key=value; see --help"),
+        (["--nonsense"], "--nonsense: no such option"),
+        (["seed=1,2"], "seed=1,2: several values; nmt-train -m makes a run of each"),
+        (["--config-dir", "nowhere"], "--config-dir: name a directory"),
+    ],
+)
+def test_wrong_words_get_one_line(words: list[str], said: str) -> None:
+    with pytest.raises(UserError) as e:
+        experiment_of(words)
+    assert said in str(e.value) and "\n" not in str(e.value)
+    assert e.value.code == Exit.USAGE
+
+
+@pytest.mark.parametrize(
+    "words, directory",
+    [
+        ([], "runs/toy/absolute-seed1"),
+        (["encoding=relative", "seed=3"], "runs/toy/relative-seed3"),
+        (["encoding=relative", "tau=8"], "runs/toy/relative-tau8-seed1"),
+        (["encoding=[absolute,relative]", "tau=8"], "runs/toy/absolute+relative-tau8-seed1"),
+        (["runs=a b", "name=c"], "a b/c"),
+        (["data=files", "data.root=my/corpus"], "runs/corpus/absolute-seed1"),
+        (["data=files", "data.root=my/corpus/"], "runs/corpus/absolute-seed1"),
+        (["data=files", "data.root='it, b'"], "runs/it_b/absolute-seed1"),
+        (["data=files", "data.root=/"], "runs/files/absolute-seed1"),
+        (["data=files", "data.root=x", "data.name=news"], "runs/news/absolute-seed1"),
+        (["data=multi30k", "data.root=my/corpus"], "runs/multi30k/absolute-seed1"),
+        (
+            ["run=R4", "scale=small", "data.root=my/corpus"],
+            "runs/table-corpus/absolute-max38-seed1",
+        ),
+    ],
+)
+def test_the_run_is_named_after_its_choices(words: list[str], directory: str) -> None:
+    assert experiment_of(words).run == Path(directory)
+
+
+def test_a_list_of_encodings_keeps_its_order_and_shares_knobs() -> None:
+    settings = experiment_of(["encoding=[relative,absolute]", "tau=8"]).settings
+    assert list(settings.encoding) == ["relative", "absolute"]
+    assert settings.encoding["relative"]["tau"] == 8
+    both = experiment_of(["encoding=relative_absolute", "tau=8"]).settings
+    assert list(both.encoding) == ["absolute", "relative"]
+    assert dict(both.encoding) == dict(settings.encoding)
+
+
+def test_ones_own_options_are_found(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    text = Path("conf/model/tiny.yaml").read_text(encoding="utf-8")
+    (tmp_path / "model" / "mine.yaml").write_text(text.replace("128", "64"), encoding="utf-8")
+    settings = experiment_of(["--config-dir", str(tmp_path), "model=mine"]).settings
+    assert settings.model.dim == 64
+
+
+@pytest.mark.parametrize("option", options_of("encoding"))
+def test_settings_survive_freezing(option: str) -> None:
+    settings = experiment_of([f"encoding={option}"]).settings
+    assert thaw(freeze(settings)) == settings
+
+
+@pytest.mark.parametrize("name", ["adam_plateau", "adam_inverse_sqrt"])
+def test_each_schedule_has_its_own_keys(name: str) -> None:
+    settings = experiment_of([f"optim={name}"]).settings
+    assert hasattr(settings.optim, "patience") == (name == "adam_plateau")
+
+
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        ({"extra": 1}, "extra: no such key"),
+        ({"model": {"dim": "${oc.env:HOME}"}}, "interpolation is not allowed"),
+        ({"model": 3}, "model=3: expected one of the options"),
+        ({"optim": {"kind": "magic"}}, "optim.kind=magic: choose one of plateau, inverse_sqrt"),
+        ({"encoding": {"relative": 3}}, "encoding: expected a mapping"),
+        ({"seed": True}, "seed=True: expected an integer"),
+        ({"trainer": {}}, "trainer.accumulate: has no value"),
+    ],
+)
+def test_configs_from_files_are_not_trusted(change: dict[str, object], said: str) -> None:
+    plain = freeze(experiment_of([]).settings)
+    with pytest.raises(UserError) as e:
+        thaw({**plain, **change})
+    assert said in str(e.value)
+
+
+def test_help_names_every_option_and_every_key() -> None:
+    text = page("usage")
+    for group in ("data", "segmenter", "model", "encoding", "optim", "trainer", "decode"):
+        for option in options_of(group):
+            assert f" {option} " in text
+    plain = freeze(experiment_of([]).settings)
+    for group, values in plain.items():
+        if isinstance(values, dict) and group != "encoding":
+            for key in values:
+                assert f"  {group}.{key} " in text
+    assert "  tau " in text and "  encoding.lstm.hidden " in text and "[null]" in text
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (["-m", "encoding=absolute,relativ"], "encoding=relativ: no such option"),
+        (["-m", "seed=1,2", "encoding=relative", "tau=4,x"], "tau=x: expected int"),
+        (["-m", "model.dim=16,abc"], "model.dim=abc: expected integer"),
+        (["-m", "dim=16"], "did you mean model.dim?"),
+        (["--cfg", "job", "encoding=relativ"], "encoding=relativ: no such option"),
+    ],
+)
+def test_sweeps_are_checked_before_they_start(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train(words) == 2
+    err = capsys.readouterr().err
+    assert said in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize("option", options_of("encoding"))
+def test_every_key_of_an_encoding_is_explained(option: str) -> None:
+    text = (conf_dir() / "encoding" / f"{option}.yaml").read_text(encoding="utf-8")
+    for line in text.split("\n"):
+        if ":" in line and not line.startswith("#") and not line.endswith(":"):
+            assert " # " in line or "use:" in line or "${" in line or "{}" in line, line
+
+
+@pytest.mark.parametrize("option", options_of("encoding"))
+def test_help_names_the_keys_of_an_encoding_as_a_command_line_has_them(option: str) -> None:
+    set_there = OmegaConf.load(conf_dir() / "encoding" / f"{option}.yaml")
+    for key, value, _ in encoding_keys(option):
+        there: Any = OmegaConf.to_container(set_there)
+        for name in key.split("."):
+            there = there[name]
+        assert {"value": there} == OmegaConf.to_container(OmegaConf.create(f"value: {value}"))
+
+
+def test_help_names_keys_outside_of_encoding() -> None:
+    assert encoding_keys("complex_order")[0][:2] == ("model.feedforward", "complex")
+    assert encoding_keys("universal")[0][:2] == ("model.share_layers", "true")
+    assert encoding_keys("cape")[-1][:2] == ("encoding.cape.at.augment.center", "false")
+    text = page("usage")
+    assert "encoding.complex_order.feedforward" not in text
+    experiment_of(["encoding=cape", "encoding.cape.at.augment.center=true"])
+
+
+def test_knobs_come_with_their_encoding() -> None:
+    assert knobs_of("relative") == {"tau": 16} == knobs_of("relative_absolute")
+    assert knobs_of("absolute") == {}
+
+
+def test_every_entry_may_be_told_where_and_at() -> None:
+    rotary = experiment_of(["encoding=rotary", "encoding.rotary.where=decoder"]).settings
+    assert rotary.encoding["rotary"]["where"] == "decoder"
+    words = ["encoding=absolute", "encoding.absolute.at={shift: {k: 9}}"]
+    assert experiment_of(words).settings.encoding["absolute"]["at"] == {"shift": {"k": 9}}
+    words = ["encoding=absolute", "encoding.absolute.at.index.start=1"]
+    assert experiment_of(words).settings.encoding["absolute"]["at"]["index"]["start"] == 1
+    with pytest.raises(UserError, match="did you mean"):
+        check(experiment_of(["encoding=rotary", "encoding.rotray.where=decoder"]).settings)

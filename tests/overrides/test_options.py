@@ -1,0 +1,77 @@
+"""What the files of conf/ and of one's own folders must look like."""
+
+from pathlib import Path
+
+import pytest
+
+from nmt.cli.encodings import main as encodings
+from nmt.errors import UserError
+from nmt.overrides.compose import experiment_of, sweep_of
+
+BODY = "# A line\nencoding:\n  theirs: {use: alibi, directional: true}\n"
+
+
+def write(folder: Path, group: str, option: str, text: str) -> Path:
+    path = folder / group / f"{option}.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    "head", ["", "# What it does\n# @package _global_\n", "\ufeff# @package _global_\n"]
+)
+def test_a_file_whose_keys_would_go_astray_is_refused(head: str, tmp_path: Path) -> None:
+    path = write(tmp_path, "encoding", "theirs", head + BODY)
+    with pytest.raises(UserError) as e:
+        experiment_of(["--config-dir", str(tmp_path), "encoding=theirs"])
+    assert str(e.value) == (
+        f"{path}:1: must be '# @package _global_', or all keys of the file are taken to be inner "
+        "ones of encoding"
+    )
+
+
+@pytest.mark.parametrize("head", ["# @package _global_\n", "\n#@package  _global_ \n"])
+def test_what_hydra_reads_is_taken(head: str, tmp_path: Path) -> None:
+    write(tmp_path, "encoding", "theirs", head + BODY)
+    settings = experiment_of(["--config-dir", str(tmp_path), "encoding=theirs"]).settings
+    assert list(settings.encoding) == ["theirs"]
+
+
+def test_an_experiment_needs_the_line_too(tmp_path: Path) -> None:
+    write(tmp_path, "experiment", "theirs", "hydra: {mode: MULTIRUN}\n")
+    with pytest.raises(UserError, match=r"theirs\.yaml:1: must be '# @package _global_'"):
+        sweep_of([f"hydra.searchpath=[file://{tmp_path}]", "experiment=theirs"])
+
+
+def test_the_list_says_it_as_well(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path, "encoding", "theirs", BODY)
+    assert encodings(["--config-dir", str(tmp_path)]) == 2
+    assert "theirs.yaml:1: must be '# @package _global_'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("group, option", [("encoding", "relative"), ("model", "tiny")])
+def test_an_option_that_would_never_be_read_is_refused(
+    group: str, option: str, tmp_path: Path
+) -> None:
+    path = write(tmp_path, group, option, "# @package _global_\n")
+    with pytest.raises(UserError) as e:
+        experiment_of(["--config-dir", str(tmp_path), f"{group}={option}"])
+    assert str(e.value) == (
+        f"{path}: {group}={option} is built in and would be taken instead; rename the file"
+    )
+
+
+def test_any_folder_may_be_named(tmp_path: Path) -> None:
+    folder = tmp_path / "my own, (größe) [1] 'x'"
+    write(folder, "encoding", "theirs", "# @package _global_\n" + BODY)
+    assert list(experiment_of(["--config-dir", str(folder), "encoding=theirs"]).settings.encoding)
+    for wrong in ("", str(tmp_path / "nowhere")):
+        with pytest.raises(UserError, match="--config-dir: name a directory"):
+            experiment_of(["--config-dir", wrong, "encoding=theirs"])
+
+
+def test_a_misspelt_option_of_ones_own_is_named(tmp_path: Path) -> None:
+    write(tmp_path, "encoding", "theirs", "# @package _global_\n" + BODY)
+    with pytest.raises(UserError, match="encoding=theirz: no such option; did you mean theirs"):
+        experiment_of(["--config-dir", str(tmp_path), "encoding=theirz"])

@@ -1,0 +1,120 @@
+"""Paths on a command line mean what they say, and hints show quoting that works in a shell."""
+
+import logging
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from nmt.cli.train import next_commands
+from nmt.config import Files
+from nmt.errors import UserError
+from nmt.overrides.compose import experiment_of, jobs_of
+from nmt.overrides.quoting import split
+
+ODD = [
+    *("größe", "a(b)", "eq=al", "mit,komma", "it's", 'a"b', "#x", "a;b", "a&b", "x'", "x y", " x"),
+    *("[a]", "{a}", "007", "1_000", "true", "a:b", "100%", "back\\slash", "$HOME", "*", "sort"),
+    *("\N{SNOWMAN}", "!x", "`x`", "<x>", "~x~", "new\nline", "x\\'y", "-x", "@x", "a, b", "glob"),
+]
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_a_path_is_taken_as_it_stands(name: str) -> None:
+    words = ["data=files", f"data.root={name}", f"trainer.init_from={name}", f"runs={name}"]
+    settings, run = experiment_of([*words, "name=n"])
+    assert isinstance(settings.data, Files)
+    assert settings.data.root == name
+    assert settings.data.train_source == f"{name}/train.de"
+    assert settings.trainer.init_from == name
+    assert run == Path(name) / "n"
+
+
+def test_quotes_of_hydra_are_still_understood() -> None:
+    for word in ("'größe'", '"größe"'):
+        data = experiment_of(["data=files", f"data.root={word}"]).settings.data
+        assert isinstance(data, Files) and data.root == "größe"
+
+
+def test_the_home_directory_is_meant_by_a_tilde(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/größe, a")
+    data = experiment_of(
+        ["data=files", "data.root=~/x", "data.cache=~", "data.name=~"]
+    ).settings.data
+    assert isinstance(data, Files)
+    assert (data.root, data.cache, data.name) == ("/home/größe, a/x", "/home/größe, a", "~")
+
+
+def test_what_refers_to_something_still_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLACE", "größe")
+    data = experiment_of(["data=files", "data.root=${oc.env:PLACE}/x"]).settings.data
+    assert isinstance(data, Files) and data.root == "größe/x"
+    assert experiment_of(["trainer.init_from=null"]).settings.trainer.init_from is None
+
+
+def test_only_a_sweep_parts_a_path_at_commas() -> None:
+    _, words = split(["-m", "data=files", "data.root=größe,~x"])
+    roots = [job.settings.data for job in jobs_of(words)]
+    assert [data.root for data in roots if isinstance(data, Files)] == ["größe", "~x"]
+    _, words = split(["-m", "data=files", "data.root='a,b'"])
+    (job,) = jobs_of(words)
+    assert isinstance(job.settings.data, Files) and job.settings.data.root == "a,b"
+
+
+def test_ones_own_options_may_lie_anywhere(tmp_path: Path) -> None:
+    for name in ("größe, a", "eq=al (b)"):
+        (tmp_path / name / "model").mkdir(parents=True)
+        text = Path("conf/model/tiny.yaml").read_text(encoding="utf-8")
+        own = tmp_path / name / "model" / f"of_{len(name)}.yaml"
+        own.write_text(text.replace("128", "64"), encoding="utf-8")
+    words = [w for n in ("größe, a", "eq=al (b)") for w in ("--config-dir", str(tmp_path / n))]
+    for model in ("of_8", "of_9"):
+        assert experiment_of([*words, f"model={model}"]).settings.model.dim == 64
+
+
+COLUMNS = "+data.columns.heads={per: word,train: %s,dev: b c,test: null}"
+UNREADABLE = ["größe", "a=b", "it's", "$x`y", "a(b", "["]
+BESIDE = ["größe/x", "a(b)", "~/x'y", "eq=al"]
+
+
+def pasted(word: str) -> str:
+    """What a shell makes of the words that the message on `word` shows."""
+    with pytest.raises(UserError) as error:
+        experiment_of(["data=files", "data.root=x", word])
+    message = str(error.value)
+    assert message.startswith(f"{word}: ") and "\n" not in message
+    shown = message.partition("write ")[2]
+    shell = subprocess.run(["bash", "-c", f"printf %s {shown}"], capture_output=True, check=True)
+    return shell.stdout.decode()
+
+
+@pytest.mark.parametrize("value", UNREADABLE)
+def test_a_hint_for_a_text_can_be_pasted(value: str) -> None:
+    typed = pasted(f"segmenter.kind={value}")
+    with pytest.raises(UserError, match=re.escape(f"segmenter.kind={value}: choose one of")):
+        experiment_of([typed])
+
+
+@pytest.mark.parametrize("path", BESIDE)
+def test_a_hint_for_a_mapping_can_be_pasted(path: str) -> None:
+    typed = pasted(COLUMNS % path)
+    data = experiment_of(["data=files", "data.root=x", typed]).settings.data
+    assert isinstance(data, Files)
+    assert (data.columns["heads"].train, data.columns["heads"].dev) == (path, "b c")
+    assert data.columns["heads"].test is None
+
+
+def test_the_next_commands_can_be_pasted(caplog: pytest.LogCaptureFixture) -> None:
+    beside = "+data.columns.heads={per: word,train: a,dev: b,test: it's (e)}"
+    texts = ["data=files", "data.root=$x y", "data.test_source=a;b", "data.test_target=*"]
+    asked = experiment_of([*texts, pasted(beside), "name=größe & co"])
+    with caplog.at_level(logging.INFO):
+        next_commands(asked)
+    shown = "; ".join(record.getMessage().removeprefix("next:") for record in caplog.records)
+    script = 'nmt-translate() { printf "%s|" "$@"; }; nmt-evaluate() { nmt-translate "$@"; }; '
+    shell = subprocess.run(["bash", "-c", script + shown], capture_output=True, check=True)
+    run, columns = "runs/größe & co", "--columns|heads=it's (e)|"
+    assert shell.stdout.decode() == (
+        f"{run}|a;b|{columns}{run}|--source|a;b|--reference|*|{columns}"
+    )

@@ -1,0 +1,245 @@
+"""Saves that fail at every system call, in the order the disk needs; damage found and set aside."""
+
+import logging
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from nmt import atomic, modeldir
+from nmt.data.prepare import Prepared
+from nmt.errors import Exit, UserError
+from nmt.modeldir import WEIGHTS
+from nmt.training.checkpoint import Checkpoints
+from nmt.training.run import open_run
+from tests.training import tiny
+from tests.training.damage import DAMAGES, Damage
+
+STATE = b'{"step": %d, "perplexity": %s}'
+CALLS = ("fsync", "rename", "replace")
+
+
+def files(step: int, perplexity: float = 5.0) -> list[tuple[str, bytes]]:
+    state = STATE % (step, str(perplexity).encode())
+    return [(WEIGHTS, b"%d" % step * 400), ("state.json", state)]
+
+
+def fresh(run: Path, keep: int = 2) -> Checkpoints:
+    run.mkdir(exist_ok=True)
+    checkpoints = Checkpoints(run, keep)
+    checkpoints.recover()
+    return checkpoints
+
+
+def names(run: Path) -> list[str]:
+    return sorted(p.name for p in (run / "checkpoints").iterdir())
+
+
+def test_the_best_and_the_newest_are_kept(tmp_path: Path) -> None:
+    checkpoints = fresh(tmp_path / "run")
+    for step, perplexity in ((1, 9.0), (2, 4.0), (3, 6.0), (4, 4.0), (5, 7.0), (6, None)):
+        checkpoints.save(step, perplexity, files(step))
+    assert names(tmp_path / "run") == ["step-00000002", "step-00000005", "step-00000006"]
+    assert (tmp_path / "run/best").read_bytes() == b"step-00000002\n"  # of equals the first
+    assert modeldir.locate(tmp_path / "run").name == "step-00000002"
+
+
+def test_a_restart_knows_the_best_without_the_pointer(tmp_path: Path) -> None:
+    checkpoints = fresh(tmp_path / "run")
+    for step, perplexity in ((1, 9.0), (2, 4.0), (3, 6.0)):
+        checkpoints.save(step, perplexity, files(step, perplexity))
+    (tmp_path / "run/best").write_bytes(b"step-00000003\n")
+    again = fresh(tmp_path / "run")
+    assert again.best == (4.0, "step-00000002")
+    assert (tmp_path / "run/best").read_bytes() == b"step-00000002\n"
+
+
+def recorded(patch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """Names of the system calls to come, with the file or directory each is about."""
+    seen: list[tuple[str, str]] = []
+
+    def note(name: str, real: Any) -> Any:
+        def call(what: Any, *rest: Any) -> Any:
+            path = Path(f"/proc/self/fd/{what}").readlink() if name == "fsync" else Path(what)
+            seen.append((name, (atomic.owner(path) or path).name))
+            return real(what, *rest)
+
+        return call
+
+    for name in CALLS:
+        patch.setattr(os, name, note(name, getattr(os, name)))
+    return seen
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="names descriptors through /proc")
+def test_data_is_on_the_disk_before_its_name_and_that_before_older_data_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoints = fresh(tmp_path / "run")
+    checkpoints.save(1, 9.0, files(1))
+    checkpoints.save(2, 8.0, files(2))
+    seen = recorded(monkeypatch)
+    checkpoints.save(3, 7.0, files(3))
+    assert seen == [
+        ("fsync", WEIGHTS),
+        ("fsync", "state.json"),
+        ("fsync", "manifest.json"),
+        ("fsync", "step-00000003"),  # still under its temporary name
+        ("rename", "step-00000003"),
+        ("fsync", "checkpoints"),
+        ("fsync", "best"),
+        ("replace", "best"),
+        ("fsync", "run"),
+        ("rename", "step-00000001"),  # to a name that nobody takes for the whole
+    ]
+
+
+class CrashError(OSError):
+    """The power goes: nothing after it is done, not even tidying up."""
+
+
+@pytest.mark.parametrize("tidy", [True, False], ids=["error", "crash"])
+def test_a_failure_at_any_system_call_leaves_old_or_new(
+    tidy: bool, data: Prepared, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Never a mixture, never a run that does not load, never a stray after the next start."""
+    old = modeldir.load(whole / "checkpoints/step-00000010").model
+    parts = (tiny.settings(), data.source, data.target)
+    models = {}
+    for step in (1, 2, 3):
+        for p in old.parameters():
+            p.data.add_(1.0)
+        models[step] = old.target_embedding.weight.detach().clone()
+
+    def save(checkpoints: Checkpoints, step: int) -> None:
+        old.target_embedding.weight.data.copy_(models[step])
+        facts: dict[str, Any] = {"step": step, "longest_source": 9}
+        given = list(modeldir.parts(parts[0], old, parts[1], parts[2], facts))
+        state = STATE % (step, b"%d.0" % (9 - step))
+        checkpoints.save(step, 9.0 - step, [*given, ("state.json", state)])
+
+    for k in range(100):
+        run = tmp_path / f"run{k}"
+        checkpoints = fresh(run)
+        save(checkpoints, 1)
+        save(checkpoints, 2)
+        with monkeypatch.context() as patch:
+            fail_at(patch, k, tidy)
+            try:
+                save(checkpoints, 3)
+                failed = False
+            except CrashError:
+                failed = True
+        for again in (False, True):
+            loaded = modeldir.load(run)
+            step = loaded.facts["step"]
+            assert step in (2, 3)
+            assert torch.equal(loaded.model.output.weight, models[step])
+            if not again:
+                restarted = Checkpoints(run, 2)
+                saved = restarted.recover()
+                assert saved is not None and saved.step in (2, 3) and saved.step >= step
+        assert not [p for p in run.rglob("*") if atomic.owner(p)]
+        if not failed:
+            assert k > 12 and step == 3
+            return
+    raise AssertionError("every save failed")
+
+
+def fail_at(patch: pytest.MonkeyPatch, k: int, tidy: bool) -> None:
+    """Let the k-th call from now fail; after a crash all later ones fail, rmtree included."""
+    calls = iter(range(1000))
+    dead: list[bool] = []
+
+    def failing(real: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if dead and not tidy:
+                raise CrashError(5, "gone")
+            if next(calls) == k:
+                dead.append(True)
+                raise CrashError(28, "No space left on device")
+            return real(*args, **kwargs)
+
+        return call
+
+    for name in (*CALLS, "mkdir"):
+        patch.setattr(os, name, failing(getattr(os, name)))
+    rmtree = shutil.rmtree
+
+    def remove(path: Path, ignore_errors: bool = False) -> None:
+        if not dead or tidy:
+            failing(rmtree)(path, ignore_errors=ignore_errors)
+        elif not ignore_errors:
+            raise CrashError(5, "gone")
+
+    patch.setattr(shutil, "rmtree", remove)
+
+
+@pytest.mark.parametrize("name", [WEIGHTS, "optim.safetensors", "state.json", "manifest.json"])
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda d: d.__name__)
+def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_used(
+    name: str, damage: Damage, whole: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    shutil.copytree(whole, tmp_path / "run")
+    damage(tmp_path / "run/checkpoints/step-00000012" / name)
+    with caplog.at_level(logging.WARNING):
+        saved = Checkpoints(tmp_path / "run", 2).recover()
+    assert saved is not None and saved.step == 10
+    assert names(tmp_path / "run") == ["corrupt.step-00000012", "step-00000010"]
+    assert (tmp_path / "run/best").read_bytes() == b"step-00000010\n"
+    assert len(caplog.records) == 1 and "set aside as corrupt.step-00000012" in caplog.text
+
+
+def test_training_goes_on_from_the_intact_one_to_the_same_bytes(
+    data: Prepared, whole: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(whole, run)
+    DAMAGES[0](run / "checkpoints/step-00000012" / WEIGHTS)
+    tiny.train(run, data)
+    for name in (WEIGHTS, "optim.safetensors"):
+        ours, theirs = (r / "checkpoints/step-00000012" / name for r in (run, whole))
+        assert tiny.digest(ours) == tiny.digest(theirs)
+
+
+def test_where_none_is_intact_training_does_not_start_from_zero(
+    whole: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(whole, run)
+    for path in (run / "checkpoints").iterdir():
+        (path / WEIGHTS).write_bytes(b"")
+    for _ in range(2):  # nor when one simply tries again
+        with pytest.raises(UserError, match="no checkpoint is intact") as error:
+            open_run(run, tiny.settings())
+        assert error.value.code == Exit.DATA
+
+
+def test_a_checkpoint_of_a_later_format_is_refused_and_left_alone(
+    whole: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(whole, tmp_path / "run")
+    manifest = tmp_path / "run/checkpoints/step-00000012/manifest.json"
+    data = manifest.read_bytes().replace(b'"format_version": 1', b'"format_version": 2')
+    manifest.write_bytes(data)
+    with pytest.raises(UserError, match=r"format 2, written by nmt 0\.") as error:
+        open_run(tmp_path / "run", tiny.settings())
+    assert error.value.code == Exit.DATA
+    assert names(tmp_path / "run") == ["step-00000010", "step-00000012"]
+
+
+def test_strays_of_a_kill_are_swept_away(tmp_path: Path) -> None:
+    checkpoints = fresh(tmp_path / "run")
+    checkpoints.save(1, 9.0, files(1))
+    for step in (0, 2):
+        stray = atomic.temporary_of(tmp_path / f"run/checkpoints/step-{step:08d}")
+        stray.mkdir()
+        (stray / "model.safetensors").write_bytes(b"half")
+    atomic.temporary_of(tmp_path / "run/best").write_bytes(b"half")
+    saved = Checkpoints(tmp_path / "run", 2).recover()
+    assert saved is not None and saved.step == 1
+    assert names(tmp_path / "run") == ["step-00000001"]
+    assert sorted(p.name for p in (tmp_path / "run").iterdir()) == ["best", "checkpoints"]

@@ -1,0 +1,112 @@
+"""What a run writes down while it goes."""
+
+import json
+import logging
+import math
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from nmt.data.prepare import Prepared
+from nmt.training.progress import Meter, truncate
+from tests.training import tiny
+
+
+def lines(run: Path, kind: str) -> list[dict[str, float]]:
+    found = map(json.loads, (run / "metrics.jsonl").read_bytes().split(b"\n")[:-1])
+    return [line for line in found if line["kind"] == kind]
+
+
+def test_the_lines_of_metrics(whole: Path) -> None:
+    train, dev = lines(whole, "train"), lines(whole, "dev")
+    common = {"kind", "step", "epoch", "seconds", "lr", "loss", "perplexity"}
+    own = {"tokens_per_second", "grad_norm", "memory_bytes"}
+    assert all(line.keys() == common | own for line in train)
+    memory = [line["memory_bytes"] for line in train]
+    assert all(5e7 < taken < 1e11 for taken in memory)  # torch alone takes more than the least
+    assert all(line.keys() == common for line in dev)
+    assert [line["step"] for line in train] == [2, 4, 6, 8, 10, 12]  # log_every=2
+    assert [(line["step"], line["epoch"]) for line in dev] == [
+        *((2, 1), (4, 1), (6, 2), (8, 2), (10, 3), (12, 3)),
+    ]
+    assert all(math.isclose(math.exp(line["loss"]), line["perplexity"]) for line in dev)
+
+
+def test_a_meter_weighs_by_tokens() -> None:
+    meter = Meter()
+    meter.add(loss=10.0, nll=8.0, tokens=10, norm=1.0, seconds=0.5)
+    meter.add(loss=60.0, nll=40.0, tokens=20, norm=2.0, seconds=0.5)
+    assert meter.report() == {
+        "loss": 70 / 30,
+        "perplexity": math.exp(48 / 30),
+        "tokens_per_second": 30.0,
+        "grad_norm": 2.0,
+    }
+    meter.reset()
+    assert (meter.tokens, meter.loss, meter.seconds) == (0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize("tail", [b"", b'{"kind": "tr'])
+def test_truncate_cuts_later_and_torn_lines(tail: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    whole = [json.dumps({"step": step}).encode() + b"\n" for step in (1, 2, 2, 3, 5)]
+    path.write_bytes(b"".join(whole) + tail)
+    truncate(path, 2)
+    assert path.read_bytes() == b"".join(whole[:3])
+    truncate(tmp_path / "absent", 2)
+
+
+def test_log_lines_go_to_train_log_and_to_the_terminal_alike(
+    data: Prepared, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        tiny.train(tmp_path / "run", data, trainer__max_steps=2)
+    text = (tmp_path / "run/train.log").read_bytes().decode()
+    assert "step 2/2, epoch 1: dev perplexity" in text and "tokens/s" in text
+    assert re.search(r" tokens/s, \d+\.\d GB, lr 0\.01\n", text)
+    assert "step 2/2, epoch 1: dev perplexity" in caplog.text
+    assert not logging.getLogger("nmt").handlers  # the run's handler is gone
+
+
+def test_nothing_goes_to_stdout_and_no_bar_where_there_is_no_terminal(
+    data: Prepared, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    tiny.train(tmp_path / "run", data, trainer__max_steps=2)
+    out, err = capfd.readouterr()
+    assert out == "" and "update/s" not in err
+
+
+def test_a_bar_on_a_terminal(
+    data: Prepared, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sys.stderr.isatty = lambda: True  # type: ignore[method-assign]
+    tiny.train(tmp_path / "run", data)
+    err = capsys.readouterr().err
+    for shown in ("update/s", "loss=", "dev_ppl=", "tok_s=", "lr=", "GB=", "12/12"):
+        assert shown in err
+
+
+def test_tensorboard_shows_the_same_numbers(data: Prepared, tmp_path: Path) -> None:
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    tiny.train(tmp_path / "run", data, trainer__max_steps=4, trainer__tensorboard=True)
+    events = accumulator.EventAccumulator(str(tmp_path / "run/tb"))
+    events.Reload()
+    found = [(e.step, e.value) for e in events.Scalars("dev/perplexity")]
+    dev = lines(tmp_path / "run", "dev")
+    assert [step for step, _ in found] == [line["step"] for line in dev]
+    assert [value for _, value in found] == pytest.approx([line["perplexity"] for line in dev])
+
+
+def test_without_tensorboard_training_goes_on_and_says_so_once(
+    data: Prepared,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with caplog.at_level(logging.INFO):
+        tiny.train(tmp_path / "run", data, trainer__max_steps=2, trainer__tensorboard=True)
+    assert caplog.text.count("TensorBoard is not installed") == 1
+    assert not (tmp_path / "run/tb").exists()

@@ -1,0 +1,273 @@
+"""A run that was stopped ends in the very bytes of a run that was not."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch import Tensor
+
+import nmt
+from nmt import atomic
+from nmt.data.prepare import Prepared
+from nmt.errors import Exit, UserError
+from nmt.model.layers import EncoderLayer
+from nmt.training import loss
+from nmt.training.run import open_run
+from nmt.training.trainer import Trainer
+from tests.training import tiny
+
+WEIGHTS = "model.safetensors"
+
+
+def newest(run: Path) -> Path:
+    return max((run / "checkpoints").glob("step-*"))
+
+
+CLOCK = {"seconds", "tokens_per_second", "memory_bytes"}  # differ from run to run
+
+
+def reports(path: Path) -> list[dict[str, Any]]:
+    """The lines of metrics.jsonl, without what clocks say."""
+    lines = map(json.loads, (path / "metrics.jsonl").read_bytes().split(b"\n")[:-1])
+    return [{key: value for key, value in line.items() if key not in CLOCK} for line in lines]
+
+
+def same(run: Path, other: Path) -> bool:
+    """Same last step, weights, moments and random state; same best; same reports."""
+
+    def seen(path: Path) -> list[object]:
+        files = [tiny.digest(newest(path) / f) for f in (WEIGHTS, "optim.safetensors")]
+        state = json.loads((newest(path) / "state.json").read_bytes())
+        for key in [key for key in state if "seconds" in key]:
+            del state[key]
+        return [newest(path).name, *files, (path / "best").read_bytes(), reports(path), state]
+
+    return seen(run) == seen(other)
+
+
+# 4 steps an epoch, checkpoints at 2, 4, 6, ...: within an epoch, at a save, at an epoch's end
+@pytest.mark.parametrize("stop", [1, 2, 3, 4, 5, 8, 11])
+def test_stop_and_resume(
+    stop: int, data: Prepared, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        tiny.stop_after(patch, stop)
+        outcome = tiny.train(tmp_path / "run", data)
+    assert (outcome.step, outcome.signal, outcome.code) == (stop, signal.SIGTERM, Exit.TERMINATED)
+    assert str(outcome).endswith("resume with the same command")
+    assert json.loads((tmp_path / "run/status.json").read_bytes())["state"] == "stopped"
+    assert tiny.train(tmp_path / "run", data).code == Exit.OK
+    assert same(tmp_path / "run", whole)
+
+
+@pytest.mark.parametrize("dead", [1, 3, 5, 7, 11])
+def test_train_lines_average_over_the_same_updates_after_a_kill(
+    dead: int, data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lines come every 3 steps and checkpoints every 2, so most kills cut a window in two."""
+    tiny.train(tmp_path / "whole", data, trainer__log_every=3)
+    update = Trainer.update
+
+    def killed(self: Trainer) -> None:
+        update(self)
+        if self.step == dead:
+            raise SystemExit  # nothing is saved
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "update", killed)
+        with pytest.raises(SystemExit):
+            tiny.train(tmp_path / "run", data, trainer__log_every=3)
+    tiny.train(tmp_path / "run", data, trainer__log_every=3)
+    assert reports(tmp_path / "run") == reports(tmp_path / "whole")
+    assert [line["step"] for line in reports(tmp_path / "run") if line["kind"] == "train"] == [
+        *(3, 6, 9, 12)
+    ]
+
+
+RANDOM = {"sine_spe": {"mode": "stochastic", "realizations": 4}, "absolute": {"at": "shift"}}
+
+
+@pytest.mark.parametrize("encoding", [{"absolute": {}}, RANDOM], ids=["absolute", "random"])
+def test_gradient_checkpointing_may_come_and_go(
+    encoding: dict[str, Any], data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that computes its layers twice, all along or for a while, ends in the same bytes."""
+    plain, always, both = (tmp_path / name for name in ("plain", "always", "both"))
+    tiny.train(plain, data, encoding=encoding)
+    twice = {"encoding": encoding, "trainer__gradient_checkpointing": True}
+    calls: list[int] = []
+    forward = EncoderLayer.forward
+
+    def counted(self: EncoderLayer, *args: Any) -> Tensor:
+        calls.append(1)
+        return forward(self, *args)
+
+    monkeypatch.setattr(EncoderLayer, "forward", counted)
+    tiny.train(always, data, **twice)
+    once = len(calls)
+    for stop, changes in ((3, twice), (5, {"encoding": encoding}), (8, twice)):
+        with monkeypatch.context() as patch:
+            tiny.stop_after(patch, stop)
+            assert tiny.train(both, data, **changes).step == stop
+    tiny.train(both, data, **twice)
+    assert once > len(calls) - once  # of 12 updates, 2 were computed once
+    assert same(always, plain) and same(both, plain)
+
+
+def test_the_same_seed_gives_the_same_bytes_and_another_does_not(
+    data: Prepared, whole: Path, tmp_path: Path
+) -> None:
+    tiny.train(tmp_path / "same", data)
+    tiny.train(tmp_path / "other", data, seed=4)
+    assert same(tmp_path / "same", whole)
+    assert tiny.digest(newest(tmp_path / "other") / WEIGHTS) != tiny.digest(newest(whole) / WEIGHTS)
+
+
+@pytest.mark.parametrize("optim", ["plateau", "inverse_sqrt"])
+def test_resume_right_after_a_cut_of_the_rate(
+    optim: str, data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loss, "perplexity", lambda *_: 7.0)  # each checkpoint but the first stalls
+    values = {**vars(tiny.settings().optim), "patience": 2}
+    if optim == "inverse_sqrt":
+        values = {k: v for k, v in values.items() if k not in ("decay", "patience", "min_lr")}
+        values.update(kind=optim, warmup=5)
+    tiny.train(tmp_path / "whole", data, optim=values)
+    with monkeypatch.context() as patch:
+        tiny.stop_after(patch, 6)  # stalls at 4 and 6
+        tiny.train(tmp_path / "run", data, optim=values)
+    state = json.loads((newest(tmp_path / "run") / "state.json").read_bytes())
+    assert state["schedule"] == (
+        {} if optim == "inverse_sqrt" else {"lr": 0.005, "best": 7.0, "stalled": 0}
+    )
+    tiny.train(tmp_path / "run", data, optim=values)
+    assert same(tmp_path / "run", tmp_path / "whole")
+
+
+def test_more_steps_later_equal_more_steps_at_first(
+    data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loss, "perplexity", lambda *_: 7.0)  # a look too many would cut the rate
+    run, whole = tmp_path / "run", tmp_path / "whole"
+    for steps in (3, 7, None):  # 3 and 7 lie between two checkpoints of the timetable
+        tiny.train(run, data, trainer__max_steps=steps, optim__patience=3)
+    tiny.train(whole, data, optim__patience=3)
+    for name in (WEIGHTS, "optim.safetensors"):
+        assert tiny.digest(newest(run) / name) == tiny.digest(newest(whole) / name)
+
+
+def test_a_failed_write_stops_with_74_and_harms_nothing(
+    data: Prepared, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save = Trainer.save
+
+    def full(self: Trainer, perplexity: float | None) -> None:
+        if self.step == 6:
+            raise OSError(28, "No space left on device", str(self.run.path))
+        save(self, perplexity)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "save", full)
+        with pytest.raises(UserError, match=r"No space left on device.*resume") as error:
+            tiny.train(tmp_path / "run", data)
+    assert error.value.code == Exit.IO
+    status = json.loads((tmp_path / "run/status.json").read_bytes())
+    assert (status["state"], status["code"]) == ("failed", 74)
+    tiny.train(tmp_path / "run", data)
+    assert same(tmp_path / "run", whole)
+
+
+CHILD = """
+import logging, sys, time
+from pathlib import Path
+from tests.training import tiny
+logging.basicConfig(level=logging.INFO)
+run, hang = Path(sys.argv[1]), sys.argv[3] == "hang"
+update = tiny.Trainer.update
+def slowly(self):  # lest all is over before the test has looked
+    update(self)
+    time.sleep(600 if hang and self.step == 7 else 0.2)
+tiny.Trainer.update = slowly
+outcome = tiny.train(run, tiny.prepared(run.with_name(sys.argv[2])))
+sys.stderr.write(str(outcome))
+sys.exit(outcome.code)
+"""
+
+
+def child(run: Path, name: str, pace: str) -> subprocess.Popen[bytes]:
+    root = str(Path(nmt.__file__).parents[1])
+    return subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(run), name, pace],
+        env={**os.environ, "PYTHONPATH": root, "OMP_NUM_THREADS": "1"},
+        stderr=subprocess.PIPE,
+        cwd=root,
+    )
+
+
+def wait_for(process: subprocess.Popen[bytes], path: Path) -> None:
+    deadline = time.monotonic() + 120
+    while not path.exists():
+        assert process.poll() is None, process.communicate()[1].decode()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_kill_9_and_resume(data: Prepared, whole: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    killed = child(run, "data", "hang")
+    wait_for(killed, run / "checkpoints/step-00000006")
+    with pytest.raises(UserError, match=f"in use by process {killed.pid} on") as error:
+        open_run(run, tiny.settings())
+    assert error.value.code == Exit.CANT_CREATE
+    killed.kill()
+    killed.communicate()
+    tiny.train(run, data)  # the kernel has freed the lock
+    assert same(run, whole)
+    assert not [p for p in run.rglob("*") if atomic.owner(p)]
+
+
+@pytest.mark.parametrize("first", [signal.SIGUSR1, signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_does_not_undo_the_first(
+    first: signal.Signals,
+    data: Prepared,
+    whole: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A cluster sends SIGUSR1 and then SIGTERM; a terminal SIGINT, and the parent SIGTERM."""
+    run = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "_exit", lambda code: pytest.fail(f"left with {code}"))
+        for number in (first, signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
+            tiny.stop_after(patch, 3, number)
+        outcome = tiny.train(run, data)
+    assert (outcome.step, outcome.signal, outcome.code) == (3, first, 128 + first)
+    assert f"stopped by {first.name} at step 3, saved" in str(outcome)
+    assert json.loads((run / "status.json").read_bytes())["code"] == 128 + first
+    tiny.train(run, data)
+    assert same(run, whole)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGUSR1, 138)]
+)
+def test_a_signal_from_outside(
+    number: int, code: int, data: Prepared, whole: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    stopped = child(run, "data", "slowly")
+    wait_for(stopped, run / "checkpoints/step-00000002")
+    stopped.send_signal(number)
+    error = stopped.communicate()[1]
+    assert (stopped.returncode, b"Traceback" in error) == (code, False), error.decode()
+    assert b"resume with the same command" in error
+    assert json.loads((run / "status.json").read_bytes())["step"] == int(newest(run).name[5:])
+    tiny.train(run, data)
+    assert same(run, whole)

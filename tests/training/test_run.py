@@ -1,0 +1,365 @@
+"""Who may write into a run directory, and with which config."""
+
+import json
+import logging
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from nmt import config, manifest, modeldir
+from nmt.cli import words
+from nmt.data.prepare import Prepared
+from nmt.errors import Exit, UserError
+from nmt.training.directory import MAY_DIFFER, STATUS, differences
+from nmt.training.run import open_run, standing
+from nmt.training.trainer import fit
+from tests.training import tiny
+
+
+def test_another_config_is_refused_with_a_list(data: Prepared, tmp_path: Path) -> None:
+    tiny.train(tmp_path / "run", data, trainer__max_steps=1)
+    before = tiny.tree(tmp_path)
+    with pytest.raises(UserError) as error:
+        open_run(
+            tmp_path / "run",
+            tiny.settings(optim__lr=0.1, model__tie="none", encoding={"relative": {"tau": 4}}),
+        )
+    assert error.value.code == Exit.USAGE
+    assert str(error.value) == (
+        f"{tmp_path}/run/config.json: another config: "
+        'encoding: ["absolute"] -> ["relative"], encoding.relative.tau: absent -> 4, '
+        "model.tie: all -> none, optim.lr: 0.01 -> 0.1; choose another name="
+    )
+    assert tiny.tree(tmp_path) == before
+
+
+def test_the_order_of_encodings_is_a_difference() -> None:
+    one = config.freeze(tiny.settings(encoding={"absolute": {}, "relative": {"tau": 4}}))
+    two = config.freeze(tiny.settings(encoding={"relative": {"tau": 4}, "absolute": {}}))
+    assert differences(one, two) == [
+        'encoding: ["absolute", "relative"] -> ["relative", "absolute"]'
+    ]
+
+
+def test_exactly_the_documented_keys_may_differ() -> None:
+    plain = config.freeze(tiny.settings(trainer__init_from="parent"))
+    allowed = {"decode"} | {key for key in MAY_DIFFER if "." in key}
+    for group in ("data", "segmenter", "model", "optim", "trainer", "decode"):
+        for key in plain[group]:
+            changed = {**plain, group: {**plain[group], key: "another"}}
+            free = {f"{group}.{key}", group} & allowed or config.is_path(f"{group}.{key}")
+            assert differences(plain, changed) == (
+                [] if free else [f"{group}.{key}: {shown(plain[group][key])} -> another"]
+            )
+    assert "optim" not in allowed and "data.kind" not in allowed and "seed" not in allowed
+
+
+def shown(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def test_other_limits_and_paths_resume(data: Prepared, tmp_path: Path) -> None:
+    tiny.train(tmp_path / "run", data, trainer__max_steps=1)
+    again = {"trainer__max_steps": 2, "data__cache": "elsewhere", "decode__beam_size": 7}
+    assert tiny.train(tmp_path / "run", data, **again).step == 2
+    written = json.loads((tmp_path / "run/config.json").read_bytes())
+    assert (written["decode"]["beam_size"], written["trainer"]["max_steps"]) == (7, 2)
+
+
+def test_finished_says_so_and_changes_nothing(
+    data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = tiny.train(tmp_path / "run", data, trainer__max_steps=3)
+    before = tiny.tree(tmp_path / "run")
+    again = tiny.train(tmp_path / "run", data, trainer__max_steps=3)
+    assert (again.step, again.code, again.perplexity) == (3, Exit.OK, first.perplexity)
+    assert str(again).startswith("already finished at step 3, best dev perplexity")
+    assert str(first).startswith("finished at step 3")
+    assert tiny.tree(tmp_path / "run") == before
+
+
+def test_other_data_is_refused(data: Prepared, tmp_path: Path) -> None:
+    tiny.train(tmp_path / "run", data, trainer__max_steps=1)
+    other = data._replace(facts={**data.facts, "fingerprint": "other"})
+    with pytest.raises(UserError, match="trained on other data") as error:
+        tiny.train(tmp_path / "run", other, trainer__max_steps=2)
+    assert error.value.code == Exit.DATA
+    with pytest.raises(UserError, match="trained on other data") as error:
+        tiny.train(tmp_path / "run", other, trainer__max_steps=1)  # though nothing is left to do
+    assert error.value.code == Exit.DATA
+
+
+def test_another_number_of_threads_is_told(
+    data: Prepared, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tiny.train(tmp_path / "run", data, trainer__max_steps=1)
+    state = next((tmp_path / "run/checkpoints").iterdir()) / "state.json"
+    assert set(json.loads(state.read_bytes())["environment"]) == {
+        *("nmt", "torch", "device", "threads", "capability", "format")
+    }
+    with caplog.at_level(logging.WARNING):
+        tiny.train(tmp_path / "run", data, trainer__max_steps=2)
+        assert "not bit-identical" not in caplog.text
+        try:
+            tiny.train(tmp_path / "run", data, trainer__max_steps=3, trainer__threads=2)
+        finally:
+            tiny.train(tmp_path / "other", data, trainer__max_steps=1)  # back to one thread
+    assert "not bit-identical" in caplog.text and "threads 1 -> 2" in caplog.text
+
+
+def test_a_held_directory_is_refused_with_its_holder(tmp_path: Path) -> None:
+    with open_run(tmp_path / "run", tiny.settings()):
+        for _ in range(2):  # asking does not loosen the lock
+            with pytest.raises(UserError, match=f"in use by process {os.getpid()} on") as error:
+                open_run(tmp_path / "run", tiny.settings())
+            assert error.value.code == Exit.CANT_CREATE
+    open_run(tmp_path / "run", tiny.settings()).close()
+
+
+def test_places_that_cannot_be_run_directories(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full/thesis.tex").write_bytes(b"")
+    for place in ("file", "file/below", "full"):
+        with pytest.raises(UserError, match="choose another name=") as error:
+            open_run(tmp_path / place, tiny.settings())
+        assert error.value.code == Exit.CANT_CREATE
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        *(".bashrc", ".lock", ".holder", "del.licious.txt", "notes.tmp-final", "best", "tb/x"),
+        *("checkpoints/epoch1.pt", "checkpoints/del.icious", "metrics.jsonl", "status.json"),
+        *("config.json", "translations/x.txt"),
+    ],
+)
+def test_a_directory_of_other_things_is_refused_and_left_as_it_was(
+    held: str, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    (home / held).parent.mkdir(parents=True)
+    (home / held).write_bytes(b'{"precious": 1}')
+    before = tiny.tree(tmp_path)
+    shown = held if held.startswith("checkpoints") else held.split("/")[0]
+    with pytest.raises(
+        UserError, match=rf"holds {shown} and no run.*choose another name="
+    ) as error:
+        open_run(home, tiny.settings())
+    assert error.value.code == Exit.CANT_CREATE
+    assert tiny.tree(tmp_path) == before
+
+
+def test_files_of_a_user_beside_a_run_stay(data: Prepared, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    tiny.train(run, data, trainer__max_steps=1)
+    names = ["del.icious", "results.tmp-final.txt", ".notes", "checkpoints/del.icious"]
+    names += ["checkpoints/step-00000001.tmp-mine", "best.tmp-12"]
+    for name in names:
+        (run / name).write_bytes(b"precious")
+    tiny.train(run, data, trainer__max_steps=2)
+    assert [(run / name).read_bytes() for name in names] == [b"precious"] * len(names)
+
+
+def test_a_failed_opening_lets_go_of_the_lock(data: Prepared, tmp_path: Path) -> None:
+    tiny.train(tmp_path / "run", data, trainer__max_steps=1)
+    with pytest.raises(UserError) as error:  # held on to, and with it all that the frames hold
+        open_run(tmp_path / "run", tiny.settings(seed=9))
+    open_run(tmp_path / "run", tiny.settings()).close()
+    assert "seed: 3 -> 9" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"trainer__max_epochs": None}, "trainer.max_epochs and trainer.max_steps are null"),
+        ({"trainer__device": "abacus"}, "device=abacus"),
+        ({"optim__min_lr": 1.0}, "optim.min_lr=1.0: larger than"),
+    ],
+)
+def test_impossible_choices_are_refused_before_anything_is_made(
+    changes: dict[str, object], said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=said) as error:
+        open_run(tmp_path / "run", tiny.settings(**changes))
+    assert error.value.code == Exit.USAGE
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_lost_config_beside_checkpoints_is_refused(data: Prepared, tmp_path: Path) -> None:
+    tiny.train(tmp_path / "run", data, trainer__max_steps=1)
+    (tmp_path / "run/config.json").unlink()
+    with pytest.raises(UserError) as error:
+        open_run(tmp_path / "run", tiny.settings())
+    assert error.value.code in (Exit.DATA, Exit.CANT_CREATE)
+
+
+def broken(patch: pytest.MonkeyPatch, error: BaseException) -> None:
+    """Let the first update of a run fail."""
+
+    def fails(batch: object) -> int:
+        raise error
+
+    patch.setattr("nmt.training.loss.count", fails)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(28, "No space left on device", "there"),
+        torch.OutOfMemoryError("all taken"),
+        UserError("no such tree"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_first_try_that_failed_does_not_block_its_name(
+    error: Exception,
+    data: Prepared,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        broken(patch, error)
+        with pytest.raises(UserError) as raised:
+            tiny.train(run, data)
+    assert not modeldir.checkpoints(run / "checkpoints")
+    assert "checkpoint is intact" not in str(raised.value)
+    assert "another name" not in str(raised.value) and "resume" not in str(raised.value)
+    other = {"optim__lr": 0.02, "encoding": {"relative": {"tau": 4}}, "trainer__max_steps": 1}
+    assert tiny.train(run, data, **other).step == 1
+    assert json.loads((run / "config.json").read_bytes())["optim"]["lr"] == 0.02
+    with pytest.raises(UserError, match="another config"):  # from now on they belong together
+        open_run(run, tiny.settings())
+
+
+def test_divergence_before_the_first_checkpoint_speaks_of_none(
+    data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nmt.training.loss.perplexity", lambda *_: float("nan"))
+    with pytest.raises(UserError, match="diverged") as raised:
+        tiny.train(tmp_path / "run", data)
+    assert str(raised.value) == (
+        "step 2: the dev perplexity is nan; training diverged; "
+        "there is no checkpoint yet; try a lower optim.lr"
+    )
+    assert raised.value.code == Exit.DIVERGED
+    monkeypatch.undo()
+    assert tiny.train(tmp_path / "run", data, optim__lr=0.001, trainer__max_steps=1).step == 1
+
+
+def status(run: Path) -> dict[str, Any]:
+    found = json.loads((run / STATUS).read_bytes())
+    return {key: found[key] for key in ("state", "step", "code") if key in found}
+
+
+def test_a_refused_continuation_changes_nothing_but_the_log(data: Prepared, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    tiny.train(run, data, trainer__max_steps=1)
+    before = {**tiny.tree(run), "train.log": ""}
+    other = data._replace(facts={**data.facts, "fingerprint": "other"})
+    with pytest.raises(UserError, match="trained on other data"):
+        tiny.train(run, other, trainer__max_steps=2)
+    assert {**tiny.tree(run), "train.log": ""} == before
+    assert status(run) == {"state": "finished", "step": 1, "code": 0} and standing(run).finished
+
+
+@pytest.mark.parametrize("hint", [b'{"state": "running", "step": 0}', b'{"state": "failed"}', b"{"])
+def test_the_checkpoints_say_that_a_run_is_finished(
+    hint: bytes, data: Prepared, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    tiny.train(run, data, trainer__max_steps=1)
+    (run / STATUS).write_bytes(hint)  # a kill came between the last checkpoint and the status
+    assert standing(run).finished
+    with open_run(run, tiny.settings(trainer__max_steps=1)) as opened:
+        assert opened.finished(tiny.settings(trainer__max_steps=1), lambda: "abc")
+    assert status(run) == {"state": "finished", "step": 1, "code": 0}
+
+
+def test_a_finished_run_remains_so_when_more_steps_are_refused_after_a_kill(
+    data: Prepared, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    tiny.train(run, data, trainer__max_steps=1)
+    (run / STATUS).write_bytes(b'{"state": "running", "step": 0}')
+    open_run(run, tiny.settings(trainer__max_steps=2)).close()  # its data was not to be had
+    assert status(run) == {"state": "finished", "step": 1, "code": 0}
+
+
+def test_a_run_that_was_killed_is_not_running(data: Prepared, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    tiny.train(run, data, trainer__max_steps=1)
+    written = json.loads((run / "config.json").read_bytes())
+    written["trainer"]["max_steps"] = 2
+    (run / "config.json").write_bytes(json.dumps(written).encode())
+    (run / STATUS).write_bytes(b'{"state": "running", "step": 1}')
+    open_run(run, tiny.settings(trainer__max_steps=2)).close()
+    assert status(run) == {"state": "killed", "step": 1}
+    assert standing(run) == (1, 2) and not standing(run).finished
+
+
+def test_fewer_steps_than_were_made_finish_a_run_for_all(
+    data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        tiny.stop_after(patch, 3)
+        tiny.train(run, data)
+    assert status(run) == {"state": "stopped", "step": 3, "code": 143}
+    assert standing(run) == (3, 12)
+    assert str(tiny.train(run, data, trainer__max_steps=2)).startswith("already finished at step 3")
+    assert standing(run).finished and status(run)["state"] == "finished"
+
+
+def test_a_damaged_last_checkpoint_counts_for_nobody(whole: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(whole, run)
+    (run / "checkpoints/step-00000012/optim.safetensors").write_bytes(b"")
+    assert standing(run) == (10, 12)
+    with open_run(run, tiny.settings()) as opened:
+        assert opened.finished(tiny.settings(), refuse) is None
+    assert standing(run) == (10, 12) and status(run) == {"state": "killed", "step": 10}
+
+
+def refuse() -> str:
+    raise AssertionError("the corpus was read, though updates are left to make")
+
+
+def test_what_is_no_run_has_no_standing(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no run \(it has no config.json\)"):
+        standing(tmp_path)
+    (tmp_path / "config.json").write_bytes(manifest.dump(config.freeze(tiny.settings())))
+    with pytest.raises(UserError, match="no checkpoint yet"):
+        standing(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError(), KeyboardInterrupt(), OSError(5, "Input/output error"), KeyError("x")]
+)
+def test_the_status_has_the_exit_code_of_the_command(
+    error: BaseException, data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken(monkeypatch, error)
+    try:
+        code = words.run(lambda _: tiny.train(tmp_path / "run", data) and None, [])
+    except KeyError:
+        code = 1  # as Python leaves
+    assert status(tmp_path / "run") == {"state": "failed", "step": 0, "code": code}
+
+
+def test_an_error_of_ours_is_recorded_and_shown_whole(
+    data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nmt.training.loss.count", lambda batch: 1 / 0)
+    with (
+        pytest.raises(ZeroDivisionError),
+        open_run(tmp_path / "run", tiny.settings()) as run,
+    ):
+        fit(tiny.settings(), data, run)
+    assert status(tmp_path / "run") == {"state": "failed", "step": 0, "code": 1}
+    assert b"failed: division by zero" in (tmp_path / "run/train.log").read_bytes()

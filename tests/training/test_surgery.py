@@ -1,0 +1,164 @@
+"""A model that starts from another one: what is copied, what is new, and what step 0 computes."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from nmt import build, manifest, modeldir
+from nmt.data.bpe import Bpe
+from nmt.data.prepare import Prepared
+from nmt.data.side import Side
+from nmt.data.tokenizer import Tokenizer
+from nmt.data.vocab import Vocabulary
+from nmt.errors import Exit, UserError
+from nmt.model.transformer import Transformer
+from nmt.training.surgery import Graft, difference, graft
+from tests.training import tiny
+
+PARENT: dict[str, Any] = {"absolute": {}}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    return tiny.prepared(tmp_path_factory.mktemp("tiny"))
+
+
+def model_of(data: Prepared, seed: int, **changes: Any) -> Transformer:
+    torch.manual_seed(seed)
+    size = len(data.source.vocabulary)
+    return build.transformer(tiny.settings(**changes), size, size)
+
+
+def parent(path: Path, data: Prepared, **changes: Any) -> Path:
+    model = model_of(data, 7, **changes)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(torch.randn_like(p) * 0.1)
+    settings = tiny.settings(**changes)
+    facts = {"step": 1, "longest_source": 9}
+    manifest.write(path, modeldir.parts(settings, model, data.source, data.target, facts))
+    return path
+
+
+def started(path: Path, data: Prepared, **changes: Any) -> tuple[Transformer, Graft]:
+    model = model_of(data, 8, **changes)
+    vocabulary = data.source.vocabulary
+    return model, graft(model, tiny.settings(**changes), path, vocabulary, vocabulary)
+
+
+def test_relative_tables_on_top_of_absolute_start_as_absolute(
+    data: Prepared, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = parent(tmp_path / "parent", data)
+    with caplog.at_level(logging.INFO, "nmt"):
+        model, report = started(path, data, encoding={**PARENT, "relative": {"tau": 2}})
+    assert report.difference < 1e-6
+    assert report.neutral == [
+        f"{site}.relative.{kind}_table"
+        for site in ("encoder", "decoder")
+        for kind in ("key", "value")
+    ]
+    assert not report.new and not report.dropped
+    assert "step 0 computes as the parent" in caplog.text
+    theirs = modeldir.load(path).model
+    assert torch.equal(model.output.weight, theirs.output.weight)
+
+
+def test_without_the_parents_encoding_step_0_differs_and_says_so(
+    data: Prepared, tmp_path: Path
+) -> None:
+    path = parent(tmp_path / "parent", data)
+    _, report = started(path, data, encoding={"relative": {"tau": 2}})
+    assert report.difference > 1e-3
+    assert "not as the parent" in str(report)
+    assert len(report.neutral) == 4 and not report.dropped  # sinusoids have no tensor to drop
+
+
+def test_tables_of_the_parent_are_kept_or_dropped(data: Prepared, tmp_path: Path) -> None:
+    path = parent(tmp_path / "parent", data, encoding={"relative": {"tau": 2}})
+    model, report = started(path, data, encoding={"relative": {"tau": 2}, "alibi": {}})
+    assert "encoder.relative.key_table" in report.loaded
+    theirs = modeldir.load(path).model.encoder_encodings.each()[0]
+    mine = model.encoder_encodings.each()[0]
+    for a, b in zip(theirs.parameters(), mine.parameters(), strict=True):
+        assert torch.equal(a, b)
+    _, report = started(path, data, encoding={"absolute": {}})
+    assert [n.split(".")[1] for n in report.dropped] == ["relative"] * 4
+
+
+def test_an_entry_of_the_same_name_with_other_options_is_new(
+    data: Prepared, tmp_path: Path
+) -> None:
+    path = parent(tmp_path / "parent", data, encoding={"relative": {"tau": 2}})
+    _, report = started(path, data, encoding={"relative": {"tau": 2, "value": False}})
+    assert report.neutral == ["encoder.relative.key_table", "decoder.relative.key_table"]
+    assert len(report.dropped) == 4
+
+
+def test_more_layers_than_the_parent_are_new(data: Prepared, tmp_path: Path) -> None:
+    path = parent(tmp_path / "parent", data)
+    _, report = started(path, data, model__decoder_layers=3)
+    assert {n.split(".")[2] for n in report.new} == {"2"}
+    assert report.difference > 1e-3
+
+
+def test_another_vocabulary_is_refused(data: Prepared, tmp_path: Path) -> None:
+    path = parent(tmp_path / "parent", data)
+    pieces = list("hgfedcba")
+    other = Side(Bpe(Tokenizer("nfc", "none", "de"), [], pieces), Vocabulary(pieces)).vocabulary
+    with pytest.raises(UserError, match="its source vocabulary is another one"):
+        graft(model_of(data, 8), tiny.settings(), path, other, other)
+
+
+def test_another_width_is_refused(data: Prepared, tmp_path: Path) -> None:
+    path = parent(tmp_path / "parent", data)
+    with pytest.raises(UserError, match="no layer of the parent"):
+        started(path, data, model__dim=8, model__feedforward_dim=12)
+
+
+def test_training_starts_from_the_parent_and_resumes_without_it(
+    data: Prepared, tmp_path: Path
+) -> None:
+    path = parent(tmp_path / "parent", data)
+    run = tmp_path / "run"
+    changes: dict[str, Any] = {"trainer__init_from": str(path), "trainer__max_epochs": None}
+    changes["optim__lr"] = 0.0
+    tiny.train(run, data, **changes, trainer__max_steps=1)
+    trained = modeldir.load(run).model
+    assert difference(trained, modeldir.load(path).model) == 0
+    for file in path.iterdir():
+        file.unlink()
+    assert tiny.train(run, data, **changes, trainer__max_steps=2).step == 2
+    assert difference(modeldir.load(run).model, trained) == 0
+
+
+def test_a_run_is_not_taken_for_one_from_another_start(
+    data: Prepared, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = parent(tmp_path / "one", data)
+    two = parent(tmp_path / "two", data, model__feedforward_dim=24)
+    run = tmp_path / "run"
+    changes: dict[str, Any] = {"trainer__max_epochs": None, "trainer__max_steps": 1}
+    tiny.train(run, data, **changes, trainer__init_from=str(one))
+    moved = one.rename(tmp_path / "moved")
+    with caplog.at_level(logging.WARNING):
+        assert tiny.train(run, data, **changes, trainer__init_from=str(moved)).already
+        assert not [r for r in caplog.records if r.levelno >= logging.WARNING]
+        assert tiny.train(run, data, **changes, trainer__init_from=str(one)).already
+    assert "one: cannot be read any more" in caplog.text
+    for steps in (1, 2):
+        changes["trainer__max_steps"] = steps
+        with pytest.raises(UserError, match="started from other weights than those of") as error:
+            tiny.train(run, data, **changes, trainer__init_from=str(two))
+        assert error.value.code == Exit.DATA
+        with pytest.raises(UserError, match=r"trainer\.init_from: .* -> null") as error:
+            tiny.train(run, data, **changes)
+        assert error.value.code == Exit.USAGE
+    assert tiny.train(run, data, **changes, trainer__init_from=str(moved)).step == 2
+    with pytest.raises(
+        UserError, match="started from other weights"
+    ):  # the second start knows, too
+        tiny.train(run, data, **changes, trainer__init_from=str(two))

@@ -1,0 +1,268 @@
+"""One update at a time: accumulation, clipping, non-finite gradients, refusals."""
+
+import json
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from nmt.data.prepare import Prepared
+from nmt.errors import Exit, UserError
+from nmt.training import loss
+from nmt.training.progress import Progress
+from nmt.training.run import open_run
+from nmt.training.trainer import Trainer
+from tests.training import tiny
+
+Make = Callable[..., Trainer]
+
+
+@pytest.fixture
+def trainer(data: Prepared, tmp_path: Path) -> Iterator[Make]:
+    """Trainers that are ready for `update`, in directories of their own."""
+    opened: list[Any] = []
+
+    def make(**changes: Any) -> Trainer:
+        settings = tiny.settings(**changes)
+        run = open_run(tmp_path / f"run{len(opened)}", settings)
+        made = Trainer(settings, data, run)
+        made.progress = Progress(run.path, 0, made.plan.last, False).__enter__()
+        opened.append((run, made.progress))
+        return made
+
+    yield make
+    for run, progress in opened:
+        progress.__exit__(None, None, None)
+        run.close()
+
+
+def parameters(trainer: Trainer) -> list[Tensor]:
+    return [p.detach().clone() for p in trainer.parameters]
+
+
+def gradient(trainer: Trainer, batches: list[Any]) -> Tensor:
+    trainer.model.eval()  # no dropout
+    trainer.optimizer.zero_grad()
+    trainer.backward(batches, sum(map(loss.count, batches)))
+    return torch.cat([p.grad.flatten() for p in trainer.parameters if p.grad is not None])
+
+
+def test_two_half_batches_equal_a_whole_one(trainer: Make) -> None:
+    made = trainer(trainer__batch_tokens=300)
+    whole = made.batches.batch(0, 0)
+    third = len(whole.source) // 3  # unequal parts: a mean of means would differ
+    parts = [
+        type(whole)(whole.source[rows], whole.target[rows], whole.lines[rows], {})
+        for rows in (slice(0, third), slice(third, None))
+    ]
+    torch.testing.assert_close(gradient(made, parts), gradient(made, [whole]), rtol=1e-4, atol=1e-6)
+
+
+def test_the_gradient_is_that_of_the_mean_loss_per_token(trainer: Make) -> None:
+    made = trainer()
+    batch = made.batches.batch(0, 0)
+    found = gradient(made, [batch])
+    made.optimizer.zero_grad()
+    logits = made.model(batch.source, batch.target[:, :-1]).flatten(0, 1)
+    torch.nn.functional.cross_entropy(
+        logits, batch.target[:, 1:].flatten(), ignore_index=0, label_smoothing=0.1
+    ).backward()
+    expected = torch.cat([p.grad.flatten() for p in made.parameters if p.grad is not None])
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("clip", [0.0, 0.1, 1e6])
+def test_clipping(clip: float, trainer: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = trainer(optim__clip=clip)
+    norms: list[float] = []
+
+    def step(*_: object) -> None:
+        grads = [p.grad.flatten() for p in made.parameters if p.grad is not None]
+        norms.append(torch.cat(grads).norm().item())
+
+    monkeypatch.setattr(made.optimizer, "step", step)
+    made.update()
+    assert made.meter.norm > 0.1  # before clipping
+    assert norms[0] == pytest.approx(0.1 if clip == 0.1 else made.meter.norm, rel=1e-4)
+
+
+@pytest.mark.parametrize("poison", ["loss", "gradient"])
+def test_a_non_finite_update_is_not_made(
+    poison: str, trainer: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = trainer(trainer__accumulate=1)
+    made.update()
+    before, moments = parameters(made), made.optimizer.state_dict()["state"]
+    steps = [float(each["step"]) for each in moments.values()]
+    with monkeypatch.context() as patch:
+        if poison == "loss":
+            smoothed = loss.smoothed
+            nan = lambda *args: tuple(each * float("nan") for each in smoothed(*args))  # noqa: E731
+            patch.setattr(loss, "smoothed", nan)
+        else:
+            made.model.output.weight.register_hook(lambda grad: grad * float("inf"))
+        made.update()
+    assert all(map(torch.equal, parameters(made), before))
+    assert [float(e["step"]) for e in made.optimizer.state_dict()["state"].values()] == steps
+    assert all(p.grad is None for p in made.parameters)
+    lines = (made.run.path / "metrics.jsonl").read_bytes().split(b"\n")
+    skipped = [json.loads(line) for line in lines if b"skipped" in line]
+    assert skipped[0]["step"] == 2 and skipped[0]["lr"] == 0.01
+    assert skipped[0]["lines"] == made.batches.batch(0, made.plan.share(2)[0]).lines
+    if poison == "loss":  # one good update, and patience is whole again
+        assert made.nonfinite == 1
+        made.update()
+        assert made.nonfinite == 0
+
+
+def test_the_third_non_finite_update_in_a_row_ends_training_with_70(
+    data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, smoothed, calls = tmp_path / "run", loss.smoothed, iter(range(1, 99))
+
+    def poisoned(*args: Any) -> tuple[Tensor, ...]:
+        if not args[0].requires_grad:  # the dev set
+            return smoothed(*args)
+        bad = next(calls) in (2, 3, 5, 6, 7)  # not three in a row before step 7
+        return tuple(each * float("nan") if bad else each for each in smoothed(*args))
+
+    monkeypatch.setattr(loss, "smoothed", poisoned)
+    with pytest.raises(UserError, match="step 7: 3 updates in a row were not finite") as error:
+        tiny.train(run, data, trainer__accumulate=1)
+    assert error.value.code == Exit.DIVERGED
+    saved = sorted((run / "checkpoints").iterdir())[-1]
+    before = tiny.tree(saved)
+    with open_run(run, tiny.settings(trainer__accumulate=1)) as opened:  # it passes verification
+        assert opened.saved is not None and opened.saved.path == saved
+    assert tiny.tree(saved) == before
+
+
+@pytest.mark.parametrize("seen", [float("nan"), float("inf")])
+def test_a_dev_perplexity_that_is_no_number_ends_training_with_70(
+    seen: float, data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loss, "perplexity", lambda *_: seen)
+    with pytest.raises(UserError, match="the dev perplexity is") as error:
+        tiny.train(tmp_path / "run", data)
+    assert error.value.code == Exit.DIVERGED
+    assert not list((tmp_path / "run/checkpoints").iterdir())
+
+
+def test_a_checkpoint_gives_unused_memory_back(
+    trainer: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released: list[int] = []
+    made = trainer()
+    monkeypatch.setattr("nmt.training.trainer.release_memory", lambda: released.append(made.step))
+    made.update()
+    assert not released
+    made.checkpoint()
+    assert released == [1]
+
+
+def test_it_learns(data: Prepared, tmp_path: Path) -> None:
+    longer = {"trainer__max_epochs": 20, "trainer__checkpoints_per_epoch": 1}
+    found = tiny.train(tmp_path / "run", data, **longer, model__dropout=0.0, optim__patience=99)
+    assert found.perplexity is not None and found.perplexity < 7  # 8 letters and eos
+
+
+@pytest.mark.parametrize("faster", [True, False])
+def test_bfloat16_is_used_where_it_is_chosen_and_faster(
+    faster: bool, trainer: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("nmt.training.trainer.bfloat16_is_faster", lambda: faster)
+    lower = torch.bfloat16 if faster else torch.float32
+    for precision, dtype in (("bfloat16", lower), ("auto", torch.float32)):
+        made = trainer(trainer__precision=precision)
+        seen: list[Tensor] = []
+        inner = made.model.get_submodule("encoder.layers.0.feedforward.inner")
+        inner.register_forward_hook(lambda module, args, result, to=seen: to.append(result))
+        made.update()
+        assert {result.dtype for result in seen} == {dtype}
+        assert made.parameters[0].dtype == torch.float32
+    message = "trainer.precision=bfloat16: not faster than float32 on this CPU: float32 is used"
+    assert [m for m in caplog.messages if "precision" in m] == [message] * (not faster)
+
+
+def test_a_checkpoint_records_the_number_format(
+    data: Prepared,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A resumed run that must change it says that its digits will not be the same."""
+    monkeypatch.setattr("nmt.training.trainer.bfloat16_is_faster", lambda: True)
+    options = {"trainer__precision": "bfloat16", "trainer__max_epochs": None}
+    tiny.train(tmp_path / "run", data, **options, trainer__max_steps=2)
+    monkeypatch.setattr("nmt.training.trainer.bfloat16_is_faster", lambda: False)
+    tiny.train(tmp_path / "run", data, **options, trainer__max_steps=4)
+    assert "not bit-identical to a run without a stop: format bfloat16 -> float32" in caplog.text
+
+
+def test_a_sentence_beyond_the_table_of_positions_is_named(data: Prepared, tmp_path: Path) -> None:
+    longest = int(data.train.source_lengths.argmax())
+    limit = int(data.train.source_lengths.max())
+    learned = {"learned": {"size": limit, "where": "encoder"}}
+    with pytest.raises(UserError, match=f"data.train_source:{longest + 1}: {limit} pieces") as e:
+        tiny.train(tmp_path / "run", data, encoding=learned)
+    assert e.value.code == Exit.DATA
+    learned["learned"]["size"] = limit + 1  # eos fits
+    tiny.train(tmp_path / "other", data, trainer__max_steps=1, encoding=learned)
+
+
+def test_the_development_set_is_held_to_the_limit_of_evaluation(
+    data: Prepared, tmp_path: Path
+) -> None:
+    """Training sentences need room for every shift, development sentences for none."""
+    most = int(data.train.source_lengths.max()) + 1
+    for test, part in ((0, "train"), (50, "dev")):
+        at = {"shift": {"k": 2, "test": test}}
+        size = most if part == "train" else most + 49
+        learned = {"learned": {"size": size, "where": "encoder", "at": at}}
+        with pytest.raises(UserError, match=f"data.{part}_source:"):
+            tiny.train(tmp_path / part, data, encoding=learned)
+
+
+def test_an_integer_of_a_column_beyond_the_table_is_named(data: Prepared, tmp_path: Path) -> None:
+    for store in (data.train, data.dev):
+        store.per, store.columns = {"language": "sentence"}, {"language": np.zeros(64, np.int32)}
+    data.dev.columns["language"][5] = 7
+    own = {"per_language": {"where": "encoder", "longest": 20, "languages": 3}}
+    with pytest.raises(UserError, match=r"data.dev: column 'language' has 7, .* holds 0 to 2"):
+        tiny.train(tmp_path / "run", data, encoding=own)
+
+
+def test_the_start_of_training_says_what_encodings_tell_together(
+    data: Prepared, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    why = "rotary turns queries and keys by their places, and relative meets them unturned"
+    for names, said in ((["rotary", "relative"], True), (["relative"], False)):
+        entries: dict[str, object] = {name: {} for name in names}
+        with caplog.at_level(logging.INFO):
+            tiny.train(tmp_path / str(said), data, trainer__max_steps=1, encoding=entries)
+        assert (f"encoding, decoder: {why}" in caplog.text) == said
+        caplog.clear()
+
+
+@pytest.mark.parametrize("device", ["GPU", "CPU"])
+def test_out_of_memory_gives_advice(
+    data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str
+) -> None:
+    def full(*_: object) -> None:
+        if device == "CPU":
+            torch.empty(2**50)
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    tiny.train(tmp_path / "run", data, trainer__max_steps=1)
+    monkeypatch.setattr(Trainer, "backward", full)
+    for already in (False, True):
+        with pytest.raises(UserError, match=r"lower trainer\.batch_tokens .*name=") as error:
+            tiny.train(tmp_path / "run", data, trainer__gradient_checkpointing=already)
+        assert error.value.code == Exit.NO_MEMORY
+        advised = "resume with trainer.gradient_checkpointing=true" in str(error.value)
+        assert advised is not already

@@ -1,0 +1,374 @@
+"""Two processes that train one model: what they agree upon, and how they end."""
+
+import json
+import logging
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+
+import nmt
+from nmt.data.batches import Batches
+from nmt.data.prepare import Prepared
+from nmt.errors import Exit, UserError
+from nmt.training.directory import HOLDER
+from nmt.training.workers import Several, buckets
+from tests.training import tiny
+
+ROOT = Path(nmt.__file__).parents[1]
+WEIGHTS, OPTIMIZER = "model.safetensors", "optim.safetensors"
+EXACT: dict[str, Any] = {
+    **{f"model__{which}dropout": 0.0 for which in ("", "attention_", "feedforward_")},
+    "trainer__accumulate": 3,  # worker 0 gets two of three batches; an epoch may end with one
+    "trainer__log_every": 1,
+}
+DRAWN: dict[str, Any] = {"encoding": {"absolute": {"at": {"shift": {"k": 5}}}}}  # beside dropout
+
+CHILD = """
+import os, signal, sys
+from pathlib import Path
+from nmt.cli.words import run as command
+from nmt.training import loss
+from nmt.training.run import open_run
+from nmt.training.trainer import Trainer
+from nmt.training.workers import joined
+from tests.training import test_workers, tiny
+
+os.fsync = lambda descriptor: None
+root, what = Path(sys.argv[1]), sys.argv[2]
+fit, update, smoothed = Trainer.fit, Trainer.update, loss.smoothed
+
+def noted(self):
+    outcome = fit(self)
+    sums = [str(value.double().sum().item()) for value in self.model.state_dict().values()]
+    told = [f"{outcome.step} {outcome.signal and outcome.signal.name}", *sums]
+    (root / f"{name}-{self.workers.rank}").write_bytes("\\n".join(told).encode())
+    return outcome
+
+def after(step, act):  # on worker 1 alone
+    def changed(self):
+        update(self)
+        if self.step == step and self.workers.rank == 1:
+            act()
+    Trainer.update = changed
+
+def die():
+    (root / "end").touch()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def fail():
+    (root / "end").touch()
+    raise ValueError("only here")
+
+def poison():
+    def poisoned(*args):
+        bad = float("nan") if args[0].requires_grad else 1.0  # the dev set stays as it is
+        return tuple(each * bad for each in smoothed(*args))
+    loss.smoothed = poisoned
+
+def train(run, data, workers, **changes):
+    with open_run(root / run, tiny.settings(**changes), workers) as opened:
+        tiny.fit(tiny.settings(**changes), data, opened)
+
+def main(words):
+    global name
+    with joined() as workers:
+        data = tiny.prepared(root / f"data{workers.rank}")
+        if what != "fine":
+            after(3, {"die": die, "fail": fail}[what])
+            train("run", data, workers)
+            return
+        for name in ("exact", "whole", "stopped", "resumed", "poisoned"):
+            Trainer.fit, Trainer.update = noted, update
+            more = test_workers.EXACT if name == "exact" else test_workers.DRAWN
+            if name == "stopped":
+                after(3, lambda: signal.raise_signal(signal.SIGTERM))
+            if name == "poisoned":
+                after(1, poison)
+                more = {**more, "trainer__max_steps": 2}
+            train({"stopped": "run", "resumed": "run"}.get(name, name), data, workers, **more)
+
+code = command(main)
+if what == "fine":
+    left = sorted(each.read_text().strip() for each in Path("/proc/self/task").glob("*/comm"))
+    (root / f"threads-{os.environ['RANK']}").write_text(" ".join(left))
+sys.exit(code)
+"""
+
+
+def torchrun(*words: str, seconds: int = 200) -> "subprocess.CompletedProcess[bytes]":
+    """Start two workers and wait for their end; torchrun's own output is in stderr, too."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "torch.distributed.run"),
+            *("--nproc_per_node=2", f"--master_port={port}", *words),
+        ],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=ROOT,
+    )
+    try:
+        out, err = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        process.terminate()  # killed, it would leave its workers behind
+        process.communicate(timeout=90)
+        raise
+    return subprocess.CompletedProcess(words, process.returncode, out, err)
+
+
+def child(root: Path, what: str) -> "subprocess.CompletedProcess[bytes]":
+    root.mkdir(exist_ok=True)
+    script = root / "child.py"
+    script.write_bytes(CHILD.encode())
+    return torchrun(str(script), str(root), what)
+
+
+def newest(run: Path) -> Path:
+    return max((run / "checkpoints").glob("step-*"))
+
+
+def lines(run: Path, kind: str) -> list[dict[str, Any]]:
+    """The reports of a kind in metrics.jsonl."""
+    found = map(json.loads, (run / "metrics.jsonl").read_bytes().split(b"\n")[:-1])
+    return [line for line in found if line["kind"] == kind]
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Five trainings by two workers, in one start; look, do not touch."""
+    root = tmp_path_factory.mktemp("pair")
+    done = child(root, "fine")
+    assert done.returncode == 0, done.stderr.decode()
+    return root
+
+
+def test_two_workers_make_the_updates_of_one(pair: Path, data: Prepared, tmp_path: Path) -> None:
+    tiny.train(tmp_path / "run", data, **EXACT)
+    for kind, keys in (("train", ("loss", "perplexity", "grad_norm")), ("dev", ("perplexity",))):
+        one, two = lines(tmp_path / "run", kind), lines(pair / "exact", kind)
+        assert [m["step"] for m in one] == [m["step"] for m in two] and one
+        for a, b in zip(one, two, strict=True):
+            for key in keys:
+                assert b[key] == pytest.approx(a[key], rel=1e-5, abs=1e-5)
+    weights = [
+        safetensors.torch.load_file(newest(run) / WEIGHTS)
+        for run in (tmp_path / "run", pair / "exact")
+    ]
+    for key, value in weights[0].items():
+        if not key.endswith("key.bias"):  # has no effect, so Adam follows its rounding errors
+            torch.testing.assert_close(weights[1][key], value, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["exact", "whole", "stopped", "resumed", "poisoned"])
+def test_the_workers_have_the_same_weights(name: str, pair: Path) -> None:
+    assert (pair / f"{name}-0").read_bytes() == (pair / f"{name}-1").read_bytes()
+
+
+def test_no_thread_of_the_group_outlives_it(pair: Path) -> None:
+    for rank in range(2):  # one that ends as late as Python does can abort the process
+        assert "gloo" not in (pair / f"threads-{rank}").read_text()
+
+
+def test_a_signal_to_one_stops_both_after_the_same_step(pair: Path) -> None:
+    for rank in (0, 1):
+        assert (pair / f"stopped-{rank}").read_bytes().startswith(b"3 SIGTERM\n")
+        assert (pair / f"resumed-{rank}").read_bytes().startswith(b"12 None\n")
+
+
+def test_stop_and_resume_with_two_workers(pair: Path) -> None:
+    whole, run = newest(pair / "whole"), newest(pair / "run")
+    assert whole.name == run.name
+    for name in (WEIGHTS, OPTIMIZER):
+        assert tiny.digest(whole / name) == tiny.digest(run / name)
+    seen = [
+        [(m["step"], m["perplexity"]) for m in lines(pair / r, "dev")] for r in ("whole", "run")
+    ]
+    assert seen[0] == seen[1] and len(seen[0]) == 6
+
+
+def test_worker_0_alone_writes(pair: Path) -> None:
+    log = (pair / "run/train.log").read_bytes().decode()
+    assert log.count("resuming at step 3") == 1 and "not bit-identical" not in log
+    steps = [line["step"] for line in lines(pair / "run", "train")]
+    assert steps == sorted(set(steps))
+    assert json.loads((newest(pair / "run") / "state.json").read_bytes())["workers"] == 2
+    assert json.loads((pair / "run/status.json").read_bytes())["state"] == "finished"
+    assert not (pair / "run" / HOLDER).exists()
+
+
+def test_a_gradient_that_is_not_finite_on_one_is_skipped_by_both(
+    pair: Path, data: Prepared
+) -> None:
+    """Their weights are equal, says a test above; here they are those before the update."""
+    (skipped,) = lines(pair / "poisoned", "skipped")
+    o = tiny.settings().trainer
+    batches = Batches(data.train, o.batch_tokens, o.batch_count, tiny.settings().seed)
+    assert skipped["step"] == 2 and skipped["lines"] == [
+        n for i in (2, 3) for n in batches.batch(0, i).lines
+    ]
+    moments = safetensors.torch.load_file(newest(pair / "poisoned") / OPTIMIZER)
+    steps = {float(value) for key, value in moments.items() if key.endswith("/step")}
+    assert steps == {1.0}  # of the optimizer, after two updates of the run
+
+
+def test_another_number_of_workers_is_told(
+    pair: Path, data: Prepared, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    shutil.copytree(pair / "poisoned", tmp_path / "run")
+    with caplog.at_level(logging.WARNING):
+        tiny.train(tmp_path / "run", data, trainer__max_steps=3, **DRAWN)
+    assert "not bit-identical" in caplog.text and "workers 2 -> 1" in caplog.text
+
+
+def ended(done: "subprocess.CompletedProcess[bytes]", root: Path) -> list[str]:
+    """What the workers themselves said, once both have ended soon after one of them did."""
+    assert time.time() - (root / "end").stat().st_mtime < 25  # torchrun kills after 30
+    assert done.returncode == 1
+    words = ("nmt: ", "[rank0]: ValueError", "[rank1]: ValueError")
+    return [line for line in done.stderr.decode().split("\n") if line.startswith(words)]
+
+
+@pytest.mark.slow
+def test_a_failure_of_one_ends_both_and_is_said_once(tmp_path: Path) -> None:
+    done = child(tmp_path, "fail")
+    assert ended(done, tmp_path) == ["[rank1]: ValueError: only here"]
+    assert done.stderr.count(b"[rank1]: Traceback") == 1 and b"[rank0]" not in done.stderr
+    status = json.loads((tmp_path / "run/status.json").read_bytes())
+    assert status["state"] == "failed" and status["message"] == "worker 1: ValueError('only here')"
+    assert newest(tmp_path / "run").name == "step-00000002"
+
+
+@pytest.mark.slow
+def test_a_killed_worker_ends_the_other(tmp_path: Path) -> None:
+    (said,) = ended(child(tmp_path, "die"), tmp_path)
+    assert said.startswith("nmt: a worker is gone, without a word; the same command goes on")
+    assert json.loads((tmp_path / "run/status.json").read_bytes())["code"] == Exit.IO
+
+
+@pytest.mark.slow
+def test_the_command(tmp_path: Path) -> None:
+    words = [f"runs={tmp_path}/runs", "name=run", f"data.cache={tmp_path}/cache", "trainer=cpu"]
+    words += ["data.train_pairs=300", "data.dev_pairs=20", "trainer.max_steps=2"]
+    done = torchrun("-m", "nmt.cli.train", *words)  # one batch an update
+    said = [line for line in done.stderr.decode().split("\n") if line.startswith("nmt: ")]
+    assert said == [
+        "nmt: trainer.accumulate=1: an update needs a batch for each of 2 workers; "
+        "set trainer.accumulate=2 (and trainer.batch_tokens=2350 for updates as large as before)"
+    ]
+    assert not (tmp_path / "runs").exists() and b"[rank" not in done.stderr
+    words += ["trainer.accumulate=2", "trainer.batch_tokens=300"]
+    done = torchrun("-m", "nmt.cli.train", *words)
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stdout.decode() == f"{tmp_path}/runs/run\n"
+    assert done.stderr.count(b"next:  nmt-translate") == 1
+    assert newest(tmp_path / "runs/run").name == "step-00000002"
+    done = torchrun("-m", "nmt.cli.train", *words)  # worker 0 tells the others which corpus it is
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stderr.count(b"already finished at step 2") == 1
+
+
+def alike(rank: int, size: int) -> Several:
+    """A worker without a connection, for what needs none."""
+    worker = object.__new__(Several)
+    worker.rank, worker.size, worker.local = rank, size, rank
+    return worker
+
+
+def test_dropout_is_that_of_the_batch_whoever_gets_it() -> None:
+    def drawn(size: int, step: int, seed: int = 1) -> list[float]:
+        """A random number of each of the six batches of an update, in their order."""
+        found = {}
+        for rank in range(size):
+            worker = alike(rank, size)
+            for number, place in enumerate(worker.deal(range(6))):
+                worker.seed(seed, step, number)
+                found[place] = float(torch.rand(()))
+        return [found[place] for place in range(6)]
+
+    with torch.random.fork_rng(devices=[]):
+        assert drawn(2, 7) == drawn(3, 7) == drawn(6, 7)
+        assert len({*drawn(2, 7), *drawn(2, 8), *drawn(2, 7, seed=2)}) == 18
+
+
+def test_workers_take_gpus_in_turn_and_refuse_one_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[torch.device] = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", taken.append)
+    for name in ("cuda", "auto"):
+        assert [alike(r, 2).device(name) for r in (0, 1)] == taken
+        assert [str(device) for device in taken] == ["cuda:0", "cuda:1"]
+        taken.clear()
+    assert str(alike(1, 2).device("cpu")) == "cpu" and not taken
+    with pytest.raises(UserError, match="each of 2 workers takes a GPU of its own") as error:
+        alike(0, 2).device("cuda:1")
+    assert error.value.code == Exit.USAGE
+    with pytest.raises(UserError, match="no such GPU") as error:
+        alike(2, 3).device("cuda")
+    assert error.value.code == Exit.NO_MEMORY
+
+
+def test_a_parameter_without_a_gradient_keeps_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Adam would move it otherwise, by its momentum; here the other worker has the same values."""
+
+    def both(self: Several, tensor: torch.Tensor, how: str) -> None:
+        if how == "SUM":
+            tensor *= 2
+
+    monkeypatch.setattr(Several, "_reduce", both)
+    parameters = [torch.ones(2, 3), torch.ones(4), torch.ones(())]
+    parameters[0].grad, parameters[2].grad = torch.full((2, 3), 1.5), torch.tensor(2.0)
+    found = alike(0, 2).add_up(parameters, (torch.tensor(5.0), torch.tensor(7.0)))
+    assert list(map(float, found)) == [10, 14]
+    assert parameters[0].grad.tolist() == [[3, 3, 3]] * 2 and float(parameters[2].grad) == 4
+    assert parameters[1].grad is None
+
+
+def test_buckets_hold_all_in_order() -> None:
+    tensors = [torch.zeros(n) for n in (3, 1, 9, 2, 2)] + [torch.zeros(1, dtype=torch.float64)]
+    cut = [[len(t) for t in bucket] for bucket in buckets(tensors, 16)]
+    assert cut == [[3, 1], [9], [2, 2], [1]]
+    assert list(buckets([], 16)) == []
+
+
+def test_an_update_needs_a_batch_for_each_worker(caplog: pytest.LogCaptureFixture) -> None:
+    few = tiny.settings(trainer__accumulate=2).trainer
+    with pytest.raises(UserError, match=r"set trainer\.accumulate=3 .*batch_tokens=42 ") as error:
+        alike(0, 3).check(few)
+    assert error.value.code == Exit.USAGE
+    with caplog.at_level(logging.WARNING):
+        alike(0, 2).check(few)
+        assert not caplog.text
+        alike(0, 2).check(tiny.settings(trainer__accumulate=3).trainer)
+    assert "a multiple of 2" in caplog.text
+
+
+def test_without_torchrun_there_is_one_worker_and_no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a process of its own, since this one has loaded torch."""
+    script = (
+        "import sys; from nmt.training.workers import joined\n"
+        "with joined() as w: print(w.rank, w.size, 'torch' in sys.modules)"
+    )
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    alone = {"WORLD_SIZE": "1", "RANK": "0", "LOCAL_RANK": "0"}
+    for more in ({}, alone, {"WORLD_SIZE": "2"}):  # the last: of another launcher
+        done = subprocess.run(
+            [sys.executable, "-c", script],
+            env={**os.environ, **more},
+            capture_output=True,
+            cwd=ROOT,
+        )
+        assert done.stdout == b"0 1 False\n", done.stderr.decode()

@@ -1,0 +1,128 @@
+"""A corpus of 64 lines and a model of width 16, on which 15 updates take a second."""
+
+import hashlib
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nmt import config
+from nmt.data.bpe import Bpe
+from nmt.data.prepare import Prepared
+from nmt.data.side import Side
+from nmt.data.store import PairStore, Writer
+from nmt.data.tokenizer import Tokenizer
+from nmt.data.vocab import Vocabulary
+from nmt.training.run import Outcome, open_run
+from nmt.training.trainer import Trainer, fit
+
+LETTERS = "abcdefgh"
+
+
+def settings(**changes: Any) -> config.Settings:
+    """Defaults of these tests; `trainer__accumulate=2` changes one key, `encoding=...` a group."""
+    plain: dict[str, Any] = {
+        "seed": 3,
+        "data": {
+            "kind": "toy", "name": "tiny", "source_language": "de", "target_language": "en",
+            "max_length": 20, "normalize": "nfc", "invalid_utf8": "fail", "max_line_bytes": 1000,
+            "cache": "/home/somebody/cache", "workers": None, "train_pairs": 64,
+            "train_shortest": 3, "train_longest": 9, "dev_pairs": 16, "test_pairs": 16,
+            "test_shortest": 3, "test_longest": 9, "corpus_seed": 1,
+        },
+        "segmenter": {
+            "kind": "bpe", "tokenizer": "none", "merges": 0, "min_frequency": 1,
+            "shared_vocabulary": True,
+        },
+        "model": {
+            "encoder_layers": 2, "decoder_layers": 2, "dim": 16, "feedforward_dim": 32, "heads": 2,
+            "dropout": 0.2, "attention_dropout": 0.1, "feedforward_dropout": 0.1, "norm": "pre",
+            "tie": "all", "feedforward": "real", "share_layers": False, "halting": False,
+            "halting_threshold": 0.99, "ponder_cost": 0.01, "drop_residual": [],
+            "length_head": False,
+        },
+        "encoding": {"absolute": {}},
+        "optim": {
+            "kind": "plateau", "lr": 0.01, "beta1": 0.9, "beta2": 0.98, "eps": 1e-9,
+            "weight_decay": 0.0, "clip": 1.0, "label_smoothing": 0.1, "decay": 0.5, "patience": 1,
+            "min_lr": 0.0,
+        },
+        "trainer": {
+            "device": "cpu", "precision": "float32", "threads": 1, "batch_tokens": 64,
+            "batch_count": "max", "accumulate": 2, "gradient_checkpointing": False, "max_epochs": 3,
+            "max_steps": None, "checkpoints_per_epoch": 2, "keep_checkpoints": 2, "log_every": 2,
+            "init_from": None, "nonfinite_patience": 3, "tensorboard": False,
+        },
+        "decode": {
+            "beam_size": 1, "precision": "float32", "alpha": 0.0,
+            "max_length_ratio": 2.0, "max_length_offset": 5, "batch_tokens": 100,
+            "window": 10, "position_scale": 1.0,
+            "target_length": "ratio", "length_ratio": 1.0, "too_long": "refuse",
+        },
+    }  # fmt: skip
+    for name, value in changes.items():
+        group, _, key = name.partition("__")
+        if key:
+            plain[group][key] = value
+        else:
+            plain[group] = value
+    return config.thaw(plain)
+
+
+def prepared(path: Path) -> Prepared:
+    """Letters to their reversal, in a new directory; the same pairs every time."""
+    pieces = list(LETTERS)
+    side = Side(Bpe(Tokenizer("nfc", "none", "de"), [], pieces), Vocabulary(pieces))
+    facts: dict[str, Any] = {
+        "fingerprint": "abc",
+        "train_pairs": 64,
+        "longest_source": 9,
+        "longest_target": 9,
+    }
+    facts["corpus"] = {}
+    train, dev = store(path / "train", 64, 1), store(path / "dev", 16, 2)
+    return Prepared(path, train, dev, side, side, facts)
+
+
+def store(path: Path, pairs: int, seed: int) -> PairStore:
+    """Pairs of 2 to 9 random letters and their reversal."""
+    random = np.random.default_rng(seed)
+    with Writer(path, np.dtype("<u2")) as writer:
+        for _ in range(pairs):
+            ids = random.integers(4, 4 + len(LETTERS), random.integers(2, 10))
+            for name, sequence in (("source", ids), ("target", ids[::-1])):
+                full = np.append(sequence, 2)
+                writer.add(name, full, np.array([len(full)]))
+        writer.add_lines(np.arange(1, pairs + 1))
+    return PairStore(path)
+
+
+def train(run: Path, data: Prepared, **changes: Any) -> Outcome:
+    """Open the run, train, and let go of it."""
+    with open_run(run, settings(**changes)) as opened:
+        return fit(settings(**changes), data, opened)
+
+
+def stop_after(patch: pytest.MonkeyPatch, step: int, number: int = signal.SIGTERM) -> None:
+    """Send this process a signal once, within the update `step`."""
+    update = Trainer.update
+
+    def interrupted(self: Trainer) -> None:
+        update(self)
+        if self.step == step:
+            signal.raise_signal(number)
+
+    patch.setattr(Trainer, "update", interrupted)
+
+
+def digest(path: Path) -> str:
+    """The SHA-256 of a file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def tree(path: Path) -> dict[str, str]:
+    """All files below a directory, hidden ones too, with their hashes."""
+    files = sorted(p for p in path.rglob("*") if p.is_file())
+    return {str(p.relative_to(path)): digest(p) for p in files}
