@@ -10,12 +10,25 @@ ROOT = Path(__file__).parent.parent
 FILES = sorted((ROOT / "nmt").rglob("*.py")) + sorted((ROOT / "scripts").rglob("*.py"))
 ROOMS = {  # room -> rooms that it may import
     "cli": {
+        "experiments",
         "overrides",
         "training",
         "decode",
         "compare",
         "recipes",
         "bench",
+        "top",
+        "model",
+        "data",
+        "encodings",
+        "base",
+    },
+    "experiments": {
+        "overrides",
+        "training",
+        "decode",
+        "compare",
+        "recipes",
         "top",
         "model",
         "data",

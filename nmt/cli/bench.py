@@ -10,10 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nmt.cli.jobs import terminable
 from nmt.cli.parser import Parser, once
 from nmt.cli.words import run
 from nmt.errors import Exit, UserError
+from nmt.experiments.processes import terminable
 
 if TYPE_CHECKING:
     from nmt.bench.places import Setup

@@ -2,23 +2,22 @@
 
 import json
 import logging
-import os
 import shlex
 import sys
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nmt.cli import outputs
 from nmt.cli.parser import Parser, once
 from nmt.cli.words import run
 from nmt.errors import Exit, UserError
+from nmt.experiments import outputs
+from nmt.experiments.processes import cores
 
 if TYPE_CHECKING:
-    from nmt.cli.contest import Entrant, Test
     from nmt.compare.ranking import Missing, Ranking
-    from nmt.config import Settings
     from nmt.data.prepare import Prepared
+    from nmt.experiments.run import Entrant, Test
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +63,7 @@ def command(argv: list[str]) -> None:
     """Plan, train, translate, score, show; then say what failed."""
     asked = understood(argv)
     outputs.prepare([asked.json, asked.table], asked.plot)
-    from nmt.cli import contest
+    from nmt.experiments import run as contest
 
     entrants, left_out = contest.plan(asked.encodings, asked.words, asked.runs, asked.lenient)
     if not entrants:
@@ -146,14 +145,9 @@ def understood(argv: list[str]) -> Asked:
     )
 
 
-def cores() -> int:
-    """How many processes run at full speed."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _encodings(given: list[str], config_dir: str | None) -> tuple[list[str], list[str]]:
     """The encodings to compare, and the words that all share."""
-    from nmt.cli.contest import choices
+    from nmt.experiments.run import choices
     from nmt.overrides.options import beside, folders_of, options_of
     from nmt.overrides.quoting import split
 
@@ -183,11 +177,11 @@ def ranking(
     command_line: str,
 ) -> "Ranking":
     """Score all translations and put beside them what is known of the models."""
-    from nmt.cli import contest
     from nmt.compare import report, scores
     from nmt.compare.ranking import EXACT, Ranking
     from nmt.config import freeze
     from nmt.data.corpus import read_text
+    from nmt.experiments import run as contest
 
     sources, references = read_text(test.source), read_text(test.reference)
     first = entrants[0]
@@ -227,7 +221,7 @@ def ranking(
         metric=asked.metric,
         date=date.today().isoformat(),
         command=command_line,
-        caption=caption(first.asked.settings, asked.jobs),
+        caption=contest.caption(first.asked.settings, asked.jobs),
     )
 
 
@@ -235,22 +229,6 @@ def _longest(asked: Asked, corpus: "Prepared", counted: dict[str, Any]) -> int |
     """The longest source in training, if it was counted in the same pieces as the test's."""
     same = corpus.source.segmenter.to_json() == counted
     return int(corpus.facts["longest_source"]) if asked.lengths == SOURCE and same else None
-
-
-def caption(settings: "Settings", jobs: int) -> list[str]:
-    """What all models have in common, from the settings of one."""
-    model, trainer, decode = settings.model, settings.trainer, settings.decode
-    limits = [f"{trainer.max_steps:,} updates"] if trainer.max_steps else []
-    limits += [f"{trainer.max_epochs:,} epochs"] if trainer.max_epochs else []
-    beam = f"beam search of {decode.beam_size}, alpha {decode.alpha:g}"
-    return [
-        f"Corpus {settings.data.name}; {model.encoder_layers}+{model.decoder_layers} layers of "
-        f"{model.dim}, {model.heads} heads; seed {settings.seed}.",
-        f"Training: {' or '.join(limits)} of {trainer.batch_tokens * trainer.accumulate:,} tokens, "
-        f"learning rate {settings.optim.lr:g} ({settings.optim.kind}).",
-        f"Translation: {'greedy search' if decode.beam_size == 1 else beam}.",
-        f"tokens/s: the median that training reported, up to {jobs} processes at once.",
-    ]
 
 
 def _keep(asked: Asked, made: "Ranking") -> None:

@@ -34,7 +34,7 @@ def command(argv: list[str]) -> None:
     once(asked.words)
     runs = Path(asked.runs)
 
-    from nmt.cli.contest import choices, plan, prepared, train_all
+    from nmt.experiments.run import choices, plan, prepared, train_all
     from nmt.overrides.options import beside
 
     words = ["experiment=demo", *beside(asked.config_dir), *asked.words]

@@ -112,8 +112,8 @@ def listed(folders: "Folders" = ()) -> str:
 
 
 def _draw(asked: argparse.Namespace) -> None:
-    from nmt.cli import outputs
     from nmt.cli.cards import plot
+    from nmt.experiments import outputs
     from nmt.overrides.compose import experiment_of
 
     outputs.prepare([], asked.plot)

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nmt.cli import outputs
 from nmt.cli.decoding import KEYS, change_of, changed, described
 from nmt.cli.parser import Parser, once
-from nmt.cli.texts import BY_SENTENCE, COLUMNS, columns_named, with_columns
 from nmt.cli.words import run
 from nmt.errors import Exit, UserError
+from nmt.experiments import outputs
+from nmt.experiments.texts import BY_SENTENCE, COLUMNS, columns_named, with_columns
 
 if TYPE_CHECKING:
     from nmt.compare.report import Report, System

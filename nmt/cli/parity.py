@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from omegaconf import OmegaConf
 
 from nmt import __version__
-from nmt.cli import outputs
 from nmt.cli.parser import Parser, once
 from nmt.cli.words import run
 from nmt.config import KINDS
 from nmt.errors import Exit, UserError
+from nmt.experiments import outputs
 from nmt.overrides.compose import experiment_of, nearest
 from nmt.overrides.options import Folders, beside, folders_of, options_of, path_of
 
@@ -137,7 +137,7 @@ def _several(text: str) -> int:
 
 def _sorted_out(given: list[str], folders: Folders) -> tuple[list[str], list[str]]:
     """The encodings, and the words for each of them; raises UserError for what has no effect."""
-    from nmt.cli.contest import choices
+    from nmt.experiments.run import choices
 
     once(given)
     encodings, words = ["all"], []

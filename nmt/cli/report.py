@@ -10,15 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nmt.cli.compare import cores
 from nmt.cli.parser import Parser
-from nmt.cli.texts import BY_SENTENCE
 from nmt.cli.words import run
 from nmt.errors import Exit, UserError
+from nmt.experiments.processes import cores
+from nmt.experiments.texts import BY_SENTENCE
 
 if TYPE_CHECKING:
-    from nmt.cli.asked import Group, TableAsked, TestAsked
     from nmt.config import Settings
+    from nmt.experiments.testsets import Group, TableAsked, TestAsked
 
 log = logging.getLogger(__name__)
 
@@ -62,8 +62,9 @@ def main(argv: list[str] | None = None) -> int:
 def command(argv: list[str]) -> None:
     """Read the words, group the runs, report."""
     given = understood(argv)
-    from nmt.cli import asked, study
     from nmt.compare.buckets import parse_bounds
+    from nmt.experiments import report as study
+    from nmt.experiments import testsets as asked
 
     bounds = parse_bounds(given.bounds)
     words = [_split(word) for word in given.words]
@@ -170,8 +171,8 @@ def grouped(runs: Sequence[Named]) -> list["Group"]:
     Raises UserError for a run or seed that comes twice, for runs of one label that are of several
     configs, and for systems that would have the same name.
     """
-    from nmt.cli.asked import Group
-    from nmt.cli.contest import Entrant
+    from nmt.experiments.run import Entrant
+    from nmt.experiments.testsets import Group
     from nmt.overrides.compose import Experiment
 
     found: list[list[Named]] = []
@@ -239,7 +240,7 @@ def _difference(one: Named, other: Named) -> str:
 
 def _test(word: str) -> "TestAsked":
     """Read NAME=SRC,REF."""
-    from nmt.cli.asked import TestAsked
+    from nmt.experiments.testsets import TestAsked
 
     name, equals, rest = word.partition("=")
     files = rest.split(",")
@@ -253,8 +254,8 @@ def _joined(
     tests: Sequence["TestAsked"], groups: Sequence["Group"], directory: Path
 ) -> list["TestAsked"]:
     """Make the test sets of joined pairs of lines."""
-    from nmt.cli.asked import TestAsked, sides
     from nmt.data import joined
+    from nmt.experiments.testsets import TestAsked, sides
 
     data = groups[0].entrants[0].asked.settings.data
     made = []
@@ -272,9 +273,9 @@ def _tables(
     given: argparse.Namespace, tests: Sequence["TestAsked"], groups: list["Group"]
 ) -> tuple[list["TableAsked"], list["Group"]]:
     """A table for each test, that of the paper where it is asked for; the groups with its names."""
-    from nmt.cli.asked import MOSES, TableAsked
     from nmt.compare import published
     from nmt.compare.scores import UNSPACED, parse_names
+    from nmt.experiments.testsets import MOSES, TableAsked
 
     metrics = parse_names(given.metric)
     if metrics is None:

@@ -88,7 +88,7 @@ def _command(argv: list[str], workers: "Workers") -> None:
     if many is not None and workers.size > 1:
         raise UserError(f"experiment={many.name}: many runs; start torchrun once for each")
     if many is not None and many.table:
-        from nmt.cli.tables import make
+        from nmt.experiments.tables import make
 
         make(many, argv, None if many.launcher == "basic" else lambda w: launch([*words, *w]))
         return
@@ -220,7 +220,7 @@ def _prepared(asked: "Experiment", workers: "Workers") -> "Prepared":
 
 def next_commands(asked: "Experiment") -> None:
     """The commands that a user wants after training, on stderr beside the log."""
-    from nmt.cli.texts import test_columns, test_texts
+    from nmt.experiments.texts import test_columns, test_texts
 
     source, target = test_texts(asked.settings)
     beside = test_columns(asked.settings)

@@ -3,7 +3,6 @@
 import hashlib
 import io
 import logging
-import os
 import shlex
 import sys
 from collections.abc import Callable
@@ -13,13 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmt import atomic
 from nmt.errors import Exit, UserError
+from nmt.experiments.processes import cores
 from nmt.recipes import estimate, wmtsets
 from nmt.recipes.estimate import check_disk
 from nmt.recipes.work import Job
 
 if TYPE_CHECKING:
-    from nmt.cli.contest import Entrant
     from nmt.config import Settings
+    from nmt.experiments.run import Entrant
     from nmt.training.run import Outcome
 
 log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ def prepare(asked: Asked) -> None:
     if (facts := ledger.done("prepared", inputs)) and damage(Path(facts["path"])) is None:
         log.info("prepare: nothing to do; %s is as it was", facts["path"])
         return
-    needed = estimate.of_prepare(job, settings, _cores())
+    needed = estimate.of_prepare(job, settings, cores())
     log.info("prepare: %s", needed)
     check_disk(Path(settings.data.cache), "prepare", needed)
     log.info("  nmt-prepare %s", shlex.join(_words(asked)))
@@ -149,7 +149,7 @@ def foreseen(asked: Asked, stage: str) -> str:
     """What a stage will take, as far as that can be told now."""
     job, settings = asked.job, _settings(asked)
     if stage == "prepare":
-        return str(estimate.of_prepare(job, settings, _cores()))
+        return str(estimate.of_prepare(job, settings, cores()))
     count = len(_chosen(asked))
     if stage == "train":
         one = estimate.of_train(job, settings, _gpu(settings))
@@ -174,13 +174,13 @@ def _settings(asked: Asked) -> "Settings":
 
 
 def _chosen(asked: Asked) -> list[str]:
-    from nmt.cli.contest import choices
+    from nmt.experiments.run import choices
 
     return choices(asked.encodings) if asked.encodings else list(asked.job.lock.encodings)
 
 
 def _entrants(asked: Asked) -> "list[Entrant]":
-    from nmt.cli.contest import plan
+    from nmt.experiments.run import plan
 
     return plan(_chosen(asked), _words(asked, training=True), asked.runs)[0]
 
@@ -212,7 +212,7 @@ def _prepared(job: Job, settings: "Settings") -> tuple[str, str]:
 
 def _finished(entrant: "Entrant", fingerprint: str | None) -> "Outcome | None":
     """How a run ended; UserError (65) if on another corpus, which None does not look at."""
-    from nmt.cli.contest import finished, trained
+    from nmt.experiments.run import finished, trained
 
     if fingerprint is None:
         return trained(entrant.asked)
@@ -265,10 +265,6 @@ def _gpu(settings: "Settings") -> bool:
     from nmt.device import pick
 
     return pick(settings.trainer.device).type == "cuda"
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _sha256(path: Path) -> str:

@@ -18,9 +18,9 @@ from nmt.cli.decoding import KEYS, SETTING, change_of, changed, described
 from nmt.cli.parser import Parser, once
 from nmt.cli.resumable import Hashed, Progress, ResumableOutput, check_place, digest, parts_of
 from nmt.cli.streams import Output, opened_input, text_lines
-from nmt.cli.texts import BY_SENTENCE, COLUMNS, columns_named, with_columns
 from nmt.cli.words import lasting, run
 from nmt.errors import UserError
+from nmt.experiments.texts import BY_SENTENCE, COLUMNS, columns_named, with_columns
 
 if TYPE_CHECKING:
     from nmt.config import Decode

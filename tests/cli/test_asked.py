@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from nmt.cli import asked
 from nmt.data.joined import join, write
 from nmt.errors import Exit, UserError
+from nmt.experiments import testsets as asked
 
 
 def test_only_joined_tests_are_read_by_sentence(tmp_path: Path) -> None:

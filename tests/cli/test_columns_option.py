@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from nmt import config, modeldir
-from nmt.cli import evaluate, texts, translate
+from nmt.cli import evaluate, translate
 from nmt.data.toy import columns
 from nmt.errors import UserError
+from nmt.experiments import texts
 from nmt.modeldir import Trained
 from nmt.overrides.compose import experiment_of
 from nmt.training.directory import differences

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from nmt import manifest, modeldir
-from nmt.cli import compare, contest
-from nmt.cli.jobs import Job
+from nmt.cli import compare
 from nmt.errors import UserError
+from nmt.experiments import run as contest
+from nmt.experiments.processes import Job
 from nmt.overrides.options import options_of
 
 TINY = [
@@ -149,7 +150,7 @@ def test_all_takes_every_option_and_says_what_it_left_out(
         if "alibi" in settings.encoding:
             raise UserError("alibi cannot be here")
 
-    monkeypatch.setattr("nmt.cli.contest.build.check", check)
+    monkeypatch.setattr("nmt.experiments.run.build.check", check)
     few = ["alibi", "none", "short"]
     entrants, missing = contest.plan(few, asked.words, tmp_path, lenient=True)
     assert [(each.label, each.why, each.log) for each in missing] == [
@@ -194,7 +195,7 @@ def test_columns_beside_the_test_text_travel_with_it(
     for name in ("s", "t", "c", manifest.NAME):
         (tmp_path / name).write_bytes(b"1\n")
     (entrant,), _ = contest.plan(["none"], [*words, column % f"'{tmp_path / 'c'}'"], tmp_path)
-    monkeypatch.setattr("nmt.cli.contest.modeldir.locate", lambda path: tmp_path)
+    monkeypatch.setattr("nmt.experiments.run.modeldir.locate", lambda path: tmp_path)
     (entrant.asked.run / contest.TRANSLATIONS).mkdir(parents=True)
     asked: list[Job] = []
 
@@ -243,9 +244,9 @@ def test_the_state_of_a_run_is_its_last_whole_line(tmp_path: Path) -> None:
 
 def test_the_caption_is_the_settings_own() -> None:
     (one,), _ = contest.plan(["none"], ["decode.beam_size=3", "decode.alpha=0.5"], Path("runs"))
-    said = " ".join(compare.caption(one.asked.settings, 7))
+    said = " ".join(contest.caption(one.asked.settings, 7))
     assert "beam search of 3, alpha 0.5" in said and "20 epochs" in said and "up to 7" in said
     (one,), _ = contest.plan(["none"], ["experiment=compare"], Path("runs"))
     settings = one.asked.settings
-    said = " ".join(compare.caption(settings, 1))
+    said = " ".join(contest.caption(settings, 1))
     assert "greedy search" in said and f"{settings.trainer.max_steps} updates" in said

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from nmt.cli import jobs, tables
-from nmt.cli.jobs import Job
+from nmt.experiments import processes as jobs
+from nmt.experiments import tables
+from nmt.experiments.processes import Job
 from nmt.overrides.compose import experiment_of
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from nmt.cli import jobs
-from nmt.cli.jobs import Job
 from nmt.errors import UserError
+from nmt.experiments import processes as jobs
+from nmt.experiments.processes import Job
 
 
 class Fake:
@@ -136,7 +136,7 @@ def test_a_job_is_a_module_of_the_house(monkeypatch: pytest.MonkeyPatch, tmp_pat
         seen.update(more, words=words)
         return Fake(0, 1)
 
-    monkeypatch.setattr("nmt.cli.jobs.subprocess.Popen", popen)
+    monkeypatch.setattr("nmt.experiments.processes.subprocess.Popen", popen)
     jobs.start(Job("a", "translate", ["x=1"], tmp_path / "log"))
     assert seen["words"] == [sys.executable, "-m", "nmt.cli.translate", "x=1"]
     assert isinstance(seen["env"], dict) and seen["env"]["OMP_NUM_THREADS"] == "1"

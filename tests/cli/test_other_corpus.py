@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from nmt.cli import compare, contest, demo
+from nmt.cli import compare, demo
 from nmt.cli.evaluate import main as evaluate
 from nmt.cli.train import main as train
 from nmt.cli.translate import main as translate
+from nmt.experiments import run as contest
 
 TINY = [
     *("model.dim=16", "model.feedforward_dim=16", "model.heads=2", "model.encoder_layers=1"),

@@ -11,10 +11,12 @@ import pytest
 from sacrebleu.metrics.bleu import BLEU
 
 from nmt import manifest, modeldir
-from nmt.cli import contest, report, study, train, translate
-from nmt.cli.jobs import Job
+from nmt.cli import report, train, translate
 from nmt.cli.report import Named
 from nmt.errors import UserError
+from nmt.experiments import report as study
+from nmt.experiments import run as contest
+from nmt.experiments.processes import Job
 from tests.training import tiny
 
 TINY = [

@@ -9,12 +9,15 @@ from typing import Any
 
 import pytest
 
-from nmt.cli import contest, jobs, tables, tabletests
-from nmt.cli.jobs import Job
 from nmt.cli.train import main as train
 from nmt.compare import published
 from nmt.data import joined, toy
 from nmt.data.corpus import read_text
+from nmt.experiments import processes as jobs
+from nmt.experiments import run as contest
+from nmt.experiments import table_tests as tabletests
+from nmt.experiments import tables
+from nmt.experiments.processes import Job
 from nmt.overrides.compose import experiment_of, sweep_of
 
 TABLES = {

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from nmt.cli import compare, contest
+from nmt.cli import compare
 from nmt.cli.train import main as train
 from nmt.data.prepare import prepare
 from nmt.data.report import MUCH_DROPPED, MUCH_UNKNOWN, log_remarks
+from nmt.experiments import run as contest
 from tests.cli.test_other_corpus import FILES, refuse_jobs, write
 from tests.data.test_prepare import BPE, corpus
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from nmt.cli.texts import test_texts as texts_of
 from nmt.config import Files
+from nmt.experiments.texts import test_texts as texts_of
 from nmt.overrides.compose import experiment_of
 from scripts import scan
 

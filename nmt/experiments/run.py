@@ -9,13 +9,13 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmt import __version__, atomic, build, manifest, modeldir
-from nmt.cli.jobs import Job, last_line, run_all, said
-from nmt.cli.texts import columns_named, test_columns, test_texts
 from nmt.compare.ranking import Entry, Missing
 from nmt.config import Files, Settings, freeze
 from nmt.data.corpus import read_text
 from nmt.data.report import log_remarks
 from nmt.errors import Exit, UserError
+from nmt.experiments.processes import Job, last_line, run_all, said
+from nmt.experiments.texts import columns_named, test_columns, test_texts
 from nmt.overrides.compose import Experiment, experiment_of
 from nmt.overrides.options import quoted
 from nmt.training.progress import METRICS
@@ -354,3 +354,19 @@ def parameters(settings: Settings, sizes: tuple[int, int]) -> tuple[int, int]:
     model = build.outline(settings, *sizes)
     own = {p for site in model.sites.values() for p in site.parameters()}
     return sum(p.numel() for p in own), sum(p.numel() for p in model.parameters())
+
+
+def caption(settings: Settings, jobs: int) -> list[str]:
+    """What all models have in common, from the settings of one."""
+    model, trainer, decode = settings.model, settings.trainer, settings.decode
+    limits = [f"{trainer.max_steps:,} updates"] if trainer.max_steps else []
+    limits += [f"{trainer.max_epochs:,} epochs"] if trainer.max_epochs else []
+    beam = f"beam search of {decode.beam_size}, alpha {decode.alpha:g}"
+    return [
+        f"Corpus {settings.data.name}; {model.encoder_layers}+{model.decoder_layers} layers of "
+        f"{model.dim}, {model.heads} heads; seed {settings.seed}.",
+        f"Training: {' or '.join(limits)} of {trainer.batch_tokens * trainer.accumulate:,} tokens, "
+        f"learning rate {settings.optim.lr:g} ({settings.optim.kind}).",
+        f"Translation: {'greedy search' if decode.beam_size == 1 else beam}.",
+        f"tokens/s: the median that training reported, up to {jobs} processes at once.",
+    ]

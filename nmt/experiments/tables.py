@@ -15,10 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmt import build, manifest
-from nmt.cli import contest, outputs, tabletests
-from nmt.cli.compare import caption, cores
-from nmt.cli.contest import Entrant
-from nmt.cli.jobs import gpus, last_line
 from nmt.compare.buckets import parse_bounds
 from nmt.compare.ranking import Missing
 from nmt.compare.scores import NAMES
@@ -26,6 +22,11 @@ from nmt.config import Settings, freeze
 from nmt.data.joined import by_sentence
 from nmt.data.report import log_remarks
 from nmt.errors import Exit, UserError
+from nmt.experiments import outputs
+from nmt.experiments import run as contest
+from nmt.experiments import table_tests as tabletests
+from nmt.experiments.processes import cores, gpus, last_line
+from nmt.experiments.run import Entrant
 from nmt.overrides.compose import AbsentError, Sweep, composed, experiment, resolved
 
 if TYPE_CHECKING:
@@ -316,7 +317,7 @@ def _common(runs: list[Planned], at_once: int) -> list[str]:
     """Corpus, size and budget of all runs, and their seeds."""
     one = runs[0].settings
     seeds = ", ".join(str(seed) for seed in sorted({each.settings.seed for each in runs}))
-    told = caption(one, at_once)[:2]
+    told = contest.caption(one, at_once)[:2]
     return [line.replace(f"; seed {one.seed}.", f"; seeds {seeds}.") for line in told]
 
 
@@ -336,7 +337,7 @@ def _report(
     at_once: int,
 ) -> None:
     """Make the report of the runs on one corpus, in the directory that they lie in."""
-    from nmt.cli import study
+    from nmt.experiments import report as study
 
     rows: dict[str, list[Planned]] = {}
     for each in runs:

@@ -9,11 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmt import modeldir
-from nmt.cli import asked, contest, outputs
-from nmt.cli.asked import Group, Read, TableAsked, TestAsked, Wanted
-from nmt.cli.contest import Entrant
-from nmt.cli.jobs import gpus
-from nmt.cli.texts import columns_named, test_columns, with_columns
 from nmt.compare import gather, tsv
 from nmt.compare import text as texts
 from nmt.compare.study import PaperTable, Profile, Study, System, Vectors
@@ -21,6 +16,13 @@ from nmt.config import freeze
 from nmt.data.corpus import read_text
 from nmt.data.seams import pieces_of
 from nmt.errors import Exit, UserError
+from nmt.experiments import outputs
+from nmt.experiments import run as contest
+from nmt.experiments import testsets as asked
+from nmt.experiments.processes import gpus
+from nmt.experiments.run import Entrant
+from nmt.experiments.testsets import Group, Read, TableAsked, TestAsked, Wanted
+from nmt.experiments.texts import columns_named, test_columns, with_columns
 
 if TYPE_CHECKING:
     from nmt.data.segmenter import Segmenter

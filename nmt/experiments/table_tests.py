@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt.cli.texts import test_texts
 from nmt.config import Settings, Toy
 from nmt.data import joined
 from nmt.data.corpus import read_text
 from nmt.errors import Exit, UserError
+from nmt.experiments.texts import test_texts
 from nmt.overrides.compose import Experiment
 
 KEYS = ("root", "made_by", "official", "single", "joined")  # of the scale's `tests`

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from nmt.cli.contest import Entrant
 from nmt.compare import gather, published
 from nmt.compare.scores import NAMES, UNSPACED
 from nmt.config import Files
 from nmt.data import joined
 from nmt.data.corpus import read_text
 from nmt.errors import Exit, UserError
+from nmt.experiments.run import Entrant
 from nmt.training.run import standing
 
 PROBLEMS = 3  # named in one error

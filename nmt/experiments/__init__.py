@@ -1,0 +1,1 @@
+"""Experiments of many runs: planned, trained, translated, scored and reported."""
