@@ -33,9 +33,9 @@ processors: $(VENV)/installed ## the fast tests, and decoding in 8 bits, as on o
 oracles: $(VENV)/installed ## compare encodings with other packages
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.encodings.oracles
 
-bench: $(VENV)/installed ## how fast training, decoding, preparation and start-up are, beside peers; BENCH="words of nmt-bench"
-	-$(BIN)/nmt-bench peers $(PEERS)
-	$(BIN)/nmt-bench --peers $(PEERS) $(BENCH)
+bench: $(VENV)/installed ## how fast training, decoding, preparation and start-up are, beside peers; BENCH="arguments"
+	-$(BIN)/python -m scripts.bench peers $(PEERS)
+	$(BIN)/python -m scripts.bench --peers $(PEERS) $(BENCH)
 
 lint: $(VENV)/installed ## ruff and mypy
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy

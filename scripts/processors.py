@@ -75,7 +75,7 @@ def decoding(environment: dict[str, str]) -> dict[str, float]:
     """Measure beam search in five interleaved rounds; returns each rate over float32's."""
     with tempfile.TemporaryDirectory() as directory:
         figures = Path(directory) / "decoding.json"
-        command = ["-m", "nmt.cli.bench", "decoding", "--peers", "none", "--json", str(figures)]
+        command = ["-m", "scripts.bench", "decoding", "--peers", "none", "--json", str(figures)]
         subprocess.run(
             [sys.executable, *command], env=environment, stdout=subprocess.DEVNULL, check=True
         )

@@ -22,9 +22,9 @@ NOT_RUN = {  # command -> why this test does not run it
     "nmt-train experiment=table2 scale=wmt19": "needs the corpus that make wmt19-deen downloads",
     "nmt-encodings --table": "a minute; tests/cli/test_survey.py makes it",
     "nmt-compare experiment=compare encoding=all": "trains all; tests/cli/test_compare.py: some",
-    "make bench": "installs other libraries; nmt-bench: tests/cli/test_bench.py",
-    "nmt-bench training --model base --rounds 9": "minutes of full load",
-    "nmt-bench --gpu --json gpu.json": "needs a GPU",
+    "make bench": "installs other libraries; scripts.bench: tests/bench/test_bench.py",
+    'make bench BENCH="training --model base --rounds 9"': "minutes of full load",
+    "python -m scripts.bench --gpu --json gpu.json": "needs a GPU",
 }
 TINY = [
     *("model.dim=16", "model.feedforward_dim=16", "model.heads=2", "model.encoder_layers=2"),

@@ -4,11 +4,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nmt.bench import corpus, flops, words
 from nmt.config import Settings
 from nmt.data.batches import Batches
 from nmt.data.store import PairStore
 from nmt.data.vocab import EOS, PAD, SPECIALS
+from scripts.bench import corpus, flops, words
 
 VOCAB = 50
 

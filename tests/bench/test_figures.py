@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import torch
 
-from nmt.bench import encodings, peak
-from nmt.bench.growth import Curve, draw, exponent
-from nmt.bench.machine import describe, text
-from nmt.bench.profiled import kind_of
-from nmt.bench.rounds import Entry
-from nmt.bench.table import aligned, figure, ranged
+from scripts.bench import encodings, peak
+from scripts.bench.growth import Curve, draw, exponent
+from scripts.bench.machine import describe, text
+from scripts.bench.profiled import kind_of
+from scripts.bench.rounds import Entry
+from scripts.bench.table import aligned, figure, ranged
 
 
 def test_columns_stand_below_each_other() -> None:

@@ -1,7 +1,7 @@
 import pytest
 
-from nmt.bench import flops
-from nmt.bench.flops import Sizes
+from scripts.bench import flops
+from scripts.bench.flops import Sizes
 
 SIZE = Sizes(encoder_layers=1, decoder_layers=1, dim=2, feedforward_dim=3, heads=1, vocab=5)
 

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.bench.rounds import Absent, Command, Entry, Worker, race, ratio, spread
+from scripts.bench.rounds import Absent, Command, Entry, Worker, race, ratio, spread
 
 FAKE = Path(__file__).with_name("fake.py")
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from nmt.bench.rounds import Absent, Contestant, Worker
-from nmt.bench.setups import Options, candidates, described, fastest
+from scripts.bench.rounds import Absent, Contestant, Worker
+from scripts.bench.setups import Options, candidates, described, fastest
 
 FAKE = Path(__file__).with_name("fake.py")
 

@@ -13,7 +13,6 @@ import pytest
 
 from nmt import __version__
 from nmt.cli import (
-    bench,
     compare,
     demo,
     encodings,
@@ -28,7 +27,6 @@ from nmt.cli import (
 )
 
 COMMANDS = {
-    "bench": bench.main,
     "compare": compare.main,
     "demo": demo.main,
     "encodings": encodings.main,
@@ -62,7 +60,6 @@ WRONG: list[tuple[str, Sequence[str], int, str]] = [
     ("compare", ["encoding=none", "seed=1", "seed=2"], 2, "give seed once"),
     ("demo", ["seed=1", "seed=2"], 2, "give seed once"),
     ("recipe", ["wmt19_deen", "seed=1", "seed=2"], 2, "give seed once"),
-    ("bench", ["seed=1", "seed=2"], 2, "give seed once"),
     ("parity", ["seed=1", "seed=2"], 2, "give seed once"),
     ("encodings", ["relative", "seed=1", "seed=2"], 2, "give seed once"),
     ("translate", ["x", "decode.alpha=1", "decode.alpha=2"], 2, "give decode.alpha once"),
@@ -94,7 +91,6 @@ WRONG: list[tuple[str, Sequence[str], int, str]] = [
     ("compare", ["--jobs", "x"], 2, "argument --jobs: invalid int value: 'x'"),
     ("parity", ["--tokens", "1"], 2, "argument --tokens: 1: expected at least 8"),
     ("recipe", ["nonsense"], 2, "argument RECIPE: invalid choice: 'nonsense'"),
-    ("bench", ["--rounds", "x"], 2, "argument --rounds: invalid int value"),
     ("demo", ["--nonsense"], 2, "unrecognized arguments: --nonsense"),
 ]
 

@@ -4,11 +4,11 @@ import sys
 from statistics import median
 
 from nmt import config
-from nmt.bench import corpus, weights
-from nmt.bench.places import Setup
-from nmt.bench.rounds import Command, Contestant, race
-from nmt.bench.table import Part, figure, ranged
-from nmt.bench.training import VOCAB, size
+from scripts.bench import corpus, weights
+from scripts.bench.places import Setup
+from scripts.bench.rounds import Command, Contestant, race
+from scripts.bench.table import Part, figure, ranged
+from scripts.bench.training import VOCAB, size
 
 GOALS = {"--help": 0.5, "first sentence": 3.0}  # seconds
 HELP = ("train", "translate", "evaluate", "prepare", "encodings")

@@ -7,11 +7,11 @@ from typing import Any
 import torch
 
 from nmt import config
-from nmt.bench import corpus
-from nmt.bench.peers.protocol import Line, job
 from nmt.data.prepare import Prepared
 from nmt.training.run import Run, open_run
 from nmt.training.trainer import Trainer
+from scripts.bench import corpus
+from scripts.bench.peers.protocol import Line, job
 
 
 class Held(Trainer):

@@ -8,11 +8,11 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from nmt import config
-from nmt.bench import decoding, preparation
-from nmt.bench.places import Setup
-from nmt.bench.rounds import Contestant, Entry, race
-from nmt.bench.table import GIGA, Part, figure
-from nmt.bench.training import VOCAB, course, ours
+from scripts.bench import decoding, preparation
+from scripts.bench.places import Setup
+from scripts.bench.rounds import Contestant, Entry, race
+from scripts.bench.table import GIGA, Part, figure
+from scripts.bench.training import VOCAB, course, ours
 
 LENGTHS = (25, 50, 100, 200, 400)  # pieces
 SENTENCES = (4, 8, 16, 32, 64)  # of a batch

@@ -7,12 +7,12 @@ from statistics import median
 from typing import Any
 
 from nmt import config
-from nmt.bench import words
-from nmt.bench.places import SCRIPTS, Setup, own
-from nmt.bench.rounds import Contestant, Entry, Worker, race, ratio, write_job
-from nmt.bench.table import GIGA, Part, figure, ranged
 from nmt.data.prepare import load
 from nmt.data.store import SIDES
+from scripts.bench import words
+from scripts.bench.places import SCRIPTS, Setup, own
+from scripts.bench.rounds import Contestant, Entry, Worker, race, ratio, write_job
+from scripts.bench.table import GIGA, Part, figure, ranged
 
 PAIRS, FEW = 40_000, 200  # enough that `data.workers` by default starts several processes
 MERGES = 8000
@@ -71,7 +71,7 @@ def ours(
     )
     plural = "es" if workers > 1 else ""
     name = f"nmt, {workers} process{plural}"
-    return Worker(name, own("nmt.bench.preparing", job), 1)
+    return Worker(name, own("scripts.bench.preparing", job), 1)
 
 
 def report(entries: list[Entry], outputs: list[Path]) -> Part:

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from nmt import config
-from nmt.bench import decoding
-from nmt.bench.places import Setup
-from nmt.bench.rounds import Contestant, Entry, race
-from nmt.bench.table import GIGA, Part, figure, ranged
-from nmt.bench.training import course, label, ours, over, peak, utilisation
+from scripts.bench import decoding
+from scripts.bench.places import Setup
+from scripts.bench.rounds import Contestant, Entry, race
+from scripts.bench.table import GIGA, Part, figure, ranged
+from scripts.bench.training import course, label, ours, over, peak, utilisation
 
 MINUTES = 8.0
 VOCAB = 32_000

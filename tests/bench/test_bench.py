@@ -1,4 +1,4 @@
-"""nmt-bench as a user types it; what it measures is tiny here."""
+"""The bench as one types it; what it measures is tiny here."""
 
 import ast
 import json
@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-import nmt
-from nmt.cli.bench import main, understood
+import scripts.bench
 from nmt.errors import Exit, UserError
+from scripts.bench.__main__ import main, understood
 
 QUICK = ("--quick", "--rounds", "1", "--threads", "1")
-PEERS = Path(nmt.__file__).parent / "bench" / "peers"
+PEERS = Path(scripts.bench.__file__).parent / "peers"
 
 
 def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, *words: str) -> tuple[str, Any]:
@@ -108,13 +108,20 @@ def test_gpu_mode_runs_to_its_end_on_a_cpu(
         (["--rounds", "0"], "--rounds 0: must be at least 1"),
         (["--gpu", "training"], "--gpu: chooses the parts itself"),
         (["--precision", "float16"], "--precision float16: choose among float32, bfloat16"),
-        (["peers"], "nmt-bench peers DIR: name the directory"),
+        (["peers"], "peers DIR: name the directory"),
+        (["seed=1", "seed=2"], "seed=2: seed=1 is given, too; give seed once"),
+        (["--rounds", "x"], "argument --rounds: invalid int value"),
         (["--peers", "/nowhere"], "--peers /nowhere: no such directory"),
     ],
 )
 def test_wrong_words(words: list[str], message: str) -> None:
     with pytest.raises(UserError, match=re.escape(message)):
         understood(words)
+
+
+def test_a_wrong_argument_is_one_line_and_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--rounds", "0"]) == Exit.USAGE
+    assert capsys.readouterr() == ("", "nmt: --rounds 0: must be at least 1\n")
 
 
 def test_words_are_told_apart() -> None:

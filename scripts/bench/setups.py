@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from itertools import product
 from statistics import median
 
-from nmt.bench.rounds import Contestant, race
+from scripts.bench.rounds import Contestant, race
 
 Options = dict[str, int | str]
 ROUNDS = 2  # of the search, after a warm-up

@@ -7,11 +7,11 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from nmt import config
-from nmt.bench import corpus, setups
-from nmt.bench.corpus import Corpus
-from nmt.bench.places import Setup, own, peer
-from nmt.bench.rounds import Absent, Contestant, Entry, Worker, race, ratio, write_job
-from nmt.bench.table import GIGA, Part, figure, ranged
+from scripts.bench import corpus, setups
+from scripts.bench.corpus import Corpus
+from scripts.bench.places import Setup, own, peer
+from scripts.bench.rounds import Absent, Contestant, Entry, Worker, race, ratio, write_job
+from scripts.bench.table import GIGA, Part, figure, ranged
 
 PEERS = ("xtransformers", "marian_hf")
 VOCAB = 8000
@@ -66,7 +66,7 @@ def ours(
     settings: config.Settings | str,
     on: Course,
     setup: Setup,
-    module: str = "nmt.bench.trainee",
+    module: str = "scripts.bench.trainee",
 ) -> Contestant:
     """The product's trainer with these settings; one that is absent where they say why."""
     if isinstance(settings, str):
@@ -135,7 +135,7 @@ def peak(precision: str, setup: Setup) -> Contestant:
         device=setup.device,
         quick=setup.quick,
     )
-    return Worker(label("matmul", precision), own("nmt.bench.peak", job), setup.threads)
+    return Worker(label("matmul", precision), own("scripts.bench.peak", job), setup.threads)
 
 
 def part(chosen: dict[tuple[str, str], config.Settings], setup: Setup) -> Part:

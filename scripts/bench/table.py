@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from nmt.bench.rounds import spread
+from scripts.bench.rounds import spread
 
 GIGA = 1e9
 

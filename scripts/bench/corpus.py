@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.bench import flops
 from nmt.config import Settings, columns_of
 from nmt.data.batches import Batches
 from nmt.data.bpe import Bpe
@@ -20,6 +19,7 @@ from nmt.data.side import Side
 from nmt.data.store import PairStore, Writer, id_type
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.vocab import EOS, PAD, SPECIALS, Vocabulary
+from scripts.bench import flops
 
 PAIRS = 40_000  # as many as the shares of real tokens in other toolkits were measured with
 MEAN, SHORTEST, LONGEST = 26, 2, 100  # pieces, eos apart

@@ -9,9 +9,9 @@ from statistics import median
 from typing import NamedTuple
 
 from nmt import config
-from nmt.bench import corpus, flops, setups, weights
-from nmt.bench.places import SCRIPTS, Setup, own, peer, python_of
-from nmt.bench.rounds import (
+from scripts.bench import corpus, flops, setups, weights
+from scripts.bench.places import SCRIPTS, Setup, own, peer, python_of
+from scripts.bench.rounds import (
     Absent,
     Command,
     Contestant,
@@ -20,8 +20,8 @@ from nmt.bench.rounds import (
     race,
     write_job,
 )
-from nmt.bench.table import GIGA, Part, figure, ranged
-from nmt.bench.training import VOCAB, fastest, giga, label, over, peak, size
+from scripts.bench.table import GIGA, Part, figure, ranged
+from scripts.bench.training import VOCAB, fastest, giga, label, over, peak, size
 
 PEERS = {"ctranslate2_": ("float32", "int8"), "sockeye_": ("float32", "int8"),
          "marian_hf": ("float32",)}  # fmt: skip
@@ -111,7 +111,7 @@ def _ours(name: str, choice: Choice, count: int, on: Task, setup: Setup) -> Cont
         threads=setup.threads,
         device=setup.device,
     )
-    return Worker(name, own("nmt.bench.translating", job), setup.threads)
+    return Worker(name, own("scripts.bench.translating", job), setup.threads)
 
 
 def _whole(name: str, choice: Choice, on: Task, setup: Setup) -> Contestant:

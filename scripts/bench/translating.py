@@ -8,11 +8,11 @@ from typing import Any
 import torch
 
 from nmt import config, modeldir
-from nmt.bench import corpus
-from nmt.bench.peers.protocol import Line, job
 from nmt.data.vocab import SPECIALS
 from nmt.decode.translator import Translator
 from nmt.memory import keep_memory
+from scripts.bench import corpus
+from scripts.bench.peers.protocol import Line, job
 
 
 def digests(texts: list[str]) -> list[int]:

@@ -4,11 +4,11 @@ from statistics import median
 from typing import Any
 
 from nmt import build, config
-from nmt.bench import machine
-from nmt.bench.places import Setup
-from nmt.bench.rounds import Entry, race, ratio
-from nmt.bench.table import GIGA, Part, figure
-from nmt.bench.training import course, ours, size
+from scripts.bench import machine
+from scripts.bench.places import Setup
+from scripts.bench.rounds import Entry, race, ratio
+from scripts.bench.table import GIGA, Part, figure
+from scripts.bench.training import course, ours, size
 
 EACH = 2.5 * GIGA  # bytes that a contestant takes at most; the small model, 100 tokens
 MOST = 9  # contestants beside the one they are compared with: more would wait long

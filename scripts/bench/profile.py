@@ -3,11 +3,11 @@
 from statistics import median
 
 from nmt import config
-from nmt.bench.places import Setup
-from nmt.bench.profiled import ORDER
-from nmt.bench.rounds import race
-from nmt.bench.table import Part, figure
-from nmt.bench.training import course, label, ours, size
+from scripts.bench.places import Setup
+from scripts.bench.profiled import ORDER
+from scripts.bench.rounds import race
+from scripts.bench.table import Part, figure
+from scripts.bench.training import course, label, ours, size
 
 
 def part(chosen: dict[tuple[str, str], config.Settings], setup: Setup) -> Part:
@@ -15,7 +15,8 @@ def part(chosen: dict[tuple[str, str], config.Settings], setup: Setup) -> Part:
     first = next(iter(chosen.values()))
     on = course(first, setup)
     contestants = [
-        ours(label(*name), each, on, setup, "nmt.bench.profiled") for name, each in chosen.items()
+        ours(label(*name), each, on, setup, "scripts.bench.profiled")
+        for name, each in chosen.items()
     ]
     entries = race(contestants, min(setup.rounds, 3))
     rows = []

@@ -153,7 +153,7 @@ class Absent:
 
 
 class Worker:
-    """A process that sets itself up once and then answers rounds (see nmt.bench.peers.protocol)."""
+    """A process that sets itself up once and then answers rounds (see peers/protocol.py)."""
 
     def __init__(
         self,

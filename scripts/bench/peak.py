@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from nmt.bench.peers.protocol import job, serve
+from scripts.bench.peers.protocol import job, serve
 
 SQUARES = (512, 1024, 2048)  # tried, since the best one differs between machines
 ON_A_GPU = (4096, 8192)

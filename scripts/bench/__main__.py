@@ -1,4 +1,4 @@
-"""nmt-bench: how fast training, decoding, preparation and start-up are here, beside peers."""
+"""How fast training, decoding, preparation and start-up are on this machine, beside peers."""
 
 import argparse
 import json
@@ -16,26 +16,28 @@ from nmt.errors import Exit, UserError
 from nmt.experiments.processes import terminable
 
 if TYPE_CHECKING:
-    from nmt.bench.places import Setup
-    from nmt.bench.table import Part
     from nmt.config import Settings
+    from scripts.bench.places import Setup
+    from scripts.bench.table import Part
 
 log = logging.getLogger(__name__)
 
-USAGE = "nmt-bench [PART ...] [OPTION ...] [KEY=VALUE ...]"
+USAGE = "python -m scripts.bench [PART ...] [OPTION ...] [KEY=VALUE ...]"
 ABOUT = """
 Measures how fast this machine trains, translates, prepares and starts, beside other libraries.
 Contestants are processes that take turns (A B C, A B C, ...), each with the same number of threads;
 a figure is the median of its rounds, a ratio the median of the ratios of the same round.
 
-  nmt-bench                            training, decoding, preparation and startup
-  nmt-bench training --model base encoding=rotary
-  nmt-bench training --rounds 9 --json training.json
-  nmt-bench encodings                  a step of every encoding, over one without positions
-  nmt-bench growth profile --out DIR   curves as SVG and PNG; what a step consists of
-  nmt-bench --gpu                      the same on CUDA, in some minutes
-  nmt-bench peers DIR                  install other libraries in environments below DIR ...
-  nmt-bench --peers DIR                ... and measure those
+From the root of the repository, `python -m scripts.bench` and
+
+                            training, decoding, preparation and startup
+  training --model base encoding=rotary
+  training --rounds 9 --json training.json
+  encodings                 a step of every encoding, over one without positions
+  growth profile --out DIR  curves as SVG and PNG; what a step consists of
+  --gpu                     the same on CUDA, in some minutes
+  peers DIR                 install other libraries in environments below DIR ...
+  --peers DIR               ... and measure those
 
 KEY=VALUE are words of nmt-train: encoding=..., trainer.batch_tokens=..., model.dim=..."""
 PARTS = ("training", "decoding", "preparation", "startup", "encodings", "growth", "profile")
@@ -44,7 +46,7 @@ PRECISIONS = ("float32", "bfloat16")
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The console script; returns the exit code."""
+    """Measure what the arguments name; returns the exit code."""
     return run(command, argv)
 
 
@@ -54,9 +56,9 @@ def command(argv: list[str]) -> None:
     if given.install is not None:
         install(given.install)
         return
-    from nmt.bench import machine
-    from nmt.bench.places import Setup
     from nmt.device import pick
+    from scripts.bench import machine
+    from scripts.bench.places import Setup
 
     device = str(pick(given.device or ("cuda" if given.gpu else "cpu")))
     told: dict[str, Any] = {"machine": machine.describe(device, given.threads), "parts": {}}
@@ -75,7 +77,7 @@ def command(argv: list[str]) -> None:
 
 def install(directory: Path) -> None:
     """Make the peers' environments; UserError (69) if one of them cannot be had."""
-    from nmt.bench import environments
+    from scripts.bench import environments
 
     if missing := environments.install(directory):
         raise UserError(
@@ -88,7 +90,7 @@ def install(directory: Path) -> None:
 def understood(argv: list[str]) -> argparse.Namespace:
     """What the words ask for; UserError for words that do not fit."""
     parser = Parser(
-        prog="nmt-bench",
+        prog="python -m scripts.bench",
         usage=USAGE,
         description=ABOUT,
     )
@@ -115,7 +117,7 @@ def understood(argv: list[str]) -> argparse.Namespace:
     given.install = None
     if words[:1] == ["peers"]:
         if len(words) != 2:
-            raise UserError("nmt-bench peers DIR: name the directory of the environments")
+            raise UserError("peers DIR: name the directory of the environments")
         given.install = Path(words.pop())
         return given
     own = [word for word in words if "=" in word]
@@ -130,7 +132,7 @@ def understood(argv: list[str]) -> argparse.Namespace:
         raise UserError(f"--precision {unknown[0]}: choose among {', '.join(PRECISIONS)}")
     if given.peers != "none" and not Path(given.peers).exists():
         raise UserError(
-            f"--peers {given.peers}: no such directory; nmt-bench peers {given.peers} makes it",
+            f"--peers {given.peers}: no such directory; the argument peers {given.peers} makes it",
             Exit.NO_INPUT,
         )
     for option in ("rounds", "threads"):
@@ -176,14 +178,14 @@ def choices(
 
 def training(given: argparse.Namespace, setup: "Setup") -> list["Part"]:
     """Updates; beside the chosen encoding the one of distances."""
-    from nmt.bench import training as measured
+    from scripts.bench import training as measured
 
     return [measured.part(choices(given, setup, "encoding=relative"), setup)]
 
 
 def decoding(given: argparse.Namespace, setup: "Setup") -> list["Part"]:
     """Beam search in every number format that the product has."""
-    from nmt.bench import decoding as measured
+    from scripts.bench import decoding as measured
 
     chosen: dict[tuple[str, str], Settings | str] = {}
     for precision in ("float32", "bfloat16", "int8"):
@@ -194,7 +196,7 @@ def decoding(given: argparse.Namespace, setup: "Setup") -> list["Part"]:
 
 def preparation(given: argparse.Namespace, setup: "Setup") -> list["Part"]:
     """Text files to ids."""
-    from nmt.bench import preparation as measured
+    from scripts.bench import preparation as measured
 
     words = (*measured.WORDS, f"data.root={setup.directory}")
     return [measured.part(settings(given, setup, *words), setup)]
@@ -202,15 +204,15 @@ def preparation(given: argparse.Namespace, setup: "Setup") -> list["Part"]:
 
 def startup(given: argparse.Namespace, setup: "Setup") -> list["Part"]:
     """Whole processes."""
-    from nmt.bench import startup as measured
+    from scripts.bench import startup as measured
 
     return [measured.part(settings(given, setup, *measured.WORDS), setup)]
 
 
 def encodings(given: argparse.Namespace, setup: "Setup") -> list["Part"]:
     """Every encoding over the one that nmt-train takes."""
-    from nmt.bench import encodings as measured
     from nmt.overrides.options import folders_of, options_of
+    from scripts.bench import encodings as measured
 
     plain = settings(given, setup)
     every = options_of("encoding", folders_of(given.words) or ())
@@ -223,14 +225,14 @@ def encodings(given: argparse.Namespace, setup: "Setup") -> list["Part"]:
 
 def profile(given: argparse.Namespace, setup: "Setup") -> list["Part"]:
     """What a training step consists of."""
-    from nmt.bench import profile as measured
+    from scripts.bench import profile as measured
 
     return [measured.part(choices(given, setup), setup)]
 
 
 def growth(given: argparse.Namespace, setup: "Setup") -> list["Part"]:
     """Curves."""
-    from nmt.bench import growth as measured
+    from scripts.bench import growth as measured
 
     def make(*words: str) -> "Settings":
         return settings(given, setup, *words)
@@ -240,7 +242,7 @@ def growth(given: argparse.Namespace, setup: "Setup") -> list["Part"]:
 
 def gpu(given: argparse.Namespace, setup: "Setup") -> list["Part"]:
     """What --gpu measures."""
-    from nmt.bench import gpu as measured
+    from scripts.bench import gpu as measured
 
     return measured.part(lambda *words: attempt(given, setup, *words), setup)
 

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from nmt.bench.peers.protocol import job, serve
+from scripts.bench.peers.protocol import job, serve
 
 
 def main() -> None:

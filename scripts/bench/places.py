@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from nmt.bench.rounds import Absent, Contestant, Worker
+from scripts.bench.rounds import Absent, Contestant, Worker
 
 SCRIPTS = Path(__file__).parent / "peers"
 
@@ -38,5 +38,5 @@ def peer(peer: str, name: str, job: str, setup: Setup) -> Contestant:
     """A worker of another library; one that says so where it is not installed."""
     python = None if setup.peers is None else python_of(peer, setup.peers)
     if python is None:
-        return Absent(name, f"not installed; nmt-bench peers {setup.peers or 'DIR'} installs it")
+        return Absent(name, f"not installed; the argument peers {setup.peers or 'DIR'} installs it")
     return Worker(name, [str(python), str(SCRIPTS / f"{peer}.py"), job], setup.threads)

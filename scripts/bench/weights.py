@@ -8,13 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from nmt import build, manifest, modeldir
-from nmt.bench import corpus
 from nmt.config import Settings
 from nmt.data.vocab import BOS, EOS, PAD, UNK
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
 from nmt.model.attention import Attention
 from nmt.model.transformer import Transformer
+from scripts.bench import corpus
 
 NEVER = -1e9  # output bias of what no translation may hold
 POSITIONS = 512  # of the tables that are handed over

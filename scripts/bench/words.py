@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.bench import corpus
+from scripts.bench import corpus
 
 MEAN, LONGEST = 22, 100  # words of a line
 FREQUENT, SLOPE = 2000, 1.4  # from here on the word of rank r occurs in proportion to r^-SLOPE

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch.profiler import ProfilerActivity, profile
 
-from nmt.bench.trainee import Held, main
+from scripts.bench.trainee import Held, main
 
 KINDS = {  # names of operations contain one of these; the first kind that fits has it
     "optimiser": ("adam", "_foreach_", "linalg_vector_norm", "lerp", "addcdiv"),
