@@ -1,7 +1,7 @@
 """What one pass through a stack knows about where tokens stand."""
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, ClassVar
 
 import torch
@@ -84,6 +84,7 @@ class Context:
     queries: Tensor  # [batch | 1, query] positions
     keys: Tensor  # [batch | 1, key] positions, cached ones included
     new_keys: Tensor  # [batch | 1, new] positions of the keys that `project` sees
+    _: KW_ONLY
     rows: int = 1  # batch
     allowed: Tensor | None = None  # [batch | 1, 1, query, key], true where one may look; None: all
     lengths: Tensor | None = None  # [batch] tokens, eos included; in a decoder the desired ones

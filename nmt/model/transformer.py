@@ -27,6 +27,13 @@ class Limits(NamedTuple):
     target: int | None  # tokens, bos included
 
 
+class Hidden(NamedTuple):
+    """What a pass computes before its states become logits."""
+
+    states: Tensor  # [batch, target, dim]
+    side_loss: Tensor | None  # in training what halting and length head add to a token's mean loss
+
+
 class Transformer(nn.Module):
     """Maps source ids and target prefixes to logits over the target vocabulary."""
 
@@ -48,7 +55,6 @@ class Transformer(nn.Module):
         self.decoder = Stack(config, config.decoder_layers, lambda: DecoderLayer(config))
         self.length_head = LengthHead(config.dim) if config.length_head else None
         self.ponder_cost = config.ponder_cost
-        self.side_loss: Tensor | None = None  # of the last pass in training: see `hidden`
         self._initialise()
 
         def site(name: str, layers: int, vocab: int) -> Encodings:
@@ -157,7 +163,7 @@ class Transformer(nn.Module):
         self, source: Tensor, target: Tensor, columns: dict[str, Tensor] | None = None
     ) -> Tensor:
         """Logits [batch, target, vocab] of the token after each prefix of target."""
-        return self.logits(self.hidden(source, target, columns))
+        return self.logits(self.hidden(source, target, columns).states)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """[..., dim] -> [..., vocab]."""
@@ -165,31 +171,43 @@ class Transformer(nn.Module):
 
     def hidden(
         self, source: Tensor, target: Tensor, columns: dict[str, Tensor] | None = None
-    ) -> Tensor:
+    ) -> Hidden:
         """States [batch, target, dim] for source ids [batch, source], target [batch, target].
 
         Rows are padded on the right; target starts with bos and holds no eos, so each row is as
         long as what is to be predicted. `columns`: integers [batch, source | 1] beside the source.
-        In training, `side_loss` is then what halting and the length head add to the mean loss of
-        a token, or None.
         """
         memory, allowed, ponder = self._encode(source, columns or {})
         at = torch.arange(target.shape[1], device=target.device)[None]
         there = torch.arange(source.shape[1], device=source.device)[None]
         lengths = (target != PAD).sum(1)  # of what is to be predicted, eos included
         own = Context(
-            "decoder", at, at, at, len(target), causal(at.shape[1], at.shape[1], at.device),
-            lengths, target, columns or {}, None, self.training,
-        )  # fmt: skip
+            "decoder",
+            queries=at,
+            keys=at,
+            new_keys=at,
+            rows=len(target),
+            allowed=causal(at.shape[1], at.shape[1], at.device),
+            lengths=lengths,
+            tokens=target,
+            columns=columns or {},
+            training=self.training,
+        )
         cross = Context(
-            "cross", at, there, there, len(target), allowed, lengths, None, {}, None, self.training
+            "cross",
+            queries=at,
+            keys=there,
+            new_keys=there,
+            rows=len(target),
+            allowed=allowed,
+            lengths=lengths,
+            training=self.training,
         )
         x, own_ponder = self._decode(target, memory, own, cross, None)
-        if self.training:
-            self.side_loss = self._side_loss(
-                [(ponder, source != PAD), (own_ponder, target != PAD)], memory, allowed, lengths
-            )
-        return x
+        if not self.training:
+            return Hidden(x, None)
+        ponders = [(ponder, source != PAD), (own_ponder, target != PAD)]
+        return Hidden(x, self._side_loss(ponders, memory, allowed, lengths))
 
     def _side_loss(
         self,
@@ -220,9 +238,17 @@ class Transformer(nn.Module):
         at = torch.arange(source.shape[1], device=source.device)[None]
         allowed = real[:, None, None, :]
         context = Context(
-            "encoder", at, at, at, len(source), allowed, real.sum(1), source, columns, None,
-            self.training,
-        )  # fmt: skip
+            "encoder",
+            queries=at,
+            keys=at,
+            new_keys=at,
+            rows=len(source),
+            allowed=allowed,
+            lengths=real.sum(1),
+            tokens=source,
+            columns=columns,
+            training=self.training,
+        )
         encodings = self.encoder_encodings
         x, context = self._embed(self.source_embedding, source, encodings, context)
         x, ponder = self.encoder(
@@ -255,22 +281,32 @@ class Transformer(nn.Module):
     def advance(self, tokens: Tensor, state: State) -> Tensor:
         """States [rows, n, dim] of the next n tokens [rows, n]; advances the state."""
         tokens = state.placed(tokens)
-        n, device, rows = tokens.shape[1], tokens.device, len(tokens)
+        n, device = tokens.shape[1], tokens.device
         keys = torch.arange(state.length + n, device=device)[None]
         new = keys[:, state.length :]
-        mask = causal(n, keys.shape[1], device) if n > 1 else None
-        lengths = None if state.lengths is None else state.per_place(state.lengths)
-        columns = {name: state.per_place(c) for name, c in state.columns.items()}
         own = Context(
-            "decoder", new, keys, new, rows, mask, lengths, tokens, columns, state.recurrent
+            "decoder",
+            queries=new,
+            keys=keys,
+            new_keys=new,
+            rows=len(tokens),
+            allowed=causal(n, keys.shape[1], device) if n > 1 else None,
+            lengths=None if state.lengths is None else state.per_place(state.lengths),
+            tokens=tokens,
+            columns={name: state.per_place(c) for name, c in state.columns.items()},
+            state=state.recurrent,
         )
         there = torch.arange(state.source.shape[1], device=device)[None]
-        fresh = there if not state.cross[0].length else there[:, :0]
-        queries = new.repeat(1, state.width)  # hypotheses of a group are queries of one row
         cross = Context(
-            "cross", queries, there, fresh, len(state.allowed), state.allowed, state.lengths, None,
-            {}, state.recurrent,
-        )  # fmt: skip
+            "cross",
+            queries=new.repeat(1, state.width),  # hypotheses of a group are queries of one row
+            keys=there,
+            new_keys=there if not state.cross[0].length else there[:, :0],
+            rows=len(state.allowed),
+            allowed=state.allowed,
+            lengths=state.lengths,
+            state=state.recurrent,
+        )
         state.length += n
         return state.in_rows(self._decode(tokens, state.source, own, cross, state)[0])
 

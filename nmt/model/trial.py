@@ -27,10 +27,11 @@ def step(model: Transformer, per_sentence: Collection[str] = ()) -> None:
     for ids in (source, target):
         ids[0, max(1, ids.shape[1] - 2) :] = PAD
     model.train()
-    logits = model(source, target, _columns(model, source, per_sentence))
+    hidden = model.hidden(source, target, _columns(model, source, per_sentence))
+    logits = model.logits(hidden.states)
     loss = F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=PAD)
-    if model.side_loss is not None:
-        loss = loss + model.side_loss
+    if hidden.side_loss is not None:
+        loss = loss + hidden.side_loss
     if not loss.isfinite():
         raise TrialError(f"encoding: the loss of a first step is {loss.item()}")
     loss.backward()

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +13,14 @@ from nmt.data.vocab import EOS, PAD
 from nmt.model.transformer import Transformer
 from nmt.training.crossentropy import CrossEntropy
 from nmt.training.workers import ALONE, Workers
+
+
+class Predicted(NamedTuple):
+    """What a pass says of the real target tokens of a batch."""
+
+    states: Tensor  # [tokens, dim], of which the vocabulary's logits are made
+    expected: Tensor  # [tokens] ids
+    side_loss: Tensor | None  # see `nmt.model.transformer.Hidden`
 
 
 def smoothed(
@@ -27,8 +36,8 @@ def smoothed(
     return CrossEntropy.apply(hidden, output.weight, output.bias, target, smoothing, learning)
 
 
-def predict(model: Transformer, batch: Batch, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return the states [tokens, dim] that predict a batch's real target tokens, and their ids.
+def predict(model: Transformer, batch: Batch, device: torch.device) -> Predicted:
+    """Return the states that predict a batch's real target tokens, and their ids.
 
     Padding is left out before the projection onto the vocabulary, which is most of the work.
     """
@@ -38,8 +47,9 @@ def predict(model: Transformer, batch: Batch, device: torch.device) -> tuple[Ten
     read = before.masked_fill(before == EOS, PAD)  # eos is predicted and never read
     source, target = batch.source.to(device), read.to(device)
     columns = {name: values.to(device) for name, values in batch.columns.items()}
-    hidden = model.hidden(source, target, columns).flatten(0, 1)  # [batch x target, dim]
-    return hidden[real.to(device)], expected[real].to(device)
+    hidden = model.hidden(source, target, columns)
+    states = hidden.states.flatten(0, 1)  # [batch x target, dim]
+    return Predicted(states[real.to(device)], expected[real].to(device), hidden.side_loss)
 
 
 def count(batch: Batch) -> int:
@@ -65,8 +75,8 @@ def perplexity(
     try:
         with torch.random.fork_rng(gpus), torch.no_grad(), autocast:
             for batch in workers.deal(batches):
-                hidden, expected = predict(model, batch, device)
-                _, likelihoods = smoothed(hidden, model.output, expected, 0.0)
+                states, expected, _ = predict(model, batch, device)
+                _, likelihoods = smoothed(states, model.output, expected, 0.0)
                 total += float(likelihoods.double().sum())
                 tokens += len(expected)
     finally:

@@ -174,13 +174,14 @@ class Trainer:
         for number, batch in enumerate(batches):
             self.workers.seed(self.settings.seed, self.step, number)
             with self.autocast():
-                hidden, expected = loss.predict(self.model, batch, self.device)
+                states, expected, side_loss = loss.predict(self.model, batch, self.device)
                 smoothed, likelihoods = loss.smoothed(
-                    hidden, self.model.output, expected, self.optim.label_smoothing
+                    states, self.model.output, expected, self.optim.label_smoothing
                 )
-            side = self.model.side_loss  # per token, so that it weighs as its batch does
-            whole = smoothed if side is None else smoothed + side * len(expected)
-            (whole / tokens).backward()
+            summed = smoothed
+            if side_loss is not None:  # per token, so that it weighs as its batch does
+                summed = smoothed + side_loss * len(expected)
+            (summed / tokens).backward()
             total += torch.stack((smoothed.detach(), likelihoods.sum()))
         return total[0], total[1]
 

@@ -87,5 +87,5 @@ def _positions(site: str, encodings: Encodings, dim: int) -> Tensor:
     n = POSITIONS if encodings.limit is None else min(POSITIONS, encodings.limit)
     at = torch.arange(n)[None]
     tokens = torch.full((1, n), UNK + 1)
-    context = Context(site, at, at, at, 1, None, torch.tensor([n]), tokens)
+    context = Context(site, at, at, at, lengths=torch.tensor([n]), tokens=tokens)
     return encodings.embed(torch.zeros(1, n, dim), context)[0]

@@ -135,7 +135,7 @@ def test_vectors_are_those_of_the_scores(name: str, options: dict[str, Any], sit
             parameter.add_(torch.randn_like(parameter))
     n, layer = 12, 1
     at = torch.arange(n)[None]
-    context = Context(site, at, at, at, 2)
+    context = Context(site, at, at, at, rows=2)
     q, k = torch.randn(2, 2, 2, n, 4, dtype=torch.float64)
     with torch.no_grad():
         tables = e.by_distance(layer, torch.arange(1 - n, n))

@@ -17,7 +17,7 @@ def pass_over(n: int, site: str = "encoder", rows: int = 2) -> Context:
     """The context of a whole sequence of n tokens; a decoder's is causal."""
     at = torch.arange(n)[None]
     allowed = causal(n, n, at.device) if site == "decoder" else None
-    return Context(site, at, at, at, rows, allowed)
+    return Context(site, at, at, at, rows=rows, allowed=allowed)
 
 
 def qkv(n: int, sizes: Dims, rows: int = 2, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:

@@ -299,7 +299,7 @@ def test_fire_over_the_length() -> None:
             f.m.fill_(0.01)
     at = torch.arange(9)[None]
     lengths = torch.tensor([9, 7])
-    bias = bias_of(e, context=Context("encoder", at, at, at, 2, lengths=lengths))
+    bias = bias_of(e, context=Context("encoder", at, at, at, rows=2, lengths=lengths))
     assert bias.shape == (2, 2, 9, 9) and (bias[0] - bias[1]).abs().max() > 1e-4
     f = e.curves[0]
     for row, n in ((0, 9), (1, 7)):
@@ -330,7 +330,7 @@ def test_disan_strict_masks_leave_no_row_empty() -> None:
     e = Disan(dims(), diagonal=False)
     real = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])[:, None, None]
     at = torch.arange(5)[None]
-    bias = bias_of(e, context=Context("encoder", at, at, at, 2, real))
+    bias = bias_of(e, context=Context("encoder", at, at, at, rows=2, allowed=real))
     seen = (bias == 0) & real
     for row, n in ((0, 5), (1, 3)):
         for i in range(n):

@@ -25,8 +25,9 @@ def training(rows: int, n: int = 9) -> Context:
     """A pass over sentences that have columns, in training."""
     at, ids = torch.arange(n)[None], example.ids(rows, n, 30)
     return Context(
-        "encoder", at, at, at, rows, (ids != 0)[:, None, None, :], (ids != 0).sum(1), ids,
-        example.columns({"heads", "words", "order"}, ids), training=True,
+        "encoder", at, at, at, rows=rows, allowed=(ids != 0)[:, None, None, :],
+        lengths=(ids != 0).sum(1), tokens=ids,
+        columns=example.columns({"heads", "words", "order"}, ids), training=True,
     )  # fmt: skip
 
 

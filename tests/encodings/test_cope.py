@@ -55,7 +55,7 @@ def test_padding_has_no_gate() -> None:
     q, k, v = qkv(7, e.dims)
     at = torch.arange(7)[None]
     allowed = (torch.arange(7) != 3)[None, None, None]  # a hole in the middle
-    got = attend(e, q, k, v, Context("encoder", at, at, at, 2, allowed))[0]
+    got = attend(e, q, k, v, Context("encoder", at, at, at, rows=2, allowed=allowed))[0]
     real = [0, 1, 2, 4, 5, 6]
     alone = attend(e, q[:, :, real], k[:, :, real], v[:, :, real], pass_over(6))[0]
     assert torch.allclose(got[:, :, real][..., real], alone, atol=1e-12)

@@ -180,10 +180,10 @@ def test_positions_between_whole_numbers_fit_in(name: str) -> None:
     at = torch.arange(9, dtype=torch.float64)[None]
     assert torch.allclose(attend(e, q, k, v, Context("encoder", at, at, at))[0], whole, atol=1e-11)
     rows = (torch.arange(9) + torch.tensor([[0], [1000]])).long()  # each sentence has its own
-    c = Context("encoder", rows, rows, rows, 2)
+    c = Context("encoder", rows, rows, rows, rows=2)
     assert torch.allclose(attend(e, q, k, v, c)[0], whole, atol=1e-9)
     for one in (at, at.long()):  # a step of decoding
-        c = Context("decoder", one[:, -1:], one, one[:, -1:], 2)
+        c = Context("decoder", one[:, -1:], one, one[:, -1:], rows=2)
         step = e.scores(q[:, :, -1:] @ k.mT, q[:, :, -1:], k, 0, c) * (e.scale or 0.5)
         assert torch.allclose(step, whole[:, :, -1:], atol=1e-11)
     half = attend(e, q, k, v, Context("encoder", at / 2, at / 2, at / 2))[0]
@@ -209,7 +209,7 @@ def test_distances_are_enough(make: Callable[[], Any]) -> None:
     q, k, v = qkv(9, e.dims)
     e.positions = Edges()
     at = torch.arange(9).flip(0)[None].expand(2, -1) * 7
-    given = attend(e, q, k, v, Context("encoder", at, at, at, 2))[0]
+    given = attend(e, q, k, v, Context("encoder", at, at, at, rows=2))[0]
     e.positions = Index()
     assert torch.allclose(given, attend(e, q, k, v, pass_over(9))[0], atol=1e-12)
 

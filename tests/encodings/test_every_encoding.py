@@ -149,8 +149,9 @@ def test_token_by_token_equals_all_at_once(option: str, kind: str, tiny: Make, i
 def test_gradients_reach_each_parameter(option: str, tiny: Make, ids: Ids) -> None:
     model = tiny(f"encoding={option}").train()
     source = ids(4, 9)
-    loss = model(source, ids(4, 9, seed=1), beside(model, source)).square().sum()
-    (loss if model.side_loss is None else loss + model.side_loss).backward()
+    hidden = model.hidden(source, ids(4, 9, seed=1), beside(model, source))
+    loss = model.logits(hidden.states).square().sum()
+    (loss if hidden.side_loss is None else loss + hidden.side_loss).backward()
     for name, p in model.named_parameters():
         assert p.grad is not None and p.grad.abs().sum() > 0, name
 

@@ -57,12 +57,12 @@ def test_distances_may_differ_by_sentence_and_queries_may_come_alone(method: int
     e = make(method)
     q, k, v = qkv(6, e.dims)
     at = torch.tensor([[0, 1, 2, 3, 4, 5], [7, 3, 3, 8, 1, 0]])
-    both = attend(e, q, k, v, Context("encoder", at, at, at, 2))[0]
+    both = attend(e, q, k, v, Context("encoder", at, at, at, rows=2))[0]
     for row in range(2):
         one, here = at[row : row + 1], slice(row, row + 1)
         alone = attend(e, q[here], k[here], v[here], Context("encoder", one, one, one))[0]
         assert torch.allclose(both[here], alone, atol=1e-12)
-    last = Context("encoder", at[:, -1:], at, at[:, -1:], 2)
+    last = Context("encoder", at[:, -1:], at, at[:, -1:], rows=2)
     assert torch.allclose(
         e.scores(q[:, :, -1:] @ k.mT, q[:, :, -1:], k, 0, last), 2 * both[:, :, -1:]
     )

@@ -23,7 +23,7 @@ Ids = Callable[..., Tensor]
 def by_hand(n: int, factor: float) -> Context:
     """A pass whose tokens stand at multiples of the factor."""
     at = torch.arange(n) * factor
-    return Context("encoder", at[None], at[None], at[None], 2)
+    return Context("encoder", at[None], at[None], at[None], rows=2)
 
 
 @pytest.mark.parametrize("factor", [0.5, 0.3, 2.0])

@@ -21,7 +21,7 @@ DIMS = Dims("decoder", 1, 2, 8, 4)
 def context(n: int, *lengths: int, training: bool = False) -> Context:
     at = torch.arange(n)[None]
     return Context(
-        "decoder", at, at, at, len(lengths), lengths=torch.tensor(lengths), training=training
+        "decoder", at, at, at, rows=len(lengths), lengths=torch.tensor(lengths), training=training
     )
 
 

@@ -58,7 +58,17 @@ def run(e: Encoding, length: int, training: bool) -> None:
     if "heads" in columns:  # a chain: each word hangs on the one before it
         columns["heads"] = at.expand(4, -1)
     lengths = torch.full((4,), length)
-    c = Context("encoder", at, at, at, 4, None, lengths, ids, columns, training=training)
+    c = Context(
+        "encoder",
+        at,
+        at,
+        at,
+        rows=4,
+        lengths=lengths,
+        tokens=ids,
+        columns=columns,
+        training=training,
+    )
     c = c.placed(e.positions)
     x, q = torch.zeros(4, length, 8), torch.zeros(4, 2, length, 4)
     e.embed(x, c)

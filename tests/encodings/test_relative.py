@@ -130,7 +130,7 @@ def test_a_decoder_that_counts_down_sees_what_lies_ahead() -> None:
     n, e = 6, Relative(dims("decoder"), tau=2).double().requires_grad_(False)
     q, k, _ = qkv(n, dims("decoder"))
     at = torch.arange(n)[None]
-    plain = Context("decoder", at, at, at, 2)
+    plain = Context("decoder", at, at, at, rows=2)
     for c, sign in ((plain, 1), (plain.placed(Countdown()), -1)):
         added = e.scores(torch.zeros(2, 2, n, n).to(q), q, k, 0, c)
         assert e.key_table is not None
@@ -231,10 +231,10 @@ def test_shaw_absolute_reads_each_sentence_at_its_own_positions() -> None:
     e = ShawAbsolute(dims(), None, 20).double()
     q, k, v = qkv(5, e.dims)
     at = torch.tensor([[0, 1, 2, 3, 4], [3, 4, 9, 12, 19]])
-    both = attending(e, q, k, v, Context("encoder", at, at, at, 2))[2]
+    both = attending(e, q, k, v, Context("encoder", at, at, at, rows=2))[2]
     for row in range(2):
         one = at[row : row + 1]
-        c = Context("encoder", one, one, one, 1)
+        c = Context("encoder", one, one, one, rows=1)
         alone = attending(e, q[row : row + 1], k[row : row + 1], v[row : row + 1], c)[2]
         assert torch.allclose(both[row], alone[0], atol=1e-12)
 

@@ -87,7 +87,7 @@ def test_huang_3_keeps_what_earlier_entries_added() -> None:
         p.data.normal_()
     q, k = torch.randn(2, 3, 2, 5, 4, dtype=torch.double)
     at = torch.arange(5)[None]
-    s = both.scores(q, k, 1, Context("encoder", at, at, at, 3))
+    s = both.scores(q, k, 1, Context("encoder", at, at, at, rows=3))
     table, a = (dict(both.named_parameters())[n][1] for n in NAMES)
     for i in range(5):
         for j in range(5):

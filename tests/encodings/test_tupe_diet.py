@@ -139,7 +139,7 @@ def test_positions_of_each_row_are_its_own() -> None:
     at = torch.tensor([[0, 2, 5], [1, 3, 4]])
     kinds = (Tupe(dims()), Diet(dims(), rank=3), BiasTable(dims(), reference="absolute"))
     for e in map(shaken, kinds):
-        both = e.bias(0, Context("encoder", at, at, at, 2))
+        both = e.bias(0, Context("encoder", at, at, at, rows=2))
         assert both is not None and both.shape == (2, 2, 3, 3)
         for row in range(2):
             one = at[row : row + 1]

@@ -64,9 +64,10 @@ def learn(model: Transformer, recompute: bool, kind: str, ids: Ids) -> Learnt:
     hooks = [f.register_forward_pre_hook(lambda *_: calls.append(1)) for f in layers]
     torch.manual_seed(4)
     with torch.autocast("cpu", torch.bfloat16, enabled=kind == "bfloat16"):
-        loss = model(source, target, columns).float().square().mean()
-    if model.side_loss is not None:
-        loss = loss + model.side_loss
+        hidden = model.hidden(source, target, columns)
+        loss = model.logits(hidden.states).float().square().mean()
+    if hidden.side_loss is not None:
+        loss = loss + hidden.side_loss
     loss.backward()
     for hook in hooks:
         hook.remove()

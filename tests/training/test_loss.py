@@ -15,7 +15,7 @@ from nmt import build
 from nmt.data.batches import in_order
 from nmt.data.prepare import Prepared
 from nmt.data.vocab import PAD
-from nmt.model.transformer import Transformer
+from nmt.model.transformer import Hidden, Transformer
 from nmt.training import crossentropy, loss
 from tests.training import tiny
 
@@ -115,7 +115,7 @@ def test_predict_hands_the_columns_over(data: Prepared, model: Transformer) -> N
     seen = []
     hidden = model.hidden
 
-    def spy(source: torch.Tensor, target: torch.Tensor, columns: Any) -> torch.Tensor:
+    def spy(source: torch.Tensor, target: torch.Tensor, columns: Any) -> Hidden:
         seen.append(columns)
         return hidden(source, target, columns)
 
@@ -130,7 +130,7 @@ def test_predict_hands_the_columns_over(data: Prepared, model: Transformer) -> N
 def test_predict_gives_the_real_tokens_row_by_row(data: Prepared, model: Transformer) -> None:
     model.eval()
     batch = next(in_order(data.train, 300, "max"))
-    hidden, expected = loss.predict(model, batch, CPU)
+    hidden, expected, _ = loss.predict(model, batch, CPU)
     whole = model(batch.source, batch.target[:, :-1])
     kept = [
         (whole[row, at], batch.target[row, at + 1])

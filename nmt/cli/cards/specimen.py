@@ -74,8 +74,17 @@ def pass_over(ids: Tensor, site: str, columns: dict[str, Tensor]) -> Watched:
     n = ids.shape[1]
     at = torch.arange(n)[None]
     allowed = causal(n, n, at.device) if site == "decoder" else (ids != 0)[:, None, None, :]
-    lengths = (ids != 0).sum(1)
-    return Watched(site, at, at, at, len(ids), allowed, lengths, ids, columns)
+    return Watched(
+        site,
+        queries=at,
+        keys=at,
+        new_keys=at,
+        rows=len(ids),
+        allowed=allowed,
+        lengths=(ids != 0).sum(1),
+        tokens=ids,
+        columns=columns,
+    )
 
 
 def entries(model: Transformer) -> list[tuple[str, Encoding]]:
