@@ -1,17 +1,16 @@
-"""Encodings that are not ours: the README's example, and made-up distributions that bring one."""
+"""Encodings that are not ours: the example of docs/, and made-up distributions that bring one."""
 
-import re
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+from tests.pages import ROOT as ROOT
+from tests.pages import blocks
 
 
 def example() -> tuple[str, str]:
-    """The module and the YAML that the README shows under "Adding one"."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8").partition("### Adding one\n")[2]
-    blocks = re.findall(r"```(python|yaml)\n(.*?)```", text, flags=re.S)[:2]
-    assert [language for language, _ in blocks] == ["python", "yaml"]
-    return blocks[0][1], blocks[1][1]
+    """The module and the YAML that docs/adding-an-encoding.md shows."""
+    page = "docs/adding-an-encoding.md"
+    (module,), (options,) = blocks(page, "python"), blocks(page, "yaml")
+    return module, options
 
 
 def install(folder: Path, distribution: str, name: str, value: str, source: str = "") -> None:

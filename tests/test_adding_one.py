@@ -1,4 +1,4 @@
-"""A new encoding is the two files of the README, and nothing else: every test takes it as it is."""
+"""A new encoding is the two files of its page in docs, and nothing else is changed for it."""
 
 import os
 import shutil

@@ -1,7 +1,6 @@
 """The commands of README.md and docs/*.md, run in their order through a shell, at small sizes."""
 
 import os
-import re
 import shlex
 import subprocess
 import sys
@@ -10,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from nmt.data.toy import columns, pairs
+from tests.pages import PAGES, ROOT, commands
 
-ROOT = Path(__file__).parent.parent
-PAGES = ["README.md", *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").glob("*.md"))]
 NOT_RUN = {  # command -> why this test does not run it
     "make demo": "makes an environment of its own; nmt-demo: tests/cli/test_whole.py",
     "make test": "this test would run itself",
@@ -41,14 +39,6 @@ SMALL = {  # command -> options that make it small
     "nmt-report": ["--samples", "40", "--no-attention"],
     "nmt-parity": ["--tokens", "8"],
 }
-
-
-def commands(page: str) -> list[str]:
-    """The lines of a page's shell blocks, continued ones joined, without comments."""
-    text = (ROOT / page).read_text(encoding="utf-8")
-    blocks = "\n".join(re.findall(r"```sh\n(.*?)```", text, flags=re.S)).replace("\\\n", " ")
-    lines = [re.sub(r"\s+#.*", "", line).strip() for line in blocks.split("\n")]
-    return [re.sub(r" +", " ", line) for line in lines if line and line[0] != "#"]
 
 
 def small(command: str) -> str:

@@ -61,7 +61,7 @@ def test_has_a_line_and_a_card(folder: Path, capsys: Capture) -> None:
     assert encodings([NAME, *beside, "--no-timing", f"encoding.{NAME}.strength=0.25"]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith(f"{NAME}\n  One line that says what it does\n")
-    assert "Subtracts a learnt multiple" in shown and "cached decoding     exact" in shown
+    assert "Subtracts a learned multiple" in shown and "cached decoding     exact" in shown
     assert f"encoding.{NAME}.strength" in shown and "a comment makes it part of --help" in shown
     assert encodings(["theirz", *beside]) == 2
     assert capsys.readouterr().err == "nmt: theirz: no such encoding; did you mean theirs?\n"

@@ -1,0 +1,29 @@
+"""The pages that people read, README.md and docs/*.md, and what stands in them."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PAGES = ["README.md", *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").glob("*.md"))]
+
+
+def text_of(page: str) -> str:
+    """A page's text; its name is relative to the root."""
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
+def blocks(page: str, language: str) -> list[str]:
+    """The code of a page's fenced blocks in a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", text_of(page), flags=re.S | re.M)
+
+
+def commands(page: str) -> list[str]:
+    """The lines of a page's shell blocks, continued ones joined, without comments."""
+    joined = "\n".join(blocks(page, "sh")).replace("\\\n", " ")
+    lines = [re.sub(r"\s+#.*", "", line).strip() for line in joined.split("\n")]
+    return [re.sub(r" +", " ", line) for line in lines if line and line[0] != "#"]
+
+
+def targets_of_make() -> list[str]:
+    """The targets that `make help` lists."""
+    return re.findall(r"^([a-z0-9-]+):.*##", text_of("Makefile"), flags=re.M)
