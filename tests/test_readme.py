@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from nmt.cli import bench, compare, encodings, evaluate, parity, report, testset, translate
+from nmt.cli import compare, encodings, evaluate, parity, report, testset, translate
 from nmt.overrides.compose import experiment_of, sweep_of
 from nmt.overrides.options import FAMILIES, family_of
+from scripts.bench import __main__ as bench
 from tests.pages import PAGES, ROOT, commands, targets_of_make, text_of
 
 UNDERSTOOD = {  # command -> what reads its arguments and refuses those that do not fit
@@ -18,14 +19,15 @@ UNDERSTOOD = {  # command -> what reads its arguments and refuses those that do 
     "nmt-report": report.understood,
     "nmt-testset": testset.understood,
     "nmt-compare": compare.understood,
-    "nmt-bench": bench.understood,
+    "scripts.bench": bench.understood,
 }
 COMMANDS = list(dict.fromkeys(command for page in PAGES for command in commands(page)))
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_each_command_is_understood(command: str, tmp_path: Path) -> None:
-    name, *arguments = shlex.split(re.sub(r"[<>] *\S+", "", command))
+    redirected = re.sub(r"[<>] *\S+", "", command)
+    name, *arguments = shlex.split(redirected.removeprefix("python -m "))
     arguments = [re.sub(r"\b(\w+\.png)", rf"{tmp_path}/\1", a) for a in arguments]
     if name in UNDERSTOOD:
         UNDERSTOOD[name](arguments)
@@ -39,10 +41,14 @@ def test_each_command_is_understood(command: str, tmp_path: Path) -> None:
         experiment_of(table.jobs[0] if table else arguments)
     else:
         assert name == "make" and arguments[0] in targets_of_make()
+        for passed_on in arguments[1:]:
+            assert passed_on.startswith("BENCH=")
+            bench.understood(shlex.split(passed_on.removeprefix("BENCH=")))
 
 
 def test_there_are_commands_to_check() -> None:
-    assert {*UNDERSTOOD, "make", "nmt-train", "nmt-encodings"} <= {c.split()[0] for c in COMMANDS}
+    named = {command.removeprefix("python -m ").split()[0] for command in COMMANDS}
+    assert {*UNDERSTOOD, "make", "nmt-train", "nmt-prepare", "nmt-encodings"} == named
 
 
 def test_the_readme_is_read_in_five_minutes() -> None:
