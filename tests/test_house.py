@@ -15,6 +15,7 @@ ROOMS = {  # room -> rooms that it may import
         "training",
         "decode",
         "compare",
+        "inspect",
         "recipes",
         "top",
         "model",
@@ -34,6 +35,7 @@ ROOMS = {  # room -> rooms that it may import
         "encodings",
         "base",
     },
+    "inspect": {"overrides", "decode", "top", "model", "data", "encodings", "base"},
     "compare": {"top", "model", "data", "encodings", "base"},
     "overrides": {"base"},
     "recipes": {"data", "base"},
@@ -46,7 +48,7 @@ ROOMS = {  # room -> rooms that it may import
     "base": set(),  # config, errors, atomic: they know nobody
 }
 ROOMS["scripts"] = set(ROOMS)  # what is run beside the package; nobody imports it
-BASE = {"config", "errors", "atomic", "manifest", "device", "memory"}
+BASE = {"config", "errors", "atomic", "manifest", "device", "memory", "figure"}
 
 
 def module_of(path: Path) -> str:

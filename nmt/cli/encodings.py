@@ -3,14 +3,11 @@
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from nmt.cli.parser import Parser, once
 from nmt.cli.words import run
 from nmt.errors import UserError
-
-if TYPE_CHECKING:
-    from nmt.overrides.options import Folders
+from nmt.experiments import outputs
 
 USAGE = """nmt-encodings                                      all encodings, one line each
        nmt-encodings NAME [GROUP=OPTION] [KEY=VALUE ...]   one of them: its card
@@ -34,34 +31,15 @@ def main(argv: list[str] | None = None) -> int:
 
 def command(argv: list[str]) -> None:
     """List the encodings, describe or draw one, or make the table of all."""
-    asked = understood(argv)
-    if asked.markdown and not asked.table:
-        raise UserError("--markdown: only the --table has a form for it")
-    if asked.run and not asked.plot:
-        raise UserError("--run: draws what a run has learnt; give --plot FILE, too")
-    if asked.table:
-        if asked.name is not None:
-            raise UserError(f"{asked.name}: --table takes KEY=VALUE words, not a name")
-        from nmt.cli.cards.table import table
-
-        sys.stdout.write(table(asked.words, asked.markdown, asked.folders))
-    elif asked.plot:
-        _draw(asked)
-    elif asked.name is None:
-        if asked.given:
-            raise UserError(f"{asked.given[0]}: of which encoding? nmt-encodings NAME KEY=VALUE")
-        sys.stdout.write(listed(asked.folders))
+    options = understood(argv)
+    if options.plot and not options.table:
+        _draw(options)
     else:
-        from nmt.cli.cards.card import card
-        from nmt.overrides.compose import experiment_of
-
-        settings = experiment_of([f"encoding={asked.name}", *asked.words]).settings
-        shown = card(asked.name, settings, timed=not asked.no_timing, folders=asked.folders)
-        sys.stdout.write(shown)
+        sys.stdout.write(_text(options))
 
 
 def understood(argv: list[str]) -> argparse.Namespace:
-    """The words; raises UserError, or SystemExit as argparse does."""
+    """Options, name and overrides; raises UserError, or SystemExit as argparse does."""
     parser = Parser(
         prog="nmt-encodings",
         usage=USAGE,
@@ -72,60 +50,70 @@ def understood(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--table", action="store_true", help="Table 1 of Dufter et al. (2022)")
     parser.add_argument("--markdown", action="store_true", help="the table as Markdown")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw it: .png, .svg or .pdf")
-    parser.add_argument("--run", type=Path, metavar="DIR", help="draw what a run has learnt")
+    parser.add_argument("--run", type=Path, metavar="DIR", help="draw what a run has learned")
     parser.add_argument("--config-dir", metavar="DIR", help="also look for options in DIR")
-    asked = parser.parse_intermixed_args(argv)
-    names = [w for w in asked.words if "=" not in w and not w.startswith("~")]
-    asked.given = [w for w in asked.words if w not in names]
-    asked.name = names[0] if names else None
+    options = parser.parse_intermixed_args(argv)
+    names = [word for word in options.words if "=" not in word and not word.startswith("~")]
+    options.given = [word for word in options.words if word not in names]
+    options.name = names[0] if names else None
     if len(names) > 1:
         raise UserError(f"{names[1]}: expected KEY=VALUE after {names[0]}")
-    from nmt.overrides.options import beside, folders_of
-
-    once(asked.given)
-    asked.words = [*beside(asked.config_dir), *asked.given]
-    asked.folders = folders_of(asked.words) or ()
-    _check(asked.name, asked.folders)
-    return asked
-
-
-def _check(name: str | None, folders: "Folders") -> None:
     from nmt.overrides.compose import nearest
-    from nmt.overrides.options import options_of
+    from nmt.overrides.options import beside, folders_of, options_of
 
-    if name is not None and name not in (known := options_of("encoding", folders)):
-        raise UserError(f"{name}: no such encoding{nearest(name, known)}")
-
-
-def listed(folders: "Folders" = ()) -> str:
-    """All options by their families; imports no torch."""
-    from nmt.overrides.options import families, summary
-
-    groups = families(folders)
-    width = max(len(o) for options in groups.values() for o in options)
-    parts = []
-    for group, options in groups.items():
-        parts.append(group)
-        parts += [f"  {o:<{width}}  {summary('encoding', o, folders)}" for o in options]
-        parts.append("")
-    return "\n".join(parts[:-1]) + "\n"
+    once(options.given)
+    options.overrides = [*beside(options.config_dir), *options.given]
+    options.folders = folders_of(options.overrides) or ()
+    known = options_of("encoding", options.folders)
+    if options.name is not None and options.name not in known:
+        raise UserError(f"{options.name}: no such encoding{nearest(options.name, known)}")
+    _check(options)
+    return options
 
 
-def _draw(asked: argparse.Namespace) -> None:
-    from nmt.cli.cards import plot
-    from nmt.experiments import outputs
+def _check(options: argparse.Namespace) -> None:
+    """Refuse what has no meaning together."""
+    name, given, table = options.name, options.given, options.table
+    if options.markdown and not table:
+        raise UserError("--markdown: only the --table has a form for it")
+    if options.run and not options.plot:
+        raise UserError("--run: draws what a run has learned; give --plot FILE, too")
+    if table and name is not None:
+        raise UserError(f"{name}: --table takes KEY=VALUE, not a name")
+    if given and name is None and not table and not options.plot:
+        raise UserError(f"{given[0]}: of which encoding? nmt-encodings NAME KEY=VALUE")
+
+
+def _text(options: argparse.Namespace) -> str:
+    if options.table:
+        from nmt.inspect.table import table
+
+        return table(options.overrides, options.markdown, options.folders)
+    if options.name is None:
+        from nmt.inspect.listing import listed
+
+        return listed(options.folders)
+    from nmt.inspect.card import card
     from nmt.overrides.compose import experiment_of
 
-    outputs.prepare([], asked.plot)
-    if asked.run is not None:
-        if asked.given:
-            raise UserError(f"{asked.given[0]}: a trained model is fixed; leave it out")
-        plot.draw_run(asked.run, asked.name, asked.plot, asked.folders)
+    settings = experiment_of([f"encoding={options.name}", *options.overrides]).settings
+    return card(options.name, settings, timed=not options.no_timing, folders=options.folders)
+
+
+def _draw(options: argparse.Namespace) -> None:
+    from nmt.inspect import plot
+    from nmt.overrides.compose import experiment_of
+
+    outputs.prepare([], options.plot)
+    if options.run is not None:
+        if options.given:
+            raise UserError(f"{options.given[0]}: a trained model is fixed; leave it out")
+        plot.draw_run(options.run, options.name, options.plot, options.folders)
         return
-    if asked.name is None:
+    if options.name is None:
         raise UserError("--plot: of which encoding? nmt-encodings NAME --plot FILE")
-    settings = experiment_of([f"encoding={asked.name}", *asked.words]).settings
-    plot.draw(settings, asked.name, asked.plot)
+    settings = experiment_of([f"encoding={options.name}", *options.overrides]).settings
+    plot.draw(settings, options.name, options.plot)
 
 
 if __name__ == "__main__":

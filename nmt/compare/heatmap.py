@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from nmt.compare.plot import undated
 from nmt.compare.ranking import Ranking
 from nmt.compare.report import ALL
+from nmt.figure import undated
 
 CELL = (1.55, 0.235)  # inches
 MARGINS = (2.6, 1.25)  # inches for names and headings

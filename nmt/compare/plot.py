@@ -4,27 +4,14 @@ from pathlib import Path
 from typing import Any
 
 from nmt.compare.report import ALL, Report, Row
-from nmt.errors import UserError
+from nmt.figure import undated
 
-FORMATS = (".png", ".svg", ".pdf")
 SIZE = (8, 4.5)  # inches
 LEGEND = 4  # entries in a row
 # Okabe and Ito (2008): told apart by readers with any colour vision; shapes help in grey print.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = "osD^vPX"
 SPREAD = 0.4  # share of a bucket's width over which the systems stand
-
-
-def check(path: Path) -> None:
-    """Raise UserError if a plot cannot be made, before any time is spent on scores."""
-    if path.suffix.lower() not in FORMATS:
-        raise UserError(f"--plot {path}: the name must end in one of {', '.join(FORMATS)}")
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        raise UserError(
-            f"--plot {path}: matplotlib is not installed; pip install 'nmt[report]'"
-        ) from None
 
 
 def draw(report: Report, path: Path) -> None:
@@ -125,9 +112,3 @@ def _axes(top: Any, below: Any, report: Report, rows: list[Row]) -> None:
     few = "; hollow: few pairs" if any(row.few for row in rows) else ""
     title = f"{metric.name} by source length, 95% intervals{few}"
     top.set_title(title, fontsize=9, loc="left")
-
-
-def undated(path: Path) -> dict[str, None]:
-    """Metadata that keep the date out of a picture, so that equal pictures are equal files."""
-    key = {".svg": "Date", ".pdf": "CreationDate"}.get(path.suffix.lower())
-    return {key: None} if key else {}

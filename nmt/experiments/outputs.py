@@ -7,7 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from nmt import __version__, atomic
+from nmt import __version__, atomic, figure
 from nmt.errors import Exit, UserError
 
 PACKAGES = ("sacrebleu", "sacremoses", "numpy")  # on which scores depend
@@ -20,9 +20,7 @@ def prepare(files: Sequence[Path | None], plot: Path | None) -> None:
     cannot be made, 2 if a plot cannot be drawn.
     """
     if plot:
-        from nmt.compare import plot as plots
-
-        plots.check(plot)
+        figure.check(plot)
     for directory in [path.parent for path in (*files, plot) if path]:
         try:
             directory.mkdir(parents=True, exist_ok=True)

@@ -14,11 +14,10 @@ import pytest
 import torch
 
 from nmt import build
-from nmt.cli.cards import live
-from nmt.cli.cards.specimen import Specimen
 from nmt.config import Settings, columns_of
-from nmt.decode import parity
 from nmt.errors import UserError
+from nmt.inspect import checks, parity
+from nmt.inspect.specimen import Specimen
 from nmt.model import trial
 from nmt.model.transformer import Transformer
 from nmt.overrides.options import options_of
@@ -77,7 +76,7 @@ def mistakes(settings: Settings) -> list[str]:
     model = parity.moved(settings).double()
     made = parity.Trial(model, TOKENS, 1)
     text, found = made.text(), decoded(made)
-    shift = live.shift(Specimen(model, text.source, text.target, text.columns))
+    shift = checks.shift(Specimen(model, text.source, text.target, text.columns))
     relative = all(site.relative for site in model.sites.values())
     if shift is not None and shift.holds != relative:
         found.append(f"relative is {relative}, but a shift shows {shift.said}")

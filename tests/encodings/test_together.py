@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from nmt import build
-from nmt.cli.cards.card import card
 from nmt.config import Settings
 from nmt.encodings.base import Dims
 from nmt.encodings.composition import Encodings
@@ -15,6 +14,7 @@ from nmt.encodings.context import Context
 from nmt.encodings.positions import Index
 from nmt.encodings.registry import create
 from nmt.errors import UserError
+from nmt.inspect.card import card
 from nmt.model import example
 from nmt.model.transformer import Transformer
 

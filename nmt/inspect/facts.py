@@ -5,10 +5,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from nmt.cli.cards.live import BY, Shifted
-from nmt.cli.cards.specimen import Specimen, ask, entries, pass_over
 from nmt.encodings.base import Encoding
 from nmt.encodings.composition import hooks_of
+from nmt.inspect.checks import BY, Shifted
+from nmt.inspect.specimen import Specimen, ask, entries, pass_over
 from nmt.model.transformer import Transformer
 
 CLOSE = 1e-4

@@ -5,13 +5,13 @@ import textwrap
 from collections.abc import Iterator
 
 from nmt import build
-from nmt.cli.cards import facts, live, measure
-from nmt.cli.cards.specimen import Specimen, entries, small
 from nmt.config import Settings
 from nmt.encodings.base import Encoding
 from nmt.encodings.composition import hooks_of
 from nmt.encodings.lookup import find
 from nmt.encodings.relative import Relative
+from nmt.inspect import checks, cost, facts
+from nmt.inspect.specimen import Specimen, entries, small
 from nmt.overrides.options import Folders, encoding_keys, family_of, path_of, summary
 
 NAME, WIDTH = 20, 100
@@ -116,7 +116,7 @@ def counted(settings: Settings, option: str = "") -> list[tuple[int, int]]:
 def _sites(settings: Settings, vocab: int, option: str) -> list[int]:
     model = build.outline(settings, vocab, vocab)
     there = facts.own(model, option)
-    return [sum(measure.parameters(e) for s, e in there if s == site) for site in SITES]
+    return [sum(cost.parameters(e) for s, e in there if s == site) for site in SITES]
 
 
 def said(count: tuple[int, int]) -> str:
@@ -129,7 +129,7 @@ def said(count: tuple[int, int]) -> str:
 
 def _length(settings: Settings, specimen: Specimen) -> Iterator[str]:
     limit = specimen.model.source_limit
-    told = live.beyond(specimen, limit)
+    told = checks.beyond(specimen, limit)
     yield from _row("longest source", f"{'any' if limit is None else f'{limit:,}'}; {told}")
     if (other := specimen.model.target_limit) != limit:
         yield from _row("longest target", "any" if other is None else f"{other:,}")
@@ -137,13 +137,13 @@ def _length(settings: Settings, specimen: Specimen) -> Iterator[str]:
         yield from _row("needs", "the desired length of each output")
     if names := sorted(specimen.model.columns):
         yield from _row("reads columns", ", ".join(names))
-    stretched = live.interpolation(small(settings))
+    stretched = checks.interpolation(small(settings))
     yield from _row("interpolation", _yes(stretched.holds, stretched.said, stretched.said))
 
 
 def _tried(specimen: Specimen) -> Iterator[str]:
     """What a model of a few dimensions shows."""
-    shifted, shuffled = live.shift(specimen), live.permutation(specimen)
+    shifted, shuffled = checks.shift(specimen), checks.permutation(specimen)
     if shifted is None:
         yield from _row("shift invariant", "not asked: it has distances only")
     else:
@@ -152,7 +152,7 @@ def _tried(specimen: Specimen) -> Iterator[str]:
     for site, encodings in specimen.model.sites.items():
         if (why := encodings.at_odds) is not None:
             yield from _row(f"composed, {site}", why)
-    exact = live.cached(specimen)
+    exact = checks.cached(specimen)
     yield from _row("cached decoding", f"{'exact' if exact.holds else 'WRONG'}: {exact.said}")
 
 
@@ -184,18 +184,18 @@ def _is_shaw(e: Encoding) -> bool:
 
 
 def _cost(settings: Settings) -> Iterator[str]:
-    model = build.transformer(settings, measure.VOCAB, measure.VOCAB)
-    cost = measure.cost_of(model, settings.model)
+    model = build.transformer(settings, cost.VOCAB, cost.VOCAB)
+    price = cost.cost_of(model, settings.model)
     yield from _row(
         "time",
-        f"x {cost.ratio:.2f} [{cost.low:.2f}, {cost.high:.2f}] of plain attention's "
-        f"{1000 * cost.plain:.0f} ms; {cost.where}, forward and backward, median and quartiles of "
-        f"{cost.pairs} interleaved pairs, one CPU thread",
+        f"x {price.ratio:.2f} [{price.low:.2f}, {price.high:.2f}] of plain attention's "
+        f"{1000 * price.plain:.0f} ms; {price.where}, forward and backward, median and quartiles "
+        f"of {price.pairs} interleaved pairs, one CPU thread",
     )
     yield from _row(
         "memory",
-        f"{_mib(cost.bytes)} kept for the backward pass, plain attention {_mib(cost.plain_bytes)} "
-        "(the same sublayers)",
+        f"{_mib(price.bytes)} kept for the backward pass, plain attention "
+        f"{_mib(price.plain_bytes)} (the same sublayers)",
     )
 
 

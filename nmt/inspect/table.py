@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Iterator
 
-from nmt.cli.cards import facts, live
-from nmt.cli.cards.card import counted, said
-from nmt.cli.cards.specimen import small
-from nmt.cli.cards.survey import ELSEWHERE, ROWS, Row
 from nmt.config import Settings
 from nmt.errors import UserError
+from nmt.inspect import checks, facts
+from nmt.inspect.card import counted, said
+from nmt.inspect.specimen import small
+from nmt.inspect.survey import ELSEWHERE, ROWS, Row
 from nmt.overrides.compose import experiment_of
 from nmt.overrides.options import Folders, family_of, options_of
 
@@ -22,7 +22,7 @@ attention. Cells are derived from the code, not copied; {MARK} a cell of which t
 something else, which stands in brackets. works: built, encoded, and decoded token by token to the
 same logits as all at once, just now, in a small model with made-up text.
 Of an option with several entries, cells and parameters are those of the entry that bears its name,
-if there is one. V: word types of the side. How each cell is derived: nmt/cli/cards/facts.py.
+if there is one. V: word types of the side. How each cell is derived: nmt/inspect/facts.py.
 The survey: Dufter, Schmitt, Schütze (2022), Position Information in Transformers: An Overview.
 """
 
@@ -77,7 +77,7 @@ def _cells(row: Row, choice: list[str], words: list[str], folders: Folders) -> l
         return [*(row.cells or [""] * 5), *missing, f"no: there is no option {option}"]
     try:
         settings = experiment_of([*choice, *words]).settings
-        checked = live.works(settings)
+        checked = checks.works(settings)
         cells = derived(settings, option) if checked.holds else row.cells or ("",) * 5
         count = _count(settings, option)
     except UserError as e:

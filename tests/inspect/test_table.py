@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from nmt.cli.cards import table
-from nmt.cli.cards.survey import ELSEWHERE, ROWS, Row
 from nmt.cli.encodings import main
 from nmt.encodings.relative import Relative
+from nmt.inspect import table
+from nmt.inspect.survey import ELSEWHERE, ROWS, Row
 from nmt.overrides.options import family_of, options_of
 
 PRINTED = """Transformer w/ emb.|BERT|Reformer|FLOATER|Shortformer|Wang et al. (2020)|

@@ -42,30 +42,30 @@ as large as they were, so the differences add up over some ten rounded results p
 """
 
 
-class Text(NamedTuple):
+class Sentences(NamedTuple):
     """A made-up batch, padded on the right."""
 
     source: Tensor  # [rows, source]
     target: Tensor  # [rows, target]
     columns: dict[str, Tensor]  # [rows, source | 1] each
 
-    def take(self, rows: Tensor) -> "Text":
+    def take(self, rows: Tensor) -> "Sentences":
         """Row i becomes old row rows[i]."""
         columns = {name: c[rows] for name, c in self.columns.items()}
-        return Text(self.source[rows], self.target[rows], columns)
+        return Sentences(self.source[rows], self.target[rows], columns)
 
-    def alone(self, row: int) -> "Text":
+    def alone(self, row: int) -> "Sentences":
         """One row without its padding."""
         one = self.take(torch.tensor([row]))
         source, target = (int((t != PAD).sum()) for t in (one.source, one.target))
         columns = {n: c if c.shape[1] == 1 else c[:, :source] for n, c in one.columns.items()}
-        return Text(one.source[:, :source], one.target[:, :target], columns)
+        return Sentences(one.source[:, :source], one.target[:, :target], columns)
 
 
 class Decoding:
     """Hypotheses that grow with a cache, and the logits on their way."""
 
-    def __init__(self, model: Transformer, text: Text) -> None:
+    def __init__(self, model: Transformer, text: Sentences) -> None:
         self.model, self.text, self.done = model, text, 0
         lengths = (text.target != PAD).sum(1) if model.needs_lengths else None
         self.state = model.start(text.source, text.columns, lengths)
@@ -112,7 +112,7 @@ class Trial:
         """A copy that has computed nothing yet."""
         return copy.deepcopy(self._pristine)
 
-    def text(self, rows: int = 3, source: list[int] | None = None, spread: int = 0) -> Text:
+    def text(self, rows: int = 3, source: list[int] | None = None, spread: int = 0) -> Sentences:
         """Make rows of `source` lengths; the target of row i lacks i x spread tokens."""
         lengths = source or [self.source] * rows
         ids = example.ids(rows, max(lengths), VOCAB, seed=self.seed)
@@ -120,7 +120,7 @@ class Trial:
         for row, length in enumerate(lengths):
             ids[row, length:] = PAD
             target[row, max(1, self.tokens - row * spread) :] = PAD
-        return Text(ids, target, self._columns(ids))
+        return Sentences(ids, target, self._columns(ids))
 
     def _columns(self, ids: Tensor) -> dict[str, Tensor]:
         """Made-up columns in which not all rows are alike, or mixing them up would not show."""
@@ -137,7 +137,7 @@ class Trial:
         return [(decoding.logits[real], full(self.fresh(), decoding.text)[real])]
 
 
-def full(model: Transformer, text: Text) -> Tensor:
+def full(model: Transformer, text: Sentences) -> Tensor:
     """The logits [rows, target, vocab] of one causal pass."""
     return at_least_float32(model(text.source, text.target, text.columns))
 
@@ -259,7 +259,7 @@ CONDITIONS = (
 PRECISIONS = ("float32", "bfloat16")
 
 
-class Cell(NamedTuple):
+class Deviation(NamedTuple):
     """What one condition gave in one precision."""
 
     condition: Condition
@@ -284,7 +284,7 @@ class Cell(NamedTuple):
         return self.error is None and self.difference <= self.bound < math.inf
 
 
-def measure(settings: Settings, tokens: int = TOKENS) -> list[Cell]:
+def measure(settings: Settings, tokens: int = TOKENS) -> list[Deviation]:
     """Decode made-up text in every condition and precision, with settings.seed.
 
     Targets have `tokens` tokens, or as many as the encodings can hold. Raises UserError for a
@@ -297,8 +297,8 @@ def measure(settings: Settings, tokens: int = TOKENS) -> list[Cell]:
     except UserError:
         raise
     except Exception as e:
-        return [Cell(c, p, math.nan, math.nan, whence(e)) for c, p in every]
-    return [_cell(c, p, Trial(pristine, tokens, settings.seed)) for c, p in every]
+        return [Deviation(c, p, math.nan, math.nan, whence(e)) for c, p in every]
+    return [_deviation(c, p, Trial(pristine, tokens, settings.seed)) for c, p in every]
 
 
 def moved(settings: Settings) -> Transformer:
@@ -316,14 +316,14 @@ def moved(settings: Settings) -> Transformer:
     return model.eval()
 
 
-def _cell(condition: Condition, precision: str, trial: Trial) -> Cell:
+def _deviation(condition: Condition, precision: str, trial: Trial) -> Deviation:
     reduced = precision == "bfloat16"
     try:
         with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=reduced):
             difference, largest = _compared(condition.decode(trial))
     except Exception as e:  # any mistake of an encoding, in any of its hooks
-        return Cell(condition, precision, math.nan, math.nan, whence(e))
-    return Cell(condition, precision, difference, largest)
+        return Deviation(condition, precision, math.nan, math.nan, whence(e))
+    return Deviation(condition, precision, difference, largest)
 
 
 def _compared(pairs: Pairs) -> tuple[float, float]:

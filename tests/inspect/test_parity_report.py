@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from torch import Tensor
 
-from nmt.cli import parity
 from nmt.cli.parity import main
-from nmt.decode.parity import CONDITIONS, measure
 from nmt.encodings.composition import HOOKS, hooks_of
 from nmt.encodings.context import Context
 from nmt.encodings.lookup import find
 from nmt.encodings.positions import Index
+from nmt.inspect import parity_report
+from nmt.inspect.parity import CONDITIONS, measure
 from nmt.overrides.options import options_of
 
 Capture = pytest.CaptureFixture[str]
@@ -47,14 +47,14 @@ def test_words_of_the_model(capsys: Capture, tmp_path: Path) -> None:
     file = tmp_path / "new" / "parity.json"
     words = ["model.share_layers=true", "model.halting=true", "model.dim=16", "seed=5"]
     assert main(["encoding=absolute", *words, FEW, "--json", str(file)]) == 0
-    assert set(words) <= set(json.loads(file.read_text())["words"])
-    assert "model.dim=32" not in json.loads(file.read_text())["words"]
+    assert set(words) <= set(json.loads(file.read_text())["overrides"])
+    assert "model.dim=32" not in json.loads(file.read_text())["overrides"]
 
 
 def test_model_option_keeps_its_sizes(tmp_path: Path, capsys: Capture) -> None:
     file = tmp_path / "parity.json"
     assert main(["encoding=none", "model=tiny", FEW, "--json", str(file)]) == 0
-    assert json.loads(file.read_text())["words"] == ["model=tiny"]
+    assert json.loads(file.read_text())["overrides"] == ["model=tiny"]
 
 
 def test_a_mistake_is_named_and_leaves_with_70(
@@ -85,7 +85,7 @@ def test_the_document(tmp_path: Path, capsys: Capture) -> None:
     assert main(["encoding=relative", FEW, "seed=2", "--json", str(file)]) == 0
     document = json.loads(file.read_text())
     assert set(document["versions"]) == {"nmt", "python", "torch"}
-    assert document["tokens"] == 12 and "seed=2" in document["words"]
+    assert document["tokens"] == 12 and "seed=2" in document["overrides"]
     assert document["bounds_of_largest_logit"] == {"float32": 2**-18, "bfloat16": 1 / 16}
     assert list(document["conditions"]) == [c.name for c in CONDITIONS]
     (row,) = document["encodings"]
@@ -108,9 +108,7 @@ def test_what_is_not_finite_or_raises(capsys: Capture, tmp_path: Path, monkeypat
     assert main(["encoding=absolute", FEW, "--json", str(file)]) == 70
     said = capsys.readouterr().out
     assert (
-        "error!" in said
-        and "KeyError at test_parity_command.py:" in said
-        and "nothing here" in said
+        "error!" in said and "KeyError at test_parity_report.py:" in said and "nothing here" in said
     )
     cells = json.loads(file.read_text())["encodings"][0]["cells"]
     assert all(cell["difference"] is None and not cell["passed"] for cell in cells)
@@ -143,7 +141,7 @@ def test_what_was_asked_for_by_name_must_be_possible(capsys: Capture) -> None:
 
 
 def test_a_word_that_fits_none_is_an_error(capsys: Capture, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(parity, "options_of", lambda *group: ["absolute", "relative"])
+    monkeypatch.setattr(parity_report, "options_of", lambda *group: ["absolute", "relative"])
     assert main(["model.dimm=3"]) == 2
     said = capsys.readouterr()
     assert said.err == "nmt: model.dimm=3: no key 'model.dimm'; did you mean model.dim?\n"
@@ -155,15 +153,15 @@ def test_all_are_all_and_those_that_the_words_do_not_fit_are_refused(
 ) -> None:
     seen: list[str] = []
 
-    def measured(name: str, *rest: object) -> parity.Row:
+    def measured(name: str, *rest: object) -> parity_report.Proof:
         seen.append(name)
-        return parity.Row(name, refused="why not")
+        return parity_report.Proof(name, refused="why not")
 
     with monkeypatch.context() as patch:
-        patch.setattr(parity, "measured", measured)
+        patch.setattr(parity_report, "measured", measured)
         assert main([]) == 2
         assert seen == options_of("encoding")
-    monkeypatch.setattr(parity, "options_of", lambda *group: ["absolute", "relative"])
+    monkeypatch.setattr(parity_report, "options_of", lambda *group: ["absolute", "relative"])
     capsys.readouterr()
     assert main(["tau=3", FEW]) == 0
     out = capsys.readouterr().out
@@ -192,7 +190,7 @@ def test_pairs_and_their_refusal(capsys: Capture, tmp_path: Path, monkeypatch: P
             monkeypatch.setattr("nmt.build.create", refuse)
         return measure(settings, tokens)
 
-    monkeypatch.setattr("nmt.decode.parity.measure", picky)
+    monkeypatch.setattr("nmt.inspect.parity.measure", picky)
     assert main(["encoding=absolute,relative,alibi", "--pairs", FEW, "--json", str(file)]) == 0
     assert "refused: model: the two do not go together" in capsys.readouterr().out
     refused = json.loads(file.read_text())["encodings"][1]
@@ -202,14 +200,14 @@ def test_pairs_and_their_refusal(capsys: Capture, tmp_path: Path, monkeypatch: P
 
 
 def test_pairs_of_all_take_one_of_each_kind() -> None:
-    chosen = parity._representatives()
+    chosen = parity_report.representatives()
     assert {"absolute", "relative"} <= set(chosen) <= set(options_of("encoding"))
     assert not {"none", "relative_absolute", "relative_key"} & set(chosen)
     kinds = [(*hooks_of(find(name)), find(name).takes) for name in chosen]
     assert len(set(kinds)) == len(kinds) > 4
     answered = {hook for hook in HOOKS for kind in kinds if hook in kind}
     assert answered >= {"embed", "project", "scores", "bias", "values"}
-    assert parity._pairs(["a", "[b,c]", "d"]) == [
+    assert parity_report.pairs_of(["a", "[b,c]", "d"]) == [
         f"[{x},{y}]" for x, y in combinations(["a", "b,c", "d"], 2)
     ]
 

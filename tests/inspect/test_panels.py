@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from nmt import build, modeldir
-from nmt.cli.cards.panels import Heat, Lines, Panel, panels_of
-from nmt.cli.cards.specimen import entries
 from nmt.cli.encodings import main
+from nmt.inspect.panels import Heat, Lines, Panel, panels_of
+from nmt.inspect.specimen import entries
 from nmt.overrides.compose import experiment_of
 from nmt.overrides.options import options_of
 

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from nmt.cli.cards.specimen import Watched, pass_over
 from nmt.config import Model
 from nmt.encodings.composition import Encodings
+from nmt.inspect.specimen import Watched, pass_over
 from nmt.model import example
 from nmt.model.attention import Attention, Memory
 from nmt.model.transformer import Transformer

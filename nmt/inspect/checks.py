@@ -7,10 +7,10 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from nmt.cli.cards.specimen import Specimen, entries, small
 from nmt.config import Settings
 from nmt.encodings.context import Context, Positions
 from nmt.errors import UserError
+from nmt.inspect.specimen import Specimen, entries, small
 
 CLOSE = 1e-5  # float32, logits of unit size
 BY = 5  # tokens of the common shift

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from nmt.config import Settings
-from nmt.decode import parity
-from nmt.decode.parity import CONDITIONS, PRECISIONS, Cell, moved
 from nmt.encodings.absolute import Absolute
 from nmt.encodings.context import Context
 from nmt.encodings.positions import Index
 from nmt.encodings.relative import Relative
+from nmt.inspect import parity
+from nmt.inspect.parity import CONDITIONS, PRECISIONS, Deviation, moved
 from nmt.model.cache import Cache
 from nmt.model.state import State
 from nmt.model.transformer import Hidden, Transformer
@@ -27,11 +27,11 @@ EVERY = set(NAMES)
 TOKENS = 16  # fewer than the command takes, to be quick
 
 
-def measure(settings: Settings, tokens: int = TOKENS) -> list[Cell]:
+def measure(settings: Settings, tokens: int = TOKENS) -> list[Deviation]:
     return parity.measure(settings, tokens)
 
 
-def failed(cells: list[Cell], precision: str = "float32") -> set[str]:
+def failed(cells: list[Deviation], precision: str = "float32") -> set[str]:
     return {c.condition.name for c in cells if c.precision == precision and not c.passed}
 
 

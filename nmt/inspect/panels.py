@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmt.cli.cards.specimen import Watched, ask, pass_over
 from nmt.encodings.base import Encoding
 from nmt.encodings.composition import hooks_of
+from nmt.inspect.specimen import Watched, ask, pass_over
 from nmt.model import example
 
 Array = np.ndarray

@@ -7,12 +7,12 @@ import numpy as np
 import torch
 
 from nmt import build, modeldir
-from nmt.cli.cards.panels import Heat, Lines, Panel, panels_of
-from nmt.cli.cards.specimen import entries
-from nmt.compare.plot import undated
 from nmt.config import Settings
 from nmt.encodings.base import Encoding
 from nmt.errors import UserError
+from nmt.figure import undated
+from nmt.inspect.panels import Heat, Lines, Panel, panels_of
+from nmt.inspect.specimen import entries
 from nmt.model.transformer import Transformer
 from nmt.overrides.options import Folders, entries_of
 

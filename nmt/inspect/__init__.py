@@ -1,0 +1,1 @@
+"""What one looks at to understand an encoding or a trained model: card, table, picture, parity."""

@@ -1,0 +1,245 @@
+"""Which encodings nmt-parity measures, and its matrix: a row for each, a column for a condition."""
+
+import json
+import logging
+import platform
+import textwrap
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from itertools import combinations
+from typing import Any, NamedTuple
+
+from omegaconf import OmegaConf
+
+from nmt import __version__
+from nmt.encodings.composition import hooks_of
+from nmt.encodings.lookup import find
+from nmt.errors import UserError
+from nmt.inspect import parity
+from nmt.inspect.parity import BFLOAT16, CONDITIONS, FLOAT32, PRECISIONS, Deviation
+from nmt.overrides.compose import experiment_of
+from nmt.overrides.options import Folders, options_of, path_of
+
+SMALL = {
+    "model.dim": 32,
+    "model.feedforward_dim": 48,
+    "model.heads": 2,
+    "model.encoder_layers": 2,
+    "model.decoder_layers": 2,
+}
+WIDTH = 120  # columns of the report
+NAME = 20  # columns of a name; a longer one gets a line of its own
+SHORT = {"float32": "f32", "bfloat16": "bf16"}
+
+
+class Proof(NamedTuple):
+    """One encoding, or several together, and what was measured."""
+
+    name: str
+    deviations: Sequence[Deviation] = ()
+    refused: str | None = None  # why no model can be built with it
+
+    @property
+    def failed(self) -> list[Deviation]:
+        """Outcomes beyond their bounds."""
+        return [deviation for deviation in self.deviations if not deviation.passed]
+
+
+def prove(
+    encodings: Sequence[str] | None,
+    overrides: list[str],
+    tokens: int,
+    show: Callable[[str], None],
+    *,
+    pairs: bool = False,
+    folders: Folders = (),
+) -> list[Proof]:
+    """Measure each encoding, each two of them for `pairs`, and show the matrix as it grows.
+
+    None stands for all encodings; of these, `pairs` takes one of each kind. Raises UserError if
+    one that was named cannot be built, or none at all.
+    """
+    logging.captureWarnings(True)  # torch's advice about kernels does not belong into the matrix
+    logging.getLogger("py.warnings").setLevel(logging.ERROR)
+    names = options_of("encoding", folders) if encodings is None else encodings
+    if pairs:
+        names = pairs_of(representatives(folders) if encodings is None else names)
+    lenient = encodings is None or pairs  # else each of them was asked for by its name
+    proofs: list[Proof] = []
+    waiting = [heading()]  # for the first row with numbers: a wrong override refuses them all
+    for name in names:
+        proofs.append(measured(name, overrides, tokens, lenient))
+        waiting.append(row(proofs[-1]))
+        if any(proof.deviations for proof in proofs):
+            show("\n".join(waiting))
+            waiting.clear()
+    if waiting:
+        raise UserError(str(proofs[0].refused))
+    return proofs
+
+
+def sized(overrides: Sequence[str]) -> list[str]:
+    """The overrides, and those of a model as small as can be if they choose no model."""
+    if any(override.startswith("model=") for override in overrides):
+        return list(overrides)
+    keys = {override.partition("=")[0] for override in overrides}
+    return [*(f"{k}={v}" for k, v in SMALL.items() if k not in keys), *overrides]
+
+
+def pairs_of(names: Sequence[str]) -> list[str]:
+    """Each two of the encodings as one choice, [a,b]; raises UserError for less than two."""
+    if len(names) < 2:
+        raise UserError("--pairs: name two encodings or more")
+    inner = [name.strip("[]").replace(" ", "") for name in names]
+    return [f"[{a},{b}]" for a, b in combinations(inner, 2)]
+
+
+def representatives(folders: Folders = ()) -> list[str]:
+    """One option for each kind: its class answers other questions or takes other positions.
+
+    The option that is named as its module comes first, then the alphabet decides. Raises UserError
+    for one whose class cannot be had.
+    """
+    kinds: dict[tuple[str, ...], tuple[bool, str]] = {}
+    for option in options_of("encoding", folders):
+        loaded: Any = OmegaConf.load(path_of("encoding", option, folders))
+        entries = loaded.get("encoding") or {}
+        if "defaults" in loaded or len(entries) != 1:
+            continue  # a composition already
+        ((name, options),) = entries.items()
+        module = str((options or {}).get("use", name))
+        try:
+            cls = find(module)
+        except ValueError as e:
+            raise UserError(f"encoding.{name}: {e}") from None
+        if hooks := hooks_of(cls):
+            candidate = (module != option, option)
+            kind = (*hooks, cls.takes)
+            kinds[kind] = min(kinds.get(kind, candidate), candidate)
+    return sorted(option for _, option in kinds.values())
+
+
+def measured(name: str, overrides: list[str], tokens: int, lenient: bool) -> Proof:
+    """Measure one encoding; raises UserError if it cannot be built, unless `lenient`."""
+    try:
+        settings = experiment_of([*overrides, f"encoding={name}"]).settings
+        return Proof(name, parity.measure(settings, tokens))
+    except UserError as error:
+        if not lenient:
+            raise
+        return Proof(name, refused=str(error))
+
+
+def heading() -> str:
+    """What is compared, what the columns mean, and the bounds."""
+    lines = [
+        "Largest difference of two logits: decoding with a cache, against one causal pass.",
+        "",
+    ]
+    lines += [f"  {c.name:<7} {c.meaning}" for c in CONDITIONS]
+    lines += [
+        "",
+        f"Bounds: float32 {FLOAT32:.0e}, bfloat16 {BFLOAT16:.0e} of the largest logit. "
+        "! marks what is beyond or not finite.",
+        "worst: the largest share of its bound that a cell takes.",
+        "",
+    ]
+    names = "".join(f"{c.name:>7}" for c in CONDITIONS)
+    groups = "".join(f"  {p + ' ':-<{len(names) - 2}}" for p in PRECISIONS)
+    return "\n".join([*lines, f"{'':{NAME}}{groups}", f"{'encoding':{NAME}}{names * 2}  worst"])
+
+
+def row(proof: Proof) -> str:
+    """One row of the matrix, or why there is none."""
+    if proof.refused is not None:
+        text = f"{proof.name:<{NAME}}  refused: {proof.refused}"
+        return textwrap.fill(text, WIDTH, subsequent_indent=" " * (NAME + 2))
+    cells = "".join(f"{_shown(o) + ('' if o.passed else '!'):>7}" for o in proof.deviations)
+    worst = max(proof.deviations, key=lambda deviation: deviation.share)
+    share = f"{min(worst.share, 9.99):.0%}" if worst.passed else "FAIL"
+    end = f"  {share} {SHORT[worst.precision]} {worst.condition.name}"
+    long = len(proof.name) > NAME
+    name = f"{proof.name}\n{'':{NAME}}" if long else f"{proof.name:<{NAME}}"
+    return name + cells + end
+
+
+def _shown(deviation: Deviation) -> str:
+    if deviation.error is not None:
+        return "error"
+    return f"{deviation.difference:.0e}" if deviation.difference else "0"
+
+
+def closing(proofs: Sequence[Proof]) -> str:
+    """How many passed, and for each encoding that did not, where and what to look at."""
+    built = [proof for proof in proofs if proof.refused is None]
+    cells = sum(len(proof.deviations) for proof in built)
+    failed = sum(len(proof.failed) for proof in built)
+    lines = [
+        "",
+        f"encodings {len(built)}, refused {len(proofs) - len(built)}, "
+        f"cells {cells}, failed {failed}",
+    ]
+    for proof in built:
+        if proof.failed:
+            lines += ["", f"{proof.name}:", *_diagnosis(proof.failed)]
+    return "\n".join(
+        textwrap.fill(text, WIDTH, subsequent_indent=" " * 11, replace_whitespace=False)
+        for text in lines
+    )
+
+
+def _diagnosis(failed: Sequence[Deviation]) -> list[str]:
+    """What failed in each precision, what was raised, and where the mistake is likely to be.
+
+    The simplest condition that shows a mistake tells most.
+    """
+    lines = []
+    for precision in SHORT:
+        named = [f"{o.condition.name} {_shown(o)}" for o in failed if o.precision == precision]
+        if named:
+            lines.append(f"  {precision:<8}  {', '.join(named)}")
+    lines += [f"  {error}" for error in dict.fromkeys(o.error for o in failed) if error]
+    if computed := [deviation for deviation in failed if deviation.error is None]:
+        exact = [o.condition for o in computed if o.precision == "float32"]
+        look = "what is computed in bfloat16 but needs float32 (positions, angles, long sums)"
+        lines.append(f"  look at: {min(exact, key=CONDITIONS.index).look if exact else look}")
+    return lines
+
+
+def as_json(proofs: Sequence[Proof], overrides: list[str], tokens: int) -> str:
+    """All numbers, and how they were made; what is not finite is null."""
+    document = {
+        "versions": {
+            "nmt": __version__,
+            "python": platform.python_version(),
+            "torch": version("torch"),
+        },
+        "overrides": overrides,
+        "tokens": tokens,
+        "bounds_of_largest_logit": {"float32": FLOAT32, "bfloat16": BFLOAT16},
+        "conditions": {c.name: c.meaning for c in CONDITIONS},
+        "passed": not any(proof.failed for proof in proofs),
+        "encodings": [
+            {
+                "encoding": proof.name,
+                "refused": proof.refused,
+                "passed": None if proof.refused is not None else not proof.failed,
+                "cells": [_numbers(deviation) for deviation in proof.deviations],
+            }
+            for proof in proofs
+        ],
+    }
+    return json.dumps(document, indent=1, allow_nan=False) + "\n"
+
+
+def _numbers(deviation: Deviation) -> dict[str, Any]:
+    finite = deviation.difference == deviation.difference
+    return {
+        "condition": deviation.condition.name,
+        "precision": deviation.precision,
+        "difference": deviation.difference if finite else None,
+        "largest_logit": deviation.largest if finite else None,
+        "bound": deviation.bound if finite else None,
+        "passed": deviation.passed,
+        "error": deviation.error,
+    }

@@ -1,0 +1,40 @@
+"""The cards, all from the code."""
+
+import pytest
+
+from nmt.inspect.card import card, counted
+from tests.inspect.chosen import OPTIONS, settings_of
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_every_option_has_a_card(option: str) -> None:
+    shown = card(option, settings_of(option), timed=False)
+    assert shown.startswith(option) and "parameters" in shown
+    assert "cached decoding     exact" in shown
+    rows = (
+        "family",
+        "reference point",
+        "injection",
+        "learnable",
+        "recurring",
+        "unbound",
+        "interpolation",
+    )
+    assert all(f"\n  {row} " in shown for row in rows)
+    assert max(len(line) for line in shown.split("\n  keys")[0].split("\n")) <= 140
+
+
+@pytest.mark.parametrize(
+    "option, total",
+    [
+        ("none", 0),
+        ("learned", 1_048_576),
+        ("relative", 50_688),
+        ("relative_key", 25_344),
+        ("lstm", 20_472_832),
+        ("rotary", 0),
+    ],
+)
+def test_counts_at_base_size(option: str, total: int) -> None:
+    counts = counted(settings_of(option, "model=base"))
+    assert sum(n for n, _ in counts) == total and not any(words for _, words in counts)

@@ -1,0 +1,43 @@
+"""What is tried on small models."""
+
+import pytest
+
+from nmt.encodings.absolute import Absolute
+from nmt.encodings.context import Context
+from nmt.inspect import checks
+from nmt.inspect.card import card
+from nmt.inspect.specimen import entries, small
+from tests.inspect.chosen import settings_of
+
+
+def test_a_shifted_index_does_not_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decoding whose positions start at 0 at every step is what the live check is for."""
+    right = Absolute.embed
+
+    def wrong(self: Absolute, x: object, context: Context) -> object:
+        context.queries = context.queries - context.queries[:, :1]
+        return right(self, x, context)  # type: ignore[arg-type]
+
+    assert checks.works(settings_of("absolute")).holds
+    monkeypatch.setattr(Absolute, "embed", wrong)
+    broken = checks.works(settings_of("absolute"))
+    assert not broken.holds and "largest difference" in broken.said
+    assert "cached decoding     WRONG" in card("absolute", settings_of("absolute"), timed=False)
+
+
+def test_shift_and_order_are_tried() -> None:
+    absolute, rotary, none = (small(settings_of(o)) for o in ("absolute", "rotary", "none"))
+    shifted = [checks.shift(s) for s in (absolute, rotary, none)]
+    assert [s is not None and s.holds for s in shifted] == [False, True, True]
+    assert [checks.permutation(s).holds for s in (absolute, rotary, none)] == [False, False, True]
+    assert all(type(e.positions) is not checks.Shifted for _, e in entries(rotary.model))  # undone
+
+
+def test_interpolation_and_limits() -> None:
+    assert checks.interpolation(small(settings_of("rotary"))).holds
+    refused = checks.interpolation(small(settings_of("relative")))
+    assert refused == (False, "it knows whole positions only")
+    assert checks.beyond(small(settings_of("learned")), 1024).startswith("refused")
+    assert (
+        checks.beyond(small(settings_of("rotary")), None) == "1,000 tokens encode to finite states"
+    )

@@ -1,0 +1,75 @@
+"""The survey's columns and the families, as running an encoding shows them."""
+
+from pathlib import Path
+
+import pytest
+
+from nmt.inspect.facts import facts_of
+from nmt.inspect.specimen import small
+from nmt.overrides.options import FAMILIES, UNSTATED, entries_of, families, family_of
+from tests.inspect.chosen import OPTIONS, settings_of
+
+SHOWN = {  # by family, the reference points and injections that running an option may show
+    "no positions": ({"-"}, {"-"}),
+    "absolute positions, at the input": ({"A"}, {"ape", "-"}),
+    "absolute positions, in attention": ({"A", "B"}, {"ape", "mam"}),
+    "distances, as vectors": ({"R"}, {"mam"}),
+    "distances, as a bias or a factor": ({"R"}, {"mam"}),
+    "distances, from changed queries and keys": ({"R"}, {"mam"}),
+    "order by recurrence or convolution": ({"R"}, {"-"}),
+}
+BY_COLUMNS, SEVERAL = FAMILIES[-2:]
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_the_family_agrees_with_what_runs(option: str) -> None:
+    """What the file of an option states is what the objects do."""
+    family, specimen = family_of(option), small(settings_of(option))
+    known = facts_of(specimen, option)
+    assert family in FAMILIES
+    assert (family == BY_COLUMNS) == bool(specimen.model.columns)
+    if family == SEVERAL:
+        assert len({family_of(entry) for entry in entries_of(option)}) > 1
+    elif family != BY_COLUMNS:
+        references, injections = SHOWN[family]
+        assert known.reference in references and known.injection in injections
+
+
+def test_families_of_options_that_share_a_class() -> None:
+    for name in ("scalar", "diet"):
+        assert family_of(f"{name}_absolute") == "absolute positions, in attention"
+        assert family_of(f"{name}_relative") == "distances, as a bias or a factor"
+
+
+def test_a_family_of_ones_own_comes_last_and_none_is_said(tmp_path: Path) -> None:
+    (tmp_path / "encoding").mkdir()
+    for name, line in {
+        "a": "# family: dreams \n",
+        "b": "",
+        "c": "# family: no positions\n",
+    }.items():
+        text = f"# @package _global_\n# What it does\n{line}encoding: {{}}\n"
+        (tmp_path / "encoding" / f"{name}.yaml").write_text(text, encoding="utf-8")
+    found = families((tmp_path,))
+    assert list(found) == [*FAMILIES, "dreams", UNSTATED]
+    assert found["dreams"] == ["a"] and found[UNSTATED] == ["b"]
+    assert found["no positions"] == ["c", "none"]
+
+
+@pytest.mark.parametrize(
+    "option, expected",
+    [
+        ("none", "- - False False True"),
+        ("absolute", "A ape False False True"),
+        ("learned", "A ape True False False"),
+        ("relative", "R mam True True False"),
+        ("relative_absolute", "B both True True False"),
+        ("rotary", "R mam False True True"),
+        ("lstm", "R - True False True"),
+        ("position_infused", "A ape False True True"),
+        ("complex_order", "A - True True True"),
+        ("tupe_relative", "B mam True True False"),
+    ],
+)
+def test_the_columns_of_the_survey(option: str, expected: str) -> None:
+    assert " ".join(map(str, facts_of(small(settings_of(option))))) == expected
