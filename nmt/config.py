@@ -6,31 +6,12 @@ A class here holds types, documentation and limits, never a default: the values 
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import Field, asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-
 from nmt.errors import UserError
-
-LARGEST = 2**31 - 1  # of all integers; a product of two of them fits into 64 bits
-
-
-def knob(
-    doc: str,
-    *,
-    choices: tuple[str, ...] = (),
-    least: float | None = None,
-    most: float | None = None,
-    of: type | None = None,
-) -> Any:
-    """Declare a key: what it means, and which values it may take (bounds included).
-
-    `of`: the key is a mapping of names to values of this schema.
-    """
-    return field(metadata={"doc": doc, "choices": choices, "least": least, "most": most, "of": of})
+from nmt.schema import LARGEST, knob, read
 
 
 @dataclass
@@ -63,6 +44,25 @@ class Column:
     test: str | None = knob("file beside the test text; only named in the closing hint")
 
 
+HEADS = "heads"  # the column of dependency heads
+WORDS = "words"  # the column that is made of all text: which word a piece belongs to
+TOY_COLUMNS = {HEADS: "word", "order": "word", "depth": "word", "language": "sentence"}
+COLUMN_NAME = re.compile("[a-z][a-z0-9_]*")  # it is part of file names and of error messages
+
+
+def _check_columns(where: str, values: Any) -> None:
+    """Check a mapping of names to columns."""
+    if not isinstance(values, dict):
+        raise UserError(f"{where}={values}: expected a mapping of names to columns")
+    for name, value in values.items():
+        if not isinstance(name, str) or not COLUMN_NAME.fullmatch(name):
+            raise UserError(f"{where}.{name}: a column is named by small letters, digits and _")
+        if name == WORDS:
+            raise UserError(f"{where}.{name}: made of all text; choose another name")
+        if read(Column, value, f"{where}.{name}").per != "word" and name == HEADS:
+            raise UserError(f"{where}.{name}.per={value['per']}: each word has a head; say word")
+
+
 @dataclass
 class Files(Data):
     """A parallel corpus in pairs of text files, one sentence per line (.gz may be)."""
@@ -74,7 +74,9 @@ class Files(Data):
     dev_target: str = knob("the same, target side")
     test_source: str | None = knob("test text, source side; only named in the closing hint")
     test_target: str | None = knob("test text, target side; only named in the closing hint")
-    columns: dict[str, Column] = knob("integers beside the source; add them with +", of=Column)
+    columns: dict[str, Column] = knob(
+        "integers beside the source; add them with +", of=Column, check=_check_columns
+    )
 
 
 @dataclass
@@ -229,10 +231,56 @@ class Settings:
     decode: Decode
 
 
-HEADS = "heads"  # the column of dependency heads
-WORDS = "words"  # the column that is made of all text: which word a piece belongs to
-TOY_COLUMNS = {HEADS: "word", "order": "word", "depth": "word", "language": "sentence"}
-COLUMN_NAME = re.compile("[a-z][a-z0-9_]*")  # it is part of file names and words
+@dataclass
+class LengthLimits:
+    """The longest training sentences of the runs at a scale."""
+
+    full: int = knob("pieces; the limit of most runs", least=1)
+    short: int = knob("pieces; the limit of R4 and R5", least=1)
+
+
+@dataclass
+class ScaleTests:
+    """The test sets of a scale, one for each kind of table."""
+
+    root: str | None = knob("directory of the test sets; null: made from the corpus's test text")
+    made_by: str | None = knob("the command that makes them")
+    official: str = knob("test set of Table 1")
+    single: str = knob("test set of Table 2")
+    joined: str = knob("test set of Tables 3 and 4: consecutive pairs of the above")
+
+
+@dataclass
+class TableScale:
+    """What conf/scale adds to a config: the proportions of the paper's tables at one size."""
+
+    limits: LengthLimits = knob("longest training sentences")
+    bounds: list[int] = knob("last length of each group of the tables", least=1)
+    tests: ScaleTests = knob("test sets")
+    paper: bool = knob("whether the paper's numbers mean the same here")
+    remarks: list[str] = knob("what the report says of this scale")
+
+
+@dataclass
+class TableLayout:
+    """One of the paper's tables."""
+
+    name: str = knob("in the paper, whose numbers stand beside ours where they mean the same")
+    caption: str = knob("what stands above the table")
+    test: str = knob("which of the scale's tests", choices=("official", "single", "joined"))
+    metrics: list[str] = knob("in each cell, in this order")
+    buckets: bool = knob("scores by source length; false: of all pairs")
+
+
+@dataclass
+class TableReport:
+    """What conf/experiment/table* adds to a config: a table, and how it is made."""
+
+    table: TableLayout = knob("which table")
+    jobs: int | None = knob("training runs at once; null: one for each GPU, or core", least=1)
+    samples: int = knob("of the bootstrap behind intervals and tests", least=40)
+    attention: bool = knob("look into the models, too")
+    by_sentence: bool = knob("a joined line is read as the pieces of its sentences")
 
 
 def columns_of(data: Data) -> dict[str, str]:
@@ -336,62 +384,7 @@ def schema_of(group: str, values: dict[str, Any]) -> type:
 def _typed(group: str, values: Any) -> Any:
     if not isinstance(values, dict):
         raise UserError(f"{group}={values}: expected one of the options in conf/{group}")
-    return _checked(group, schema_of(group, values), values)
-
-
-def _checked(where: str, schema: type, values: dict[str, Any]) -> Any:
-    """Make an object of the schema from the values that stand below `where`."""
-    if extra := sorted(set(values) - {f.name for f in fields(schema)}):
-        raise UserError(f"{where}.{extra[0]}: no such key in {where}")
-    specs = {f.name: f for f in fields(schema)}
-    typed = OmegaConf.structured(schema)  # once for all keys: it takes milliseconds
-    for key, value in values.items():
-        _set(typed, specs[key], where, value)
-    if missing := sorted(str(k) for k in OmegaConf.missing_keys(typed)):
-        raise UserError(f"{where}.{missing[0]}: has no value; give {where}.{missing[0]}=...")
-    return OmegaConf.to_object(typed)
-
-
-def _columns(where: str, values: Any) -> None:
-    """Check a mapping of names to columns."""
-    if not isinstance(values, dict):
-        raise UserError(f"{where}={values}: expected a mapping of names to columns")
-    for name, value in values.items():
-        if not isinstance(name, str) or not COLUMN_NAME.fullmatch(name):
-            raise UserError(f"{where}.{name}: a column is named by small letters, digits and _")
-        if name == WORDS:
-            raise UserError(f"{where}.{name}: made of all text; choose another name")
-        if not isinstance(value, dict):
-            raise UserError(f"{where}.{name}={value}: expected per, train, dev and test")
-        if _checked(f"{where}.{name}", Column, value).per != "word" and name == HEADS:
-            raise UserError(f"{where}.{name}.per={value['per']}: each word has a head; say word")
-
-
-def _set(section: DictConfig, spec: Field[Any], group: str, value: Any) -> None:
-    """Set one value of a section, and check its type, choices and bounds."""
-    where = f"{group}.{spec.name}={value}"
-    if spec.metadata["of"] is Column:
-        _columns(f"{group}.{spec.name}", value)
-    try:
-        section.merge_with({spec.name: value})
-        typed = None if OmegaConf.is_missing(section, spec.name) else section[spec.name]
-    except OmegaConfBaseException:
-        wanted = getattr(spec.type, "__name__", str(spec.type)).replace("int", "integer")
-        raise UserError(f"{where}: expected {wanted}") from None
-    if typed is None:
-        return
-    if (choices := spec.metadata["choices"]) and typed not in choices:
-        raise UserError(f"{where}: choose one of {', '.join(choices)}")
-    least, most = spec.metadata["least"], spec.metadata["most"]
-    if most is None and isinstance(typed, int):
-        most = LARGEST
-    if isinstance(typed, (int, float)) and not isinstance(typed, bool):
-        if not typed == typed or typed in (float("inf"), float("-inf")):
-            raise UserError(f"{where}: expected a finite number")
-        if least is not None and typed < least:
-            raise UserError(f"{where}: must be at least {least}")
-        if most is not None and typed > most:
-            raise UserError(f"{where}: must be at most {most}")
+    return read(schema_of(group, values), values, group)
 
 
 def conf_dir() -> Path:

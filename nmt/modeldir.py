@@ -23,6 +23,7 @@ from nmt.device import pick
 from nmt.errors import Exit, UserError, visible
 from nmt.manifest import Sealed
 from nmt.model.transformer import Transformer
+from nmt.schema import LARGEST
 
 T = TypeVar("T")
 WEIGHTS = "model.safetensors"
@@ -243,7 +244,7 @@ def _settings(sealed: Sealed) -> config.Settings:
 def _facts(sealed: Sealed) -> dict[str, Any]:
     facts = sealed.json("facts.json")
     longest = facts.get("longest_source")
-    if not isinstance(longest, int) or not 0 <= longest <= config.LARGEST:
+    if not isinstance(longest, int) or not 0 <= longest <= LARGEST:
         raise UserError(
             f"{sealed.path / 'facts.json'}: longest_source={visible(longest, 20)}: expected pieces "
             "of the longest source in training",

@@ -48,7 +48,7 @@ ROOMS = {  # room -> rooms that it may import
     "base": set(),  # config, errors, atomic: they know nobody
 }
 ROOMS["scripts"] = set(ROOMS)  # what is run beside the package; nobody imports it
-BASE = {"config", "errors", "atomic", "manifest", "device", "memory", "figure"}
+BASE = {"config", "schema", "errors", "atomic", "manifest", "device", "memory", "figure"}
 
 
 def module_of(path: Path) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from nmt.config import KINDS, conf_dir
-from nmt.overrides.compose import OF_SCALE, OF_TABLE
+from nmt.overrides.compose import OF_TABLES
 from nmt.overrides.options import Folders, commented, encoding_keys, options_of, path_of, summary
 
 _GROUPS = (
@@ -63,7 +63,7 @@ def table_keys() -> list[tuple[str, str, str]]:
     loaded: Any = OmegaConf.load(shared)
     (scale,) = (v for each in loaded.defaults for k, v in each.items() if k.endswith("/scale"))
     found = commented(own) + commented(shared) + commented(path_of("scale", scale))
-    return [each for each in found if each[0].split(".")[0] in (*OF_TABLE, *OF_SCALE)]
+    return [each for each in found if each[0].split(".")[0] in OF_TABLES]
 
 
 def _defaults() -> dict[str, str]:

@@ -39,7 +39,7 @@ def command(argv: list[str]) -> None:
     from nmt.overrides.compose import experiment_of
 
     once(argv)
-    settings, _ = experiment_of(argv)
+    settings = experiment_of(argv).settings
     prepared = prepare(settings.data, settings.segmenter)
     sys.stdout.write(f"{describe(report(prepared.path))}\n{prepared.path}\n")
 

@@ -135,14 +135,14 @@ def train(asked: "Experiment", workers: "Workers | None" = None) -> None:
     """Check, open the run directory, prepare, fit; in this order, so that errors come early."""
     from nmt import build
 
-    settings, directory = asked
+    settings, directory = asked.settings, asked.run
     build.check(settings)
     from nmt.training.run import open_run
     from nmt.training.trainer import fit
     from nmt.training.workers import ALONE
 
     workers = workers or ALONE
-    with open_run(directory, settings, workers) as opened:
+    with open_run(directory, settings, workers, asked.elsewhere) as opened:
         outcome = opened.finished(settings, lambda: _fingerprint(asked, workers))
         if outcome is None:
             outcome = fit(settings, _prepared(asked, workers), opened)

@@ -216,11 +216,7 @@ def _finished(entrant: "Entrant", fingerprint: str | None) -> "Outcome | None":
 
     if fingerprint is None:
         return trained(entrant.asked)
-    try:
-        return finished(entrant.asked, fingerprint)
-    except UserError as error:
-        said = str(error).replace("choose another name=", "choose another --runs")
-        raise UserError(said, error.code) from None
+    return finished(entrant.asked, fingerprint)
 
 
 def _trained(entrant: "Entrant", corpus: str) -> dict[str, Any]:

@@ -28,11 +28,17 @@ def parse_bounds(text: str) -> list[int]:
     if not all(word.strip().isascii() and word.strip().isdigit() for word in words):
         raise UserError(f"--bounds {text}: expected lengths like 25,50,75,100", Exit.USAGE)
     bounds = [int(word) for word in words]
-    if bounds[0] < 1 or any(a >= b for a, b in pairwise(bounds)):
-        raise UserError(
-            f"--bounds {text}: each length must be larger than the one before, from 1", Exit.USAGE
-        )
+    check(bounds, "--bounds ")
     return bounds
+
+
+def check(bounds: Sequence[int], option: str) -> None:
+    """Raise UserError unless the bounds, given by this option, are growing positive integers."""
+    if not bounds or bounds[0] < 1 or any(a >= b for a, b in pairwise(bounds)):
+        shown = ",".join(map(str, bounds))
+        raise UserError(
+            f"{option}{shown}: each length must be larger than the one before, from 1", Exit.USAGE
+        )
 
 
 def make(bounds: Sequence[int]) -> list[Bucket]:

@@ -71,7 +71,7 @@ def plan(
         if any(name == other.name for other in entrants):
             raise UserError(f"encoding={encoding}: named twice; name it once")
         try:
-            asked = experiment_of(own)
+            asked = experiment_of(own)._replace(elsewhere="--runs")
             build.check(asked.settings)
         except UserError as error:
             if not lenient:
@@ -91,7 +91,7 @@ def trained(asked: Experiment) -> Outcome | None:
     """
     if not asked.run.exists():
         return None
-    with open_run(asked.run, asked.settings) as opened:
+    with open_run(asked.run, asked.settings, elsewhere=asked.elsewhere) as opened:
         return opened.trained(asked.settings)
 
 
@@ -103,7 +103,7 @@ def finished(asked: Experiment, fingerprint: str) -> Outcome | None:
     """
     if not asked.run.exists():
         return None
-    with open_run(asked.run, asked.settings) as opened:
+    with open_run(asked.run, asked.settings, elsewhere=asked.elsewhere) as opened:
         return opened.finished(asked.settings, lambda: fingerprint)
 
 

@@ -2,16 +2,15 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from nmt.config import Settings, Toy
+from nmt.config import ScaleTests, Settings, Toy
 from nmt.data import joined
 from nmt.data.corpus import read_text
 from nmt.errors import Exit, UserError
 from nmt.experiments.texts import test_texts
 from nmt.overrides.compose import Experiment
 
-KEYS = ("root", "made_by", "official", "single", "joined")  # of the scale's `tests`
 JOINED = "joined"  # the kind that is made of another
 DIRECTORY = "tests"  # of those made here, beside the runs
 
@@ -25,23 +24,21 @@ class TextPair(NamedTuple):
     reference: Path
 
 
-def find_all(runs: Sequence[tuple[Experiment, dict[str, Any]]], kind: str) -> dict[str, TextPair]:
+def find_all(runs: Sequence[Experiment], kind: str) -> dict[str, TextPair]:
     """The test set of a kind for each corpus, by the name of the corpus.
 
-    A run is what was asked for, and `tests` of its scale. Raises UserError: 2 for a kind that is
-    not there, 66 for a missing file, 65 for one that cannot be read or sides of unequal lengths.
+    Raises UserError: 66 for a missing file, 65 for one that cannot be read or sides of unequal
+    lengths.
     """
     found: dict[str, TextPair] = {}
-    for asked, tests in runs:
+    for asked in runs:
         if (corpus := asked.settings.data.name) in found:
             continue
-        if not isinstance(tests, dict) or set(tests) != set(KEYS):
-            raise UserError(f"tests: expected {', '.join(KEYS)}, and no more")
-        if kind not in KEYS[2:]:
-            raise UserError(f"table.test={kind}: choose one of {', '.join(KEYS[2:])}")
-        name = str(tests[kind])
-        if tests["root"] is not None:
-            found[corpus] = _on_disk(Path(str(tests["root"])), name, tests, asked.settings)
+        assert asked.scale is not None, "a table is at a scale"
+        tests = asked.scale.tests
+        name: str = getattr(tests, kind)
+        if tests.root is not None:
+            found[corpus] = _on_disk(Path(tests.root), name, tests, asked.settings)
         else:
             found[corpus] = _own(asked, name, kind)
         one = found[corpus]
@@ -55,12 +52,12 @@ def find_all(runs: Sequence[tuple[Experiment, dict[str, Any]]], kind: str) -> di
     return found
 
 
-def _on_disk(root: Path, name: str, tests: dict[str, Any], settings: Settings) -> TextPair:
+def _on_disk(root: Path, name: str, tests: ScaleTests, settings: Settings) -> TextPair:
     data = settings.data
     paths = [root / f"{name}.{code}" for code in (data.source_language, data.target_language)]
     for path in paths:
         if not path.is_file():
-            how = f"{tests['made_by']} makes it" if tests["made_by"] else "see tests.root"
+            how = f"{tests.made_by} makes it" if tests.made_by else "see tests.root"
             raise UserError(f"{path}: no such file; {how}", Exit.NO_INPUT)
     return TextPair(name, f"{name} in {root}.", *paths)
 

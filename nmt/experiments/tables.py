@@ -6,7 +6,6 @@ what a run is, conf/run; corpus, model and budget, conf/scale.
 
 import io
 import logging
-import re
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -15,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmt import build, manifest
-from nmt.compare.buckets import parse_bounds
+from nmt.compare import buckets
 from nmt.compare.ranking import Missing
 from nmt.compare.scores import NAMES
-from nmt.config import Settings, freeze
+from nmt.config import Settings, TableReport, TableScale, freeze
 from nmt.data.joined import by_sentence
 from nmt.data.report import log_remarks
 from nmt.errors import Exit, UserError
@@ -27,7 +26,7 @@ from nmt.experiments import run as contest
 from nmt.experiments import table_tests as tabletests
 from nmt.experiments.processes import cores, gpus, last_line
 from nmt.experiments.run import Entrant
-from nmt.overrides.compose import AbsentError, Sweep, composed, experiment, resolved
+from nmt.overrides.compose import AbsentError, Sweep, experiment_of
 
 if TYPE_CHECKING:
     from nmt.data.prepare import Prepared
@@ -37,23 +36,6 @@ log = logging.getLogger(__name__)
 Launch = Callable[[list[str]], None]  # trains all that these words of nmt-train mean
 
 
-class Asked(NamedTuple):
-    """What the table itself is to be."""
-
-    name: str  # as in the paper
-    caption: str
-    test: str  # which of the scale's tests
-    metrics: list[str]
-    buckets: bool
-    bounds: list[int]
-    published: bool  # the paper's numbers mean the same here
-    remarks: list[str]
-    jobs: int | None
-    samples: int
-    attention: bool
-    by_sentence: bool  # joined lines are read as the pieces of their sentences
-
-
 class Planned(NamedTuple):
     """One training run of the table."""
 
@@ -61,7 +43,6 @@ class Planned(NamedTuple):
     label: str  # of its row
     published: str | None  # its row in the paper, as `absolute 100`
     config: str  # its settings but for the seed: runs that share them are one row
-    tests: dict[str, Any]  # the scale's `tests`, as this run has them
 
     @property
     def settings(self) -> Settings:
@@ -77,7 +58,8 @@ class Planned(NamedTuple):
 class Plan(NamedTuple):
     """All that is known before anything is trained."""
 
-    asked: Asked
+    report: TableReport
+    scale: TableScale
     runs: list[Planned]
     notes: list[str]  # on what is left out
 
@@ -89,28 +71,28 @@ def make(sweep: Sweep, typed: Sequence[str], launch: Launch | None = None) -> No
     then UserError (70) is raised. Nothing is trained before all has been checked: see `plan`.
     """
     planned = plan(sweep)
-    asked, runs = planned.asked, planned.runs
+    report, runs = planned.report, planned.runs
     entrants = [each.entrant for each in runs]
-    tests = tabletests.find_all([(r.entrant.asked, r.tests) for r in runs], asked.test)
-    if asked.by_sentence:
+    tests = tabletests.find_all([each.entrant.asked for each in runs], report.table.test)
+    if report.by_sentence:
         for test in tests.values():
             by_sentence(test.source)  # says what is wrong before anything is trained
     corpora = prepared(runs)
     pending = _pending(entrants, corpora)
-    at_once = asked.jobs or places(runs[0].settings)
+    at_once = report.jobs or places(runs[0].settings)
     log.info(
         "%d runs, %d of them finished, %d at once", len(runs), len(runs) - len(pending), at_once
     )
     failed = trained(sweep, pending, corpora, at_once, launch)
     lost = {each.label for each in failed}
     whole = [each for each in runs if each.entrant.name not in lost]
-    remarks = [*asked.remarks, *planned.notes, *(f"{m.label}: {m.why}." for m in failed)]
+    remarks = [*planned.scale.remarks, *planned.notes, *(f"{m.label}: {m.why}." for m in failed)]
     for corpus in dict.fromkeys(each.corpus for each in whole):
         part = [each for each in whole if each.corpus == corpus]
         kept = {each.settings.data.max_length: corpora[each.entrant.name].facts for each in part}
         notes = [*remarks, *_common(part, at_once), *_pairs(kept)]
         command = shlex.join(["nmt-train", *typed])
-        _report(sweep, asked, part, tests[corpus], notes, command, at_once)
+        _report(sweep, planned, part, tests[corpus], notes, command, at_once)
     if failed:
         told = "; ".join(f"{m.label}: {m.why}{f'; see {m.log}' if m.log else ''}" for m in failed)
         raise UserError(f"{len(failed)} of {len(runs)} runs failed: {told}", Exit.DIVERGED)
@@ -124,12 +106,11 @@ def plan(sweep: Sweep) -> Plan:
     """
     if "name" in sweep.chosen:
         raise UserError("name=: each run of a table has its own; use runs=DIR")
-    asked: Asked | None = None
     runs: list[Planned] = []
     absent: dict[str, list[str]] = {}  # the option that is not there -> runs
     for words in sweep.jobs:
         try:
-            cfg, _ = composed(words)
+            one = experiment_of(words)._replace(elsewhere="runs=DIR")
         except AbsentError as error:
             named = next((w.removeprefix("run=") for w in words if w.startswith("run=")), None)
             if named is None or "run" in sweep.chosen:
@@ -137,97 +118,41 @@ def plan(sweep: Sweep) -> Plan:
             if named not in absent.setdefault(error.option, []):
                 absent[error.option].append(named)
             continue
-        values = resolved(cfg)
-        asked = asked or _asked(values)
-        entrant = Entrant("", words, experiment(cfg, words))
-        build.check(entrant.asked.settings)
-        runs.append(_planned(entrant, values))
-    if asked is None:
+        build.check(one.settings)
+        runs.append(_planned(Entrant("", words, one)))
+    if not runs:
         raise UserError(f"experiment={sweep.name}: no run is left; there is no {', '.join(absent)}")
     runs = _named(runs)
     for each in runs:
-        try:
-            contest.trained(each.entrant.asked)
-        except UserError as error:
-            raise _elsewhere(error) from None
+        contest.trained(each.entrant.asked)
     notes = [
         f"Left out: {', '.join(names)}; scale {sweep.scale} has no {option}."
         for option, names in absent.items()
     ]
-    return Plan(asked, runs, notes)
-
-
-def _elsewhere(error: UserError) -> UserError:
-    """The error of a run directory, in words of a table: the names of its runs are given."""
-    said = str(error).replace("choose another name=", "choose another runs=DIR")
-    return UserError(said, error.code)
-
-
-def _asked(values: dict[str, Any]) -> Asked:
-    """Check the keys of table and scale; raises UserError for the first wrong value."""
-    table, jobs, samples = values["table"], values["jobs"], values["samples"]
-    if not isinstance(table, dict) or set(table) != {
-        *("name", "caption", "test", "metrics", "buckets")
-    }:
-        raise UserError("table: expected name, caption, test, metrics and buckets, and no more")
-    if jobs is not None and not _whole_number(jobs, 1):
-        raise UserError(f"jobs={jobs}: expected a number of processes from 1, or null")
-    if not _whole_number(samples, 40):
-        raise UserError(f"samples={samples}: expected an integer from 40")
-    flags = {key: values[key] for key in ("attention", "paper", "by_sentence")}
-    for key, value in {**flags, "table.buckets": table["buckets"]}.items():
-        if not isinstance(value, bool):
-            raise UserError(f"{key}={value}: expected true or false")
-    if not isinstance(values["bounds"], list):
-        raise UserError(f"bounds={values['bounds']}: expected lengths like [25,50,75,100]")
-    try:
-        bounds = parse_bounds(",".join(map(str, values["bounds"])))
-    except UserError as error:
-        raise UserError(str(error).replace("--bounds ", "bounds=")) from None
-    names = table["metrics"]
-    if isinstance(names, list) and (odd := [m for m in names if m not in NAMES]):
+    first = runs[0].entrant.asked
+    assert first.table is not None and first.scale is not None, "it is the table of a scale"
+    buckets.check(first.scale.bounds, "bounds=")
+    if odd := [name for name in first.table.table.metrics if name not in NAMES]:
         raise UserError(f"table.metrics: no metric {odd[0]}; choose from {', '.join(NAMES)}")
-    for key, value in {"table.metrics": table["metrics"], "remarks": values["remarks"]}.items():
-        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-            raise UserError(f"{key}={value}: expected a list of words")
-    return Asked(
-        name=str(table["name"]),
-        caption=str(table["caption"]),
-        test=str(table["test"]),
-        metrics=table["metrics"],
-        buckets=table["buckets"],
-        bounds=bounds,
-        published=values["paper"],
-        remarks=values["remarks"],
-        jobs=jobs,
-        samples=samples,
-        attention=values["attention"],
-        by_sentence=values["by_sentence"],
-    )
+    return Plan(first.table, first.scale, runs, notes)
 
 
-def _whole_number(value: object, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
-
-
-def _planned(entrant: Entrant, values: dict[str, Any]) -> Planned:
+def _planned(entrant: Entrant) -> Planned:
     """A run with its row: the paper's name for it, unless the command line changed what it is."""
-    settings = entrant.asked.settings
-    limit = settings.data.max_length
-    label, row = " + ".join(settings.encoding), values.get("row")
-    knobs = re.fullmatch(r".*?-max\d+-?(.*)-?seed\d+", entrant.asked.run.name)
-    changed = knobs[1].strip("-") if knobs else ""
+    one = entrant.asked
+    limit, scale = one.settings.data.max_length, one.scale
+    label, row = " + ".join(one.settings.encoding), one.row
     if row is None or any(word.startswith("encoding") for word in entrant.words):
         row = None
     else:
         label = row.rsplit(" ", 1)[0]
-    same = row is not None and not changed and row.endswith(f" {limit}") and values["paper"]
+    same = row is not None and not one.changed and row.endswith(f" {limit}")
+    changed = "-".join(one.changed)
     return Planned(
         entrant,
         ", ".join([label, f"max {limit}", *([changed] if changed else [])]),
-        row if same else None,
-        manifest.dump({**freeze(settings), "seed": None}).decode(),
-        values["tests"],
+        row if same and scale is not None and scale.paper else None,
+        manifest.dump({**freeze(one.settings), "seed": None}).decode(),
     )
 
 
@@ -276,10 +201,7 @@ def prepared(runs: Sequence[Planned]) -> dict[str, "Prepared"]:
             known[key] = prepare(each.settings.data, each.settings.segmenter)
             log_remarks(known[key].facts["corpus"])
         corpora[each.entrant.name] = known[key]
-        try:
-            _pending([each.entrant], corpora)
-        except UserError as error:
-            raise _elsewhere(error) from None
+        _pending([each.entrant], corpora)
     return corpora
 
 
@@ -329,7 +251,7 @@ def _pairs(kept: dict[int, dict[str, Any]]) -> list[str]:
 
 def _report(
     sweep: Sweep,
-    asked: Asked,
+    planned: Plan,
     runs: list[Planned],
     test: tabletests.TextPair,
     notes: list[str],
@@ -346,30 +268,31 @@ def _report(
         study.Group(same[0].label, [each.entrant for each in same], same[0].published)
         for same in rows.values()
     ]
+    report, layout = planned.report, planned.report.table
     table = study.TableAsked(
-        name=asked.name,
-        caption=asked.caption,
+        name=layout.name,
+        caption=layout.caption,
         test=test.name,
         groups=list(range(len(groups))),
-        metrics=asked.metrics,
-        published=asked.published,
-        buckets=asked.buckets,
+        metrics=layout.metrics,
+        published=planned.scale.paper,
+        buckets=layout.buckets,
     )
     where = runs[0].entrant.asked.run.parent
     html, plain, tsv, text = (
         where / f"{sweep.name}.{ending}" for ending in ("html", "json", "tsv", "txt")
     )
-    wanted = study.Wanted(html, plain, tsv, asked.attention, asked.samples, at_once)
+    wanted = study.Wanted(html, plain, tsv, report.attention, report.samples, at_once)
     shown = io.StringIO()
     with redirect_stdout(shown):
         study.report(
-            f"{asked.name}, scale {sweep.scale}",
+            f"{layout.name}, scale {sweep.scale}",
             command,
             notes,
             groups,
-            [study.TestAsked(*test, asked.by_sentence)],
+            [study.TestAsked(*test, report.by_sentence)],
             [table],
-            asked.bounds,
+            planned.scale.bounds,
             wanted,
         )
     outputs.write(text, shown.getvalue().encode())

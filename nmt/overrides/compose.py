@@ -1,13 +1,13 @@
 """From the words of a command line to Settings, with errors that name the nearest right word."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import cache
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
@@ -17,22 +17,28 @@ from hydra.errors import HydraException, MissingConfigException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from nmt.config import KINDS, Files, Settings, conf_dir, thaw
+from nmt.config import KINDS, Files, Settings, TableReport, TableScale, conf_dir, thaw
 from nmt.errors import UserError
 from nmt.overrides.options import SEARCHPATH, Folders, entries_of, folders_of, knobs_of, options_of
 from nmt.overrides.quoting import split, unreadable
+from nmt.schema import keys_in, read
 
 PLAIN = ("seed", "encoding", *KINDS)  # what of the composed config an experiment consists of
-OF_SCALE = ("limits", "bounds", "tests", "paper", "remarks")  # keys of conf/scale
-# of conf/experiment/table*, conf/run
-OF_TABLE = ("table", "row", "jobs", "samples", "attention", "by_sentence")
+T = TypeVar("T")
+OF_TABLES = {*keys_in(TableScale), *keys_in(TableReport), "row"}  # at the root beside PLAIN
 
 
 class Experiment(NamedTuple):
-    """What the words of nmt-train and nmt-prepare ask for."""
+    """All that the overrides of nmt-train or nmt-prepare ask for, resolved and checked."""
 
     settings: Settings
     run: Path  # the directory of the model
+    overrides: Sequence[str] = ()  # alone, they mean this experiment and no more
+    changed: Sequence[str] = ()  # keys of encodings that they changed, with values, as `tau8`
+    scale: TableScale | None = None  # scale=NAME
+    table: TableReport | None = None  # experiment=table1 ... table4
+    row: str | None = None  # run=NAME: its row in the paper's tables, as `absolute 100`
+    elsewhere: str = "name="  # the option that names another directory, for errors about this one
 
 
 class Sweep(NamedTuple):
@@ -67,13 +73,32 @@ def experiment_of(words: list[str]) -> Experiment:
 
 def experiment(cfg: DictConfig, overrides: list[str]) -> Experiment:
     """Resolve and check a composed config; raises UserError for the first wrong value."""
-    values = resolved(cfg)
+    values = _resolved(cfg)
+    scale = _part(TableScale, values, "limits")
+    table = _part(TableReport, values, "table")
     settings = thaw({k: values[k] for k in PLAIN})
-    name = values["name"] or _default_name(settings, cfg, overrides)
-    return Experiment(settings, Path(str(values["runs"])) / str(name))
+    changed = _changed(values, overrides)
+    name = values["name"] or _default_name(settings, scale is not None, changed, overrides)
+    row = None if values.get("row") is None else str(values["row"])
+    run = Path(str(values["runs"])) / str(name)
+    return Experiment(settings, run, overrides, changed, scale, table, row)
 
 
-def resolved(cfg: DictConfig) -> dict[str, Any]:
+def _part(schema: type[T], values: dict[str, Any], mark: str) -> T | None:
+    """What a scale or table adds to the root of a config; None where its first key is not."""
+    if mark not in values:
+        return None
+    return read(schema, {key: values[key] for key in keys_in(schema) if key in values})
+
+
+def _changed(values: dict[str, Any], overrides: list[str]) -> list[str]:
+    """The keys of encodings among the overrides, each with its value; what it is at the root."""
+    knobs = set(values) - {*PLAIN, *OF_TABLES, "runs", "name"}
+    keys = sorted({line.split("=")[0].lstrip("+") for line in overrides} & knobs)
+    return [f"{key}{values[key]}" for key in keys]
+
+
+def _resolved(cfg: DictConfig) -> dict[str, Any]:
     """A composed config as plain values; raises UserError for what refers to nothing."""
     try:
         values: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=False)
@@ -82,14 +107,14 @@ def resolved(cfg: DictConfig) -> dict[str, Any]:
     return values
 
 
-def _default_name(settings: Settings, cfg: DictConfig, overrides: list[str]) -> str:
+def _default_name(
+    settings: Settings, at_scale: bool, changed: list[str], overrides: list[str]
+) -> str:
     """data/encoding-knob-seed, for example toy/relative-tau8-seed1.
 
     Files without a data.name go by the name of data.root, so that corpora have runs apart. At one
     of the scales: table-data/encoding-limit-knob-seed, so that the tables share runs.
     """
-    knobs = [k for k in cfg if k not in (*PLAIN, *OF_SCALE, *OF_TABLE, "runs", "name")]
-    changed = sorted({w.split("=")[0].lstrip("+") for w in overrides} & {str(k) for k in knobs})
     chosen = [w.split("=", 1)[1] for w in overrides if w.startswith("encoding=")]
     said = chosen[-1] if chosen else " ".join(settings.encoding)
     label = "+".join(re.findall(r"\w+", said)) or "none"
@@ -97,10 +122,10 @@ def _default_name(settings: Settings, cfg: DictConfig, overrides: list[str]) -> 
     corpus = data.name
     if isinstance(data, Files) and data.name == data.kind:
         corpus = re.sub(r"[^\w.-]+", "_", Path(data.root).resolve().name) or data.name
-    parts = [f"{corpus}/{label}", *(f"{k}{cfg[k]}" for k in changed)]
-    if "limits" in cfg:
-        parts[0] = f"table-{parts[0]}-max{data.max_length}"
-    return "-".join([*parts, f"seed{settings.seed}"])
+    place = f"{corpus}/{label}"
+    if at_scale:
+        place = f"table-{place}-max{data.max_length}"
+    return "-".join([place, *changed, f"seed{settings.seed}"])
 
 
 def composed(words: list[str]) -> tuple[DictConfig, bool]:

@@ -11,11 +11,11 @@ from typing import Any
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
-from nmt.config import KINDS, is_path
+from nmt.config import KINDS, ScaleTests, TableLayout, is_path
 from nmt.errors import UserError
 from nmt.overrides.options import beside, quoted
 
-_ROOTS = ("runs", "name", "tests.root")  # texts that no group has
+_ROOTS = ("runs", "name")  # texts that no schema has
 _QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
 _HYDRA = re.compile(rf"(?:{_QUOTED}|null|\?\?\?|)", re.I | re.S)  # a value that is not a text
 _ESCAPED = re.compile(r"\\[()\[\]{}:=,\\ \t]")  # as Hydra wants it outside of quotes
@@ -123,6 +123,7 @@ def _texts() -> frozenset[str]:
     for group, kinds in KINDS.items():
         for schema in kinds.values():
             found |= set(_texts_of(group, schema))
+    found |= {*_texts_of("tests", ScaleTests), *_texts_of("table", TableLayout)}
     return frozenset(found)
 
 

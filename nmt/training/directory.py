@@ -43,32 +43,40 @@ def locked(path: Path) -> FileLock:
     return lock
 
 
-def refuse_others(path: Path) -> None:
-    """Raise UserError (exit 73) for a directory that holds other things, and no run."""
+def refuse_others(path: Path, elsewhere: str) -> None:
+    """Raise UserError (exit 73) for a directory that holds other things, and no run.
+
+    `elsewhere`: the option that names another directory, as `name=`.
+    """
     if _has_checkpoints(path):
         return
     if (name := next(_others(path), None)) is not None:
         raise UserError(
-            f"{path}: holds {name} and no run of nmt-train; choose another name=", Exit.CANT_CREATE
+            f"{path}: holds {name} and no run of nmt-train; choose another {elsewhere}",
+            Exit.CANT_CREATE,
         )
 
 
-def check(path: Path, settings: config.Settings) -> None:
+def check(path: Path, settings: config.Settings, elsewhere: str) -> None:
     """Refuse a directory that is somebody's, or a run that was trained with another config.
 
     Raises UserError: exit 73 for the former, 2 for the latter, 65 for a lost or damaged config.
     """
-    refuse_others(path)
+    refuse_others(path, elsewhere)
     if not _has_checkpoints(path):
         return
     where = path / CONFIG
     if not where.exists():
-        raise UserError(f"{where}: missing beside checkpoints; choose another name=", Exit.DATA)
+        raise UserError(
+            f"{where}: missing beside checkpoints; choose another {elsewhere}", Exit.DATA
+        )
     old = manifest.parse(where.read_bytes(), where)
     if not isinstance(old, dict):
         raise UserError(f"{where}: expected a JSON object", Exit.DATA)
     if changes := differences(old, config.freeze(settings)):
-        raise UserError(f"{where}: another config: {', '.join(changes)}; choose another name=")
+        raise UserError(
+            f"{where}: another config: {', '.join(changes)}; choose another {elsewhere}"
+        )
 
 
 def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:

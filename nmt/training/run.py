@@ -74,8 +74,10 @@ class Run:
         saved: Saved | None,
         workers: Workers,
         lock: FileLock | None,
+        elsewhere: str = "name=",
     ) -> None:
         self.path, self.checkpoints, self.saved, self.workers = path, checkpoints, saved, workers
+        self.elsewhere = elsewhere  # the option that names another directory
         self.step = saved.step if saved else 0  # as last reported
         self.begun = False  # training goes on in this process
         self._lock = lock
@@ -107,7 +109,7 @@ class Run:
         if self.saved is not None and self.saved.state["fingerprint"] != fingerprint:
             raise UserError(
                 f"{self.saved.path}: trained on other data than that of data={settings.data.name} "
-                "now; restore the data, or choose another name=",
+                f"now; restore the data, or choose another {self.elsewhere}",
                 Exit.DATA,
             )
 
@@ -132,7 +134,7 @@ class Run:
         if not same:
             raise UserError(
                 f"{self.saved.path}: started from other weights than those of "
-                f"trainer.init_from={start} now; restore them, or choose another name=",
+                f"trainer.init_from={start} now; restore them, or choose another {self.elsewhere}",
                 Exit.DATA,
             )
 
@@ -234,10 +236,13 @@ class Visited(Run):
         yield
 
 
-def open_run(path: Path, settings: config.Settings, workers: Workers = ALONE) -> Run:
+def open_run(
+    path: Path, settings: config.Settings, workers: Workers = ALONE, elsewhere: str = "name="
+) -> Run:
     """Make or take over a run directory, before any data is touched.
 
-    With several workers, worker 0 does so, and the others see what it found.
+    With several workers, worker 0 does so, and the others see what it found. `elsewhere` is the
+    option that names another directory: what an error advises.
 
     Until there is a checkpoint, any config may take it over. Raises UserError: exit 2 if it was
     trained with another config, or the config cannot be; 65 if none of its checkpoints is intact;
@@ -251,19 +256,19 @@ def open_run(path: Path, settings: config.Settings, workers: Workers = ALONE) ->
     if workers.rank:
         found = workers.hear()
         saved = None if found is None else Saved(checkpoints.directory / found[0], found[1])
-        return Visited(path, checkpoints, saved, workers, None)
+        return Visited(path, checkpoints, saved, workers, None, elsewhere)
     try:
         path.mkdir(parents=True, exist_ok=True)
-        refuse_others(path)
+        refuse_others(path, elsewhere)
         lock = locked(path)
     except OSError as error:
         raise UserError(
-            f"{path}: {error.strerror}; choose another name=", Exit.CANT_CREATE
+            f"{path}: {error.strerror}; choose another {elsewhere}", Exit.CANT_CREATE
         ) from None
     try:
-        check(path, settings)
+        check(path, settings, elsewhere)
         saved = checkpoints.recover()
-        run = Run(path, checkpoints, saved, workers, lock)
+        run = Run(path, checkpoints, saved, workers, lock, elsewhere)
         run.settle()
         workers.tell(None if saved is None else [saved.path.name, saved.state])
         return run

@@ -50,7 +50,7 @@ def test_runs_are_named_for_people_and_shared_by_the_tables() -> None:
     assert single.run == Path("runs/table-toy/absolute-max36-seed2")
     for table in ("table2", "table3"):
         runs = [each.entrant.asked for each in planned(f"experiment={table}", "scale=toy").runs]
-        assert single in runs
+        assert (single.settings, single.run) in [(each.settings, each.run) for each in runs]
     own = experiment_of(["encoding=rotary", "scale=toy"])
     assert own.run == Path("runs/table-toy/rotary-max48-seed1")
     assert experiment_of(["run=R2", "scale=toy", "tau=8", "limits.full=40"]).run == Path(
@@ -66,11 +66,14 @@ def test_a_table_is_its_runs_times_three_seeds(table: str, tmp_path: Path) -> No
     assert sorted(map(tuple, words)) == sorted(
         (f"seed={seed}", f"run={run}") for run in runs for seed in (1, 2, 3)
     )
-    assert (found.asked.test, found.asked.bounds) == (test, [25, 50, 75, 100])
-    assert found.asked.published and not found.notes
-    corpora = {each.corpus: str(each.tests[test]) for each in found.runs}
+    assert (found.report.table.test, found.scale.bounds) == (test, [25, 50, 75, 100])
+    assert found.scale.paper and not found.notes
+    corpora = {}
+    for each in found.runs:
+        assert each.entrant.asked.scale is not None
+        corpora[each.corpus] = getattr(each.entrant.asked.scale.tests, test)
     for corpus, name in corpora.items():
-        known = published.table_of(found.asked.name, name)
+        known = published.table_of(found.report.table.name, name)
         assert known is not None
         rows = [each.published for each in found.runs if each.corpus == corpus]
         assert set(rows) == set(published.systems(known))
@@ -100,7 +103,7 @@ def test_the_papers_numbers_stand_only_beside_the_papers_runs(tmp_path: Path) ->
     assert [each.published for each in planned(*words, "limits.full=90").runs] == [None]
     toy_scale = planned(*words, "scale=toy")
     assert [each.published for each in toy_scale.runs] == [None]
-    assert not toy_scale.asked.published
+    assert not toy_scale.scale.paper
 
 
 def test_a_scale_without_the_second_corpus_says_so() -> None:
@@ -134,15 +137,30 @@ WRONG = {
     "a name": (["experiment=table2", "scale=toy", "name=x"], "name=: each run of a table has its"),
     "jobs": (
         ["experiment=table2", "scale=toy", "jobs=0"],
-        "jobs=0: expected a number of processes",
+        "jobs=0: must be at least 1",
     ),
-    "samples": (["experiment=table2", "scale=toy", "samples=x"], "samples=x: expected an integer"),
+    "samples": (["experiment=table2", "scale=toy", "samples=x"], "samples=x: expected integer"),
+    "few samples": (["experiment=table2", "scale=toy", "samples=39"], "must be at least 40"),
+    "no key of a table": (
+        ["experiment=table2", "scale=toy", "+table.rows=3"],
+        "table.rows: no such key in table",
+    ),
+    "no tests": (
+        ["experiment=table2", "scale=toy", "tests=3"],
+        "tests=3: expected root, made_by, official, single and joined",
+    ),
     "flag": (["experiment=table2", "scale=toy", "attention=2"], "attention=2: expected true or f"),
     "bounds": (["experiment=table2", "scale=toy", "bounds=[9,3]"], "bounds=9,3: each length must"),
-    "one bound": (["experiment=table2", "scale=toy", "bounds=9"], "bounds=9: expected lengths"),
+    "one bound": (
+        ["experiment=table2", "scale=toy", "bounds=9"],
+        "bounds=9: expected a list as [1,2]",
+    ),
     "metric": (["experiment=table2", "scale=toy", "table.metrics=[BLUE]"], "no metric BLUE"),
     "test": (["experiment=table2", "scale=toy", "table.test=all"], "table.test=all: choose one of"),
-    "limit": (["experiment=table2", "scale=toy", "limits.full=no"], "data.max_length=no: expected"),
+    "limit": (
+        ["experiment=table2", "scale=toy", "limits.full=no"],
+        "limits.full=no: expected integer",
+    ),
     "clash": (
         ["experiment=table2", "scale=toy", "run=R1", "seed=1", "optim.lr=0.1,0.2"],
         "optim.lr=0.2: would share runs/table-toy/absolute-max48-seed1",

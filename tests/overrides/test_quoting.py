@@ -23,7 +23,8 @@ ODD = [
 @pytest.mark.parametrize("name", ODD)
 def test_a_path_is_taken_as_it_stands(name: str) -> None:
     words = ["data=files", f"data.root={name}", f"trainer.init_from={name}", f"runs={name}"]
-    settings, run = experiment_of([*words, "name=n"])
+    asked = experiment_of([*words, "name=n"])
+    settings, run = asked.settings, asked.run
     assert isinstance(settings.data, Files)
     assert settings.data.root == name
     assert settings.data.train_source == f"{name}/train.de"

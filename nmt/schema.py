@@ -1,0 +1,117 @@
+"""Dataclasses as schemas of plain values: what each key means, and which values it may take.
+
+`read` makes an object of a schema from what a config or file holds; of the first key that does not
+fit, it says in one line where it stands, what is wrong, and what is expected.
+"""
+
+from collections.abc import Callable
+from dataclasses import Field, field, fields, is_dataclass
+from typing import Any, TypeVar, get_args, get_origin
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from nmt.errors import UserError
+
+LARGEST = 2**31 - 1  # of all integers; a product of two of them fits into 64 bits
+
+T = TypeVar("T")
+
+
+def knob(
+    doc: str,
+    *,
+    choices: tuple[str, ...] = (),
+    least: float | None = None,
+    most: float | None = None,
+    of: type | None = None,
+    check: Callable[[str, Any], None] | None = None,
+) -> Any:
+    """Declare a key: what it means, and which values it may take (bounds included).
+
+    `of`: the key is a mapping of names to values of this schema. `check(where, value)` raises
+    UserError for what the type cannot say. Bounds of a list are those of its numbers.
+    """
+    metadata = {"doc": doc, "choices": choices, "least": least, "most": most}
+    return field(metadata={**metadata, "of": of, "check": check})
+
+
+def keys_in(schema: type) -> list[str]:
+    """The keys that a schema declares, in order."""
+    return [each.name for each in fields(schema)]
+
+
+def read(schema: type[T], values: Any, where: str = "") -> T:
+    """Make an object of the schema from the plain values below the key `where` ("": the root).
+
+    Raises UserError that names the first key that is wrong or missing.
+    """
+    declared: Any = schema  # a dataclass, as those of nmt.config
+    specs = {each.name: each for each in fields(declared)}
+    if not isinstance(values, dict):
+        raise UserError(f"{where}={values}: expected {_listed(list(specs))}")
+    if extra := sorted(set(values) - set(specs), key=str):
+        raise UserError(f"{_below(where, extra[0])}: no such key in {where or 'the config'}")
+    typed = OmegaConf.structured(schema)  # once for all keys: it takes milliseconds
+    for key, value in values.items():
+        _set(typed, specs[key], _below(where, key), value)
+    if missing := sorted(str(key) for key in OmegaConf.missing_keys(typed)):
+        key = _below(where, missing[0])
+        raise UserError(f"{key}: has no value; give {key}=...")
+    made: Any = OmegaConf.to_object(typed)
+    return made
+
+
+def _below(where: str, key: object) -> str:
+    return f"{where}.{key}" if where else str(key)
+
+
+def _listed(names: list[str]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _set(section: DictConfig, spec: Field[Any], key: str, value: Any) -> None:
+    """Set one value of a section, and check its type, choices and bounds."""
+    where = f"{key}={value}"
+    inner: Any = spec.type
+    if is_dataclass(spec.type):
+        read(inner, value, key)  # names the inner key that is wrong
+    if spec.metadata["check"] is not None:
+        spec.metadata["check"](key, value)
+    try:
+        section.merge_with({spec.name: value})
+        typed = None if OmegaConf.is_missing(section, spec.name) else section[spec.name]
+    except OmegaConfBaseException:
+        raise UserError(f"{where}: expected {_wanted(spec.type)}") from None
+    if spec.type is bool and isinstance(value, (int, float)) and value not in (0, 1):
+        raise UserError(f"{where}: expected {_wanted(bool)}")
+    if typed is None:
+        return
+    if (choices := spec.metadata["choices"]) and typed not in choices:
+        raise UserError(f"{where}: choose one of {', '.join(choices)}")
+    for number in list(typed) if get_origin(spec.type) is list else [typed]:
+        _check_number(spec, where, number)
+
+
+def _check_number(spec: Field[Any], where: str, number: object) -> None:
+    """Raise UserError for a number out of bounds; what is no number passes."""
+    if not isinstance(number, (int, float)) or isinstance(number, bool):
+        return
+    least, most = spec.metadata["least"], spec.metadata["most"]
+    if most is None and isinstance(number, int):
+        most = LARGEST
+    if not number == number or number in (float("inf"), float("-inf")):
+        raise UserError(f"{where}: expected a finite number")
+    if least is not None and number < least:
+        raise UserError(f"{where}: must be at least {least}")
+    if most is not None and number > most:
+        raise UserError(f"{where}: must be at most {most}")
+
+
+def _wanted(kind: Any) -> str:
+    """A type in the words of an error."""
+    if kind is bool:
+        return "true or false"
+    if get_origin(kind) is list:
+        return {int: "a list as [1,2]", str: "a list as [a,b]"}[get_args(kind)[0]]
+    return getattr(kind, "__name__", str(kind)).replace("int", "integer")
