@@ -1,3 +1,68 @@
-"""Train, decode and compare Transformers for translation, by positional encoding and by length."""
+"""Train, decode and compare Transformers for translation, by positional encoding and by length.
+
+The Python API is nmt/api.py: `nmt.load`, `nmt.translate`, `nmt.compose`, ...; see docs/python.md.
+"""
+
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "Encoding",
+    "EncodingFacts",
+    "Experiment",
+    "GivenTranslation",
+    "Prepared",
+    "Settings",
+    "Trained",
+    "Transformer",
+    "Translation",
+    "UserError",
+    "build_encodings",
+    "build_model",
+    "compose",
+    "list_encodings",
+    "load",
+    "n_best",
+    "prepare",
+    "save",
+    "score",
+    "translate",
+]
+
+if TYPE_CHECKING:
+    from nmt.api import (
+        Encoding,
+        EncodingFacts,
+        Experiment,
+        GivenTranslation,
+        Prepared,
+        Settings,
+        Trained,
+        Transformer,
+        Translation,
+        UserError,
+        build_encodings,
+        build_model,
+        compose,
+        list_encodings,
+        load,
+        n_best,
+        prepare,
+        save,
+        score,
+        translate,
+    )
+
+
+def __getattr__(name: str) -> Any:
+    """Import the API, and so torch, when one of its names is first used."""
+    if name not in __all__:
+        raise AttributeError(f"module 'nmt' has no attribute {name!r}")
+    from nmt import api
+
+    return getattr(api, name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

@@ -152,6 +152,16 @@ def best(run: Path) -> str | None:
     return name if STEP.fullmatch(name) else None
 
 
+def save(trained: Trained, path: Path) -> None:
+    """Write a model directory, at once or not at all; the path must not exist.
+
+    Raises OSError where it cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    settings, model, source, target, facts, _ = trained
+    manifest.write(path, parts(settings, model, source, target, facts))
+
+
 def parts(
     settings: config.Settings, model: Transformer, source: Side, target: Side, facts: dict[str, Any]
 ) -> Iterator[tuple[str, bytes]]:

@@ -9,6 +9,18 @@ import pytest
 ROOT = Path(__file__).parent.parent
 FILES = sorted((ROOT / "nmt").rglob("*.py")) + sorted((ROOT / "scripts").rglob("*.py"))
 ROOMS = {  # room -> rooms that it may import
+    "api": {  # the face of the package
+        "experiments",
+        "overrides",
+        "training",
+        "decode",
+        "compare",
+        "top",
+        "model",
+        "data",
+        "encodings",
+        "base",
+    },
     "cli": {
         "experiments",
         "overrides",
@@ -57,6 +69,8 @@ def module_of(path: Path) -> str:
 
 def room_of(module: str) -> str:
     parts = module.split(".")
+    if module == "nmt":
+        return "api"
     if parts[0] == "scripts":
         return "scripts"
     if len(parts) == 1 or parts[1] in BASE:
@@ -86,7 +100,7 @@ def test_imports_run_downhill(path: Path) -> None:
 
 
 def test_no_circles() -> None:
-    graph = {module_of(f): imports_of(f) for f in FILES}
+    graph = {module_of(f): imports_of(f) - {"nmt"} for f in FILES}  # which imports when asked
     done: set[str] = set()
 
     def visit(module: str, path: tuple[str, ...]) -> None:

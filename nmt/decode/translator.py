@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from nmt.config import WORDS, Decode, columns_of
-from nmt.data.columns import Beside, check_ranges, expand, missing
+from nmt.config import WORDS, Decode
+from nmt.data.columns import Beside
 from nmt.data.grouping import by_length
 from nmt.data.seams import JoinedLine
 from nmt.data.vocab import BOS, EOS, PAD, UNK
@@ -21,6 +21,7 @@ from nmt.decode.notes import Notes
 from nmt.decode.parts import parts_of
 from nmt.decode.quantised import quantised
 from nmt.decode.room import ALWAYS, GIANT
+from nmt.decode.sources import LENGTH, Source, SourceReader
 from nmt.errors import Exit, UserError, is_want_of_memory
 from nmt.memory import memory_of
 from nmt.model import example
@@ -34,21 +35,12 @@ _SEPARATORS = dict.fromkeys([*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029], 
 
 log = logging.getLogger(__name__)
 
-LENGTH = "length"  # the column of desired lengths in pieces, for decode.target_length=given
-
 
 class Translation(NamedTuple):
     """One translation of a line."""
 
     text: str  # holds no newline, no tab and no other control character
     score: float  # log-probability over the length penalty; 0 for an empty line
-
-
-class _Source(NamedTuple):
-    """A line as the model reads it."""
-
-    ids: list[int]  # ending in EOS
-    columns: dict[str, list[int]]  # as many integers as ids, or one
 
 
 class RefusedLinesError(UserError):
@@ -63,7 +55,7 @@ class Translator:
         self.source, self.target = trained.source, trained.target
         self.longest_trained = int(trained.facts["longest_source"])
         self.decode = decode
-        self.settings = trained.settings
+        self.reader = SourceReader(trained, given_lengths=decode.target_length == "given")
         self._room: int | None = None  # pieces of the longest source, once it was measured
         self._check_length(decode)
         if decode.position_scale != 1:
@@ -135,7 +127,7 @@ class Translator:
         translated; (2) for a column that is missing or unknown; after the last line
         RefusedLinesError, if lines were too long and decode.too_long=refuse.
         """
-        beside = Columns(columns or {}, self._per(columns or {}))
+        beside = Columns(columns or {}, self.reader.kinds(columns or {}))
         lines, notes = iter(lines), Notes() if notes is None else notes
         while window := list(islice(lines, self.decode.window)):
             rows = beside.read(len(window), first)
@@ -155,28 +147,9 @@ class Translator:
                 Exit.DATA,
             )
 
-    def _per(self, given: Mapping[str, Iterable[str]]) -> dict[str, str]:
-        """Whether each column has integers per word or per sentence."""
-        wanted = self.model.columns | ({LENGTH} if self.decode.target_length == "given" else set())
-        if absent := missing(wanted, given):
-            raise UserError(
-                f"column {absent[0]}: this model reads it beside the text; "
-                f"give --columns {','.join(f'{name}=FILE' for name in absent)}"
-            )
-        known = columns_of(self.settings.data) if given else {}
-        known.pop(WORDS, None)
-        if self.decode.target_length == "given":
-            known[LENGTH] = "sentence"
-        if odd := sorted(set(given) - set(known)):
-            raise UserError(
-                f"column {odd[0]}: unknown to this model; its corpus had "
-                f"{', '.join(known) or 'none'}"
-            )
-        return known
-
     def _parts(
         self, line: str, beside: dict[str, Beside], number: int, notes: Notes
-    ) -> list[_Source]:
+    ) -> list[Source]:
         """A line and its columns in numbers: one source, several if it was split, none if refused.
 
         What stands beside the words of a line cannot be split: such a line is refused.
@@ -189,10 +162,10 @@ class Translator:
         if pieces <= longest:
             if pieces > self.longest_trained:
                 notes.long.add(number, pieces)
-            return [self._source(text, ids, beside, where)]
+            return [self.reader.read(text, ids, beside, where)]
         if self.decode.too_long == "truncate":
             notes.truncated.add(number, pieces)
-            return [self._source(text, [*ids[:longest], EOS], beside, where)]
+            return [self.reader.read(text, [*ids[:longest], EOS], beside, where)]
         if self.decode.too_long == "refuse" or beside or self.model.columns - {WORDS}:
             notes.refused.add(number, pieces)
             return []
@@ -200,16 +173,7 @@ class Translator:
         most = max(1, min(longest, self.longest_trained))
         parts = parts_of(text, most, lambda part: len(self.source.ids(part)) - 1)
         made = ((part, [*self.source.ids(part)[:-1][:most], EOS]) for part in parts)
-        return [self._source(part, part_ids, {}, where) for part, part_ids in made]
-
-    def _source(self, text: str, ids: list[int], beside: dict[str, Beside], where: str) -> _Source:
-        """What the model reads of a text: its ids, and the columns beside it."""
-        words = WORDS in self.model.columns
-        if not beside and not words:
-            return _Source(ids, {})
-        columns = expand(text, beside, self.source.segmenter, where, most=len(ids) - 1, words=words)
-        check_ranges(columns, self.model.column_ranges, where)
-        return _Source(ids, columns)
+        return [self.reader.read(part, part_ids, {}, where) for part, part_ids in made]
 
     def _longest(self, pieces: int) -> int:
         """The most pieces that a source may have, if one of so many is to be judged."""
@@ -230,10 +194,10 @@ class Translator:
             rows[LENGTH] = [steps]
         table = self.model.target_limit
         steps = steps if table is None else min(steps, table - 1)
-        self._search([_Source(source[0].tolist(), rows)], [steps], 1, eos=-1)
+        self._search([Source(source[0].tolist(), rows)], [steps], 1, eos=-1)
 
     def _window(
-        self, lines: list[list[_Source]], first: int, n_best: int, notes: Notes
+        self, lines: list[list[Source]], first: int, n_best: int, notes: Notes
     ) -> list[list[Translation]]:
         """Translate lines, or the parts of long ones, in batches; answer in their order."""
         sources = [source for parts in lines for source in parts]
@@ -280,7 +244,7 @@ class Translator:
 
     @torch.inference_mode()
     def _search(
-        self, sources: list[_Source], most: list[int], n_best: int, eos: int = EOS
+        self, sources: list[Source], most: list[int], n_best: int, eos: int = EOS
     ) -> list[list[Hypothesis]]:
         """Search for the translations of one batch of sources."""
         source = self._padded([source.ids for source in sources])  # [batch, source]
@@ -317,7 +281,7 @@ class Translator:
                 Exit.NO_MEMORY,
             ) from None
 
-    def _lengths(self, sources: list[_Source], columns: dict[str, Tensor]) -> Tensor | None:
+    def _lengths(self, sources: list[Source], columns: dict[str, Tensor]) -> Tensor | None:
         """Desired lengths [batch], eos included; None: nobody asks, or the model's head tells."""
         if not self.model.needs_lengths or self.decode.target_length == "predicted":
             return None

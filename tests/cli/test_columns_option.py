@@ -23,7 +23,7 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A model that copies, and reads heads and a language beside the text."""
     made = translator({"heads", "language"}, "heads", "language")
     facts = {"longest_source": 30}
-    some = Trained(made.settings, made.model, made.source, made.target, facts)
+    some = Trained(made.reader.settings, made.model, made.source, made.target, facts)
     monkeypatch.setattr(modeldir, "load", lambda *_: some)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"ab c\ngh\n")))
     return made
@@ -109,7 +109,7 @@ def test_the_embedded_grammar_says_its_columns_itself(model: Any) -> None:
     _, wrong = texts.with_columns(some, ["Er schläft.", "ein Satz"], {})
     with pytest.raises(UserError, match="line 2: no sentence of the embedded grammar, so its head"):
         list(wrong["heads"])
-    files = Trained(model.settings, model.model, model.source, model.target, {})
+    files = Trained(model.reader.settings, model.model, model.source, model.target, {})
     assert texts.with_columns(files, lines, {}) == (lines, {})
 
 

@@ -1,0 +1,199 @@
+"""The Python API: what `import nmt` offers, in the order in which one needs it.
+
+docs/python.md shows all of it at work. `nmt.NAME` imports this module, and so torch, when a name is
+first used: `import nmt` alone is quick.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nmt import build, config, modeldir
+from nmt.config import Settings
+from nmt.data.prepare import Prepared
+from nmt.data.prepare import prepare as prepare_corpus
+from nmt.decode import forced
+from nmt.decode.forced import GivenTranslation
+from nmt.decode.translator import Translation, Translator
+from nmt.encodings import registry
+from nmt.encodings.base import Dims, Encoding
+from nmt.errors import UserError
+from nmt.experiments.texts import with_columns
+from nmt.model.transformer import Transformer
+from nmt.modeldir import Trained, load
+from nmt.overrides import options
+from nmt.overrides.compose import Experiment, experiment_of
+
+__all__ = [
+    "Encoding",
+    "EncodingFacts",
+    "Experiment",
+    "GivenTranslation",
+    "Prepared",
+    "Settings",
+    "Trained",
+    "Transformer",
+    "Translation",
+    "UserError",
+    "build_encodings",
+    "build_model",
+    "compose",
+    "list_encodings",
+    "load",
+    "n_best",
+    "prepare",
+    "save",
+    "score",
+    "translate",
+]
+
+Columns = Mapping[str, Iterable[str]]  # by name: integers beside the text, line by line
+
+
+class EncodingFacts(NamedTuple):
+    """What a list of encodings says of each."""
+
+    name: str  # encoding=NAME
+    family: str  # as "distances, as vectors"
+    summary: str  # one line
+
+
+def translate(
+    model: Trained, lines: Iterable[str], columns: Columns | None = None, **decode: Any
+) -> list[str]:
+    """Translate lines of text: one translation for each line, in their order.
+
+    `decode` are keys of the group decode, as `beam_size=8, alpha=1.0`; others stay as the model was
+    trained with. `columns` are the integers beside the text that encodings of trees ask for; a
+    model of the embedded corpus parses its sentences itself. Raises UserError for a key or value
+    that does not fit (exit code 2), and for text that cannot be translated (65).
+
+    >>> model = nmt.load("runs/toy/relative-seed1")
+    >>> nmt.translate(model, ["der Hund schläft ."], beam_size=1)
+    ['the dog sleeps .']
+    """
+    return [best.text for best, *_ in n_best(model, lines, 1, columns, **decode)]
+
+
+def n_best(
+    model: Trained, lines: Iterable[str], n: int, columns: Columns | None = None, **decode: Any
+) -> list[list[Translation]]:
+    """The n best translations of each line, best first, with their scores.
+
+    A score is the log-probability over the length penalty. An empty line has one empty translation.
+    Takes and raises what `translate` does; `n` is at most `beam_size`.
+    """
+    settings = _searching(model.settings, decode)
+    if n > settings.decode.beam_size:
+        raise UserError(f"n={n}: the beam holds {settings.decode.beam_size}; give beam_size={n}")
+    if settings.decode.position_scale != 1:
+        model = model._replace(model=deepcopy(model.model))  # whose positions will be scaled
+    translator = Translator(model, settings.decode)
+    read, beside = with_columns(model, lines, columns or {})
+    return list(translator.translate(read, n, beside))
+
+
+def _searching(settings: Settings, changes: dict[str, Any]) -> Settings:
+    """The settings of a model with other values under decode, checked as all are."""
+    plain = config.freeze(settings)
+    return config.thaw({**plain, "decode": {**plain["decode"], **changes}})
+
+
+def score(
+    model: Trained,
+    sources: Iterable[str],
+    targets: Iterable[str],
+    columns: Columns | None = None,
+    batch_tokens: int = 4000,
+) -> list[GivenTranslation]:
+    """How likely the model finds given translations: `targets[i]` of the line `sources[i]`.
+
+    Each answer has the pieces, a log-probability (natural logarithm) for each of them, their sum
+    `log_prob` and their number `length`, the end of the sentence included. A batch holds about
+    `batch_tokens` tokens of the longer side. Raises UserError (65) for texts that are not parallel,
+    or lines that the encoding's table cannot hold.
+
+    >>> (one,) = nmt.score(model, ["der Hund schläft ."], ["the dog sleeps ."])
+    >>> one.log_prob / one.length
+    -0.0123
+    """
+    read, beside = with_columns(model, list(sources), columns or {})
+    return forced.score(model, read, targets, beside, batch_tokens)
+
+
+def compose(overrides: Sequence[str] = (), config_dir: str | Path | None = None) -> Experiment:
+    """The experiment that these overrides mean to nmt-train: its settings and its directory.
+
+    `config_dir` is a folder of your own options, as `--config-dir`. Nothing is read but conf/.
+    Raises UserError for an override that does not fit, with what is near, and for a sweep.
+
+    >>> nmt.compose(["encoding=relative", "tau=8"]).run
+    PosixPath('runs/toy/relative-tau8-seed1')
+    """
+    folder = options.beside(None if config_dir is None else str(config_dir))
+    return experiment_of([*folder, *overrides])
+
+
+def prepare(settings: Settings) -> Prepared:
+    """The corpus in numbers, made now if nobody has prepared it before.
+
+    `train` and `dev` are stores of ids, `source` and `target` know segmenter and vocabulary, and
+    `facts` what was dropped. Raises UserError: 66 if a file is missing, 65 if its text is no use.
+    """
+    return prepare_corpus(settings.data, settings.segmenter)
+
+
+def list_encodings(config_dir: str | Path | None = None) -> list[EncodingFacts]:
+    """All options of `encoding=`, by family; those of a folder of your own beside ours."""
+    folders = () if config_dir is None else (Path(config_dir),)
+    options.check(folders)
+    return [
+        EncodingFacts(name, family, options.summary("encoding", name, folders))
+        for family, names in options.families(folders).items()
+        for name in names
+    ]
+
+
+def build_model(settings: Settings, source_size: int, target_size: int) -> Transformer:
+    """A model with fresh weights, drawn from torch's global generator; in training mode.
+
+    The sizes are those of the vocabularies. `model(source, target)` maps ids [batch, source] and
+    prefixes [batch, target] to logits [batch, target, vocab]. Raises UserError that names the key
+    whose value cannot be.
+
+    >>> nmt.build_model(nmt.compose(["encoding=rotary"]).settings, 100, 100)(source, target).shape
+    torch.Size([8, 20, 100])
+    """
+    return build.transformer(settings, source_size, target_size)
+
+
+def build_encodings(
+    settings: Settings, site: str = "encoder", vocabulary_size: int = 0
+) -> list[Encoding]:
+    """The encodings of one attention site: "encoder", "decoder" (its self-attention) or "cross".
+
+    They have the width, heads and layers of `settings.model`. Those that learn something per word
+    need the size of their side's vocabulary. Raises UserError for a site or option that cannot be.
+
+    >>> (relative,) = nmt.build_encodings(nmt.compose(["encoding=relative"]).settings)
+    """
+    if site not in registry.SITES:
+        raise UserError(f"site={site}: choose among {', '.join(registry.SITES)}")
+    model = settings.model
+    layers = model.encoder_layers if site == "encoder" else model.decoder_layers
+    head_dim = model.dim // model.heads
+    try:
+        return registry.create(
+            settings.encoding, Dims(site, layers, model.heads, model.dim, head_dim, vocabulary_size)
+        )
+    except ValueError as error:
+        raise UserError(str(error)) from None
+
+
+def save(model: Trained, path: str | Path) -> None:
+    """Write a model directory that `load` and all commands read; the path must not exist.
+
+    Raises OSError where it cannot be written; then nothing is left behind.
+    """
+    modeldir.save(model, Path(path))

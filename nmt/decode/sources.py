@@ -1,0 +1,58 @@
+"""A line of source text, and the columns beside it, in the numbers that a model reads."""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from nmt.config import WORDS, columns_of
+from nmt.data.columns import Beside, check_ranges, expand, missing
+from nmt.errors import UserError
+from nmt.modeldir import Trained
+
+LENGTH = "length"  # the column of desired lengths in pieces, for decode.target_length=given
+
+
+class Source(NamedTuple):
+    """A line as the model reads it."""
+
+    ids: list[int]  # ending in EOS
+    columns: dict[str, list[int]]  # as many integers as ids, or one
+
+
+class SourceReader:
+    """Knows which columns a trained model reads beside the text, and numbers them."""
+
+    def __init__(self, trained: Trained, given_lengths: bool = False) -> None:
+        """`given_lengths`: each line comes with the desired length of its translation."""
+        self.model, self.segmenter = trained.model, trained.source.segmenter
+        self.settings, self.given_lengths = trained.settings, given_lengths
+
+    def kinds(self, given: Mapping[str, Iterable[str]]) -> dict[str, str]:
+        """Whether each column has integers per word or per sentence.
+
+        Raises UserError for a column that is missing, or that the model does not know.
+        """
+        wanted = self.model.columns | ({LENGTH} if self.given_lengths else set())
+        if absent := missing(wanted, given):
+            raise UserError(
+                f"column {absent[0]}: this model reads it beside the text; "
+                f"give --columns {','.join(f'{name}=FILE' for name in absent)}"
+            )
+        known = columns_of(self.settings.data) if given else {}
+        known.pop(WORDS, None)
+        if self.given_lengths:
+            known[LENGTH] = "sentence"
+        if odd := sorted(set(given) - set(known)):
+            raise UserError(
+                f"column {odd[0]}: unknown to this model; its corpus had "
+                f"{', '.join(known) or 'none'}"
+            )
+        return known
+
+    def read(self, text: str, ids: list[int], beside: dict[str, Beside], where: str) -> Source:
+        """A text of these ids with what stands beside it; UserError (65) if that does not fit."""
+        words = WORDS in self.model.columns
+        if not beside and not words:
+            return Source(ids, {})
+        columns = expand(text, beside, self.segmenter, where, most=len(ids) - 1, words=words)
+        check_ranges(columns, self.model.column_ranges, where)
+        return Source(ids, columns)

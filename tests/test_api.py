@@ -1,0 +1,110 @@
+"""The face of the package: quick to import, documented, and the same as what the commands do."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import nmt
+from nmt import api
+from nmt.data.bpe import Bpe
+from nmt.data.side import Side
+from nmt.data.tokenizer import Tokenizer
+from nmt.data.vocab import Vocabulary
+from nmt.overrides.options import options_of
+
+PIECES = [letter + end for letter in "abcdefgh" for end in ("", "@@")]
+
+
+def small(tiny: Any, settings_of: Any, *overrides: str) -> nmt.Trained:
+    """A model of random weights that reads and writes letters."""
+    side = Side(Bpe(Tokenizer("nfc", "none", "de"), [], PIECES), Vocabulary(PIECES))
+    model = tiny(*overrides, vocab=len(side.vocabulary))
+    return nmt.Trained(settings_of(*overrides), model, side, side, {"longest_source": 30})
+
+
+def test_importing_it_imports_no_torch() -> None:
+    code = "import sys, nmt; print(nmt.__version__, 'torch' in sys.modules, 'load' in dir(nmt))"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    assert shown.stdout == f"{nmt.__version__} False True\n"
+
+
+def test_what_it_offers_is_what_the_api_has() -> None:
+    assert nmt.__all__ == api.__all__ == sorted(api.__all__)
+    assert all(getattr(nmt, name) is getattr(api, name) for name in nmt.__all__)
+    assert all(getattr(nmt, name).__doc__ for name in nmt.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'lod'"):
+        nmt.lod  # noqa: B018
+
+
+def test_a_saved_model_says_the_same(tiny: Any, settings_of: Any, tmp_path: Path) -> None:
+    trained = small(tiny, settings_of, "encoding=relative")
+    nmt.save(trained, tmp_path / "new" / "model")
+    loaded = nmt.load(tmp_path / "new" / "model")
+    lines = ["ab c", "", "h"]
+    assert nmt.translate(loaded, lines) == nmt.translate(trained, lines)
+    with pytest.raises(OSError):
+        nmt.save(trained, tmp_path / "new" / "model")
+
+
+def test_decode_keys_are_checked_and_change_nothing_but_this_call(
+    tiny: Any, settings_of: Any
+) -> None:
+    trained = small(tiny, settings_of, "encoding=rotary")
+    lines = ["ab c de f", "gh"]
+    before = nmt.translate(trained, lines)
+    nmt.translate(trained, lines, position_scale=0.25, beam_size=1)
+    assert nmt.translate(trained, lines) == before
+    with pytest.raises(nmt.UserError, match=r"decode\.beam_sise: no such key"):
+        nmt.translate(trained, lines, beam_sise=3)
+    with pytest.raises(nmt.UserError, match="give beam_size=9"):
+        nmt.n_best(trained, lines, 9)
+
+
+def test_the_best_of_n_is_the_translation(tiny: Any, settings_of: Any) -> None:
+    trained = small(tiny, settings_of, "encoding=absolute")
+    lines = ["a b", "cde", ""]
+    found = nmt.n_best(trained, lines, 3, beam_size=4)
+    assert [best.text for best, *_ in found] == nmt.translate(trained, lines, beam_size=4)
+    assert all([t.score for t in ts] == sorted((t.score for t in ts), reverse=True) for ts in found)
+
+
+def test_a_model_of_the_embedded_corpus_parses_its_sentences_itself(
+    tiny: Any, settings_of: Any
+) -> None:
+    trained = small(tiny, settings_of, "encoding=spr_relative")
+    with pytest.raises(nmt.UserError, match="no sentence of the embedded grammar"):
+        nmt.translate(trained, ["a b"])
+    assert len(nmt.translate(trained, ["a b"], {"heads": ["0 1"]})) == 1
+    assert nmt.score(trained, ["a b"], ["c"], {"heads": ["0 1"]})[0].length == 2
+
+
+def test_compose_reads_what_the_command_line_does(tmp_path: Path) -> None:
+    assert str(nmt.compose(["encoding=relative", "tau=3"]).run) == "runs/toy/relative-tau3-seed1"
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "narrow.yaml").write_text("defaults: [small]\nheads: 2\n")
+    assert nmt.compose(["model=narrow"], config_dir=tmp_path).settings.model.heads == 2
+    with pytest.raises(nmt.UserError, match="no such option"):
+        nmt.compose(["model=narrow"])
+
+
+def test_every_encoding_is_listed_and_can_be_built() -> None:
+    listed = nmt.list_encodings()
+    assert sorted(facts.name for facts in listed) == options_of("encoding")
+    assert all(facts.summary and facts.family for facts in listed)
+    settings = nmt.compose(["encoding=[absolute,relative]"]).settings
+    built = nmt.build_encodings(settings)
+    assert [encoding.name for encoding in built] == ["absolute", "relative"]
+    assert built[1].dims.dim == settings.model.dim and built[1].dims.site == "encoder"
+    assert nmt.build_encodings(settings, "cross") == []
+    with pytest.raises(nmt.UserError, match="site=head: choose among encoder"):
+        nmt.build_encodings(settings, "head")
+
+
+def test_a_model_has_the_sizes_of_the_vocabularies(settings_of: Any) -> None:
+    model = nmt.build_model(settings_of("encoding=lstm"), 11, 13)
+    source, prefix = torch.tensor([[4, 5, 2]]), torch.tensor([[1, 6]])
+    assert model(source, prefix).shape == (1, 2, 13)

@@ -1,0 +1,38 @@
+"""The examples of docs/python.md run in their order, and print what stands below them."""
+
+import contextlib
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nmt
+from tests.pages import PAGES, blocks, text_of
+
+PAGE = "docs/python.md"
+BLOCKS = re.findall(r"^```python\n(.*?)^```(?:\n\n```text\n(.*?)^```)?", text_of(PAGE), re.S | re.M)
+
+
+def test_the_examples_run_and_print_what_they_show(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    for code, shown in BLOCKS:
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(code, PAGE, "exec"), names)
+        assert printed.getvalue() == shown
+
+
+def test_every_function_has_an_example() -> None:
+    code = "".join(code for code, _ in BLOCKS)
+    functions = [name for name in nmt.__all__ if name.islower()]
+    assert [name for name in functions if f"nmt.{name}(" not in code] == []
+
+
+def test_no_page_uses_a_name_that_is_not_there() -> None:
+    code = "".join(code for page in PAGES for code in blocks(page, "python"))
+    assert set(re.findall(r"\bnmt\.([a-z_]+)\(", code)) <= set(nmt.__all__)
