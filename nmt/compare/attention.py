@@ -35,12 +35,12 @@ from torch.nn.utils.rnn import pad_sequence
 
 from nmt.compare.study import Profile
 from nmt.config import WORDS, columns_of
-from nmt.data.columns import Beside, expand, missing
+from nmt.data.columns import ColumnLine, expand, missing
 from nmt.data.grouping import by_length
 from nmt.data.seams import pieces_of
 from nmt.data.vocab import BOS, EOS, PAD
 from nmt.errors import Exit, UserError
-from nmt.model.attention import Look
+from nmt.model.attention import AttentionRecord
 from nmt.model.watch import watching
 from nmt.modeldir import Trained
 
@@ -209,16 +209,16 @@ class _Beside:
         known = columns_of(trained.settings.data) if self.columns else {}
         self.per = {name: known[name] for name in self.columns}
 
-    def of(self, place: int) -> dict[str, Beside]:
+    def of(self, place: int) -> dict[str, ColumnLine]:
         """What stands beside one source."""
         return {
-            name: Beside(self.per[name], column[place], f"column {name}, line {place + 1}")
+            name: ColumnLine(self.per[name], column[place], f"column {name}, line {place + 1}")
             for name, column in self.columns.items()
         }
 
 
 def _row(
-    trained: Trained, source: str, pieces: list[str], hypothesis: str, beside: dict[str, Beside]
+    trained: Trained, source: str, pieces: list[str], hypothesis: str, beside: dict[str, ColumnLine]
 ) -> _Row:
     """Number both sides, cut to what the encodings hold, and the columns of the source."""
     model, ids = trained.model, trained.source.vocabulary.ids(pieces)
@@ -284,7 +284,7 @@ class _Tally:
         """[batch, source], mean over the passes that each step took."""
         return (self._all / self._passes[..., None]).sum(1)
 
-    def add(self, look: Look) -> None:
+    def add(self, look: AttentionRecord) -> None:
         """Add up what one layer did."""
         p = look.probabilities.unflatten(0, (-1, self.streams)).float().mean(1)
         running = p.new_ones(len(p), p.shape[2])  # [batch, query]
