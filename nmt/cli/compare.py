@@ -15,7 +15,7 @@ from nmt.experiments import outputs
 from nmt.experiments.processes import cores
 
 if TYPE_CHECKING:
-    from nmt.compare.ranking import Missing, Ranking
+    from nmt.compare.ranking import MissingSystem, Ranking
     from nmt.data.prepare import Prepared
     from nmt.experiments.run import Entrant, Test
 
@@ -92,7 +92,7 @@ def _counts(entrants: list["Entrant"], asked: Asked) -> tuple[int, int]:
     return len(entrants), min(asked.jobs, len(entrants))
 
 
-def _without(entrants: list["Entrant"], missing: list["Missing"]) -> list["Entrant"]:
+def _without(entrants: list["Entrant"], missing: list["MissingSystem"]) -> list["Entrant"]:
     lost = {each.label for each in missing}
     return [entrant for entrant in entrants if entrant.name not in lost]
 
@@ -173,12 +173,13 @@ def ranking(
     test: "Test",
     corpora: dict[str, "Prepared"],
     translations: dict[str, list[str]],
-    missing: list["Missing"],
+    missing: list["MissingSystem"],
     command_line: str,
 ) -> "Ranking":
     """Score all translations and put beside them what is known of the models."""
-    from nmt.compare import report, scores
     from nmt.compare.ranking import EXACT, Ranking
+    from nmt.compare.report import Report
+    from nmt.compare.scoring import BLEU, Bootstrap, TranslatedTest, score
     from nmt.config import freeze
     from nmt.data.corpus import read_text
     from nmt.experiments import run as contest
@@ -186,43 +187,40 @@ def ranking(
     sources, references = read_text(test.source), read_text(test.reference)
     first = entrants[0]
     language = first.asked.settings.data.target_language
-    every = scores.scorers(references, language, None, asked.samples, SEED)
-    shown = list(dict.fromkeys([asked.metric, "BLEU", EXACT]))
     segmenter = corpora[first.name].source.segmenter
     if asked.lengths == SOURCE:
         lengths = [len(segmenter.encode(line)) for line in sources]
         unit = "subword pieces of the source"
     else:
         lengths, unit = [len(line.split()) for line in references], "words of the reference"
-    systems = [
-        report.System(
-            e.name, translations[e.name], _longest(asked, corpora[e.name], segmenter.to_json())
-        )
-        for e in entrants
-    ]
-    made = report.compare(
-        systems,
-        scores.chosen(every, shown),
-        lengths,
+    longest = [_longest(asked, corpora[e.name], segmenter.to_json()) for e in entrants]
+    translated = TranslatedTest(
+        references=references,
+        hypotheses=[[translations[e.name]] for e in entrants],
+        language=language,
+        sources=sources,
+        lengths=lengths,
         unit=unit,
-        bounds=asked.bounds,
+        longest_trained=longest,
+        metrics=list(dict.fromkeys([asked.metric, BLEU, EXACT])),
+    )
+    report = Report(
+        systems=[
+            contest.compared(e, corpora[e.name], limit)
+            for e, limit in zip(entrants, longest, strict=True)
+        ],
+        tests=[score(translated, Bootstrap(asked.bounds, asked.samples, SEED))],
         samples=asked.samples,
         seed=SEED,
+        date=date.today().isoformat(),
+        command=command_line,
+        notes=contest.caption(first.asked.settings, asked.jobs),
         about={
             **outputs.sources({"reference": test.reference, "source": test.source}),
             "settings": {e.name: freeze(e.asked.settings) for e in entrants},
         },
-        bleu=every[0],
     )
-    return Ranking(
-        report=made,
-        entries=[contest.entry(e, corpora[e.name]) for e in entrants],
-        missing=missing,
-        metric=asked.metric,
-        date=date.today().isoformat(),
-        command=command_line,
-        caption=contest.caption(first.asked.settings, asked.jobs),
-    )
+    return Ranking(report, asked.metric, missing)
 
 
 def _longest(asked: Asked, corpus: "Prepared", counted: dict[str, Any]) -> int | None:
@@ -233,20 +231,19 @@ def _longest(asked: Asked, corpus: "Prepared", counted: dict[str, Any]) -> int |
 
 def _keep(asked: Asked, made: "Ranking") -> None:
     """Write the files that were asked for, then the table, whose reader may go away."""
-    from nmt.compare import heatmap
-    from nmt.compare import ranking as tables
+    from nmt.compare import heatmap, text
 
     if asked.json:
-        text = json.dumps(made.to_json(), indent=1, ensure_ascii=False, allow_nan=False)
-        outputs.write(asked.json, f"{text}\n".encode())
+        plain = json.dumps(made.to_json(), indent=1, ensure_ascii=False, allow_nan=False)
+        outputs.write(asked.json, f"{plain}\n".encode())
     if asked.table:
-        outputs.write(asked.table, tables.markdown(made).encode())
+        outputs.write(asked.table, text.markdown(made).encode())
     if asked.plot:
         try:
             heatmap.draw(made, asked.plot)
         except OSError as error:
             raise UserError(f"{asked.plot}: {error.strerror}", Exit.CANT_CREATE) from None
-    sys.stdout.write(tables.text(made))
+    sys.stdout.write(text.ranking(made))
     sys.stdout.flush()
 
 

@@ -18,7 +18,7 @@ from nmt.experiments import outputs
 from nmt.experiments.texts import BY_SENTENCE, COLUMNS, columns_named, with_columns
 
 if TYPE_CHECKING:
-    from nmt.compare.report import Report, System
+    from nmt.compare.report import Report
     from nmt.modeldir import Trained
 
 log = logging.getLogger(__name__)
@@ -88,25 +88,33 @@ def command(argv: list[str]) -> None:
     outputs.prepare([asked.json, asked.output_dir and asked.output_dir / "LABEL.txt"], asked.plot)
     texts = _read(asked, words)
     started = time.monotonic()
-    systems, lengths, language, decodes = _systems(asked, words, changes, texts)
-    from nmt.compare import report, scores, table
+    limits, lengths, language, decodes = _systems(asked, words, changes, texts)
+    from nmt.compare import text
+    from nmt.compare.report import ComparedSystem, Report
+    from nmt.compare.scoring import Bootstrap, TranslatedTest, score
 
-    log.info("scoring %d pairs of %d systems", len(texts.references), len(systems))
-    every = scores.scorers(texts.references, language, asked.tokenize, asked.samples, asked.seed)
-    made = report.compare(
-        systems,
-        scores.chosen(every, metrics),
-        lengths.values,
+    log.info("scoring %d pairs of %d systems", len(texts.references), len(limits))
+    test = TranslatedTest(
+        references=texts.references,
+        hypotheses=[[texts.hypotheses[label]] for label in limits],
+        language=language,
+        sources=texts.sources,
+        lengths=lengths.values,
         unit=lengths.unit,
-        bounds=bounds,
+        longest_trained=list(limits.values()),
+        metrics=metrics,
+        tokenize=asked.tokenize,
+    )
+    made = Report(
+        systems=[ComparedSystem(label, longest) for label, longest in limits.items()],
+        tests=[score(test, Bootstrap(bounds, asked.samples, asked.seed))],
         samples=asked.samples,
         seed=asked.seed,
         about=_about(asked, words, language, decodes),
-        bleu=every[0],
     )
     log.info("done in %.0f s", time.monotonic() - started)
     _keep(asked, made)  # before the table: its reader may be `head`, and go away
-    sys.stdout.write(table.render(made))
+    sys.stdout.write(text.blocks(made))
 
 
 def understood(argv: list[str]) -> tuple[argparse.Namespace, list[Word], dict[str, str]]:
@@ -227,11 +235,9 @@ def _read(asked: argparse.Namespace, words: list[Word]) -> Texts:
 
 def _systems(
     asked: argparse.Namespace, words: list[Word], changes: dict[str, str], texts: Texts
-) -> tuple[list["System"], Lengths, str, dict[str, Any]]:
-    """Translate with the models; systems, source lengths, target language, decode settings."""
-    from nmt.compare.report import System
-
-    systems: list[System] = []
+) -> tuple[dict[str, int | None], Lengths, str, dict[str, Any]]:
+    """Translate with the models; trained lengths, source lengths, language, decode settings."""
+    limits: dict[str, int | None] = {}
     lengths, language = Lengths(None, None, None), asked.target_language
     counter = asked.lengths or next((str(word.path) for word in words if word.is_model), None)
     decodes: dict[str, Any] = {}
@@ -248,10 +254,10 @@ def _systems(
             decodes[word.label] = vars(decode)
             texts.hypotheses[word.label] = _translate(word, trained, decode, texts, asked)
             unread -= trained.model.columns
-        systems.append(System(word.label, texts.hypotheses[word.label], longest))
+        limits[word.label] = longest
     if unread:
         log.warning("--columns: no model reads %s", ", ".join(sorted(unread)))
-    return systems, lengths, language or "en", decodes
+    return limits, lengths, language or "en", decodes
 
 
 def _load(path: Path, device: str) -> "Trained":

@@ -21,6 +21,10 @@ class Bucket(NamedTuple):
         """What the tables call it: `26-50`, or `over 100`."""
         return f"over {self.low - 1}" if self.high is None else f"{self.low}-{self.high}"
 
+    def beyond(self, trained: int | None) -> bool:
+        """Whether all its lengths are beyond the trained one; False where that is not known."""
+        return trained is not None and self.low > trained
+
 
 def parse_bounds(text: str) -> list[int]:
     """Read `25,50,75,100`; raises UserError unless they are growing positive integers."""

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from nmt.compare.notation import BEYOND, interval, number
 from nmt.compare.ranking import Ranking
 from nmt.compare.report import ALL
 from nmt.figure import undated
@@ -22,35 +23,35 @@ def draw(ranking: Ranking, path: Path) -> None:
     from matplotlib.figure import Figure
 
     rows, order = ranking.rows, ranking.order
-    estimates = [[row.cells[s].scores[ranking.metric] for row in rows] for s in order]
-    scores = [[e.score for e in line] for line in estimates]
+    scores = [[row.cells[s].scores[ranking.metric] for row in rows] for s in order]
+    means = [[score.mean for score in line] for line in scores]
     size = (MARGINS[0] + CELL[0] * len(rows), MARGINS[1] + CELL[1] * len(order))
     with matplotlib.rc_context({"svg.hashsalt": "nmt", "font.size": 8}):
         figure = Figure(figsize=size, layout="constrained")
         axes = figure.subplots()
         colours = matplotlib.colormaps["viridis" if ranking.higher_is_better else "viridis_r"]
-        top = max(1.0, *(score for line in scores for score in line))
-        axes.imshow(scores, aspect="auto", cmap=colours, vmin=0, vmax=top)
-        for y, line in enumerate(estimates):
-            for x, e in enumerate(line):
-                red, green, blue, _ = colours(e.score / top)
+        top = max(1.0, *(mean for line in means for mean in line))
+        axes.imshow(means, aspect="auto", cmap=colours, vmin=0, vmax=top)
+        for y, line in enumerate(scores):
+            for x, score in enumerate(line):
+                red, green, blue, _ = colours(score.mean / top)
                 dark = 0.299 * red + 0.587 * green + 0.114 * blue < DARK
-                said = f"{e.score:.1f}  [{e.low:.1f}, {e.high:.1f}]"
+                text = f"{number(score.mean)}  {interval(score)}"
                 colour = "white" if dark else "black"
-                axes.text(x, y, said, ha="center", va="center", fontsize=7, color=colour)
+                axes.text(x, y, text, ha="center", va="center", fontsize=7, color=colour)
         _axes(axes, ranking)
         figure.savefig(path, dpi=150, metadata=undated(path))
 
 
 def _axes(axes: Any, ranking: Ranking) -> None:
     rows, order = ranking.rows, ranking.order
-    unseen = [all(cell.unseen for cell in row.cells) for row in rows]
+    beyond = [all(cell.beyond for cell in row.cells) for row in rows]
     names = [
-        f"{row.name}{'^' if longer else ''}\nn = {row.pairs:,}"
-        for row, longer in zip(rows, unseen, strict=True)
+        f"{row.name}{BEYOND if far else ''}\nn = {row.pairs:,}"
+        for row, far in zip(rows, beyond, strict=True)
     ]
     axes.set_xticks(range(len(rows)), names)
-    axes.set_yticks(range(len(order)), [ranking.entries[s].label for s in order])
+    axes.set_yticks(range(len(order)), [ranking.report.systems[s].label for s in order])
     axes.tick_params(length=0, top=False, labeltop=True, bottom=False, labelbottom=False)
     axes.spines[:].set_visible(False)
     axes.set_xticks([x + 0.5 for x in range(len(rows) - 1)], minor=True)
@@ -59,7 +60,7 @@ def _axes(axes: Any, ranking: Ranking) -> None:
     axes.tick_params(which="minor", length=0, top=False, bottom=False)
     if rows[-1].name == ALL and len(rows) > 1:  # a gap: "all" is no bucket
         axes.axvline(len(rows) - 1.5, color="white", linewidth=5)
-    mark = "\n^ longer than any source in training" if any(unseen) else ""
-    unit = f" by length in {ranking.report.unit}" if ranking.report.unit else ""
-    title = f"{ranking.metric}{unit}, 95% intervals, {ranking.date}{mark}"
+    mark = "\n^ longer than any source in training" if any(beyond) else ""
+    unit = f" by length in {ranking.test.unit}" if ranking.test.unit else ""
+    title = f"{ranking.metric}{unit}, 95% intervals, {ranking.report.date}{mark}"
     axes.set_title(title, fontsize=9, loc="left")

@@ -1,61 +1,65 @@
-"""The whole comparison as plain values: what the table, the plot and the JSON file all show."""
+"""A comparison as plain values: text, TSV, JSON, pictures and the page are all made from these.
+
+Systems are indexed as in `Report.systems`, everywhere. A system is one config, whose runs differ in
+their seeds alone, or a file of translations. Numbers that do not exist (an empty bucket, the
+deviation of one seed) are None, never NaN.
+"""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from statistics import median
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
-import numpy as np
-from numpy.typing import NDArray
-
-from nmt.compare import buckets
-from nmt.compare.buckets import Bucket
-from nmt.compare.scores import Counts, Scorer, length_ratio
-from nmt.compare.significance import interval, p_value, resampled
-
-FORMAT = 1  # of the JSON file; a reader refuses others
+FORMAT = 2  # of the JSON file; a reader refuses others
 FEW = 100  # below so many pairs a bucket is marked
 TESTED = 30  # below so many pairs no test is made: a bootstrap of so few says nothing
 SIGNIFICANT = 0.05
-ALL = "all"
+ALL = "all"  # the name of the row of all pairs
+SITES = ("encoder", "decoder", "cross")  # of attention
+REACH = 32  # distances beyond count as the last ones
+UNATTENDED = 0.2
+"""Coverage below which a source piece counts as not attended to.
 
-
-class System(NamedTuple):
-    """The translations of one system, line by line as the references."""
-
-    label: str
-    hypotheses: list[str]
-    longest: int | None = None  # longest source in its training, in the unit of the lengths
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A score, its 95% interval, and the p-value against the first system."""
-
-    score: float
-    low: float
-    high: float
-    p: float | None
+Coverage is the sum over all pieces of the translation, so this is a fifth of what one piece of it
+gives away. Pieces have about 1 on average where both sides are equally long.
+"""
+MOST_DIFFERENT, AMONG_WORST = "most different", "worst"  # why an example was chosen
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One system in one bucket."""
+class LearningCurve:
+    """How one run learned."""
 
-    ratio: float | None  # tokens of the hypotheses over those of the references
-    unseen: bool  # every source of the bucket is longer than any in the system's training
-    scores: dict[str, Estimate]  # by metric; empty in an empty bucket
+    steps: list[int]  # updates, where the training perplexity was reported
+    train: list[float]  # training perplexity
+    dev_steps: list[int]  # updates, at checkpoints
+    dev: list[float]  # dev perplexity
+    rates: list[float]  # learning rate, at `steps`
 
 
 @dataclass(frozen=True)
-class Row:
-    """One bucket, or all pairs; `cells` in the order of the systems."""
+class TrainedRun:
+    """One finished training run."""
 
-    name: str
-    low: int
-    high: int | None
-    pairs: int
-    few: bool
-    cells: list[Cell]
+    run: str  # its directory, as it was named
+    seed: int
+    step: int  # updates made
+    seconds: float | None  # spent in updates
+    tokens_per_second: float | None  # of the target, in training, median; None: never reported
+    dev_perplexity: float | None  # the best
+    curve: LearningCurve
+
+
+@dataclass(frozen=True)
+class ComparedSystem:
+    """One config, trained with one or more seeds; of translations in a file the label alone."""
+
+    label: str  # as `relative, max 100`
+    longest_trained: int | None = None  # longest source in training, in the unit of the lengths
+    parameters: int | None = None  # of the whole model
+    encoding_parameters: int | None = None  # of its encodings
+    runs: list[TrainedRun] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -69,18 +73,168 @@ class Metric:
 
 
 @dataclass(frozen=True)
-class Report:
-    """Scores of all systems by bucket, and all that is needed to compute them again."""
+class Score:
+    """A system's score on a set of pairs."""
 
-    systems: list[str]
-    longest_trained: list[int | None]  # by system
-    metrics: list[Metric]
+    mean: float  # over seeds
+    deviation: float | None  # standard deviation over seeds (n - 1); None for one seed
+    seeds: list[float]  # by run
+    low: float  # 95% interval of the mean: bootstrap over the pairs, seeds held fixed
+    high: float
+    p: float | None  # paired bootstrap of the means against the first system that was tested;
+    # None for that one, and for few pairs
+    published: float | None = None  # the same cell in the paper
+
+    @property
+    def significant(self) -> bool:
+        """Whether the paired test tells the system from the first."""
+        return self.p is not None and self.p < SIGNIFICANT
+
+
+@dataclass(frozen=True)
+class UnderTranslation:
+    """Signs of under-translation in one bucket; means over seeds, each a share from 0 to 1."""
+
+    repeated: float | None  # of the hypotheses' 4-grams, those that stood earlier in the line
+    repeated_reference: float | None  # the same of the references
+    unattended: float | None  # of source pieces, those that no output piece attended to
+    dropped_half: float | None  # of joined pairs, those whose second half was not translated
+
+
+@dataclass(frozen=True)
+class SystemScores:
+    """One system in one bucket."""
+
+    scores: dict[str, Score]  # by metric; empty in an empty bucket, and where it was not tested
+    ratio: float | None  # tokens of the hypotheses over those of the references, as BLEU counts
+    beyond: bool  # every source of the bucket is longer than any in the system's training
+    signs: UnderTranslation | None = None  # None: not asked for, or the bucket is empty
+
+
+@dataclass(frozen=True)
+class BucketScores:
+    """All systems in one bucket of source lengths, or on all pairs."""
+
+    name: str  # `26-50`, `over 100`, `all`
+    low: int
+    high: int | None  # None: no end
+    pairs: int
+    few: bool  # too few pairs for more than a hint
+    cells: list[SystemScores]  # by system
+
+
+@dataclass(frozen=True)
+class ExampleTranslation:
+    """What one system made of one source: of its first run, to be read."""
+
+    text: str
+    score: float  # chrF2 of the sentence, 0 to 100
+    coverage: list[float] | None  # by source piece: attention it got over all output pieces
+
+
+@dataclass(frozen=True)
+class ExamplePair:
+    """A test pair with the translations side by side."""
+
+    line: int  # in the test set, from 1
+    why: str  # MOST_DIFFERENT or AMONG_WORST
+    source: str
+    reference: str
+    length: int
+    bucket: str
+    pieces: list[str] | None  # of the source, as the coverage counts them
+    hypotheses: list[ExampleTranslation]  # by system
+
+
+@dataclass(frozen=True)
+class ScoredTest:
+    """One test set, scored."""
+
+    name: str  # `newstest_all`
+    about: str  # a sentence on what it is
     unit: str | None  # what a length counts; None: no source, hence no buckets
-    bounds: list[int]
-    longest_tested: int | None
-    samples: int
-    seed: int
-    rows: list[Row]  # the buckets, then all pairs
+    longest: int | None  # longest source
+    metrics: list[Metric]  # the first is the main one
+    rows: list[BucketScores]  # the buckets, then all pairs
+    examples: list[ExamplePair] = field(default_factory=list)
+
+    @property
+    def buckets(self) -> list[BucketScores]:
+        """The rows without that of all pairs."""
+        return [row for row in self.rows if row.name != ALL]
+
+    def metric(self, name: str) -> Metric:
+        """The metric of this name."""
+        return next(metric for metric in self.metrics if metric.name == name)
+
+    def place_of(self, length: int) -> float | None:
+        """Where on an axis of the buckets a length lies, the first bucket being from 0 to 1.
+
+        None if no source of the test is longer.
+        """
+        if self.longest is None or length >= self.longest:
+            return None
+        for i, row in enumerate(self.buckets):
+            high = self.longest if row.high is None else row.high
+            if length <= high:
+                return i + max(0.0, (length - row.low + 1) / (high - row.low + 1))
+        return None
+
+
+@dataclass(frozen=True)
+class AttentionProfile:
+    """How far one head attends, in one bucket of one test: of a system's first run."""
+
+    system: int
+    test: str
+    bucket: str
+    site: str  # `encoder` | `decoder` | `cross`
+    layer: int  # from 1
+    head: int  # from 1
+    distance: float  # mean of |key - query|, weighted by attention, in pieces
+    distances: list[int]  # key - query; the first and the last stand for all beyond
+    weights: list[float]  # share of attention at each of `distances`; they add up to 1
+
+
+@dataclass(frozen=True)
+class DistanceVectors:
+    """Learned vectors per distance, beside sinusoids of the same distances."""
+
+    system: int
+    title: str  # `encoder, layer 1, keys`
+    distances: list[int]  # key - query
+    similarity: list[list[float]]  # cosine between the vectors of two distances
+    sinusoids: list[list[float]]  # the same for sinusoids of this width
+
+
+@dataclass(frozen=True)
+class PaperTable:
+    """One table of the paper, to be laid out as there: buckets across, systems down."""
+
+    name: str  # `Table 2`
+    caption: str
+    test: str  # name of one of the report's tests
+    systems: list[int]  # in the paper's order
+    metrics: list[str]  # shown in each cell, in order: BLEU, TER
+    published: bool  # whether the scores carry published numbers
+    buckets: bool = True  # False: all pairs only (the paper's Table 1)
+
+
+@dataclass(frozen=True)
+class Report:
+    """A whole comparison, and what is needed to compute it again."""
+
+    systems: list[ComparedSystem]
+    tests: list[ScoredTest]
+    samples: int  # of the bootstrap
+    seed: int  # of the bootstrap
+    title: str = ""
+    date: str = ""  # YYYY-MM-DD
+    command: str = ""  # what was typed
+    notes: list[str] = field(default_factory=list)  # on data, budget, search, and the paper
+    tables: list[PaperTable] = field(default_factory=list)
+    profiles: list[AttentionProfile] = field(default_factory=list)
+    vectors: list[DistanceVectors] = field(default_factory=list)
     about: dict[str, Any] = field(default_factory=dict)  # versions, files, settings
 
     def to_json(self) -> dict[str, Any]:
@@ -92,103 +246,67 @@ class Report:
         """The report of a JSON file; raises ValueError if it has another format."""
         if plain.get("format") != FORMAT:
             raise ValueError(f"format {plain.get('format')}; this version reads {FORMAT}")
-        values = {key: value for key, value in plain.items() if key != "format"}
-        values["metrics"] = [Metric(**metric) for metric in values["metrics"]]
-        values["rows"] = [_row(row) for row in values["rows"]]
-        return cls(**values)
+        return _restored(cls, {key: value for key, value in plain.items() if key != "format"})
+
+    def test(self, name: str) -> ScoredTest:
+        """The test set of this name."""
+        return next(test for test in self.tests if test.name == name)
+
+    @property
+    def trained_limits(self) -> dict[int, list[int]]:
+        """The systems by the longest source in their training, where that is known."""
+        limits: dict[int, list[int]] = {}
+        for s, system in enumerate(self.systems):
+            if system.longest_trained is not None:
+                limits.setdefault(system.longest_trained, []).append(s)
+        return limits
 
 
-def compare(
-    systems: Sequence[System],
-    scorers: Sequence[Scorer],
-    lengths: Sequence[int] | None,
-    *,
-    unit: str | None,
-    bounds: Sequence[int],
-    samples: int,
-    seed: int,
-    about: dict[str, Any],
-    bleu: Scorer | None = None,
-) -> Report:
-    """Score all systems on all pairs and, where source lengths are known, in each bucket.
+def rows_of(report: Report, table: PaperTable) -> list[BucketScores]:
+    """The rows that a table of the paper shows: those with pairs, or all pairs alone."""
+    rows = report.test(table.test).rows
+    return [row for row in rows if row.pairs and (table.buckets or row.name == ALL)]
 
-    The first system is the baseline, and the first scorer the main metric. The tokens of `bleu`
-    make the length ratio; None: the first scorer is BLEU. A bucket's score is the corpus score of
-    its pairs, no mean over sentences.
+
+def trained_run(run: str, seed: int, metrics: Sequence[dict[str, Any]]) -> TrainedRun:
+    """What the lines of a run's metrics.jsonl tell of its training.
+
+    The speed is the median of what was reported; the dev perplexity is the best.
     """
-    counts = [[scorer.counts(system.hypotheses) for scorer in scorers] for system in systems]
-    tokens = [own[0] for own in counts]
-    if bleu is not None and bleu is not scorers[0]:
-        tokens = [bleu.counts(system.hypotheses) for system in systems]
-    pairs = len(systems[0].hypotheses)
-    groups: list[tuple[Bucket | None, NDArray[np.intp]]] = []
-    if lengths is not None:
-        groups = [(b, buckets.members(b, lengths)) for b in buckets.make(bounds)]
-    groups.append((None, np.arange(pairs)))
-    rows = []
-    for bucket, lines in groups:
-        subset = [[part[lines] for part in own] for own in counts]
-        ratios = [length_ratio(own[lines]) for own in tokens]
-        cells = _cells(systems, scorers, subset, ratios, bucket, samples, seed)
-        name, low, high = (bucket.name, *bucket) if bucket else (ALL, 0, None)
-        rows.append(Row(name, low, high, len(lines), 0 < len(lines) < FEW, cells))
-    return Report(
-        systems=[system.label for system in systems],
-        longest_trained=[system.longest for system in systems],
-        metrics=[Metric(s.name, s.title, s.higher_is_better, s.signature) for s in scorers],
-        unit=unit,
-        bounds=list(bounds) if lengths is not None else [],
-        longest_tested=max(lengths) if lengths is not None else None,
-        samples=samples,
+    train = [line for line in metrics if line["kind"] == "train"]
+    dev = [line for line in metrics if line["kind"] == "dev"]
+    speeds = [line["tokens_per_second"] for line in train]
+    return TrainedRun(
+        run=run,
         seed=seed,
-        rows=rows,
-        about=about,
+        step=max((line["step"] for line in metrics), default=0),
+        seconds=max((line["seconds"] for line in metrics if "seconds" in line), default=None),
+        tokens_per_second=median(speeds) if speeds else None,
+        dev_perplexity=min((line["perplexity"] for line in dev), default=None),
+        curve=LearningCurve(
+            steps=[line["step"] for line in train],
+            train=[line["perplexity"] for line in train],
+            dev_steps=[line["step"] for line in dev],
+            dev=[line["perplexity"] for line in dev],
+            rates=[line["lr"] for line in train],
+        ),
     )
 
 
-def _cells(
-    systems: Sequence[System],
-    scorers: Sequence[Scorer],
-    counts: list[list[Counts]],  # system, scorer -> [pairs, columns]
-    ratios: list[float | None],  # by system
-    bucket: Bucket | None,
-    samples: int,
-    seed: int,
-) -> list[Cell]:
-    """All systems on the pairs of one bucket; an empty bucket is never scored."""
-    unseen = [
-        bucket is not None and s.longest is not None and bucket.low > s.longest for s in systems
-    ]
-    if len(counts[0][0]) == 0:
-        return [Cell(None, longer, {}) for longer in unseen]
-    found: list[dict[str, Estimate]] = [{} for _ in systems]
-    drawn = _drawn(counts, samples, seed)
-    for m, scorer in enumerate(scorers):
-        base_score = scorer.score(counts[0][m].sum(axis=0))
-        base = np.empty(0)
-        for s in range(len(systems)):
-            score = scorer.score(counts[s][m].sum(axis=0))
-            scores = np.array([scorer.score(sums) for sums in drawn[s][m]])  # [samples]
-            base = scores if s == 0 else base
-            p = None
-            if s > 0 and len(counts[s][m]) >= TESTED:
-                p = p_value(base, scores, score - base_score)
-            found[s][scorer.name] = Estimate(score, *interval(scores), p)
-    return [Cell(*parts) for parts in zip(ratios, unseen, found, strict=True)]
-
-
-def _drawn(counts: list[list[Counts]], samples: int, seed: int) -> list[list[Counts]]:
-    """Sums over bootstrap draws, the same draws for all: system, scorer -> [samples, columns]."""
-    flat = [part for own in counts for part in own]
-    sums = resampled(np.concatenate(flat, axis=1), samples, seed)
-    ends = np.cumsum([part.shape[1] for part in flat])[:-1]
-    parts = iter(np.split(sums, ends, axis=1))
-    return [[next(parts) for _ in own] for own in counts]
-
-
-def _row(plain: dict[str, Any]) -> Row:
-    cells = [
-        Cell(c["ratio"], c["unseen"], {k: Estimate(**e) for k, e in c["scores"].items()})
-        for c in plain["cells"]
-    ]
-    return Row(**{**plain, "cells": cells})
+def _restored(kind: Any, plain: Any) -> Any:
+    """A value of the annotated type from what `asdict` and JSON made of it."""
+    if get_origin(kind) is UnionType and plain is not None:
+        kind = next(option for option in get_args(kind) if option is not type(None))
+    if isinstance(kind, type) and is_dataclass(kind) and isinstance(plain, dict):
+        types = get_type_hints(kind)
+        known = {f.name for f in fields(kind)}
+        if unknown := sorted(plain.keys() - known):
+            raise ValueError(f"{kind.__name__}: no field {unknown[0]!r}")
+        return kind(**{name: _restored(types[name], value) for name, value in plain.items()})
+    if get_origin(kind) is list:
+        (item,) = get_args(kind)
+        return [_restored(item, value) for value in plain]
+    if get_origin(kind) is dict:
+        _, item = get_args(kind)
+        return {key: _restored(item, value) for key, value in plain.items()}
+    return plain

@@ -55,7 +55,7 @@ class Composite(Encoding):
         if self.f is not None:
             torch.nn.init.zeros_(self.f)
 
-    def zero_initialise(self) -> bool:
+    def neutralise(self) -> bool:
         """Zero kernels add nothing."""
         return zeroed(*self.parameters())
 

@@ -9,9 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmt import modeldir
-from nmt.compare import gather, tsv
+from nmt.compare import published
 from nmt.compare import text as texts
-from nmt.compare.study import PaperTable, Profile, Study, System, Vectors
+from nmt.compare.attention import SAMPLE
+from nmt.compare.diagnosis import diagnose
+from nmt.compare.report import (
+    AttentionProfile,
+    ComparedSystem,
+    DistanceVectors,
+    PaperTable,
+    Report,
+    trained_run,
+)
+from nmt.compare.scoring import Bootstrap, TranslatedTest
 from nmt.config import freeze
 from nmt.data.corpus import read_text
 from nmt.data.seams import pieces_of
@@ -69,7 +79,7 @@ def report(
     known = [_known(group.entrants[0]) for group in groups]
     translations = _translations(groups, read, wanted.jobs)
     lengths = [_lengths(each, known) for each in read]
-    study = Study(
+    made = Report(
         title=title,
         date=date.today().isoformat(),
         command=command,
@@ -77,23 +87,25 @@ def report(
         systems=_systems(groups, read, known),
         tests=[],
         tables=[PaperTable(*table) for table in tables],
-        profiles=[],
-        vectors=[],
         samples=wanted.samples,
         seed=SEED,
         about=_about(groups, tests),
     )
-    for each, counted in zip(read, lengths, strict=True):
-        log.info("scoring %s: %d pairs", each.asked.name, len(each.sources))
-        how = gather.Bootstrap(bounds, wanted.samples, SEED, wanted.jobs)
-        test = gather.test(_test(study, each, groups, known, translations, counted), how)
-        for table in study.tables:
+    translated = [
+        _test(made, each, groups, known, translations, counted)
+        for each, counted in zip(read, lengths, strict=True)
+    ]
+    for test in translated:
+        log.info("scoring %s: %d pairs", test.name, len(test.references))
+        scored = diagnose(test, Bootstrap(bounds, wanted.samples, SEED, wanted.jobs))
+        for table in made.tables:
             if table.test == test.name and table.published:
-                test = gather.with_published(test, table, [group.published for group in groups])
-        study = replace(study, tests=[*study.tests, test])
+                keys = [group.published for group in groups]
+                scored = published.with_published(scored, table, keys)
+        made = replace(made, tests=[*made.tests, scored])
     if wanted.attention:
-        study = _looked(study, groups, read, lengths, translations)
-    _write(study, wanted)
+        made = _observed(made, groups, translated)
+    _write(made, wanted)
 
 
 def _translations(groups: list[Group], read: list[Read], jobs: int) -> Translations:
@@ -148,7 +160,7 @@ def _longest(read: Read, known: list[_Known]) -> list[int | None]:
     ]
 
 
-def _systems(groups: list[Group], read: list[Read], known: list[_Known]) -> list[System]:
+def _systems(groups: list[Group], read: list[Read], known: list[_Known]) -> list[ComparedSystem]:
     limits = [_longest(each, known) for each in read]
     systems = []
     for s, (group, own) in enumerate(zip(groups, known, strict=True)):
@@ -159,29 +171,29 @@ def _systems(groups: list[Group], read: list[Read], known: list[_Known]) -> list
                 group.label,
             )
         runs = [
-            gather.trained_run(
-                str(e.asked.run), e.asked.settings.seed, contest.metrics_of(e.asked.run)
-            )
+            trained_run(str(e.asked.run), e.asked.settings.seed, contest.metrics_of(e.asked.run))
             for e in group.entrants
         ]
-        systems.append(System(group.label, own.parameters, own.encoding_parameters, limit, runs))
+        systems.append(
+            ComparedSystem(group.label, limit, own.parameters, own.encoding_parameters, runs)
+        )
     return systems
 
 
 def _test(
-    study: Study,
+    made: Report,
     read: Read,
     groups: list[Group],
     known: list[_Known],
     translations: Translations,
     lengths: list[int],
-) -> gather.Asked:
+) -> TranslatedTest:
     """A test set with everybody's translations."""
     name = read.asked.name
     hypotheses: list[list[list[str]]] = [[] for _ in groups]
     for s in read.groups:
         hypotheses[s] = [translations[e.asked.run, name] for e in groups[s].entrants]
-    return gather.Asked(
+    return TranslatedTest(
         name=name,
         about=read.asked.about,
         sources=read.sources,
@@ -190,44 +202,33 @@ def _test(
         language=read.language,
         lengths=lengths,
         unit=UNIT,
-        longest=_longest(read, known),
+        longest_trained=_longest(read, known),
         hypotheses=hypotheses,
-        metrics=[m for table in study.tables if table.test == name for m in table.metrics],
+        metrics=[m for table in made.tables if table.test == name for m in table.metrics],
     )
 
 
-def _looked(
-    study: Study,
-    groups: list[Group],
-    read: list[Read],
-    lengths: list[list[int]],
-    translations: Translations,
-) -> Study:
-    """The study with what the first run of each system looks at, and has learnt by distance."""
-    from nmt.compare import looks, vectors
+def _observed(made: Report, groups: list[Group], translated: list[TranslatedTest]) -> Report:
+    """The report with attention statistics of each system's first run, and learned vectors."""
+    from nmt.compare import attention, vectors
 
-    tests, profiles, learned = list(study.tests), list[Profile](), list[Vectors]()
+    tests, profiles = list(made.tests), list[AttentionProfile]()
+    learned: list[DistanceVectors] = []
     for s, group in enumerate(groups):
-        first = group.entrants[0]
-        log.info("looking at the attention of %s", first.asked.run)
-        trained = modeldir.load(first.asked.run, first.asked.settings.trainer.device)
+        first = group.entrants[0].asked
+        log.info("looking at the attention of %s", first.run)
+        trained = modeldir.load(first.run, first.settings.trainer.device)
         learned += vectors.learned(trained, s)
-        given = columns_named(",".join(test_columns(first.asked.settings)[1:]) or None)
-        for t, each in enumerate(read):
-            if s not in each.groups:
+        given = columns_named(",".join(test_columns(first.settings)[1:]) or None)
+        files = {name: read_text(Path(path)) for name, path in given.items()}
+        for t, test in enumerate(translated):
+            if not test.hypotheses[s]:
                 continue
-            _, beside = with_columns(
-                trained, each.sources, {n: read_text(Path(path)) for n, path in given.items()}
-            )
-            seen = looks.Read(
-                each.sources,
-                translations[first.asked.run, each.asked.name],
-                {name: list(column) for name, column in beside.items()},
-                lengths[t],
-            )
-            tests[t], found = looks.watched(trained, tests[t], seen, s, SEED)
-            profiles += found
-    return replace(study, tests=tests, profiles=profiles, vectors=learned)
+            _, beside = with_columns(trained, test.sources or [], files)
+            columns = {name: list(column) for name, column in beside.items()}
+            tests[t], seen = attention.observe(trained, tests[t], test, s, columns, SEED)
+            profiles += seen
+    return replace(made, tests=tests, profiles=profiles, vectors=learned)
 
 
 def _notes(
@@ -262,7 +263,7 @@ def _notes(
     if wanted.attention:
         found.append(
             "Attention (distances, coverage, source never attended) is of the first run of each "
-            f"system, on up to {gather.SAMPLE} sentences of each length group, drawn by seed "
+            f"system, on up to {SAMPLE} sentences of each length group, drawn by seed "
             f"{SEED}, the same for all systems."
         )
     return found
@@ -276,16 +277,16 @@ def _about(groups: list[Group], tests: list[TestAsked]) -> dict[str, Any]:
     return {**outputs.sources(files), "settings": settings}
 
 
-def _write(study: Study, wanted: Wanted) -> None:
+def _write(made: Report, wanted: Wanted) -> None:
     """Write the files that were asked for, then the tables, whose reader may go away."""
     if wanted.json:
-        plain = json.dumps(study.to_json(), indent=1, ensure_ascii=False, allow_nan=False)
+        plain = json.dumps(made.to_json(), indent=1, ensure_ascii=False, allow_nan=False)
         outputs.write(wanted.json, f"{plain}\n".encode(errors="replace"))
     if wanted.tsv:
-        outputs.write(wanted.tsv, tsv.tsv(study).encode(errors="replace"))
+        outputs.write(wanted.tsv, texts.tsv(made).encode(errors="replace"))
     if wanted.html:
         from nmt.compare import page
 
-        outputs.write(wanted.html, page.html(study).encode(errors="replace"))
-    sys.stdout.write(texts.text(study))
+        outputs.write(wanted.html, page.html(made).encode(errors="replace"))
+    sys.stdout.write(texts.tables(made))
     sys.stdout.flush()

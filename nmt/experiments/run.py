@@ -4,12 +4,13 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmt import __version__, atomic, build, manifest, modeldir
-from nmt.compare.ranking import Entry, Missing
+from nmt.compare.ranking import MissingSystem
+from nmt.compare.report import ComparedSystem, trained_run
 from nmt.config import Files, Settings, freeze
 from nmt.data.corpus import read_text
 from nmt.data.report import log_remarks
@@ -57,14 +58,14 @@ def choices(value: str) -> list[str]:
 
 def plan(
     encodings: Sequence[str], words: list[str], runs: Path, lenient: bool = False
-) -> tuple[list[Entrant], list[Missing]]:
+) -> tuple[list[Entrant], list[MissingSystem]]:
     """Compose and check a run for each encoding before the first of them starts.
 
     Raises UserError for the first that is wrong, is in use, or was trained with another config.
     `lenient` (nobody asked for just these) takes those whose config cannot be as missing instead.
     """
     entrants: list[Entrant] = []
-    missing: list[Missing] = []
+    missing: list[MissingSystem] = []
     for encoding in encodings:
         name = encoding.strip("[]").replace(" ", "").replace(",", "+")
         own = [*words, f"encoding={encoding}", f"runs={quoted(runs)}", f"name={quoted(name)}"]
@@ -76,7 +77,7 @@ def plan(
         except UserError as error:
             if not lenient:
                 raise
-            missing.append(Missing(name, str(error), None))
+            missing.append(MissingSystem(name, str(error), None))
             continue
         trained(asked)  # refuses the directory of another run
         entrants.append(Entrant(name, own, asked))
@@ -149,7 +150,7 @@ def _refuse_unnamed(data: Files) -> None:
 
 def train_all(
     entrants: Sequence[Entrant], corpora: Mapping[str, "Prepared"], at_once: int
-) -> list[Missing]:
+) -> list[MissingSystem]:
     """Train all that are not finished on their corpora, which are by name.
 
     Those that failed or stopped early are returned.
@@ -174,18 +175,18 @@ def _whole(entrant: Entrant, fingerprint: str) -> str | None:
     return "training stopped before its budget was spent" if outcome is None else None
 
 
-def _failed(label: str, what: str, code: int, log: Path) -> Missing | None:
+def _failed(label: str, what: str, code: int, log: Path) -> MissingSystem | None:
     """What to say of a process that did not end well."""
     if not code:
         return None
-    return Missing(label, f"{what} failed ({said(code)}): {last_line(log)}", str(log))
+    return MissingSystem(label, f"{what} failed ({said(code)}): {last_line(log)}", str(log))
 
 
-def _untrained(entrant: Entrant, fingerprint: str, code: int) -> Missing | None:
+def _untrained(entrant: Entrant, fingerprint: str, code: int) -> MissingSystem | None:
     if failed := _failed(entrant.name, "training", code, entrant.log):
         return failed
     wrong = _whole(entrant, fingerprint)
-    return None if wrong is None else Missing(entrant.name, wrong, str(entrant.log))
+    return None if wrong is None else MissingSystem(entrant.name, wrong, str(entrant.log))
 
 
 def trained_so_far(run: Path) -> str:
@@ -229,7 +230,7 @@ class Work(NamedTuple):
 
 def translate_all(
     entrants: Sequence[Entrant], test: Test, at_once: int
-) -> tuple[dict[str, list[str]], list[Missing]]:
+) -> tuple[dict[str, list[str]], list[MissingSystem]]:
     """Translate the test set by each model; translations by name, and those that failed."""
     found, missing = translate_each([Work(e, ONLY, test) for e in entrants], at_once)
     return {e.name: found[e.asked.run, ONLY] for e in entrants if (e.asked.run, ONLY) in found}, [
@@ -239,7 +240,7 @@ def translate_all(
 
 def translate_each(
     works: Sequence[Work], at_once: int
-) -> tuple[dict[tuple[Path, str], list[str]], list[tuple[Work, Missing]]]:
+) -> tuple[dict[tuple[Path, str], list[str]], list[tuple[Work, MissingSystem]]]:
     """Translate test sets, each in a process; lines by run and test, and what failed.
 
     They stay in the run directory, and are made anew only if the checkpoint, the text, the search
@@ -327,26 +328,18 @@ def _kept(work: Work) -> Any:
     return kept
 
 
-def entry(entrant: Entrant, corpus: "Prepared") -> Entry:
-    """What a table says of an entrant beside its scores."""
+def compared(entrant: Entrant, corpus: "Prepared", longest: int | None) -> ComparedSystem:
+    """What is known of a run beside its scores; `longest`: longest source in its training."""
     settings = entrant.asked.settings
     outcome = finished(entrant.asked, corpus.facts["fingerprint"])
     if outcome is None:
         raise UserError(f"{entrant.asked.run}: has changed meanwhile; try again", Exit.DATA)
     sizes = len(corpus.source.vocabulary), len(corpus.target.vocabulary)
     own, whole = parameters(settings, sizes)
-    reports = metrics_of(entrant.asked.run)
-    speeds = [line["tokens_per_second"] for line in reports if line["kind"] == "train"]
-    return Entry(
-        label=entrant.name,
-        run=str(entrant.asked.run),
-        encoding_parameters=own,
-        parameters=whole,
-        tokens_per_second=median(speeds) if speeds else None,
-        seconds=max((line["seconds"] for line in reports if "seconds" in line), default=None),
-        step=outcome.step,
-        dev_perplexity=outcome.perplexity,
-    )
+    asked = entrant.asked
+    trained = trained_run(str(asked.run), settings.seed, metrics_of(asked.run))
+    trained = replace(trained, step=outcome.step, dev_perplexity=outcome.perplexity)
+    return ComparedSystem(entrant.name, longest, whole, own, [trained])
 
 
 def parameters(settings: Settings, sizes: tuple[int, int]) -> tuple[int, int]:

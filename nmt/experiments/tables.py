@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmt import build, manifest
 from nmt.compare import buckets
-from nmt.compare.ranking import Missing
+from nmt.compare.ranking import MissingSystem
 from nmt.compare.scores import NAMES
 from nmt.config import Settings, TableReport, TableScale, freeze
 from nmt.data.joined import by_sentence
@@ -220,7 +220,7 @@ def trained(
     corpora: Mapping[str, "Prepared"],
     at_once: int,
     launch: Launch | None,
-) -> list[Missing]:
+) -> list[MissingSystem]:
     """Train what is pending; those that failed or stopped early are returned."""
     if not pending or launch is None:
         return contest.train_all(pending, corpora, at_once)
@@ -230,9 +230,9 @@ def trained(
     return [_unfinished(each) for each in _pending(pending, corpora)]
 
 
-def _unfinished(entrant: Entrant) -> Missing:
+def _unfinished(entrant: Entrant) -> MissingSystem:
     where = entrant.asked.run.with_name(f"{entrant.asked.run.name}.log")  # of `train.launch`
-    return Missing(entrant.name, f"training did not end: {last_line(where)}", str(where))
+    return MissingSystem(entrant.name, f"training did not end: {last_line(where)}", str(where))
 
 
 def _common(runs: list[Planned], at_once: int) -> list[str]:

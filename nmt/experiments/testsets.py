@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from nmt.compare import gather, published
+from nmt.compare import published
 from nmt.compare.scores import NAMES, UNSPACED
+from nmt.compare.scoring import JoinedParts
 from nmt.config import Files
 from nmt.data import joined
 from nmt.data.corpus import read_text
@@ -64,7 +65,7 @@ class Read(NamedTuple):
     asked: TestAsked
     sources: list[str]
     references: list[str]
-    parts: gather.Parts | None
+    parts: JoinedParts | None
     groups: list[int]
     language: str  # of the references
 

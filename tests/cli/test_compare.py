@@ -58,8 +58,8 @@ def test_the_whole_with_a_broken_run_and_again(
     assert f"see {runs / 'short.log'}" in err and (runs / "short.log").exists()
     assert "^" in table and "BLEU over 20" in table and "Every model made 4 updates." in table
     made = json.loads((tmp_path / "made.json").read_bytes())
-    assert {each["label"] for each in made["systems"]} == {"relative", "alibi"}
-    relative = next(each for each in made["systems"] if each["label"] == "relative")
+    assert set(made["order"]) == {"relative", "alibi"}
+    relative = next(each for each in made["report"]["systems"] if each["label"] == "relative")
     model = modeldir.load(runs / "relative").model
     assert relative["parameters"] == sum(p.numel() for p in model.parameters())
     own = [*model.encoder_encodings.parameters(), *model.decoder_encodings.parameters()]

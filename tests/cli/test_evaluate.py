@@ -56,11 +56,11 @@ def test_two_files(command: Run, tmp_path: Path) -> None:
     assert "nrefs:1|bs:40|seed:12345" in out
     assert "scoring 40 pairs of 2 systems" in err
     made = Report.from_json(json.loads((tmp_path / "new/r.json").read_text()))
-    assert made.systems == ["a", "other"]
-    assert [row.name for row in made.rows] == ["0-4", "5-8", "over 8", "all"]
+    assert [system.label for system in made.systems] == ["a", "other"]
+    assert [row.name for row in made.tests[0].rows] == ["0-4", "5-8", "over 8", "all"]
     hypotheses, right = ((tmp_path / n).read_text().split("\n")[:-1] for n in ("a.txt", "ref"))
     expected = BLEU().corpus_score(hypotheses, [right]).score
-    assert made.rows[-1].cells[0].scores["BLEU"].score == pytest.approx(expected)
+    assert made.tests[0].rows[-1].cells[0].scores["BLEU"].mean == pytest.approx(expected)
     assert set(made.about["versions"]) >= {"nmt", "sacrebleu", "sacremoses"}
     assert made.about["files"]["reference"]["path"] == "ref"
     svg = (tmp_path / "new/p.svg").read_text()
@@ -82,14 +82,15 @@ def test_exact_match_is_shown_when_asked_for(command: Run, tmp_path: Path) -> No
     assert code == 0, err
     assert "\nexact  (% of lines equal to the reference" in out and "\nBLEU" not in out
     made = Report.from_json(json.loads((tmp_path / "r.json").read_text()))
-    assert [metric.name for metric in made.metrics] == ["exact", "TER"]
+    assert [metric.name for metric in made.tests[0].metrics] == ["exact", "TER"]
     said, right = ((tmp_path / n).read_text().split("\n")[:-1] for n in ("a.txt", "ref"))
     share = 100 * sum(a == b for a, b in zip(said, right, strict=True)) / len(right)
-    noisy_cell, copy_cell = made.rows[-1].cells
-    assert 0 < share < 100 and noisy_cell.scores["exact"].score == pytest.approx(share)
+    noisy_cell, copy_cell = made.tests[0].rows[-1].cells
+    assert 0 < share < 100 and noisy_cell.scores["exact"].mean == pytest.approx(share)
     assert noisy_cell.scores["exact"].low < share < noisy_cell.scores["exact"].high
-    assert copy_cell.scores["exact"].score == 100
-    assert noisy_cell.ratio == usual.rows[-1].cells[0].ratio != share / 100  # of BLEU's tokens
+    assert copy_cell.scores["exact"].mean == 100
+    usual_cell = usual.tests[0].rows[-1].cells[0]
+    assert noisy_cell.ratio == usual_cell.ratio != share / 100  # of BLEU's tokens
     assert "exact by source length" in (tmp_path / "r.svg").read_text()
 
 
@@ -100,8 +101,8 @@ def test_lines_end_at_lf_alone(command: Run, tmp_path: Path) -> None:
     code, _, _ = command("hyp", "--reference", "ref", "--json", "r.json")
     assert code == 0
     made = Report.from_json(json.loads((tmp_path / "r.json").read_text()))
-    assert made.rows[-1].pairs == 4
-    assert made.rows[-1].cells[0].scores["BLEU"].score == pytest.approx(100)
+    assert made.tests[0].rows[-1].pairs == 4
+    assert made.tests[0].rows[-1].cells[0].scores["BLEU"].mean == pytest.approx(100)
 
 
 WRONG = {
@@ -176,8 +177,8 @@ def test_models_translate_and_count_pieces(command: Run, models: None, tmp_path:
     assert not (tmp_path / "out/file.txt").exists()
     made = Report.from_json(json.loads((tmp_path / "r.json").read_text()))
     longest = int(trained().facts["longest_source"])
-    assert made.longest_trained == [longest, longest, None]
-    assert made.rows[0].pairs == 4
+    assert [system.longest_trained for system in made.systems] == [longest, longest, None]
+    assert made.tests[0].rows[0].pairs == 4
     assert made.about["systems"][0]["decode"]["beam_size"] == 2
     assert made.about["systems"][2]["decode"] is None
 
@@ -202,7 +203,7 @@ def test_joined_lines_by_sentence(
     assert code == 0, err
     assert read_text(tmp_path / "apart/model.txt") == ["w1 w2 w39 w3 w39", "w4 w5 w6 w39 w7 w39"]
     made = Report.from_json(json.loads((tmp_path / "r.json").read_text()))
-    assert [row.pairs for row in made.rows] == [0, 1, 1, 2] and made.about["by_sentence"]
+    assert [row.pairs for row in made.tests[0].rows] == [0, 1, 1, 2] and made.about["by_sentence"]
     plain = ("two.en", "--source", "two.de", "--reference", "two.en", "--by-sentence")
     assert command(*plain)[0] == 2
     assert command(*plain, "--lengths", "model")[0] == 0

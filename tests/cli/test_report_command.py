@@ -125,9 +125,9 @@ def test_the_whole_and_again(
     right = made.reference.read_text().split("\n")[:-1]
     each = [BLEU().corpus_score(t.read_text().split("\n")[:-1], [right]).score for t in texts]
     assert score["seeds"] == pytest.approx(each) and score["mean"] == pytest.approx(sum(each) / 2)
-    signs = [row["cells"][0]["diagnosis"] for row in joined["rows"] if row["pairs"]]
+    signs = [row["cells"][0]["signs"] for row in joined["rows"] if row["pairs"]]
     assert signs[-1]["dropped_half"] is not None and signs[0]["unattended"] is not None
-    assert toy["rows"][-1]["cells"][0]["diagnosis"]["dropped_half"] is None
+    assert toy["rows"][-1]["cells"][0]["signs"]["dropped_half"] is None
     assert len(toy["examples"]) > 5
     for example in toy["examples"]:
         assert len(example["pieces"]) == example["length"]
@@ -355,7 +355,7 @@ def test_tables_say_who_translates_what(
     assert [bool(cell["scores"]) for cell in right["rows"][-1]["cells"]] == [False, True]
     assert right["rows"][-1]["cells"][1]["scores"]["BLEU"]["p"] is None  # the first that is there
     assert [row["name"] for row in left["rows"]] == ["0-20", "over 20", "all"]
-    assert [cell["unseen"] for cell in left["rows"][1]["cells"]] == [True, False]
+    assert [cell["beyond"] for cell in left["rows"][1]["cells"]] == [True, False]
     assert left["examples"] == [] and {p["system"] for p in plain["profiles"]} == {0, 1}
     out = capsys.readouterr().out
     assert "Note." in out and "Table L: left" in out and "source lengths" in out.split("Table R")[1]

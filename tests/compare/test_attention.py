@@ -1,4 +1,4 @@
-"""What `look` adds up, against loops over single sentences; batches and buckets change nothing."""
+"""Attention statistics against loops over single sentences; batches and buckets change nothing."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,16 +7,22 @@ import numpy as np
 import pytest
 import torch
 
-from nmt.compare import attention
-from nmt.compare.attention import REACH, Seen, look, profiles, unattended
+from nmt.compare.attention.statistics import (
+    AttentionStatistics,
+    SentenceCoverage,
+    attention_statistics,
+    profiles,
+    unattended,
+)
+from nmt.compare.report import REACH
 from nmt.config import Settings
 from nmt.data.bpe import Bpe
-from nmt.data.columns import ColumnLine, expand
+from nmt.data.columns import Beside, expand
 from nmt.data.side import Side
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.vocab import BOS, Vocabulary
 from nmt.errors import Exit, UserError
-from nmt.model.attention import AttentionRecord
+from nmt.model.attention import Look
 from nmt.model.transformer import Transformer
 from nmt.model.watch import watching
 from nmt.modeldir import Trained
@@ -59,23 +65,22 @@ def trained(tiny: Callable[..., Transformer], settings_of: Callable[..., Setting
     return make
 
 
-def by_hand(some: Trained, place: int) -> tuple[Seen, dict[str, Any]]:
+def by_hand(some: Trained, place: int) -> tuple[SentenceCoverage, dict[str, Any]]:
     """Coverage and sums by site [layer, head, distance] of one sentence, in loops."""
     source, hypothesis = SOURCES[place], HYPOTHESES[place]
     ids, target = some.source.ids(source), [BOS, *some.target.ids(hypothesis)[:-1]]
     model = some.model
     beside = {
-        name: ColumnLine(PER.get(name, "word"), COLUMNS[name][place], "here")
+        name: Beside(PER.get(name, "word"), COLUMNS[name][place], "here")
         for name in model.columns - {"words"}
     }
     found = expand(source, beside, some.source.segmenter, "here", words="words" in model.columns)
     columns = {name: torch.tensor([row]) for name, row in found.items()}
-    looks: list[AttentionRecord] = []
+    looks: list[Look] = []
     with torch.inference_mode(), watching(model, looks.append):
         model.hidden(torch.tensor([ids]), torch.tensor([target]), columns)
     n, steps, heads = len(ids) - 1, len(target) - 1, 2
     sums = {site: np.zeros((2, heads, 201)) for site in SITES}
-    by_layer = np.zeros((2, n))
     total, passes = np.zeros((steps, n)), np.zeros(steps)
     for site, layer, p, _, running in looks:
         streams = model.streams
@@ -89,11 +94,10 @@ def by_hand(some: Trained, place: int) -> tuple[Seen, dict[str, Any]]:
                         a = float(p[stream, head, i, j]) * runs / streams
                         sums[site][layer, head, 100 + j - i] += a
                         if site == "cross":
-                            by_layer[layer, j] += a / heads
                             total[i, j] += a / heads
     coverage = [sum(total[i, j] / passes[i] for i in range(steps)) for j in range(n)]
     pieces = some.source.segmenter.encode(source)
-    return Seen(pieces, steps, coverage, by_layer.tolist()), sums
+    return SentenceCoverage(pieces, steps, coverage), sums
 
 
 @pytest.mark.parametrize(
@@ -111,13 +115,12 @@ def by_hand(some: Trained, place: int) -> tuple[Seen, dict[str, Any]]:
 )
 def test_sums_by_hand(words: list[str], trained: Make) -> None:
     some = trained(*words)
-    looked = look(some, SOURCES, HYPOTHESES, COLUMNS)
+    looked = attention_statistics(some, SOURCES, HYPOTHESES, COLUMNS)
     whole = {site: np.zeros((2, 2, 201)) for site in SITES}
     for place, seen in enumerate(looked.sentences):
         hand, sums = by_hand(some, place)
         assert (seen.pieces, seen.outputs) == (hand.pieces, hand.outputs)
         assert seen.coverage == pytest.approx(hand.coverage, abs=1e-5)
-        assert np.allclose(seen.by_layer, hand.by_layer, atol=1e-5)
         for site in SITES:
             whole[site] += sums[site]
     assert list(looked.distances) == ["all"]
@@ -132,7 +135,7 @@ def test_sums_by_hand(words: list[str], trained: Make) -> None:
 def test_tokens_halt_at_different_steps_here(trained: Make) -> None:
     """Or the sums above would prove nothing of halting."""
     for words in HALTING:
-        looks: list[AttentionRecord] = []
+        looks: list[Look] = []
         some = trained(*words)
         with watching(some.model, looks.append):
             some.model(torch.arange(4, 20)[None], torch.arange(4, 20)[None])
@@ -146,13 +149,12 @@ def test_tokens_halt_at_different_steps_here(trained: Make) -> None:
 def test_every_encoding_whatever_the_batches(option: str, trained: Make) -> None:
     some = trained(f"encoding={option}")
     buckets = {"short": [1, 4], "long": [0, 2, 3, 5], "all": range(6), "none": []}
-    together = look(some, SOURCES, HYPOTHESES, COLUMNS, buckets)
-    alone = look(some, SOURCES, HYPOTHESES, COLUMNS, buckets, tokens=1)
+    together = attention_statistics(some, SOURCES, HYPOTHESES, COLUMNS, buckets)
+    alone = attention_statistics(some, SOURCES, HYPOTHESES, COLUMNS, buckets, tokens=1)
     for a, b in zip(together.sentences, alone.sentences, strict=True):
         assert a.pieces == b.pieces and a.outputs == b.outputs
         assert a.coverage == pytest.approx(b.coverage, abs=1e-4)
         assert 0 < sum(a.coverage) < a.outputs or a.outputs == sum(a.coverage) == 0
-        assert np.allclose(np.mean(a.by_layer, axis=0), a.coverage, atol=1e-4)
     for bucket, sites in together.distances.items():
         assert list(sites) == ([] if bucket == "none" else SITES)
         for site, found in sites.items():
@@ -179,7 +181,7 @@ def test_every_encoding_whatever_the_batches(option: str, trained: Make) -> None
 
 def test_what_is_far_is_at_the_ends(trained: Make) -> None:
     some = trained("encoding=absolute")
-    looked = look(some, [FAR.strip()], ["a b"])
+    looked = attention_statistics(some, [FAR.strip()], ["a b"])
     encoder = [p for p in profiles(looked, 0, "t") if p.site == "encoder"]
     for p in encoder:
         assert p.distances == list(range(-REACH, REACH + 1))
@@ -191,51 +193,52 @@ def test_what_is_far_is_at_the_ends(trained: Make) -> None:
 
 def test_empty_sides(trained: Make) -> None:
     some = trained("encoding=absolute")
-    looked = look(some, ["", "a b", "c"], ["", "", "d"])
-    assert looked.sentences[0] == Seen([], 0, [], [[], []])
-    assert looked.sentences[1] == Seen(["a", "b"], 0, [0, 0], [[0, 0], [0, 0]])
+    looked = attention_statistics(some, ["", "a b", "c"], ["", "", "d"])
+    assert looked.sentences[0] == SentenceCoverage([], 0, [])
+    assert looked.sentences[1] == SentenceCoverage(["a", "b"], 0, [0, 0])
     assert sum(looked.sentences[2].coverage) > 0
-    assert look(some, [], []) == attention.Looked([], {"all": {}})
-    none = look(some, ["a b"], [""])
+    assert attention_statistics(some, [], []) == AttentionStatistics([], {"all": {}})
+    none = attention_statistics(some, ["a b"], [""])
     assert {p.site for p in profiles(none, 0, "t")} == {"encoder"}
 
 
 def test_what_the_table_cannot_hold_has_no_attention(trained: Make) -> None:
     some = trained("encoding=learned", "encoding.learned.size=6")
     assert (some.model.source_limit, some.model.target_limit) == (6, 6)
-    long, cut = look(some, ["a b c d e f g", "a b c d e"], ["a b c d e f g h", "a b c d e"])[0]
+    long, cut = attention_statistics(
+        some, ["a b c d e f g", "a b c d e"], ["a b c d e f g h", "a b c d e"]
+    )[0]
     assert (len(long.pieces), long.outputs) == (7, 5)
-    assert long.coverage[5:] == [0, 0] and [row[5:] for row in long.by_layer] == [[0, 0], [0, 0]]
+    assert long.coverage[5:] == [0, 0]
     assert long.coverage[:5] == pytest.approx(cut.coverage)
 
 
 def test_trees_that_are_cut_are_cut_as_in_translation(trained: Make) -> None:
     some = trained("encoding=[learned,tpe]", "encoding.learned.size=4")
-    seen = look(some, ["a b c d e"], ["a"], {"heads": ["0 5 2 1 1"]}).sentences[0]
+    seen = attention_statistics(some, ["a b c d e"], ["a"], {"heads": ["0 5 2 1 1"]}).sentences[0]
     assert seen.coverage[3:] == [0, 0] and min(seen.coverage[:3]) > 0
 
 
 def test_unattended_by_hand() -> None:
-    def seen(*coverage: float) -> Seen:
-        return Seen(["a"] * len(coverage), 3, list(coverage), [])
+    def seen(*coverage: float) -> SentenceCoverage:
+        return SentenceCoverage(["a"] * len(coverage), 3, list(coverage))
 
     some = [seen(0.1, 0.2, 1.9), seen(0), seen()]
     assert unattended(some) == 0.5
     assert unattended(some, threshold=0.3) == 0.75
     assert unattended([seen()]) is None
     assert unattended([]) is None
-    assert attention.coverage(some[0]) == [0.1, 0.2, 1.9]
 
 
 def test_what_does_not_fit_is_refused(trained: Make) -> None:
     some = trained("encoding=xl_pe")
     with pytest.raises(UserError, match="1 translations, but 2 sources") as e:
-        look(some, ["a", "b"], ["c"])
+        attention_statistics(some, ["a", "b"], ["c"])
     assert e.value.code == Exit.DATA
     with pytest.raises(UserError, match="column order: this model reads it"):
-        look(some, ["a"], ["c"])
+        attention_statistics(some, ["a"], ["c"])
     with pytest.raises(UserError, match="column order: 2 lines, but the text has 1") as e:
-        look(some, ["a"], ["c"], {"order": ["0", "1"]})
+        attention_statistics(some, ["a"], ["c"], {"order": ["0", "1"]})
     assert e.value.code == Exit.DATA
     with pytest.raises(UserError, match="column order, line 2"):
-        look(some, ["a", "b"], ["c", "d"], {"order": ["0", "1 0"]})
+        attention_statistics(some, ["a", "b"], ["c", "d"], {"order": ["0", "1 0"]})

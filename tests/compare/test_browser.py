@@ -11,7 +11,8 @@ import pytest
 from nmt.compare.page import html
 from tests.compare import browser as driver
 from tests.compare.browser import Browser
-from tests.compare.made_up_study import bare, empty, study
+from tests.compare.made_up_report import bare, empty
+from tests.compare.made_up_report import whole as study
 
 PROGRAM = driver.found()
 pytestmark = pytest.mark.skipif(

@@ -1,87 +1,196 @@
-"""Repetitions are counted as said, and halves that were dropped are told from poor ones."""
+"""From lines to a scored test: signs, examples, the paper's numbers, attention, and runs."""
 
-import random
-from collections.abc import Sequence
+from collections import Counter
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from nmt.compare.diagnosis import dropped_half, repeated
+from nmt.compare import examples
+from nmt.compare.attention.observe import SAMPLE, sampled, with_coverage, with_unattended
+from nmt.compare.diagnosis import diagnose
+from nmt.compare.published import with_published
+from nmt.compare.report import PaperTable, ScoredTest, trained_run
+from nmt.compare.scoring import Bootstrap, TranslatedTest
+from nmt.errors import UserError
+from tests.compare.made_up import lengths, noisy, references
 
-FIRST = "The commission will present its report to the parliament before the end of this year."
-SECOND = "Small farms in the mountains of Scotland lost a quarter of their sheep last winter."
-FILLERS = ("an", "old", "man", "went", "quickly", "over", "green", "hill", "without", "water")
-PARTS = [(["x", "y"], [FIRST, SECOND])]
-
-
-def poor(text: str, seed: int) -> str:
-    """The text with more than two words in five lost or replaced, as by a poor translation."""
-    draw = random.Random(seed)
-    words = [w if draw.random() > 0.4 else draw.choice(FILLERS) for w in text.split()]
-    return " ".join(w for w in words if draw.random() > 0.1)
-
-
-def test_repetitions_by_hand() -> None:
-    assert repeated(["a b c d a b c d"]) == pytest.approx(1 / 5)  # abcd again, of 5
-    assert repeated(["a a a a a a"]) == pytest.approx(2 / 3)
-    assert repeated(["a b c d e f", "a b c d e f"]) == 0  # lines are apart
-    assert repeated(["a b c d a b c d", "a b c d e", "x y"]) == pytest.approx(1 / 7)
-    assert repeated(["a b a b"], n=1) == pytest.approx(1 / 2)
+RIGHT = references(120)
+SOURCES = [f"source {i} " + "x " * len(line.split()) for i, line in enumerate(RIGHT)]
+LENGTHS = lengths(RIGHT)
+HOW = Bootstrap(bounds=[12, 25, 100], samples=40, seed=1, jobs=1)
+TWO = [[noisy(RIGHT, 0.2, 1), noisy(RIGHT, 0.2, 2)], [noisy(RIGHT, 0.5, 3)]]
 
 
-@pytest.mark.parametrize("lines", [[], [""], ["one two three"]])
-def test_no_n_grams_no_share(lines: list[str]) -> None:
-    assert repeated(lines) is None
+def translated(**changes: Any) -> TranslatedTest:
+    values: dict[str, Any] = {
+        "name": "newstest_all",
+        "about": "made up",
+        "sources": SOURCES,
+        "references": RIGHT,
+        "parts": None,
+        "language": "en",
+        "lengths": LENGTHS,
+        "unit": "words",
+        "longest_trained": [25, None],
+        "hypotheses": TWO,
+        "metrics": ["BLEU-moses", "TER-moses"],
+    }
+    return TranslatedTest(**(values | changes))
 
 
-def test_orders_count_from_one() -> None:
-    with pytest.raises(ValueError, match="n=0"):
-        repeated(["a"], n=0)
+@pytest.fixture(scope="module")
+def two() -> ScoredTest:
+    return diagnose(translated(), HOW)
 
 
-@pytest.mark.parametrize(
-    "hypothesis, dropped",
-    [
-        (FIRST, 1.0),
-        (f"{FIRST} {FIRST}", 1.0),  # as long as the whole
-        (f"{FIRST} {' '.join(FIRST.split()[-4:] * 4)}", 1.0),
-        (f"{FIRST} {SECOND}", 0.0),
-        (f"{SECOND} {FIRST}", 0.0),  # order plays no part
-        (SECOND, 0.0),
-        ("", 1.0),
-        (f"{FIRST} {' '.join(SECOND.split()[:8])}", 0.0),  # half of the half is there
-    ],
-)
-def test_halves_that_are_there_and_not(hypothesis: str, dropped: float) -> None:
-    assert dropped_half([hypothesis], PARTS) == dropped
+def test_the_asked_metrics_come_first_and_the_usual_ones_are_there(two: ScoredTest) -> None:
+    assert [metric.name for metric in two.metrics] == [
+        "BLEU-moses",
+        "TER-moses",
+        "BLEU",
+        "chrF2",
+        "TER",
+    ]
+    assert all("bs:40|seed:1" in metric.signature for metric in two.metrics)
+    assert [row.name for row in two.rows] == ["0-12", "13-25", "26-100", "over 100", "all"]
+    assert (two.longest, two.unit) == (max(LENGTHS), "words")
+    assert sum(row.pairs for row in two.rows[:-1]) == two.rows[-1].pairs == len(RIGHT)
+    assert [len(cell.scores["TER"].seeds) for cell in two.rows[-1].cells] == [2, 1]
 
 
-def test_poor_translations_are_judged_by_what_they_lack() -> None:
-    whole = [f"{poor(FIRST, n)} {poor(SECOND, n + 500)}" for n in range(200)]
-    cut = [poor(FIRST, n) for n in range(200)]
-    assert all(poor(FIRST, n) != FIRST for n in range(200))
-    found = dropped_half(whole, PARTS * 200), dropped_half(cut, PARTS * 200)
-    assert found[0] is not None and found[0] <= 0.05
-    assert found[1] is not None and found[1] >= 0.95
+def test_signs_of_under_translation_are_of_each_bucket() -> None:
+    again = ["a b c d a b c d" if n > 25 else line for n, line in zip(LENGTHS, RIGHT, strict=True)]
+    half = [" ".join(line.split()[: len(line.split()) // 2]) for line in RIGHT]
+    parts = [
+        ([s], [" ".join(w[: len(w) // 2]), " ".join(w[len(w) // 2 :])])
+        for s, w in ((source, line.split()) for source, line in zip(SOURCES, RIGHT, strict=True))
+    ]
+    found = diagnose(translated(hypotheses=[[again], [RIGHT, half]], parts=parts), HOW)
+    short, long = found.rows[0].cells, found.rows[2].cells
+    assert short[0].signs and long[0].signs and long[1].signs
+    assert long[0].signs.repeated == pytest.approx(1 / 5)  # five 4-grams, one of them again
+    assert short[0].signs.repeated == short[0].signs.repeated_reference
+    assert long[1].signs.dropped_half == pytest.approx(0.5)  # one run of two drops all
+    assert [cell.signs for cell in found.rows[3].cells] == [None, None]  # empty
+    assert long[0].signs.unattended is None
 
 
-def test_the_last_half_of_several_sentences() -> None:
-    a, b, c = FIRST, SECOND, "Nobody knows why Jupiter's yellow moons hum."
-    three: Sequence[tuple[list[str], list[str]]] = [(["x", "y", "z"], [a, b, c])]
-    assert dropped_half([f"{a} {b}"], three) == 1  # the last one of three
-    assert dropped_half([f"{a} {c}"], three) == 0
-    four = [(["w"] * 4, [a, a[::-1], b, c])]
-    assert dropped_half([f"{a} {a[::-1]} {b}"], four) == 0  # half of the second half is there
-    assert dropped_half([f"{a} {a[::-1]}"], four) == 1
+def test_without_records_nothing_is_said_of_halves(two: ScoredTest) -> None:
+    signs = [cell.signs for row in two.rows for cell in row.cells if cell.signs]
+    assert len(signs) == 8 and {sign.dropped_half for sign in signs} == {None}
 
 
-def test_lines_that_cannot_tell_are_left_out() -> None:
-    assert dropped_half([], []) is None
-    assert dropped_half([FIRST], [(["x"], [FIRST])]) is None
-    assert dropped_half([FIRST], [(["x", "y"], [FIRST, FIRST])]) is None
-    assert dropped_half([FIRST, FIRST], [(["x"], [FIRST]), *PARTS]) == 1
-    assert dropped_half([FIRST, f"{FIRST} {SECOND}"], PARTS * 2) == 0.5
+def test_examples_are_the_most_different_and_the_worst(two: ScoredTest) -> None:
+    whys = Counter(example.why for example in two.examples)
+    assert whys == {"most different": examples.DIFFERENT, "worst": examples.WORST}
+    assert len({example.line for example in two.examples}) == 30
+    assert {example.bucket for example in two.examples[:20]} == {"0-12", "13-25", "26-100"}
+    for example in two.examples:
+        i = example.line - 1
+        assert (example.source, example.reference) == (SOURCES[i], RIGHT[i])
+        assert example.length == LENGTHS[i]
+        assert [h.text for h in example.hypotheses] == [TWO[0][0][i], TWO[1][0][i]]
+    spreads = [abs(e.hypotheses[0].score - e.hypotheses[1].score) for e in two.examples[:20]]
+    assert spreads == sorted(spreads, reverse=True) and spreads[-1] > 0
+    means = [sum(h.score for h in e.hypotheses) for e in two.examples[20:]]
+    assert means == sorted(means)
 
 
-def test_lines_and_parts_are_parallel() -> None:
-    with pytest.raises(ValueError, match="zip"):
-        dropped_half([FIRST], [])
+def test_sentence_scores_are_sacrebleu_s(two: ScoredTest) -> None:
+    from sacrebleu.metrics.chrf import CHRF
+
+    for example in two.examples[::7]:
+        for hypothesis in example.hypotheses:
+            expected = CHRF().corpus_score([hypothesis.text], [[example.reference]]).score
+            assert hypothesis.score == pytest.approx(expected)
+
+
+def test_equal_systems_have_no_most_different_lines() -> None:
+    same = diagnose(translated(hypotheses=[TWO[0], TWO[0]]), HOW)
+    assert {example.why for example in same.examples} == {"worst"}
+    blank = ["", *SOURCES[1:]]
+    bad = [[["zzz", *TWO[0][0][1:]]], [TWO[1][0]]]
+    found = diagnose(translated(sources=blank, hypotheses=bad), HOW)
+    assert 1 not in {example.line for example in found.examples}  # nobody can translate nothing
+
+
+def test_turns_give_every_bucket_its_share() -> None:
+    groups = {"a": list(range(10)), "b": [10], "c": [11, 12, 13]}
+    keys = [float(i) for i in range(14)]
+    assert examples.spread_over(groups, keys, 7) == [0, 1, 2, 10, 11, 12, 13]
+    assert examples.spread_over(groups, [-k for k in keys], 3) == [13, 10, 9]
+    assert examples.spread_over({"a": []}, [], 3) == []
+
+
+def test_a_system_that_did_not_translate_leaves_no_examples() -> None:
+    found = diagnose(translated(hypotheses=[[], TWO[1]]), HOW)
+    assert found.examples == []
+    for row in found.rows:
+        assert row.cells[0].scores == {} and row.cells[0].signs is None
+    assert found.rows[0].cells[1].signs
+
+
+def test_the_paper_s_numbers_stand_in_their_cells(two: ScoredTest) -> None:
+    table = PaperTable("Table 2", "", "newstest_all", [1, 0], ["BLEU-moses", "TER-moses"], True)
+    assert with_published(two, table, ["absolute 100", None]) == two  # other buckets
+    names = ["0-25", "26-50", "51-75", "76-100", "over 100"]
+    rows = [replace(two.rows[0], name=name) for name in names] + [two.rows[-1]]
+    found = with_published(replace(two, rows=rows), table, ["absolute 75", "unknown to the paper"])
+    bleu = [row.cells[0].scores["BLEU-moses"].published for row in found.rows]
+    assert bleu == [31.7, 32.0, 31.2, 25.9, 15.3, None]
+    assert found.rows[4].cells[0].scores["TER-moses"].published == 74.5
+    assert found.rows[4].cells[0].scores["BLEU"].published is None
+    assert all(s.published is None for row in found.rows for s in row.cells[1].scores.values())
+    only = replace(table, systems=[1])
+    assert with_published(replace(two, rows=rows), only, ["absolute 75", None]).rows == rows
+
+
+def test_samples_are_fixed_and_hold_no_empty_line(two: ScoredTest) -> None:
+    for row in two.rows[:3]:
+        lines = sampled(row, LENGTHS, SOURCES, seed=1)
+        inside = [i for i, n in enumerate(LENGTHS) if row.low <= n <= (row.high or n)]
+        assert len(lines) == min(SAMPLE, len(inside)) and set(lines) <= set(inside)
+        assert lines == sorted(lines) == sampled(row, LENGTHS, SOURCES, seed=1)
+        assert lines != sampled(row, LENGTHS, SOURCES, seed=2)
+    blank = ["" if i % 2 else line for i, line in enumerate(SOURCES)]
+    assert all(i % 2 == 0 for i in sampled(two.rows[-1], LENGTHS, blank, seed=1))
+
+
+def test_what_was_seen_is_put_in_its_place(two: ScoredTest) -> None:
+    found = with_unattended(two, 1, {"13-25": 0.25, "over 100": None})
+    shares = [[c.signs and c.signs.unattended for c in row.cells] for row in found.rows]
+    assert shares == [[None, None], [None, 0.25], [None, None], [None, None], [None, None]]
+    some = replace(two, examples=two.examples[:2])
+    once = with_coverage(some, 0, [["a", "b"], ["c"]], [[0.5, 1.5], [1.0]])
+    twice = with_coverage(once, 1, [["a", "b"], ["other"]], [[1.0, 2.0], [3.0]])
+    assert [example.pieces for example in twice.examples] == [["a", "b"], ["c"]]
+    coverage = [[h.coverage for h in example.hypotheses] for example in twice.examples]
+    assert coverage == [[[0.5, 1.5], [1.0, 2.0]], [[1.0], None]]  # other pieces are not comparable
+
+
+def test_learning_curves_come_from_the_metrics() -> None:
+    lines = [
+        {"kind": "train", "step": 2, "perplexity": 90.0, "lr": 0.1, "tokens_per_second": 10.0},
+        {"kind": "skipped", "step": 3, "lr": 0.1, "lines": [4]},
+        {"kind": "train", "step": 4, "perplexity": 70.0, "lr": 0.2, "tokens_per_second": 30.0,
+         "seconds": 5.5},
+        {"kind": "dev", "step": 4, "perplexity": 80.0, "lr": 0.2, "seconds": 5.5},
+        {"kind": "train", "step": 6, "perplexity": 60.0, "lr": 0.2, "tokens_per_second": 20.0,
+         "seconds": 7.0},
+        {"kind": "dev", "step": 6, "perplexity": 85.0, "lr": 0.2, "seconds": 7.0},
+    ]  # fmt: skip
+    run = trained_run("runs/x", 3, lines)
+    assert (run.run, run.seed, run.step, run.seconds) == ("runs/x", 3, 6, 7.0)
+    assert (run.tokens_per_second, run.dev_perplexity) == (20.0, 80.0)
+    assert (run.curve.steps, run.curve.train) == ([2, 4, 6], [90.0, 70.0, 60.0])
+    assert (run.curve.dev_steps, run.curve.dev) == ([4, 6], [80.0, 85.0])
+    assert run.curve.rates == [0.1, 0.2, 0.2]
+    empty = trained_run("runs/y", 1, [])
+    assert (empty.step, empty.seconds, empty.dev_perplexity) == (0, None, None)
+    assert empty.tokens_per_second is None
+
+
+def test_a_metric_that_the_language_has_not_is_refused() -> None:
+    with pytest.raises(UserError, match="BLEU-moses: there is none for this target language"):
+        diagnose(translated(language="zh"), HOW)

@@ -6,14 +6,13 @@ from dataclasses import replace
 
 from nmt.compare.page.finding import finding
 from nmt.compare.page.markup import join
-from nmt.compare.study import Cell, Row, Score, System
-from nmt.compare.study import Test as Scored
-from tests.compare.made_up_study import METRICS, empty
+from nmt.compare.report import BucketScores, ComparedSystem, Score, ScoredTest, SystemScores
+from tests.compare.made_up_report import METRICS, empty
 
 
 def compared(
     scores: dict[int, tuple[float, float, float, float | None]],
-    unseen: bool = True,
+    beyond: bool = True,
     seeds: tuple[float, ...] = (0.0,),
     few: bool = False,
     metric: int = 0,
@@ -25,13 +24,13 @@ def compared(
             mean, low, high, p = scores[s]
             each = [mean + d for d in seeds]
             score = {METRICS[metric].name: Score(mean, None, each, low, high, p)}
-            cells.append(Cell(score, 1.0, unseen))
+            cells.append(SystemScores(score, 1.0, beyond))
         else:
-            cells.append(Cell({}, None, unseen))
-    rows = [Row("over 50", 51, None, 400, few, cells)]
-    rows.append(Row("all", 0, None, 400, few, [replace(c, unseen=False) for c in cells]))
-    test = Scored("news", "", "words", 80, [METRICS[metric]], rows)
-    systems = [System(label, 1, 0, 50, []) for label in ("base", "mid", "new")]
+            cells.append(SystemScores({}, None, beyond))
+    rows = [BucketScores("over 50", 51, None, 400, few, cells)]
+    rows.append(BucketScores("all", 0, None, 400, few, [replace(c, beyond=False) for c in cells]))
+    test = ScoredTest("news", "", "words", 80, [METRICS[metric]], rows)
+    systems = [ComparedSystem(label, 50, 1, 0) for label in ("base", "mid", "new")]
     made = replace(empty(), systems=systems, tests=[test])
     said, trust = finding(made, test)
     return html.unescape(re.sub("<[^>]+>", "", join([said, " ", trust])))
@@ -83,7 +82,7 @@ def test_a_best_baseline() -> None:
 
 def test_all_pairs_where_nothing_is_beyond_the_training() -> None:
     assert "No bucket of news is longer than the training; on all its pairs" in compared(
-        APART, unseen=False
+        APART, beyond=False
     )
 
 

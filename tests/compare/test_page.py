@@ -16,14 +16,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.compare import plot
-from nmt.compare.attention import REACH
 from nmt.compare.page import attention, examples, html, png, profiles, svg
 from nmt.compare.page.charts import Bands, Limit, Point, Series, by_length
 from nmt.compare.page.markup import join, shown, tag
-from nmt.compare.report import Row as PlainRow
-from nmt.compare.study import Row, Study
-from tests.compare.made_up_study import HOSTILE, bare, empty, study
+from nmt.compare.report import REACH, BucketScores, Report
+from tests.compare.made_up_report import HOSTILE, bare, empty
+from tests.compare.made_up_report import whole as study
 
 VOID = {"br", "hr", "img", "input", "link", "meta"}
 EXPECTED = """
@@ -66,7 +64,7 @@ def whole() -> str:
     return html(study())
 
 
-Making: TypeAlias = Callable[[], Study]
+Making: TypeAlias = Callable[[], Report]
 PAGES: list[Making] = [study, bare, empty]
 
 
@@ -216,18 +214,6 @@ def test_a_large_study_stays_light() -> None:
 # Charts and pictures
 
 
-@given(st.integers(0, 200), st.integers(50, 300))
-def test_the_trained_limit_lies_where_the_plot_has_it(limit: int, longest: int) -> None:
-    bounds = [(0, 25), (26, 50), (51, None)]
-    rows = [Row(f"{a}", a, b, 1, False, []) for a, b in bounds]
-    plain = [PlainRow(f"{a}", a, b, 1, False, []) for a, b in bounds]
-    here = Bands(rows, "words", longest, [Limit(limit, [0])]).place(limit)
-    there = plot._place(limit, plain, longest)
-    assert (here is None) == (there is None)
-    if here is not None and there is not None:
-        assert here == pytest.approx(there + 0.5)
-
-
 @given(
     st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=9),
     st.booleans(),
@@ -244,12 +230,15 @@ def test_scales_show_all_values_with_few_round_ticks(values: list[float], log: b
 
 
 def test_limits_that_lie_close_are_numbered_once() -> None:
-    rows = [Row("0-25", 0, 25, 1, False, []), Row("over 25", 26, None, 1, False, [])]
+    rows = [
+        BucketScores("0-25", 0, 25, 1, False, []),
+        BucketScores("over 25", 26, None, 1, False, []),
+    ]
     series = [Series(0, "one", [Point(1.0), Point(2.0)])]
     numbers = {}
     for second in (76, 80, 160):
-        limits = [Limit(75, [0]), Limit(second, [1])]
-        chart = by_length("x", Bands(rows, "words", 200, limits), series)
+        limits = [Limit(75, [0], 1.3), Limit(second, [1], 1 + (second - 25) / 175)]
+        chart = by_length("x", Bands(rows, "words", limits), series)
         assert chart.count('class="limit"') == 2
         numbers[second] = re.findall(r">(\d+)</text>", chart)
     assert [n for n in numbers[160] if n in ("75", "160")] == ["75", "160"]

@@ -5,25 +5,25 @@ from dataclasses import replace
 
 import pytest
 
-from nmt.compare import study
-from nmt.compare import text as texts
-from nmt.compare.report import Metric
-from nmt.compare.study import (
-    Cell,
-    Curve,
-    Diagnosis,
+from nmt.compare.report import (
+    BucketScores,
+    ComparedSystem,
+    LearningCurve,
+    Metric,
     PaperTable,
-    Row,
+    Report,
     Score,
-    Study,
-    System,
+    ScoredTest,
+    SystemScores,
     TrainedRun,
+    UnderTranslation,
 )
-from nmt.compare.text import text
-from nmt.compare.tsv import HEADING, tsv
-from tests.compare import made_up_study as made_up
+from nmt.compare.text import tables, tsv
+from nmt.compare.text.columns import WIDTH
+from nmt.compare.text.tab_separated import HEADING
+from tests.compare import made_up_report as made_up
 
-CURVE = Curve([], [], [], [], [])
+CURVE = LearningCurve([], [], [], [], [])
 
 
 def score(mean: float, p: float | None, published: float | None, seeds: int = 2) -> Score:
@@ -31,18 +31,18 @@ def score(mean: float, p: float | None, published: float | None, seeds: int = 2)
     return Score(mean, deviation, [mean] * seeds, mean - 1.04, mean + 1, p, published)
 
 
-def cell(bleu: Score | None, ter: Score | None, unseen: bool = False) -> Cell:
+def cell(bleu: Score | None, ter: Score | None, beyond: bool = False) -> SystemScores:
     named = {"BLEU-moses": bleu, "TER": ter}
     scores = {name: value for name, value in named.items() if value}
-    signs = Diagnosis(0.0512, 0.01, 0.125, None) if scores else None
-    return Cell(scores, 0.949 if scores else None, unseen, signs)
+    signs = UnderTranslation(0.0512, 0.01, 0.125, None) if scores else None
+    return SystemScores(scores, 0.949 if scores else None, beyond, signs)
 
 
 def run(seed: int, step: int = 4000) -> TrainedRun:
     return TrainedRun(f"runs/s{seed}", seed, step, 12.0, 900.0 + seed, 5.0 + seed, CURVE)
 
 
-def small() -> Study:
+def small() -> Report:
     long = cell(score(9.96, None, 21.5), score(104, None, 69.3), True)
     short = cell(score(31.74, None, 31.7), score(57.9, None, 57.9))
     others = [
@@ -51,32 +51,32 @@ def small() -> Study:
     ]
     whole = cell(score(30.0, None, None), score(60.0, None, None))
     rows = [
-        Row("0-25", 0, 25, 1204, False, [short, others[0]]),
-        Row("over 25", 26, None, 40, True, [long, cell(None, None, True)]),
-        Row("over 99", 100, None, 0, False, [cell(None, None, True), cell(None, None)]),
-        Row("all", 0, None, 1244, False, [whole, others[1]]),
+        BucketScores("0-25", 0, 25, 1204, False, [short, others[0]]),
+        BucketScores("over 25", 26, None, 40, True, [long, cell(None, None, True)]),
+        BucketScores("over 99", 100, None, 0, False, [cell(None, None, True), cell(None, None)]),
+        BucketScores("all", 0, None, 1244, False, [whole, others[1]]),
     ]
     metrics = [
         Metric("BLEU-moses", "cased", True, "nrefs:1|tok:none"),
         Metric("TER", "edits", False, "nrefs:1|case:lc"),
     ]
     systems = [
-        System("absolute 100", 44_140_544, 0, 100, [run(1), run(2)]),
-        System("relative and much too long a name", 44_240_544, 100_000, None, [run(1, 3999)]),
+        ComparedSystem("absolute 100", 100, 44_140_544, 0, [run(1), run(2)]),
+        ComparedSystem(
+            "relative and much too long a name", None, 44_240_544, 100_000, [run(1, 3999)]
+        ),
     ]
-    return Study(
+    return Report(
         title="A small study",
         date="2026-11-21",
         command="nmt-report",
         notes=["One note."],
         systems=systems,
-        tests=[study.Test("news", "News.", "pieces", 130, metrics, rows)],
+        tests=[ScoredTest("news", "News.", "pieces", 130, metrics, rows)],
         tables=[
             PaperTable("Table 2", "by length", "news", [0, 1], ["BLEU-moses", "TER"], True),
             PaperTable("Table 1", "whole", "news", [1], ["TER"], False, buckets=False),
         ],
-        profiles=[],
-        vectors=[],
         samples=1000,
         seed=12345,
     )
@@ -158,14 +158,14 @@ One note.
 
 
 def test_a_small_study_exactly() -> None:
-    assert text(small()) == EXPECTED
+    assert tables(small()) == EXPECTED
 
 
 def test_the_paper_s_table_fits_side_by_side() -> None:
     """Five buckets and all pairs, BLEU and TER, three seeds: one block, as in the paper."""
-    found = text(made_up.study())
+    found = tables(made_up.whole())
     lines = found.split("\n")
-    assert max(map(len, lines)) <= texts.WIDTH
+    assert max(map(len, lines)) <= WIDTH
     heads = [line.split() for line in lines if line.strip().startswith("0-25")]
     assert heads[0] == ["0-25", "26-50", "51-75", "76-100", "over", "100", "all"]
     table = found[found.index("Table 2:") :].split("\n\n")[1].split("\n")
@@ -182,8 +182,8 @@ def test_more_buckets_go_below_without_empty_lines_of_the_paper() -> None:
     rows, last = some.tests[0].rows, []
     for buckets in range(4, 14):
         many = [replace(rows[0], name=f"bucket {i}") for i in range(buckets)] + [rows[3]]
-        found = text(replace(some, tests=[replace(some.tests[0], rows=many)]))
-        assert max(map(len, found.split("\n"))) <= texts.WIDTH
+        found = tables(replace(some, tests=[replace(some.tests[0], rows=many)]))
+        assert max(map(len, found.split("\n"))) <= WIDTH
         blocks = found[found.index("Table 2:") : found.index("95%")].strip().split("\n\n")[1:]
         assert all(block.count("absolute 100") == 1 for block in blocks)
         shown = [name for block in blocks for name in re.findall(r"bucket \d+", block)]
@@ -195,8 +195,8 @@ def test_more_buckets_go_below_without_empty_lines_of_the_paper() -> None:
 
 
 @pytest.mark.parametrize("made", [made_up.bare(), made_up.empty()], ids=["bare", "empty"])
-def test_what_is_not_known_is_a_dash(made: Study) -> None:
-    found = text(made)
+def test_what_is_not_known_is_a_dash(made: Report) -> None:
+    found = tables(made)
     assert made.title in found and "None" not in found and "nan" not in found
 
 

@@ -1,4 +1,4 @@
-"""A study as one HTML page that needs nothing else: no network, no font, no script from elsewhere.
+"""A report as one HTML page that needs nothing else: no network, no font, no script from elsewhere.
 
 The policy in its head allows its own style and its own two scripts, by their hashes, and nothing
 more; a browser would refuse whatever a hostile test set might smuggle past the escaping.
@@ -10,7 +10,7 @@ from importlib.resources import files
 
 from nmt.compare.page import about, attention, examples, learning, lengths, summary, tables, vectors
 from nmt.compare.page.markup import Markup, tag
-from nmt.compare.study import Study
+from nmt.compare.report import Report
 
 SECTIONS = (
     summary.render,
@@ -26,9 +26,9 @@ SECTIONS = (
 )
 
 
-def html(study: Study) -> str:
-    """The whole page; the same study gives the same bytes."""
-    style = _resource("page.css") + _switches(len(study.systems))
+def html(report: Report) -> str:
+    """The whole page; the same report gives the same bytes."""
+    style = _resource("page.css") + _switches(len(report.systems))
     first, last = _resource("theme.js"), _resource("page.js")
     head = tag(
         "head",
@@ -38,16 +38,16 @@ def html(study: Study) -> str:
         tag("meta", name="color-scheme", content="light dark"),
         tag("meta", name="referrer", content="no-referrer"),
         tag("link", rel="icon", href="data:,"),
-        tag("title", study.title),
+        tag("title", report.title),
         tag("style", Markup(style)),
         tag("script", Markup(first)),
     )
     body = tag(
         "body",
         tag("a", "Skip to the content", href="#content", class_="skip"),
-        summary.header(study),
+        summary.header(report),
         summary.navigation(),
-        tag("main", [part(study) for part in SECTIONS], id="content", tabindex=-1),
+        tag("main", [part(report) for part in SECTIONS], id="content", tabindex=-1),
         tag("script", Markup(last)),
     )
     return "<!DOCTYPE html>\n" + tag("html", head, body, lang="en") + "\n"

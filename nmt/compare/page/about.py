@@ -5,22 +5,22 @@ from collections.abc import Iterable
 from typing import Any
 
 from nmt.compare.page.markup import Child, Markup, bdi, box, details, nothing, section, tag
-from nmt.compare.study import Study
+from nmt.compare.report import Report
 
 
-def render(study: Study) -> Markup:
+def render(report: Report) -> Markup:
     """Notes in the open; signatures, versions and settings to be opened."""
-    notes: Child = tag("ul", [tag("li", note, dir="auto") for note in study.notes])
+    notes: Child = tag("ul", [tag("li", note, dir="auto") for note in report.notes])
     return section(
         "about",
         "About this report",
-        notes if study.notes else nothing("No notes."),
-        details("Signatures of the scores", _signatures(study), class_="fold"),
-        details("Versions, files and settings", _settings(study), class_="fold"),
+        notes if report.notes else nothing("No notes."),
+        details("Signatures of the scores", _signatures(report), class_="fold"),
+        details("Versions, files and settings", _settings(report), class_="fold"),
     )
 
 
-def _signatures(study: Study) -> Markup:
+def _signatures(report: Report) -> Markup:
     rows = [
         tag(
             "tr",
@@ -28,7 +28,7 @@ def _signatures(study: Study) -> Markup:
             tag("td", bdi(metric.title)),
             tag("td", tag("code", metric.signature)),
         )
-        for test in study.tests
+        for test in report.tests
         for metric in test.metrics
     ]
     if not rows:
@@ -40,11 +40,11 @@ def _signatures(study: Study) -> Markup:
     return box(label, table)
 
 
-def _settings(study: Study) -> Markup:
-    values = [("bootstrap.samples", study.samples), ("bootstrap.seed", study.seed)]
+def _settings(report: Report) -> Markup:
+    values = [("bootstrap.samples", report.samples), ("bootstrap.seed", report.seed)]
     rows = [
         tag("tr", tag("th", bdi(key), scope="row"), tag("td", tag("code", _written(value))))
-        for key, value in [*values, *flat(study.about)]
+        for key, value in [*values, *flat(report.about)]
     ]
     head = tag("tr", [tag("th", name, scope="col") for name in ("Key", "Value")])
     label = "Versions, files and settings"

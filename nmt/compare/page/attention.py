@@ -3,14 +3,13 @@
 from collections.abc import Sequence
 from itertools import groupby
 
-from nmt.compare.attention import REACH
 from nmt.compare.page.markup import Markup, bdi, box, nothing, section, tag
 from nmt.compare.page.numbers import fixed
 from nmt.compare.page.profiles import curves_of, draw
 from nmt.compare.page.svg import picture, swatch
-from nmt.compare.study import Profile, Study
+from nmt.compare.report import REACH, AttentionProfile, Report
 
-CURVES = 1000  # drawn for single heads; in a larger study, the mean of each layer's heads
+CURVES = 1000  # drawn for single heads; in a larger report, the mean of each layer's heads
 SHADES = 8  # of the heat table
 SITES = {
     "encoder": "Encoder: from a source piece to the others",
@@ -19,17 +18,17 @@ SITES = {
 }
 
 
-def render(study: Study) -> Markup:
+def render(report: Report) -> Markup:
     """One panel for each system and bucket; the first is shown, the others are to be chosen."""
     title = "Attention by distance"
-    if not study.profiles:
+    if not report.profiles:
         return section("attention", title, nothing("Attention was not recorded."))
-    panels: dict[tuple[int, str, str], list[Profile]] = {}
-    for one in study.profiles:
+    panels: dict[tuple[int, str, str], list[AttentionProfile]] = {}
+    for one in report.profiles:
         panels.setdefault((one.system, one.test, one.bucket), []).append(one)
-    heads = len(study.profiles) <= CURVES
+    heads = len(report.profiles) <= CURVES
     shown = [
-        _panel(study, key, profiles, heads, hidden=n > 0)
+        _panel(report, key, profiles, heads, hidden=n > 0)
         for n, (key, profiles) in enumerate(panels.items())
     ]
     note = (
@@ -43,15 +42,15 @@ def render(study: Study) -> Markup:
         "attention",
         title,
         tag("p", note, lines, "Of each system's first run.", class_="note"),
-        _controls(study, list(panels)),
+        _controls(report, list(panels)),
         tag("p", "Nothing was recorded for this choice.", id="no-panel", hidden=True),
         shown,
     )
 
 
-def _controls(study: Study, keys: Sequence[tuple[int, str, str]]) -> Markup:
+def _controls(report: Report, keys: Sequence[tuple[int, str, str]]) -> Markup:
     systems = [
-        tag("option", study.systems[s].label, value=s) for s in dict.fromkeys(k[0] for k in keys)
+        tag("option", report.systems[s].label, value=s) for s in dict.fromkeys(k[0] for k in keys)
     ]
     places = [
         tag("option", f"{test}, {bucket}", value=_place(test, bucket))
@@ -70,15 +69,15 @@ def _place(test: str, bucket: str) -> str:
 
 
 def _panel(
-    study: Study,
+    report: Report,
     key: tuple[int, str, str],
-    profiles: Sequence[Profile],
+    profiles: Sequence[AttentionProfile],
     heads: bool,
     hidden: bool,
 ) -> Markup:
     system, test, bucket = key
-    label = study.systems[system].label
-    sites: dict[str, list[Profile]] = {}
+    label = report.systems[system].label
+    sites: dict[str, list[AttentionProfile]] = {}
     for one in profiles:
         sites.setdefault(one.site, []).append(one)
     farthest = max(one.distance for one in profiles) or 1.0
@@ -100,7 +99,7 @@ def _panel(
 
 
 def _site(
-    site: str, whose: str, profiles: Sequence[Profile], farthest: float, heads: bool
+    site: str, whose: str, profiles: Sequence[AttentionProfile], farthest: float, heads: bool
 ) -> Markup:
     ordered = sorted(profiles, key=lambda p: (p.layer, p.head))
     layers = {n: list(group) for n, group in groupby(ordered, key=lambda p: p.layer)}
@@ -125,7 +124,7 @@ def _site(
 def _heat(
     site: str,
     whose: str,
-    layers: dict[int, list[Profile]],
+    layers: dict[int, list[AttentionProfile]],
     heads: Sequence[int],
     farthest: float,
 ) -> Markup:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from nmt.compare.page.markup import Child, Markup, box, tag
 from nmt.compare.page.numbers import fixed, share, short
 from nmt.compare.page.svg import dash, fitted, grid, look, mark, path, picture, positive
-from nmt.compare.study import Row
+from nmt.compare.report import BucketScores
 
 WIDTH, HEIGHT = 400.0, 250.0
 LEFT, RIGHT, TOP, BOTTOM = 40.0, 10.0, 18.0, 46.0
@@ -38,26 +38,16 @@ class Limit(NamedTuple):
 
     length: int
     systems: list[int]
+    place: float | None  # on the axis of buckets
 
 
 @dataclass(frozen=True)
 class Bands:
     """What is written below a chart by source length."""
 
-    rows: list[Row]  # the buckets
+    rows: list[BucketScores]  # the buckets
     unit: str | None
-    longest: int | None  # longest source of the test
     limits: list[Limit]
-
-    def place(self, length: int) -> float | None:
-        """Where a length lies, the first band being from 0 to 1; None if no source is longer."""
-        if self.longest is None or length >= self.longest:
-            return None
-        for i, row in enumerate(self.rows):
-            high = self.longest if row.high is None else row.high
-            if length <= high:
-                return i + max(0.0, (length - row.low + 1) / (high - row.low + 1))
-        return None
 
 
 def by_length(
@@ -116,7 +106,7 @@ def by_length(
 
 def _limits(bands: Bands, band: float, right: float, bottom: float) -> list[Child]:
     """A dashed line where sources get longer than any in training; a wash beyond the last."""
-    places = [(bands.place(limit.length), limit) for limit in bands.limits]
+    places = [(limit.place, limit) for limit in bands.limits]
     known = [(LEFT + band * x, limit) for x, limit in places if x is not None]
     parts: list[Child] = []
     if known:

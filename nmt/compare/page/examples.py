@@ -5,27 +5,26 @@ from collections.abc import Sequence
 from difflib import SequenceMatcher
 from itertools import groupby
 
-from nmt.compare.attention import UNATTENDED
 from nmt.compare.page import grids
 from nmt.compare.page.markup import Child, Markup, bdi, details, join, nothing, section, tag
 from nmt.compare.page.numbers import count, fixed
-from nmt.compare.study import Example, Hypothesis, Study
+from nmt.compare.report import UNATTENDED, ExamplePair, ExampleTranslation, Report
 
 OPEN = 10  # examples that are open at first
 WHYS = ("most different", "worst")  # in this order; others behind them
 LEVELS = (UNATTENDED / 2, UNATTENDED, 0.5, 1.0)  # attention from which a piece is darker
 
 
-def render(study: Study) -> Markup:
+def render(report: Report) -> Markup:
     """All examples of all test sets, with controls to choose among them."""
     chosen = sorted(
-        ((test.name, example) for test in study.tests for example in test.examples),
+        ((test.name, example) for test in report.tests for example in test.examples),
         key=lambda pair: WHYS.index(pair[1].why) if pair[1].why in WHYS else len(WHYS),
     )
     title = "Translations side by side"
     if not chosen:
         return section("examples", title, nothing("No example was chosen."))
-    items = [_example(study, test, e, n < OPEN) for n, (test, e) in enumerate(chosen)]
+    items = [_example(report, test, e, n < OPEN) for n, (test, e) in enumerate(chosen)]
     return section(
         "examples",
         title,
@@ -54,7 +53,7 @@ def _legend() -> list[Child]:
     ]
 
 
-def _controls(chosen: Sequence[tuple[str, Example]]) -> Markup:
+def _controls(chosen: Sequence[tuple[str, ExamplePair]]) -> Markup:
     """Filters by test set, bucket and reason; of no use without scripts, and then not shown."""
     fields = {
         "test": ("Test set", [test for test, _ in chosen]),
@@ -73,7 +72,7 @@ def _controls(chosen: Sequence[tuple[str, Example]]) -> Markup:
     return tag("div", parts, read, shown, class_="tool scripted")
 
 
-def _example(study: Study, test: str, example: Example, opened: bool) -> Markup:
+def _example(report: Report, test: str, example: ExamplePair, opened: bool) -> Markup:
     summary: list[Child] = [
         tag("strong", f"Line {count(example.line)}"),
         " of ",
@@ -89,7 +88,7 @@ def _example(study: Study, test: str, example: Example, opened: bool) -> Markup:
     ]
     for s, hypothesis in enumerate(example.hypotheses):
         score = tag("small", f"chrF2 {fixed(hypothesis.score)}")
-        pairs += [tag("dt", grids.named(study, s), " ", score), _hypothesis(example, hypothesis)]
+        pairs += [tag("dt", grids.named(report, s), " ", score), _hypothesis(example, hypothesis)]
     return details(
         summary,
         tag("dl", pairs),
@@ -101,7 +100,7 @@ def _example(study: Study, test: str, example: Example, opened: bool) -> Markup:
     )
 
 
-def _hypothesis(example: Example, hypothesis: Hypothesis) -> Markup:
+def _hypothesis(example: ExamplePair, hypothesis: ExampleTranslation) -> Markup:
     if hypothesis.text.strip():
         said = tag("p", differing(hypothesis.text, example.reference), dir="auto")
     else:

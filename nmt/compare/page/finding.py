@@ -5,19 +5,18 @@ from typing import NamedTuple
 
 from nmt.compare.page.markup import Child, bdi, listed, tag
 from nmt.compare.page.numbers import chance, fixed, significant, spread
-from nmt.compare.report import ALL, SIGNIFICANT, Metric
-from nmt.compare.study import Row, Score, Study, Test
+from nmt.compare.report import ALL, SIGNIFICANT, BucketScores, Metric, Report, Score, ScoredTest
 
 
 @dataclass(frozen=True)
 class Place:
     """The bucket that a finding is about."""
 
-    row: Row
+    row: BucketScores
     beyond: str  # `all`, `some` or `none` of the systems: it is longer than their training
 
 
-def place(test: Test) -> Place | None:
+def place(test: ScoredTest) -> Place | None:
     """The longest bucket beyond the trained lengths that has enough pairs; else all pairs.
 
     None where nothing was scored at all.
@@ -25,14 +24,14 @@ def place(test: Test) -> Place | None:
     metric = test.metrics[0].name
     buckets = [row for row in test.rows if row.name != ALL and _scored(row, metric)]
     for beyond, enough in (("all", all), ("some", any)):
-        rows = [r for r in buckets if enough(r.cells[s].unseen for s in _scored(r, metric))]
+        rows = [r for r in buckets if enough(r.cells[s].beyond for s in _scored(r, metric))]
         if rows:
             return Place(next((r for r in reversed(rows) if not r.few), rows[-1]), beyond)
     whole = [row for row in test.rows if row.name == ALL and _scored(row, metric)]
     return Place(whole[0], "none") if whole else None
 
 
-def _scored(row: Row, metric: str) -> dict[int, Score]:
+def _scored(row: BucketScores, metric: str) -> dict[int, Score]:
     """The systems' scores, of those that have one."""
     return {s: cell.scores[metric] for s, cell in enumerate(row.cells) if metric in cell.scores}
 
@@ -44,7 +43,7 @@ class Finding(NamedTuple):
     trust: list[Child]
 
 
-def finding(study: Study, test: Test) -> Finding:
+def finding(report: Report, test: ScoredTest) -> Finding:
     """Who is best beyond the trained lengths, by how much, and whether the statistics agree."""
     chosen = place(test)
     if chosen is None:
@@ -56,18 +55,20 @@ def finding(study: Study, test: Test) -> Finding:
         return Finding([bdi(test.name), alone], [])
     sign = 1 if metric.higher_is_better else -1
     best = max(scores, key=lambda s: sign * scores[s].mean)
-    where = _where(study, test, chosen, scores)
+    where = _where(report, test, chosen, scores)
     extreme = "highest" if metric.higher_is_better else "lowest"
-    name = tag("strong", bdi(study.systems[best].label))
+    name = tag("strong", bdi(report.systems[best].label))
     said: list[Child] = [*where, name, f" has the {extreme} {metric.name}, {spread(scores[best])}"]
     if best != 0 and 0 in scores:
-        said += [f", against {spread(scores[0])} of ", bdi(study.systems[0].label)]
-    trust = _first(study, scores) if best == 0 else _ahead(study, metric, scores, best)
+        said += [f", against {spread(scores[0])} of ", bdi(report.systems[0].label)]
+    trust = _first(report, scores) if best == 0 else _ahead(report, metric, scores, best)
     hint = ["Few pairs: take it as a hint. "] if row.few else []
     return Finding([*said, "."], [*hint, *trust])
 
 
-def _where(study: Study, test: Test, chosen: Place, scores: dict[int, Score]) -> list[Child]:
+def _where(
+    report: Report, test: ScoredTest, chosen: Place, scores: dict[int, Score]
+) -> list[Child]:
     name, row = bdi(test.name), chosen.row
     if chosen.beyond == "none":
         if test.unit is None:
@@ -76,7 +77,7 @@ def _where(study: Study, test: Test, chosen: Place, scores: dict[int, Score]) ->
     bucket: list[Child] = ["On ", name, ", length ", bdi(row.name), f" ({row.pairs:,} pairs), "]
     if chosen.beyond == "all":
         return [*bucket, "longer than any source in training, "]
-    known = [bdi(study.systems[s].label) for s in scores if row.cells[s].unseen]
+    known = [bdi(report.systems[s].label) for s in scores if row.cells[s].beyond]
     return [*bucket, "longer than any source in the training of ", *listed(known), ", "]
 
 
@@ -88,11 +89,11 @@ def _meet(a: Score, b: Score) -> bool:
     return a.low <= b.high and b.low <= a.high
 
 
-def _first(study: Study, scores: dict[int, Score]) -> list[Child]:
+def _first(report: Report, scores: dict[int, Score]) -> list[Child]:
     """The baseline is the best: whom the paired test tells from it."""
     others = [s for s in scores if s != 0]
-    apart = [bdi(study.systems[s].label) for s in others if significant(scores[s])]
-    open_ = [bdi(study.systems[s].label) for s in others if not significant(scores[s])]
+    apart = [bdi(report.systems[s].label) for s in others if significant(scores[s])]
+    open_ = [bdi(report.systems[s].label) for s in others if not significant(scores[s])]
     if all(scores[s].p is None for s in others):
         return ["No paired test was made."]
     if not open_:
@@ -103,7 +104,7 @@ def _first(study: Study, scores: dict[int, Score]) -> list[Child]:
     return [*told, f" (p < {SIGNIFICANT}), but not from ", *listed(open_), "."]
 
 
-def _ahead(study: Study, metric: Metric, scores: dict[int, Score], best: int) -> list[Child]:
+def _ahead(report: Report, metric: Metric, scores: dict[int, Score], best: int) -> list[Child]:
     """Another than the baseline is the best: against it, and against those in between."""
     score = scores[best]
     said: list[Child] = []
@@ -114,7 +115,7 @@ def _ahead(study: Study, metric: Metric, scores: dict[int, Score], best: int) ->
         said += _seeds(score, base, metric.higher_is_better)
     near = [s for s in scores if s not in (0, best) and _meet(scores[s], score)]
     if near:
-        names = listed(bdi(study.systems[s].label) for s in near)
+        names = listed(bdi(report.systems[s].label) for s in near)
         verb = "interval of" if len(near) == 1 else "intervals of"
         said += [f" The {verb} ", *names, " and its own overlap, so that which of them is best "]
         said += ["stays open."]

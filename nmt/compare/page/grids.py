@@ -15,8 +15,7 @@ from nmt.compare.page.numbers import (
     spread,
 )
 from nmt.compare.page.svg import swatch
-from nmt.compare.report import ALL, SIGNIFICANT
-from nmt.compare.study import Row, Score, Study, Test
+from nmt.compare.report import ALL, SIGNIFICANT, BucketScores, Report, Score, ScoredTest
 
 
 class Field(NamedTuple):
@@ -40,17 +39,17 @@ def sortable(label: str, headings: Sequence[str], rows: Sequence[Sequence[Field]
     return box(label, table)
 
 
-def named(study: Study, system: int) -> Markup:
+def named(report: Report, system: int) -> Markup:
     """A system's label behind its line and shape."""
-    label = bdi(study.systems[system].label)
+    label = bdi(report.systems[system].label)
     return tag("span", swatch(system), " ", label, class_="named")
 
 
 def scores(
-    study: Study,
-    test: Test,
+    report: Report,
+    test: ScoredTest,
     label: str,
-    rows: Sequence[Row],
+    rows: Sequence[BucketScores],
     systems: Sequence[int],
     metrics: Sequence[str],
     published: bool,
@@ -81,25 +80,25 @@ def scores(
             score = row.cells[s].scores.get(metric)
             marks = [
                 "edge" if several and n % len(metrics) == 0 else "",
-                "unseen" if row.cells[s].unseen else "",
+                "unseen" if row.cells[s].beyond else "",
                 "best" if score and fixed(score.mean) == best[row.name, metric] else "",
             ]
-            cells.append(_cell(study, row, s, score, " ".join(filter(None, marks)), published))
-        body.append(tag("tr", tag("th", named(study, s), scope="row"), cells))
+            cells.append(_cell(report, row, s, score, " ".join(filter(None, marks)), published))
+        body.append(tag("tr", tag("th", named(report, s), scope="row"), cells))
     table = tag("table", head, tag("tbody", body), class_="sortable scores", aria_label=label)
     toggle = tag("input", type="checkbox", data_opens="td details")
     every = tag("label", toggle, " Show intervals, seeds and p in every cell", class_="tool")
-    notes = tag("p", _notes(study, test, rows, systems, metrics, published), class_="note")
+    notes = tag("p", _notes(report, test, rows, systems, metrics, published), class_="note")
     return tag("div", every, box(label, table), notes, class_="with-tool")
 
 
-def _heading(row: Row) -> list[Child]:
+def _heading(row: BucketScores) -> list[Child]:
     few = ", few" if row.few else ""
     name = "all pairs" if row.name == ALL else row.name
     return [bdi(name), " ", tag("small", f"n {row.pairs:,}{few}")]
 
 
-def _best(test: Test, row: Row, systems: Sequence[int], metric: str) -> str | None:
+def _best(test: ScoredTest, row: BucketScores, systems: Sequence[int], metric: str) -> str | None:
     """The best mean as it is shown, so that what looks equal is marked alike."""
     higher = next(m.higher_is_better for m in test.metrics if m.name == metric)
     known = [row.cells[s].scores[metric].mean for s in systems if metric in row.cells[s].scores]
@@ -109,12 +108,12 @@ def _best(test: Test, row: Row, systems: Sequence[int], metric: str) -> str | No
 
 
 def _cell(
-    study: Study, row: Row, s: int, score: Score | None, marks: str, published: bool
+    report: Report, row: BucketScores, s: int, score: Score | None, marks: str, published: bool
 ) -> Markup:
     if score is None:
         return tag("td", EMPTY, class_=marks or None)
     star = STAR if significant(score) else ""
-    beyond = BEYOND if row.cells[s].unseen else ""
+    beyond = BEYOND if row.cells[s].beyond else ""
     more: list[Child] = [f"95 %: {fixed(score.low)} to {fixed(score.high)}"]
     if len(score.seeds) > 1:
         more += [tag("br"), f"seeds: {', '.join(map(fixed, score.seeds))}"]
@@ -130,9 +129,9 @@ def _cell(
 
 
 def _notes(
-    study: Study,
-    test: Test,
-    rows: Sequence[Row],
+    report: Report,
+    test: ScoredTest,
+    rows: Sequence[BucketScores],
     systems: Sequence[int],
     metrics: Sequence[str],
     published: bool,
@@ -146,9 +145,9 @@ def _notes(
         said.append("Mean ± standard deviation over seeds. ")
     said.append("Bold: the best mean of its column, be the difference significant or not. ")
     if any(map(significant, known)):
-        base = bdi(study.systems[0].label)
+        base = bdi(report.systems[0].label)
         said += [f"{STAR} p < {SIGNIFICANT} against ", base, ", uncorrected. "]
-    if any(cell.unseen for cell in cells):
+    if any(cell.beyond for cell in cells):
         said.append(f"{BEYOND} longer than any source in the training of that system. ")
     if any(row.few for row in rows):
         said.append("few: too few pairs for more than a hint. ")

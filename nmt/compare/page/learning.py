@@ -8,12 +8,12 @@ from nmt.compare.page.grids import Field
 from nmt.compare.page.lengths import figure, legend
 from nmt.compare.page.markup import Markup, bdi, details, nothing, section, tag
 from nmt.compare.page.numbers import EMPTY, count, duration, fixed
-from nmt.compare.study import Study, System
+from nmt.compare.report import ComparedSystem, Report
 
 
-def render(study: Study) -> Markup:
+def render(report: Report) -> Markup:
     """Perplexities and learning rates over the updates, one line for each run."""
-    curves = [(s, run.curve) for s, system in enumerate(study.systems) for run in system.runs]
+    curves = [(s, run.curve) for s, system in enumerate(report.systems) for run in system.runs]
     kinds = {
         "Dev perplexity": [Line(s, c.dev_steps, c.dev) for s, c in curves],
         "Training perplexity": [Line(s, c.steps, c.train) for s, c in curves],
@@ -30,7 +30,7 @@ def render(study: Study) -> Markup:
     return section(
         "learning",
         "Learning curves",
-        tag("div", legend(study), tag("div", charts, class_="charts"), class_="switched"),
+        tag("div", legend(report), tag("div", charts, class_="charts"), class_="switched"),
         tag(
             "p",
             "One line for each run, in the colour of its system; long curves are thinned. "
@@ -40,17 +40,17 @@ def render(study: Study) -> Markup:
     )
 
 
-def size(study: Study) -> Markup:
+def size(report: Report) -> Markup:
     """Parameters and speed of each system, then every run."""
-    if not study.systems:
+    if not report.systems:
         return section("size", "Size and speed", nothing("No system."))
     rows = []
-    for s, system in enumerate(study.systems):
+    for s, system in enumerate(report.systems):
         speeds = [r.tokens_per_second for r in system.runs if r.tokens_per_second is not None]
         seconds = [r.seconds for r in system.runs if r.seconds is not None]
         rows.append(
             [
-                Field(grids.named(study, s)),
+                Field(grids.named(report, s)),
                 Field(count(system.parameters), system.parameters),
                 Field(count(system.encoding_parameters), system.encoding_parameters),
                 _number(float(system.longest_trained) if system.longest_trained else None),
@@ -80,7 +80,7 @@ def size(study: Study) -> Markup:
         "Size and speed",
         grids.sortable("Size and speed", headings, rows),
         tag("p", note, class_="note"),
-        details("Every run", _runs(study), class_="fold"),
+        details("Every run", _runs(report), class_="fold"),
     )
 
 
@@ -88,7 +88,7 @@ def _number(value: float | None) -> Field:
     return Field(count(value), value)
 
 
-def _perplexity(system: System) -> Field:
+def _perplexity(system: ComparedSystem) -> Field:
     known = [r.dev_perplexity for r in system.runs if r.dev_perplexity is not None]
     if not known:
         return Field(EMPTY)
@@ -96,10 +96,10 @@ def _perplexity(system: System) -> Field:
     return Field(fixed(mean(known), 2) + deviation, mean(known))
 
 
-def _runs(study: Study) -> Markup:
+def _runs(report: Report) -> Markup:
     rows = [
         [
-            Field(grids.named(study, s)),
+            Field(grids.named(report, s)),
             Field(str(run.seed), run.seed),
             _number(run.step),
             Field(fixed(run.dev_perplexity, 2), run.dev_perplexity),
@@ -107,7 +107,7 @@ def _runs(study: Study) -> Markup:
             Field(duration(run.seconds), run.seconds),
             Field(tag("code", bdi(run.run))),
         ]
-        for s, system in enumerate(study.systems)
+        for s, system in enumerate(report.systems)
         for run in system.runs
     ]
     headings = ["System", "Seed", "Updates", "Dev perplexity", "Tokens/s", "Time", "Directory"]

@@ -3,14 +3,20 @@
 from collections.abc import Callable
 from functools import partial
 
-from nmt.compare.attention import UNATTENDED
 from nmt.compare.page import grids
 from nmt.compare.page.charts import Bands, Limit, Point, Series, by_length
 from nmt.compare.page.grids import Field
 from nmt.compare.page.markup import Child, Markup, bdi, details, listed, nothing, section, tag
 from nmt.compare.page.numbers import fixed, share
-from nmt.compare.report import ALL, Metric
-from nmt.compare.study import Cell, Diagnosis, Row, Study, Test
+from nmt.compare.report import (
+    UNATTENDED,
+    BucketScores,
+    Metric,
+    Report,
+    ScoredTest,
+    SystemScores,
+    UnderTranslation,
+)
 
 SIGNS = {  # of under-translation: heading, and what it is
     "repeated": ("Repeated 4-grams", "share of the 4-grams that stood earlier in their line"),
@@ -22,17 +28,12 @@ SIGNS = {  # of under-translation: heading, and what it is
 }
 
 
-def buckets_of(test: Test) -> list[Row]:
-    """The rows without that of all pairs."""
-    return [row for row in test.rows if row.name != ALL]
-
-
-def legend(study: Study, choose: bool = True) -> Markup:
+def legend(report: Report, choose: bool = True) -> Markup:
     """Every system with its line and shape; the boxes take a system out of the charts around."""
     items = []
-    for s in range(len(study.systems)):
+    for s in range(len(report.systems)):
         tick = tag("input", type="checkbox", checked=True, value=s) if choose else None
-        items.append(tag("li", tag("label", tick, " ", grids.named(study, s))))
+        items.append(tag("li", tag("label", tick, " ", grids.named(report, s))))
     return tag("ul", items, class_="legend")
 
 
@@ -41,45 +42,46 @@ def figure(caption: Child, chart: Markup) -> Markup:
     return tag("figure", tag("figcaption", caption), chart)
 
 
-def _bands(study: Study, test: Test) -> Bands:
-    limits: dict[int, list[int]] = {}
-    for s, system in enumerate(study.systems):
-        if system.longest_trained is not None:
-            limits.setdefault(system.longest_trained, []).append(s)
-    ordered = [Limit(length, limits[length]) for length in sorted(limits)]
-    return Bands(buckets_of(test), test.unit, test.longest, ordered)
+def _bands(report: Report, test: ScoredTest) -> Bands:
+    limits = [
+        Limit(length, systems, test.place_of(length))
+        for length, systems in sorted(report.trained_limits.items())
+    ]
+    return Bands(test.buckets, test.unit, limits)
 
 
-def _series(study: Study, rows: list[Row], value: Callable[[Cell], Point | None]) -> list[Series]:
+def _series(
+    report: Report, rows: list[BucketScores], value: Callable[[SystemScores], Point | None]
+) -> list[Series]:
     return [
         Series(s, system.label, [value(row.cells[s]) for row in rows])
-        for s, system in enumerate(study.systems)
+        for s, system in enumerate(report.systems)
     ]
 
 
-def render(study: Study) -> Markup:
+def render(report: Report) -> Markup:
     """Every test set that has buckets: charts, then all its numbers."""
-    parts: list[Child] = [_lengths(study, test) for test in study.tests]
+    parts: list[Child] = [_lengths(report, test) for test in report.tests]
     if not parts:
         parts = [nothing("No test set.")]
     return section("lengths", "Score and length ratio by source length", parts)
 
 
-def _lengths(study: Study, test: Test) -> Markup:
+def _lengths(report: Report, test: ScoredTest) -> Markup:
     heading = tag("h3", bdi(test.name))
     about: Child = tag("p", test.about, dir="auto")
     metrics = [metric.name for metric in test.metrics]
-    systems = range(len(study.systems))
-    table = grids.scores(study, test, f"{test.name}, all", test.rows, systems, metrics, False)
-    numbers = details("All numbers of this test set", table, _ratios(study, test), class_="fold")
-    if not buckets_of(test) or test.unit is None:
+    systems = range(len(report.systems))
+    table = grids.scores(report, test, f"{test.name}, all", test.rows, systems, metrics, False)
+    numbers = details("All numbers of this test set", table, _ratios(report, test), class_="fold")
+    if not test.buckets or test.unit is None:
         none = nothing("It has no source text, hence no lengths.")
         return tag("div", heading, about, none, numbers, class_="part")
-    bands = _bands(study, test)
+    bands = _bands(report, test)
     charts = [
         figure(
             f"{metric.name}, {'higher' if metric.higher_is_better else 'lower'} is better",
-            _scores(study, test, bands, metric),
+            _scores(report, test, bands, metric),
         )
         for metric in test.metrics
     ]
@@ -89,7 +91,7 @@ def _lengths(study: Study, test: Test) -> Markup:
             by_length(
                 f"Length ratio by source length, {test.name}",
                 bands,
-                _series(study, bands.rows, lambda c: None if c.ratio is None else Point(c.ratio)),
+                _series(report, bands.rows, lambda c: None if c.ratio is None else Point(c.ratio)),
                 level=1.0,
             ),
         )
@@ -98,23 +100,23 @@ def _lengths(study: Study, test: Test) -> Markup:
         "div",
         heading,
         about,
-        tag("div", legend(study), tag("div", charts, class_="charts"), class_="switched"),
-        tag("p", _marks(study, bands), class_="note"),
+        tag("div", legend(report), tag("div", charts, class_="charts"), class_="switched"),
+        tag("p", _marks(report, bands), class_="note"),
         numbers,
         class_="part",
     )
 
 
-def _scores(study: Study, test: Test, bands: Bands, metric: Metric) -> Markup:
-    def value(cell: Cell) -> Point | None:
+def _scores(report: Report, test: ScoredTest, bands: Bands, metric: Metric) -> Markup:
+    def value(cell: SystemScores) -> Point | None:
         score = cell.scores.get(metric.name)
         return None if score is None else Point(score.mean, score.low, score.high)
 
     name = f"{metric.name} by source length with 95 % intervals, {test.name}"
-    return by_length(name, bands, _series(study, bands.rows, value))
+    return by_length(name, bands, _series(report, bands.rows, value))
 
 
-def _marks(study: Study, bands: Bands) -> list[Child]:
+def _marks(report: Report, bands: Bands) -> list[Child]:
     """What lines and hollow shapes mean."""
     said: list[Child] = [
         "Bars: 95\u00a0% intervals. Length ratio: tokens of the hypotheses over those of the "
@@ -122,11 +124,11 @@ def _marks(study: Study, bands: Bands) -> list[Child]:
     ]
     if any(row.few for row in bands.rows):
         said.append("Hollow: few pairs. ")
-    shown = [limit for limit in bands.limits if bands.place(limit.length) is not None]
+    shown = [limit for limit in bands.limits if limit.place is not None]
     if not shown:
         return [*said, "No source is longer than those in training, as far as these are known."]
     parts: list[Child] = [
-        [f"{limit.length} (", *listed(bdi(study.systems[s].label) for s in limit.systems), ")"]
+        [f"{limit.length} (", *listed(bdi(report.systems[s].label) for s in limit.systems), ")"]
         if len(shown) > 1
         else str(limit.length)
         for limit in shown
@@ -134,36 +136,36 @@ def _marks(study: Study, bands: Bands) -> list[Child]:
     return [*said, "Dashed: the longest source in training, ", *listed(parts), "."]
 
 
-def _ratios(study: Study, test: Test) -> Markup:
+def _ratios(report: Report, test: ScoredTest) -> Markup:
     rows = [
         [
-            Field(grids.named(study, s)),
+            Field(grids.named(report, s)),
             *(Field(fixed(row.cells[s].ratio, 2), row.cells[s].ratio) for row in test.rows),
         ]
-        for s in range(len(study.systems))
+        for s in range(len(report.systems))
     ]
     heading = tag("h4", "Length ratio")
     headings = ["System", *(row.name for row in test.rows)]
     return tag("div", heading, grids.sortable(f"Length ratio, {test.name}", headings, rows))
 
 
-def undertranslation(study: Study) -> Markup:
+def undertranslation(report: Report) -> Markup:
     """Signs of under-translation by bucket, for every test set that has any."""
-    parts = [_undertranslation(study, test) for test in study.tests]
+    parts = [_undertranslation(report, test) for test in report.tests]
     known = [part for part in parts if part is not None]
     if not known:
         known = [nothing("Under-translation was not diagnosed.")]
     return section("undertranslation", "Signs of under-translation", known)
 
 
-def _undertranslation(study: Study, test: Test) -> Markup | None:
-    rows = buckets_of(test) or test.rows
-    bands = Bands(rows, test.unit, test.longest, _bands(study, test).limits)
+def _undertranslation(report: Report, test: ScoredTest) -> Markup | None:
+    rows = test.buckets or test.rows
+    bands = Bands(rows, test.unit, _bands(report, test).limits)
     charts: list[Child] = []
     tables: list[Child] = []
     absent: list[str] = []
     for sign, (title, about) in SIGNS.items():
-        series = _series(study, rows, partial(_sign, sign=sign))
+        series = _series(report, rows, partial(_sign, sign=sign))
         if not any(point for one in series for point in one.points):
             absent.append(title.lower())
             continue
@@ -172,40 +174,42 @@ def _undertranslation(study: Study, test: Test) -> Markup | None:
         chart = by_length(name, bands, series, reference=reference, percent=True)
         bars = "; grey bars: references" if reference and any(reference) else ""
         charts.append(figure(f"{title}: {about}{bars}", chart))
-        tables += [tag("h4", title), _table(study, test, sign, reference)]
+        tables += [tag("h4", title), _table(report, test, sign, reference)]
     if not charts:
         return None
     missing = f"Not measured here: {', '.join(absent)}." if absent else None
     return tag(
         "div",
         tag("h3", bdi(test.name)),
-        tag("div", legend(study), tag("div", charts, class_="charts"), class_="switched"),
+        tag("div", legend(report), tag("div", charts, class_="charts"), class_="switched"),
         tag("p", "Means over seeds. ", missing, class_="note"),
         details("The numbers", tables, class_="fold"),
         class_="part",
     )
 
 
-def _value(diagnosis: Diagnosis | None, sign: str) -> float | None:
+def _value(diagnosis: UnderTranslation | None, sign: str) -> float | None:
     return None if diagnosis is None else getattr(diagnosis, sign)
 
 
-def _sign(cell: Cell, sign: str) -> Point | None:
-    value = _value(cell.diagnosis, sign)
+def _sign(cell: SystemScores, sign: str) -> Point | None:
+    value = _value(cell.signs, sign)
     return None if value is None else Point(value)
 
 
-def _reference(row: Row) -> float | None:
+def _reference(row: BucketScores) -> float | None:
     """The references are the same for all systems: the first that has the value has it right."""
-    values = [_value(cell.diagnosis, "repeated_reference") for cell in row.cells]
+    values = [_value(cell.signs, "repeated_reference") for cell in row.cells]
     return next((value for value in values if value is not None), None)
 
 
-def _table(study: Study, test: Test, sign: str, reference: list[float | None] | None) -> Markup:
+def _table(
+    report: Report, test: ScoredTest, sign: str, reference: list[float | None] | None
+) -> Markup:
     rows: list[list[Field]] = []
-    for s in range(len(study.systems)):
-        values = [_value(row.cells[s].diagnosis, sign) for row in test.rows]
-        rows.append([Field(grids.named(study, s)), *(Field(share(v), v) for v in values)])
+    for s in range(len(report.systems)):
+        values = [_value(row.cells[s].signs, sign) for row in test.rows]
+        rows.append([Field(grids.named(report, s)), *(Field(share(v), v) for v in values)])
     if reference is not None:
         values = [_reference(row) for row in test.rows]
         rows.append([Field("references"), *(Field(share(v), v) for v in values)])

@@ -100,7 +100,7 @@ def section(name: str, title: str, *children: Child) -> Markup:
 
 
 def nothing(words: str) -> Markup:
-    """What stands in a section for which the study has no values."""
+    """What stands in a section for which the report has no values."""
     return tag("p", words, class_="none")
 
 

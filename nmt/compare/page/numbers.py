@@ -1,7 +1,6 @@
 """How numbers are written on the page."""
 
-from nmt.compare.report import SIGNIFICANT
-from nmt.compare.study import Score
+from nmt.compare.report import SIGNIFICANT, Score
 
 EMPTY = "\u2013"
 STAR, BEYOND = "*", "^"

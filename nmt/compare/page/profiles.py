@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from nmt.compare.attention import REACH
 from nmt.compare.page.markup import Child, tag
 from nmt.compare.page.numbers import short
 from nmt.compare.page.svg import dash, look
-from nmt.compare.study import Profile
+from nmt.compare.report import REACH, AttentionProfile
 
 WIDTH, HEIGHT, EDGE, FLOOR, CEILING = 200, 120, 10, 100, 8
 SINGLE, BINS = 8, 8  # distances drawn one by one; bins a side of those further away
@@ -24,7 +23,7 @@ class Curve(NamedTuple):
     ends: Points  # what stands for all distances from REACH on
 
 
-def curves_of(profiles: Sequence[Profile], heads: bool) -> list[Curve]:
+def curves_of(profiles: Sequence[AttentionProfile], heads: bool) -> list[Curve]:
     """A curve for each head of a layer, or the mean of them all."""
     if heads:
         return [Curve(p.head - 1, *pooled(p.distances, p.weights)) for p in profiles]

@@ -6,7 +6,7 @@ from itertools import product
 from nmt.data.toy.grammar import (
     Adverbial,
     Clause,
-    LinkedClause,
+    Part,
     Phrase,
     Prepositional,
     german,
@@ -66,7 +66,7 @@ for _verb, _many in product(VERBS, (False, True)):
         _LAST[_end, _auxiliary[_many]] = (_verb, _key, _many)
 
 
-def parse(tokens: list[str]) -> list[LinkedClause]:
+def parse(tokens: list[str]) -> list[Part]:
     """Parse a sentence that the grammar makes; any other raises ValueError."""
     try:
         parts = _Parser(within(tokens)).sentence()
@@ -98,8 +98,8 @@ class _Parser:
         self.at += 1
         return self.tokens[self.at - 1]
 
-    def sentence(self) -> list[LinkedClause]:
-        parts: list[LinkedClause] = []
+    def sentence(self) -> list[Part]:
+        parts: list[Part] = []
         fronted = False
         while self.peek() != ".":
             links = self.links()
@@ -109,7 +109,7 @@ class _Parser:
                 order = "final"
             else:
                 order = "second"
-            parts.append(LinkedClause(links, self.clause(order), order))
+            parts.append(Part(links, self.clause(order), order))
             fronted = order == "final" and not (links[0] == "," and len(links) == 2)
         return parts
 

@@ -1,26 +1,26 @@
-"""A study that nobody made: five systems, three seeds, two test sets, and texts that attack."""
+"""A report that nobody made: five systems, three seeds, two test sets, and texts that attack."""
 
 import math
 import random
 from dataclasses import replace
 
-from nmt.compare.report import Metric
-from nmt.compare.study import (
-    Cell,
-    Curve,
-    Diagnosis,
-    Example,
-    Hypothesis,
+from nmt.compare.report import (
+    AttentionProfile,
+    BucketScores,
+    ComparedSystem,
+    DistanceVectors,
+    ExamplePair,
+    ExampleTranslation,
+    LearningCurve,
+    Metric,
     PaperTable,
-    Profile,
-    Row,
+    Report,
     Score,
-    Study,
-    System,
+    ScoredTest,
+    SystemScores,
     TrainedRun,
-    Vectors,
+    UnderTranslation,
 )
-from nmt.compare.study import Test as Scored
 
 LABELS = ["absolute 100", "relative 100", "LSTM 100", "absolute 75", "relative 75"]
 LIMITS = [100, 100, 100, 75, 75]
@@ -52,10 +52,10 @@ HOSTILE = [
 ]
 
 
-def study(seed: int = 1) -> Study:
+def whole(seed: int = 1) -> Report:
     """The whole of it."""
     made = random.Random(seed)
-    return Study(
+    return Report(
         title="Positions in translation: Table 2 at a made-up scale",
         date="2026-11-21",
         command="nmt-train experiment=table2 scale=toy seed=1,2,3 runs=runs/table2 && nmt-report",
@@ -93,25 +93,27 @@ def study(seed: int = 1) -> Study:
     )
 
 
-def empty() -> Study:
-    """A study of nothing."""
-    return Study("Nothing", "2026-11-21", "nmt-report", [], [], [], [], [], [], 1000, 1)
+def empty() -> Report:
+    """A report of nothing."""
+    return Report([], [], 1000, 1, "Nothing", "2026-11-21", "nmt-report")
 
 
-def bare() -> Study:
+def bare() -> Report:
     """None wherever it is allowed; one seed; no source; nothing optional."""
-    cells = [Cell({"BLEU": _score(20.0 + s, [20.0 + s], None)}, None, False) for s in (0, 1)]
-    row = Row("all", 0, None, 12, True, cells)
-    test = Scored("plain", "", None, None, METRICS[:1], [row])
-    curve = Curve([], [], [], [], [])
+    cells = [
+        SystemScores({"BLEU": _score(20.0 + s, [20.0 + s], None)}, None, False) for s in (0, 1)
+    ]
+    row = BucketScores("all", 0, None, 12, True, cells)
+    test = ScoredTest("plain", "", None, None, METRICS[:1], [row])
+    curve = LearningCurve([], [], [], [], [])
     systems = [
-        System(label, 1000, 0, None, [TrainedRun("runs/x", 1, 10, None, None, None, curve)])
+        ComparedSystem(label, None, 1000, 0, [TrainedRun("runs/x", 1, 10, None, None, None, curve)])
         for label in ("one", "two")
     ]
     return replace(empty(), systems=systems, tests=[test])
 
 
-def _system(made: random.Random, s: int) -> System:
+def _system(made: random.Random, s: int) -> ComparedSystem:
     runs = []
     for seed in (1, 2, 3):
         steps = list(range(50, 3001, 10))
@@ -121,7 +123,7 @@ def _system(made: random.Random, s: int) -> System:
             return floor + 900 * math.exp(-step / 180)
 
         dev_steps = list(range(250, 3001, 250))
-        curve = Curve(
+        curve = LearningCurve(
             steps,
             [at(step) * made.uniform(0.95, 1.05) for step in steps],
             dev_steps,
@@ -132,7 +134,7 @@ def _system(made: random.Random, s: int) -> System:
         speed = None if s == 2 and seed == 3 else 2400 - 400 * s + made.random() * 40
         seconds = 1700 + 90.0 * s
         runs.append(TrainedRun(name, seed, 3000, seconds, speed, 1.08 * floor, curve))
-    return System(LABELS[s], 3_412_000 + 10_560 * s, 10_560 * s, LIMITS[s], runs)
+    return ComparedSystem(LABELS[s], LIMITS[s], 3_412_000 + 10_560 * s, 10_560 * s, runs)
 
 
 def _score(mean: float, seeds: list[float], p: float | None, wide: float = 1.0) -> Score:
@@ -141,7 +143,9 @@ def _score(mean: float, seeds: list[float], p: float | None, wide: float = 1.0) 
     return Score(mean, spread, seeds, mean - wide, mean + wide * 1.1, p)
 
 
-def _test(made: random.Random, name: str, about: str, lower: float, joined: bool = False) -> Scored:
+def _test(
+    made: random.Random, name: str, about: str, lower: float, joined: bool = False
+) -> ScoredTest:
     rows = []
     for b, (bucket, low, high, pairs) in enumerate(BUCKETS):
         if joined:
@@ -149,24 +153,24 @@ def _test(made: random.Random, name: str, about: str, lower: float, joined: bool
         cells = []
         for s in range(len(LABELS)):
             scores = {} if not pairs else _scores(made, s, b, pairs, lower)
-            diagnosis = Diagnosis(
+            signs = UnderTranslation(
                 repeated=0.01 + 0.004 * b * (1 + (s in (0, 3))),
                 repeated_reference=0.008 + 0.001 * b,
                 unattended=0.02 + 0.03 * b * (1 + (s in (0, 3))),
                 dropped_half=0.015 * b * (1 + s) / 3 if joined else None,
             )
             ratio = 1.0 - (0.05 if s in (0, 3) else 0.01) * max(0, b - 1) if pairs else None
-            unseen = low > LIMITS[s]
-            cells.append(Cell(scores, ratio, unseen, diagnosis if pairs else None))
-        rows.append(Row(bucket, low, high, pairs, 0 < pairs < 100, cells))
+            beyond = low > LIMITS[s]
+            cells.append(SystemScores(scores, ratio, beyond, signs if pairs else None))
+        rows.append(BucketScores(bucket, low, high, pairs, 0 < pairs < 100, cells))
     pairs = sum(row.pairs for row in rows)
     cells = [
-        Cell(_scores(made, s, 1, pairs, lower, published=False), 0.98, False)
+        SystemScores(_scores(made, s, 1, pairs, lower, published=False), 0.98, False)
         for s in range(len(LABELS))
     ]
-    rows.append(Row("all", 0, None, pairs, False, cells))
+    rows.append(BucketScores("all", 0, None, pairs, False, cells))
     examples = _examples(made)
-    return Scored(name, about, "subword pieces of absolute 100", 263, METRICS, rows, examples)
+    return ScoredTest(name, about, "subword pieces of absolute 100", 263, METRICS, rows, examples)
 
 
 def _scores(
@@ -192,7 +196,7 @@ TARGET = "In a long session yesterday, the Commission decided to adopt and publi
 TARGET += " States' proposal on the common fisheries policy."
 
 
-def _examples(made: random.Random) -> list[Example]:
+def _examples(made: random.Random) -> list[ExamplePair]:
     examples = []
     for n in range(16):
         source, target = SOURCE, TARGET
@@ -209,12 +213,12 @@ def _examples(made: random.Random) -> list[Example]:
             coverage = None
             if pieces is not None and s != 2:
                 coverage = [made.random() ** 2 * 1.8 for _ in pieces]
-            hypotheses.append(Hypothesis(text, made.uniform(10, 95), coverage))
+            hypotheses.append(ExampleTranslation(text, made.uniform(10, 95), coverage))
         why = "most different" if n % 2 else "worst"
         bucket = BUCKETS[n % 5][0]
         length = len(pieces or source.split())
         examples.append(
-            Example(100 * n + 7, why, source, target, length, bucket, pieces, hypotheses)
+            ExamplePair(100 * n + 7, why, source, target, length, bucket, pieces, hypotheses)
         )
     return examples
 
@@ -223,7 +227,7 @@ def _cut(word: str) -> list[str]:
     return [word] if len(word) < 8 else [word[:6] + "@@", word[6:]]
 
 
-def _profiles(made: random.Random) -> list[Profile]:
+def _profiles(made: random.Random) -> list[AttentionProfile]:
     profiles = []
     for system in range(len(LABELS)):
         for bucket, *_ in BUCKETS[1:]:
@@ -238,7 +242,7 @@ def _profiles(made: random.Random) -> list[Profile]:
                         weights = [w / sum(raw) for w in raw]
                         far = sum(w * abs(d) for w, d in zip(weights, distances, strict=True))
                         profiles.append(
-                            Profile(
+                            AttentionProfile(
                                 system, "newstest_all", bucket, site, layer, head, far,
                                 distances, weights,
                             )
@@ -246,7 +250,7 @@ def _profiles(made: random.Random) -> list[Profile]:
     return profiles
 
 
-def _vectors(made: random.Random) -> list[Vectors]:
+def _vectors(made: random.Random) -> list[DistanceVectors]:
     found = []
     distances = list(range(-16, 17))
     sinusoids = _cosines(
@@ -257,7 +261,7 @@ def _vectors(made: random.Random) -> list[Vectors]:
             table = [[made.gauss(0, 1) for _ in range(16)] for _ in distances]
             for i in range(1, len(table)):  # neighbours look alike
                 table[i] = [0.6 * a + 0.8 * b for a, b in zip(table[i - 1], table[i], strict=True)]
-            found.append(Vectors(system, title, distances, _cosines(table), sinusoids))
+            found.append(DistanceVectors(system, title, distances, _cosines(table), sinusoids))
     return found
 
 

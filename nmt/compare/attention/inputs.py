@@ -1,0 +1,72 @@
+"""What a model reads again: sources, translations and columns as ids, batched by length."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from nmt.config import WORDS, columns_of
+from nmt.data.columns import Beside, expand, missing
+from nmt.data.grouping import by_length
+from nmt.data.vocab import BOS, EOS
+from nmt.errors import Exit, UserError
+from nmt.modeldir import Trained
+
+
+class ModelInput(NamedTuple):
+    """A sentence as the model reads it."""
+
+    source: list[int]  # ends in EOS
+    target: list[int]  # BOS and the pieces
+    columns: dict[str, list[int]]
+
+
+def model_input(
+    trained: Trained, source: str, pieces: list[str], hypothesis: str, beside: dict[str, Beside]
+) -> ModelInput:
+    """Number both sides, cut to what the encodings hold, and the columns of the source."""
+    model, ids = trained.model, trained.source.vocabulary.ids(pieces)
+    target = [BOS, *trained.target.ids(hypothesis)[:-1]]
+    if model.source_limit is not None and len(ids) > model.source_limit:
+        ids = [*ids[: model.source_limit - 1], EOS]
+    columns: dict[str, list[int]] = {}
+    words = WORDS in model.columns
+    if beside or words:
+        segmenter, most = trained.source.segmenter, len(ids) - 1
+        columns = expand(source, beside, segmenter, f"source {source!r}", most=most, words=words)
+    return ModelInput(ids, target[: model.target_limit], columns)
+
+
+def batches(rows: Sequence[ModelInput], tokens: int) -> Iterator[list[int]]:
+    """Places of sentences that are not empty, alike in length, the longest first."""
+    places = [place for place, row in enumerate(rows) if len(row.source) > 1]
+    lengths = [max(len(rows[place].source), len(rows[place].target)) for place in places]
+    for group in by_length(lengths, tokens):
+        yield [places[i] for i in group]
+
+
+class SourceColumns:
+    """The columns beside the sources that the model reads."""
+
+    def __init__(self, trained: Trained, columns: Mapping[str, Sequence[str]], lines: int) -> None:
+        wanted = trained.model.columns
+        if absent := missing(wanted, columns):
+            raise UserError(
+                f"column {absent[0]}: this model reads it beside the text, and needs it to look "
+                "at its translations; give its file"
+            )
+        self.columns = {name: columns[name] for name in sorted(wanted - {WORDS})}
+        for name, column in self.columns.items():
+            if len(column) != lines:
+                raise UserError(
+                    f"column {name}: {len(column)} lines, but the text has {lines}; "
+                    "the two must be parallel",
+                    Exit.DATA,
+                )
+        known = columns_of(trained.settings.data) if self.columns else {}
+        self.per = {name: known[name] for name in self.columns}
+
+    def of(self, place: int) -> dict[str, Beside]:
+        """What stands beside one source."""
+        return {
+            name: Beside(self.per[name], column[place], f"column {name}, line {place + 1}")
+            for name, column in self.columns.items()
+        }

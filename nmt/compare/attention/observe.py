@@ -1,0 +1,94 @@
+"""Attention of a system's first run over a test set: profiles, coverage, what got none."""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from nmt.compare.attention.statistics import attention_statistics, profiles, unattended
+from nmt.compare.report import AttentionProfile, BucketScores, ScoredTest
+from nmt.compare.scoring import TranslatedTest, lines_of
+from nmt.modeldir import Trained
+
+SAMPLE = 16  # sentences of a bucket whose attention is recorded
+
+
+def observe(
+    trained: Trained,
+    scored: ScoredTest,
+    test: TranslatedTest,
+    system: int,
+    columns: Mapping[str, Sequence[str]],
+    seed: int,
+) -> tuple[ScoredTest, list[AttentionProfile]]:
+    """Record the attention over a sample of each bucket and over the examples, all in one pass.
+
+    The sample is drawn by `seed` and the same for every system. `columns` are the integers
+    beside the sources. Returns the scored test with shares and coverage, and the profiles of all
+    heads by bucket.
+    """
+    sources, lengths = test.sources or [], test.lengths or []
+    by_bucket = {
+        row.name: sampled(row, lengths, sources, seed) for row in scored.buckets if row.pairs
+    }
+    examples = [example.line - 1 for example in scored.examples]
+    lines = sorted({*examples, *(line for sample in by_bucket.values() for line in sample)})
+    place = {line: i for i, line in enumerate(lines)}
+    statistics = attention_statistics(
+        trained,
+        [sources[line] for line in lines],
+        [test.hypotheses[system][0][line] for line in lines],
+        {name: [column[line] for line in lines] for name, column in columns.items()},
+        {name: [place[line] for line in sample] for name, sample in by_bucket.items()},
+    )
+    shares = {
+        name: unattended(statistics.sentences[place[line]] for line in sample)
+        for name, sample in by_bucket.items()
+    }
+    scored = with_unattended(scored, system, shares)
+    shown = [statistics.sentences[place[line]] for line in examples]
+    scored = with_coverage(scored, system, [s.pieces for s in shown], [s.coverage for s in shown])
+    return scored, profiles(statistics, system, scored.name)
+
+
+def sampled(
+    row: BucketScores, lengths: Sequence[int], sources: Sequence[str], seed: int
+) -> list[int]:
+    """Up to SAMPLE lines of a bucket, drawn by a fixed seed, in order; empty ones are left out."""
+    inside = [int(i) for i in lines_of(row, lengths) if sources[i].strip()]
+    return sorted(random.Random(seed).sample(inside, min(SAMPLE, len(inside))))
+
+
+def with_unattended(
+    scored: ScoredTest, system: int, shares: Mapping[str, float | None]
+) -> ScoredTest:
+    """The test with the share of source never attended of one system, by bucket."""
+    rows = []
+    for row in scored.rows:
+        cells = list(row.cells)
+        signs = cells[system].signs
+        if signs is not None and row.name in shares:
+            signs = replace(signs, unattended=shares[row.name])
+            cells[system] = replace(cells[system], signs=signs)
+        rows.append(replace(row, cells=cells))
+    return replace(scored, rows=rows)
+
+
+def with_coverage(
+    scored: ScoredTest,
+    system: int,
+    pieces: Sequence[list[str]],
+    coverage: Sequence[list[float]],
+) -> ScoredTest:
+    """The test with the coverage of one system's translations, in the order of the examples.
+
+    All systems share the source pieces of an example: those of the first that has any. A system
+    that cuts a source otherwise has no coverage there.
+    """
+    examples = []
+    for example, own, values in zip(scored.examples, pieces, coverage, strict=True):
+        if example.pieces is None or example.pieces == own:
+            hypotheses = list(example.hypotheses)
+            hypotheses[system] = replace(hypotheses[system], coverage=values)
+            example = replace(example, pieces=own, hypotheses=hypotheses)
+        examples.append(example)
+    return replace(scored, examples=examples)

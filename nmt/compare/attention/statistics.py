@@ -1,0 +1,177 @@
+"""Attention statistics: coverage of the source, and distances by site, layer and head.
+
+The model reads each source again together with its own translation (teacher forcing), and the
+probabilities of all attention are added up while they are made. What counts, and how:
+
+- The translation is cut into pieces anew from its text. That need not give the very pieces that
+  the search found, and a piece that the vocabulary lacks is read as <unk>.
+- The queries of the encoder are the pieces of the source. Those of the decoder and of
+  cross-attention are the decoder's steps that produce the pieces of the translation: the step that
+  produces piece i (from 0) has read <bos> and the pieces before i. The step that produces <eos> is
+  left out, and so is padding.
+- Keys are pieces, too: what goes to <eos> of the source and to <bos> of the target is no distance
+  (heads rest there when they have nothing to do) and covers nothing. Distances are weighted by
+  what goes to pieces.
+- A distance is key - query, in pieces. In the decoder a query stands where the last piece that it
+  has read stands; in cross-attention, query i is the step that produces piece i of the
+  translation, and key j is piece j of the source.
+- Where tokens halt early, a token counts in the passes that it took.
+- Complex embeddings have two streams for each token, each with its own attention: their mean.
+- A source longer than the encoding's table is cut, as decode.too_long=truncate does; the pieces
+  that were cut off have no attention. So is a translation that its table cannot hold.
+- Encodings that ask for the desired length are told that of the translation.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nmt.compare.attention.inputs import SourceColumns, batches, model_input
+from nmt.compare.attention.sums import BatchSums, summed
+from nmt.compare.report import REACH, UNATTENDED, AttentionProfile
+from nmt.data.seams import pieces_of
+from nmt.errors import Exit, UserError
+from nmt.modeldir import Trained
+
+TOKENS = 4096  # of a batch, padding included
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class SentenceCoverage:
+    """How much cross-attention each source piece got from a translation."""
+
+    pieces: list[str]  # of the source, without <eos>
+    outputs: int  # pieces of the translation, without <eos>
+    coverage: list[float]  # by source piece: summed over the outputs, mean over heads and layers
+
+
+@dataclass(frozen=True)
+class DistanceSums:
+    """How far heads attend, summed over all sentences of a bucket, at one site."""
+
+    weight: Array  # [layer, head] attention from pieces to pieces
+    moved: Array  # [layer, head] the same times |key - query|
+    histogram: Array  # [layer, head, 2 REACH + 1] the same by key - query, from -REACH to REACH
+
+    def __add__(self, other: "DistanceSums") -> "DistanceSums":
+        """The sums over the sentences of both."""
+        return DistanceSums(
+            self.weight + other.weight, self.moved + other.moved, self.histogram + other.histogram
+        )
+
+
+class AttentionStatistics(NamedTuple):
+    """What a model attended to."""
+
+    sentences: list[SentenceCoverage]  # in the order of the sources
+    distances: dict[str, dict[str, DistanceSums]]  # by bucket and site
+
+
+def attention_statistics(
+    trained: Trained,
+    sources: Sequence[str],
+    hypotheses: Sequence[str],
+    columns: Mapping[str, Sequence[str]] | None = None,
+    buckets: Mapping[str, Sequence[int]] | None = None,
+    tokens: int = TOKENS,
+) -> AttentionStatistics:
+    """Add up a model's attention over its own translations, as the head of this file says.
+
+    `columns`: the integers beside the sources, line by line, as for translation; those that the
+    model does not read are ignored. `buckets`: name -> places of the sentences whose distances
+    are added up together (they may share sentences); None: all in one, `all`. Distances are kept
+    per bucket only, so memory does not grow with them. A batch holds at most `tokens` tokens of
+    the longer side. An empty source was not translated by the model and has no attention.
+    Raises UserError (65) where sides or columns are not parallel, (2) where a column is missing.
+    """
+    if len(sources) != len(hypotheses):
+        raise UserError(
+            f"{len(hypotheses)} translations, but {len(sources)} sources; the two must be parallel",
+            Exit.DATA,
+        )
+    buckets = {"all": range(len(sources))} if buckets is None else buckets
+    beside = SourceColumns(trained, columns or {}, len(sources))
+    pieces = [pieces_of(trained.source.segmenter, source) for source in sources]
+    inputs = [
+        model_input(trained, source, pieces[place], hypothesis, beside.of(place))
+        for place, (source, hypothesis) in enumerate(zip(sources, hypotheses, strict=True))
+    ]
+    outputs = [len(sentence.target) - 1 for sentence in inputs]
+    sentences = [
+        SentenceCoverage(own, n, [0.0] * len(own)) for own, n in zip(pieces, outputs, strict=True)
+    ]
+    distances: dict[str, dict[str, DistanceSums]] = {name: {} for name in buckets}
+    inside = {name: set(places) for name, places in buckets.items()}
+    for batch in batches(inputs, tokens):
+        sums = summed(trained, [inputs[place] for place in batch])
+        coverage = sums.coverage.tolist()  # zero at <eos> and in padding
+        for place, row in zip(batch, coverage, strict=True):
+            row += [0.0] * len(pieces[place])  # pieces that were cut off got nothing
+            sentences[place] = replace(sentences[place], coverage=row[: len(pieces[place])])
+        for name, members in inside.items():
+            if chosen := [i for i, place in enumerate(batch) if place in members]:
+                _add(distances[name], sums, chosen)
+    return AttentionStatistics(sentences, distances)
+
+
+def _add(distances: dict[str, DistanceSums], sums: BatchSums, chosen: list[int]) -> None:
+    """Add the distances of some sentences of a batch to a bucket's."""
+    for site, layers in sums.distances.items():
+        weight, moved, histogram = (
+            np.stack([t[chosen].double().sum(0).cpu().numpy() for t in parts])
+            for parts in zip(*layers, strict=True)
+        )
+        new = DistanceSums(weight, moved, histogram)
+        distances[site] = distances[site] + new if site in distances else new
+
+
+def unattended(
+    sentences: Iterable[SentenceCoverage], threshold: float = UNATTENDED
+) -> float | None:
+    """The share of source pieces whose coverage is below the threshold; None: no pieces.
+
+    An empty translation attends to nothing.
+    """
+    values = [value for sentence in sentences for value in sentence.coverage]
+    return sum(value < threshold for value in values) / len(values) if values else None
+
+
+def profiles(statistics: AttentionStatistics, system: int, test: str) -> list[AttentionProfile]:
+    """Each head's distances in each bucket; heads that met no pair of pieces are left out.
+
+    Distances that no pair of the bucket has are left out at both ends.
+    """
+    return [
+        profile
+        for bucket, sites in statistics.distances.items()
+        for site, sums in sites.items()
+        for profile in _profiles(sums, system, test, bucket, site)
+    ]
+
+
+def _profiles(
+    sums: DistanceSums, system: int, test: str, bucket: str, site: str
+) -> Iterator[AttentionProfile]:
+    present = np.flatnonzero(sums.histogram.sum(axis=(0, 1)))
+    for layer, head in np.ndindex(sums.weight.shape):
+        weight = sums.weight[layer, head]
+        if not weight > 0:
+            continue
+        low, high = int(present[0]), int(present[-1])
+        shares = sums.histogram[layer, head, low : high + 1]
+        yield AttentionProfile(
+            system=system,
+            test=test,
+            bucket=bucket,
+            site=site,
+            layer=layer + 1,
+            head=head + 1,
+            distance=float(sums.moved[layer, head] / weight),
+            distances=list(range(low - REACH, high - REACH + 1)),
+            weights=(shares / shares.sum()).tolist(),
+        )

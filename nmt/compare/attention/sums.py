@@ -1,0 +1,85 @@
+"""Sums of attention over one batch: distances by head, and the coverage of the sources."""
+
+from collections.abc import Iterable, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from nmt.compare.attention.inputs import ModelInput
+from nmt.compare.report import REACH, SITES
+from nmt.data.vocab import PAD
+from nmt.model.attention import Look
+from nmt.model.watch import watching
+from nmt.modeldir import Trained
+
+
+def summed(trained: Trained, rows: Sequence[ModelInput]) -> "BatchSums":
+    """One pass over a batch."""
+    model = trained.model
+    device = next(model.parameters()).device
+
+    def padded(lists: Iterable[list[int]]) -> Tensor:
+        tensors = [torch.tensor(ids) for ids in lists]
+        return pad_sequence(tensors, batch_first=True, padding_value=PAD).to(device)
+
+    source = padded(row.source for row in rows)  # [batch, source]
+    target = padded(row.target for row in rows)  # [batch, target]
+    names = [name for name in rows[0].columns if name in model.columns]
+    columns = {name: padded(row.columns[name] for row in rows) for name in names}
+    sums = BatchSums(source != PAD, target != PAD, model.streams)
+    with torch.inference_mode(), watching(model, sums.add):
+        model.hidden(source, target, columns)
+    return sums
+
+
+class BatchSums:
+    """Sums over one batch."""
+
+    def __init__(self, source: Tensor, target: Tensor, streams: int) -> None:
+        """Which tokens are no padding: source [batch, source], target [batch, target]."""
+        self.streams = streams
+        pieces = source & source.roll(-1, 1)  # all but the last token, which is <eos>
+        pieces[:, -1] = False
+        steps = target & target.roll(-1, 1)  # the last step produces <eos>
+        steps[:, -1] = False
+        read = target.clone()
+        read[:, 0] = False  # <bos>
+        self.queries = {"encoder": pieces, "decoder": steps, "cross": steps}
+        self.keys = {"encoder": pieces, "decoder": read, "cross": pieces}
+        self.distances: dict[str, list[tuple[Tensor, Tensor, Tensor]]] = {s: [] for s in SITES}
+        self._all = torch.zeros((), device=source.device)  # [batch, target, source], of all layers
+        self._passes = torch.zeros((), device=source.device)  # [batch, target] that a step took
+
+    @property
+    def coverage(self) -> Tensor:
+        """[batch, source], mean over the passes that each step took."""
+        return (self._all / self._passes[..., None]).sum(1)
+
+    def add(self, look: Look) -> None:
+        """Add up what one layer did."""
+        p = look.probabilities.unflatten(0, (-1, self.streams)).float().mean(1)
+        running = p.new_ones(len(p), p.shape[2])  # [batch, query]
+        if look.running is not None:
+            running = look.running.to(p.dtype)
+        p = p * running[:, None, :, None]  # [batch, heads, query, key]
+        queries, keys = self.queries[look.site], self.keys[look.site]
+        p = p * (queries[:, :, None] & keys[:, None, :])[:, None]
+        self.distances[look.site].append(_distances(p))
+        if look.site == "cross":
+            mean = p.mean(1)  # [batch, query, key]
+            self._all, self._passes = self._all + mean, self._passes + running
+
+
+def _distances(p: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Weight [batch, heads], weight times distance, and histogram [batch, heads, distance]."""
+    queries, keys = p.shape[2:]
+    # Row i from below, moved right by i, has the distance key - query = c - (queries - 1) in
+    # column c; rows of queries + keys numbers, read as rows of one less, are moved just so.
+    skewed = F.pad(p.flip(2), (0, queries)).flatten(2)[..., :-queries]
+    by_distance = skewed.unflatten(2, (queries, -1)).sum(2)  # [batch, heads, queries + keys - 1]
+    distances = torch.arange(1 - queries, keys, device=p.device)
+    histogram = p.new_zeros(*p.shape[:2], 2 * REACH + 1)
+    histogram.index_add_(2, distances.clamp(-REACH, REACH) + REACH, by_distance)
+    return by_distance.sum(2), (by_distance * distances.abs()).sum(2), histogram

@@ -1,0 +1,104 @@
+"""How numbers and marks are written, in text and on the page, and which marks a table needs."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+
+from nmt.compare.report import BucketScores, Score, SystemScores
+
+STAR, BEYOND, EMPTY = "*", "^", "-"  # significant; beyond the trained length; no such number
+
+SIGNS = {  # of under-translation, each a share
+    "repeated": "repeated 4-grams",
+    "unattended": "source never attended",
+    "dropped_half": "second half dropped",
+}
+
+
+def number(value: float | None, digits: int = 1) -> str:
+    """`31.7`."""
+    return EMPTY if value is None else f"{value:.{digits}f}"
+
+
+def count(value: float | None) -> str:
+    """`28,075`."""
+    return EMPTY if value is None else f"{value:,.0f}"
+
+
+def interval(score: Score | None) -> str:
+    """`[30.9, 32.4]`."""
+    return EMPTY if score is None else f"[{score.low:.1f}, {score.high:.1f}]"
+
+
+def percent(share: float | None) -> str:
+    """A share of 1 in percent, as `3.4`."""
+    return EMPTY if share is None else f"{100 * share:.1f}"
+
+
+def p_value(p: float) -> str:
+    """`0.017`, or `<.001`."""
+    return f"{p:.3f}" if p >= 0.001 else "<.001"
+
+
+def star(score: Score | None) -> str:
+    """The mark of a difference that the paired test finds."""
+    return STAR if score is not None and score.significant else ""
+
+
+def beyond(cell: SystemScores) -> str:
+    """The mark of a score on sources beyond the trained length."""
+    return BEYOND if cell.beyond and cell.scores else ""
+
+
+def sign(cell: SystemScores, name: str) -> float | None:
+    """A sign of under-translation, a share; None where it is not known."""
+    return None if cell.signs is None else getattr(cell.signs, name)
+
+
+def reference_sign(row: BucketScores) -> float | None:
+    """The references' own share of repeated 4-grams, which all systems that were tested share."""
+    values = (sign(cell, "repeated_reference") for cell in row.cells)
+    return next((value for value in values if value is not None), None)
+
+
+def mean_and_deviation(values: Sequence[float]) -> tuple[float, float | None]:
+    """Over runs; no deviation of one."""
+    return fmean(values), stdev(values) if len(values) > 1 else None
+
+
+@dataclass(frozen=True)
+class Marks:
+    """What a table shows that a note must explain."""
+
+    few: bool
+    beyond: bool
+    tested: bool
+    significant: bool
+    deviations: bool
+    published: bool
+
+
+def marks_of(
+    rows: Iterable[BucketScores],
+    systems: Sequence[int] | None = None,
+    metrics: Sequence[str] | None = None,
+) -> Marks:
+    """The marks in some rows, of all systems and metrics or of some."""
+    rows = list(rows)
+    cells = [
+        cell for row in rows for s, cell in enumerate(row.cells) if systems is None or s in systems
+    ]
+    scores = [
+        score
+        for cell in cells
+        for name, score in cell.scores.items()
+        if metrics is None or name in metrics
+    ]
+    return Marks(
+        few=any(row.few for row in rows),
+        beyond=any(cell.beyond for cell in cells),
+        tested=any(score.p is not None for score in scores),
+        significant=any(score.significant for score in scores),
+        deviations=any(score.deviation is not None for score in scores),
+        published=any(score.published is not None for score in scores),
+    )

@@ -1,0 +1,218 @@
+"""Scores of translations by source length: means over seeds, their intervals, paired tests.
+
+The interval and the test are about the pairs of the test set: each bootstrap draw of lines scores
+the runs of all seeds, and the mean over them is one sample. Seeds are held fixed; how far they lie
+apart is the deviation's to say. With one seed each this is the usual test of two systems.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from statistics import fmean, stdev
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nmt.compare import buckets
+from nmt.compare.buckets import Bucket
+from nmt.compare.report import (
+    ALL,
+    FEW,
+    TESTED,
+    BucketScores,
+    Metric,
+    Score,
+    ScoredTest,
+    SystemScores,
+)
+from nmt.compare.scores import Scorer, chosen, length_ratio, scorers
+from nmt.compare.significance import interval, p_value, resampled
+from nmt.data.parallel import in_order
+
+BLOCK = 2**24  # numbers that are resampled at once (128 MiB); more columns mean more blocks
+LINES = 2_000  # of all runs together, from which counting in other processes pays
+BLEU = "BLEU"  # its tokens make the length ratio
+
+JoinedParts = Sequence[tuple[list[str], list[str]]]
+"""Of each joined line: the source sentences and the reference sentences that it consists of."""
+
+Table = NDArray[np.float32]  # [lines, columns] counts: whole numbers far below 2**24, so exact
+RunCounts = Mapping[str, Table]  # of one run, by metric
+
+
+class TranslatedTest(NamedTuple):
+    """One test set with the translations of all systems; line N of everything belongs together."""
+
+    references: list[str]
+    hypotheses: list[list[list[str]]]  # system, run -> lines; no run: it has not translated this
+    language: str = "en"  # of the references
+    name: str = "test"
+    about: str = ""  # a sentence on what it is
+    sources: list[str] | None = None
+    lengths: list[int] | None = None  # of the sources; None: no buckets
+    unit: str | None = None  # what a length counts
+    longest_trained: Sequence[int | None] = ()  # by system, in this unit; empty: not known
+    parts: JoinedParts | None = None  # None: its lines were not joined
+    metrics: Sequence[str] | None = None  # the first is the main one; None: the usual ones
+    tokenize: str | None = None  # sacreBLEU's tokenizer of BLEU; None: the language's
+
+
+class Bootstrap(NamedTuple):
+    """How sure a score is, is found out by drawing lines, in each bucket of lengths."""
+
+    bounds: Sequence[int]  # last length of each bucket but the last
+    samples: int = 1000
+    seed: int = 12345
+    jobs: int = 1  # processes that count
+
+
+def score(test: TranslatedTest, how: Bootstrap) -> ScoredTest:
+    """Score all systems in each bucket of source lengths, and on all pairs.
+
+    A bucket's score is the corpus score of its pairs, no mean over sentences. The first system
+    that was tested is the baseline of the paired tests. Raises UserError for a tokenizer that is
+    not installed and for a metric that the language has not.
+    """
+    used = scorers_of(test, how)
+    return score_counts(test, how, used, count(test, how, [scorer.name for scorer in used]))
+
+
+def scorers_of(test: TranslatedTest, how: Bootstrap) -> list[Scorer]:
+    """The metrics of a test, in order."""
+    return chosen(list(_scorers(*_key(test, how)).values()), test.metrics)
+
+
+def count(test: TranslatedTest, how: Bootstrap, metrics: Sequence[str]) -> list[list[RunCounts]]:
+    """Count all translations by each metric, and by BLEU: system, run -> metric -> table.
+
+    TER takes 1 to 10 ms for a line, so that this is where the time goes: many lines are
+    counted in `how.jobs` processes.
+    """
+    names = tuple(dict.fromkeys([*metrics, BLEU]))
+    runs = [hypotheses for system in test.hypotheses for hypotheses in system]
+    tasks = [_CountTask(_key(test, how), names, hypotheses) for hypotheses in runs]
+    counts = in_order(_count, tasks, workers(len(tasks), len(test.references), how.jobs))
+    return [[next(counts) for _ in system] for system in test.hypotheses]
+
+
+def workers(tasks: int, lines: int, jobs: int) -> int:
+    """How many processes: one for few lines, which are done before a second has started."""
+    return max(1, min(jobs, tasks)) if tasks * lines >= LINES else 1
+
+
+def lines_of(row: BucketScores, lengths: Sequence[int]) -> NDArray[np.intp]:
+    """Indices of the pairs of a row, in order."""
+    if row.name == ALL:
+        return np.arange(len(lengths))
+    return buckets.members(Bucket(row.low, row.high), lengths)
+
+
+ScorerKey = tuple[tuple[str, ...], str, str | None, int, int]  # the arguments of `scorers`
+
+
+class _CountTask(NamedTuple):
+    """One run's translations, to be counted in any process."""
+
+    scorers: ScorerKey
+    metrics: tuple[str, ...]
+    hypotheses: list[str]
+
+
+def _key(test: TranslatedTest, how: Bootstrap) -> ScorerKey:
+    return tuple(test.references), test.language, test.tokenize, how.samples, how.seed
+
+
+def _count(task: _CountTask) -> RunCounts:
+    by_name = _scorers(*task.scorers)
+    return {name: by_name[name].counts(task.hypotheses).astype(np.float32) for name in task.metrics}
+
+
+@lru_cache(maxsize=1)  # the runs of one test come one after another
+def _scorers(
+    references: tuple[str, ...], language: str, tokenize: str | None, samples: int, seed: int
+) -> dict[str, Scorer]:
+    return {s.name: s for s in scorers(references, language, tokenize, samples, seed)}
+
+
+def score_counts(
+    test: TranslatedTest,
+    how: Bootstrap,
+    used: Sequence[Scorer],
+    counts: Sequence[Sequence[RunCounts]],
+) -> ScoredTest:
+    """Score what was counted: buckets, then all pairs."""
+    groups: list[tuple[Bucket | None, NDArray[np.intp]]] = []
+    if test.lengths is not None:
+        groups = [(b, buckets.members(b, test.lengths)) for b in buckets.make(how.bounds)]
+    groups.append((None, np.arange(len(test.references))))
+    limits = test.longest_trained or [None] * len(test.hypotheses)
+    rows = []
+    for bucket, lines in groups:
+        beyond = [bucket is not None and bucket.beyond(longest) for longest in limits]
+        cells = _cells(how, used, counts, beyond, lines)
+        name, low, high = (bucket.name, *bucket) if bucket else (ALL, 0, None)
+        rows.append(BucketScores(name, low, high, len(lines), 0 < len(lines) < FEW, cells))
+    return ScoredTest(
+        name=test.name,
+        about=test.about,
+        unit=test.unit,
+        longest=max(test.lengths or (), default=None),
+        metrics=[Metric(s.name, s.title, s.higher_is_better, s.signature) for s in used],
+        rows=rows,
+    )
+
+
+def _cells(
+    how: Bootstrap,
+    used: Sequence[Scorer],
+    counts: Sequence[Sequence[RunCounts]],
+    beyond: Sequence[bool],
+    lines: NDArray[np.intp],
+) -> list[SystemScores]:
+    """All systems on some lines; an empty bucket is never scored."""
+    if not len(lines):
+        return [SystemScores({}, None, far) for far in beyond]
+    samples = _sampled(how, used, [run for runs in counts for run in runs], lines)
+    baseline: dict[str, tuple[float, NDArray[np.float64]]] = {}  # by metric, of the first tested
+    cells = []
+    for runs, far in zip(counts, beyond, strict=True):
+        sampled_runs = [next(samples) for _ in runs]
+        scores: dict[str, Score] = {}
+        for scorer in used if runs else ():
+            seeds = [scorer.score(_sum(run[scorer.name][lines])) for run in runs]
+            mean = fmean(seeds)
+            sampled = np.mean([run[scorer.name] for run in sampled_runs], axis=0)  # [samples]
+            p = None
+            if scorer.name not in baseline:
+                baseline[scorer.name] = mean, sampled
+            elif len(lines) >= TESTED:
+                base, base_sampled = baseline[scorer.name]
+                p = p_value(base_sampled, sampled, mean - base)
+            deviation = stdev(seeds) if len(seeds) > 1 else None
+            scores[scorer.name] = Score(mean, deviation, seeds, *interval(sampled), p)
+        ratios = [length_ratio(run[BLEU][lines].astype(np.float64)) for run in runs]
+        known = [ratio for ratio in ratios if ratio is not None]
+        cells.append(SystemScores(scores, fmean(known) if known else None, far))
+    return cells
+
+
+def _sum(counts: Table) -> NDArray[np.float64]:
+    return counts.sum(axis=0, dtype=np.float64)
+
+
+def _sampled(
+    how: Bootstrap, used: Sequence[Scorer], runs: Sequence[RunCounts], lines: NDArray[np.intp]
+) -> Iterator[dict[str, NDArray[np.float64]]]:
+    """Scores of each run, in order, over the same draws: metric -> [samples].
+
+    As many runs are resampled at once as BLOCK allows, since each call draws anew (the same).
+    """
+    columns = [runs[0][scorer.name].shape[1] for scorer in used] if runs else []
+    together = max(1, BLOCK // (len(lines) * max(1, sum(columns))))
+    for start in range(0, len(runs), together):
+        block = runs[start : start + together]
+        flat = np.concatenate([run[s.name][lines] for run in block for s in used], axis=1)
+        sums = resampled(flat.astype(np.float64), how.samples, how.seed)
+        parts = iter(np.split(sums, np.cumsum(columns * len(block))[:-1], axis=1))
+        for _ in block:
+            yield {s.name: np.array([s.score(row) for row in next(parts)]) for s in used}

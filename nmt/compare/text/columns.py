@@ -1,0 +1,79 @@
+"""Aligned columns of text: padded, side by side, and below where a line is full."""
+
+import textwrap
+from collections.abc import Sequence
+from typing import NamedTuple
+
+WIDTH = 110  # columns of a table; more buckets than fit go below
+PROSE = 100  # columns of sentences
+LABEL = 26  # a longer name of a system has a line to itself
+GAP = "   "  # between columns
+
+
+def padded(column: Sequence[str], right: bool = False) -> list[str]:
+    """The cells of a column, each as wide as the widest."""
+    width = max(map(len, column), default=0)
+    return [cell.rjust(width) if right else cell.ljust(width) for cell in column]
+
+
+def beside(columns: Sequence[Sequence[str]], gap: str) -> list[str]:
+    """The lines of a table whose columns stand side by side."""
+    return [gap.join(line).rstrip() for line in zip(*columns, strict=True)]
+
+
+class NamedLine(NamedTuple):
+    """One line of a table."""
+
+    name: str
+    cells: list[str]  # by column
+    optional: bool = False  # left out where no column shown has a number
+
+
+def named(lines: Sequence[NamedLine], gap: str, right: bool = False) -> list[str]:
+    """A table of lines behind their names."""
+    width = _name_width(lines)
+    return [text for line in _aligned(lines, right) for text in _behind(line, width, gap)]
+
+
+def blocks(lines: Sequence[NamedLine], gap: str = GAP) -> list[str]:
+    """Tables of as many columns side by side as fit; names stand before each."""
+    aligned, names = _aligned(lines, right=False), _name_width(lines)
+    widths = [len(cell) for cell in aligned[0].cells]
+    made, start = [], 0
+    while start < len(widths):
+        end, room = start + 1, WIDTH - names - len(gap) - widths[start]
+        while end < len(widths) and room >= len(gap) + widths[end]:
+            room -= len(gap) + widths[end]
+            end += 1
+        cut = [line._replace(cells=line.cells[start:end]) for line in aligned]
+        shown = [line for line in cut if not line.optional or _has_number(line)]
+        made.append("\n".join(text for line in shown for text in _behind(line, names, gap)))
+        start = end
+    return made
+
+
+def _has_number(line: NamedLine) -> bool:
+    return any(map(str.isdigit, "".join(line.cells)))
+
+
+def _name_width(lines: Sequence[NamedLine]) -> int:
+    return max((len(line.name) for line in lines if len(line.name) <= LABEL), default=0)
+
+
+def _aligned(lines: Sequence[NamedLine], right: bool) -> list[NamedLine]:
+    columns = [
+        padded(column, right) for column in zip(*(line.cells for line in lines), strict=True)
+    ]
+    return [line._replace(cells=[c[i] for c in columns]) for i, line in enumerate(lines)]
+
+
+def _behind(line: NamedLine, width: int, gap: str) -> list[str]:
+    """A line behind its name; a long name has a line of its own."""
+    if len(line.name) > LABEL:
+        return [wrapped(line.name), gap.join([" " * width, *line.cells]).rstrip()]
+    return [gap.join([line.name.ljust(width), *line.cells]).rstrip()]
+
+
+def wrapped(line: str) -> str:
+    """A sentence in lines that are not too long."""
+    return textwrap.fill(line, PROSE, subsequent_indent="  ", break_on_hyphens=False)

@@ -1,0 +1,92 @@
+"""Repetitions are counted as said, and halves that were dropped are told from poor ones."""
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from nmt.compare.undertranslation import dropped_halves, mean_known, repeated
+
+FIRST = "The commission will present its report to the parliament before the end of this year."
+SECOND = "Small farms in the mountains of Scotland lost a quarter of their sheep last winter."
+FILLERS = ("an", "old", "man", "went", "quickly", "over", "green", "hill", "without", "water")
+PARTS = [(["x", "y"], [FIRST, SECOND])]
+
+
+def poor(text: str, seed: int) -> str:
+    """The text with more than two words in five lost or replaced, as by a poor translation."""
+    draw = random.Random(seed)
+    words = [w if draw.random() > 0.4 else draw.choice(FILLERS) for w in text.split()]
+    return " ".join(w for w in words if draw.random() > 0.1)
+
+
+def dropped_half(hypotheses: list[str], parts: Any) -> float | None:
+    return mean_known(dropped_halves(hypotheses, parts))
+
+
+def test_repetitions_by_hand() -> None:
+    assert repeated(["a b c d a b c d"]) == pytest.approx(1 / 5)  # abcd again, of 5
+    assert repeated(["a a a a a a"]) == pytest.approx(2 / 3)
+    assert repeated(["a b c d e f", "a b c d e f"]) == 0  # lines are apart
+    assert repeated(["a b c d a b c d", "a b c d e", "x y"]) == pytest.approx(1 / 7)
+    assert repeated(["a b a b"], n=1) == pytest.approx(1 / 2)
+
+
+@pytest.mark.parametrize("lines", [[], [""], ["one two three"]])
+def test_no_n_grams_no_share(lines: list[str]) -> None:
+    assert repeated(lines) is None
+
+
+def test_orders_count_from_one() -> None:
+    with pytest.raises(ValueError, match="n=0"):
+        repeated(["a"], n=0)
+
+
+@pytest.mark.parametrize(
+    "hypothesis, dropped",
+    [
+        (FIRST, 1.0),
+        (f"{FIRST} {FIRST}", 1.0),  # as long as the whole
+        (f"{FIRST} {' '.join(FIRST.split()[-4:] * 4)}", 1.0),
+        (f"{FIRST} {SECOND}", 0.0),
+        (f"{SECOND} {FIRST}", 0.0),  # order plays no part
+        (SECOND, 0.0),
+        ("", 1.0),
+        (f"{FIRST} {' '.join(SECOND.split()[:8])}", 0.0),  # half of the half is there
+    ],
+)
+def test_halves_that_are_there_and_not(hypothesis: str, dropped: float) -> None:
+    assert dropped_half([hypothesis], PARTS) == dropped
+
+
+def test_poor_translations_are_judged_by_what_they_lack() -> None:
+    whole = [f"{poor(FIRST, n)} {poor(SECOND, n + 500)}" for n in range(200)]
+    cut = [poor(FIRST, n) for n in range(200)]
+    assert all(poor(FIRST, n) != FIRST for n in range(200))
+    found = dropped_half(whole, PARTS * 200), dropped_half(cut, PARTS * 200)
+    assert found[0] is not None and found[0] <= 0.05
+    assert found[1] is not None and found[1] >= 0.95
+
+
+def test_the_last_half_of_several_sentences() -> None:
+    a, b, c = FIRST, SECOND, "Nobody knows why Jupiter's yellow moons hum."
+    three: Sequence[tuple[list[str], list[str]]] = [(["x", "y", "z"], [a, b, c])]
+    assert dropped_half([f"{a} {b}"], three) == 1  # the last one of three
+    assert dropped_half([f"{a} {c}"], three) == 0
+    four = [(["w"] * 4, [a, a[::-1], b, c])]
+    assert dropped_half([f"{a} {a[::-1]} {b}"], four) == 0  # half of the second half is there
+    assert dropped_half([f"{a} {a[::-1]}"], four) == 1
+
+
+def test_lines_that_cannot_tell_are_left_out() -> None:
+    assert dropped_half([], []) is None
+    assert dropped_half([FIRST], [(["x"], [FIRST])]) is None
+    assert dropped_half([FIRST], [(["x", "y"], [FIRST, FIRST])]) is None
+    assert dropped_half([FIRST, FIRST], [(["x"], [FIRST]), *PARTS]) == 1
+    assert dropped_half([FIRST, f"{FIRST} {SECOND}"], PARTS * 2) == 0.5
+
+
+def test_lines_and_parts_are_parallel() -> None:
+    with pytest.raises(ValueError, match="zip"):
+        dropped_half([FIRST], [])
