@@ -14,8 +14,8 @@ from nmt.cli.words import run
 from nmt.errors import Exit, UserError
 from nmt.recipes import estimate, stages, wmtsets
 from nmt.recipes import lock as locks
-from nmt.recipes.estimate import Estimate
-from nmt.recipes.work import Job, Work, pending, perform
+from nmt.recipes.estimate import StageNeeds
+from nmt.recipes.work import RecipeJob, StageItem, pending, perform
 
 log = logging.getLogger(__name__)
 
@@ -120,7 +120,7 @@ def understood(argv: list[str]) -> Asked:
             raise UserError(f"{word}: say it with {own}")
     from nmt.overrides.options import beside
 
-    job = Job(
+    job = RecipeJob(
         lock=lock,
         picked=locks.chosen(lock, given.option),
         root=given.root or Path("data") / lock.name,
@@ -138,7 +138,7 @@ def understood(argv: list[str]) -> Asked:
     )
 
 
-def listed(job: Job) -> str:
+def listed(job: RecipeJob) -> str:
     """What a recipe downloads: files, sizes, hashes, addresses, options."""
     lock = job.lock
     lines = [lock.title, ""]
@@ -160,7 +160,7 @@ def listed(job: Job) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _picked(job: Job) -> str:
+def _picked(job: RecipeJob) -> str:
     return ", ".join(f"{name}={value}" for name, value in job.picked.items()) or "no options"
 
 
@@ -181,7 +181,9 @@ def _plan(asked: Asked) -> None:
         sys.stdout.write(f"{stage}: {what}\n")
 
 
-Round = tuple[Callable[[Job], list[Work]], Callable[[Job, Sequence[Work]], Estimate]]
+Round = tuple[
+    Callable[[RecipeJob], list[StageItem]], Callable[[RecipeJob, Sequence[StageItem]], StageNeeds]
+]
 LIGHT: dict[str, Sequence[Round]] = {  # stage -> its rounds, each found when the last is done
     "download": [(stages.download, estimate.of_download)],
     "extract": [(stages.extract, estimate.of_extract)],
@@ -191,14 +193,17 @@ LIGHT: dict[str, Sequence[Round]] = {  # stage -> its rounds, each found when th
 
 
 def _todo(
-    job: Job, stage: str, find: Callable[[Job], list[Work]], of: Callable[..., Estimate]
-) -> tuple[list[Work], Estimate, int]:
+    job: RecipeJob,
+    stage: str,
+    find: Callable[[RecipeJob], list[StageItem]],
+    of: Callable[..., StageNeeds],
+) -> tuple[list[StageItem], StageNeeds, int]:
     works = find(job)
     todo = pending(job, stage, works)
     return todo, of(job, todo), len(works)
 
 
-def _light(job: Job, stage: str) -> None:
+def _light(job: RecipeJob, stage: str) -> None:
     """Do what a stage lacks, with an estimate before; or say that nothing is to be done."""
     total = done = 0
     for find, of in LIGHT[stage]:

@@ -15,7 +15,7 @@ from nmt.errors import Exit, UserError
 from nmt.experiments.processes import cores
 from nmt.recipes import estimate, wmtsets
 from nmt.recipes.estimate import check_disk
-from nmt.recipes.work import Job
+from nmt.recipes.work import RecipeJob
 
 if TYPE_CHECKING:
     from nmt.config import Settings
@@ -29,7 +29,7 @@ BOUNDS = "25,50,75,100"  # last lengths of the paper's buckets
 class Asked(NamedTuple):
     """What the words of nmt-recipe say."""
 
-    job: Job
+    job: RecipeJob
     stages: list[str]
     runs: Path
     encodings: str | None  # None: those of the lock file
@@ -185,7 +185,7 @@ def _entrants(asked: Asked) -> "list[Entrant]":
     return plan(_chosen(asked), _words(asked, training=True), asked.runs)[0]
 
 
-def _inputs(job: Job, settings: "Settings") -> dict[str, Any]:
+def _inputs(job: RecipeJob, settings: "Settings") -> dict[str, Any]:
     """What decides on the prepared corpus; UserError (66) if its text is not there yet."""
     from nmt.config import freeze
 
@@ -198,7 +198,7 @@ def _inputs(job: Job, settings: "Settings") -> dict[str, Any]:
     return {"texts": texts, "data": plain["data"], "segmenter": plain["segmenter"]}
 
 
-def _prepared(job: Job, settings: "Settings") -> tuple[str, str]:
+def _prepared(job: RecipeJob, settings: "Settings") -> tuple[str, str]:
     """Name and fingerprint of the prepared corpus; UserError (66) if it is not there yet."""
     ledger = job.ledger("prepare")
     facts = ledger.done("prepared", _inputs(job, settings))
@@ -229,7 +229,7 @@ def _key(entrant: "Entrant") -> str:
     return str(entrant.asked.run.resolve())
 
 
-def _note(job: Job, entrant: "Entrant", inputs: dict[str, Any]) -> None:
+def _note(job: RecipeJob, entrant: "Entrant", inputs: dict[str, Any]) -> None:
     facts = {"checkpoint": _checkpoint(entrant)}
     job.ledger("train").note(_key(entrant), inputs, [entrant.asked.run / "config.json"], facts)
 

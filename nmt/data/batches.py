@@ -23,7 +23,7 @@ class Batch(NamedTuple):
     columns: dict[str, Tensor]  # [batch, source], padded with 0, or [batch, 1] per sentence
 
 
-class Plan(NamedTuple):
+class BatchPlan(NamedTuple):
     """Which pairs stand together in one epoch."""
 
     pairs: NDArray[np.integer[Any]]  # [pair] numbers of pairs, longest first
@@ -43,12 +43,12 @@ class Batches:
         self._store, self._seed = store, seed
         self._key, counted = _lengths(store, count)
         self._starts = _cuts(np.sort(counted)[::-1] + 1, budget)
-        self._plan: tuple[int, Plan] | None = None
+        self._plan: tuple[int, BatchPlan] | None = None
 
     def __len__(self) -> int:
         return len(self._starts)
 
-    def order(self, epoch: int) -> Plan:
+    def order(self, epoch: int) -> BatchPlan:
         """Give the plan of an epoch; the last one asked for is kept."""
         if self._plan is None or self._plan[0] != epoch:
             # Philox counts: it gives the same numbers on every machine
@@ -59,7 +59,7 @@ class Batches:
             pairs = mixed[_descending(self._key[mixed])]
             shuffled = draw.permutation(len(self._starts))
             sizes = np.diff(self._starts, append=len(pairs))
-            self._plan = epoch, Plan(pairs, self._starts[shuffled], sizes[shuffled])
+            self._plan = epoch, BatchPlan(pairs, self._starts[shuffled], sizes[shuffled])
         return self._plan[1]
 
     def batch(self, epoch: int, index: int) -> Batch:

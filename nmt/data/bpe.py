@@ -22,7 +22,7 @@ Words = dict[str, list[str]]  # word -> pieces
 
 
 class Bpe:
-    """Segments words by learnt merges, into no piece outside `pieces` where that can be had.
+    """Segments words by learned merges, into no piece outside `pieces` where that can be had.
 
     Any text survives: the last piece of a word never ends in the separator, whatever was typed.
     """

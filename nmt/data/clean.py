@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nmt.data.corpus import Line, decoded, opened, raw_lines
+from nmt.data.corpus import RawLine, decoded, opened, raw_lines
 from nmt.data.report import INVALID, NOT_SEGMENTED, TOO_MANY_BYTES, Tally, no_tally
 from nmt.data.store import LINES, SIDES
 from nmt.data.tokenizer import Tokenizer
@@ -22,7 +22,7 @@ RAW = "raw"  # the source text as it was read: columns go by its words
 DROP_HINT = "mend the file, or set data.invalid_utf8=drop"
 
 
-class Clean(NamedTuple):
+class CleanTask(NamedTuple):
     """A chunk of two parallel files, and what to do with it; sides in the order of SIDES."""
 
     paths: tuple[Path, Path]  # where to read, at any offset
@@ -35,10 +35,10 @@ class Clean(NamedTuple):
     max_bytes: int
     count_words: bool
     out: Path  # the files written begin with this
-    columns: tuple["Column", ...] = ()
+    columns: tuple["ColumnChunk", ...] = ()
 
 
-class Column(NamedTuple):
+class ColumnChunk(NamedTuple):
     """A file of integers beside the source."""
 
     name: str
@@ -48,7 +48,7 @@ class Column(NamedTuple):
     start: int  # byte offset of the chunk
 
 
-class Cleaned(NamedTuple):
+class CleanedChunk(NamedTuple):
     """What a cleaned chunk holds; the words themselves are in files."""
 
     out: Path
@@ -58,7 +58,7 @@ class Cleaned(NamedTuple):
     words: tuple[Counter[str], Counter[str]]
 
 
-def clean(task: Clean) -> Cleaned:
+def clean(task: CleanTask) -> CleanedChunk:
     """Write a chunk's words and line numbers; UserError (65) at text that is not UTF-8."""
     tokenizers = [_tokenizer(*arguments) for arguments in task.tokenizers]
     changes: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
@@ -102,7 +102,7 @@ def clean(task: Clean) -> Cleaned:
     for name, raw in beside.items():
         words_file(task.out, name).write_bytes(b"".join(line + b"\n" for line in raw))
     words_file(task.out, "lines").write_bytes(np.array(kept, LINES).tobytes())
-    return Cleaned(task.out, len(kept), tally, changes, words)
+    return CleanedChunk(task.out, len(kept), tally, changes, words)
 
 
 def words_file(out: Path, what: str) -> Path:
@@ -115,7 +115,7 @@ def read_words(out: Path, side: str) -> list[str]:
     return words_file(out, side).read_bytes().decode(errors="replace").split("\n")[:-1]
 
 
-def _lines(task: Clean) -> Iterator[tuple[int, tuple[Line, ...]]]:
+def _lines(task: CleanTask) -> Iterator[tuple[int, tuple[RawLine, ...]]]:
     """Yield the number of each line, and the lines of source, target and columns."""
     paths = [*task.paths, *(column.path for column in task.columns)]
     starts = [*task.starts, *(column.start for column in task.columns)]
@@ -136,7 +136,7 @@ def _lines(task: Clean) -> Iterator[tuple[int, tuple[Line, ...]]]:
         )
 
 
-def _note(line: Line, changes: Counter[str]) -> None:
+def _note(line: RawLine, changes: Counter[str]) -> None:
     if line.crlf:
         changes["crlf_lines"] += 1
     if line.bom:

@@ -28,7 +28,7 @@ _INTEGER = re.compile("[+-]?[0-9]{1,10}")
 _LIMIT = 2**31 - 1  # stored in 32 bits, and EOS takes one more than the largest
 
 
-class Beside(NamedTuple):
+class ColumnLine(NamedTuple):
     """One line of a column."""
 
     per: str  # word or sentence
@@ -38,7 +38,7 @@ class Beside(NamedTuple):
 
 def expand(
     text: str,
-    beside: Mapping[str, Beside],
+    beside: Mapping[str, ColumnLine],
     segmenter: Segmenter,
     where: str,
     *,

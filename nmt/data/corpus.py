@@ -25,7 +25,7 @@ HEAD = 4096  # bytes of a file that show its encoding
 NULS = 0.1  # of the upper bytes: in UTF-16, spaces and line ends have one in any script
 
 
-class Line(NamedTuple):
+class RawLine(NamedTuple):
     """One line as it stood in its file."""
 
     raw: bytes  # without line end and byte order mark
@@ -33,7 +33,7 @@ class Line(NamedTuple):
     bom: bool  # the file began with a byte order mark, and this is its first line
 
 
-def raw_lines(stream: BinaryIO, first: bool = True, count: int | None = None) -> Iterator[Line]:
+def raw_lines(stream: BinaryIO, first: bool = True, count: int | None = None) -> Iterator[RawLine]:
     """Yield at most `count` lines; `first` says that the stream stands at the start of its file."""
     if count == 0:
         return
@@ -43,7 +43,7 @@ def raw_lines(stream: BinaryIO, first: bool = True, count: int | None = None) ->
         ended = raw.endswith(b"\n")
         raw = raw[:-1] if ended else raw
         crlf = raw.endswith(b"\r")
-        yield Line(raw[:-1] if crlf else raw, crlf, bom)
+        yield RawLine(raw[:-1] if crlf else raw, crlf, bom)
         if number == count:
             return
 

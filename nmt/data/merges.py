@@ -1,4 +1,4 @@
-"""Byte pair encoding is learnt as subword-nmt learns it, merge for merge, but sooner.
+"""Byte pair encoding is learned as subword-nmt learns it, merge for merge, but sooner.
 
 subword-nmt looks through all pairs for each merge, and copies all of them deeply whenever it has
 used up the frequent ones. Here the pairs wait in order of their frequency, and `nmt.data.symbols`
@@ -17,14 +17,14 @@ from nmt.data.symbols import Pair, Symbols
 Counts = defaultdict[Pair, int]
 
 
-class Learnt(NamedTuple):
+class Learned(NamedTuple):
     """What came of a dictionary."""
 
     merges: list[str]  # two symbols each, with a space between
     words: Iterator[tuple[str, list[str]]]  # each, and its symbols by these merges
 
 
-def learn(counts: Mapping[str, int], merges: int, min_frequency: int) -> Learnt:
+def learn(counts: Mapping[str, int], merges: int, min_frequency: int) -> Learned:
     """Learn at most so many merges from words and their frequencies.
 
     No pair rarer than `min_frequency`, 1 or more, is merged. ValueError if there is no pair.
@@ -56,7 +56,7 @@ def learn(counts: Mapping[str, int], merges: int, min_frequency: int) -> Learnt:
         now[best] = 0
         if not number % 100:
             _set_aside(now, every, limit)
-    return Learnt(found, symbols.words())
+    return Learned(found, symbols.words())
 
 
 class _Queue:

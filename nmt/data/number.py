@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt.data import plain
-from nmt.data.clean import RAW, Column, read_words, words_file
-from nmt.data.columns import Beside, expand
+from nmt.data.clean import RAW, ColumnChunk, read_words, words_file
+from nmt.data.columns import ColumnLine, expand
 from nmt.data.report import EMPTY, KEPT, TOO_LONG, Tally, tally_of
 from nmt.data.side import Side
 from nmt.data.store import LINES, SIDES, Ids
@@ -19,18 +19,18 @@ from nmt.data.vocab import UNK
 from nmt.data.wordids import WordIds
 
 
-class Number(NamedTuple):
+class NumberTask(NamedTuple):
     """A cleaned chunk, and what to do with it."""
 
     out: Path  # of the first pass
     sides: tuple[Path, Path]  # JSON files
     dtype: "np.dtype[Any]"  # of the ids
     max_length: int | None  # pieces; None keeps every length
-    columns: tuple[Column, ...] = ()
+    columns: tuple[ColumnChunk, ...] = ()
     known: tuple[Path, Path] | None = None  # ids of frequent words, where words are segmented alone
 
 
-class Numbered(NamedTuple):
+class NumberedChunk(NamedTuple):
     """The kept pairs of a chunk; tuples in the order of SIDES."""
 
     ids: tuple[Ids, Ids]  # all sequences in a row, each ending in EOS
@@ -42,7 +42,7 @@ class Numbered(NamedTuple):
     columns: dict[str, list[int]]  # all integers in a row, beside the source ids or per sentence
 
 
-def number(task: Number) -> Numbered:
+def number(task: NumberTask) -> NumberedChunk:
     """Turn the words of a chunk into ids."""
     texts = [words_file(task.out, side).read_bytes().decode(errors="replace") for side in SIDES]
     lines = np.frombuffer(words_file(task.out, "lines").read_bytes(), LINES)
@@ -57,7 +57,7 @@ def number(task: Number) -> Numbered:
     rows = [ids[np.repeat(stays, lengths)].astype(task.dtype) for ids, lengths in found]
     kept = np.flatnonzero(stays)
     words = [text.split("\n") for text in texts]
-    return Numbered(
+    return NumberedChunk(
         ids=(rows[0], rows[1]),
         lengths=(source[kept] + 1, target[kept] + 1),
         lines=lines[kept],
@@ -69,7 +69,7 @@ def number(task: Number) -> Numbered:
 
 
 def _columns(
-    task: Number, kept: NDArray[np.int64], lines: NDArray[np.uint32]
+    task: NumberTask, kept: NDArray[np.int64], lines: NDArray[np.uint32]
 ) -> dict[str, list[int]]:
     """Give the columns of the kept pairs; UserError (65) where a line is none of its text."""
     if not task.columns:
@@ -80,7 +80,7 @@ def _columns(
     found: dict[str, list[int]] = {}
     for i in kept:
         beside = {
-            column.name: Beside(column.per, some[i], f"{column.label}:{lines[i]}")
+            column.name: ColumnLine(column.per, some[i], f"{column.label}:{lines[i]}")
             for column, some in integers.items()
         }
         where = f"{task.columns[0].label}:{lines[i]}"

@@ -19,9 +19,9 @@ import numpy as np
 
 from nmt import config
 from nmt.data import cache, plain
-from nmt.data.clean import Clean, Cleaned, Column, clean
+from nmt.data.clean import CleanedChunk, CleanTask, ColumnChunk, clean
 from nmt.data.learn import learn_bpe_sides, learn_unigram_sides
-from nmt.data.number import Number, Numbered, number
+from nmt.data.number import NumberedChunk, NumberTask, number
 from nmt.data.parallel import Pool
 from nmt.data.progress import shown
 from nmt.data.report import KEPT, no_tally, split_report, summary
@@ -54,7 +54,7 @@ class Prepared(NamedTuple):
     facts: dict[str, Any]
 
 
-class Pair(NamedTuple):
+class ScannedPair(NamedTuple):
     """Two parallel files, and the columns beside the source, after their scan."""
 
     source: Scan
@@ -100,7 +100,7 @@ def fingerprint(data: config.Data, segmenter: config.Bpe | config.Unigram) -> st
 
 
 def _fingerprint(
-    data: config.Data, segmenter: config.Bpe | config.Unigram, scanned: dict[str, "Pair"]
+    data: config.Data, segmenter: config.Bpe | config.Unigram, scanned: dict[str, "ScannedPair"]
 ) -> str:
     per = config.columns_of(data)
     return cache.fingerprint(
@@ -132,9 +132,9 @@ def report(path: Path) -> dict[str, Any]:
     return plain.read_json(path / "report.json")
 
 
-def _scan_files(data: config.Data) -> dict[str, Pair]:
+def _scan_files(data: config.Data) -> dict[str, ScannedPair]:
     """Scan the training and development files of a corpus, where it has any."""
-    pairs: dict[str, Pair] = {}
+    pairs: dict[str, ScannedPair] = {}
     if not isinstance(data, config.Files):
         return pairs
     for split in SPLITS:
@@ -149,11 +149,11 @@ def _scan_files(data: config.Data) -> dict[str, Pair]:
         }
         for column in columns.values():
             check_parallel(column, scans[0])
-        pairs[split] = Pair(scans[0], scans[1], columns)
+        pairs[split] = ScannedPair(scans[0], scans[1], columns)
     return pairs
 
 
-def _write_toy(data: config.Toy, directory: Path) -> tuple[dict[str, Pair], dict[str, str]]:
+def _write_toy(data: config.Toy, directory: Path) -> tuple[dict[str, ScannedPair], dict[str, str]]:
     """Write the toy corpus below the directory; give its scans, and where its test text lies."""
     from nmt.data.toy import write_toy  # here, since other corpora do not need it
 
@@ -162,7 +162,7 @@ def _write_toy(data: config.Toy, directory: Path) -> tuple[dict[str, Pair], dict
     paths = write_toy(data, text)
     names = config.TOY_COLUMNS
     scans = {
-        s: Pair(
+        s: ScannedPair(
             scan(paths[f"{s}_source"]),
             scan(paths[f"{s}_target"]),
             {name: scan(paths[f"{s}_{name}"]) for name in names},
@@ -186,7 +186,7 @@ def _toy_sample() -> str:
 def _build(
     data: config.Data,
     choice: config.Bpe | config.Unigram,
-    scanned: dict[str, Pair],
+    scanned: dict[str, ScannedPair],
     directory: Path,
     fingerprint: str,
 ) -> None:
@@ -215,8 +215,8 @@ def _build(
         else:
             chunks = [chunk.out for chunk in cleaned["train"]]
             sides = learn_unigram_sides(choice, tokenizers, chunks)
-        for side, learnt in zip(SIDES, sides, strict=True):
-            write_json(directory / f"{side}.json", learnt.to_json())
+        for side, learned in zip(SIDES, sides, strict=True):
+            write_json(directory / f"{side}.json", learned.to_json())
         told: dict[str, Any] = {
             split: _number_all(
                 split, data, cleaned[split], columns[split], sides, known, directory, pools[split]
@@ -231,11 +231,11 @@ def _build(
     log.info("prepared in %.0f s", time.monotonic() - started)
 
 
-def _columns(data: config.Data, pair: Pair, work: Path) -> tuple[Column, ...]:
+def _columns(data: config.Data, pair: ScannedPair, work: Path) -> tuple[ColumnChunk, ...]:
     """Say where the columns of a split are read, from their first line on."""
     per = config.columns_of(data)
     return tuple(
-        Column(name, per[name], unpacked(found, work), str(found.path), start=0)
+        ColumnChunk(name, per[name], unpacked(found, work), str(found.path), start=0)
         for name, found in pair.columns.items()
     )
 
@@ -243,14 +243,14 @@ def _columns(data: config.Data, pair: Pair, work: Path) -> tuple[Column, ...]:
 def _clean_all(
     data: config.Data,
     choice: config.Bpe | config.Unigram,
-    scanned: dict[str, Pair],
-    columns: dict[str, tuple[Column, ...]],
+    scanned: dict[str, ScannedPair],
+    columns: dict[str, tuple[ColumnChunk, ...]],
     work: Path,
     pools: dict[str, Pool],
-) -> tuple[dict[str, list[Cleaned]], list[Counter[str]]]:
+) -> tuple[dict[str, list[CleanedChunk]], list[Counter[str]]]:
     """Clean both splits; give their chunks without words, and the words of train per side."""
     words: list[Counter[str]] = [Counter(), Counter()]
-    cleaned: dict[str, list[Cleaned]] = {}
+    cleaned: dict[str, list[CleanedChunk]] = {}
     for split in SPLITS:
         tasks = _clean_tasks(split, data, choice, scanned[split], columns[split], work)
         cleaned[split] = []
@@ -268,14 +268,14 @@ def _clean_tasks(
     split: str,
     data: config.Data,
     choice: config.Bpe | config.Unigram,
-    pair: Pair,
-    columns: tuple[Column, ...],
+    pair: ScannedPair,
+    columns: tuple[ColumnChunk, ...],
     work: Path,
-) -> Iterator[Clean]:
+) -> Iterator[CleanTask]:
     train = split == "train"
     source, target = unpacked(pair.source, work), unpacked(pair.target, work)
     for k, starts in enumerate(zip(pair.source.starts[:-1], pair.target.starts[:-1], strict=True)):
-        yield Clean(
+        yield CleanTask(
             paths=(source, target),
             names=(str(pair.source.path), str(pair.target.path)),
             starts=starts,
@@ -296,8 +296,8 @@ def _clean_tasks(
 def _number_all(
     split: str,
     data: config.Data,
-    cleaned: Sequence[Cleaned],
-    columns: tuple[Column, ...],
+    cleaned: Sequence[CleanedChunk],
+    columns: tuple[ColumnChunk, ...],
     sides: Sequence[Side],
     known: tuple[Path, Path] | None,
     directory: Path,
@@ -314,7 +314,7 @@ def _number_all(
     paths = (directory / "source.json", directory / "target.json")
     most = data.max_length if train else None
     dtype = id_type(*(len(side.vocabulary) for side in sides))
-    tasks = (Number(chunk.out, paths, dtype, most, columns, known) for chunk in cleaned)
+    tasks = (NumberTask(chunk.out, paths, dtype, most, columns, known) for chunk in cleaned)
     longest, hashes = [0, 0], []
     with Writer(directory / split, dtype, config.columns_of(data)) as writer:
         parts = pool.in_order(number, tasks)
@@ -340,7 +340,7 @@ def _number_all(
     return told
 
 
-def _store(part: Numbered, writer: Writer) -> None:
+def _store(part: NumberedChunk, writer: Writer) -> None:
     for side, ids, lengths in zip(SIDES, part.ids, part.lengths, strict=True):
         writer.add(side, ids, lengths)
     for name, values in part.columns.items():
@@ -357,7 +357,7 @@ def _facts(told: dict[str, Any]) -> dict[str, Any]:
     return facts | {"dev_pairs": dev["kept"]["pairs"], "corpus": summary(told)}
 
 
-def _workers(wanted: int | None, scanned: dict[str, Pair]) -> int:
+def _workers(wanted: int | None, scanned: dict[str, ScannedPair]) -> int:
     """Give the number of processes worth starting."""
     if wanted is not None:
         return wanted

@@ -13,7 +13,7 @@ from nmt.data.tokenizer import Tokenizer
 from nmt.errors import Exit, UserError
 
 SPACE = "\u2581"  # stands for a space within pieces
-THREADS = 4  # the learnt scores depend on it, so it is the same on every machine
+THREADS = 4  # the learned scores depend on it, so it is the same on every machine
 
 
 class Unigram:

@@ -9,7 +9,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from nmt.data.grouping import by_length
 from nmt.data.vocab import BOS, EOS, PAD
-from nmt.decode.beside import Columns
+from nmt.decode.columns import Columns
 from nmt.decode.sources import Source, SourceReader
 from nmt.errors import Exit, UserError, is_want_of_memory
 from nmt.model.transformer import Transformer

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from nmt.config import WORDS, columns_of
-from nmt.data.columns import Beside, check_ranges, expand, missing
+from nmt.data.columns import ColumnLine, check_ranges, expand, missing
 from nmt.errors import UserError
 from nmt.modeldir import Trained
 
@@ -48,7 +48,7 @@ class SourceReader:
             )
         return known
 
-    def read(self, text: str, ids: list[int], beside: dict[str, Beside], where: str) -> Source:
+    def read(self, text: str, ids: list[int], beside: dict[str, ColumnLine], where: str) -> Source:
         """A text of these ids with what stands beside it; UserError (65) if that does not fit."""
         words = WORDS in self.model.columns
         if not beside and not words:

@@ -10,17 +10,17 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from nmt.config import WORDS, Decode
-from nmt.data.columns import Beside
+from nmt.data.columns import ColumnLine
 from nmt.data.grouping import by_length
 from nmt.data.seams import JoinedLine
 from nmt.data.vocab import BOS, EOS, PAD, UNK
-from nmt.decode import room
+from nmt.decode import source_limit
 from nmt.decode.beam import Hypothesis, length_penalty, search
-from nmt.decode.beside import Columns
+from nmt.decode.columns import Columns
 from nmt.decode.notes import Notes
 from nmt.decode.parts import parts_of
 from nmt.decode.quantised import quantised
-from nmt.decode.room import ALWAYS, GIANT
+from nmt.decode.source_limit import ALWAYS, GIANT
 from nmt.decode.sources import LENGTH, Source, SourceReader
 from nmt.errors import Exit, UserError, is_want_of_memory
 from nmt.memory import memory_of
@@ -148,7 +148,7 @@ class Translator:
             )
 
     def _parts(
-        self, line: str, beside: dict[str, Beside], number: int, notes: Notes
+        self, line: str, beside: dict[str, ColumnLine], number: int, notes: Notes
     ) -> list[Source]:
         """A line and its columns in numbers: one source, several if it was split, none if refused.
 
@@ -182,7 +182,7 @@ class Translator:
         if pieces <= ALWAYS or longest <= ALWAYS:
             return longest
         if self._room is None:
-            self._room = room.longest(self._try, self._limit, memory_of(self.device))
+            self._room = source_limit.longest(self._try, self._limit, memory_of(self.device))
         return min(longest, self._room)
 
     def _try(self, length: int, steps: int) -> None:

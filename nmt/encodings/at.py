@@ -1,11 +1,11 @@
 """The position assignments that a config may name in `at:`."""
 
 from nmt.encodings.context import Positions
-from nmt.encodings.drawn import Augment, Shift
-from nmt.encodings.placed_by_columns import Column, Depth, Graph, Tree
 from nmt.encodings.positions import Index
-from nmt.encodings.remaining import Remaining
-from nmt.encodings.sampled import Sample
+from nmt.encodings.positions_columns import ColumnPositions, Depth, Graph, Tree
+from nmt.encodings.positions_random import Augment, Shift
+from nmt.encodings.positions_remaining import Remaining
+from nmt.encodings.positions_sampled import Sample
 
 POSITIONS: dict[str, type[Positions]] = {
     "index": Index,
@@ -13,7 +13,7 @@ POSITIONS: dict[str, type[Positions]] = {
     "augment": Augment,
     "sample": Sample,
     "remaining": Remaining,
-    "column": Column,
+    "column": ColumnPositions,
     "depth": Depth,
     "tree": Tree,
     "graph": Graph,

@@ -1,6 +1,6 @@
 """Kitaev, Kaiser, Levskaya (2020), Reformer: The Efficient Transformer: axial positions.
 
-A learnt vector per position costs t_max x dim numbers. Written with two digits, t = a t2 + b, a
+A learned vector per position costs t_max x dim numbers. Written with two digits, t = a t2 + b, a
 position needs only a row for each digit:
 
     x_t + [A[t // t2] ; B[t % t2]],   A [t1, first], B [t2, dim - first],   t < t1 t2
@@ -19,9 +19,9 @@ from nmt.encodings.context import Context, Positions
 
 
 class Axial(Encoding):
-    """Adds a learnt vector per segment and one per place in it: t1 first + t2 (dim - first).
+    """Adds a learned vector per segment and one per place in it: t1 first + t2 (dim - first).
 
-    Used once per stack. Rows start as N(0, 1 / dim) like learnt positions; transformers' Reformer
+    Used once per stack. Rows start as N(0, 1 / dim) like learned positions; transformers' Reformer
     starts them all at one.
     """
 
@@ -51,7 +51,7 @@ class Axial(Encoding):
         """t1 x t2."""
         return len(self.segments) * len(self.places)
 
-    def neutralise(self) -> bool:
+    def zero_initialise(self) -> bool:
         """All vectors zero."""
         return zeroed(self.segments, self.places)
 

@@ -131,7 +131,7 @@ class Encoding(nn.Module):
         """Whether a decoder must be told the desired length of its output."""
         return self.positions.lengths
 
-    def neutralise(self) -> bool:
+    def zero_initialise(self) -> bool:
         """Set the parameters so that the encoding changes nothing; false where that cannot be.
 
         Step 0 of a model that got this encoding in addition then equals the model it came from.
@@ -191,7 +191,7 @@ class Encoding(nn.Module):
     def table(
         self, rows: int, width: int, per_layer: bool = True, per_head: bool = False
     ) -> nn.Parameter:
-        """A learnt table [layers | 1, heads | 1, rows, width], Glorot uniform over rows, width."""
+        """A learned table [layers | 1, heads | 1, rows, width], Glorot uniform over rows, width."""
         shape = (self.dims.layers if per_layer else 1, self.dims.heads if per_head else 1)
         table = torch.empty(*shape, rows, width)
         bound = (6 / (rows + width)) ** 0.5

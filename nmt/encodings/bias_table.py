@@ -1,8 +1,8 @@
 """Dufter, Schmitt, Schuetze (2022), Position Information in Transformers: scalar biases.
 
-e_ij = q_i . k_j / sqrt(head_dim) + b, where b is a number learnt for each pair of positions,
+e_ij = q_i . k_j / sqrt(head_dim) + b, where b is a number learned for each pair of positions,
 b[i, j] (reference=absolute), or for each distance, b[j - i] (reference=relative). The simplest
-learnt encodings inside attention: T5, TUPE, KERPLE and ALiBi tie the entries of such a table.
+learned encodings inside attention: T5, TUPE, KERPLE and ALiBi tie the entries of such a table.
 """
 
 from typing import ClassVar
@@ -48,14 +48,14 @@ class BiasTable(Encoding):
         self.longest = longest
         rows = 2 * longest - 1 if self.relative else longest**2
         self.weight = self.table(rows, 1, per_layer=per_layer, per_head=per_head)
-        self.neutralise()
+        self.zero_initialise()
 
     @property
     def holds(self) -> int | None:
         """`longest` for pairs of positions; distances are clipped instead."""
         return None if self.relative else self.longest
 
-    def neutralise(self) -> bool:
+    def zero_initialise(self) -> bool:
         """Set all numbers to zero."""
         return zeroed(self.weight)
 
@@ -81,5 +81,5 @@ def within(context: Context, longest: int) -> None:
         if at.numel() and not 0 <= int(at.min()) <= int(at.max()) < longest:
             raise ValueError(
                 f"positions {int(at.min())} to {int(at.max())} are not all among the {longest} "
-                f"learnt ones"
+                f"learned ones"
             )

@@ -55,7 +55,7 @@ class Composite(Encoding):
         if self.f is not None:
             torch.nn.init.zeros_(self.f)
 
-    def neutralise(self) -> bool:
+    def zero_initialise(self) -> bool:
         """Zero kernels add nothing."""
         return zeroed(*self.parameters())
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-# Which side of a distance is subtracted from which; a learnt table only relabels its rows, fixed
+# Which side of a distance is subtracted from which; a learned table only relabels its rows, fixed
 # sinusoids flip their sines.
 #   key - query   Shaw 2018, tensor2tensor, OpenNMT-py, CTranslate2, RETURNN, T5, and this house
 #   query - key   Rosendahl 2019 (eq. 3-9: its j' is the query), DeBERTa, Transformer-XL, TENER,

@@ -2,7 +2,7 @@
 convSPE, by its expectation.
 
 e_ij = (1 / sqrt(head_dim)) sum_d q_id k_jd [g_d + (1 - g_d) P_d(i - j)], where
-P_d(x) = sum_m a_dm b_d,m+x is the cross-correlation of two learnt filters of `kernel` taps: a
+P_d(x) = sum_m a_dm b_d,m+x is the cross-correlation of two learned filters of `kernel` taps: a
 template that ends at distance kernel - 1. The paper filters white noise with a and b and takes
 products of the two results; this is what they are on average, without noise. The order of the two
 filters, the exact evaluation and the short default kernel are reconstructed from the authors'
@@ -20,7 +20,7 @@ from nmt.encodings.context import Context, Positions
 
 
 class ConvSpe(Encoding):
-    """Weighs each feature's product by a learnt function of the distance, nothing far away.
+    """Weighs each feature's product by a learned function of the distance, nothing far away.
 
     Layers share 2 kernel head_dim heads taps; each has head_dim heads gates. A pass needs
     memory for batch x heads x length x (2 kernel - 1) x head_dim numbers.

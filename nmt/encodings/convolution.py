@@ -43,7 +43,7 @@ class Convolution(Encoding):
         groups = dims.dim if depthwise else 1
         self.conv = nn.Conv1d(dims.dim, dims.dim, width, groups=groups, bias=False)
 
-    def neutralise(self) -> bool:
+    def zero_initialise(self) -> bool:
         """All filters zero."""
         return zeroed(self.conv.weight)
 

@@ -37,7 +37,7 @@ class Cope(Encoding):
         self.counts = counts
         self.weight = nn.Parameter(torch.zeros(dims.layers, 1, counts, dims.head_dim))
 
-    def neutralise(self) -> bool:
+    def zero_initialise(self) -> bool:
         """Set E to zero."""
         return zeroed(self.weight)
 

@@ -1,7 +1,7 @@
 """Wu, Wu, Huang (2021), DA-Transformer: distance-aware attention.
 
 e_ij = relu(q_i . k_j) R_h(|i - j|) / sqrt(head_dim),  R_h(x) = (1 + exp v) / (1 + exp(v - w x)),
-v and w learnt for every head. R(0) = 1; with w > 0 it grows to 1 + exp v, so the head prefers
+v and w learned for every head. R(0) = 1; with w > 0 it grows to 1 + exp v, so the head prefers
 what is far; with w < 0 it falls to 0, so the head sees only what is near.
 
 Left and right look the same, so an encoder with nothing else cannot tell a sentence from its
@@ -17,7 +17,7 @@ from nmt.encodings.context import Context, Positions
 
 
 class DaTransformer(Encoding):
-    """Multiplies the positive scores with a learnt sigmoid of the distance.
+    """Multiplies the positive scores with a learned sigmoid of the distance.
 
     Two numbers for every head of every layer.
     """

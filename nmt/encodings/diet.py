@@ -62,7 +62,7 @@ class Diet(Encoding):
         """`longest` for pairs of positions; distances are clipped instead."""
         return None if self.relative else self.longest
 
-    def neutralise(self) -> bool:
+    def zero_initialise(self) -> bool:
         """Set the keys' factor to zero (both zero would not learn), or all distances."""
         with torch.no_grad():
             (self.to_query if self.to_key is None else self.to_key).zero_()

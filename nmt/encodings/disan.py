@@ -2,7 +2,7 @@
 
 In the encoder, the first half of the heads sees only what came before a token, the second half
 only what follows (so in the authors' Fast-DiSA): order enters through what a head cannot see, and
-nothing is learnt. The paper's masks are strict (diagonal=false); by default a token also sees
+nothing is learned. The paper's masks are strict (diagonal=false); by default a token also sees
 itself. Of DiSAN, these masks alone: its attention with a weight per feature is no encoding.
 
 A decoder looks back already, so there nothing changes.

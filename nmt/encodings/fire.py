@@ -1,7 +1,7 @@
 """Li et al. (2024), Functional Interpolation for Relative Positions (FIRE).
 
 b(i, j) = MLP(psi(i - j) / psi(max(i, |m L0|))), psi(x) = log(|c x| + 1). Dividing by the query's
-index keeps the MLP's input within [0, 1] at any length; below the learnt threshold |m L0|, L0 =
+index keeps the MLP's input within [0, 1] at any length; below the learned threshold |m L0|, L0 =
 512, the bias depends on the distance alone. MLP: 1 -> hidden -> ReLU -> heads.
 
 The paper is causal. In the encoder (ours): the distance |i - j| over the query's index, or over
@@ -44,14 +44,14 @@ class Fire(Encoding):
             raise ValueError(f"normaliser={normaliser}: choose one of {', '.join(NORMALISERS)}")
         self.by_length = normaliser == "length" and dims.site == "encoder"
         count = dims.layers if per_layer else 1
-        self.functions = nn.ModuleList(Curve(hidden, dims.heads) for _ in range(count))
+        self.functions = nn.ModuleList(DistanceBias(hidden, dims.heads) for _ in range(count))
 
     @property
-    def curves(self) -> list["Curve"]:
+    def curves(self) -> list["DistanceBias"]:
         """The functions of the layers, or the one of all."""
-        return cast(list[Curve], list(self.functions))
+        return cast(list[DistanceBias], list(self.functions))
 
-    def neutralise(self) -> bool:
+    def zero_initialise(self) -> bool:
         """Set the last layer of every MLP to zero."""
         return zeroed(*(p for curve in self.curves for p in curve.last.parameters()))
 
@@ -72,8 +72,8 @@ class Fire(Encoding):
         return context.lengths[:, None]
 
 
-class Curve(nn.Module):
-    """The learnt function: distances [.., query, key] over [.., query | 1] -> one bias per head."""
+class DistanceBias(nn.Module):
+    """Learned: distances [.., query, key] over [.., query | 1] -> one bias per head."""
 
     def __init__(self, hidden: int, heads: int) -> None:
         super().__init__()

@@ -46,7 +46,7 @@ class Dynamics(nn.Module):
 
 
 class Floater(Encoding):
-    """Adds learnt continuous paths to q, k and v: 3 layers dim + 2 (dim^2 + 2 dim) per site."""
+    """Adds learned continuous paths to q, k and v: 3 layers dim + 2 (dim^2 + 2 dim) per site."""
 
     takes: ClassVar[str] = "integers"
 
@@ -69,7 +69,7 @@ class Floater(Encoding):
         self._kept: list[Tensor] = []  # the path so far, for passes without gradients
         self._kept_for: list[Tensor] = []  # the parameters that it was drawn with
 
-    def neutralise(self) -> bool:
+    def zero_initialise(self) -> bool:
         """Start at zero and stay there."""
         return zeroed(self.start, *self.dynamics.outer.parameters())
 

@@ -1,4 +1,4 @@
-"""Two positions of one token, fused by a learnt layer: what SPR and cross-lingual positions share.
+"""Two positions of one token, fused by a learned layer: what SPR and cross-lingual positions share.
 
 x_t + tanh(U PE(p_t) + V PE(r_t)), where p is the place in the sentence and r the other position.
 U and V are dim x dim without bias, so the order of sines and cosines in PE makes no difference.
@@ -14,7 +14,7 @@ from nmt.encodings.sinusoids import sinusoids
 
 
 class Fusion(nn.Module):
-    """The learnt layer: two matrices, 2 dim^2 parameters."""
+    """The learned layer: two matrices, 2 dim^2 parameters."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
@@ -31,6 +31,6 @@ class Fusion(nn.Module):
         a, b = (sinusoids(p, self.dim).to(kind) for p in (first, second))
         return x + torch.tanh(self.first(a) + self.second(b)).to(x.dtype)
 
-    def neutralise(self) -> bool:
+    def zero_initialise(self) -> bool:
         """tanh(0) = 0, and has a slope there."""
         return zeroed(self.first.weight, self.second.weight)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from nmt.encodings.base import Dims, Encoding, zeroed
 from nmt.encodings.context import Context, Positions
-from nmt.encodings.placed_by_columns import Graph
+from nmt.encodings.positions_columns import Graph
 
 
 class Graformer(Encoding):
@@ -37,7 +37,7 @@ class Graformer(Encoding):
         table = torch.empty(dims.heads, 2 * (self.longest + 1))
         self.weight = nn.Parameter(table.uniform_(-1, 1))  # as in the authors' code
 
-    def neutralise(self) -> bool:
+    def zero_initialise(self) -> bool:
         """Zeros change nothing."""
         return zeroed(self.weight)
 

@@ -1,6 +1,6 @@
 """Huang, Liang, Xu, Xiang (2020), Better Relative Position Embeddings: four ways to use them.
 
-With a vector or number a_x learnt for each distance x = clip(j - i), |x| <= tau:
+With a vector or number a_x learned for each distance x = clip(j - i), |x| <= tau:
 
 method 1: e_ij = (q_i . k_j) a_|x| / sqrt(head_dim)                   a number, left = right
 method 2: e_ij = (q_i . k_j) a_x / sqrt(head_dim)                     a number
@@ -59,7 +59,7 @@ class Huang(Encoding):
         with torch.no_grad():
             self.a.normal_(0, 0.02) if method == 4 else self.a.fill_(1)
 
-    def neutralise(self) -> bool:
+    def zero_initialise(self) -> bool:
         """Ones where a multiplies, zeros where it is added."""
         with torch.no_grad():
             self.a.fill_(0 if self.method == 4 else 1)

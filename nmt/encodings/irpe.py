@@ -67,7 +67,7 @@ class Irpe(Encoding):
         if query == key == "bias":
             raise ValueError("query=bias and key=bias: the same term twice; set one to none")
 
-    def neutralise(self) -> bool:
+    def zero_initialise(self) -> bool:
         """All tables zero, as at the start."""
         return zeroed(*self.parameters())
 

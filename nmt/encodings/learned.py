@@ -1,4 +1,4 @@
-"""Gehring et al. (2017), Convolutional Sequence to Sequence Learning: learnt positions."""
+"""Gehring et al. (2017), Convolutional Sequence to Sequence Learning: learned positions."""
 
 from typing import ClassVar
 
@@ -10,7 +10,7 @@ from nmt.encodings.context import Context, Positions
 
 
 class Learned(Encoding):
-    """Adds a learnt vector for each of the first `size` positions to the embeddings.
+    """Adds a learned vector for each of the first `size` positions to the embeddings.
 
     size dim parameters per stack. With trainable=false the vectors stay as they were drawn, which
     ties a model less to the order of words (Liu et al. 2021, On the Importance of Word Order
@@ -48,7 +48,7 @@ class Learned(Encoding):
         """The table's size, unless positions beyond it are clipped to its last row."""
         return None if self.beyond == "clip" else self.size
 
-    def neutralise(self) -> bool:
+    def zero_initialise(self) -> bool:
         """All vectors zero, if they can leave zero again."""
         if self.trainable:
             with torch.no_grad():
@@ -63,6 +63,6 @@ class Learned(Encoding):
         elif not 0 <= int(at.min()) <= int(at.max()) < self.size:
             raise ValueError(
                 f"positions {int(at.min())} to {int(at.max())} are not all among the {self.size} "
-                f"learnt ones"
+                f"learned ones"
             )
         return x + self.weight[at].to(x.dtype)

@@ -11,11 +11,11 @@ from torch import Tensor
 
 from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.context import Context, Positions
-from nmt.encodings.remaining import noisy
+from nmt.encodings.positions_remaining import noisy
 
 
 class LengthRatio(Encoding):
-    """Adds sinusoids whose wavelengths grow with the desired length; nothing is learnt.
+    """Adds sinusoids whose wavelengths grow with the desired length; nothing is learned.
 
     noise: see `Remaining`. A length of 1 would make all frequencies one, so it counts as 2.
     """

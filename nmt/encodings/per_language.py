@@ -1,5 +1,5 @@
 """Artetxe, Ruder, Yogatama (2020), On the Cross-lingual Transferability of Monolingual
-Representations: learnt positions of each language.
+Representations: learned positions of each language.
 
 x_t + W[language, t]: languages order their words differently, so each has a table of its own, and
 a sentence says which it is in. (They learn the table of a new language while the rest of a trained
@@ -16,7 +16,7 @@ from nmt.encodings.context import Context, Positions
 
 
 class PerLanguage(Encoding):
-    """Adds a learnt vector for each language and position: languages x longest x dim parameters."""
+    """Adds a learned vector per language and position: languages x longest x dim parameters."""
 
     takes: ClassVar[str] = "integers"
 
@@ -52,7 +52,7 @@ class PerLanguage(Encoding):
         """The languages that have a table, besides the positions."""
         return super().column_ranges | {self.column: range(len(self.weight))}
 
-    def neutralise(self) -> bool:
+    def zero_initialise(self) -> bool:
         """Zeros add nothing."""
         return zeroed(self.weight)
 
@@ -63,7 +63,7 @@ class PerLanguage(Encoding):
         if not 0 <= int(at.min()) <= int(at.max()) < longest:
             raise ValueError(
                 f"positions {int(at.min())} to {int(at.max())} are not all among the {longest} "
-                f"learnt ones"
+                f"learned ones"
             )
         return x + self.weight[self._numbers(context, languages), at].to(x.dtype)
 

@@ -59,7 +59,7 @@ class Relative(Encoding):
         """None, unless distances are not clipped."""
         return None if self.longest is None else self.tau
 
-    def neutralise(self) -> bool:
+    def zero_initialise(self) -> bool:
         """Zero vectors add nothing."""
         return zeroed(*self.parameters())
 

@@ -34,7 +34,7 @@ class RelativeSinusoidal(Relative):
         value: bool = True,
         reference: str = "paper",
     ) -> None:
-        Encoding.__init__(self, dims, positions)  # without Relative's learnt tables
+        Encoding.__init__(self, dims, positions)  # without Relative's learned tables
         if tau < 0:
             raise ValueError(f"tau={tau}: must be at least 0")
         if not (key or value):
@@ -44,7 +44,7 @@ class RelativeSinusoidal(Relative):
         self.register_buffer("key_table", vectors if key else None, persistent=False)
         self.register_buffer("value_table", vectors if value else None, persistent=False)
 
-    def neutralise(self) -> bool:
+    def zero_initialise(self) -> bool:
         """Not possible: the vectors are fixed."""
         return False
 

@@ -48,7 +48,7 @@ class ShawAbsolute(Encoding):
         """The positions in the table."""
         return self.longest
 
-    def neutralise(self) -> bool:
+    def zero_initialise(self) -> bool:
         """Zero vectors add nothing."""
         return zeroed(*self.parameters())
 
@@ -85,5 +85,5 @@ class ShawAbsolute(Encoding):
         for at in (context.queries, context.keys):
             if int(at.min()) < 0 or int(at.max()) >= self.longest:
                 wrong = int(at.min()) if int(at.min()) < 0 else int(at.max())
-                raise ValueError(f"position {wrong} is not among the {self.longest} learnt ones")
+                raise ValueError(f"position {wrong} is not among the {self.longest} learned ones")
         return context.queries[:, :, None] * self.longest + context.keys[:, None, :]

@@ -12,7 +12,7 @@ from torch import Tensor
 from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.context import Context, Positions
 from nmt.encodings.fusion import Fusion
-from nmt.encodings.placed_by_columns import Depth
+from nmt.encodings.positions_columns import Depth
 
 
 class SprAbsolute(Encoding):
@@ -37,9 +37,9 @@ class SprAbsolute(Encoding):
         """That of the heads, besides those of the first position."""
         return super().columns | self.depth.columns
 
-    def neutralise(self) -> bool:
+    def zero_initialise(self) -> bool:
         """Zero matrices add nothing."""
-        return self.fusion.neutralise()
+        return self.fusion.zero_initialise()
 
     def embed(self, x: Tensor, context: Context) -> Tensor:
         """Add the fusion to x [batch, query, dim]."""

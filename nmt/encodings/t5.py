@@ -42,7 +42,7 @@ class T5(Encoding):
         self.scale = None if scaled else 1.0
         self.weight = nn.Parameter(torch.randn(dims.heads, buckets) * dims.dim**-0.5)
 
-    def neutralise(self) -> bool:
+    def zero_initialise(self) -> bool:
         """Set all numbers to zero; without the usual scale, attention changes nevertheless."""
         with torch.no_grad():
             self.weight.zero_()

@@ -22,7 +22,7 @@ from nmt.encodings.sinusoids import frequencies
 
 
 class Tener(Encoding):
-    """Adds fixed sinusoids of the distance as keys, and two learnt queries u, v per head and layer.
+    """Adds fixed sinusoids of the distance as keys, and learned queries u, v per head and layer.
 
     2 dim parameters per layer; without key_projection attention has dim^2 + dim fewer.
     """

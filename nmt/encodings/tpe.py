@@ -4,7 +4,7 @@ The path from the root to a node is a code: one one-hot vector of k components f
 which says the branch that was taken; the last step first, zeros beyond the root. Each of c copies
 weighs the step m of the code (m = 0: the last one) with
 
-    p_c^m sqrt((1 - p_c^2) dim / 2),   p_c = tanh(a_c) learnt,
+    p_c^m sqrt((1 - p_c^2) dim / 2),   p_c = tanh(a_c) learned,
 
 so a copy sees as much of the path as its p lets it. All copies together are added to the
 embeddings, through a linear layer where their width is not the model's.
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from nmt.encodings.base import Dims, Encoding, zeroed
 from nmt.encodings.context import Context, Positions
-from nmt.encodings.placed_by_columns import per_token
+from nmt.encodings.positions_columns import per_token
 from nmt.encodings.trees import binarised, birth_order, path_codes
 
 
@@ -62,7 +62,7 @@ class Tpe(Encoding):
         """Heads, and which pieces are one word."""
         return super().columns | {self.heads, "words"}
 
-    def neutralise(self) -> bool:
+    def zero_initialise(self) -> bool:
         """A zero layer adds nothing; without a layer the codes cannot be silenced."""
         if isinstance(self.out, nn.Identity):
             return False

@@ -1,4 +1,4 @@
-"""Dai et al. (2019), Transformer-XL: relative sinusoids, projected, and two learnt queries.
+"""Dai et al. (2019), Transformer-XL: relative sinusoids, projected, and two learned queries.
 
 e_ij = [q_i . k_j + q_i . (W_R R[i - j]) + u . k_j + v . (W_R R[i - j])] / sqrt(head_dim),
 R[x] the sinusoids of the model's width at x: sines, then cosines.
@@ -38,7 +38,7 @@ class TransformerXl(Encoding):
             self.u.normal_(0, 0.02)
             self.v.normal_(0, 0.02)
 
-    def neutralise(self) -> bool:
+    def zero_initialise(self) -> bool:
         """With u = v = W_R = 0 only q . k is left."""
         return zeroed(*self.parameters())
 

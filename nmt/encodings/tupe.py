@@ -2,7 +2,7 @@
 
 e_ij = [q_i . k_j + (LN(p_i) U_Q) . (LN(p_j) U_K)] / sqrt(2 head_dim) (+ b_h[bucket(j - i)]).
 Words and positions are correlated apart from each other, with projections of their own; p_i is
-learnt, and the term of positions is computed once and serves all layers. TUPE-A has no b; TUPE-R
+learned, and the term of positions is computed once and serves all layers. TUPE-A has no b; TUPE-R
 adds T5's buckets. reset=true unties the first token: the term of positions (b included) becomes
 theta_1 in its row and theta_2 in its column, as the paper does for [CLS].
 """

@@ -12,7 +12,7 @@ from torch import Tensor
 from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.context import Context, Positions
 from nmt.encodings.fusion import Fusion
-from nmt.encodings.placed_by_columns import Column
+from nmt.encodings.positions_columns import ColumnPositions
 
 
 class XlPe(Encoding):
@@ -27,7 +27,7 @@ class XlPe(Encoding):
         self, dims: Dims, positions: Positions | None = None, order: str = "order"
     ) -> None:
         super().__init__(dims, positions)
-        self.order = Column(order)
+        self.order = ColumnPositions(order)
         if dims.site not in self.order.sites:
             raise ValueError(f"where={dims.site}: the column {order!r} stands beside the source")
         self.fusion = Fusion(dims.dim)
@@ -37,9 +37,9 @@ class XlPe(Encoding):
         """That of the order, besides those of the first position."""
         return super().columns | self.order.columns
 
-    def neutralise(self) -> bool:
+    def zero_initialise(self) -> bool:
         """Zero matrices add nothing."""
-        return self.fusion.neutralise()
+        return self.fusion.zero_initialise()
 
     def embed(self, x: Tensor, context: Context) -> Tensor:
         """Add the fusion to x [batch, query, dim]."""

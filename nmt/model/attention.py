@@ -28,8 +28,8 @@ class Memory(NamedTuple):
     fixed: bool = False  # the cache is filled once (cross-attention) and not appended to
 
 
-class Look(NamedTuple):
-    """Where the queries of one layer looked in one pass."""
+class AttentionRecord(NamedTuple):
+    """What the queries of one layer attended to in one pass."""
 
     site: str  # "encoder", "decoder" or "cross"
     layer: int  # from 0; layers that are shared count anew in each pass
@@ -38,7 +38,7 @@ class Look(NamedTuple):
     running: Tensor | None = None  # [sentence, query] false: had halted; None: nothing halts
 
 
-Watcher = Callable[[Look], None]
+Watcher = Callable[[AttentionRecord], None]
 
 
 class Attention(nn.Module):
@@ -106,7 +106,7 @@ class Attention(nn.Module):
         e = masked(e if bias is None else e + bias, context.allowed)
         p = e.softmax(-1)  # in float32 at least, always
         if self.watcher is not None:
-            self.watcher(Look(context.site, layer, p, context.allowed))
+            self.watcher(AttentionRecord(context.site, layer, p, context.allowed))
         p = dropout(p, rate).to(v.dtype)
         return encodings.outputs(p, v, layer, context)
 

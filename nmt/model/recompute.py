@@ -11,11 +11,11 @@ from torch.utils.checkpoint import checkpoint
 
 from nmt.encodings.context import Context
 
-Run = Callable[[nn.Module, Tensor, int, Sequence[Context]], Tensor]
+RunLayer = Callable[[nn.Module, Tensor, int, Sequence[Context]], Tensor]
 """`run(layer, x [batch, length, dim], number, contexts) -> x`: one layer, with all it needs."""
 
 
-def recomputed(run: Run) -> Run:
+def recomputed(run: RunLayer) -> RunLayer:
     """The same computation, of which the graph of gradients holds the inputs x and little else.
 
     When the backward pass asks, a layer is computed again, to the same bits: torch restores the

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from nmt.config import Model
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
-from nmt.model.recompute import Run, recomputed
+from nmt.model.recompute import RunLayer, recomputed
 
 
 class Stack(nn.Module):
@@ -26,7 +26,7 @@ class Stack(nn.Module):
         self.recompute = False  # layers in the backward pass, to save memory in training
 
     def forward(
-        self, x: Tensor, encodings: Encodings, contexts: Sequence[Context], run: Run
+        self, x: Tensor, encodings: Encodings, contexts: Sequence[Context], run: RunLayer
     ) -> tuple[Tensor, Tensor | None]:
         """x [batch x streams, length, dim] -> the same, and ponder times [batch, length] or None.
 
@@ -35,7 +35,7 @@ class Stack(nn.Module):
         context = contexts[0]
         if self.recompute and context.training and torch.is_grad_enabled():
             run = recomputed(run)
-        tally = None if self.halting is None else Tally(x, encodings.streams)
+        tally = None if self.halting is None else HaltingTally(x, encodings.streams)
         for number in range(self.count):
             given = encodings.layer(x, number, context)
             layer = self.layers[number % len(self.layers)]
@@ -49,7 +49,7 @@ class Stack(nn.Module):
         return encodings.readout(self.norm(x), context), None if tally is None else tally.ponder
 
 
-class Tally:
+class HaltingTally:
     """How far each token [batch, length] has come on its way to halting."""
 
     def __init__(self, x: Tensor, streams: int = 1) -> None:
@@ -83,7 +83,7 @@ class Halting(nn.Module):
         self.threshold = threshold
 
     def forward(
-        self, x: Tensor, given: Tensor, step: Callable[[], Tensor], tally: Tally, last: bool
+        self, x: Tensor, given: Tensor, step: Callable[[], Tensor], tally: HaltingTally, last: bool
     ) -> Tensor:
         """Take one step from states x [batch x streams, length, dim] to the next; keep the tally.
 

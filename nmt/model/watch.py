@@ -1,4 +1,4 @@
-"""Look over a model's shoulder: every attention sublayer hands out its probabilities."""
+"""Attention probabilities of a model while it runs: every attention sublayer hands them out."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -7,14 +7,14 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from nmt.model.attention import Attention, Look, Watcher
-from nmt.model.stack import Tally
+from nmt.model.attention import Attention, AttentionRecord, Watcher
+from nmt.model.stack import HaltingTally
 from nmt.model.transformer import Transformer
 
 
 @contextmanager
 def watching(model: Transformer, watcher: Watcher) -> Iterator[None]:
-    """Call `watcher` with a `Look` after each softmax of the passes made inside of the block.
+    """Call `watcher` with an `AttentionRecord` after each softmax of the passes made inside.
 
     Each layer comes once per pass, or once per step while decoding, in the order of computing;
     attention then takes the plain path, never the fused kernel, which keeps its probabilities to
@@ -29,8 +29,8 @@ def watching(model: Transformer, watcher: Watcher) -> Iterator[None]:
         raise RuntimeError("somebody is watching this model already")
     running: dict[str, Tensor] = {}  # site -> [batch, query] of the pass that is being made
 
-    def hand_on(look: Look) -> None:
-        watcher(look._replace(running=running.get(look.site)))
+    def hand_on(record: AttentionRecord) -> None:
+        watcher(record._replace(running=running.get(record.site)))
 
     with ExitStack() as after:
         for stack, sites in ((model.encoder, ["encoder"]), (model.decoder, ["decoder", "cross"])):
@@ -49,5 +49,5 @@ def _note_running(
     running: dict[str, Tensor], sites: list[str], halting: nn.Module, inputs: tuple[Any, ...]
 ) -> None:
     """Note which tokens still run when a step begins: `Halting.forward`'s inputs hold a tally."""
-    tally = next(t for t in inputs if isinstance(t, Tally))
+    tally = next(t for t in inputs if isinstance(t, HaltingTally))
     running.update(dict.fromkeys(sites, tally.running))

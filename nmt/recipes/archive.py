@@ -1,4 +1,4 @@
-"""Text out of archives: the named members alone, streamed into files of our own naming.
+"""TextFacts out of archives: the named members alone, streamed into files of our own naming.
 
 Nothing is ever extracted by the names that an archive holds, so that `../evil`, absolute names,
 links and devices have nowhere to go; and each member ends at its cap, so that a bomb does, too.
@@ -24,7 +24,7 @@ NEAR = 5  # names of an archive that a message shows
 SYMLINK = 0o120000  # of the upper half of external_attr in zip archives
 
 
-class Text(NamedTuple):
+class TextFacts(NamedTuple):
     """What one side of a corpus holds."""
 
     lines: int
@@ -32,11 +32,11 @@ class Text(NamedTuple):
     sha256: str
 
 
-class Sides(NamedTuple):
+class SidesFacts(NamedTuple):
     """What was taken out of an archive."""
 
-    source: Text
-    target: Text
+    source: TextFacts
+    target: TextFacts
     dropped: int  # rows of a TSV with a blank side: borders of documents
 
 
@@ -46,7 +46,7 @@ def take_pairs(
     pairs: Sequence[tuple[Sequence[str], Sequence[str]]],
     outs: Sequence[tuple[Path, Path]],
     cap: int,
-) -> list[Sides]:
+) -> list[SidesFacts]:
     """Write pairs of members (the names each may have) of a tar or zip archive to files.
 
     A line is what ends with LF; the last one gets its LF, and a byte order mark at the start goes.
@@ -69,11 +69,11 @@ def take_pairs(
                 "the two must be parallel",
                 Exit.DATA,
             )
-        sides.append(Sides(text, beside, 0))
+        sides.append(SidesFacts(text, beside, 0))
     return sides
 
 
-def take_columns(path: Path, swapped: bool, outs: tuple[Path, Path], cap: int) -> Sides:
+def take_columns(path: Path, swapped: bool, outs: tuple[Path, Path], cap: int) -> SidesFacts:
     """Write the first two columns of a compressed TSV to files, source and target.
 
     `swapped`: the target is the first column. More columns may follow. Rows with a blank side
@@ -95,7 +95,7 @@ def take_columns(path: Path, swapped: bool, outs: tuple[Path, Path], cap: int) -
                 continue
             for out, cell in zip(sides, cells, strict=False):
                 out.add(cell + b"\n")
-    return Sides(first.text, second.text, dropped)
+    return SidesFacts(first.text, second.text, dropped)
 
 
 class _Out:
@@ -113,8 +113,8 @@ class _Out:
         self.size += len(data)
 
     @property
-    def text(self) -> Text:
-        return Text(self.lines, self.size, self._hash.hexdigest())
+    def text(self) -> TextFacts:
+        return TextFacts(self.lines, self.size, self._hash.hexdigest())
 
     def __enter__(self) -> "_Out":
         return self
@@ -123,7 +123,7 @@ class _Out:
         self._file.close()
 
 
-def _copy(stream: IO[bytes], out: Path, cap: int, path: Path, name: str) -> Text:
+def _copy(stream: IO[bytes], out: Path, cap: int, path: Path, name: str) -> TextFacts:
     with _Out(out) as copy:
         block = stream.read(BLOCK).removeprefix(BOM)
         last = b"\n"
@@ -140,9 +140,9 @@ def _copy(stream: IO[bytes], out: Path, cap: int, path: Path, name: str) -> Text
 
 def _tar(
     path: Path, targets: Mapping[tuple[str, ...], Path], cap: int
-) -> dict[tuple[str, ...], tuple[str, Text]]:
+) -> dict[tuple[str, ...], tuple[str, TextFacts]]:
     """One pass through a compressed tar archive, up to the last member that is asked for."""
-    found: dict[tuple[str, ...], tuple[str, Text]] = {}
+    found: dict[tuple[str, ...], tuple[str, TextFacts]] = {}
     seen: list[str] = []
     with tarfile.open(path, "r|gz") as archive:
         for member in archive:
@@ -162,8 +162,8 @@ def _tar(
 
 def _zip(
     path: Path, targets: Mapping[tuple[str, ...], Path], cap: int
-) -> dict[tuple[str, ...], tuple[str, Text]]:
-    found: dict[tuple[str, ...], tuple[str, Text]] = {}
+) -> dict[tuple[str, ...], tuple[str, TextFacts]]:
+    found: dict[tuple[str, ...], tuple[str, TextFacts]] = {}
     with zipfile.ZipFile(path) as archive:
         known = archive.namelist()
         for names, out in targets.items():

@@ -22,7 +22,7 @@ import nmt
 from nmt import atomic
 from nmt.errors import Exit, UserError
 from nmt.manifest import sha256_of
-from nmt.recipes.lock import Archive, Version
+from nmt.recipes.lock import Archive, FileVersion
 
 log = logging.getLogger(__name__)
 BLOCK = 1 << 18  # bytes read at once
@@ -37,11 +37,11 @@ class Patience(NamedTuple):
     timeout: float = 60.0  # seconds of silence that end a try
 
 
-class Got(NamedTuple):
+class Fetched(NamedTuple):
     """A file that is here and right."""
 
     path: Path
-    version: Version
+    version: FileVersion
     origin: str  # an address, or how it came
 
 
@@ -77,7 +77,7 @@ class Bar(Protocol):
         """Come to an end."""
 
 
-def matching(path: Path, versions: Sequence[Version]) -> Version | None:
+def matching(path: Path, versions: Sequence[FileVersion]) -> FileVersion | None:
     """The version that a file is, by size and SHA-256; None if it is none of them."""
     size = path.stat().st_size
     if all(size != version.size for version in versions):
@@ -86,7 +86,7 @@ def matching(path: Path, versions: Sequence[Version]) -> Version | None:
     return next((v for v in versions if (v.size, v.sha256) == (size, found)), None)
 
 
-def here(archive: Archive, folder: Path, local: Sequence[Path]) -> Got | None:
+def here(archive: Archive, folder: Path, local: Sequence[Path]) -> Fetched | None:
     """A file that was downloaded before, or lies in a folder of files fetched by hand.
 
     Raises UserError (65) if it is another file; in `folder` it is renamed FILE.bad first.
@@ -96,7 +96,7 @@ def here(archive: Archive, folder: Path, local: Sequence[Path]) -> Got | None:
         if not path.is_file():
             continue
         if version := matching(path, archive.versions):
-            return Got(path, version, "downloaded before" if place == folder else "local file")
+            return Fetched(path, version, "downloaded before" if place == folder else "local file")
         found = _digest(path)
         if place == folder:
             raise _bad(path, path, archive, found, "downloaded before")
@@ -110,7 +110,7 @@ def fetch(
     mirror: str | None,
     patience: Patience,
     bar: Callable[[str, int, int], Bar],
-) -> Got:
+) -> Fetched:
     """Download a file, going on where a killed download stopped.
 
     `bar(name, total, done)` makes a progress bar. Raises UnavailableError if no address gives
@@ -143,7 +143,7 @@ def fetch(
             part.path.unlink(missing_ok=True)
 
 
-def _named(part: "_Part", archive: Archive, folder: Path, origin: str) -> Got:
+def _named(part: "_Part", archive: Archive, folder: Path, origin: str) -> Fetched:
     """Give a whole file its name, FILE or FILE.bad; UserError (65) for the latter."""
     part.finish()
     final = folder / archive.file
@@ -152,7 +152,7 @@ def _named(part: "_Part", archive: Archive, folder: Path, origin: str) -> Got:
         raise _bad(part.path, final, archive, (part.size, part.hash.hexdigest()), origin)
     os.replace(part.path, final)  # noqa: PTH105
     atomic.sync(folder)
-    return Got(final, version, origin)
+    return Fetched(final, version, origin)
 
 
 class _Part:
@@ -189,7 +189,7 @@ class _Part:
         self._file.close()
 
 
-def _version(part: _Part, archive: Archive) -> Version | None:
+def _version(part: _Part, archive: Archive) -> FileVersion | None:
     found = (part.size, part.hash.hexdigest())
     return next((v for v in archive.versions if (v.size, v.sha256) == found), None)
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from nmt import config
 from nmt.errors import Exit, UserError
-from nmt.recipes.lock import Corpus
-from nmt.recipes.work import Job, Work
+from nmt.recipes.lock import PinnedCorpus
+from nmt.recipes.work import RecipeJob, StageItem
 
 NETWORK = 10e6  # bytes/s of a download
 UNPACK = 50e6  # bytes/s of text out of an archive
@@ -30,7 +30,7 @@ BEAM = 8  # how much longer translating takes than training on the same sentence
 SAFETY = 1.1  # of the free disk asked for
 
 
-class Estimate(NamedTuple):
+class StageNeeds(NamedTuple):
     """What a stage will take in addition to what is there."""
 
     disk: float = 0  # bytes
@@ -60,7 +60,7 @@ def duration(seconds: float) -> str:
     return f"{max(1, seconds):.0f} s"
 
 
-def of_download(job: Job, works: Sequence[Work]) -> Estimate:
+def of_download(job: RecipeJob, works: Sequence[StageItem]) -> StageNeeds:
     """Exact bytes of what is missing; parts of stopped downloads count as there."""
     missing = 0
     for corpus in _of(job, works):
@@ -70,32 +70,32 @@ def of_download(job: Job, works: Sequence[Work]) -> Estimate:
         part = job.root / "downloads" / f"{first.file}.part"
         there = part.stat().st_size if part.is_file() else 0
         missing += max(0, max(version.size for version in first.versions) - there)
-    return Estimate(missing, seconds=missing / NETWORK)
+    return StageNeeds(missing, seconds=missing / NETWORK)
 
 
-def of_extract(job: Job, works: Sequence[Work]) -> Estimate:
+def of_extract(job: RecipeJob, works: Sequence[StageItem]) -> StageNeeds:
     """The texts that are to be taken out."""
     text = sum(corpus.text for corpus in _of(job, works))
-    return Estimate(text, seconds=text / UNPACK)
+    return StageNeeds(text, seconds=text / UNPACK)
 
 
-def of_corpus(job: Job, works: Sequence[Work]) -> Estimate:
+def of_corpus(job: RecipeJob, works: Sequence[StageItem]) -> StageNeeds:
     """All texts once more."""
     text = text_bytes(job) if works else 0
-    return Estimate(text, seconds=text / COPY)
+    return StageNeeds(text, seconds=text / COPY)
 
 
-def of_tests(job: Job, works: Sequence[Work]) -> Estimate:
+def of_tests(job: RecipeJob, works: Sequence[StageItem]) -> StageNeeds:
     """Test sets, and the archives that sacreBLEU keeps."""
-    return Estimate(SETS, seconds=SETS / NETWORK) if works else Estimate()
+    return StageNeeds(SETS, seconds=SETS / NETWORK) if works else StageNeeds()
 
 
-def of_joined(job: Job, works: Sequence[Work]) -> Estimate:
+def of_joined(job: RecipeJob, works: Sequence[StageItem]) -> StageNeeds:
     """The test sets once more, and joined; the development text."""
-    return Estimate(SETS / 4)
+    return StageNeeds(SETS / 4)
 
 
-def of_prepare(job: Job, settings: config.Settings, cores: int) -> Estimate:
+def of_prepare(job: RecipeJob, settings: config.Settings, cores: int) -> StageNeeds:
     """Words between the passes and numbers after them; hash, tokenise, learn, number."""
     text, lines = text_bytes(job), text_lines(job)
     choice = settings.segmenter
@@ -106,10 +106,10 @@ def of_prepare(job: Job, settings: config.Settings, cores: int) -> Estimate:
         memory = min(WORDS * text, WORDS_MOST)
     workers = min(cores, settings.data.workers or cores)
     rate = (MOSES if choice.tokenizer == "moses" else PLAIN) * workers
-    return Estimate(3 * text, memory + 2e8 * workers, 2 * lines / rate + text / UNPACK)
+    return StageNeeds(3 * text, memory + 2e8 * workers, 2 * lines / rate + text / UNPACK)
 
 
-def of_train(job: Job, settings: config.Settings, gpu: bool) -> Estimate:
+def of_train(job: RecipeJob, settings: config.Settings, gpu: bool) -> StageNeeds:
     """One run: its checkpoints, weights with gradients and moments, and the updates."""
     weights = parameters(settings)
     trainer = settings.trainer
@@ -119,17 +119,17 @@ def of_train(job: Job, settings: config.Settings, gpu: bool) -> Estimate:
     model = settings.model
     layers = model.encoder_layers + model.decoder_layers
     activations = 4 * trainer.batch_tokens * (34 * model.dim * layers + 3 * pieces(settings))
-    return Estimate(
+    return StageNeeds(
         disk=12 * weights * (trainer.keep_checkpoints + 2),  # weights and moments; best, newest
         memory=16 * weights + activations + 1e9,
         seconds=6 * weights * tokens / (GPU if gpu else CPU),
     )
 
 
-def of_score(lines: int, settings: config.Settings, systems: int, gpu: bool) -> Estimate:
+def of_score(lines: int, settings: config.Settings, systems: int, gpu: bool) -> StageNeeds:
     """Beam search of all test sets with each system, and the bootstrap."""
     work = 2 * parameters(settings) * lines * PIECES * BEAM * settings.decode.beam_size
-    return Estimate(
+    return StageNeeds(
         disk=400.0 * lines * systems,
         memory=8 * parameters(settings) + 2e9,
         seconds=systems * (work / (GPU / 20 if gpu else CPU) + lines / 50),
@@ -151,7 +151,7 @@ def pieces(settings: config.Settings) -> int:
     return choice.vocabulary_size if isinstance(choice, config.Unigram) else choice.merges + 500
 
 
-def text_bytes(job: Job) -> float:
+def text_bytes(job: RecipeJob) -> float:
     """Bytes of the training text, as it lies there or as the lock file estimates."""
     paths = [job.root / f"train.{code}" for code in job.lock.languages]
     if all(path.is_file() for path in paths):
@@ -159,13 +159,13 @@ def text_bytes(job: Job) -> float:
     return sum(corpus.text for corpus in job.corpora)
 
 
-def text_lines(job: Job) -> float:
+def text_lines(job: RecipeJob) -> float:
     """Pairs of the training text, as counted or as estimated."""
     found = job.ledger("corpus").facts_or_none("train")
     return max(1, found["lines"] if found else text_bytes(job) / (2 * LINE))
 
 
-def check_disk(where: Path, stage: str, need: Estimate) -> None:
+def check_disk(where: Path, stage: str, need: StageNeeds) -> None:
     """Raise UserError (74) before a stage starts that would fill the disk."""
     there = next(path for path in (where.absolute(), *where.absolute().parents) if path.exists())
     free = shutil.disk_usage(there).free
@@ -177,6 +177,6 @@ def check_disk(where: Path, stage: str, need: Estimate) -> None:
         )
 
 
-def _of(job: Job, works: Sequence[Work]) -> list[Corpus]:
+def _of(job: RecipeJob, works: Sequence[StageItem]) -> list[PinnedCorpus]:
     asked = {work.item for work in works}
     return [corpus for corpus in job.corpora if corpus.id in asked]

@@ -19,7 +19,7 @@ FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # it becomes a file's name as 
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
-class Version(NamedTuple):
+class FileVersion(NamedTuple):
     """One content that a file may have."""
 
     size: int  # bytes
@@ -32,10 +32,10 @@ class Archive(NamedTuple):
     file: str
     kind: str  # one of KINDS
     urls: tuple[str, ...]  # in the order to be tried
-    versions: tuple[Version, ...]  # any of them is right
+    versions: tuple[FileVersion, ...]  # any of them is right
 
 
-class Corpus(NamedTuple):
+class PinnedCorpus(NamedTuple):
     """A parallel text: where it comes from, and which members are its sides."""
 
     id: str
@@ -87,7 +87,7 @@ class Lock(NamedTuple):
     encodings: tuple[str, ...]  # trained unless others are asked for
     paper: Paper
     options: dict[str, Option]
-    corpora: tuple[Corpus, ...]
+    corpora: tuple[PinnedCorpus, ...]
     sets: dict[str, TestSet]
     dev: tuple[str, ...]  # sets that make the development text, in this order
     test: tuple[str, ...]  # sets that are scored
@@ -135,7 +135,7 @@ def chosen(lock: Lock, given: Sequence[str]) -> dict[str, str]:
     return picked
 
 
-def taking_part(lock: Lock, picked: Mapping[str, str]) -> list[Corpus]:
+def taking_part(lock: Lock, picked: Mapping[str, str]) -> list[PinnedCorpus]:
     """The corpora of a recipe with these choices, in the order of the lock file."""
     return [c for c in lock.corpora if all(picked[name] == v for name, v in c.only.items())]
 
@@ -271,7 +271,9 @@ def _set(table: _Table) -> TestSet:
     return found
 
 
-def _corpus(table: _Table, languages: tuple[str, str], options: Mapping[str, Option]) -> Corpus:
+def _corpus(
+    table: _Table, languages: tuple[str, str], options: Mapping[str, Option]
+) -> PinnedCorpus:
     columns = table.strings("columns", [])
     pairs = tuple(_pair(each, languages) for each in table.tables("pairs", []))
     archives = tuple(_archive(each) for each in table.tables("archive"))
@@ -283,7 +285,7 @@ def _corpus(table: _Table, languages: tuple[str, str], options: Mapping[str, Opt
                 f"{table.at('archive')}: {archive.file}: a .gz has columns, "
                 "a tar or zip archive has pairs"
             )
-    corpus = Corpus(
+    corpus = PinnedCorpus(
         id=_plain(table, "id"),
         about=table.take("about", str),
         mtdata=table.take("mtdata", str, None),
@@ -342,8 +344,8 @@ def _scheme(url: str, where: str) -> str:
     return parts.scheme
 
 
-def _version(table: _Table) -> Version:
-    found = Version(table.take("bytes", int), table.take("sha256", str))
+def _version(table: _Table) -> FileVersion:
+    found = FileVersion(table.take("bytes", int), table.take("sha256", str))
     if not SHA256.fullmatch(found.sha256):
         raise ValueError(f"{table.at('sha256')}: {found.sha256!r}; expected 64 digits 0-9 a-f")
     table.done()

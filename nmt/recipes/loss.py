@@ -15,7 +15,7 @@ from nmt.recipes.lock import Paper
 SHORTER = 75  # the paper's other limit
 
 
-class Loss(NamedTuple):
+class DroppedPairs(NamedTuple):
     """Pairs of the training text, by their longer side."""
 
     pairs: int  # all that were read
@@ -24,15 +24,15 @@ class Loss(NamedTuple):
     between: int  # kept, but longer than SHORTER
 
 
-def loss(store: PairStore, report: Mapping[str, Any], limit: int) -> Loss:
+def loss(store: PairStore, report: Mapping[str, Any], limit: int) -> DroppedPairs:
     """Count what was dropped (by the report) and what a limit of 75 would drop (by the store)."""
     train = report["train"]
     longer = np.maximum(store.source_lengths, store.target_lengths)
     over = int(train["dropped"]["too long"]["pairs"])
-    return Loss(int(train["total"]["pairs"]), limit, over, int((longer > SHORTER).sum()))
+    return DroppedPairs(int(train["total"]["pairs"]), limit, over, int((longer > SHORTER).sum()))
 
 
-def describe(found: Loss, paper: Paper) -> str:
+def describe(found: DroppedPairs, paper: Paper) -> str:
     """A few lines; the paper's numbers stand beside ours where both speak of the same limit."""
     rows = [("pairs read", f"{found.pairs:,}", f"{paper.lines:,}")]
     over = f"{paper.over_100:g} %" if found.limit == 100 else ""
@@ -46,5 +46,5 @@ def describe(found: Loss, paper: Paper) -> str:
     return "\n".join([*lines, *(f"{a:<42}{b:>22}{c:>14}" for a, b, c in rows)])
 
 
-def _share(count: int, found: Loss) -> str:
+def _share(count: int, found: DroppedPairs) -> str:
     return f"{count:,} ({100 * count / max(1, found.pairs):.2f} %)"

@@ -14,8 +14,8 @@ from nmt.errors import Exit, UserError
 from nmt.recipes import archive
 from nmt.recipes.download import UnavailableError, fetch, here
 from nmt.recipes.estimate import size
-from nmt.recipes.lock import Corpus
-from nmt.recipes.work import Job, Work, progress
+from nmt.recipes.lock import PinnedCorpus
+from nmt.recipes.work import RecipeJob, StageItem, progress
 
 log = logging.getLogger(__name__)
 COUNTS = "corpus.json"  # beside the text
@@ -23,11 +23,11 @@ BLOCK = 1 << 20  # bytes copied at once
 SIDE = re.compile(r"[0-9]+\.[a-z]+")  # names of extracted texts: see `_names`
 
 
-def download(job: Job) -> list[Work]:
+def download(job: RecipeJob) -> list[StageItem]:
     """One archive of each corpus, from a folder or from the network."""
     folder = job.root / "downloads"
 
-    def make(corpus: Corpus) -> tuple[list[Path], dict[str, Any]]:
+    def make(corpus: PinnedCorpus) -> tuple[list[Path], dict[str, Any]]:
         folder.mkdir(parents=True, exist_ok=True)
         why: list[str] = []
         for each in corpus.archives:
@@ -54,7 +54,7 @@ def download(job: Job) -> list[Work]:
         return [got.path], facts
 
     return [
-        Work(
+        StageItem(
             corpus.id,
             {"accepted": [[a.file, *(v.sha256 for v in a.versions)] for a in corpus.archives]},
             lambda corpus=corpus: make(corpus),  # type: ignore[misc]
@@ -73,12 +73,12 @@ def _refuse_others(final: Path) -> None:
             )
 
 
-def extract(job: Job) -> list[Work]:
+def extract(job: RecipeJob) -> list[StageItem]:
     """The members of each archive that are named, as text/CORPUS/0.de, 0.en, 1.de, ..."""
     before = job.ledger("download")
     folder = job.root / "text"
 
-    def make(corpus: Corpus, got: Mapping[str, Any]) -> tuple[list[Path], dict[str, Any]]:
+    def make(corpus: PinnedCorpus, got: Mapping[str, Any]) -> tuple[list[Path], dict[str, Any]]:
         folder.mkdir(parents=True, exist_ok=True)
         final = folder / corpus.id
         temporary = atomic.temporary_of(final)
@@ -117,12 +117,12 @@ def extract(job: Job) -> list[Work]:
             "languages": job.lock.languages,
         }
         works.append(
-            Work(corpus.id, inputs, lambda corpus=corpus, got=got: make(corpus, got))  # type: ignore[misc]
+            StageItem(corpus.id, inputs, lambda corpus=corpus, got=got: make(corpus, got))  # type: ignore[misc]
         )
     return works
 
 
-def corpus(job: Job) -> list[Work]:
+def corpus(job: RecipeJob) -> list[StageItem]:
     """All texts one behind the other, in the order of the lock file: train.de, train.en."""
     before = job.ledger("extract")
     facts = {c.id: before.facts(c.id, "extract") for c in job.corpora}
@@ -155,10 +155,10 @@ def corpus(job: Job) -> list[Work]:
         atomic.replace(job.root / COUNTS, manifest.dump(told))
         return [*finals, job.root / COUNTS], {"lines": told["lines"]}
 
-    return [Work("train", {"texts": [[c.id, texts[c.id]] for c in job.corpora]}, make)]
+    return [StageItem("train", {"texts": [[c.id, texts[c.id]] for c in job.corpora]}, make)]
 
 
-def describe(job: Job) -> str:
+def describe(job: RecipeJob) -> str:
     """The counts of the corpus beside what others state, as a table."""
     told = manifest.parse((job.root / COUNTS).read_bytes(), job.root / COUNTS)
     rows = [("corpus", "pairs", "stated", "blank, dropped", "text")]
@@ -183,7 +183,9 @@ def describe(job: Job) -> str:
     return "\n".join([*lines, f"Rosendahl et al. (2019): {paper.lines:,} pairs. {paper.note}"])
 
 
-def _take(job: Job, corpus: Corpus, got: Mapping[str, Any], folder: Path) -> list[archive.Sides]:
+def _take(
+    job: RecipeJob, corpus: PinnedCorpus, got: Mapping[str, Any], folder: Path
+) -> list[archive.SidesFacts]:
     path = Path(got["path"])
     outs = [
         (folder / source, folder / target)
@@ -195,13 +197,13 @@ def _take(job: Job, corpus: Corpus, got: Mapping[str, Any], folder: Path) -> lis
     return archive.take_pairs(path, got["kind"], corpus.pairs, outs, corpus.cap)
 
 
-def _names(job: Job, pairs: int) -> list[tuple[str, str]]:
+def _names(job: RecipeJob, pairs: int) -> list[tuple[str, str]]:
     source, target = job.lock.languages
     return [(f"{i}.{source}", f"{i}.{target}") for i in range(pairs)]
 
 
 def _append(
-    job: Job, name: str, texts: Mapping[str, Mapping[str, str]], side: int, out: Any
+    job: RecipeJob, name: str, texts: Mapping[str, Mapping[str, str]], side: int, out: Any
 ) -> dict[str, Any]:
     """Copy one side of a corpus; UserError (65) if it is not what was extracted."""
     code = job.lock.languages[side]
@@ -225,7 +227,7 @@ def _append(
     return {"bytes": count, "sha256": whole.hexdigest()}
 
 
-def _counts(job: Job, counts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _counts(job: RecipeJob, counts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     paper = job.lock.paper
     return {
         "format": 1,

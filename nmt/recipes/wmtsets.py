@@ -13,48 +13,48 @@ from nmt.errors import Exit, UserError
 from nmt.manifest import sha256_of
 from nmt.recipes.download import UnavailableError
 from nmt.recipes.lock import TestSet
-from nmt.recipes.work import Job, Work
+from nmt.recipes.work import RecipeJob, StageItem
 
 log = logging.getLogger(__name__)
 ALL, JOINED = "newstest_all", "concat_seq"
 
 
-def tests(job: Job) -> list[Work]:
+def tests(job: RecipeJob) -> list[StageItem]:
     """All sets as test/NAME.de and .en; the development text; newstest_all and concat_seq."""
     lock = job.lock
     names = list(dict.fromkeys((*lock.dev, *lock.test, *lock.all)))
     return [_single(job, lock.sets[name]) for name in names]
 
 
-def joined(job: Job) -> list[Work]:
+def joined(job: RecipeJob) -> list[StageItem]:
     """What is made of the sets, when they are there: dev.de, dev.en, newstest_all, concat_seq."""
     lock, before = job.lock, job.ledger("tests")
     for name in (*lock.dev, *lock.all):
         before.facts(name, "tests")
-    works = [Work("dev", {"sets": _hashes(job, lock.dev)}, lambda: _dev(job))]
+    works = [StageItem("dev", {"sets": _hashes(job, lock.dev)}, lambda: _dev(job))]
     if lock.all:
-        works.append(Work(ALL, {"sets": _hashes(job, lock.all)}, lambda: _all(job)))
+        works.append(StageItem(ALL, {"sets": _hashes(job, lock.all)}, lambda: _all(job)))
     return works
 
 
-def scored(job: Job) -> list[tuple[str, Path, Path]]:
+def scored(job: RecipeJob) -> list[tuple[str, Path, Path]]:
     """Name, source and reference of each test set that is scored."""
     folder = job.root / "test"
     names = [*job.lock.test, *((ALL, JOINED) if job.lock.all else ())]
     return [(name, *_sides(job, folder, name)) for name in names]
 
 
-def _sides(job: Job, folder: Path, name: str) -> tuple[Path, Path]:
+def _sides(job: RecipeJob, folder: Path, name: str) -> tuple[Path, Path]:
     source, target = (folder / f"{name}.{code}" for code in job.lock.languages)
     return source, target
 
 
-def _hashes(job: Job, names: Sequence[str]) -> list[Any]:
+def _hashes(job: RecipeJob, names: Sequence[str]) -> list[Any]:
     ledger = job.ledger("tests")
     return [[name, ledger.outputs(name)] for name in names]
 
 
-def _local(job: Job, name: str) -> tuple[Path, Path] | None:
+def _local(job: RecipeJob, name: str) -> tuple[Path, Path] | None:
     for folder in job.local:
         source, target = _sides(job, folder, name)
         if source.is_file() and target.is_file():
@@ -67,7 +67,7 @@ def _local(job: Job, name: str) -> tuple[Path, Path] | None:
     return None
 
 
-def _single(job: Job, wanted: TestSet) -> Work:
+def _single(job: RecipeJob, wanted: TestSet) -> StageItem:
     found = _local(job, wanted.name)
     # without a folder now, what a folder gave before is still good
     before = job.ledger("tests").inputs(wanted.name).get("local")
@@ -95,10 +95,10 @@ def _single(job: Job, wanted: TestSet) -> Work:
         log.info("  %s: %d pairs, %s", wanted.name, lines[0], origin)
         return list(outs), {"lines": lines[0], "origin": origin}
 
-    return Work(wanted.name, inputs, make)
+    return StageItem(wanted.name, inputs, make)
 
 
-def _registered(job: Job, wanted: TestSet) -> tuple[tuple[Path, Path], str]:
+def _registered(job: RecipeJob, wanted: TestSet) -> tuple[tuple[Path, Path], str]:
     """A set as sacreBLEU downloads it; UnavailableError says where to put it by hand."""
     from sacrebleu.utils import SACREBLEU_DIR, get_reference_files, get_source_file
 
@@ -135,7 +135,7 @@ def _guarded() -> Iterator[None]:
             tarfile.TarFile.extraction_filter = own
 
 
-def _dev(job: Job) -> tuple[list[Path], dict[str, Any]]:
+def _dev(job: RecipeJob) -> tuple[list[Path], dict[str, Any]]:
     outs = _sides(job, job.root, "dev")
     for side, out in enumerate(outs):
         parts = [_sides(job, job.root / "test", name)[side].read_bytes() for name in job.lock.dev]
@@ -143,7 +143,7 @@ def _dev(job: Job) -> tuple[list[Path], dict[str, Any]]:
     return list(outs), {"sets": list(job.lock.dev)}
 
 
-def _all(job: Job) -> tuple[list[Path], dict[str, Any]]:
+def _all(job: RecipeJob) -> tuple[list[Path], dict[str, Any]]:
     from nmt.recipes.testsets import build
 
     folder = job.root / "test"

@@ -10,12 +10,12 @@ from tqdm import tqdm
 from nmt.errors import Exit, UserError
 from nmt.recipes.download import Bar, Patience, UnavailableError
 from nmt.recipes.ledger import Ledger
-from nmt.recipes.lock import Corpus, Lock, taking_part
+from nmt.recipes.lock import Lock, PinnedCorpus, taking_part
 
 log = logging.getLogger(__name__)
 
 
-class Job(NamedTuple):
+class RecipeJob(NamedTuple):
     """A recipe, and where and how it is to be made."""
 
     lock: Lock
@@ -27,7 +27,7 @@ class Job(NamedTuple):
     patience: Patience = Patience()
 
     @property
-    def corpora(self) -> list[Corpus]:
+    def corpora(self) -> list[PinnedCorpus]:
         """Those that take part with these choices."""
         return taking_part(self.lock, self.picked)
 
@@ -36,7 +36,7 @@ class Job(NamedTuple):
         return Ledger(self.root, stage, self.verify)
 
 
-class Work(NamedTuple):
+class StageItem(NamedTuple):
     """A part of a stage."""
 
     item: str
@@ -44,13 +44,13 @@ class Work(NamedTuple):
     make: Callable[[], tuple[Sequence[Path], Mapping[str, Any]]]  # its outputs, and facts
 
 
-def pending(job: Job, stage: str, works: Sequence[Work]) -> list[Work]:
+def pending(job: RecipeJob, stage: str, works: Sequence[StageItem]) -> list[StageItem]:
     """The work of a stage that is to be done: never done, of other inputs, or damaged since."""
     ledger = job.ledger(stage)
     return [work for work in works if ledger.done(work.item, work.inputs) is None]
 
 
-def perform(job: Job, stage: str, works: Sequence[Work]) -> None:
+def perform(job: RecipeJob, stage: str, works: Sequence[StageItem]) -> None:
     """Do work and write down each part when it is done.
 
     A part that nobody on the network gives does not stop the others; UserError (69) then says

@@ -59,7 +59,7 @@ class Meter:
         }
 
 
-class Progress:
+class MetricsLog:
     """Writes one line of metrics.jsonl per report, and shows it where somebody looks.
 
     On resuming at `step`, lines of later steps are cut off, so that none appears twice.
@@ -70,7 +70,7 @@ class Progress:
         self.tensorboard = tensorboard
         self.fields: dict[str, str] = {}
 
-    def __enter__(self) -> "Progress":
+    def __enter__(self) -> "MetricsLog":
         truncate(self.run / METRICS, self.step)
         with ExitStack() as stack:
             self.metrics: BinaryIO = stack.enter_context((self.run / METRICS).open("ab"))
@@ -144,7 +144,7 @@ class Progress:
                     self.board.add_scalar(f"{line['kind']}/{key}", value, line["step"])
 
 
-class Silence(Progress):
+class Silence(MetricsLog):
     """The progress of the other workers: the first one tells it."""
 
     def __enter__(self) -> "Silence":

@@ -1,7 +1,7 @@
 """Start a model with one encoding from a trained model with another.
 
 What both have is copied; an encoding that only the new model has is set to change nothing, where
-it can be (`Encoding.neutralise`), so that training goes on from exactly the parent's function.
+it can be (`Encoding.zero_initialise`), so that training goes on from exactly the parent's function.
 """
 
 import logging
@@ -28,19 +28,19 @@ class Graft:
 
     loaded: list[str] = field(default_factory=list)
     new: list[str] = field(default_factory=list)  # drawn at random
-    neutral: list[str] = field(default_factory=list)  # new, but they change nothing yet
+    zero_initialised: list[str] = field(default_factory=list)  # new, and change nothing yet
     dropped: list[str] = field(default_factory=list)  # of the parent
     difference: float = 0.0  # largest difference of the logits on made-up sentences
 
     def __str__(self) -> str:
         """Say in a few lines what was done."""
-        said = [f"{len(self.loaded)} tensors loaded"]
-        for what in ("neutral", "new", "dropped"):
+        parts = [f"{len(self.loaded)} tensors loaded"]
+        for what in ("zero_initialised", "new", "dropped"):
             if names := getattr(self, what):
-                said.append(f"{what}: {', '.join(names)}")
+                parts.append(f"{what.replace('_', '-')}: {', '.join(names)}")
         exact = "as the parent" if self.difference < 1e-5 else "not as the parent"
-        said.append(f"step 0 computes {exact} (largest difference {self.difference:.2g})")
-        return "; ".join(said)
+        parts.append(f"step 0 computes {exact} (largest difference {self.difference:.2g})")
+        return "; ".join(parts)
 
 
 def graft(
@@ -62,8 +62,8 @@ def graft(
                 "train on the same prepared corpus with the same segmenter"
             )
     report = Graft()
-    neutral = {e for site, e in _new_entries(model, settings, parent) if e.neutralise()}
-    _copy(model, settings, parent, neutral, report)
+    unchanging = {e for site, e in _new_entries(model, settings, parent) if e.zero_initialise()}
+    _copy(model, settings, parent, unchanging, report)
     report.difference = difference(model, parent.model)
     log.info("started from %s: %s", path, report)
     return report
@@ -93,7 +93,7 @@ def _copy(
     model: Transformer,
     settings: config.Settings,
     parent: Trained,
-    neutral: set[Encoding],
+    unchanging: set[Encoding],
     report: Graft,
 ) -> None:
     """Copy equal names of equal shape, the body's and those of entries that are the same."""
@@ -106,7 +106,7 @@ def _copy(
                 tensor.copy_(old[0])
                 report.loaded.append(name)
             else:
-                (report.neutral if owner in neutral else report.new).append(name)
+                (report.zero_initialised if owner in unchanging else report.new).append(name)
     report.dropped = sorted(set(theirs) - set(report.loaded))
     if not any(name.startswith("encoder.layers") for name in report.loaded):
         raise UserError(

@@ -23,7 +23,7 @@ from nmt.memory import keep_memory, peak_memory, release_memory
 from nmt.precision import NO_BFLOAT16, bfloat16_is_faster
 from nmt.training import environment, loss
 from nmt.training.checkpoint import STATE, Saved, optimizer_files, restore_optimizer
-from nmt.training.progress import Meter, Progress, Silence
+from nmt.training.progress import Meter, MetricsLog, Silence
 from nmt.training.run import Outcome, Run, open_run
 from nmt.training.schedule import schedule
 from nmt.training.signals import Stop
@@ -115,7 +115,7 @@ class Trainer:
             if encodings.at_odds is not None and not self.workers.rank:
                 log.info("encoding, %s: %s", site, encodings.at_odds)
         last, tensorboard, stopping = self.plan.last, self.options.tensorboard, 0
-        told = Silence if self.workers.rank else Progress
+        told = Silence if self.workers.rank else MetricsLog
         with Stop() as stop, told(self.run.path, self.step, last, tensorboard) as self.progress:
             # whichever worker got the signal, all stop after the same step
             while self.step < last and not (stopping := self.workers.largest(stop.signal or 0)):

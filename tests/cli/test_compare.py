@@ -64,7 +64,8 @@ def test_the_whole_with_a_broken_run_and_again(
     assert relative["parameters"] == sum(p.numel() for p in model.parameters())
     own = [*model.encoder_encodings.parameters(), *model.decoder_encodings.parameters()]
     assert relative["encoding_parameters"] == sum(p.numel() for p in own) > 0
-    assert relative["tokens_per_second"] > 0 and relative["step"] == 4
+    (run,) = relative["runs"]
+    assert run["tokens_per_second"] > 0 and run["step"] == 4
     assert made["missing"][0]["label"] == "short"
     assert set(made["report"]["about"]["settings"]) == {"relative", "alibi"}
     assert (tmp_path / "made.table").read_text().count("\n| ") == 3

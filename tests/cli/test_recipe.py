@@ -118,7 +118,7 @@ def test_the_loss_is_counted_as_in_the_paper() -> None:
         target_lengths = target[outcome == 0]
 
     found = loss.loss(Store(), told, 100)  # type: ignore[arg-type]
-    assert found == loss.Loss(pairs=8, limit=100, over=2, between=3)
+    assert found == loss.DroppedPairs(pairs=8, limit=100, over=2, between=3)
     text = loss.describe(found, understood(["wmt19_deen"]).job.lock.paper)
     assert "2 (25.00 %)         0.4 %" in text and "3 (37.50 %)         1.2 %" in text
     other = loss.describe(found._replace(limit=60), understood(["wmt19_deen"]).job.lock.paper)

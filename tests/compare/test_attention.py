@@ -17,12 +17,12 @@ from nmt.compare.attention.statistics import (
 from nmt.compare.report import REACH
 from nmt.config import Settings
 from nmt.data.bpe import Bpe
-from nmt.data.columns import Beside, expand
+from nmt.data.columns import ColumnLine, expand
 from nmt.data.side import Side
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.vocab import BOS, Vocabulary
 from nmt.errors import Exit, UserError
-from nmt.model.attention import Look
+from nmt.model.attention import AttentionRecord
 from nmt.model.transformer import Transformer
 from nmt.model.watch import watching
 from nmt.modeldir import Trained
@@ -71,12 +71,12 @@ def by_hand(some: Trained, place: int) -> tuple[SentenceCoverage, dict[str, Any]
     ids, target = some.source.ids(source), [BOS, *some.target.ids(hypothesis)[:-1]]
     model = some.model
     beside = {
-        name: Beside(PER.get(name, "word"), COLUMNS[name][place], "here")
+        name: ColumnLine(PER.get(name, "word"), COLUMNS[name][place], "here")
         for name in model.columns - {"words"}
     }
     found = expand(source, beside, some.source.segmenter, "here", words="words" in model.columns)
     columns = {name: torch.tensor([row]) for name, row in found.items()}
-    looks: list[Look] = []
+    looks: list[AttentionRecord] = []
     with torch.inference_mode(), watching(model, looks.append):
         model.hidden(torch.tensor([ids]), torch.tensor([target]), columns)
     n, steps, heads = len(ids) - 1, len(target) - 1, 2
@@ -135,7 +135,7 @@ def test_sums_by_hand(words: list[str], trained: Make) -> None:
 def test_tokens_halt_at_different_steps_here(trained: Make) -> None:
     """Or the sums above would prove nothing of halting."""
     for words in HALTING:
-        looks: list[Look] = []
+        looks: list[AttentionRecord] = []
         some = trained(*words)
         with watching(some.model, looks.append):
             some.model(torch.arange(4, 20)[None], torch.arange(4, 20)[None])

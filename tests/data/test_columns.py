@@ -18,7 +18,7 @@ from nmt.data import prepare as room
 from nmt.data import scan as scanning
 from nmt.data.batches import in_order
 from nmt.data.bpe import Bpe, learn_merges
-from nmt.data.columns import Beside, expand, places
+from nmt.data.columns import ColumnLine, expand, places
 from nmt.data.prepare import Prepared, prepare
 from nmt.data.segmenter import Segmenter
 from nmt.data.tokenizer import Tokenizer
@@ -98,7 +98,7 @@ class Halves(Bpe):
 
 def columns(text: str, most: Any = None, **beside: str) -> dict[str, list[int]]:
     per = {"language": "sentence"}
-    given = {n: Beside(per.get(n, "word"), v, f"{n}:7") for n, v in beside.items()}
+    given = {n: ColumnLine(per.get(n, "word"), v, f"{n}:7") for n, v in beside.items()}
     return expand(text, given, Halves(), "line 7", most=most)
 
 

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.data.bpe import Bpe
-from nmt.data.columns import Beside, expand
+from nmt.data.columns import ColumnLine, expand
 from nmt.data.seams import joined_line, otherwise, pieces_of
 from nmt.data.tokenizer import Tokenizer
 
@@ -46,7 +46,7 @@ def test_lines_that_are_read_otherwise(parts: list[list[str]]) -> None:
 
 
 def test_columns_follow_the_pieces_that_are_read() -> None:
-    tags = Beside("word", "1 2 3 4 5 6 7", "here")
+    tags = ColumnLine("word", "1 2 3 4 5 6 7", "here")
     line = joined_line(" ".join(SMALL), SMALL)
     lengths = {len(pieces_of(BPE, text)) for text in (line, str(line))}
     assert len(lengths) == 2

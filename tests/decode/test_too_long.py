@@ -7,10 +7,10 @@ import torch
 
 from nmt.config import Settings
 from nmt.data.side import Side
-from nmt.decode import room
+from nmt.decode import source_limit
 from nmt.decode.beam import length_penalty
 from nmt.decode.parts import parts_of
-from nmt.decode.room import Live
+from nmt.decode.source_limit import MemoryMeter
 from nmt.decode.translator import RefusedLinesError, Translator
 from nmt.errors import Exit
 from nmt.model.transformer import Transformer
@@ -111,19 +111,19 @@ def test_what_a_source_takes_is_foreseen(
     model = tiny(*words, vocab=len(side.vocabulary))
     whole = Trained(settings_of(*words), model, side, side, {"longest_source": 30})
     monkeypatch.setattr("nmt.decode.translator.memory_of", lambda device: memory)
-    monkeypatch.setattr(room, "LENGTHS", (150, 200, 300))
+    monkeypatch.setattr(source_limit, "LENGTHS", (150, 200, 300))
     monkeypatch.setattr("nmt.decode.translator.ALWAYS", 300)
-    monkeypatch.setattr(room, "ALWAYS", 300)
+    monkeypatch.setattr(source_limit, "ALWAYS", 300)
     translator = Translator(whole, decode(max_length_ratio=0.0, max_length_offset=2))
     longest = translator._longest(10**6)
     assert 300 < longest < 10_000
-    with Live() as live:
+    with MemoryMeter() as live:
         translator._try(longest + 1, 2)
-    assert live.peak * room.SHARE == pytest.approx(memory, rel=0.1)
+    assert live.peak * source_limit.SHARE == pytest.approx(memory, rel=0.1)
 
 
 def test_a_mark_of_live_bytes_follows_what_is_held() -> None:
-    with Live() as live, torch.inference_mode():
+    with MemoryMeter() as live, torch.inference_mode():
         held = torch.ones(1000)
         for _ in range(5):
             held = held * 2

@@ -114,7 +114,7 @@ def test_zero_paths_change_nothing(tiny: Make, ids: Ids) -> None:
     source, target = ids(2, 6), ids(2, 7, seed=1)
     assert not torch.allclose(own(source, target), plain(source, target), atol=1e-3)
     floaters = [m for m in own.modules() if isinstance(m, Floater)]
-    assert len(floaters) == 3 and all(e.neutralise() for e in floaters)
+    assert len(floaters) == 3 and all(e.zero_initialise() for e in floaters)
     assert torch.equal(own(source, target), plain(source, target))
     own(source, target).square().sum().backward()
     for e in floaters:

@@ -1,4 +1,4 @@
-"""Axial and learnt tables, and sinusoids of distant or infused positions."""
+"""Axial and learned tables, and sinusoids of distant or infused positions."""
 
 import math
 from collections.abc import Callable
@@ -62,16 +62,16 @@ def test_axial_refuses_positions_outside_its_tables(start: int) -> None:
 
 
 @pytest.mark.parametrize("make", [Axial, Learned])
-def test_tables_can_be_neutral(make: type[Encoding]) -> None:
+def test_tables_can_be_zero_initialised(make: type[Encoding]) -> None:
     e = make(dims())
-    assert e.neutralise() and added(e, 9).eq(0).all()
+    assert e.zero_initialise() and added(e, 9).eq(0).all()
     added(e, 9).sum().backward()
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in e.parameters())
 
 
 def test_frozen_positions_are_saved_and_not_learnt() -> None:
     e = Learned(dims(), size=5, trainable=False)
-    assert not list(e.parameters()) and not e.neutralise()
+    assert not list(e.parameters()) and not e.zero_initialise()
     assert list(e.state_dict()) == ["weight"]
     assert torch.equal(added(e, 5), e.weight) and e.weight.abs().sum() > 0
 

@@ -108,7 +108,7 @@ def test_t5_with_a_bucket_per_distance_is_a_table_of_distances() -> None:
 
 def test_t5_without_scaling() -> None:
     assert T5(dims()).scale is None and T5(dims(), scaled=False).scale == 1
-    assert T5(dims()).neutralise() and not T5(dims(), scaled=False).neutralise()
+    assert T5(dims()).zero_initialise() and not T5(dims(), scaled=False).zero_initialise()
 
 
 # --- tables
@@ -132,7 +132,7 @@ def test_tables_in_loops(site: str, per_layer: bool, per_head: bool) -> None:
 
 def test_tables_refuse_positions_beyond_the_last() -> None:
     e = BiasTable(dims(), reference="absolute", longest=4)
-    with pytest.raises(ValueError, match="positions 0 to 4 are not all among the 4 learnt ones"):
+    with pytest.raises(ValueError, match="positions 0 to 4 are not all among the 4 learned ones"):
         e.bias(0, pass_over(5))
 
 

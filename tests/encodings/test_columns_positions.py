@@ -15,7 +15,7 @@ from nmt.encodings.context import Context, Positions
 from nmt.encodings.graformer import Graformer
 from nmt.encodings.learned import Learned
 from nmt.encodings.per_language import PerLanguage
-from nmt.encodings.placed_by_columns import Column, Depth, Graph, Tree
+from nmt.encodings.positions_columns import ColumnPositions, Depth, Graph, Tree
 from nmt.encodings.registry import create
 from nmt.encodings.relative import Relative
 from nmt.encodings.sinusoids import sinusoids
@@ -207,10 +207,10 @@ def test_saturated_decays_stay_finite() -> None:
 def test_a_layer_fits_codes_of_another_width() -> None:
     e = Tpe(dims())  # 1 copy of 2 x 32, a model of 8
     assert sum(p.numel() for p in e.parameters()) == 1 + 65 * 8
-    assert e.neutralise()
+    assert e.zero_initialise()
     x = torch.randn(2, 9, 8)
     assert torch.equal(e.embed(x, beside()), x)
-    assert not Tpe(dims(), None, "heads", 2, 2).neutralise()
+    assert not Tpe(dims(), None, "heads", 2, 2).zero_initialise()
 
 
 def test_each_language_has_its_own_table() -> None:
@@ -219,7 +219,7 @@ def test_each_language_has_its_own_table() -> None:
     added = Encodings([e]).embed(x, beside()) - x
     assert torch.allclose(added, e.weight[[1, 0]], atol=1e-6)
     assert e.limit == 9 and e.weight.shape == (2, 9, 8)
-    with pytest.raises(ValueError, match="positions 0 to 9 are not all among the 9 learnt ones"):
+    with pytest.raises(ValueError, match="positions 0 to 9 are not all among the 9 learned ones"):
         PerLanguage(dims(), None, longest=9).embed(torch.zeros(1, 10, 8), pass_over(10))
 
 
@@ -235,12 +235,12 @@ def test_a_language_without_a_table_is_named(number: int) -> None:
 def test_a_column_is_a_position() -> None:
     x = torch.randn(2, 9, 8)
     order = torch.tensor(ORDER)
-    got = Encodings([Absolute(dims(), Column("order"))]).embed(x, beside())
+    got = Encodings([Absolute(dims(), ColumnPositions("order"))]).embed(x, beside())
     assert torch.equal(got, x + sinusoids(order, 8))
-    learned = Learned(dims(), Column("order"))
+    learned = Learned(dims(), ColumnPositions("order"))
     got = Encodings([learned]).embed(x, beside())
     assert torch.equal(got, x + learned.weight[order])
-    delta = beside().placed(Column("order")).delta
+    delta = beside().placed(ColumnPositions("order")).delta
     assert delta.equal(order[:, None, :] - order[:, :, None])
     assert beside().placed(Depth()).queries.equal(depths(torch.tensor(HEADS)))
 
@@ -262,8 +262,12 @@ def test_columns_are_named_to_the_model(tiny: Make) -> None:
 @pytest.mark.parametrize(
     "positions, columns, said",
     [
-        (Column("depth"), {}, "reads a column 'depth', which this text does not have"),
-        (Column("language"), {"language": [[1], [0]]}, "'language' has one integer per sentence"),
+        (ColumnPositions("depth"), {}, "reads a column 'depth', which this text does not have"),
+        (
+            ColumnPositions("language"),
+            {"language": [[1], [0]]},
+            "'language' has one integer per sentence",
+        ),
         (Depth(), {"heads": [[0, 1]]}, "'heads' has 2 integers for 9 tokens"),
         (Tree(), {"heads": HEADS}, "a column 'words', which this text does not have"),
         (Graph(), {"words": WORDS}, "a column 'heads', which this text does not have"),
@@ -345,16 +349,16 @@ def test_the_column_changes_what_the_encoder_says(option: str, tiny: Make, ids: 
 
 
 @pytest.mark.parametrize("kind", [SprAbsolute, XlPe, PerLanguage])
-def test_neutral_ones_change_nothing_and_learn(kind: Any) -> None:
+def test_zero_initialised_ones_change_nothing_and_learn(kind: Any) -> None:
     e = kind(dims())
-    assert e.neutralise()
+    assert e.zero_initialise()
     x = torch.randn(2, 9, 8)
     y = Encodings([e]).embed(x, beside())
     assert torch.equal(x, y)
     (y * torch.randn_like(y)).sum().backward()
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in e.parameters())
     table = Graformer(dims(), Graph())
-    assert table.neutralise() and table.weight.eq(0).all()
+    assert table.zero_initialise() and table.weight.eq(0).all()
 
 
 @pytest.mark.parametrize("kind", [SprAbsolute, XlPe])

@@ -8,16 +8,16 @@ from torch import Tensor
 
 from nmt.encodings.at import POSITIONS
 from nmt.encodings.context import Context, Positions
-from nmt.encodings.placed_by_columns import Column
-from nmt.encodings.remaining import Remaining, noisy
+from nmt.encodings.positions_columns import ColumnPositions
+from nmt.encodings.positions_remaining import Remaining, noisy
 from nmt.model import example
-from nmt.model.attention import Look
+from nmt.model.attention import AttentionRecord
 from nmt.model.transformer import Transformer
 from nmt.model.watch import watching
 
 Make = Callable[..., Transformer]
 Ids = Callable[..., Tensor]
-MADE: dict[str, Positions] = {"remaining": Remaining(noise=3), "column": Column("order")}
+MADE: dict[str, Positions] = {"remaining": Remaining(noise=3), "column": ColumnPositions("order")}
 TOKENWISE = [name for name, kind in POSITIONS.items() if not kind.pairs]
 
 
@@ -78,8 +78,8 @@ def test_streams_share_the_noise_of_a_length() -> None:
     assert torch.equal(two.queries[:, 0], both(lengths))
 
 
-def probabilities(model: Transformer, source: Tensor, target: Tensor) -> list[Look]:
-    looks: list[Look] = []
+def probabilities(model: Transformer, source: Tensor, target: Tensor) -> list[AttentionRecord]:
+    looks: list[AttentionRecord] = []
     columns = example.columns(model.columns, source)
     with torch.inference_mode(), watching(model, looks.append):
         model(source, target, columns)

@@ -96,7 +96,7 @@ def test_transformer_xl_with_zeros_is_nothing() -> None:
     e = shaken(TransformerXl(dims()))
     q, k, v = qkv(9, e.dims)
     assert not torch.allclose(attend(e, q, k, v, pass_over(9))[0], q @ k.mT / 2, atol=0.1)
-    assert e.neutralise()
+    assert e.zero_initialise()
     assert torch.equal(attend(e, q, k, v, pass_over(9))[0], q @ k.mT / 2)
 
 

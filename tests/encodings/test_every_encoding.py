@@ -197,22 +197,22 @@ def test_positions_are_read_as_the_class_says(option: str, tiny: Make, ids: Ids)
 
 
 @pytest.mark.parametrize("option", OPTIONS)
-def test_a_neutral_encoding_changes_nothing_and_can_learn(
+def test_a_zero_initialised_encoding_changes_nothing_and_can_learn(
     option: str, tiny: Make, ids: Ids
 ) -> None:
-    """What `neutralise` promises: step 0 is exactly the model that got the encoding."""
+    """What `zero_initialise` promises: step 0 is exactly the model that got the encoding."""
     model = tiny(f"encoding={option}")
     source, target = ids(3, 9), ids(3, 9, seed=1)
     columns = beside(model, source)
-    neutral = [e for e in entries(model) if e.neutralise()]
-    if not neutral:
-        pytest.skip("cannot be neutral")
+    zeroed = [e for e in entries(model) if e.zero_initialise()]
+    if not zeroed:
+        pytest.skip("cannot be zero-initialised")
     with_it = model(source, target, columns)
     with_it.square().sum().backward()
-    for e in neutral:
+    for e in zeroed:
         assert any(p.grad is not None and p.grad.abs().sum() > 0 for p in e.parameters()), e.name
     for site in model.sites.values():
-        site.entries = torch.nn.ModuleList(e for e in site.entries if e not in neutral)
+        site.entries = torch.nn.ModuleList(e for e in site.entries if e not in zeroed)
     assert differ(with_it, model(source, target, columns)) < 1e-5
 
 

@@ -123,12 +123,14 @@ def test_a_symmetric_table_makes_method_2_into_1() -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_neutral_is_no_encoding_and_so_is_the_start_of_what_multiplies(method: int) -> None:
-    fresh, neutral = Huang(dims(), None, method).double(), make(method)
-    assert neutral.neutralise()
+def test_zero_initialised_is_no_encoding_and_so_is_the_start_of_what_multiplies(
+    method: int,
+) -> None:
+    fresh, zeroed = Huang(dims(), None, method).double(), make(method)
+    assert zeroed.zero_initialise()
     q, k, v = qkv(9, fresh.dims)
     plain = q @ k.mT / 2
-    assert torch.allclose(attend(neutral, q, k, v, pass_over(9))[0], plain, atol=1e-14)
+    assert torch.allclose(attend(zeroed, q, k, v, pass_over(9))[0], plain, atol=1e-14)
     if method < 4:
         assert torch.allclose(attend(fresh, q, k, v, pass_over(9))[0], plain, atol=1e-14)
 

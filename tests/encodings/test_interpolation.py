@@ -11,7 +11,7 @@ from nmt.encodings.alibi import Alibi
 from nmt.encodings.base import Encoding
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
-from nmt.encodings.placed_by_columns import Column, Tree
+from nmt.encodings.positions_columns import ColumnPositions, Tree
 from nmt.encodings.rotary import Rotary
 from nmt.model.transformer import Transformer
 from tests.encodings.attending import attend, dims, pass_over, qkv
@@ -65,7 +65,7 @@ def plain(x: Tensor, factor: float) -> Tensor:
 
 
 def test_columns_are_read_as_before() -> None:
-    e = Encodings([Absolute(dims(), Column("order"))])
+    e = Encodings([Absolute(dims(), ColumnPositions("order"))])
     e.scale_positions(0.5)
     assert e.columns == {"order"}
     context = pass_over(3, rows=1)

@@ -11,7 +11,7 @@ from nmt.encodings.absolute import Absolute
 from nmt.encodings.base import Dims
 from nmt.encodings.context import Context
 from nmt.encodings.lrpe import LengthRatio
-from nmt.encodings.remaining import Remaining
+from nmt.encodings.positions_remaining import Remaining
 from nmt.encodings.sinusoids import sinusoids
 from nmt.model.transformer import Transformer
 

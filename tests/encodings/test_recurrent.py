@@ -137,9 +137,9 @@ def test_convolution_equals_the_formula_in_two_loops(site: str, depthwise: bool)
             assert torch.allclose(got[row, t], wanted, atol=1e-12)
 
 
-def test_convolution_can_be_neutral() -> None:
+def test_convolution_can_be_zero_initialised() -> None:
     e, x = Convolution(dims()), torch.randn(2, 5, 8)
-    assert e.neutralise() and torch.equal(e.embed(x, pass_over(5)), x)
+    assert e.zero_initialise() and torch.equal(e.embed(x, pass_over(5)), x)
 
 
 @pytest.mark.parametrize("width", [0, 1, 4])

@@ -257,7 +257,7 @@ def test_shaw_absolute_refuses_positions_outside_its_table(shift: int, wrong: in
     assert e.limit == 9
     q, k, v = qkv(9, e.dims)
     at = torch.arange(9)[None] + shift
-    with pytest.raises(ValueError, match=f"position {wrong} is not among the 9 learnt ones"):
+    with pytest.raises(ValueError, match=f"position {wrong} is not among the 9 learned ones"):
         attending(e, q, k, v, Context("encoder", at, at, at))
 
 
@@ -313,10 +313,10 @@ def test_offset_of_sinusoidal_distances_is_a_gauge() -> None:
     assert torch.allclose(a, b, atol=1e-5)
 
 
-def test_sinusoidal_vectors_cannot_be_neutral() -> None:
+def test_sinusoidal_vectors_cannot_be_zero_initialised() -> None:
     e = RelativeSinusoidal(dims())
     assert e.key_table is not None
-    assert not e.neutralise() and e.key_table.abs().max() == 1
+    assert not e.zero_initialise() and e.key_table.abs().max() == 1
 
 
 def test_sign_of_sinusoidal_distances_is_a_gauge() -> None:

@@ -12,10 +12,10 @@ from nmt.encodings.bias_table import BiasTable
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context, Positions
 from nmt.encodings.diet import Diet
-from nmt.encodings.drawn import Shift
-from nmt.encodings.placed_by_columns import Column
 from nmt.encodings.positions import Index
-from nmt.encodings.sampled import Sample
+from nmt.encodings.positions_columns import ColumnPositions
+from nmt.encodings.positions_random import Shift
+from nmt.encodings.positions_sampled import Sample
 from nmt.encodings.t5 import bucket
 from nmt.encodings.tupe import Tupe
 from tests.encodings.attending import attend, dims, pass_over, qkv
@@ -81,7 +81,7 @@ def test_tupe_unties_the_first_token_wherever_it_stands(site: str, at: Positions
 
 def test_tupe_unties_the_first_token_of_a_reordered_sentence() -> None:
     """The column says where tokens stand in the translation; the first one is still the first."""
-    e = shaken(Tupe(dims(), Column("order"), 30, reset=True))
+    e = shaken(Tupe(dims(), ColumnPositions("order"), 30, reset=True))
     assert isinstance(e, Tupe) and e.first is not None
     c = pass_over(3)
     c.columns = {"order": torch.tensor([[2, 0, 1], [0, 1, 2]])}
@@ -151,7 +151,7 @@ def test_positions_of_each_row_are_its_own() -> None:
 def test_refuses_positions_without_a_vector(make: Callable[..., Encoding]) -> None:
     e = make(dims(), longest=4)
     assert e.limit == 4
-    with pytest.raises(ValueError, match="positions 0 to 4 are not all among the 4 learnt ones"):
+    with pytest.raises(ValueError, match="positions 0 to 4 are not all among the 4 learned ones"):
         e.bias(0, pass_over(5))
 
 

@@ -14,7 +14,7 @@ from torch.profiler import profile
 from nmt.encodings.context import Context
 from nmt.encodings.positions import Index
 from nmt.model import attention, example, stack
-from nmt.model.recompute import Run, recomputed
+from nmt.model.recompute import RunLayer, recomputed
 from nmt.model.transformer import Transformer
 from nmt.overrides.options import options_of
 
@@ -35,7 +35,7 @@ MODELS = [
 ]
 
 
-class Learnt(NamedTuple):
+class Learned(NamedTuple):
     """What a step leaves behind."""
 
     loss: Tensor
@@ -52,7 +52,7 @@ def noisy(model: Transformer) -> Transformer:
     return model.train()
 
 
-def learn(model: Transformer, recompute: bool, kind: str, ids: Ids) -> Learnt:
+def learn(model: Transformer, recompute: bool, kind: str, ids: Ids) -> Learned:
     """One batch, padded, with layers that are computed once, or twice."""
     model.encoder.recompute = model.decoder.recompute = recompute
     model.zero_grad()
@@ -72,7 +72,7 @@ def learn(model: Transformer, recompute: bool, kind: str, ids: Ids) -> Learnt:
     for hook in hooks:
         hook.remove()
     gradients = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
-    return Learnt(loss.detach(), gradients, torch.random.get_rng_state(), len(calls))
+    return Learned(loss.detach(), gradients, torch.random.get_rng_state(), len(calls))
 
 
 def check(model: Transformer, ids: Ids) -> None:
@@ -105,9 +105,9 @@ def test_nothing_is_computed_twice_where_nothing_is_learnt(
     model = tiny()
     model.encoder.recompute = model.decoder.recompute = True
     source, target = ids(2, 6), ids(2, 5, seed=1)
-    wrapped: list[Run] = []
+    wrapped: list[RunLayer] = []
 
-    def spy(run: Run) -> Run:
+    def spy(run: RunLayer) -> RunLayer:
         wrapped.append(run)
         return recomputed(run)
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from nmt.model.layers import ComplexFeedForward, EncoderLayer, FeedForward
 from nmt.model.length import LengthHead
-from nmt.model.stack import Halting, Stack, Tally
+from nmt.model.stack import Halting, HaltingTally, Stack
 from nmt.model.transformer import Transformer
 
 Make = Callable[..., Transformer]
@@ -55,7 +55,7 @@ def test_halting_is_the_weighted_mean_of_the_states(threshold: float) -> None:
     torch.manual_seed(0)
     halting = Halting(3, threshold)
     x = torch.randn(2, 4, 3)
-    tally = Tally(x)
+    tally = HaltingTally(x)
     states = [x]
     for _ in range(4):
         states.append(states[-1] * 1.5 + 1)  # what a step does to a token that still runs
@@ -79,7 +79,7 @@ def test_streams_of_a_token_halt_together() -> None:
     halting = Halting(3, 0.5)
     one, other = torch.randn(2, 5, 3), torch.randn(2, 5, 3)
     rows = torch.stack([one, other], 1).flatten(0, 1)  # [sentence x stream, length, dim]
-    tally = Tally(rows, streams=2)
+    tally = HaltingTally(rows, streams=2)
     y = halting(rows, rows, lambda: rows + 1, tally, False)
     logits = (halting.unit(one) + halting.unit(other)).squeeze(-1) / 2
     halted = logits.sigmoid() > 0.5

@@ -12,7 +12,7 @@ from torch import Tensor
 from nmt.encodings.context import causal
 from nmt.encodings.sinusoids import sinusoids
 from nmt.model import attention, example
-from nmt.model.attention import Attention, Look, Memory
+from nmt.model.attention import Attention, AttentionRecord, Memory
 from nmt.model.layers import EncoderLayer
 from nmt.model.transformer import Transformer
 from nmt.model.watch import watching
@@ -39,8 +39,8 @@ def pair(ids: Ids) -> tuple[Tensor, Tensor]:
     return source, target
 
 
-def seen(model: Transformer, source: Tensor, target: Tensor) -> list[Look]:
-    looks: list[Look] = []
+def seen(model: Transformer, source: Tensor, target: Tensor) -> list[AttentionRecord]:
+    looks: list[AttentionRecord] = []
     with torch.inference_mode(), watching(model, looks.append):
         model(source, target, example.columns(model.columns, source))
     return looks
@@ -56,7 +56,7 @@ def test_every_model_is_seen_and_says_the_same(
     columns = example.columns(model.columns, source)
     with torch.inference_mode():
         before = model(source, target, columns)
-        looks: list[Look] = []
+        looks: list[AttentionRecord] = []
         with watching(model, looks.append):
             watched = model(source, target, columns)
         after = model(source, target, columns)
@@ -138,7 +138,7 @@ def test_token_by_token_one_sees_the_same(option: str, tiny: Make, ids: Ids) -> 
     model = tiny(f"encoding={option}")
     source, target = pair(ids)
     full = seen(model, source, target)
-    looks: list[Look] = []
+    looks: list[AttentionRecord] = []
     with torch.inference_mode(), watching(model, looks.append):
         state = model.start(source)
         for t in range(7):
@@ -190,7 +190,7 @@ def test_one_watches_at_a_time(tiny: Make) -> None:
 def test_dropout_and_gradients_are_those_of_training(tiny: Make, ids: Ids) -> None:
     model = tiny("model.attention_dropout=0.5").train()
     source, target = pair(ids)
-    looks: list[Look] = []
+    looks: list[AttentionRecord] = []
     torch.manual_seed(3)
     plain = model(source, target).square().sum()
     with watching(model, looks.append):
@@ -207,7 +207,7 @@ def test_dropout_and_gradients_are_those_of_training(tiny: Make, ids: Ids) -> No
 def test_layers_are_not_seen_twice_in_training(tiny: Make, ids: Ids) -> None:
     model = tiny("encoding=relative").train()
     model.encoder.recompute = model.decoder.recompute = True
-    looks: list[Look] = []
+    looks: list[AttentionRecord] = []
     with watching(model, looks.append):
         inside = model(*pair(ids)).square().sum()
         inside.backward()

@@ -19,7 +19,7 @@ KINDS = {"tar.gz": tar, "zip": zipped}
 CAP = 1000
 
 
-def take(data: bytes, kind: str, folder: Path, cap: int = CAP) -> list[archive.Sides]:
+def take(data: bytes, kind: str, folder: Path, cap: int = CAP) -> list[archive.SidesFacts]:
     path = folder / f"a.{kind}"
     path.write_bytes(data)
     outs = folder / "0.de", folder / "0.en"
@@ -169,7 +169,7 @@ def test_an_archive_that_is_something_else(tmp_path: Path) -> None:
             take(b"<html>" * 100, kind, tmp_path)
 
 
-def columns(raw: bytes, folder: Path, swapped: bool = False, cap: int = CAP) -> archive.Sides:
+def columns(raw: bytes, folder: Path, swapped: bool = False, cap: int = CAP) -> archive.SidesFacts:
     path = folder / "a.tsv.gz"
     path.write_bytes(gzip.compress(raw))
     return archive.take_columns(path, swapped, (folder / "0.de", folder / "0.en"), cap)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from nmt.errors import UserError
-from nmt.recipes.download import Got, Patience, UnavailableError, fetch, here
-from nmt.recipes.lock import Archive, Version
+from nmt.recipes.download import Fetched, Patience, UnavailableError, fetch, here
+from nmt.recipes.lock import Archive, FileVersion
 from tests.recipes.server import Server, serving
 
 DATA = bytes(range(256)) * 4000  # 1 MB
@@ -36,11 +36,11 @@ class Silent:
 BARS: list[Silent] = []
 
 
-def version(data: bytes) -> Version:
-    return Version(len(data), hashlib.sha256(data).hexdigest())
+def version(data: bytes) -> FileVersion:
+    return FileVersion(len(data), hashlib.sha256(data).hexdigest())
 
 
-def archive(*urls: str, versions: tuple[Version, ...] = (version(DATA),)) -> Archive:
+def archive(*urls: str, versions: tuple[FileVersion, ...] = (version(DATA),)) -> Archive:
     return Archive(FILE, "zip", tuple(f"{url}/{FILE}" for url in urls), versions)
 
 
@@ -63,7 +63,7 @@ def serve() -> Iterator[Serve]:
         context.__exit__(None, None, None)
 
 
-def get(asked: Archive, folder: Path, mirror: str | None = None) -> Got:
+def get(asked: Archive, folder: Path, mirror: str | None = None) -> Fetched:
     return fetch(asked, folder, mirror, PATIENCE, Silent)
 
 
@@ -201,7 +201,7 @@ def test_files_that_are_here(tmp_path: Path) -> None:
     local.mkdir()
     assert here(archive("http://x"), folder, [local]) is None
     (local / FILE).write_bytes(DATA)
-    assert here(archive("http://x"), folder, [local]) == Got(
+    assert here(archive("http://x"), folder, [local]) == Fetched(
         local / FILE, version(DATA), "local file"
     )
     (folder / FILE).write_bytes(DATA)

@@ -9,7 +9,7 @@ import pytest
 
 from nmt.errors import UserError
 from nmt.recipes import lock as locks
-from nmt.recipes.lock import Archive, Corpus
+from nmt.recipes.lock import Archive, PinnedCorpus
 
 FOLDER = Path(locks.__file__).parent
 RECIPES = {name: locks.read(FOLDER / f"{name}.toml") for name in locks.names()}
@@ -23,7 +23,7 @@ def test_the_recipes() -> None:
 
 
 @pytest.mark.parametrize(("corpus", "archive"), ARCHIVES, ids=[a.file for _, a in ARCHIVES])
-def test_each_archive_is_pinned(corpus: Corpus, archive: Archive) -> None:
+def test_each_archive_is_pinned(corpus: PinnedCorpus, archive: Archive) -> None:
     assert archive.urls[0].startswith("https://")
     for url in archive.urls:
         assert urlsplit(url).path.endswith(f"/{archive.file}")
@@ -43,7 +43,7 @@ def test_no_hash_stands_there_twice() -> None:
 
 
 @pytest.mark.parametrize(("recipe", "corpus"), CORPORA, ids=[f"{n}-{c.id}" for n, c in CORPORA])
-def test_members_are_named_for_each_side(recipe: str, corpus: Corpus) -> None:
+def test_members_are_named_for_each_side(recipe: str, corpus: PinnedCorpus) -> None:
     source, target = RECIPES[recipe].languages
     marks = {"de": r"\.de$", "en": r"\.en$|_en\.txt$", "zh": r"\.zh$|_(ch|cn)\.txt$"}
     assert bool(corpus.pairs) != bool(corpus.columns)

@@ -56,7 +56,7 @@ def test_relative_tables_on_top_of_absolute_start_as_absolute(
     with caplog.at_level(logging.INFO, "nmt"):
         model, report = started(path, data, encoding={**PARENT, "relative": {"tau": 2}})
     assert report.difference < 1e-6
-    assert report.neutral == [
+    assert report.zero_initialised == [
         f"{site}.relative.{kind}_table"
         for site in ("encoder", "decoder")
         for kind in ("key", "value")
@@ -74,7 +74,9 @@ def test_without_the_parents_encoding_step_0_differs_and_says_so(
     _, report = started(path, data, encoding={"relative": {"tau": 2}})
     assert report.difference > 1e-3
     assert "not as the parent" in str(report)
-    assert len(report.neutral) == 4 and not report.dropped  # sinusoids have no tensor to drop
+    assert (
+        len(report.zero_initialised) == 4 and not report.dropped
+    )  # sinusoids have no tensor to drop
 
 
 def test_tables_of_the_parent_are_kept_or_dropped(data: Prepared, tmp_path: Path) -> None:
@@ -94,7 +96,7 @@ def test_an_entry_of_the_same_name_with_other_options_is_new(
 ) -> None:
     path = parent(tmp_path / "parent", data, encoding={"relative": {"tau": 2}})
     _, report = started(path, data, encoding={"relative": {"tau": 2, "value": False}})
-    assert report.neutral == ["encoder.relative.key_table", "decoder.relative.key_table"]
+    assert report.zero_initialised == ["encoder.relative.key_table", "decoder.relative.key_table"]
     assert len(report.dropped) == 4
 
 

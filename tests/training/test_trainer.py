@@ -14,7 +14,7 @@ from torch import Tensor
 from nmt.data.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.training import loss
-from nmt.training.progress import Progress
+from nmt.training.progress import MetricsLog
 from nmt.training.run import open_run
 from nmt.training.trainer import Trainer
 from tests.training import tiny
@@ -31,7 +31,7 @@ def trainer(data: Prepared, tmp_path: Path) -> Iterator[Make]:
         settings = tiny.settings(**changes)
         run = open_run(tmp_path / f"run{len(opened)}", settings)
         made = Trainer(settings, data, run)
-        made.progress = Progress(run.path, 0, made.plan.last, False).__enter__()
+        made.progress = MetricsLog(run.path, 0, made.plan.last, False).__enter__()
         opened.append((run, made.progress))
         return made
 

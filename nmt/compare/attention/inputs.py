@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from nmt.config import WORDS, columns_of
-from nmt.data.columns import Beside, expand, missing
+from nmt.data.columns import ColumnLine, expand, missing
 from nmt.data.grouping import by_length
 from nmt.data.vocab import BOS, EOS
 from nmt.errors import Exit, UserError
@@ -20,7 +20,7 @@ class ModelInput(NamedTuple):
 
 
 def model_input(
-    trained: Trained, source: str, pieces: list[str], hypothesis: str, beside: dict[str, Beside]
+    trained: Trained, source: str, pieces: list[str], hypothesis: str, beside: dict[str, ColumnLine]
 ) -> ModelInput:
     """Number both sides, cut to what the encodings hold, and the columns of the source."""
     model, ids = trained.model, trained.source.vocabulary.ids(pieces)
@@ -64,9 +64,9 @@ class SourceColumns:
         known = columns_of(trained.settings.data) if self.columns else {}
         self.per = {name: known[name] for name in self.columns}
 
-    def of(self, place: int) -> dict[str, Beside]:
+    def of(self, place: int) -> dict[str, ColumnLine]:
         """What stands beside one source."""
         return {
-            name: Beside(self.per[name], column[place], f"column {name}, line {place + 1}")
+            name: ColumnLine(self.per[name], column[place], f"column {name}, line {place + 1}")
             for name, column in self.columns.items()
         }

@@ -10,7 +10,7 @@ from torch.nn.utils.rnn import pad_sequence
 from nmt.compare.attention.inputs import ModelInput
 from nmt.compare.report import REACH, SITES
 from nmt.data.vocab import PAD
-from nmt.model.attention import Look
+from nmt.model.attention import AttentionRecord
 from nmt.model.watch import watching
 from nmt.modeldir import Trained
 
@@ -57,17 +57,17 @@ class BatchSums:
         """[batch, source], mean over the passes that each step took."""
         return (self._all / self._passes[..., None]).sum(1)
 
-    def add(self, look: Look) -> None:
+    def add(self, record: AttentionRecord) -> None:
         """Add up what one layer did."""
-        p = look.probabilities.unflatten(0, (-1, self.streams)).float().mean(1)
+        p = record.probabilities.unflatten(0, (-1, self.streams)).float().mean(1)
         running = p.new_ones(len(p), p.shape[2])  # [batch, query]
-        if look.running is not None:
-            running = look.running.to(p.dtype)
+        if record.running is not None:
+            running = record.running.to(p.dtype)
         p = p * running[:, None, :, None]  # [batch, heads, query, key]
-        queries, keys = self.queries[look.site], self.keys[look.site]
+        queries, keys = self.queries[record.site], self.keys[record.site]
         p = p * (queries[:, :, None] & keys[:, None, :])[:, None]
-        self.distances[look.site].append(_distances(p))
-        if look.site == "cross":
+        self.distances[record.site].append(_distances(p))
+        if record.site == "cross":
             mean = p.mean(1)  # [batch, query, key]
             self._all, self._passes = self._all + mean, self._passes + running
 

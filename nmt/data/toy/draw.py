@@ -8,7 +8,7 @@ from typing import TypeVar
 from nmt.data.toy.grammar import (
     Adverbial,
     Clause,
-    Part,
+    LinkedClause,
     Phrase,
     Prepositional,
     german_adverbial,
@@ -67,7 +67,7 @@ _SINGULAR = ["der", *SINGULAR]  # twice as often der
 _PLURAL = ["der", *PLURAL]
 
 
-def sentence(rng: Random, length: int) -> list[Part]:
+def sentence(rng: Random, length: int) -> list[LinkedClause]:
     """Draw a sentence of exactly `length` words, full stop included; at least LEAST."""
     return _Drawing(rng).sentence(length)
 
@@ -80,8 +80,8 @@ class _Drawing:
         self.recent: deque[set[str]] = deque(maxlen=_MEMORY)  # nouns and verbs of each clause
         self.current: set[str] = set()
 
-    def sentence(self, length: int) -> list[Part]:
-        parts: list[Part] = []
+    def sentence(self, length: int) -> list[LinkedClause]:
+        parts: list[LinkedClause] = []
         left = length - 1
         wanted = ""  # by the last clause: complement, main
         while left:
@@ -96,7 +96,9 @@ class _Drawing:
             left -= size
             if left and not wanted and size <= _LONGEST_SAYING and self.chance(0.25):
                 wanted = "complement"
-            parts.append(Part(links, self.clause(size, order, wanted == "complement"), order))
+            parts.append(
+                LinkedClause(links, self.clause(size, order, wanted == "complement"), order)
+            )
         return parts
 
     def tie(self, wanted: str, begins: bool, left: int) -> tuple[tuple[str, ...], str, str]:

@@ -34,7 +34,7 @@ from nmt.data.toy.lexicon import (
 class Token(str):
     """A word, and which part of the tree it says: `what` (verb, noun, ...) of its `owner`."""
 
-    owner: object  # Part, Clause, Phrase or Prepositional
+    owner: object  # LinkedClause, Clause, Phrase or Prepositional
     what: str
 
 
@@ -76,7 +76,7 @@ class Clause(NamedTuple):
     front: str = ""  # role of the adverbial before the verb
 
 
-class Part(NamedTuple):
+class LinkedClause(NamedTuple):
     """A clause and how it is tied to what precedes it."""
 
     links: tuple[str, ...]  # e.g. (",", "und", "wenn")
@@ -84,7 +84,7 @@ class Part(NamedTuple):
     order: str  # of the finite verb: second, first, final
 
 
-def german(parts: list[Part]) -> list[str]:
+def german(parts: list[LinkedClause]) -> list[str]:
     """Tokens of a German sentence, punctuation apart; the first begins with a capital letter."""
     tokens: list[str] = []
     for part in parts:
@@ -201,7 +201,7 @@ def _words(text: str, owner: object, what: str) -> list[str]:
     return [_word(word, owner, what) for word in text.split()]
 
 
-def english(parts: list[Part]) -> list[str]:
+def english(parts: list[LinkedClause]) -> list[str]:
     """Tokens of the English sentence, punctuation apart; the first begins with a capital."""
     words = {**COORDINATORS, **SUBORDINATORS, COMPLEMENT: "that"}
     tokens: list[str] = []

@@ -6,7 +6,7 @@ from itertools import product
 from nmt.data.toy.grammar import (
     Adverbial,
     Clause,
-    Part,
+    LinkedClause,
     Phrase,
     Prepositional,
     german,
@@ -66,7 +66,7 @@ for _verb, _many in product(VERBS, (False, True)):
         _LAST[_end, _auxiliary[_many]] = (_verb, _key, _many)
 
 
-def parse(tokens: list[str]) -> list[Part]:
+def parse(tokens: list[str]) -> list[LinkedClause]:
     """Parse a sentence that the grammar makes; any other raises ValueError."""
     try:
         parts = _Parser(within(tokens)).sentence()
@@ -98,8 +98,8 @@ class _Parser:
         self.at += 1
         return self.tokens[self.at - 1]
 
-    def sentence(self) -> list[Part]:
-        parts: list[Part] = []
+    def sentence(self) -> list[LinkedClause]:
+        parts: list[LinkedClause] = []
         fronted = False
         while self.peek() != ".":
             links = self.links()
@@ -109,7 +109,7 @@ class _Parser:
                 order = "final"
             else:
                 order = "second"
-            parts.append(Part(links, self.clause(order), order))
+            parts.append(LinkedClause(links, self.clause(order), order))
             fronted = order == "final" and not (links[0] == "," and len(links) == 2)
         return parts
 

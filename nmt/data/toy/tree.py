@@ -1,12 +1,12 @@
 """What the tree of a sentence says of each German word: its head, its depth, its English place."""
 
-from nmt.data.toy.grammar import Clause, Part, Phrase, Token, english, german
+from nmt.data.toy.grammar import Clause, LinkedClause, Phrase, Token, english, german
 from nmt.data.toy.lexicon import COORDINATORS, Adverb
 
 _Said = tuple[int, str]  # a node of the tree, and what a word says of it
 
 
-def columns(parts: list[Part]) -> dict[str, list[int]]:
+def columns(parts: list[LinkedClause]) -> dict[str, list[int]]:
     """Give the columns of a sentence; all but `language` have one integer per German word.
 
     A comma or full stop belongs to the word before it.
@@ -53,7 +53,7 @@ def _depths(heads: list[int]) -> list[int]:
     return depths
 
 
-def _governors(parts: list[Part]) -> dict[_Said, _Said | None]:
+def _governors(parts: list[LinkedClause]) -> dict[_Said, _Said | None]:
     """What governs each thing that can be said of the tree; None governs the root."""
     found: dict[_Said, _Said | None] = {}
     verbs = [(id(part.clause), "verb") for part in parts]

@@ -10,10 +10,10 @@ from torch import Tensor
 from nmt.encodings.absolute import Absolute
 from nmt.encodings.base import Encoding
 from nmt.encodings.context import Context, Positions
-from nmt.encodings.drawn import Augment, Shift
 from nmt.encodings.positions import Index
+from nmt.encodings.positions_random import Augment, Shift
+from nmt.encodings.positions_sampled import Sample
 from nmt.encodings.registry import create
-from nmt.encodings.sampled import Sample
 from nmt.model.transformer import Transformer
 from tests.encodings.attending import dims, pass_over
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from nmt.encodings.context import Context, Positions
 
-OWN = ("encoder", "decoder")
+OWN = ("encoder", "decoder")  # sites that see one text alone
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ STEPS = (16, 64)  # of outputs
 SHARE = 2  # of the memory one part in so many: others live there, and kernels need room to work
 
 
-class Live(TorchDispatchMode):
+class MemoryMeter(TorchDispatchMode):
     """Counts the bytes of the tensors that are made and held meanwhile."""
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ def longest(search: Callable[[int, int], None], steps: Callable[[int], int], mem
     """
 
     def peak(length: int, count: int) -> int:
-        with Live() as live:
+        with MemoryMeter() as live:
             search(length, count)
         return live.peak
 

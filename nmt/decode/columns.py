@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from itertools import islice
 
-from nmt.data.columns import Beside
+from nmt.data.columns import ColumnLine
 from nmt.errors import Exit, UserError
 
 
@@ -15,19 +15,19 @@ class Columns:
         self.streams = {name: iter(lines) for name, lines in columns.items()}
         self.per = per
 
-    def read(self, count: int, first: int) -> list[dict[str, Beside]]:
+    def read(self, count: int, first: int) -> list[dict[str, ColumnLine]]:
         """What stands beside each of `count` lines, the first of which has this number.
 
         Raises UserError (65) if a column ends before.
         """
-        rows: list[dict[str, Beside]] = [{} for _ in range(count)]
+        rows: list[dict[str, ColumnLine]] = [{} for _ in range(count)]
         for name, stream in self.streams.items():
             some = list(islice(stream, count))
             if len(some) < count:
                 last = first - 1 + len(some)
                 raise _unparallel(name, f"ends after line {last}, but the text goes on")
             for number, (row, text) in enumerate(zip(rows, some, strict=True), first):
-                row[name] = Beside(self.per[name], text, f"column {name}, line {number}")
+                row[name] = ColumnLine(self.per[name], text, f"column {name}, line {number}")
         return rows
 
     def end(self, last: int) -> None:

@@ -1,7 +1,7 @@
 """Ruoss et al. (2023), Randomized Positional Encodings Boost Length Generalization.
 
 Positions are drawn in order from a range much longer than the sentence, so that a model meets in
-training all those that long sentences will have. Draws are made as in `drawn.py`.
+training all those that long sentences will have. Draws are made as in `positions_random.py`.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from nmt.encodings.context import Context, Positions
-from nmt.encodings.drawn import OWN
+from nmt.encodings.positions_random import OWN
 
 SEED = 2023  # of the one sample that all evaluations share
 

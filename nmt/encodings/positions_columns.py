@@ -14,7 +14,7 @@ from nmt.encodings.trees import depths, graph_distances, tree_distances
 
 
 @dataclass(frozen=True)
-class Column(Positions):
+class ColumnPositions(Positions):
     """Each token stands where an integer beside it says, such as its place in the translation."""
 
     name: str = ""
