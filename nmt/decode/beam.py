@@ -13,10 +13,6 @@ Before it reads `tokens`, what is remembered for row i becomes that of the forme
 (None: as it is). That one call moves the beams about, and drops the rows of finished sentences.
 """
 
-# Tokens of which the vocabulary's maxima are taken first: 1.6 times as fast as topk of 8,000 on
-# AMD's Zen 5, and 1.7 times with AVX2 alone. Without AVX it is 3 to 4 times as slow as topk.
-BLOCK = 64
-
 NEVER = float("-inf")
 
 
@@ -62,7 +58,7 @@ def search(
     if not 1 <= n_best <= beam_size:
         raise ValueError(f"n_best={n_best}: must be from 1 to beam_size={beam_size}")
     live = _Live.all_of(limits)
-    found = _Found(limits.numel(), alpha)
+    hypotheses = _Hypotheses(limits.numel(), alpha)
     tokens, parents = torch.full_like(limits, bos), None
     while live.sentence.numel():
         log_probs = step(tokens, parents)  # [live * width, vocab]
@@ -72,9 +68,9 @@ def search(
         at_limit = live.limits == live.prefix.shape[2]  # [live]
         ending = is_eos & (scores > NEVER) & (~at_limit[:, None] | _leads(parent, live.total))
         ending[:, beam_size:] = False
-        found.finished(live, scores, parent, ending)
+        hypotheses.finished(live, scores, parent, ending)
         closing = at_limit | (scores[:, 0] == NEVER)
-        found.cut(live, parent, ending, closing)
+        hypotheses.cut(live, parent, ending, closing)
 
         chosen = is_eos.byte().argsort(dim=1, stable=True)[:, :beam_size]  # eos behind all others
         total = scores.masked_fill(is_eos, NEVER).gather(1, chosen)  # [live, new width]
@@ -87,7 +83,7 @@ def search(
         live, tokens, parents = live.next(
             ~done, ended, best, total, parent.gather(1, chosen), token.gather(1, chosen)
         )
-    return found.best(n_best)
+    return hypotheses.best(n_best)
 
 
 class _Live(NamedTuple):
@@ -139,7 +135,7 @@ class _Live(NamedTuple):
         return live, token.flatten(), None if torch.equal(rows, unchanged) else rows
 
 
-class _Found:
+class _Hypotheses:
     """The hypotheses of each sentence, in the order in which they were found."""
 
     def __init__(self, batch: int, alpha: float) -> None:
@@ -178,45 +174,21 @@ def _continue(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The `count` best continuations of each sentence: log_prob, row of the parent, token.
 
-    The vocabulary is read once, for the maximum of each block. No continuation can be among the
-    best unless its block is, by its maximum and, of equal ones, by its place; so only those blocks
-    are looked into.
+    Looking first for the maxima of blocks of the vocabulary, and then into the best blocks alone,
+    made the whole search 1 to 3 % faster: too little for what it took (docs/speed.md).
     """
     live, width = total.shape
     vocab = log_probs.shape[1]
-    highest = _block_maxima(log_probs, forbidden)  # [live * width, blocks]
-    if not (highest < float("inf")).all():
-        log_probs = log_probs.nan_to_num(nan=NEVER, posinf=NEVER, neginf=NEVER)
-        highest = _block_maxima(log_probs, forbidden)
-    blocks = highest.shape[1]
-    highest = (total[:, :, None] + highest.view(live, width, blocks)).view(live, width * blocks)
-    _, where = _best(highest, min(count, width * blocks))
-    where = where.sort(dim=1).values  # so that candidates stand in the order of parent and token
-    parent, block = where // blocks, where % blocks  # [live, blocks looked into]
-    token = block[:, :, None] * BLOCK + torch.arange(BLOCK, device=total.device)
-    never = token >= vocab  # beyond the last block, which is short
-    for banned in forbidden:
-        never |= token == banned
-    token = token.clamp(max=vocab - 1)
-    index = (parent[:, :, None] * vocab + token).flatten(1)  # [live, candidates]
-    scores = log_probs.reshape(live, width * vocab).gather(1, index).view_as(token)
-    scores = (scores + total.gather(1, parent)[:, :, None]).masked_fill_(never, NEVER)
-    values, rank = _best(scores.flatten(1), min(count, width * vocab))
-    index = index.gather(1, rank)
+    each = total[:, :, None] + log_probs.view(live, width, vocab)
+    for token in forbidden:
+        each[:, :, token] = NEVER
+    scores = each.flatten(1)  # [live, width x vocab]
+    count = min(count, width * vocab)
+    values, index = _best(scores, count)
+    if not (values < float("inf")).all():  # NaN is the greatest of all to topk
+        scores = scores.nan_to_num(nan=NEVER, posinf=NEVER, neginf=NEVER)
+        values, index = _best(scores, count)
     return values, index // vocab, index % vocab  # [live, count] each
-
-
-def _block_maxima(log_probs: Tensor, forbidden: Sequence[int]) -> Tensor:
-    """The maxima of blocks of allowed tokens side by side [rows, blocks]; the last may be short."""
-    whole = log_probs.shape[1] // BLOCK * BLOCK
-    maxima = log_probs[:, :whole].unflatten(1, (-1, BLOCK)).amax(2)
-    if whole < log_probs.shape[1]:
-        maxima = torch.cat([maxima, log_probs[:, whole:].amax(1, keepdim=True)], dim=1)
-    for block in {token // BLOCK for token in forbidden}:
-        tokens = log_probs[:, block * BLOCK : (block + 1) * BLOCK].clone()
-        tokens[:, [t % BLOCK for t in forbidden if t // BLOCK == block]] = NEVER
-        maxima[:, block] = tokens.amax(1)
-    return maxima
 
 
 def _leads(parent: Tensor, total: Tensor) -> Tensor:

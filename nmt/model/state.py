@@ -12,6 +12,10 @@ class State:
     Hypotheses of one sentence that stand side by side, as many for each, are a group: they look
     at its source together, which is kept once. A hypothesis that goes on stays in its place, and
     only where one gave way to another is something copied; `place` tells where each row stands.
+
+    Copying all rows instead, as `_copy` does, makes a step 6, 12 and 22 % slower at 25, 50 and 100
+    tokens (CPU seconds, one thread of a busy machine, medians of 8 rounds by turns; 3+3 layers of
+    256, 12 sentences with 4 hypotheses, of which one in each gives way).
     """
 
     def __init__(
