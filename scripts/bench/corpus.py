@@ -4,7 +4,6 @@ Ids follow Zipf's law over the vocabulary, lengths a log-normal distribution as 
 sentences roughly do; a target is about as long as its source.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +15,7 @@ from nmt.data.batches import Batches
 from nmt.data.bpe import Bpe
 from nmt.data.prepare import Prepared
 from nmt.data.side import Side
-from nmt.data.store import PairStore, Writer, id_type
+from nmt.data.store import SIDES, PairStore, Writer, id_type
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.vocab import EOS, PAD, SPECIALS, Vocabulary
 from scripts.bench import flops
@@ -28,14 +27,15 @@ AGREE = 0.12  # of the logarithm of target length over source length
 FIRST = 0x4E00  # a Chinese character stands for a piece: one word, which no merge can split
 
 
-class Corpus(NamedTuple):
+class SyntheticCorpus(NamedTuple):
     """A store on disk and its first batches."""
 
     store: Path
     batches: Path  # .npz: source_0, target_0, source_1, ... as `nmt.data.batches.Batch` has them
+    vocab: int
     tokens: list[int]  # target tokens to predict in each batch, eos included
     flops: list[int]  # of training on each batch
-    real: tuple[float, float]  # share of real tokens: source, target
+    real: tuple[float, ...]  # share of real tokens: source, target
 
 
 def lengths(
@@ -69,39 +69,35 @@ def make(
     pairs: int = PAIRS,
     equal: bool = False,
     columns: frozenset[str] = frozenset(),
-) -> Corpus:
+) -> SyntheticCorpus:
     """Write the store, and the first batches that a run with these settings gets from it."""
-    source, target = lengths(pairs, mean, settings.seed, equal=equal)
+    store, seed, options = directory / "store", settings.seed, settings.trainer
+    pieces = lengths(pairs, mean, seed, equal=equal)
     per = {name: what for name, what in columns_of(settings.data).items() if name in columns}
-    store = directory / "store"
     with Writer(store, id_type(vocab), per) as writer:
-        for number, (side, each) in enumerate((("source", source), ("target", target))):
-            ends = np.cumsum(each + 1) - 1
-            ids = zipf(int(ends[-1]) + 1, vocab - SPECIALS, settings.seed + number) + SPECIALS
+        for number, (side, counts) in enumerate(zip(SIDES, pieces, strict=True)):
+            ends = np.cumsum(counts + 1) - 1
+            ids = zipf(int(ends[-1]) + 1, vocab - SPECIALS, seed + number) + SPECIALS
             ids[ends] = EOS
-            writer.add(side, ids, each + 1)
+            writer.add(side, ids, counts + 1)
         for name, what in per.items():
-            writer.add_column(name, _column(name, what, source, settings.seed))
+            writer.add_column(name, _column(name, what, pieces[0], seed))
         writer.add_lines(np.arange(1, pairs + 1))
-    options = settings.trainer
-    cut = Batches(PairStore(store), options.batch_tokens, options.batch_count, settings.seed)
+    cut = Batches(PairStore(store), options.batch_tokens, options.batch_count, seed)
     arrays: dict[str, Any] = {}
-    size = flops.sizes(settings.model, vocab)
-    tokens, work, real, all_tokens = [], [], [0, 0], [0, 0]
+    tokens, work, places = [], [], np.zeros((2, 2))  # real ones, all of each side
     for i in range(min(batches, len(cut))):
         batch = cut.batch(0, i)
-        sides = batch.source.numpy(), batch.target[:, 1:].numpy()  # without bos
-        lengths_here = [(side != PAD).sum(1) for side in sides]
-        tokens.append(int(lengths_here[1].sum()))
-        work.append(flops.training(size, lengths_here[0].tolist(), lengths_here[1].tolist()))
-        for k, ids_here in enumerate(sides):
-            real[k] += int(lengths_here[k].sum())
-            all_tokens[k] += ids_here.size
-        arrays[f"source_{i}"] = batch.source.numpy().astype(np.int32)
-        arrays[f"target_{i}"] = batch.target.numpy().astype(np.int32)
+        sides = batch.source.numpy(), batch.target.numpy()
+        real = [(ids != PAD).sum(1) for ids in (sides[0], sides[1][:, 1:])]  # without bos
+        tokens.append(int(real[1].sum()))
+        source, target = (lengths_.tolist() for lengths_ in real)
+        work.append(flops.training(settings.model, vocab, source, target))
+        places += [[n.sum() for n in real], [sides[0].size, sides[1][:, 1:].size]]
+        arrays |= {f"{side}_{i}": x.astype(np.int32) for side, x in zip(SIDES, sides, strict=True)}
     np.savez(directory / "batches.npz", **arrays)
-    shares = real[0] / all_tokens[0], real[1] / all_tokens[1]
-    return Corpus(store, directory / "batches.npz", tokens, work, shares)
+    shares = tuple((places[0] / places[1]).tolist())
+    return SyntheticCorpus(store, directory / "batches.npz", vocab, tokens, work, shares)
 
 
 def _column(name: str, per: str, lengths: NDArray[np.int64], seed: int) -> NDArray[np.integer[Any]]:
@@ -109,17 +105,16 @@ def _column(name: str, per: str, lengths: NDArray[np.int64], seed: int) -> NDArr
     draw = np.random.default_rng([seed, 3])
     if per == "sentence":
         return draw.integers(0, 2, len(lengths))
+    if name != "heads":
+        return np.concatenate([np.arange(n + 1) for n in lengths.tolist()])  # eos: the last place
     rows = []
-    for n in lengths.tolist():
-        if name == "heads":  # each hangs on one that came before it in a random order; 0: the root
-            order = draw.permutation(n)
-            above = order[(draw.random(n) * np.arange(n)).astype(np.int64)] + 1
-            above[0] = 0
-            row = np.empty(n, np.int64)
-            row[order] = above
-        else:
-            row = np.arange(n)
-        rows.append(np.append(row, 0 if name == "heads" else n))  # eos: a root, the last place
+    for n in lengths.tolist():  # each hangs on one that came before it in a random order; 0: root
+        order = draw.permutation(n)
+        above = order[(draw.random(n) * np.arange(n)).astype(np.int64)] + 1
+        above[0] = 0
+        row = np.zeros(n + 1, np.int64)  # eos: a root
+        row[order] = above
+        rows.append(row)
     return np.concatenate(rows)
 
 
@@ -131,21 +126,26 @@ def side(vocab: int) -> Side:
 
 def text(sentences: int, vocab: int, seed: int, mean: float = MEAN) -> list[str]:
     """Source lines for `side(vocab)`."""
-    each, _ = lengths(sentences, mean, seed)
-    ids = zipf(int(each.sum()), vocab - SPECIALS, seed)
-    rows = np.split(ids, np.cumsum(each)[:-1])
+    counts, _ = lengths(sentences, mean, seed)
+    ids = zipf(int(counts.sum()), vocab - SPECIALS, seed)
+    rows = np.split(ids, np.cumsum(counts)[:-1])
     return [" ".join(chr(FIRST + i) for i in row.tolist()) for row in rows]
+
+
+def write(path: Path, lines: list[str]) -> Path:
+    """Write a text file."""
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
 
 
 def prepared(store: Path, vocab: int) -> Prepared:
     """The store as a prepared corpus, which is its own development set."""
-    pairs = PairStore(store)
-    both = side(vocab)
-    facts: Mapping[str, Any] = {
+    pairs, both = PairStore(store), side(vocab)
+    facts = {
         "fingerprint": "made up",
         "train_pairs": len(pairs),
         "longest_source": int(pairs.source_lengths.max()),
         "longest_target": int(pairs.target_lengths.max()),
         "corpus": {},  # nothing was dropped
     }
-    return Prepared(store.parent, pairs, pairs, both, both, dict(facts))
+    return Prepared(store.parent, pairs, pairs, both, both, facts)

@@ -1,49 +1,53 @@
 """Every encoding's training step over that of one to compare with: time and memory."""
 
-from statistics import median
+from collections import defaultdict
 from typing import Any
 
-from nmt import build, config
+from nmt import build
+from nmt.config import Settings
+from nmt.overrides.options import folders_of, options_of
 from scripts.bench import machine
-from scripts.bench.places import Setup
-from scripts.bench.rounds import Entry, race, ratio
-from scripts.bench.table import GIGA, Part, figure
-from scripts.bench.training import course, ours, size
+from scripts.bench.rounds import Measurement, benchmark, middle, ratio, to_json
+from scripts.bench.session import Session
+from scripts.bench.table import GIGA, BenchPart, figure, gigabytes
+from scripts.bench.training import course, size, trainer
 
-EACH = 2.5 * GIGA  # bytes that a contestant takes at most; the small model, 100 tokens
-MOST = 9  # contestants beside the one they are compared with: more would wait long
+EACH = 2.5 * GIGA  # bytes that a candidate takes at most; the small model, 100 tokens
+MOST = 9  # candidates beside the one they are compared with: more would wait long
 LENGTHS: dict[str, dict[str, Any]] = {
     "mean 26": {},
     "100 tokens": {"mean": 99, "equal": True},  # and eos
 }
 PAIRS = 4000
+TIME, MEMORY = "time over", "memory over"
 
 
-def part(
-    baseline: tuple[str, config.Settings], chosen: dict[str, config.Settings | str], setup: Setup
-) -> Part:
-    """Measure each choice against the baseline, at two lengths of sentences.
-
-    A choice that cannot be is a string that says why.
-    """
-    name, plain = baseline
+def parts(session: Session) -> list[BenchPart]:
+    """Measure each encoding against the one that nmt-train takes, at two lengths of sentences."""
+    plain = session.settings()
+    baseline = " ".join(plain.encoding) or "none"
+    names = session.encodings or options_of("encoding", folders_of(session.overrides) or ())
+    chosen = {n: session.attempt(f"encoding={n}") for n in names if n != baseline}
     room = at_once(machine.memory())
-    found: dict[str, dict[str, Entry]] = {}
-    beside: dict[str, dict[str, Entry]] = {}
+    measured: dict[str, dict[str, Measurement]] = defaultdict(dict)
     for length, kind in LENGTHS.items():
-        pairs = {} if setup.quick else {"pairs": PAIRS}
+        options = ({} if session.quick else {"pairs": PAIRS}) | {"updates": 1} | kind
         for start in range(0, len(chosen), room):
-            group = list(chosen.items())[start : start + room]
-            columns = frozenset[str]().union(*(columns_of(each) for _, each in group))
-            on = course(plain, setup, updates=1, columns=frozenset(), **pairs, **kind)
-            own = course(plain, setup, updates=1, columns=columns, **pairs, **kind)
-            contestants = [ours(name, plain, on, setup)]
-            contestants += [ours(label, each, own, setup) for label, each in group]
-            first, *entries = race(contestants, setup.rounds)
-            for entry in entries:
-                found.setdefault(entry.name, {})[length] = entry
-                beside.setdefault(entry.name, {})[length] = first
-    return report(name, plain, found, beside)
+            group = dict(list(chosen.items())[start : start + room])
+            columns = frozenset[str]().union(*map(columns_of, group.values()))
+            without, on = (
+                course(session, plain, columns=some, **options) for some in (frozenset(), columns)
+            )
+            candidates = [trainer(session, name, s, on) for name, s in group.items()]
+            (first,), others = benchmark(
+                session.rounds, [trainer(session, baseline, plain, without)], candidates
+            )
+            for m in others:
+                measured[m.name][length] = m
+                more = m.memory / first.memory if m.memory and first.memory else None
+                m.figures = {TIME: ratio(first, m), MEMORY: more}
+                m.failed = m.failed or first.failed
+    return [report(baseline, plain, measured)]
 
 
 def at_once(memory: int) -> int:
@@ -51,7 +55,7 @@ def at_once(memory: int) -> int:
     return max(1, min(MOST, int(memory / EACH) - 1))
 
 
-def columns_of(settings: config.Settings | str) -> frozenset[str]:
+def columns_of(settings: Settings | str) -> frozenset[str]:
     """The columns beside the source that a model with these settings reads."""
     if isinstance(settings, str):
         return frozenset()
@@ -59,36 +63,30 @@ def columns_of(settings: config.Settings | str) -> frozenset[str]:
 
 
 def report(
-    name: str,
-    plain: config.Settings,
-    found: dict[str, dict[str, Entry]],
-    beside: dict[str, dict[str, Entry]],
-) -> Part:
-    """The table: time and memory over the baseline of the same race."""
-    rows, told = [], []
-    for label, entries in found.items():
-        row, failed = [label], ""
-        each: dict[str, Any] = {"name": label}
-        for length, entry in entries.items():
-            first = beside[label][length]
-            speed = ratio(first, entry) if entry.rounds and first.rounds else None
-            seconds = median(entry.seconds) if entry.rounds else None
-            bytes_ = entry.last("gpu_bytes") or entry.last("peak_bytes")
-            base = first.last("gpu_bytes") or first.last("peak_bytes")
-            more = bytes_ / base if bytes_ and base else None
-            row += [figure(speed, "{:.2f}"), figure(seconds, "{:.3f}"),
-                    figure(more, "{:.2f}"), figure(bytes_ and bytes_ / GIGA, "{:.2f}")]  # fmt: skip
-            failed = failed or entry.failed or first.failed or ""
-            each[length] = entry.to_json() | {"time over": speed, "memory over": more}
-        rows.append([*row, failed])
-        told.append(each)
-    head = [f"{what}, {length}" for length in LENGTHS for what in ("time", "s", "memory", "GB")]
-    return Part(
+    baseline: str, plain: Settings, measured: dict[str, dict[str, Measurement]]
+) -> BenchPart:
+    """The table: time and memory over the baseline of the same rounds."""
+    rows = []
+    for name, by_length in measured.items():
+        cells = [cell for m in by_length.values() for cell in _cells(m)]
+        reasons = [m.failed for m in by_length.values() if m.failed]
+        rows.append([name, *cells, reasons[0] if reasons else ""])
+    return BenchPart(
         "encodings",
-        f"a training step of each encoding over one of {name}: {size(plain)}, "
+        f"a training step of each encoding over one of {baseline}: {size(plain)}, "
         f"{plain.trainer.batch_tokens} tokens a batch",
-        ["", *head, ""],
+        [f"{what}, {length}" for length in LENGTHS for what in ("time", "s", "memory", "GB")],
         rows,
-        ["time and memory: over those of the same rounds with " + name],
-        {"baseline": name, "entries": told},
+        [f"time and memory: over those of the same rounds with {baseline}"],
+        {
+            "baseline": baseline,
+            "entries": [
+                {"name": name} | to_json(by_length) for name, by_length in measured.items()
+            ],
+        },
     )
+
+
+def _cells(m: Measurement) -> list[str]:
+    time, memory = (figure(m.figures[name], "{:.2f}") for name in (TIME, MEMORY))
+    return [time, figure(middle(m.seconds), "{:.3f}"), memory, gigabytes(m)]

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 import nmt
+from nmt.experiments.processes import cores
 
 FLAGS = ("avx2", "avx512f", "avx512_bf16", "avx512_vnni", "avx512_fp16", "amx_bf16", "amx_int8")
 LIBRARIES = ("numpy", "sacremoses", "subword-nmt", "sentencepiece", "safetensors")
@@ -17,27 +18,26 @@ LIBRARIES = ("numpy", "sacremoses", "subword-nmt", "sentencepiece", "safetensors
 
 def describe(device: str, threads: int) -> dict[str, Any]:
     """The machine, its load, and the versions that matter."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    found: dict[str, Any] = {
-        "cpu": _cpu(),
-        "cores": cores,
-        "flags": _flags(),
+    info = _processor()
+    flags = info.get("flags", "").split()
+    versions = {"nmt": nmt.__version__, "python": sys.version.split()[0]}
+    versions |= {"torch": torch.__version__}
+    versions |= {name: importlib.metadata.version(name) for name in LIBRARIES}
+    machine: dict[str, Any] = {
+        "cpu": info.get("model name") or platform.processor() or platform.machine(),
+        "cores": cores(),
+        "flags": [flag for flag in FLAGS if flag in flags],
         "memory_bytes": memory(),
         "load": list(os.getloadavg()),
         "threads": threads,
         "device": device,
         "system": platform.platform(),
-        "versions": {
-            "nmt": nmt.__version__,
-            "python": sys.version.split()[0],
-            "torch": torch.__version__,
-            **{name: importlib.metadata.version(name) for name in LIBRARIES},
-        },
+        "versions": versions,
     }
     if device.startswith("cuda"):
-        found["gpu"] = torch.cuda.get_device_name(device)
-        found["versions"]["cuda"] = torch.version.cuda
-    return found
+        machine["gpu"] = torch.cuda.get_device_name(device)
+        versions["cuda"] = str(torch.version.cuda)
+    return machine
 
 
 def memory() -> int:
@@ -45,29 +45,17 @@ def memory() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def text(found: dict[str, Any]) -> str:
+def text(machine: dict[str, Any]) -> str:
     """One line of it."""
-    what = found.get("gpu") or f"{found['cpu']}, {found['cores']} cores, {found['threads']} threads"
-    flags = " ".join(f for f in found["flags"] if f != "avx2") or "no AVX-512"
-    load = found["load"][0]
-    return f"{what}; {flags}; torch {found['versions']['torch']}; load {load:.1f} before the bench"
+    cpu = f"{machine['cpu']}, {machine['cores']} cores, {machine['threads']} threads"
+    flags = " ".join(f for f in machine["flags"] if f != "avx2") or "no AVX-512"
+    torch_, load = f"torch {machine['versions']['torch']}", f"load {machine['load'][0]:.1f}"
+    return f"{machine.get('gpu') or cpu}; {flags}; {torch_}; {load} before the bench"
 
 
-def _cpu() -> str:
-    for line in _cpuinfo():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
-
-
-def _flags() -> list[str]:
-    for line in _cpuinfo():
-        if line.startswith("flags"):
-            there = set(line.partition(":")[2].split())
-            return [flag for flag in FLAGS if flag in there]
-    return []
-
-
-def _cpuinfo() -> list[str]:
-    where = Path("/proc/cpuinfo")
-    return where.read_text(encoding="utf-8").split("\n") if where.exists() else []
+def _processor() -> dict[str, str]:
+    """What Linux says of its first processor; nothing elsewhere."""
+    file = Path("/proc/cpuinfo")
+    text = file.read_text(encoding="utf-8").partition("\n\n")[0] if file.exists() else ""
+    lines = (line.partition(":") for line in text.split("\n"))
+    return {name.strip(): value.strip() for name, _, value in lines}

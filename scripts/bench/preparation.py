@@ -1,132 +1,115 @@
 """Preparation: text files to a store of ids, beside sacremoses and subword-nmt used plainly."""
 
-import sys
 from dataclasses import replace
 from pathlib import Path
-from statistics import median
-from typing import Any
 
-from nmt import config
+from nmt.config import Settings
 from nmt.data.prepare import load
 from nmt.data.store import SIDES
-from scripts.bench import words
-from scripts.bench.places import SCRIPTS, Setup, own
-from scripts.bench.rounds import Contestant, Entry, Worker, race, ratio, write_job
-from scripts.bench.table import GIGA, Part, figure, ranged
+from scripts.bench import corpus, news
+from scripts.bench.candidates import Candidate
+from scripts.bench.rounds import Measurement, benchmark, middle, ratio
+from scripts.bench.session import Session
+from scripts.bench.table import BenchPart, Columns, figure, figure_of, gigabytes, rates
 
 PAIRS, FEW = 40_000, 200  # enough that `data.workers` by default starts several processes
 MERGES = 8000
 MILLION = 1e6
-WORDS = (  # what nmt-train would be told
-    *("data=files", "data.max_length=10000", "segmenter=bpe"),
-    *("data.source_language=de", "data.target_language=en"),
-)
+LANGUAGES = ("de", "en")
+PLAIN, SAME = "over plain", "equal lines"
+COLUMNS: Columns = {
+    "lines/s": rates,
+    "/plain": figure_of(PLAIN, "{:.2f}"),
+    "s/million": lambda m: figure(_a_million(m, "seconds"), "{:,.0f}"),
+    "CPU s/million": lambda m: figure(_a_million(m, "cpu_seconds"), "{:,.0f}"),
+    "GB": gigabytes,
+    "same output": figure_of(SAME, "{:.2%}"),
+}
 
 
-def part(settings: config.Settings, setup: Setup) -> Part:
+def parts(session: Session) -> list[BenchPart]:
     """Measure whole preparations: as many processes as threads, one process, and the plain way."""
-    root = setup.directory / "text"
-    files(root, FEW if setup.quick else PAIRS)
-    merges = 100 if setup.quick else MERGES
-    contestants: list[Contestant] = [
-        ours(settings, root, workers, merges, setup) for workers in sorted({setup.threads, 1})[::-1]
-    ]
-    outputs = [str(setup.directory / f"plain.{side}") for side in SIDES]
-    job = write_job(
-        setup.directory / "plain.json",
-        texts=[str(root / "train.de"), str(root / "train.en")],
-        languages=["de", "en"],
-        merges=merges,
-        min_frequency=settings.segmenter.min_frequency,
-        outputs=outputs,
+    root, out = text_files(session, FEW if session.quick else PAIRS), session.place("plain")
+    outputs = [out / side for side in SIDES]
+    counts = sorted({session.threads, 1}, reverse=True)
+    beside = session.worker(
+        "sacremoses + subword-nmt, 1 process",
+        "plain_text_worker",
+        texts=[str(root / f"train.{language}") for language in LANGUAGES],
+        languages=LANGUAGES,
+        merges=_merges(session),
+        min_frequency=settings_of(session, root).segmenter.min_frequency,
+        outputs=[str(path) for path in outputs],
+        threads=1,
     )
-    plain = [sys.executable, str(SCRIPTS / "plain_text.py"), job]
-    contestants.append(Worker("sacremoses + subword-nmt, 1 process", plain, 1))
-    entries = race(contestants, min(setup.rounds, 3), warmup=0)
-    return report(entries, [Path(path) for path in outputs])
+    candidates = [preparation(session, root, workers) for workers in counts]
+    ours, plain = benchmark(min(session.rounds, 3), candidates, [beside], warmup=0)
+    return [report(ours, plain, outputs)]
 
 
-def files(root: Path, pairs: int) -> None:
-    """Write a corpus of text files."""
-    root.mkdir(parents=True)
+def text_files(session: Session, pairs: int) -> Path:
+    """Write a corpus of text files; returns its directory."""
+    root = session.place("text")
     for split, count in (("train", pairs), ("dev", 20)):
-        for number, language in enumerate(("de", "en")):
-            words.write(root / f"{split}.{language}", words.text(count, 10 * number + len(split)))
+        for number, language in enumerate(LANGUAGES):
+            text = news.text(count, 10 * number + len(split))
+            corpus.write(root / f"{split}.{language}", text)
+    return root
 
 
-def ours(
-    settings: config.Settings, root: Path, workers: int, merges: int, setup: Setup
-) -> Contestant:
+def settings_of(session: Session, root: Path) -> Settings:
+    """What nmt-prepare would be told of the text below a directory."""
+    source, target = LANGUAGES
+    return session.settings(
+        *("data=files", "data.max_length=10000", "segmenter=bpe", f"data.root={root}"),
+        *(f"data.source_language={source}", f"data.target_language={target}"),
+        f"segmenter.merges={_merges(session)}",
+    )
+
+
+def preparation(session: Session, root: Path, workers: int) -> Candidate:
     """The product's preparation of the text below a directory, by so many processes."""
-    cache = setup.directory / f"prepared-{workers}-{root.name}"
-    names: dict[str, Any] = {
-        f"{split}_{side}": str(root / f"{split}.{language}")
-        for split in ("train", "dev")
-        for side, language in zip(SIDES, ("de", "en"), strict=True)
-    }
-    data = replace(settings.data, cache=str(cache), workers=workers, **names)
-    chosen = replace(settings, data=data, segmenter=replace(settings.segmenter, merges=merges))
-    job = write_job(
-        setup.directory / f"prepare-{workers}-{root.name}.json", settings=config.freeze(chosen)
-    )
-    plural = "es" if workers > 1 else ""
-    name = f"nmt, {workers} process{plural}"
-    return Worker(name, own("scripts.bench.preparing", job), 1)
+    settings = settings_of(session, root)
+    cache = str(session.place("prepared"))
+    settings = replace(settings, data=replace(settings.data, cache=cache, workers=workers))
+    name = f"nmt, {workers} process{'es' if workers > 1 else ''}"
+    return session.worker(name, "prepare_worker", settings, threads=1)
 
 
-def report(entries: list[Entry], outputs: list[Path]) -> Part:
-    """The table; the last entry is the plain way."""
-    plain = entries[-1]
-    rows, found = [], []
-    for entry in entries:
-        beside = ratio(entry, plain) if entry.rounds else None
-        cpu = [each["cpu_seconds"] / each["units"] * MILLION for each in entry.rounds]
-        memory = entry.last("peak_bytes")
-        same = agreement(entry, outputs) if entry is not plain and plain.rounds else None
-        for each in entry.rounds:
-            each.pop("path", None)
-        found.append(entry.to_json() | {"over plain": beside, "equal lines": same})
-        rows.append(
-            [
-                entry.name,
-                ranged(entry.rates),
-                figure(beside, "{:.2f}"),
-                figure(median(entry.rates) and MILLION / median(entry.rates), "{:,.0f}")
-                if entry.rounds
-                else "-",
-                figure(median(cpu) if cpu else None, "{:,.0f}"),
-                figure(memory and memory / GIGA, "{:.2f}"),
-                figure(same, "{:.2%}"),
-                entry.failed or "",
-            ]
-        )
-    parts = plain.last("parts") or {}
+def report(ours: list[Measurement], plain: list[Measurement], outputs: list[Path]) -> BenchPart:
+    """The table; `outputs` are the files that the plain way wrote."""
+    measured, baseline = [*ours, *plain], plain[0]
+    for m in measured:
+        same = agreement(m, outputs) if m is not baseline and baseline.rounds else None
+        m.figures = {PLAIN: ratio(m, baseline), SAME: same}
+        for answer in m.rounds:
+            answer.pop("path", None)
     notes = ["whole preparation: normalise, tokenise (Moses), learn merges, segment, write"]
-    if parts:
-        shares = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in parts.items())
+    if seconds := baseline.last("parts"):
+        shares = ", ".join(f"{name} {spent:.1f} s" for name, spent in seconds.items())
         notes.append(f"the plain way, last round: {shares}")
-    return Part(
-        "preparation",
-        "preparation: lines of both sides",
-        ["", "lines/s", "/plain", "s/million", "CPU s/million", "GB", "same output", ""],
-        rows,
-        notes,
-        {"entries": found, "notes": notes},
-    )
+    title = "preparation: lines of both sides"
+    return BenchPart.of("preparation", title, COLUMNS, measured, notes)
 
 
-def agreement(entry: Entry, outputs: list[Path]) -> float | None:
+def agreement(measured: Measurement, outputs: list[Path]) -> float | None:
     """The share of lines that are, in pieces, what the plain way wrote."""
-    where = entry.last("path")
-    if where is None:
+    if (where := measured.last("path")) is None:
         return None
     prepared = load(Path(where))
-    same = total = 0
-    for number, (side, path) in enumerate(
-        zip((prepared.source, prepared.target), outputs, strict=True)
-    ):
-        for i, line in enumerate(path.read_text(encoding="utf-8").split("\n")[:-1]):
-            ids = prepared.train.pair(i)[number]
-            same += " ".join(side.vocabulary.pieces(ids.tolist())) == line
-            total += 1
-    return same / total
+    same = []
+    for number, side in enumerate((prepared.source, prepared.target)):
+        lines = outputs[number].read_text(encoding="utf-8").split("\n")[:-1]
+        for i, line in enumerate(lines):
+            ids = prepared.train.pair(i)[number].tolist()
+            same.append(" ".join(side.vocabulary.pieces(ids)) == line)
+    return sum(same) / len(same)
+
+
+def _merges(session: Session) -> int:
+    return 100 if session.quick else MERGES
+
+
+def _a_million(measured: Measurement, clock: str) -> float | None:
+    """Seconds for so many lines; the median of the rounds."""
+    return middle([r[clock] / r["units"] * MILLION for r in measured.rounds])

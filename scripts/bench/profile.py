@@ -1,36 +1,34 @@
 """The profile of a training step: the share of each kind of work."""
 
-from statistics import median
-
-from nmt import config
-from scripts.bench.places import Setup
-from scripts.bench.profiled import ORDER
-from scripts.bench.rounds import race
-from scripts.bench.table import Part, figure
-from scripts.bench.training import course, label, ours, size
+from scripts.bench.profile_worker import ORDER
+from scripts.bench.rounds import benchmark, middle
+from scripts.bench.session import Session
+from scripts.bench.table import BenchPart, figure
+from scripts.bench.training import choices, course, size, trainer
 
 
-def part(chosen: dict[tuple[str, str], config.Settings], setup: Setup) -> Part:
-    """Profile the training of each choice of settings, by name and precision."""
+def parts(session: Session) -> list[BenchPart]:
+    """Profile the training of the chosen encoding in each number format."""
+    each_precision = [choices(session, precision) for precision in session.precisions]
+    chosen = {name: settings for some in each_precision for name, settings in some.items()}
     first = next(iter(chosen.values()))
-    on = course(first, setup)
-    contestants = [
-        ours(label(*name), each, on, setup, "scripts.bench.profiled")
-        for name, each in chosen.items()
-    ]
-    entries = race(contestants, min(setup.rounds, 3))
+    on = course(session, first)
+    candidates = [trainer(session, name, s, on, "profile_worker") for name, s in chosen.items()]
+    (measured,) = benchmark(min(session.rounds, 3), candidates)
     rows = []
     for kind in ORDER:
-        shares = [[each["shares"][kind] for each in entry.rounds] for entry in entries]
-        rows.append([kind, *(figure(median(s) if s else None, "{:.1%}") for s in shares), ""])
-    return Part(
-        "profile",
-        f"profile of a training step: {size(first)}, vocabulary {on.vocab}",
-        ["share of the time", *(entry.name for entry in entries), ""],
-        rows,
-        [
-            "residuals, activations, copies and gradients' sums are `other`",
-            *(f"{entry.name}: {entry.failed}" for entry in entries if entry.failed),
-        ],
-        {"entries": [entry.to_json() for entry in entries]},
-    )
+        shares = [middle([answer["shares"][kind] for answer in m.rounds]) for m in measured]
+        rows.append([kind, *(figure(share, "{:.1%}") for share in shares), ""])
+    return [
+        BenchPart(
+            "profile",
+            f"profile of a training step: {size(first)}, vocabulary {on.corpus.vocab}",
+            [m.name for m in measured],
+            rows,
+            [
+                "residuals, activations, copies and gradients' sums are `other`",
+                *(f"{m.name}: {m.failed}" for m in measured if m.failed),
+            ],
+            {"entries": [m.to_json() for m in measured]},
+        )
+    ]

@@ -1,64 +1,52 @@
 """Start-up: how long until a command says something, and until the first translated sentence."""
 
+import shlex
 import sys
 from statistics import median
 
-from nmt import config
 from scripts.bench import corpus, weights
-from scripts.bench.places import Setup
-from scripts.bench.rounds import Command, Contestant, race
-from scripts.bench.table import Part, figure, ranged
-from scripts.bench.training import VOCAB, size
+from scripts.bench.candidates import Command
+from scripts.bench.decoding import forced
+from scripts.bench.rounds import benchmark
+from scripts.bench.session import Session
+from scripts.bench.table import BenchPart, Columns, figure_of, ranged
+from scripts.bench.training import size
 
-GOALS = {"--help": 0.5, "first sentence": 3.0}  # seconds
-HELP = ("train", "translate", "evaluate", "prepare", "encodings")
-WORDS = ("decode.max_length_ratio=0", "decode.max_length_offset=32")
+HELP, FIRST = 0.5, 3.0  # seconds that a command may take: --help, the first sentence
+COMMANDS = ("train", "translate", "evaluate", "prepare", "encodings")
+COLUMNS: Columns = {
+    "seconds": lambda m: ranged(m.seconds, "{:.2f}"),
+    "goal": figure_of("goal", "{:.1f}"),
+    "within": lambda m: {None: "", True: "yes", False: "no"}[m.figures["within"]],
+}
 
 
-def part(settings: config.Settings, setup: Setup) -> Part:
+def parts(session: Session) -> list[BenchPart]:
     """Measure whole commands, each from a process that has nothing loaded yet."""
-    vocab = 200 if setup.quick else VOCAB
-    place = setup.directory / "startup"
-    place.mkdir()
-    model, _ = weights.make(place, settings, vocab)
-    lines = place / "line"
-    lines.write_text(corpus.text(1, vocab, settings.seed)[0] + "\n", encoding="utf-8")
-    python = (sys.executable, "-m")
-    goals: list[float | None] = [None, None]
-    contestants: list[Contestant] = [
-        Command("python -c pass", [sys.executable, "-c", "pass"], setup.threads),
-        Command("python -c 'import torch'", [sys.executable, "-c", "import torch"], setup.threads),
-    ]
-    for name in HELP[:2] if setup.quick else HELP:
-        argv = [*python, f"nmt.cli.{name}", "--help"]
-        contestants.append(Command(f"nmt-{name} --help", argv, setup.threads))
-        goals.append(GOALS["--help"])
-    first = ["nmt.cli.translate", str(model), str(lines), "-o", str(place / "out")]
-    device = ["--device", setup.device, "--threads", str(setup.threads)]
-    contestants.append(
-        Command("nmt-translate, first sentence", [*python, *first, *device], setup.threads)
-    )
-    goals.append(GOALS["first sentence"])
-    entries = race(contestants, setup.rounds)
-    rows, found = [], []
-    for entry, goal in zip(entries, goals, strict=True):
-        within = None if goal is None or not entry.rounds else median(entry.seconds) <= goal
-        found.append(entry.to_json() | {"goal": goal, "within": within})
-        said = "" if within is None else "yes" if within else "no"
-        rows.append(
-            [
-                entry.name,
-                ranged(entry.seconds, "{:.2f}"),
-                figure(goal, "{:.1f}"),
-                said,
-                entry.failed or "",
-            ]
-        )
-    return Part(
-        "startup",
-        f"start-up of whole processes; the model has {size(settings)}",
-        ["", "seconds", "goal", "within", ""],
-        rows,
-        ["files are in the page cache, as the warm-up round has read them"],
-        {"entries": found},
-    )
+    settings = session.settings(*forced(32))
+    place = session.place("startup")
+    model, _ = weights.make(place, settings, session.vocab)
+    line = corpus.write(place / "line", corpus.text(1, session.vocab, settings.seed))
+    goals: dict[str, float | None] = {}
+    candidates: list[Command] = []
+
+    def add(name: str, goal: float | None, *arguments: str) -> None:
+        goals[name] = goal
+        candidates.append(Command(name, [sys.executable, *arguments], session.threads))
+
+    for code in ("pass", "import torch"):
+        add(f"python -c {shlex.quote(code)}", None, "-c", code)
+    for name in COMMANDS[:2] if session.quick else COMMANDS:
+        add(f"nmt-{name} --help", HELP, "-m", f"nmt.cli.{name}", "--help")
+    where = "--device", session.device, "--threads", str(session.threads)
+    files = str(model), str(line), "-o", str(place / "out")
+    translate = "-m", "nmt.cli.translate", *files, *where
+    add("nmt-translate, first sentence", FIRST, *translate)
+    (measured,) = benchmark(session.rounds, candidates)
+    for m in measured:
+        goal = goals[m.name]
+        within = None if goal is None or not m.rounds else median(m.seconds) <= goal
+        m.figures = {"goal": goal, "within": within}
+    title = f"start-up of whole processes; the model has {size(settings)}"
+    notes = ["files are in the page cache, as the warm-up round has read them"]
+    return [BenchPart.of("startup", title, COLUMNS, measured, notes)]

@@ -1,41 +1,66 @@
 """Figures as plain text: what a part of the bench prints, and what it writes as JSON."""
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Self
 
-from scripts.bench.rounds import spread
+from scripts.bench.rounds import Measurement, spread
 
 GIGA = 1e9
+Columns = dict[str, Callable[[Measurement], str]]
+"""Headings, and the cell below each for a candidate."""
 
 
-class Part(NamedTuple):
+class BenchPart(NamedTuple):
     """What came of one part."""
 
     name: str
     title: str
-    columns: list[str]
+    columns: Sequence[str]  # between that of names and that of reasons
     rows: list[list[str]]
     notes: list[str]
-    found: dict[str, Any]  # for JSON: every round's figures
+    facts: dict[str, Any]  # for JSON: every round's figures
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        title: str,
+        columns: Columns,
+        measured: Sequence[Measurement],
+        notes: list[str],
+        **facts: Any,
+    ) -> Self:
+        """A part whose rows are candidates."""
+        entries = [m.to_json() for m in measured]
+        table = rows(columns, measured)
+        return cls(name, title, list(columns), table, notes, {"entries": entries} | facts)
 
     def text(self) -> str:
         """The table, as it stands on stdout."""
-        lines = [self.title, *aligned([self.columns, *self.rows])]
+        lines = [self.title, *aligned([["", *self.columns, ""], *self.rows])]
         return "\n".join([*lines, *(f"  {note}" for note in self.notes)]) + "\n"
+
+    def to_json(self) -> dict[str, Any]:
+        """All but the rows, whose figures are among the facts."""
+        return {"title": self.title, "notes": self.notes} | self.facts
+
+
+def rows(columns: Columns, measured: Sequence[Measurement]) -> list[list[str]]:
+    """A row for each candidate, with its name before and, where it failed, the reason behind."""
+    return [[m.name, *(cell(m) for cell in columns.values()), m.failed or ""] for m in measured]
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """Columns as wide as their widest cell: the first one and the last to the left, else right."""
-    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     last = len(widths) - 1
-    found = []
-    for row in rows:
-        cells = [
+    return [
+        "  ".join(
             cell.ljust(width) if k in (0, last) else cell.rjust(width)
             for k, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        found.append("  ".join(cells).rstrip())
-    return found
+        ).rstrip()
+        for row in rows
+    ]
 
 
 def figure(value: float | None, form: str) -> str:
@@ -43,9 +68,21 @@ def figure(value: float | None, form: str) -> str:
     return "-" if value is None else form.format(value)
 
 
+def figure_of(name: str, form: str) -> Callable[[Measurement], str]:
+    """The cell of a named figure."""
+    return lambda m: figure(m.figures[name], form)
+
+
 def ranged(values: Sequence[float], form: str = "{:,.0f}") -> str:
     """Median [least, most]."""
-    if not values:
-        return "-"
-    found = spread(values)
-    return f"{form.format(found.median)} [{form.format(found.least)}, {form.format(found.most)}]"
+    return f"{form} [{form}, {form}]".format(*spread(values)) if values else "-"
+
+
+def rates(m: Measurement) -> str:
+    """The cell of units per second."""
+    return ranged(m.rates)
+
+
+def gigabytes(m: Measurement) -> str:
+    """The cell of the memory at its most."""
+    return figure(m.memory and m.memory / GIGA, "{:.2f}")

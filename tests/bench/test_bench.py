@@ -95,9 +95,9 @@ def test_gpu_mode_runs_to_its_end_on_a_cpu(
 ) -> None:
     words = ("--gpu", "--device", "cpu", "--peers", "none")
     _, told = run(capsys, tmp_path, *words)
-    heats = told["parts"]["gpu training"]["heats"]
-    assert len(heats) == 4
-    assert all(heat["entries"][0]["rounds"] for heat in heats)
+    benchmarks = told["parts"]["gpu training"]["benchmarks"]
+    assert len(benchmarks) == 4
+    assert all(each["entries"][0]["rounds"] for each in benchmarks)
     assert told["parts"]["decoding"]["entries"][0]["rounds"]
 
 
@@ -114,7 +114,7 @@ def test_gpu_mode_runs_to_its_end_on_a_cpu(
         (["--peers", "/nowhere"], "--peers /nowhere: no such directory"),
     ],
 )
-def test_wrong_words(words: list[str], message: str) -> None:
+def test_wrong_arguments(words: list[str], message: str) -> None:
     with pytest.raises(UserError, match=re.escape(message)):
         understood(words)
 
@@ -124,10 +124,10 @@ def test_a_wrong_argument_is_one_line_and_exit_code_2(capsys: pytest.CaptureFixt
     assert capsys.readouterr() == ("", "nmt: --rounds 0: must be at least 1\n")
 
 
-def test_words_are_told_apart() -> None:
+def test_parts_are_told_from_overrides() -> None:
     given = understood(["growth", "profile", "encoding=relative", "--rounds", "3"])
     assert given.parts == ["growth", "profile"]
-    assert given.words == ["encoding=relative"]
+    assert given.overrides == ["encoding=relative"]
     assert given.peers == sys.executable
     assert understood([]).parts == ["training", "decoding", "preparation", "startup"]
     assert understood(["peers", "some/where"]).install == Path("some/where")

@@ -8,7 +8,7 @@ from nmt.config import Settings
 from nmt.data.batches import Batches
 from nmt.data.store import PairStore
 from nmt.data.vocab import EOS, PAD, SPECIALS
-from scripts.bench import corpus, flops, words
+from scripts.bench import corpus, flops, news
 
 VOCAB = 50
 
@@ -46,8 +46,7 @@ def test_peers_get_the_batches_of_the_product(tmp_path: Path, settings: Settings
             assert made.tokens[i] == int((target[:, 1:] != PAD).sum())
             lengths = [int(n) for n in (source != PAD).sum(1)]
             wanted = [int(n) for n in (target[:, 1:] != PAD).sum(1)]
-            size = flops.sizes(settings.model, VOCAB)
-            assert made.flops[i] == flops.training(size, lengths, wanted)
+            assert made.flops[i] == flops.training(settings.model, VOCAB, lengths, wanted)
             real, places = real + sum(lengths), places + source.size
     assert made.real[0] == pytest.approx(real / places)
 
@@ -99,8 +98,8 @@ def test_text_of_single_characters_is_one_id_each() -> None:
 
 
 def test_made_up_text_is_seeded_and_odd_enough() -> None:
-    lines = words.text(300, seed=1)
-    assert lines == words.text(300, seed=1) != words.text(300, seed=2)
+    lines = news.text(300, seed=1)
+    assert lines == news.text(300, seed=1) != news.text(300, seed=2)
     whole = " ".join(lines)
     assert all(odd in whole for odd in ("z.B.", "1.234,5", "..."))
     assert all(line[:1] == line[:1].upper() for line in lines)
@@ -108,7 +107,7 @@ def test_made_up_text_is_seeded_and_odd_enough() -> None:
 
 
 def test_made_up_text_has_ever_more_words_and_lines_as_long_as_news() -> None:
-    lines = words.text(12_000, seed=3)
+    lines = news.text(12_000, seed=3)
     each = [line.split(" ") for line in lines]
     assert 21 < sum(map(len, each)) / len(each) < 23
     quarter = len({word for line in each[:3000] for word in line})

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import torch
 
-from scripts.bench import encodings, peak
-from scripts.bench.growth import Curve, draw, exponent
+from scripts.bench import encodings, matmul_worker
+from scripts.bench.growth import GrowthCurve, draw, exponent
 from scripts.bench.machine import describe, text
-from scripts.bench.profiled import kind_of
-from scripts.bench.rounds import Entry
+from scripts.bench.profile_worker import kind_of
+from scripts.bench.rounds import Measurement
 from scripts.bench.table import aligned, figure, ranged
 
 
@@ -33,11 +33,11 @@ def test_exponents_of_known_powers() -> None:
 
 def test_curves_are_drawn(tmp_path: Path) -> None:
     entries = [
-        Entry(str(x), rounds=[{"units": 1, "seconds": x / 10, "peak_bytes": x * 10**8}])
+        Measurement(str(x), rounds=[{"units": 1, "seconds": x / 10, "peak_bytes": x * 10**8}])
         for x in (1, 2, 4)
     ]
-    dead = Entry("8", failed="out of memory")
-    curve = Curve("step, length", "pieces", "1", [1, 2, 4, 8], [*entries, dead])
+    dead = Measurement("8", failed="out of memory")
+    curve = GrowthCurve("step, length", "pieces", "1", [1, 2, 4, 8], [*entries, dead])
     assert [x for x, *_ in curve.measured] == [1, 2, 4]
     paths = draw([curve], tmp_path / "new")
     assert [Path(path).name for path in paths] == ["growth.svg", "growth.png"]
@@ -70,9 +70,9 @@ def test_kinds_of_work(events: list[Any], kind: str) -> None:
 
 
 def test_the_peak_counts_what_it_multiplied() -> None:
-    found = peak.measure("float32", "cpu", (32, 64))
+    found = matmul_worker.measure("float32", "cpu", (32, 64))
     assert found["units"] % (2 * found["square"] ** 3) == 0
-    assert found["seconds"] >= peak.LEAST
+    assert found["seconds"] >= matmul_worker.LEAST
 
 
 def test_the_machine_is_described() -> None:

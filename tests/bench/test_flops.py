@@ -1,9 +1,14 @@
+from dataclasses import replace
+
 import pytest
 
 from scripts.bench import flops
-from scripts.bench.flops import Sizes
+from tests.conftest import TINY, composed
 
-SIZE = Sizes(encoder_layers=1, decoder_layers=1, dim=2, feedforward_dim=3, heads=1, vocab=5)
+SIZE = replace(
+    composed(*TINY).model, encoder_layers=1, decoder_layers=1, dim=2, feedforward_dim=3, heads=1
+)
+VOCAB = 5
 
 
 def product(rows: int, inner: int, columns: int) -> int:
@@ -22,23 +27,25 @@ def test_one_layer_by_hand() -> None:
     decoder += product(2, 2, 3) + product(2, 3, 2)  # cross: scores, weighted values
     decoder += product(2, 2, 3) + product(2, 3, 2)  # feed-forward
     decoder += product(2, 2, 5)  # vocabulary
-    assert flops.decoding(SIZE, 3, 2) == decoder
-    assert flops.training(SIZE, [3], [2]) == 3 * (encoder + decoder)
+    assert flops.decoding(SIZE, VOCAB, 3, 2) == decoder
+    assert flops.training(SIZE, VOCAB, [3], [2]) == 3 * (encoder + decoder)
 
 
 def test_sentences_and_layers_add_up() -> None:
-    assert flops.training(SIZE, [3, 4], [2, 5]) == flops.training(SIZE, [3], [2]) + flops.training(
-        SIZE, [4], [5]
-    )
-    deep = SIZE._replace(encoder_layers=3, decoder_layers=3)
+    assert flops.training(SIZE, VOCAB, [3, 4], [2, 5]) == flops.training(
+        SIZE, VOCAB, [3], [2]
+    ) + flops.training(SIZE, VOCAB, [4], [5])
+    deep = replace(SIZE, encoder_layers=3, decoder_layers=3)
     vocabulary = product(2, 2, 5)
-    assert flops.decoding(deep, 3, 2) - vocabulary == 3 * (flops.decoding(SIZE, 3, 2) - vocabulary)
+    assert flops.decoding(deep, VOCAB, 3, 2) - vocabulary == 3 * (
+        flops.decoding(SIZE, VOCAB, 3, 2) - vocabulary
+    )
 
 
 @pytest.mark.parametrize("beam", [1, 4])
 def test_search_reads_the_source_once(beam: int) -> None:
     memory = 2 * product(3, 2, 2)
     once = flops.encoding(SIZE, 3) + memory
-    assert flops.searching(SIZE, [3], 2, beam) == once + beam * (
-        flops.decoding(SIZE, 3, 2) - memory
+    assert flops.searching(SIZE, VOCAB, [3], 2, beam) == once + beam * (
+        flops.decoding(SIZE, VOCAB, 3, 2) - memory
     )

@@ -3,7 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.bench.rounds import Absent, Command, Entry, Worker, race, ratio, spread
+from scripts.bench.candidates import Candidate, Command, Worker
+from scripts.bench.rounds import Measurement, benchmark, ratio, spread
 
 FAKE = Path(__file__).with_name("fake.py")
 
@@ -17,23 +18,27 @@ def fake(name: str, log: Path, how: str, patience: float = 30) -> Worker:
     return Worker(name, [sys.executable, str(FAKE), name, str(log), how], 1, patience=patience)
 
 
-def test_contestants_take_turns(log: Path) -> None:
-    entries = race([fake("a", log, "1"), fake("b", log, "2"), fake("c", log, "4")], 2, warmup=1)
+def test_candidates_take_turns(log: Path) -> None:
+    candidates = [fake("a", log, "1"), fake("b", log, "2"), fake("c", log, "4")]
+    entries, last = benchmark(2, candidates[:2], candidates[2:], warmup=1)
     assert log.read_text() == "abcabcabc"
+    assert [entry.name for entry in entries] == ["a", "b"]
+    entries += last
     assert [entry.facts for entry in entries] == [{"version": each} for each in "124"]
     assert [len(entry.rounds) for entry in entries] == [2, 2, 2]
     assert entries[1].seconds == [4.0, 6.0], "the warm-up round does not count"
 
 
 def test_ratios_are_of_the_same_round() -> None:
-    one, other = Entry("one"), Entry("other")
+    one, other = Measurement("one"), Measurement("other")
     for a, b in ((10, 5), (100, 10), (40, 10)):
         one.rounds.append({"units": a, "seconds": 1})
         other.rounds.append({"units": b, "seconds": 1})
     assert ratio(one, other) == 4  # of 2, 10 and 4; that of the medians is 40 / 10, of means 6
     other.rounds.pop()
     assert ratio(one, other) == 6, "only rounds that both have played"
-    assert ratio(one, Entry("none")) is None
+    assert ratio(one, Measurement("none")) is None
+    assert ratio(one, None) is None
     assert spread([3, 1, 2]) == (2, 1, 3)
 
 
@@ -49,7 +54,7 @@ def test_ratios_are_of_the_same_round() -> None:
 def test_who_fails_is_in_the_table_with_the_reason(
     log: Path, how: str, why: str, rounds: int
 ) -> None:
-    good, bad = race([fake("a", log, "1"), fake("b", log, how)], 2, warmup=1)
+    ((good, bad),) = benchmark(2, [fake("a", log, "1"), fake("b", log, how)], warmup=1)
     assert bad.failed == why
     assert len(bad.rounds) == rounds
     assert (good.failed, len(good.rounds)) == (None, 2)
@@ -58,13 +63,13 @@ def test_who_fails_is_in_the_table_with_the_reason(
 
 def test_who_lingers_is_stopped(log: Path) -> None:
     worker = fake("a", log, "lingers", patience=1)
-    (entry,) = race([worker], 1)
+    ((entry,),) = benchmark(1, [worker])
     assert entry.failed == "no answer within 1 s"
 
 
 def test_what_is_not_there_is_said() -> None:
     missing = Worker("a", ["/nowhere/python"], 1)
-    away, absent = race([missing, Absent("b", "not installed")], 1)
+    ((away, absent),) = benchmark(1, [missing, Candidate("b", "not installed")])
     assert away.failed == "/nowhere/python: No such file or directory"
     assert absent.failed == "not installed"
 
@@ -72,14 +77,14 @@ def test_what_is_not_there_is_said() -> None:
 def test_a_command_is_a_process_a_round() -> None:
     good = Command("a", [sys.executable, "-c", "pass"], 1, units=7)
     bad = Command("b", [sys.executable, "-c", "import sys; sys.exit('no such model')"], 1)
-    entries = race([good, bad], 2, warmup=0)
+    (entries,) = benchmark(2, [good, bad], warmup=0)
     assert [each["units"] for each in entries[0].rounds] == [7, 7]
     assert entries[0].seconds[0] > 0
     assert entries[1].failed == "no such model"
 
 
 def test_all_have_the_same_threads() -> None:
-    assert Worker("a", ["x"], 3, {"KEY": "1"}).environment["OMP_NUM_THREADS"] == "3"
-    code = "import os, sys; sys.exit(os.environ['OMP_NUM_THREADS'] + os.environ['KEY'])"
-    (entry,) = race([Command("a", [sys.executable, "-c", code], 3, environment={"KEY": "x"})], 1)
-    assert entry.failed == "3x"
+    assert Worker("a", ["x"], 3).environment["OMP_NUM_THREADS"] == "3"
+    code = "import os, sys; sys.exit(os.environ['OMP_NUM_THREADS'] + os.environ['HF_HUB_OFFLINE'])"
+    ((entry,),) = benchmark(1, [Command("a", [sys.executable, "-c", code], 3)])
+    assert entry.failed == "31"

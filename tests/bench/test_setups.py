@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.bench.rounds import Absent, Contestant, Worker
-from scripts.bench.setups import Options, candidates, described, fastest
+from scripts.bench.candidates import Candidate, Worker
+from scripts.bench.setups import Options, choices, described, fastest
 
 FAKE = Path(__file__).with_name("fake.py")
 
@@ -15,7 +15,7 @@ def test_the_fastest_set_up_is_taken(tmp_path: Path) -> None:
     log = tmp_path / "log"
     seconds = {16: "3", 64: "1", 256: "2"}
 
-    def make(options: Options) -> Contestant:
+    def make(options: Options) -> Candidate:
         count = int(options["sentences"])
         argv = [sys.executable, str(FAKE), f"{count},", str(log), seconds[count]]
         return Worker(str(count), argv, 1)
@@ -25,28 +25,28 @@ def test_the_fastest_set_up_is_taken(tmp_path: Path) -> None:
 
 
 def test_set_ups_that_fail_are_passed_over(tmp_path: Path) -> None:
-    def make(options: Options) -> Contestant:
+    def make(options: Options) -> Candidate:
         how = "dead" if options["sentences"] == 16 else "1"
         return Worker("a", [sys.executable, str(FAKE), "a", str(tmp_path / "log"), how], 1)
 
     some: list[Options] = [{"sentences": 16}, {"sentences": 64}]
     assert fastest(make, some) == some[1]
-    assert fastest(lambda _: Absent("a", "not installed"), some) == some[0]
+    assert fastest(lambda _: Candidate("a", "not installed"), some) == some[0]
 
 
 @pytest.mark.parametrize("threads", [1, 2, 6])
 def test_an_engine_shares_all_threads_among_its_workers(threads: int) -> None:
-    found = candidates("ctranslate2_", "decoding", threads, "cpu")
+    found = choices("ctranslate2_", "decoding", threads, "cpu")
     assert all(int(o["workers"]) * int(o["threads"]) == threads for o in found)
     assert {o["workers"] for o in found} == {n for n in (1, 2, 3, 6) if threads % n == 0}
 
 
 def test_kernels_of_attention_are_a_choice() -> None:
     for peer in ("xtransformers", "marian_hf"):
-        found = candidates(peer, "training", 2, "cpu")
+        found = choices(peer, "training", 2, "cpu")
         assert {o["attention"] for o in found} == {"sdpa", "eager"}
 
 
 def test_a_set_up_is_named_in_the_table() -> None:
-    found = candidates("ctranslate2_", "decoding", 2, "cpu")
+    found = choices("ctranslate2_", "decoding", 2, "cpu")
     assert described(found[-1], found) == "workers 2, threads 1, tokens 2048 (the fastest of 6)"

@@ -1,13 +1,13 @@
 """The plain training loop that a user of PyTorch writes, on batches read from the bench's file."""
 
-import time
 from collections.abc import Callable
+from itertools import cycle
 from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from protocol import Line
+from protocol import serve
 from torch import Tensor, nn
 
 PAD = 0
@@ -17,13 +17,11 @@ LR, CLIP = 3e-4, 1.0
 def batches(path: str, device: str) -> list[tuple[Tensor, Tensor]]:
     """Source [batch, source] and target [batch, target] ids; a target is bos ... eos."""
     with np.load(path) as file:
-        return [
-            (
-                torch.from_numpy(file[f"source_{i}"]).long().to(device),
-                torch.from_numpy(file[f"target_{i}"]).long().to(device),
-            )
-            for i in range(len(file.files) // 2)
-        ]
+
+        def ids(name: str) -> Tensor:
+            return torch.from_numpy(file[name]).long().to(device)
+
+        return [(ids(f"source_{i}"), ids(f"target_{i}")) for i in range(len(file.files) // 2)]
 
 
 def train(
@@ -33,40 +31,30 @@ def train(
     **facts: Any,
 ) -> None:
     """Answer rounds of `job["updates"]` updates; `logits(source, prefixes) -> [..., vocab]`."""
-    device = job["device"]
+    device = torch.device(job["device"])
     model.to(device).train()
     parameters = list(model.parameters())
     optimizer = torch.optim.AdamW(parameters, lr=LR, weight_decay=0.0, fused=True)
     lower = job["precision"] == "bfloat16"
-    known = batches(job["batches"], device)
-    smoothing = job["label_smoothing"]
-    line, place = Line(), 0
-    line.ready(
-        torch=torch.__version__,
-        threads=torch.get_num_threads(),
-        parameters=sum(p.numel() for p in parameters),
-        **facts,
-    )
-    while line.asked():
-        began, tokens = time.perf_counter(), 0
+    endless = cycle(batches(job["batches"], job["device"]))
+
+    def play() -> dict[str, Any]:
+        tokens = 0
         for _ in range(job["updates"]):
-            source, target = known[place % len(known)]
+            source, target = next(endless)
             expected = target[:, 1:]
-            with torch.autocast(torch.device(device).type, torch.bfloat16, enabled=lower):
-                found = logits(source, target[:, :-1])
+            with torch.autocast(device.type, torch.bfloat16, enabled=lower):
                 loss = F.cross_entropy(
-                    found.flatten(0, 1).float(),
+                    logits(source, target[:, :-1]).flatten(0, 1).float(),
                     expected.flatten(),
                     ignore_index=PAD,
-                    label_smoothing=smoothing,
+                    label_smoothing=job["label_smoothing"],
                 )
             loss.backward()
             nn.utils.clip_grad_norm_(parameters, CLIP)
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
             tokens += int(expected.ne(PAD).sum())
-            place += 1
-        last = float(loss.detach())  # waits for a GPU
-        seconds = time.perf_counter() - began
-        more = {"gpu_bytes": torch.cuda.max_memory_allocated()} if device != "cpu" else {}
-        line.answer(tokens, seconds, loss=last, **more)
+        return {"units": tokens, "loss": float(loss.detach())}  # waits for a GPU
+
+    serve(play, parameters=sum(p.numel() for p in parameters), **facts)

@@ -4,29 +4,28 @@ Differs from the bench's own model: layer norm after each sublayer, and the voca
 runs over padding too.
 """
 
-import time
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
 from loop import train
-from protocol import Line, job
+from protocol import read_job, serve
 from torch import Tensor
 from transformers import MarianConfig, MarianMTModel
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
-DIFFERS = "layer norm after each sublayer"
+FACTS = {"version": transformers.__version__, "differs": "layer norm after each sublayer"}
 
 
-def made(asked: dict[str, Any]) -> MarianMTModel:
+def random_model(job: dict[str, Any]) -> MarianMTModel:
     """A model of the size that is asked for, with random weights."""
-    size = asked["model"]
+    size = job["model"]
     torch.manual_seed(1)
     return MarianMTModel(
         MarianConfig(
-            vocab_size=asked["vocab"],
-            decoder_vocab_size=asked["vocab"],
+            vocab_size=job["vocab"],
+            decoder_vocab_size=job["vocab"],
             share_encoder_decoder_embeddings=False,
             tie_word_embeddings=False,
             d_model=size["dim"],
@@ -41,7 +40,7 @@ def made(asked: dict[str, Any]) -> MarianMTModel:
             attention_dropout=size["attention_dropout"],
             activation_dropout=size["feedforward_dropout"],
             scale_embedding=True,
-            max_position_embeddings=asked["longest"],
+            max_position_embeddings=job["longest"],
             pad_token_id=PAD,
             bos_token_id=BOS,
             eos_token_id=EOS,
@@ -51,73 +50,52 @@ def made(asked: dict[str, Any]) -> MarianMTModel:
     )
 
 
-def training(asked: dict[str, Any]) -> None:
+def training(job: dict[str, Any]) -> None:
     """Answer rounds of updates."""
-    model = made(asked)
-    model.set_attn_implementation(asked["options"]["attention"])
+    model = random_model(job)
+    model.set_attn_implementation(job["options"]["attention"])
 
     def logits(source: Tensor, target: Tensor) -> Tensor:
         mask = source.ne(PAD).long()
         return model(input_ids=source, attention_mask=mask, decoder_input_ids=target).logits
 
-    train(asked, model, logits, version=transformers.__version__, differs=DIFFERS)
+    train(job, model, logits, **FACTS)
 
 
-def decoding(asked: dict[str, Any]) -> None:
-    """Answer rounds of beam search, of exactly `asked["steps"]` tokens for each sentence."""
-    where = Path(asked["converted"])
+def decoding(job: dict[str, Any]) -> None:
+    """Answer rounds of beam search, of exactly `job["steps"]` tokens for each sentence."""
+    where, dtype = Path(job["converted"]), getattr(torch, job["precision"])
     if not where.exists():
-        made(asked).to(getattr(torch, asked["precision"])).save_pretrained(where)
-    model = MarianMTModel.from_pretrained(where, dtype=getattr(torch, asked["precision"]))
-    model = model.to(asked["device"]).eval()
-    model.set_attn_implementation(asked["options"]["attention"])
-    rows = sorted(asked["sources"], key=len, reverse=True)
-    if asked["once"]:
-        search(model, rows, asked)
-        return
-    line = Line()
-    line.ready(
-        version=transformers.__version__, torch=torch.__version__, differs=DIFFERS,
-        threads=torch.get_num_threads(),
-    )  # fmt: skip
-    while line.asked():
-        began = time.perf_counter()
-        tokens = search(model, rows, asked)
-        line.answer(tokens, time.perf_counter() - began)
+        random_model(job).to(dtype).save_pretrained(where)
+    model = MarianMTModel.from_pretrained(where, dtype=dtype).to(job["device"]).eval()
+    model.set_attn_implementation(job["options"]["attention"])
+    rows = sorted(job["sources"], key=len, reverse=True)
+    serve(lambda: {"units": search(model, rows, job)}, job["once"], **FACTS)
 
 
 @torch.inference_mode()
-def search(model: MarianMTModel, rows: list[list[int]], asked: dict[str, Any]) -> int:
+def search(model: MarianMTModel, rows: list[list[int]], job: dict[str, Any]) -> int:
     """Translate, longest sentences first; returns how many tokens came."""
-    total, sentences = 0, asked["options"]["sentences"]
+    total, sentences = 0, job["options"]["sentences"]
     for start in range(0, len(rows), sentences):
         some = rows[start : start + sentences]
         width = max(map(len, some))
         ids = torch.tensor([row + [PAD] * (width - len(row)) for row in some])
-        ids = ids.to(asked["device"])
-        found = model.generate(
+        ids = ids.to(job["device"])
+        hypotheses = model.generate(
             input_ids=ids,
             attention_mask=ids.ne(PAD).long(),
-            num_beams=asked["beam"],
+            num_beams=job["beam"],
             do_sample=False,
-            max_new_tokens=asked["steps"],
-            min_new_tokens=asked["steps"],
+            max_new_tokens=job["steps"],
+            min_new_tokens=job["steps"],
             length_penalty=1.0,
             bad_words_ids=[[PAD], [BOS], [UNK]],
         )
-        total += found[:, 1:].numel()
+        total += hypotheses[:, 1:].numel()
     return total
 
 
-def main() -> None:
-    """Answer rounds."""
-    asked = job()
-    torch.set_num_threads(asked["threads"])
-    if asked["part"] == "training":
-        training(asked)
-    else:
-        decoding(asked)
-
-
 if __name__ == "__main__":
-    main()
+    job = read_job()
+    (training if job["part"] == "training" else decoding)(job)

@@ -1,14 +1,13 @@
 """Sockeye 3 in beam search, with random weights, through its own inference classes."""
 
 import logging
-import time
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import sockeye
 import torch
-from protocol import Line, job
+from protocol import read_job, serve
 from sockeye import beam_search, inference, transformer, vocab
 from sockeye import constants as C
 from sockeye.data_io import DataConfig, DataStatistics
@@ -19,9 +18,9 @@ NEVER = -1e9  # output bias of what no translation may hold
 FIRST = 4  # the first id of a word, as in the other models
 
 
-def make(asked: dict[str, Any], folder: Path) -> None:
+def make(job: dict[str, Any], folder: Path) -> None:
     """Write a model folder with random weights."""
-    size, words, longest = asked["model"], asked["vocab"], asked["longest"]
+    size, words, longest = job["model"], job["vocab"], job["longest"]
     torch.manual_seed(1)
     config = partial(
         transformer.TransformerConfig,
@@ -82,54 +81,45 @@ def make(asked: dict[str, Any], folder: Path) -> None:
     vocab.save_target_vocabs([numbers], str(folder))
 
 
-def load(asked: dict[str, Any], folder: Path) -> inference.Translator:
+def load(job: dict[str, Any], folder: Path) -> inference.Translator:
     """The translator that `sockeye-translate` makes."""
-    device = torch.device(asked["device"])
+    device = torch.device(job["device"])
     models, sources, targets = load_models(
-        device, [str(folder)], dtype=asked["precision"], inference_only=True
+        device, [str(folder)], dtype=job["precision"], inference_only=True
     )
     return inference.Translator(
         device=device,
         ensemble_mode="linear",
-        scorer=beam_search.CandidateScorer(asked["alpha"]),
-        batch_size=asked["options"]["sentences"],
-        beam_size=asked["beam"],
+        scorer=beam_search.CandidateScorer(job["alpha"]),
+        batch_size=job["options"]["sentences"],
+        beam_size=job["beam"],
         beam_search_stop=C.BEAM_SEARCH_STOP_ALL,
         models=models,
         source_vocabs=sources,
         target_vocabs=targets,
-        max_output_length=asked["steps"],
+        max_output_length=job["steps"],
     )
 
 
 def main() -> None:
     """Answer rounds; or translate once and leave, if that is asked for."""
     logging.disable(logging.WARNING)
-    asked = job()
-    torch.set_num_threads(asked["threads"])
-    folder = Path(asked["converted"])
+    job = read_job()
+    folder = Path(job["converted"])
     if not folder.exists():
-        make(asked, folder)
-    translator = load(asked, folder)
+        make(job, folder)
+    translator = load(job, folder)
     inputs = [
         inference.make_input_from_plain_string(i, " ".join(f"w{n}" for n in row[:-1]))
-        for i, row in enumerate(asked["sources"])
+        for i, row in enumerate(job["sources"])
     ]
 
-    def play() -> int:
+    def play() -> dict[str, Any]:
         with torch.inference_mode():
-            found = translator.translate(inputs, fill_up_batches=False)
-        return sum(len(each.tokens) for each in found)
+            translations = translator.translate(inputs, fill_up_batches=False)
+        return {"units": sum(len(output.tokens) for output in translations)}
 
-    if asked["once"]:
-        play()
-        return
-    line = Line()
-    line.ready(version=sockeye.__version__, torch=torch.__version__, threads=asked["threads"])
-    while line.asked():
-        began = time.perf_counter()
-        tokens = play()
-        line.answer(tokens, time.perf_counter() - began)
+    serve(play, job["once"], version=sockeye.__version__)
 
 
 if __name__ == "__main__":

@@ -9,26 +9,23 @@ from typing import Any
 
 import torch
 from loop import train
-from protocol import job
+from protocol import read_job
 from torch import Tensor, nn
 from x_transformers import XTransformer
-
-DIFFERS = "no biases in attention, learned positions"
 
 
 def main() -> None:
     """Answer rounds."""
-    asked = job()
-    torch.set_num_threads(asked["threads"])
+    job = read_job()
     torch.manual_seed(1)
-    size = asked["model"]
-    common: dict[str, Any] = {
-        "num_tokens": asked["vocab"],
-        "max_seq_len": asked["longest"],
+    size = job["model"]
+    stack: dict[str, Any] = {
+        "num_tokens": job["vocab"],
+        "max_seq_len": job["longest"],
         "heads": size["heads"],
         "emb_dropout": size["dropout"],
         "attn_dim_head": size["dim"] // size["heads"],
-        "attn_flash": asked["options"]["attention"] == "sdpa",
+        "attn_flash": job["options"]["attention"] == "sdpa",
         "attn_dropout": size["attention_dropout"],
         "attn_sublayer_dropout": size["dropout"],
         "ff_mult": size["feedforward_dim"] / size["dim"],
@@ -36,15 +33,12 @@ def main() -> None:
         "ff_dropout": size["feedforward_dropout"],
         "ff_sublayer_dropout": size["dropout"],
     }
-    encoder = {f"enc_{key}": value for key, value in common.items()}
-    decoder = {f"dec_{key}": value for key, value in common.items()}
     model = XTransformer(
         dim=size["dim"],
         enc_depth=size["encoder_layers"],
         dec_depth=size["decoder_layers"],
         dec_cross_attn_sublayer_dropout=size["dropout"],
-        **encoder,
-        **decoder,
+        **{f"{site}_{key}": value for site in ("enc", "dec") for key, value in stack.items()},
     )
 
     def logits(source: Tensor, target: Tensor) -> Tensor:
@@ -52,13 +46,9 @@ def main() -> None:
         memory = model.encoder(source, mask=real, return_embeddings=True)
         return model.decoder.net(target, context=memory, context_mask=real)
 
-    train(
-        asked,
-        model,
-        logits,
-        version=importlib.metadata.version("x-transformers"),
-        differs=DIFFERS,
-    )
+    version = importlib.metadata.version("x-transformers")
+    differs = "no biases in attention, learned positions"
+    train(job, model, logits, version=version, differs=differs)
 
 
 if __name__ == "__main__":

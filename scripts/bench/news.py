@@ -4,7 +4,7 @@ The words follow Zipf's law, more steeply beyond the frequent ones, so that a lo
 more of them (Heaps' law with an exponent near 0.7, as the news of WMT has in German and English).
 """
 
-from pathlib import Path
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,24 +18,9 @@ STEMS = 4000
 ONSETS = ("b", "br", "d", "f", "g", "gl", "h", "k", "l", "m", "n", "p", "r", "s", "sch", "t", "w")
 VOWELS = ("a", "e", "i", "o", "u", "ei", "ä", "ü")
 CODAS = ("", "", "l", "n", "r", "s", "t", "ng")
-SUFFIXES = (
-    "",
-    "",
-    "",
-    "en",
-    "er",
-    "e",
-    "s",
-    "ung",
-    "es",
-    "te",
-    "em",
-    "lich",
-    "ern",
-    "ungen",
-    "est",
-)
-ENDS = (".", ".", ".", ".", ".", ".", ".", ".", "!", "?", "...", '."', ":")
+ENDINGS = ("en", "er", "e", "s", "ung", "es", "te", "em", "lich", "ern", "ungen", "est")
+SUFFIXES = ("", "", "", *ENDINGS)
+ENDS = (*"." * 8, "!", "?", "...", '."', ":")
 ODD = ("z.B.", "Dr.", "3.14", "https://example.org/a?b=1", "don't", "l'an", "A.B.C.", "E-Mail",
        "--", "-", "&", "U.S.", "Nr.", "St.", "'s", "1.234,5")  # fmt: skip
 # shares of the words
@@ -46,21 +31,12 @@ NAMES = 0.2  # share of the types with a capital letter
 def text(lines: int, seed: int) -> list[str]:
     """Lines of text; the same seed gives the same."""
     draw = np.random.default_rng([seed, 4])
-    each, _ = corpus.lengths(lines, MEAN, seed, LONGEST)
-    kinds = _kinds(int(each.sum()), draw)
-    words = _dressed([*map(_lexicon(kinds, draw).__getitem__, kinds.tolist())], draw)
-    found, start = [], 0
-    for n, end in zip(each.tolist(), draw.integers(0, len(ENDS), lines).tolist(), strict=True):
-        first, *rest = words[start : start + n]
-        found.append(" ".join([first[:1].upper() + first[1:], *rest]).rstrip(",.") + ENDS[end])
-        start += n
-    return found
-
-
-def write(path: Path, lines: list[str]) -> Path:
-    """Write a text file."""
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return path
+    counts, _ = corpus.lengths(lines, MEAN, seed, LONGEST)
+    kinds = _kinds(int(counts.sum()), draw)
+    words = iter(_dressed([*map(_lexicon(kinds, draw).__getitem__, kinds.tolist())], draw))
+    ends = draw.integers(0, len(ENDS), lines).tolist()
+    text = [" ".join(islice(words, n)).rstrip(",.") for n in counts.tolist()]
+    return [line[:1].upper() + line[1:] + ENDS[end] for line, end in zip(text, ends, strict=True)]
 
 
 def _kinds(count: int, draw: np.random.Generator) -> NDArray[np.int64]:
@@ -79,16 +55,14 @@ def _lexicon(kinds: NDArray[np.int64], draw: np.random.Generator) -> dict[int, s
     which = corpus.zipf(3 * len(ranks), STEMS, int(draw.integers(2**31))).reshape(-1, 3)
     suffixes = draw.integers(0, len(SUFFIXES), len(ranks)).tolist()
     names = (draw.random(len(ranks)) < NAMES).tolist()
-    found = {}
+    lexicon = {}
     for rank, n, stem, suffix, name in zip(
         ranks.tolist(), parts.tolist(), which.tolist(), suffixes, names, strict=True
     ):
-        if rank < STEMS // 10:
-            word = stems[rank]
-        else:
-            word = "".join(stems[part] for part in stem[:n]) + SUFFIXES[suffix]
-        found[rank] = word.capitalize() if name else word
-    return found
+        rare = "".join(stems[part] for part in stem[:n]) + SUFFIXES[suffix]
+        word = stems[rank] if rank < STEMS // 10 else rare
+        lexicon[rank] = word.capitalize() if name else word
+    return lexicon
 
 
 def _stem(draw: np.random.Generator, syllables: int) -> str:
@@ -107,13 +81,7 @@ def _dressed(words: list[str], draw: np.random.Generator) -> list[str]:
     numbers = draw.integers(0, 10_000, len(chosen))
     for i, kind, n in zip(chosen.tolist(), what[chosen].tolist(), numbers.tolist(), strict=True):
         word = words[i]
-        figures = str(n), f"{n / 100:.1f}", f"{n % 100}%", str(1900 + n % 130)
-        words[i] = (
-            figures[n % len(figures)],
-            ODD[n % len(ODD)],
-            f"{word},",
-            f'"{word}"',
-            f"({word})",
-            f"{word}-{words[i - 1]}",
-        )[kind]
+        number = (str(n), f"{n / 100:.1f}", f"{n % 100}%", str(1900 + n % 130))[n % 4]
+        odd, pair = ODD[n % len(ODD)], f"{word}-{words[i - 1]}"
+        words[i] = (number, odd, f"{word},", f'"{word}"', f"({word})", pair)[kind]
     return words

@@ -5,14 +5,14 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-import torch
+import torch  # noqa: F401  (read_job gives it its threads)
 
 from nmt import config, modeldir
 from nmt.data.vocab import SPECIALS
 from nmt.decode.translator import Translator
 from nmt.memory import keep_memory
 from scripts.bench import corpus
-from scripts.bench.peers.protocol import Line, job
+from scripts.bench.peers.protocol import read_job, serve
 
 
 def digests(texts: list[str]) -> list[int]:
@@ -23,21 +23,20 @@ def digests(texts: list[str]) -> list[int]:
 
 def main() -> None:
     """Answer rounds."""
-    line, asked = Line(), job()
-    torch.set_num_threads(asked["threads"])
+    job = read_job()
     keep_memory()
-    trained = modeldir.load(asked["model"], asked["device"])
-    translator = Translator(trained, config.thaw(asked["settings"]).decode)
-    lines = Path(asked["lines"]).read_text(encoding="utf-8").split("\n")[:-1]
-    gpu = asked["device"] != "cpu"
-    line.ready(torch=torch.__version__, threads=torch.get_num_threads())
-    while line.asked():
+    trained = modeldir.load(job["model"], job["device"])
+    translator = Translator(trained, config.thaw(job["settings"]).decode)
+    lines = Path(job["lines"]).read_text(encoding="utf-8").split("\n")[:-1]
+
+    def play() -> dict[str, Any]:
         began = time.perf_counter()
-        found = translator.texts(lines)
+        texts = translator.texts(lines)
         seconds = time.perf_counter() - began
-        tokens = sum(len(text.split()) for text in found)
-        more: dict[str, Any] = {"gpu_bytes": torch.cuda.max_memory_allocated()} if gpu else {}
-        line.answer(tokens, seconds, digests=digests(found), **more)
+        tokens = sum(len(text.split()) for text in texts)
+        return {"units": tokens, "seconds": seconds, "digests": digests(texts)}
+
+    serve(play)
 
 
 if __name__ == "__main__":

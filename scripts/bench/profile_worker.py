@@ -6,7 +6,7 @@ from typing import Any
 
 from torch.profiler import ProfilerActivity, profile
 
-from scripts.bench.trainee import Held, main
+from scripts.bench.train_worker import HeldTrainer, main
 
 KINDS = {  # names of operations contain one of these; the first kind that fits has it
     "optimiser": ("adam", "_foreach_", "linalg_vector_norm", "lerp", "addcdiv"),
@@ -17,35 +17,33 @@ KINDS = {  # names of operations contain one of these; the first kind that fits 
     "linear layers": ("addmm", "aten::mm", "linear", "matmul", "mkldnn"),
 }
 VOCABULARY, OTHER = "vocabulary and loss", "other"
-ORDER = ("linear layers", "attention", "dropout", "norms", "embedding", VOCABULARY, "optimiser",
-         OTHER)  # fmt: skip
+SHOWN = ("linear layers", "attention", "dropout", "norms", "embedding")
+ORDER = (*SHOWN, VOCABULARY, "optimiser", OTHER)
 
 
-class Profiled(Held):
+class ProfiledTrainer(HeldTrainer):
     """Profiles each round's updates."""
 
     def begin(self) -> None:
         """Start the clock and the profiler."""
-        activities = [ProfilerActivity.CPU]
-        if self.device.type == "cuda":
-            activities.append(ProfilerActivity.CUDA)
-        self.profile = profile(activities=activities, record_shapes=True)
+        gpu = [ProfilerActivity.CUDA] if self.device.type == "cuda" else []
+        self.profile = profile(activities=[ProfilerActivity.CPU, *gpu], record_shapes=True)
         self.profile.__enter__()
         super().begin()
 
     def end(self) -> dict[str, Any]:
         """Stop both; adds the share of each kind of work."""
-        found = super().end()
+        took = super().end()
         self.profile.__exit__(None, None, None)
-        return found | {"shares": self.shares()}
+        return took | {"shares": self.shares()}
 
     def shares(self) -> dict[str, float]:
         """Each kind's share of the time that operations took."""
         vocab = self.model.output.out_features
         spent: dict[str, float] = defaultdict(float)
         events = self.profile.events()
-        for event in () if events is None else events:
-            gpu = self.device.type == "cuda"
+        gpu = self.device.type == "cuda"
+        for event in events or ():
             time = event.self_device_time_total if gpu else event.self_cpu_time_total
             spent[kind_of(list(_line(event)), vocab)] += time
         total = sum(spent.values()) or 1.0
@@ -61,9 +59,9 @@ def kind_of(events: list[Any], vocab: int) -> str:
     kind = next((k for k, parts in KINDS.items() if any(p in name for p in parts)), OTHER)
     if kind in ("optimiser", "dropout", "norms", "embedding"):
         return kind
-    if any("embedding" in each for each in names):
+    if any("embedding" in caller for caller in names):
         return "embedding"
-    if any("loss" in each or "entropy" in each for each in names):
+    if any("loss" in caller or "entropy" in caller for caller in names):
         return VOCABULARY
     sizes = (size for event in events[:3] for shape in event.input_shapes or () for size in shape)
     return VOCABULARY if vocab in sizes else kind
@@ -76,4 +74,4 @@ def _line(event: Any) -> Iterator[Any]:
 
 
 if __name__ == "__main__":
-    main(Profiled)
+    main(ProfiledTrainer)

@@ -1,0 +1,62 @@
+"""The worker that trains: the product's own loop, held back between rounds."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from nmt import config
+from nmt.training.run import open_run
+from nmt.training.trainer import Trainer
+from scripts.bench import corpus
+from scripts.bench.peers.protocol import Channel, read_job
+
+
+class HeldTrainer(Trainer):
+    """A trainer that waits before every so many updates until it is asked for them."""
+
+    channel: Channel
+    updates: int  # of a round
+    tokens: list[int]  # how many each batch of the first epoch asks to predict
+
+    def update(self) -> None:
+        """Take a step; the first of a round starts the clock, the last one answers."""
+        if self.step % self.updates == 0:
+            if not self.channel.next_round():
+                raise SystemExit(0)
+            self.begin()
+        super().update()
+        if self.step % self.updates == 0:
+            done = range(self.step - self.updates, self.step)
+            tokens = sum(self.tokens[i % len(self.tokens)] for i in done)
+            self.channel.answer(tokens, **self.end())
+
+    def begin(self) -> None:
+        """Start the clock."""
+        self.began = time.perf_counter()
+
+    def end(self) -> dict[str, Any]:
+        """Stop the clock; seconds, and what else there is to tell."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+        return {"seconds": time.perf_counter() - self.began}
+
+    def checkpoint(self) -> None:
+        """Skip what comes at the end of an epoch: only updates are measured."""
+
+
+def main(kind: type[HeldTrainer] = HeldTrainer) -> None:
+    """Answer rounds."""
+    channel, job = Channel(), read_job()
+    settings = config.thaw(job["settings"])
+    prepared = corpus.prepared(Path(job["store"]), job["vocab"])
+    with open_run(Path(job["run"]), settings) as run:
+        trainer = kind(settings, prepared, run)
+        trainer.channel, trainer.updates, trainer.tokens = channel, job["updates"], job["tokens"]
+        channel.ready(parameters=sum(p.numel() for p in trainer.parameters))
+        trainer.fit()
+
+
+if __name__ == "__main__":
+    main()
