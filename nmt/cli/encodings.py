@@ -32,88 +32,77 @@ def main(argv: list[str] | None = None) -> int:
 def command(argv: list[str]) -> None:
     """List the encodings, describe or draw one, or make the table of all."""
     options = understood(argv)
-    if options.plot and not options.table:
-        _draw(options)
+    overrides, name, folders = options.overrides, options.name, options.folders
+    outputs.prepare([], None if options.table else options.plot)
+    if options.table:
+        from nmt.inspect.table import table
+
+        sys.stdout.write(table(overrides, options.markdown, folders))
+    elif options.run:
+        from nmt.inspect import plot
+
+        plot.draw_run(options.run, name, options.plot, folders)
+    elif name is None:
+        from nmt.inspect.listing import listed
+
+        sys.stdout.write(listed(folders))
     else:
-        sys.stdout.write(_text(options))
+        from nmt.inspect import card, plot
+        from nmt.overrides.compose import experiment_of
+
+        settings = experiment_of([f"encoding={name}", *overrides]).settings
+        if options.plot:
+            plot.draw(settings, name, options.plot)
+        else:
+            sys.stdout.write(card.card(name, settings, not options.no_timing, folders))
 
 
 def understood(argv: list[str]) -> argparse.Namespace:
-    """Options, name and overrides; raises UserError, or SystemExit as argparse does."""
-    parser = Parser(
-        prog="nmt-encodings",
-        usage=USAGE,
-        epilog=EPILOG,
-    )
-    parser.add_argument("words", nargs="*", metavar="NAME", help="an option of encoding=")
-    parser.add_argument("--no-timing", action="store_true", help="leave out time and memory")
-    parser.add_argument("--table", action="store_true", help="Table 1 of Dufter et al. (2022)")
-    parser.add_argument("--markdown", action="store_true", help="the table as Markdown")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw it: .png, .svg or .pdf")
-    parser.add_argument("--run", type=Path, metavar="DIR", help="draw what a run has learned")
-    parser.add_argument("--config-dir", metavar="DIR", help="also look for options in DIR")
+    """Options, the encoding's name and overrides; raises UserError for what cannot be."""
+    parser = Parser(prog="nmt-encodings", usage=USAGE, epilog=EPILOG)
+    add = parser.add_argument
+    add("arguments", nargs="*", metavar="NAME", help="an option of encoding=")
+    add("--no-timing", action="store_true", help="leave out time and memory")
+    add("--table", action="store_true", help="Table 1 of Dufter et al. (2022)")
+    add("--markdown", action="store_true", help="the table as Markdown")
+    add("--plot", type=Path, metavar="FILE", help="draw it: .png, .svg or .pdf")
+    add("--run", type=Path, metavar="DIR", help="draw what a run has learned")
+    add("--config-dir", metavar="DIR", help="also look for options in DIR")
     options = parser.parse_intermixed_args(argv)
-    names = [word for word in options.words if "=" not in word and not word.startswith("~")]
-    options.given = [word for word in options.words if word not in names]
-    options.name = names[0] if names else None
-    if len(names) > 1:
-        raise UserError(f"{names[1]}: expected KEY=VALUE after {names[0]}")
     from nmt.overrides.compose import nearest
     from nmt.overrides.options import beside, folders_of, options_of
 
-    once(options.given)
-    options.overrides = [*beside(options.config_dir), *options.given]
+    given = [a for a in options.arguments if "=" in a or a.startswith("~")]
+    names = [a for a in options.arguments if a not in given]
+    options.name = names[0] if names else None
+    if len(names) > 1:
+        raise UserError(f"{names[1]}: expected KEY=VALUE after {names[0]}")
+    once(given)
+    options.overrides = [*beside(options.config_dir), *given]
     options.folders = folders_of(options.overrides) or ()
     known = options_of("encoding", options.folders)
     if options.name is not None and options.name not in known:
         raise UserError(f"{options.name}: no such encoding{nearest(options.name, known)}")
-    _check(options)
+    _check(options, given)
     return options
 
 
-def _check(options: argparse.Namespace) -> None:
+def _check(options: argparse.Namespace, given: list[str]) -> None:
     """Refuse what has no meaning together."""
-    name, given, table = options.name, options.given, options.table
-    if options.markdown and not table:
+    if options.markdown and not options.table:
         raise UserError("--markdown: only the --table has a form for it")
     if options.run and not options.plot:
         raise UserError("--run: draws what a run has learned; give --plot FILE, too")
-    if table and name is not None:
-        raise UserError(f"{name}: --table takes KEY=VALUE, not a name")
-    if given and name is None and not table and not options.plot:
-        raise UserError(f"{given[0]}: of which encoding? nmt-encodings NAME KEY=VALUE")
-
-
-def _text(options: argparse.Namespace) -> str:
+    if options.table and options.name is not None:
+        raise UserError(f"{options.name}: --table takes KEY=VALUE, not a name")
     if options.table:
-        from nmt.inspect.table import table
-
-        return table(options.overrides, options.markdown, options.folders)
-    if options.name is None:
-        from nmt.inspect.listing import listed
-
-        return listed(options.folders)
-    from nmt.inspect.card import card
-    from nmt.overrides.compose import experiment_of
-
-    settings = experiment_of([f"encoding={options.name}", *options.overrides]).settings
-    return card(options.name, settings, timed=not options.no_timing, folders=options.folders)
-
-
-def _draw(options: argparse.Namespace) -> None:
-    from nmt.inspect import plot
-    from nmt.overrides.compose import experiment_of
-
-    outputs.prepare([], options.plot)
-    if options.run is not None:
-        if options.given:
-            raise UserError(f"{options.given[0]}: a trained model is fixed; leave it out")
-        plot.draw_run(options.run, options.name, options.plot, options.folders)
         return
-    if options.name is None:
+    if options.run and given:
+        raise UserError(f"{given[0]}: a trained model is fixed; leave it out")
+    if options.name is None and options.plot and not options.run:
         raise UserError("--plot: of which encoding? nmt-encodings NAME --plot FILE")
-    settings = experiment_of([f"encoding={options.name}", *options.overrides]).settings
-    plot.draw(settings, options.name, options.plot)
+    if options.name is None and given:
+        raise UserError(f"{given[0]}: of which encoding? nmt-encodings NAME KEY=VALUE")
 
 
 if __name__ == "__main__":

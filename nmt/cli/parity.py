@@ -66,11 +66,8 @@ def understood(argv: list[str]) -> argparse.Namespace:
     )
     add = parser.add_argument
     add("overrides", nargs="*", metavar="KEY=VALUE", help="encodings (default: all), sizes, seed")
-    add(
-        "--pairs",
-        action="store_true",
-        help="each two of the encodings together; of all: one of each kind (hooks, positions)",
-    )
+    pairs = "each two of the encodings together; of all: one of each kind (hooks, positions)"
+    add("--pairs", action="store_true", help=pairs)
     add("--tokens", type=_several, default=40, help="of the target (default %(default)s)")
     add("--json", type=Path, metavar="FILE", help="write all numbers")
     add("--config-dir", metavar="DIR", help="also look for options in DIR")

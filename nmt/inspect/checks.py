@@ -1,6 +1,6 @@
 """Whether an encoding works, and what changes it: tried on a small model, not believed."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import ClassVar, NamedTuple
 
@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from nmt.config import Settings
+from nmt.encodings.base import Encoding
 from nmt.encodings.context import Context, Positions
 from nmt.errors import UserError
-from nmt.inspect.specimen import Specimen, entries, small
+from nmt.inspect.specimen import Decoding, Specimen, entries, full, small
 
 CLOSE = 1e-5  # float32, logits of unit size
 BY = 5  # tokens of the common shift
@@ -20,7 +21,7 @@ class Check(NamedTuple):
     """One thing that was tried."""
 
     holds: bool
-    said: str  # the largest difference, or what went wrong
+    finding: str  # the largest difference, or what went wrong
 
 
 class Shifted(Positions):
@@ -42,18 +43,29 @@ class Shifted(Positions):
         return self.inner.lengths
 
     def assign(self, index: Tensor, context: Context) -> Tensor:
-        """Shift what the positions inside say."""
+        """Shift what the positions inside give."""
         return self.inner.assign(index, context) + BY
+
+
+@contextmanager
+def shifted(encodings: Iterable[Encoding]) -> Iterator[None]:
+    """All positions are a few tokens later inside."""
+    kept = [(e, e.positions) for e in encodings]
+    for e, positions in kept:
+        e.positions = Shifted(positions)
+    try:
+        yield
+    finally:
+        for e, positions in kept:
+            e.positions = positions
 
 
 def works(settings: Settings) -> Check:
     """Build a small model, translate at once and token by token: both must agree."""
     try:
-        specimen = small(settings)
+        return cached(small(settings))
     except UserError as e:
         return Check(False, str(e))
-    try:
-        return cached(specimen)
     except Exception as e:  # whatever a broken encoding raises, it is the answer
         return Check(False, f"{type(e).__name__}: {e}".split("\n")[0])
 
@@ -61,23 +73,25 @@ def works(settings: Settings) -> Check:
 def cached(specimen: Specimen) -> Check:
     """Decoding with cached keys against one causal pass."""
     with torch.inference_mode():
-        return _equal(specimen.full(), specimen.cached())
+        decoding = Decoding(*specimen)
+        decoding.grow(specimen.text.target.shape[1])
+        return _equal(full(*specimen), decoding.logits)
 
 
 def shift(specimen: Specimen) -> Check | None:
     """A common shift of all positions; None where only distances are given."""
-    if any(e.positions.pairs for _, e in entries(specimen.model)):
+    encodings = [e for _, e in entries(specimen.model)]
+    if any(e.positions.pairs for e in encodings):
         return None
     with torch.inference_mode():
-        before = specimen.full()
-        with _shifted(specimen):
-            return _equal(before, specimen.full())
+        before = full(*specimen)
+        with shifted(encodings):
+            return _equal(before, full(*specimen))
 
 
 def permutation(specimen: Specimen) -> Check:
     """Reordering the source's tokens merely reorders the encoder's states."""
-    source = specimen.source[1:]  # the row without padding
-    columns = {name: c[1:] for name, c in specimen.columns.items()}
+    source, _, columns = specimen.text.alone(-1)  # the row without padding
     order = torch.randperm(source.shape[1], generator=torch.Generator().manual_seed(1))
     with torch.inference_mode():
         straight, _ = specimen.model.encode(source, columns)
@@ -91,7 +105,7 @@ def interpolation(specimen: Specimen) -> Check:
         for site in specimen.model.sites.values():
             site.scale_positions(0.5)
         with torch.inference_mode():
-            finite = bool(specimen.full().isfinite().all())
+            finite = bool(full(*specimen).isfinite().all())
     except ValueError as e:
         return Check(False, str(e).split(", because ")[-1])
     return Check(finite, "positions may be any real numbers" if finite else "not finite")
@@ -99,33 +113,22 @@ def interpolation(specimen: Specimen) -> Check:
 
 def beyond(specimen: Specimen, limit: int | None) -> str:
     """What happens to a source one longer than the limit, or to one of 1,000 tokens."""
-    model = specimen.model
     length = 1000 if limit is None else limit + 1
-    many = specimen.source[1:].repeat(1, -(-length // specimen.source.shape[1]))[:, :length]
-    columns = {
-        name: c[1:] if c.shape[1] == 1 else c[1:].repeat(1, many.shape[1])[:, :length]
-        for name, c in specimen.columns.items()
-    }
+    source, _, columns = specimen.text.alone(-1)
+    columns = {n: c if c.shape[1] == 1 else _repeated(c, length) for n, c in columns.items()}
     try:
         with torch.inference_mode():
-            finite = bool(model.encode(many, columns)[0].isfinite().all())
+            states, _ = specimen.model.encode(_repeated(source, length), columns)
     except ValueError as e:
         return f"refused: {e}"
-    return f"{length:,} tokens encode to " + ("finite states" if finite else "NaN or infinity")
+    finite = "finite states" if states.isfinite().all() else "NaN or infinity"
+    return f"{length:,} tokens encode to {finite}"
+
+
+def _repeated(ids: Tensor, length: int) -> Tensor:
+    return ids.repeat(1, -(-length // ids.shape[1]))[:, :length]
 
 
 def _equal(a: Tensor, b: Tensor) -> Check:
     most = float((a - b).abs().max())
     return Check(most < CLOSE, f"largest difference {most:.0e}" if most else "no difference at all")
-
-
-@contextmanager
-def _shifted(specimen: Specimen) -> Iterator[None]:
-    kept = [(e, e.positions) for _, e in entries(specimen.model)]
-    for e, positions in kept:
-        e.positions = Shifted(positions)
-    try:
-        yield
-    finally:
-        for e, positions in kept:
-            e.positions = positions

@@ -1,30 +1,36 @@
-"""The columns of the survey's Table 1 (Dufter, Schmitt, Schütze 2022), derived from the code."""
+"""What a card and the survey's table say of an encoding, derived from the code and from running it.
 
+The columns are those of Table 1 of Dufter, Schmitt, Schütze (2022), and the parameters that it
+counts.
+"""
+
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
 
+from nmt import build
+from nmt.config import Settings
 from nmt.encodings.base import Encoding
 from nmt.encodings.composition import hooks_of
-from nmt.inspect.checks import BY, Shifted
-from nmt.inspect.specimen import Specimen, ask, entries, pass_over
+from nmt.inspect.checks import BY, shifted
+from nmt.inspect.specimen import CLOSE, Specimen, additions, ask, entries, pass_over
 from nmt.model.transformer import Transformer
 
-CLOSE = 1e-4
+SITES = ("encoder", "decoder", "cross")
 IN_EVERY_LAYER = {"layer", "project", "scores", "bias", "values"}
 AT_BOTTOM = {"embed", "layer"}
 IN_ATTENTION = {"scores", "bias", "values"}
 
 
 class Facts(NamedTuple):
-    """One row of the survey's columns; see the functions below for what each means here."""
+    """One row of the survey's columns; `Probe` and the comments say what each means here."""
 
     reference: str  # A, R, B (both) or -
     injection: str  # ape, mam, both or -
-    learnable: bool
-    recurring: bool
-    unbound: bool
+    learnable: bool  # it has parameters
+    recurring: bool  # it acts in every layer, not at the bottom or the top of the stack alone
+    unbound: bool  # no longest sequence, no table that positions or clipped distances index
 
 
 def facts_of(specimen: Specimen, option: str = "") -> Facts:
@@ -32,130 +38,110 @@ def facts_of(specimen: Specimen, option: str = "") -> Facts:
 
     What stands beside it, as in a decoder that has no tree, is another method.
     """
-    named = own(specimen.model, option)
-    sites = [(site, e) for site, e in named if hooks_of(type(e))]
-    every = [e for _, e in sites]
+    probes = [Probe(site, e, specimen) for site, e in chosen(specimen.model, option)]
+    probes = [probe for probe in probes if probe.hooks]
+    encodings = [probe.encoding for probe in probes]
     return Facts(
-        _merge({reference(e, site, specimen) for site, e in sites}, "B"),
-        _merge({injection(e, site, specimen) for site, e in sites}, "both"),
-        any(learnable(e) for e in every),
-        any(recurring(e) for e in every),
-        all(unbound(e) for e in every),
+        _merged({probe.reference for probe in probes}, "B"),
+        _merged({probe.injection for probe in probes}, "both"),
+        any(True for e in encodings for _ in e.parameters()),
+        any(IN_EVERY_LAYER & probe.hooks for probe in probes),
+        all(e.unbound for e in encodings),
     )
 
 
-def own(model: Transformer, option: str) -> list[tuple[str, Encoding]]:
+def chosen(model: Transformer, option: str) -> list[tuple[str, Encoding]]:
     """The encodings of the entry that bears the option's name, with sites; else all."""
-    every = entries(model)
-    return [(site, e) for site, e in every if e.name == option] or every
+    encodings = entries(model)
+    return [(site, e) for site, e in encodings if e.name == option] or encodings
 
 
-def reference(e: Encoding, site: str, specimen: Specimen) -> str:
-    """Reference point: R if a common shift of all positions changes nothing.
+class Probe:
+    """One encoding at its site, asked about two contents at the same places."""
 
-    That is what its class says (`relative`, which tests hold it to), or what it does here. But
-    vectors added to single tokens tell no distances (survey, section 3.2), so ape alone is A.
-    Otherwise A if it never asks for the distance between two tokens, and B if it does, because
-    then it tells both the place of a token and its distance.
-    """
-    if injection(e, site, specimen) == "ape":
-        return "A"
-    if type(e).relative or _shift_invariant(e, site, specimen):
-        return "R"
-    return "B" if "distances" in _probe(e, site, specimen).asked else "A"
+    def __init__(self, site: str, encoding: Encoding, specimen: Specimen) -> None:
+        self.site, self.encoding, self._text = site, encoding, specimen.text
+        self.hooks = set(hooks_of(type(encoding)))
+        self._ids = self._text.target if site == "decoder" else self._text.source
+        self._context = pass_over(self._ids, site, self._text.columns)
+        draw = torch.Generator().manual_seed(0)
+        contents = torch.randn(2, *self._ids.shape, encoding.dims.dim, generator=draw)
+        with torch.inference_mode():
+            self._answers = [ask(encoding, x, self._context) for x in contents]
 
+    @cached_property
+    def reference(self) -> str:
+        """Reference point: R if a common shift of all positions changes nothing.
 
-def _shift_invariant(e: Encoding, site: str, specimen: Specimen) -> bool:
-    ids = specimen.target if site == "decoder" else specimen.source
-    if site == "cross" and AT_BOTTOM & set(hooks_of(type(e))):
-        return False  # its positions came in at the bottom of the stacks
-    if e.positions.pairs or (e.limit is not None and e.limit < ids.shape[1] + BY):
-        return False
-    x = torch.randn(*ids.shape, e.dims.dim, generator=torch.Generator().manual_seed(0))
-    kept = e.positions
-    with torch.inference_mode():
-        before = ask(e, x, pass_over(ids, site, specimen.columns))
-        e.positions = Shifted(kept)
-        try:
-            after = ask(e, x, pass_over(ids, site, specimen.columns))
-        finally:
-            e.positions = kept
-    parts = ((before.embedded, after.embedded), (before.layered, after.layered),
-             (before.logits, after.logits))  # fmt: skip
-    return all(float((a - b).abs().max()) < CLOSE for a, b in parts)
+        That is what its class says (`relative`, which tests hold it to), or what it does here. But
+        vectors added to single tokens tell no distances (survey, section 3.2), so ape alone is A.
+        Otherwise A if it never asks for the distance between two tokens, and B if it does, because
+        then it tells both the place of a token and its distance.
+        """
+        if self.injection == "ape":
+            return "A"
+        if type(self.encoding).relative or self._is_shift_invariant():
+            return "R"
+        return "B" if "distances" in self._context.requests else "A"
 
+    def _is_shift_invariant(self) -> bool:
+        e = self.encoding
+        if self.site == "cross" and AT_BOTTOM & self.hooks:
+            return False  # its positions came in at the bottom of the stacks
+        if e.positions.pairs or (e.limit is not None and e.limit < self._ids.shape[1] + BY):
+            return False
+        before = self._answers[0]
+        with torch.inference_mode(), shifted([e]):
+            context = pass_over(self._ids, self.site, self._text.columns)
+            after = ask(e, before.contents, context)
+        return all(
+            float((getattr(before, part) - getattr(after, part)).abs().max()) < CLOSE
+            for part in ("embedded", "layered", "logits")
+        )
 
-def injection(e: Encoding, site: str, specimen: Specimen) -> str:
-    """Injection: ape if it adds vectors that depend on places and not on the content of tokens.
+    @cached_property
+    def injection(self) -> str:
+        """Injection: ape if it adds vectors that depend on places and not on the content of tokens.
 
-    It may add them to embeddings, to a layer's input or to queries and keys. mam if it changes
-    attention otherwise: through the scores, a bias, the values, or by changing queries and keys
-    depending on their content. Neither (-) if it replaces embeddings by something else.
-    """
-    hooks = set(hooks_of(type(e)))
-    probe = _probe(e, site, specimen)
-    kinds = {"ape"} if probe.adds else set()
-    if hooks & IN_ATTENTION or probe.turns:
-        kinds.add("mam")
-    return _merge(kinds if not probe.replaces or "mam" not in kinds else set(), "both")
-
-
-def learnable(e: Encoding) -> bool:
-    """Learnable: it has parameters."""
-    return any(True for _ in e.parameters())
-
-
-def recurring(e: Encoding) -> bool:
-    """Recurring: it acts in every layer, not at the bottom or the top of the stack alone."""
-    return bool(IN_EVERY_LAYER & set(hooks_of(type(e))))
-
-
-def unbound(e: Encoding) -> bool:
-    """Unbound: no longest sequence, and no table that positions or clipped distances index."""
-    return e.unbound
+        It may add them to embeddings, to a layer's input or to queries and keys. mam if it changes
+        attention otherwise: through the scores, a bias, the values, or by changing queries and keys
+        depending on their content. Neither (-) if it replaces embeddings by something else.
+        """
+        kinds = {part: kind for part, (kind, _) in additions(*self._answers).items()}
+        if self.encoding.streams > 1:
+            kinds = {"embed": "more"}
+        replaces = "more" in (kinds["embed"], kinds.get("layer"))
+        modifies = IN_ATTENTION & self.hooks or "more" in (kinds.get("query"), kinds.get("key"))
+        if modifies and replaces:
+            return "-"
+        adds = "vectors" in kinds.values()
+        return "both" if adds and modifies else "ape" if adds else "mam" if modifies else "-"
 
 
-class _Probe(NamedTuple):
-    asked: set[str]  # what the context was asked for
-    adds: bool  # vectors that do not depend on content, somewhere
-    turns: bool  # queries or keys, depending on their content
-    replaces: bool  # embeddings, depending on their content
-
-
-def _probe(e: Encoding, site: str, specimen: Specimen) -> _Probe:
-    """Ask the same places about two contents."""
-    ids = specimen.target if site == "decoder" else specimen.source
-    context = pass_over(ids, site, specimen.columns)
-    draw = torch.Generator().manual_seed(0)
-    contents = torch.randn(2, *ids.shape, e.dims.dim, generator=draw)
-    with torch.inference_mode():
-        first, second = (ask(e, x, context) for x in contents)
-    if e.streams > 1:
-        return _Probe(context.asked, False, False, True)
-    embeds = _adds(first.embedded, second.embedded, contents[0], contents[1])
-    layers = _adds(first.layered, second.layered, contents[0], contents[1])
-    heads = [
-        _adds(a, b, first.plain, second.plain)
-        for a, b in zip(first.projected[:2], second.projected[:2], strict=True)
-    ]
-    return _Probe(
-        context.asked,
-        "vectors" in (embeds, layers, *heads),
-        "more" in heads,
-        "more" in (embeds, layers),
-    )
-
-
-def _adds(first: Tensor, second: Tensor, x: Tensor, y: Tensor) -> str:
-    """What was done to x and to y: nothing, `vectors` that are equal for both, or `more`."""
-    if first.shape != x.shape:
-        return "more"
-    added, also = first - x, second - y
-    if float((added - also).abs().max()) > CLOSE:
-        return "more"
-    return "vectors" if float(added.abs().max()) > CLOSE else ""
-
-
-def _merge(kinds: set[str], several: str) -> str:
+def _merged(kinds: set[str], several: str) -> str:
     kinds = kinds - {"-"}
     return "-" if not kinds else kinds.pop() if len(kinds) == 1 else several
+
+
+def counted(settings: Settings, option: str = "") -> list[tuple[int, int]]:
+    """Parameters of each site: how many, and how many more for each word type of its side.
+
+    `option`: of its own entry alone, if one bears its name.
+    """
+    few, more = (_sizes(settings, vocab, option) for vocab in (8, 9))
+    return [(n - 8 * (m - n), m - n) for n, m in zip(few, more, strict=True)]
+
+
+def _sizes(settings: Settings, vocab: int, option: str) -> list[int]:
+    sizes = dict.fromkeys(SITES, 0)
+    for site, e in chosen(build.outline(settings, vocab, vocab), option):
+        sizes[site] += sum(p.numel() for p in e.parameters())
+    return list(sizes.values())
+
+
+def total(counts: list[tuple[int, int]]) -> str:
+    """12,345 or 12,345 + 1,024 V of all sites, V being the size of the vocabulary."""
+    fixed, per_word = (sum(part) for part in zip(*counts, strict=True))
+    if not per_word:
+        return f"{fixed:,}"
+    return f"{fixed:,} + {per_word:,} V" if fixed else f"{per_word:,} V"

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from nmt.encodings.base import Encoding
 from nmt.encodings.composition import hooks_of
-from nmt.inspect.specimen import Watched, ask, pass_over
+from nmt.encodings.context import Context
+from nmt.inspect.specimen import additions, ask, pass_over, scale_of
 from nmt.model import example
 
 Array = np.ndarray
@@ -20,52 +21,218 @@ FLAT = 0.02  # of the largest logit: less is not worth a panel
 STEP = 1e-3  # how far a word is moved
 SMALL = 1e-4
 BLOCKED = -1e30  # a logit below this hides its key
+PLACE, DISTANCE = "position (tokens)", "distance (tokens)"
 
 
-class Heat(NamedTuple):
+class MatrixPanel(NamedTuple):
     """A matrix as colours."""
 
     title: str
     down: str  # what the rows are
     across: str
-    colour: str  # what the colour means
+    meaning: str  # of the colours
     values: Array  # [rows, columns]
     signed: bool  # zero is the middle of the colours
 
 
-class Lines(NamedTuple):
+class CurvesPanel(NamedTuple):
     """Curves over distances, one for each head, or one for all."""
 
     title: str
     across: str
-    up: str
+    meaning: str  # of their height
     distances: Array  # [distance]
     curves: list[tuple[str, Array]]  # name, [distance]; NaN where there is nothing
     logarithmic: bool = False
 
 
-Panel = Heat | Lines
+Panel = MatrixPanel | CurvesPanel
 
 
 def panels_of(e: Encoding, site: str, vocab: int) -> list[Panel]:
     """All that is worth drawing of one encoding in the first layer of a site."""
-    n = min(LENGTH, e.limit or LENGTH)
-    ids = example.ids(1, n, vocab)
-    columns = example.columns(set(e.columns), ids)
-    x = _contents(n, e)
-    found: list[Panel] = []
-    hooks = set(hooks_of(type(e)))
+    portrait, hooks = _Portrait(e, site, vocab), set(hooks_of(type(e)))
+    panels: list[Panel] = []
     if hooks & {"embed", "layer", "project"}:
-        vectors = _vectors(e, x[:2], _context(ids, site, columns, 2))
+        vectors = portrait.vectors()
         if vectors is not None:
-            found += _positions(vectors)
+            panels += _positions(vectors)
         elif "embed" in hooks and site != "cross":
-            found += _processed(e, x[:1, :REACH], pass_over(ids[:, :REACH], site, columns))
+            panels += portrait.embeddings()
     if hooks & {"project", "scores", "bias"} or not hooks:
-        found += _logits(e, x, _context(ids, site, columns, len(x)))
+        panels += portrait.logits()
     if "values" in hooks:
-        found += _values(e, _context(ids, site, columns, n))
-    return found
+        panels += portrait.values()
+    return panels
+
+
+def _positions(vectors: Tensor) -> list[Panel]:
+    """The vectors themselves, how alike two of them are, and that by distance."""
+    alike = _similarity("Similarity of two positions", vectors)
+    most = 2 * len(vectors) // 3  # of longer distances there are few
+    distances, curve = _by_diagonal(alike.values, most)
+    return [
+        MatrixPanel("Vectors added", PLACE, "component", "value", vectors.numpy(), True),
+        alike,
+        CurvesPanel("Similarity by distance", DISTANCE, "mean cosine", distances, [("", curve)]),
+    ]
+
+
+def _similarity(title: str, vectors: Tensor) -> MatrixPanel:
+    unit = torch.nn.functional.normalize(vectors.double(), dim=-1)
+    alike = (unit @ unit.mT).numpy()
+    return MatrixPanel(title, PLACE, PLACE, "cosine", alike, bool(alike.min() < 0))
+
+
+def _by_diagonal(values: Array, most: int) -> tuple[Array, Array]:
+    """Distances from -most to most, and the mean of a square matrix over each."""
+    distances = np.arange(-most, most + 1)
+    return distances, np.array([np.diagonal(values, d).mean() for d in distances])
+
+
+class _Portrait:
+    """One encoding at a site, asked in its first layer about a made-up sentence."""
+
+    def __init__(self, e: Encoding, site: str, vocab: int) -> None:
+        self.e, self.site, self.n = e, site, min(LENGTH, e.limit or LENGTH)
+        self.ids = example.ids(1, self.n, vocab)
+        self.columns = example.columns(set(e.columns), self.ids)
+        self.x = _contents(self.n, e)
+
+    def context(self, rows: int, length: int | None = None, same: bool = False) -> Context:
+        """The pass over copies of the sentence or its start, or of one word again and again."""
+        ids = self.ids[:, :length]
+        ids = (ids[:, :1] if same else ids).expand(rows, ids.shape[1])
+        columns = {name: c.expand(rows, -1) for name, c in self.columns.items()}
+        return pass_over(ids, self.site, columns)
+
+    def vectors(self) -> Tensor | None:
+        """What is added at each position of the sentence [position, any]; None if not that."""
+        if self.e.streams > 1:
+            return None
+        x, context = self.x[:2], self.context(2)
+        with torch.inference_mode():
+            first, second = (ask(self.e, words, context) for words in (x, x.flip(0) * 0.5))
+        changes = additions(first, second)
+        for part in ("embed", "layer", "query"):
+            kind, change = changes[part]
+            if kind == "vectors":
+                return change[0].transpose(0, 1).flatten(1) if part == "query" else change[0]
+        return None
+
+    def embeddings(self) -> list[Panel]:
+        """How far a word reaches, and the same word at two positions, where all is changed."""
+        panels: list[Panel] = []
+        reach = self._reach()  # [position, position]
+        if float(np.abs(reach - np.diag(np.diagonal(reach))).max()) > SMALL:
+            distances, curve = _by_diagonal(reach, len(reach) - 1)
+            curve[curve <= curve.max() * 1e-9] = np.nan
+            title = "Influence of a word on the vectors around it"
+            across = "place of the word, minus that of the vector (tokens)"
+            meaning = "change per change of the word"
+            panels.append(CurvesPanel(title, across, meaning, distances, [("", curve)], True))
+        same = self.x[:1, :1].expand(-1, min(REACH, self.n), -1)
+        with torch.inference_mode():
+            context = self.context(1, REACH, same=True).placed(self.e.positions)
+            y = self._side_by_side(self.e.embed(same, context))[0]
+        return [*panels, _similarity("Similarity of one word at two positions", y)]
+
+    def _side_by_side(self, y: Tensor) -> Tensor:
+        """Streams [batch x streams, length, dim] as components [batch, length, any]."""
+        return y.unflatten(0, (-1, self.e.streams)).transpose(1, 2).flatten(2)
+
+    def _reach(self) -> Array:
+        """How far each vector moves per change of each word [vector at, word at]; in float64."""
+        x = self.x[:1, :REACH]
+        n = x.shape[1]
+        draw = torch.Generator().manual_seed(1)
+        step = torch.randn(x.shape[2], generator=draw, dtype=torch.float64)
+        step *= STEP / step.norm()
+        words = x.double().expand(n, -1, -1)
+        moved = words + torch.eye(n, dtype=torch.float64)[..., None] * step  # row j: word j moved
+        context = self.context(n, REACH).placed(self.e.positions)
+        with torch.inference_mode():
+            exact = copy.deepcopy(self.e).double()
+            change = self._side_by_side(exact.embed(moved, context) - exact.embed(words, context))
+        return (change.norm(dim=-1) / STEP).mT.numpy()  # of [word, vector]
+
+    def logits(self) -> list[Panel]:
+        """What is added to the logits of unrelated words, and what equal words get."""
+        e, x, panels = self.e, self.x, list[Panel]()
+        with torch.inference_mode():
+            unrelated = ask(e, x, self.context(len(x)))
+            equal = ask(e, x[:, :1].expand(*x.shape), self.context(len(x), same=True))
+        if e.streams == 1:
+            plain = unrelated.plain @ unrelated.plain.mT * scale_of(e)
+            blocked = (unrelated.logits < BLOCKED).any(0)  # by a bias that masks
+            if blocked.any():
+                panels.append(self.panel("Keys that may be seen", "share of pairs", ~blocked))
+            change = (unrelated.logits - plain).masked_fill(blocked, 0)
+            mean, variance = change.mean(0), change.var(0, correction=0)  # [heads, query, key]
+            depends = float(variance.max()) > SMALL**2
+            apart = ~torch.eye(mean.shape[-1], dtype=torch.bool)
+            if float(mean[:, apart].abs().max()) > SMALL:
+                title = "Logit added, mean" if depends else "Logit added"
+                hidden = mean.masked_fill(blocked, float("nan"))
+                panels.append(self.panel(title, "added to the logit", hidden))
+            if depends:
+                title = "Logit changed, depending on the words"
+                panels.append(self.panel(title, "standard deviation", variance, root=True))
+            elif panels:
+                return panels
+        values = equal.logits[:: e.streams].mean(0)  # [heads, query, key]
+        varies = float(values.max() - values.min()) > FLAT * float(values.abs().max())
+        if varies or not panels:
+            title = "Logit of a query and an equal key"
+            panels.append(self.panel(title, "mean logit", values))
+        return panels
+
+    def values(self) -> list[Panel]:
+        """The length of the vector that a fully attended key adds to the output, by distance."""
+        n = self.n  # row j attends to key j alone
+        p = torch.eye(n)[:, None, None].expand(n, self.e.dims.heads, n, n)
+        with torch.inference_mode():
+            added = self.e.values(p, 0, self.context(n).placed(self.e.positions))
+        if added is None:
+            return []
+        norms = added.norm(dim=-1).permute(1, 2, 0)  # [heads, query, key]
+        return [self.panel("Vector added to values", "length of the vector", norms)]
+
+    def panel(self, title: str, meaning: str, values: Tensor, root: bool = False) -> Panel:
+        """Values [heads, query, key] as curves where only distances matter, else as a matrix.
+
+        `root`: take the square root of means.
+        """
+        context, values = self.context(1), values.float()
+        if self.site == "decoder" and context.allowed is not None:
+            values = values.masked_fill(~context.allowed[0], float("nan"))
+        if not type(self.e).relative:
+            clean = values.nan_to_num()
+            most = float((clean - clean[:1]).abs().max())
+            alike = most <= 1e-6 * (1 + float(clean.abs().max()))
+            mean = values.nanmean(0)
+            matrix = (mean.sqrt() if root else mean).numpy()
+            meaning += "" if alike else ", mean over heads"
+            signed = bool(np.nanmin(matrix) < 0)
+            return MatrixPanel(title, "query (tokens)", "key (tokens)", meaning, matrix, signed)
+        distances, curves = self._by_distance(values, context)
+        curves = [np.sqrt(c) for c in curves] if root else curves
+        edges = self.e.positions.pairs
+        across = "distance (edges)" if edges else "key minus query (tokens)"
+        return CurvesPanel(title, across, meaning, distances, _named(curves))
+
+    def _by_distance(self, values: Tensor, context: Context) -> tuple[Array, list[Array]]:
+        """Mean of [heads, query, key] over all pairs of one distance, if there are enough."""
+        edges = self.e.positions.pairs
+        delta = context.placed(self.e.positions).delta if edges else context.delta
+        distances, index = delta[0].flatten().unique(return_inverse=True)
+        flat = values.flatten(1)
+        real = ~flat.isnan()
+        sums = torch.zeros(len(values), len(distances)).index_add(1, index, flat.nan_to_num())
+        counts = torch.zeros_like(sums).index_add(1, index, real.float())
+        curves = sums / counts  # NaN where no pair may look
+        often = counts.amax(0) >= (1 if edges else self.n // 3)
+        return distances[often].numpy(), list(curves[:, often].numpy())
 
 
 def _contents(n: int, e: Encoding) -> Tensor:
@@ -83,179 +250,6 @@ def _contents(n: int, e: Encoding) -> Tensor:
     return (words * signs[:, 1 : n + 1, None]).flatten(0, 1).repeat(1, 1, e.dims.heads)
 
 
-def _context(ids: Tensor, site: str, columns: dict[str, Tensor], rows: int) -> Watched:
-    """The pass over so many copies of one sentence."""
-    repeated = {name: c.expand(rows, -1) for name, c in columns.items()}
-    return pass_over(ids.expand(rows, -1), site, repeated)
-
-
-def _vectors(e: Encoding, x: Tensor, context: Watched) -> Tensor | None:
-    """What is added at each position of the first sentence [position, any]; None if not that."""
-    if e.streams > 1:
-        return None
-    with torch.inference_mode():
-        answers = [ask(e, content, context) for content in (x, x.flip(0) * 0.5)]
-    pairs = [
-        (answers[0].embedded - x, answers[1].embedded - x.flip(0) * 0.5),
-        (answers[0].layered - x, answers[1].layered - x.flip(0) * 0.5),
-    ]
-    if answers[0].projected[0].shape == answers[0].plain.shape:
-        queries = [(a.projected[0] - a.plain).transpose(1, 2).flatten(2) for a in answers]
-        pairs.append((queries[0], queries[1]))
-    for first, second in pairs:
-        if float(first.abs().max()) > SMALL and float((first - second).abs().max()) < SMALL:
-            return first[0]
-    return None
-
-
-def _positions(vectors: Tensor) -> list[Panel]:
-    """The vectors themselves, how alike two of them are, and that by distance."""
-    unit = torch.nn.functional.normalize(vectors.double(), dim=-1)
-    alike = (unit @ unit.mT).numpy()  # [position, position]
-    most = 2 * len(alike) // 3  # of longer distances there are few
-    distances = np.arange(-most, most + 1)
-    curve = np.array([np.diagonal(alike, d).mean() for d in distances])
-    across = "distance (tokens)"
-    return [
-        Heat("Vectors added", "position (tokens)", "component", "value", vectors.numpy(), True),
-        Heat(
-            "Similarity of two positions",
-            *("position (tokens)", "position (tokens)", "cosine"),
-            alike,
-            bool(alike.min() < 0),
-        ),
-        Lines("Similarity by distance", across, "mean cosine", distances, [("", curve)]),
-    ]
-
-
-def _processed(e: Encoding, x: Tensor, context: Watched) -> list[Panel]:
-    """How far a word reaches, and the same word at two positions; for embeddings changed whole."""
-    found: list[Panel] = []
-    reach = _reach(e, x, context)  # [position, position]
-    if float(np.abs(reach - np.diag(np.diagonal(reach))).max()) > SMALL:
-        n = len(reach)
-        distances = np.arange(-(n - 1), n)
-        curve = np.array([np.diagonal(reach, d).mean() for d in distances])
-        curve[curve <= curve.max() * 1e-9] = np.nan
-        found.append(
-            Lines(
-                "Influence of a word on the vectors around it",
-                "place of the word, minus that of the vector (tokens)",
-                "change per change of the word",
-                distances,
-                [("", curve)],
-                logarithmic=True,
-            )
-        )
-    same = x[:1, :1].expand(*x.shape)
-    with torch.inference_mode():
-        y = e.embed(same, _alone(context).placed(e.positions))
-    y = y.unflatten(0, (-1, e.streams)).transpose(1, 2).flatten(2)[0]  # [position, any]
-    unit = torch.nn.functional.normalize(y.double(), dim=-1)
-    title = "Similarity of one word at two positions"
-    alike = (unit @ unit.mT).numpy()
-    place = "position (tokens)"
-    found.append(Heat(title, place, place, "cosine", alike, bool(alike.min() < 0)))
-    return found
-
-
-def _reach(e: Encoding, x: Tensor, context: Watched) -> Array:
-    """How far each vector moves per change of each word [vector at, word at]; in float64."""
-    n = x.shape[1]
-    draw = torch.Generator().manual_seed(1)
-    step = torch.randn(x.shape[2], generator=draw, dtype=torch.float64)
-    step *= STEP / step.norm()
-    words = x[:1].double().expand(n, -1, -1)
-    moved = words + torch.eye(n, dtype=torch.float64)[..., None] * step  # row j: word j moved
-    tokens = context.tokens
-    assert tokens is not None  # pass_over gives them
-    columns = {name: c[:1].expand(n, -1) for name, c in context.columns.items()}
-    inside = pass_over(tokens[:1].expand(n, -1), context.site, columns).placed(e.positions)
-    with torch.inference_mode():
-        exact = copy.deepcopy(e).double()
-        change = exact.embed(moved, inside) - exact.embed(words, inside)
-    change = change.unflatten(0, (n, e.streams)).transpose(1, 2).flatten(2)  # [word, vector, any]
-    return (change.norm(dim=-1) / STEP).mT.numpy()
-
-
-def _logits(e: Encoding, x: Tensor, context: Watched) -> list[Panel]:
-    """What is added to the logits of unrelated words, and what equal words get."""
-    found: list[Panel] = []
-    same = x[:, :1].expand(*x.shape)
-    with torch.inference_mode():
-        one = ask(e, x, context)
-        equal = ask(e, same, _alone(context)).logits[:: e.streams].mean(0)  # [heads, query, key]
-    delta = _delta(e, context)
-    seen = context.allowed if context.site == "decoder" else None
-    if e.streams == 1:
-        scale = e.dims.head_dim**-0.5 if e.scale is None else e.scale
-        plain = one.plain @ one.plain.mT * scale
-        blocked = (one.logits < BLOCKED).any(0)  # by a bias that masks
-        if blocked.any():
-            title = "Keys that may be seen"
-            found.append(_panel(e, (~blocked).float(), delta, seen, title, "share of pairs"))
-        change = (one.logits - plain).masked_fill(blocked, 0)
-        mean, variance = change.mean(0), change.var(0, correction=0)  # [heads, query, key]
-        depends = float(variance.max()) > SMALL**2
-        apart = ~torch.eye(mean.shape[-1], dtype=torch.bool)
-        if float(mean[:, apart].abs().max()) > SMALL:
-            title = "Logit added, mean" if depends else "Logit added"
-            hidden = mean.masked_fill(blocked, float("nan"))
-            found.append(_panel(e, hidden, delta, seen, title, "added to the logit"))
-        if depends:
-            title = "Logit changed, depending on the words"
-            found.append(_panel(e, variance, delta, seen, title, "standard deviation", root=True))
-        elif found:
-            return found
-    varies = float(equal.max() - equal.min()) > FLAT * float(equal.abs().max())
-    if varies or not found:
-        title = "Logit of a query and an equal key"
-        found.append(_panel(e, equal, delta, seen, title, "mean logit"))
-    return found
-
-
-def _alone(context: Watched) -> Watched:
-    """The same pass over a sentence of one word again and again."""
-    tokens = context.tokens
-    assert tokens is not None  # pass_over gives them
-    same = tokens[:, :1].expand(*tokens.shape)
-    return pass_over(same, context.site, context.columns)
-
-
-def _delta(e: Encoding, context: Watched) -> Tensor:
-    """Distances [batch | 1, query, key] as the encoding sees them."""
-    placed = context.placed(e.positions)
-    return placed.delta if e.positions.pairs else context.keys[:, None] - context.queries[..., None]
-
-
-def _panel(
-    e: Encoding,
-    values: Tensor,
-    delta: Tensor,
-    seen: Tensor | None,
-    title: str,
-    meaning: str,
-    root: bool = False,
-) -> Panel:
-    """Curves by distance where only distances matter, else a matrix; values [heads, query, key].
-
-    `root`: take the square root of means.
-    """
-    if seen is not None:
-        values = values.masked_fill(~seen[0], float("nan"))
-    if not type(e).relative:
-        first = "" if _alike(values) else ", mean over heads"
-        mean = values.nanmean(0)
-        matrix = (mean.sqrt() if root else mean).numpy()
-        signed = bool(np.nanmin(matrix) < 0)
-        return Heat(title, "query (tokens)", "key (tokens)", meaning + first, matrix, signed)
-    pairs = e.positions.pairs
-    distances, curves = _by_distance(values, delta[0], 1 if pairs else values.shape[1] // 3)
-    curves = [np.sqrt(c) for c in curves] if root else curves
-    across = "distance (edges)" if pairs else "key minus query (tokens)"
-    return Lines(title, across, meaning, distances, _named(curves))
-
-
 def _named(curves: list[Array]) -> list[tuple[str, Array]]:
     """Curves with names; heads that have the same share one."""
     groups: list[tuple[list[int], Array]] = []
@@ -269,37 +263,7 @@ def _named(curves: list[Array]) -> list[tuple[str, Array]]:
             groups.append(([head], curve))
     if len(groups) == 1:
         return [("all heads", curves[0])]
-    plural = [("heads " if len(heads) > 1 else "head ", heads, c) for heads, c in groups]
-    return [(word + ", ".join(map(str, heads)), curve) for word, heads, curve in plural]
-
-
-def _alike(values: Tensor) -> bool:
-    """Whether all heads have nearly the same."""
-    clean = values.nan_to_num()
-    return bool((clean - clean[:1]).abs().max() <= 1e-6 * (1 + float(clean.abs().max())))
-
-
-def _by_distance(values: Tensor, delta: Tensor, least: int) -> tuple[Array, list[Array]]:
-    """Mean of [heads, query, key] over all pairs of one distance, if there are enough."""
-    distances, index = delta.flatten().unique(return_inverse=True)
-    flat = values.flatten(1)
-    real = ~flat.isnan()
-    sums = torch.zeros(len(values), len(distances)).index_add(1, index, flat.nan_to_num().float())
-    counts = torch.zeros_like(sums).index_add(1, index, real.float())
-    curves = sums / counts  # NaN where no pair may look
-    often = counts.amax(0) >= least
-    return distances[often].numpy(), list(curves[:, often].numpy())
-
-
-def _values(e: Encoding, context: Watched) -> list[Panel]:
-    """The length of the vector that a fully attended key adds to the output, by distance."""
-    n = context.keys.shape[1]
-    p = torch.eye(n)[:, None, None].expand(n, e.dims.heads, n, n)  # row j attends to key j alone
-    with torch.inference_mode():
-        added = e.values(p, 0, context.placed(e.positions))
-    if added is None:
-        return []
-    norms = added.norm(dim=-1).permute(1, 2, 0)  # [heads, query, key]
-    seen = context.allowed if context.site == "decoder" else None
-    delta = _delta(e, context)
-    return [_panel(e, norms, delta, seen, "Vector added to values", "length of the vector")]
+    return [
+        (f"head{'s' * (len(heads) > 1)} {', '.join(map(str, heads))}", curve)
+        for heads, curve in groups
+    ]

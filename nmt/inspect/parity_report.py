@@ -7,18 +7,16 @@ import textwrap
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from itertools import combinations
-from typing import Any, NamedTuple
-
-from omegaconf import OmegaConf
+from typing import NamedTuple
 
 from nmt import __version__
 from nmt.encodings.composition import hooks_of
 from nmt.encodings.lookup import find
 from nmt.errors import UserError
 from nmt.inspect import parity
-from nmt.inspect.parity import BFLOAT16, CONDITIONS, FLOAT32, PRECISIONS, Deviation
+from nmt.inspect.parity import BOUNDS, CONDITIONS, Deviation
 from nmt.overrides.compose import experiment_of
-from nmt.overrides.options import Folders, options_of, path_of
+from nmt.overrides.options import Folders, entries_of, options_of
 
 SMALL = {
     "model.dim": 32,
@@ -30,6 +28,7 @@ SMALL = {
 WIDTH = 120  # columns of the report
 NAME = 20  # columns of a name; a longer one gets a line of its own
 SHORT = {"float32": "f32", "bfloat16": "bf16"}
+ONLY_REDUCED = "what is computed in bfloat16 but needs float32 (positions, angles, long sums)"
 
 
 class Proof(NamedTuple):
@@ -41,7 +40,7 @@ class Proof(NamedTuple):
 
     @property
     def failed(self) -> list[Deviation]:
-        """Outcomes beyond their bounds."""
+        """Deviations beyond their bounds."""
         return [deviation for deviation in self.deviations if not deviation.passed]
 
 
@@ -64,7 +63,7 @@ def prove(
     names = options_of("encoding", folders) if encodings is None else encodings
     if pairs:
         names = pairs_of(representatives(folders) if encodings is None else names)
-    lenient = encodings is None or pairs  # else each of them was asked for by its name
+    lenient = encodings is None or pairs  # else each of them was named
     proofs: list[Proof] = []
     waiting = [heading()]  # for the first row with numbers: a wrong override refuses them all
     for name in names:
@@ -80,10 +79,9 @@ def prove(
 
 def sized(overrides: Sequence[str]) -> list[str]:
     """The overrides, and those of a model as small as can be if they choose no model."""
-    if any(override.startswith("model=") for override in overrides):
-        return list(overrides)
     keys = {override.partition("=")[0] for override in overrides}
-    return [*(f"{k}={v}" for k, v in SMALL.items() if k not in keys), *overrides]
+    small = {} if "model" in keys else SMALL
+    return [*(f"{k}={v}" for k, v in small.items() if k not in keys), *overrides]
 
 
 def pairs_of(names: Sequence[str]) -> list[str]:
@@ -102,20 +100,17 @@ def representatives(folders: Folders = ()) -> list[str]:
     """
     kinds: dict[tuple[str, ...], tuple[bool, str]] = {}
     for option in options_of("encoding", folders):
-        loaded: Any = OmegaConf.load(path_of("encoding", option, folders))
-        entries = loaded.get("encoding") or {}
-        if "defaults" in loaded or len(entries) != 1:
-            continue  # a composition already
-        ((name, options),) = entries.items()
-        module = str((options or {}).get("use", name))
-        try:
-            cls = find(module)
-        except ValueError as e:
-            raise UserError(f"encoding.{name}: {e}") from None
-        if hooks := hooks_of(cls):
-            candidate = (module != option, option)
-            kind = (*hooks, cls.takes)
-            kinds[kind] = min(kinds.get(kind, candidate), candidate)
+        entries = entries_of(option, folders)
+        for name, settings in entries.items() if len(entries) == 1 else ():
+            module = str(settings.get("use", name))
+            try:
+                cls = find(module)
+            except ValueError as e:
+                raise UserError(f"encoding.{name}: {e}") from None
+            if hooks := hooks_of(cls):
+                candidate = (module != option, option)
+                kind = (*hooks, cls.takes)
+                kinds[kind] = min(kinds.get(kind, candidate), candidate)
     return sorted(option for _, option in kinds.values())
 
 
@@ -132,21 +127,19 @@ def measured(name: str, overrides: list[str], tokens: int, lenient: bool) -> Pro
 
 def heading() -> str:
     """What is compared, what the columns mean, and the bounds."""
-    lines = [
-        "Largest difference of two logits: decoding with a cache, against one causal pass.",
-        "",
-    ]
-    lines += [f"  {c.name:<7} {c.meaning}" for c in CONDITIONS]
-    lines += [
-        "",
-        f"Bounds: float32 {FLOAT32:.0e}, bfloat16 {BFLOAT16:.0e} of the largest logit. "
-        "! marks what is beyond or not finite.",
-        "worst: the largest share of its bound that a cell takes.",
-        "",
-    ]
+    meanings = "\n".join(f"  {c.name:<7} {c.meaning}" for c in CONDITIONS)
+    bounds = ", ".join(f"{precision} {share:.0e}" for precision, share in BOUNDS.items())
     names = "".join(f"{c.name:>7}" for c in CONDITIONS)
-    groups = "".join(f"  {p + ' ':-<{len(names) - 2}}" for p in PRECISIONS)
-    return "\n".join([*lines, f"{'':{NAME}}{groups}", f"{'encoding':{NAME}}{names * 2}  worst"])
+    groups = "".join(f"  {precision + ' ':-<{len(names) - 2}}" for precision in BOUNDS)
+    return f"""Largest difference of two logits: decoding with a cache, against one causal pass.
+
+{meanings}
+
+Bounds: {bounds} of the largest logit. ! marks what is beyond or not finite.
+worst: the largest share of its bound that a cell takes.
+
+{"":{NAME}}{groups}
+{"encoding":{NAME}}{names * 2}  worst"""
 
 
 def row(proof: Proof) -> str:
@@ -154,16 +147,14 @@ def row(proof: Proof) -> str:
     if proof.refused is not None:
         text = f"{proof.name:<{NAME}}  refused: {proof.refused}"
         return textwrap.fill(text, WIDTH, subsequent_indent=" " * (NAME + 2))
-    cells = "".join(f"{_shown(o) + ('' if o.passed else '!'):>7}" for o in proof.deviations)
+    cells = "".join(f"{_number(d) + '!' * (not d.passed):>7}" for d in proof.deviations)
     worst = max(proof.deviations, key=lambda deviation: deviation.share)
     share = f"{min(worst.share, 9.99):.0%}" if worst.passed else "FAIL"
-    end = f"  {share} {SHORT[worst.precision]} {worst.condition.name}"
-    long = len(proof.name) > NAME
-    name = f"{proof.name}\n{'':{NAME}}" if long else f"{proof.name:<{NAME}}"
-    return name + cells + end
+    name = f"{proof.name}\n{'':{NAME}}" if len(proof.name) > NAME else f"{proof.name:<{NAME}}"
+    return f"{name}{cells}  {share} {SHORT[worst.precision]} {worst.condition.name}"
 
 
-def _shown(deviation: Deviation) -> str:
+def _number(deviation: Deviation) -> str:
     if deviation.error is not None:
         return "error"
     return f"{deviation.difference:.0e}" if deviation.difference else "0"
@@ -174,11 +165,8 @@ def closing(proofs: Sequence[Proof]) -> str:
     built = [proof for proof in proofs if proof.refused is None]
     cells = sum(len(proof.deviations) for proof in built)
     failed = sum(len(proof.failed) for proof in built)
-    lines = [
-        "",
-        f"encodings {len(built)}, refused {len(proofs) - len(built)}, "
-        f"cells {cells}, failed {failed}",
-    ]
+    counts = f"encodings {len(built)}, refused {len(proofs) - len(built)}, cells {cells}"
+    lines = ["", f"{counts}, failed {failed}"]
     for proof in built:
         if proof.failed:
             lines += ["", f"{proof.name}:", *_diagnosis(proof.failed)]
@@ -189,34 +177,27 @@ def closing(proofs: Sequence[Proof]) -> str:
 
 
 def _diagnosis(failed: Sequence[Deviation]) -> list[str]:
-    """What failed in each precision, what was raised, and where the mistake is likely to be.
-
-    The simplest condition that shows a mistake tells most.
-    """
+    """What failed in each precision, what was raised, and where the mistake is likely to be."""
     lines = []
-    for precision in SHORT:
-        named = [f"{o.condition.name} {_shown(o)}" for o in failed if o.precision == precision]
-        if named:
-            lines.append(f"  {precision:<8}  {', '.join(named)}")
-    lines += [f"  {error}" for error in dict.fromkeys(o.error for o in failed) if error]
-    if computed := [deviation for deviation in failed if deviation.error is None]:
-        exact = [o.condition for o in computed if o.precision == "float32"]
-        look = "what is computed in bfloat16 but needs float32 (positions, angles, long sums)"
-        lines.append(f"  look at: {min(exact, key=CONDITIONS.index).look if exact else look}")
+    for precision in BOUNDS:
+        cells = [f"{d.condition.name} {_number(d)}" for d in failed if d.precision == precision]
+        lines += [f"  {precision:<8}  {', '.join(cells)}"] if cells else []
+    lines += [f"  {error}" for error in dict.fromkeys(d.error for d in failed) if error]
+    if computed := [d for d in failed if d.error is None]:
+        exact = [d.condition for d in computed if d.precision == "float32"]
+        simplest = min(exact, key=CONDITIONS.index, default=None)  # which tells most
+        lines.append(f"  look at: {simplest.look if simplest else ONLY_REDUCED}")
     return lines
 
 
 def as_json(proofs: Sequence[Proof], overrides: list[str], tokens: int) -> str:
     """All numbers, and how they were made; what is not finite is null."""
+    torch, python = version("torch"), platform.python_version()
     document = {
-        "versions": {
-            "nmt": __version__,
-            "python": platform.python_version(),
-            "torch": version("torch"),
-        },
+        "versions": {"nmt": __version__, "python": python, "torch": torch},
         "overrides": overrides,
         "tokens": tokens,
-        "bounds_of_largest_logit": {"float32": FLOAT32, "bfloat16": BFLOAT16},
+        "bounds_of_largest_logit": BOUNDS,
         "conditions": {c.name: c.meaning for c in CONDITIONS},
         "passed": not any(proof.failed for proof in proofs),
         "encodings": [
@@ -232,14 +213,17 @@ def as_json(proofs: Sequence[Proof], overrides: list[str], tokens: int) -> str:
     return json.dumps(document, indent=1, allow_nan=False) + "\n"
 
 
-def _numbers(deviation: Deviation) -> dict[str, Any]:
+def _numbers(deviation: Deviation) -> dict[str, object]:
+    numbers = {
+        "difference": deviation.difference,
+        "largest_logit": deviation.largest,
+        "bound": deviation.bound,
+    }
     finite = deviation.difference == deviation.difference
     return {
         "condition": deviation.condition.name,
         "precision": deviation.precision,
-        "difference": deviation.difference if finite else None,
-        "largest_logit": deviation.largest if finite else None,
-        "bound": deviation.bound if finite else None,
+        **(numbers if finite else dict.fromkeys(numbers)),
         "passed": deviation.passed,
         "error": deviation.error,
     }

@@ -1,5 +1,6 @@
-"""A small model with made-up sentences, and single encodings on their own, to be tried live."""
+"""Small models with made-up sentences, and single encodings on their own, to be tried live."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -12,31 +13,75 @@ from nmt.encodings.base import Encoding
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context, causal
 from nmt.model import example
-from nmt.model.transformer import Transformer
+from nmt.model.attention import at_least_float32
+from nmt.model.transformer import PAD, Transformer
 
-VOCAB = 30
-LENGTHS = (11, 20)  # of source and target
-NOISE = 0.1  # what starts at zero must show, too
+VOCAB = 40  # word types of the made-up text
+NOISE = 0.1  # on every parameter
+CLOSE = 1e-4  # what two contents get is equal, or nothing
+
+
+class Sentences(NamedTuple):
+    """A made-up batch, padded on the right."""
+
+    source: Tensor  # [rows, source]
+    target: Tensor  # [rows, target]
+    columns: dict[str, Tensor]  # [rows, source | 1] each
+
+    def take(self, rows: Tensor) -> "Sentences":
+        """Row i becomes old row rows[i]."""
+        columns = {name: c[rows] for name, c in self.columns.items()}
+        return Sentences(self.source[rows], self.target[rows], columns)
+
+    def alone(self, row: int) -> "Sentences":
+        """One row without its padding."""
+        source, target, columns = self.take(torch.tensor([row]))
+        source, target = (ids[:, : int((ids != PAD).sum())] for ids in (source, target))
+        cut = {name: c[:, : source.shape[1]] for name, c in columns.items()}
+        return Sentences(source, target, cut)
+
+
+def sentences(
+    model: Transformer, source: Sequence[int], target: Sequence[int], seed: int = 0
+) -> Sentences:
+    """Rows of these lengths with the columns that the model reads.
+
+    Not all rows of a column are alike, or mixing them up would not show.
+    """
+    sides = []
+    for offset, lengths in enumerate((source, target)):
+        ids = example.ids(len(lengths), max(lengths), VOCAB, seed + offset)
+        for row, length in zip(ids, lengths, strict=True):
+            row[length:] = PAD
+        sides.append(ids)
+    for draw in range(seed, seed + 100):
+        columns = example.columns(model.columns, sides[0], draw)
+        if len(source) == 1 or all((c != c[:1]).any() for c in columns.values()):
+            break
+    return Sentences(sides[0], sides[1], columns)
+
+
+def perturbed(settings: Settings) -> Transformer:
+    """A model in eval mode with every parameter away from where it starts.
+
+    Tables that start at zero would hide every mistake in how they are read. Raises UserError as
+    `build.transformer` does.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(settings.seed)
+        model = build.transformer(settings, VOCAB, VOCAB)
+        noise = NOISE * min(1.0, 32 / settings.model.dim) ** 0.5  # wide sums must not grow by it
+        with torch.no_grad():
+            for p in model.parameters():
+                p.add_(torch.randn_like(p) * noise)
+    return model.eval()
 
 
 class Specimen(NamedTuple):
-    """A small model in evaluation mode and a batch for it."""
+    """A small model in eval mode and a batch for it."""
 
     model: Transformer
-    source: Tensor  # [batch, source] ids, the first row padded
-    target: Tensor  # [batch, target] ids
-    columns: dict[str, Tensor]
-
-    def full(self) -> Tensor:
-        """Logits [batch, target, vocab] of all prefixes at once."""
-        return self.model(self.source, self.target, self.columns)
-
-    def cached(self) -> Tensor:
-        """The same, token by token."""
-        lengths = (self.target != 0).sum(1) if self.model.needs_lengths else None
-        state = self.model.start(self.source, self.columns, lengths)
-        steps = range(self.target.shape[1])
-        return torch.stack([self.model.step(self.target[:, t], state) for t in steps], 1)
+    text: Sentences
 
 
 def small(settings: Settings) -> Specimen:
@@ -44,44 +89,73 @@ def small(settings: Settings) -> Specimen:
 
     Raises UserError as `build.transformer` does.
     """
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(settings.seed)
-        model = build.transformer(build.narrow(settings), VOCAB, VOCAB)
-        with torch.no_grad():
-            for p in model.parameters():
-                p.add_(torch.randn_like(p) * NOISE)
-    source = example.ids(2, LENGTHS[0], VOCAB)
-    source[0, -3:] = 0
-    target = example.ids(2, LENGTHS[1], VOCAB, seed=1)
-    return Specimen(model.eval(), source, target, example.columns(model.columns, source))
+    model = perturbed(build.narrow(settings))
+    return Specimen(model, sentences(model, (8, 11), (20, 20)))
+
+
+def full(model: Transformer, text: Sentences) -> Tensor:
+    """The logits [rows, target, vocab] of one causal pass."""
+    return at_least_float32(model(text.source, text.target, text.columns))
+
+
+class Decoding:
+    """Hypotheses that grow with a cache, and the logits on their way."""
+
+    def __init__(self, model: Transformer, text: Sentences) -> None:
+        self.model, self.text, self.done = model, text, 0
+        lengths = (text.target != PAD).sum(1) if model.needs_lengths else None
+        self.state = model.start(text.source, text.columns, lengths)
+        self._logits: list[Tensor] = []  # [rows, n, vocab] each
+
+    @property
+    def logits(self) -> Tensor:
+        """Those of all tokens so far [rows, done, vocab]."""
+        return torch.cat(self._logits, 1)
+
+    def grow(self, end: int, together: bool = False) -> None:
+        """Read the target up to `end`, token by token or in one go."""
+        while self.done < end:
+            tokens = self.text.target[:, self.done : end if together else self.done + 1]
+            states = self.model.advance(tokens, self.state)
+            self._logits.append(at_least_float32(self.model.logits(states)))
+            self.done += tokens.shape[1]
+
+    def reorder(self, rows: list[int]) -> None:
+        """Row i becomes old row rows[i]; from here on every row gets tokens of its own."""
+        chosen = torch.tensor(rows)
+        self.state.reorder(chosen)
+        self._logits = [self.logits[chosen]]
+        self.text = self.text.take(chosen)
+        rest = self.text.target[:, self.done :]
+        other = example.ids(len(rows), rest.shape[1], VOCAB, seed=self.done)
+        rest.copy_(other.where(rest != PAD, rest))
 
 
 @dataclass(eq=False)
 class Watched(Context):
     """A context that notes whether it was asked for distances."""
 
-    asked: set[str] = field(default_factory=set)
+    requests: set[str] = field(default_factory=set)
 
     @property
     def delta(self) -> Tensor:
         """See `Context.delta`."""
-        self.asked.add("distances")
+        self.requests.add("distances")
         return super().delta
 
 
 def pass_over(ids: Tensor, site: str, columns: dict[str, Tensor]) -> Watched:
     """The context of one pass over whole sentences ids [batch, length]; a decoder's is causal."""
     n = ids.shape[1]
-    at = torch.arange(n)[None]
-    allowed = causal(n, n, at.device) if site == "decoder" else (ids != 0)[:, None, None, :]
+    at, real = torch.arange(n)[None], ids != PAD
     return Watched(
         site,
         queries=at,
         keys=at,
         new_keys=at,
         rows=len(ids),
-        allowed=allowed,
-        lengths=(ids != 0).sum(1),
+        allowed=causal(n, n, at.device) if site == "decoder" else real[:, None, None, :],
+        lengths=real.sum(1),
         tokens=ids,
         columns=columns,
     )
@@ -89,17 +163,13 @@ def pass_over(ids: Tensor, site: str, columns: dict[str, Tensor]) -> Watched:
 
 def entries(model: Transformer) -> list[tuple[str, Encoding]]:
     """All encodings of a model with their sites."""
-    return [
-        (name, e)
-        for name, site in model.sites.items()
-        for e in site.entries
-        if isinstance(e, Encoding)
-    ]
+    return [(name, e) for name, site in model.sites.items() for e in site.each()]
 
 
 class Answers(NamedTuple):
     """What a single encoding makes of contents x [batch, length, dim] in one layer."""
 
+    contents: Tensor  # [batch, length, dim]: x
     embedded: Tensor  # [batch x streams, length, dim] after embed
     layered: Tensor  # [batch, length, dim]: x after layer
     projected: tuple[Tensor, Tensor, Tensor]  # q, k, v of x [batch, heads, length, any]
@@ -116,15 +186,41 @@ def ask(e: Encoding, x: Tensor, context: Context, layer: int = 0) -> Answers:
     def split(*inputs: Tensor) -> tuple[Tensor, ...]:
         return tuple(t.unflatten(-1, (e.dims.heads, -1)).transpose(1, 2) for t in inputs)
 
-    one = Encodings([e])
+    site = Encodings([e])
     across = context.site == "cross"
-    embedded = x.repeat_interleave(e.streams, 0) if across else one.embed(x, context)
+    embedded = x.repeat_interleave(e.streams, 0) if across else site.embed(x, context)
     inside = context.repeated(e.streams) if e.streams > 1 else context
     inputs = x if e.streams == 1 else embedded
-    layered = inputs if across else one.layer(inputs, layer, inside)
-    q, k, v = one.project(split, inputs, inputs, inputs, layer, inside)  # type: ignore[arg-type]
-    scale = e.dims.head_dim**-0.5 if one.scale is None else one.scale
-    logits = one.scores(q, k, layer, inside).float() * scale
-    if (bias := one.bias(layer, inside)) is not None:
+    layered = inputs if across else site.layer(inputs, layer, inside)
+    q, k, v = site.project(split, inputs, inputs, inputs, layer, inside)  # type: ignore[arg-type]
+    logits = site.scores(q, k, layer, inside).float() * scale_of(e)
+    if (bias := site.bias(layer, inside)) is not None:
         logits = logits + bias
-    return Answers(embedded, layered, (q, k, v), split(inputs)[0], logits)
+    return Answers(x, embedded, layered, (q, k, v), split(inputs)[0], logits)
+
+
+def scale_of(e: Encoding) -> float:
+    """What an encoding's scores are multiplied with."""
+    return e.dims.head_dim**-0.5 if e.scale is None else e.scale
+
+
+def additions(first: Answers, second: Answers) -> dict[str, tuple[str, Tensor]]:
+    """What was done to two contents at the same places: its kind, and the change of the first.
+
+    The kind is "" for nothing, `vectors` if both got the same, `more` if it depends on contents.
+    """
+    x, y = first.contents, second.contents
+    parts = {"embed": (first.embedded, second.embedded, x, y)}
+    parts["layer"] = (first.layered, second.layered, x, y)
+    for place, part in enumerate(("query", "key")):
+        parts[part] = (first.projected[place], second.projected[place], first.plain, second.plain)
+    return {part: _added(*tensors) for part, tensors in parts.items()}
+
+
+def _added(first: Tensor, second: Tensor, x: Tensor, y: Tensor) -> tuple[str, Tensor]:
+    if first.shape != x.shape:
+        return "more", first
+    change, other = first - x, second - y
+    if float((change - other).abs().max()) > CLOSE:
+        return "more", change
+    return "vectors" if float(change.abs().max()) > CLOSE else "", change

@@ -5,14 +5,13 @@ from collections.abc import Iterable, Iterator
 from nmt.config import Settings
 from nmt.errors import UserError
 from nmt.inspect import checks, facts
-from nmt.inspect.card import counted, said
 from nmt.inspect.specimen import small
-from nmt.inspect.survey import ELSEWHERE, ROWS, Row
+from nmt.inspect.survey import ELSEWHERE, METHODS, Method
 from nmt.overrides.compose import experiment_of
 from nmt.overrides.options import Folders, family_of, options_of
 
 HEAD = (
-    *("method", "words", "family", "ref.", "inj.", "learnable", "recurring", "unbound"),
+    *("method", "overrides", "family", "ref.", "inj.", "learnable", "recurring", "unbound"),
     *("parameters (survey, one stack)", "here, encoder + decoder", "works"),
 )
 MARK = "*"
@@ -26,71 +25,61 @@ if there is one. V: word types of the side. How each cell is derived: nmt/inspec
 The survey: Dufter, Schmitt, Schütze (2022), Position Information in Transformers: An Overview.
 """
 
+Block = tuple[str, list[list[str]]]  # title, cells of each line
 
-def table(words: list[str], markdown: bool, folders: Folders = ()) -> str:
-    """The table at the size that the words choose, else base; aligned text or Markdown."""
-    if not any(word.startswith("model=") for word in words):
-        words = ["model=base", *words]
+
+def table(overrides: list[str], markdown: bool, folders: Folders = ()) -> str:
+    """The table at the size that the overrides choose, else base; aligned text or Markdown."""
+    if not any(override.startswith("model=") for override in overrides):
+        overrides = ["model=base", *overrides]
     blocks = [
-        ("Table 1 of the survey", ROWS),
-        ("In the survey's text, not in its Table 1", ELSEWHERE),
-        ("Not in the survey's tables", tuple(_others(folders))),
+        (title, [line for method in methods for line in lines(method, overrides, folders)])
+        for title, methods in (
+            ("Table 1 of the survey", METHODS),
+            ("In the survey's text, not in its Table 1", ELSEWHERE),
+            ("Not in the survey's tables", others(folders)),
+        )
     ]
-    filled = [
-        (title, [line for row in rows for line in lines(row, words, folders)])
-        for title, rows in blocks
-    ]
-    size = experiment_of(words).settings.model
+    size = experiment_of(overrides).settings.model
     shape = f"{size.encoder_layers}+{size.decoder_layers} layers of {size.dim}, {size.heads} heads"
-    return (_markdown if markdown else _text)(filled) + f"\nCounted in a model of {shape}." + NOTES
+    return (_markdown if markdown else _text)(blocks) + f"\nCounted in a model of {shape}." + NOTES
 
 
-def _others(folders: Folders = ()) -> Iterator[Row]:
+def others(folders: Folders = ()) -> list[Method]:
     """Whatever else there is to choose."""
-    named = {word for row in (*ROWS, *ELSEWHERE) for words in row.words for word in words.split()}
-    for option in options_of("encoding", folders):
-        if f"encoding={option}" not in named:
-            yield Row("", "", (f"encoding={option}",))
+    named = {choice.split()[0] for m in (*METHODS, *ELSEWHERE) for choice in m.choices}
+    return [Method("", choices=(o,)) for o in options_of("encoding", folders) if o not in named]
 
 
-def lines(row: Row, words: list[str], folders: Folders = ()) -> Iterator[list[str]]:
-    """One line for each realisation of a row, or one that says why there is none."""
-    name = row.name
-    for choice in row.words:
-        option = choice.split()[0].partition("=")[2]
-        known = option in options_of("encoding", folders)
-        family = family_of(option, folders) if known else "-"
-        yield [name, _short(choice), family, *_cells(row, choice.split(), words, folders)]
-        name = ""  # said once
-    if not row.words:
-        yield [name, "-", "-", *(row.cells or ("",) * 5), row.parameters, "-", f"no: {row.reason}"]
+def lines(method: Method, overrides: list[str], folders: Folders = ()) -> Iterator[list[str]]:
+    """One line for each realisation of a method, or one that says why there is none."""
+    printed = method.cells or ("",) * 5
+    if not method.choices:
+        why = f"no: {method.reason}"
+        yield [method.name, "-", "-", *printed, method.parameters, "-", why]
+    for number, choice in enumerate(method.choices):
+        option, *more = choice.split()
+        family, cells, count = "-", printed, "-"
+        try:
+            if option not in options_of("encoding", folders):
+                raise UserError(f"there is no option {option}")
+            family = family_of(option, folders)
+            settings = experiment_of([f"encoding={option}", *more, *overrides]).settings
+            holds, finding = checks.works(settings)
+            derived = cells_of(settings, option) if holds else printed
+            count = facts.total(facts.counted(settings, option))
+            cells = tuple(map(compared, derived, method.cells or derived))
+            works = "yes" if holds else f"no: {finding}"
+        except UserError as e:
+            works = f"no: {e}"
+        name = method.name if number == 0 else ""
+        yield [name, choice, family, *cells, method.parameters, count, works]
 
 
-def _short(choice: str) -> str:
-    return choice.removeprefix("encoding=")
-
-
-def _cells(row: Row, choice: list[str], words: list[str], folders: Folders) -> list[str]:
-    missing = [row.parameters, "-"]
-    option = choice[0].partition("=")[2]
-    if option not in options_of("encoding", folders):
-        return [*(row.cells or [""] * 5), *missing, f"no: there is no option {option}"]
-    try:
-        settings = experiment_of([*choice, *words]).settings
-        checked = checks.works(settings)
-        cells = derived(settings, option) if checked.holds else row.cells or ("",) * 5
-        count = _count(settings, option)
-    except UserError as e:
-        return [*(row.cells or [""] * 5), *missing, f"no: {e}"]
-    here = [compared(a, b) for a, b in zip(cells, row.cells or cells, strict=True)]
-    return [*here, row.parameters, count, "yes" if checked.holds else f"no: {checked.said}"]
-
-
-def derived(settings: Settings, option: str) -> tuple[str, ...]:
+def cells_of(settings: Settings, option: str) -> tuple[str, ...]:
     """The survey's first five cells for an encoding of ours."""
-    known = facts.facts_of(small(settings), option)
-    flags = (known.learnable, known.recurring, known.unbound)
-    return (known.reference, known.injection, *("yes" if flag else "no" for flag in flags))
+    reference, injection, *flags = facts.facts_of(small(settings), option)
+    return (reference, injection, *("yes" if flag else "no" for flag in flags))
 
 
 def compared(ours: str, theirs: str) -> str:
@@ -98,32 +87,26 @@ def compared(ours: str, theirs: str) -> str:
     return ours if ours == theirs else f"{ours}{MARK} ({theirs})"
 
 
-def _count(settings: Settings, option: str) -> str:
-    counts = counted(settings, option)
-    return said((sum(n for n, _ in counts), sum(words for _, words in counts)))
+def _text(blocks: list[Block]) -> str:
+    rows = [HEAD, *(line for _, lines in blocks for line in lines)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
 
+    def padded(cells: Iterable[str]) -> str:
+        return "  ".join(c.ljust(w) for c, w in zip(cells, widths, strict=True)).rstrip()
 
-def _text(blocks: list[tuple[str, list[list[str]]]]) -> str:
-    every = [list(HEAD), *(line for _, lines in blocks for line in lines)]
-    widths = [max(len(line[i]) for line in every) for i in range(len(HEAD) - 1)]
-
-    def row(cells: Iterable[str]) -> str:
-        padded = [c.ljust(w) for c, w in zip(cells, widths, strict=False)]
-        return "  ".join([*padded, list(cells)[-1]]).rstrip()
-
-    parts = [row(HEAD)]
+    parts = [padded(HEAD)]
     for title, lines in blocks:
-        parts += ["", title, *(row(line) for line in lines)]
+        parts += ["", title, *map(padded, lines)]
     return "\n".join(parts) + "\n"
 
 
-def _markdown(blocks: list[tuple[str, list[list[str]]]]) -> str:
+def _markdown(blocks: list[Block]) -> str:
     parts = []
     for title, lines in blocks:
         parts += [f"**{title}**", "", _pipes(HEAD), _pipes(["---"] * len(HEAD))]
-        for line in lines:
-            words = line[1] if line[1] == "-" else f"`{line[1]}`"
-            parts.append(_pipes([_plain(line[0]), words, *map(_plain, line[2:])]))
+        for name, choice, *rest in lines:
+            code = choice if choice == "-" else f"`{choice}`"
+            parts.append(_pipes([_plain(name), code, *map(_plain, rest)]))
         parts.append("")
     return "\n".join(parts)
 
@@ -134,4 +117,4 @@ def _pipes(cells: Iterable[str]) -> str:
 
 def _plain(text: str) -> str:
     """Text that Markdown leaves alone."""
-    return text.replace("|", r"\|").replace("*", r"\*").replace("_", r"\_").replace("^", r"\^")
+    return text.translate({ord(c): rf"\{c}" for c in "|*_^"})

@@ -17,7 +17,7 @@ from nmt import build
 from nmt.config import Settings, columns_of
 from nmt.errors import UserError
 from nmt.inspect import checks, parity
-from nmt.inspect.specimen import Specimen
+from nmt.inspect.specimen import Specimen, perturbed
 from nmt.model import trial
 from nmt.model.transformer import Transformer
 from nmt.overrides.options import options_of
@@ -73,17 +73,17 @@ def test_every_pair_is_exact_or_refused(
 
 def mistakes(settings: Settings) -> list[str]:
     """What a model in float64 does otherwise than it says."""
-    model = parity.moved(settings).double()
-    made = parity.Trial(model, TOKENS, 1)
+    model = perturbed(settings).double()
+    made = parity.Subject(model, TOKENS, 1)
     text, found = made.text(), decoded(made)
-    shift = checks.shift(Specimen(model, text.source, text.target, text.columns))
+    shift = checks.shift(Specimen(model, text))
     relative = all(site.relative for site in model.sites.values())
     if shift is not None and shift.holds != relative:
-        found.append(f"relative is {relative}, but a shift shows {shift.said}")
+        found.append(f"relative is {relative}, but a shift shows {shift.finding}")
     return found + learned(model, settings)
 
 
-def decoded(made: parity.Trial) -> list[str]:
+def decoded(made: parity.Subject) -> list[str]:
     with torch.inference_mode():
         apart = [float((steps - full).abs().max()) for steps, full in BEAM.decode(made)]
     return [f"step by step differs by {most:.1g}" for most in apart if not most < EXACT]

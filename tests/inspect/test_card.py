@@ -2,7 +2,8 @@
 
 import pytest
 
-from nmt.inspect.card import card, counted
+from nmt.inspect.card import card
+from nmt.inspect.facts import counted
 from tests.inspect.chosen import OPTIONS, settings_of
 
 

@@ -21,7 +21,7 @@ def test_a_shifted_index_does_not_work(monkeypatch: pytest.MonkeyPatch) -> None:
     assert checks.works(settings_of("absolute")).holds
     monkeypatch.setattr(Absolute, "embed", wrong)
     broken = checks.works(settings_of("absolute"))
-    assert not broken.holds and "largest difference" in broken.said
+    assert not broken.holds and "largest difference" in broken.finding
     assert "cached decoding     WRONG" in card("absolute", settings_of("absolute"), timed=False)
 
 

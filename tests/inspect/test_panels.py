@@ -8,7 +8,7 @@ import torch
 
 from nmt import build, modeldir
 from nmt.cli.encodings import main
-from nmt.inspect.panels import Heat, Lines, Panel, panels_of
+from nmt.inspect.panels import CurvesPanel, MatrixPanel, Panel, panels_of
 from nmt.inspect.specimen import entries
 from nmt.overrides.compose import experiment_of
 from nmt.overrides.options import options_of
@@ -29,13 +29,13 @@ def test_every_encoding_has_something_to_show(option: str) -> None:
     found = panels(option)
     assert found
     for panel in found:
-        values = [panel.values] if isinstance(panel, Heat) else [c for _, c in panel.curves]
+        values = [panel.values] if isinstance(panel, MatrixPanel) else [c for _, c in panel.curves]
         assert values and all(np.isfinite(v).any() and not np.isinf(v).any() for v in values)
 
 
 def test_the_penalty_of_each_head() -> None:
     panel = panels("alibi")[0]
-    assert isinstance(panel, Lines) and len(panel.curves) == 4
+    assert isinstance(panel, CurvesPanel) and len(panel.curves) == 4
     for h, (name, curve) in enumerate(panel.curves, start=1):
         assert name == f"head {h}"
         np.testing.assert_allclose(curve, -(2.0 ** (-8 * h / 4)) * abs(panel.distances), atol=1e-5)
@@ -43,7 +43,11 @@ def test_the_penalty_of_each_head() -> None:
 
 def test_sinusoids_are_alike_by_distance() -> None:
     vectors, alike, curve = panels("absolute")[:3]
-    assert isinstance(vectors, Heat) and isinstance(alike, Heat) and isinstance(curve, Lines)
+    assert (
+        isinstance(vectors, MatrixPanel)
+        and isinstance(alike, MatrixPanel)
+        and isinstance(curve, CurvesPanel)
+    )
     np.testing.assert_allclose(vectors.values[3, :2], [np.sin(3), np.cos(3)], atol=1e-6)
     w = 10000.0 ** (-2 * np.arange(16) / 32)
     expected = [np.cos(d * w).mean() for d in curve.distances]
@@ -53,7 +57,7 @@ def test_sinusoids_are_alike_by_distance() -> None:
 def test_equal_words_under_rotation() -> None:
     """The mean over directions is a sum of cosines; at distance 0 it is sqrt(head_dim)."""
     panel = next(p for p in panels("rotary") if "equal key" in p.title)
-    assert isinstance(panel, Lines)
+    assert isinstance(panel, CurvesPanel)
     ((name, curve),) = panel.curves
     assert name == "all heads"
     assert curve[panel.distances == 0] == pytest.approx(8**0.5, abs=1e-5)
@@ -62,13 +66,13 @@ def test_equal_words_under_rotation() -> None:
 
 def test_no_positions_are_a_flat_line() -> None:
     panel = panels("none")[0]
-    assert isinstance(panel, Lines)
+    assert isinstance(panel, CurvesPanel)
     assert np.ptp(panel.curves[0][1]) < 1e-5
 
 
 def test_vectors_on_values_are_clipped() -> None:
     panel = next(p for p in panels("relative") if "values" in p.title)
-    assert isinstance(panel, Lines)
+    assert isinstance(panel, CurvesPanel)
     curve = panel.curves[0][1]
     assert np.ptp(curve[panel.distances >= 16]) < 1e-5 < np.ptp(curve[abs(panel.distances) < 16])
 

@@ -15,7 +15,8 @@ from nmt.encodings.context import Context
 from nmt.encodings.positions import Index
 from nmt.encodings.relative import Relative
 from nmt.inspect import parity
-from nmt.inspect.parity import CONDITIONS, PRECISIONS, Deviation, moved
+from nmt.inspect.parity import BOUNDS, CONDITIONS, Deviation
+from nmt.inspect.specimen import perturbed
 from nmt.model.cache import Cache
 from nmt.model.state import State
 from nmt.model.transformer import Hidden, Transformer
@@ -49,7 +50,7 @@ def failed(cells: list[Deviation], precision: str = "float32") -> set[str]:
 def test_what_is_right_passes(words: list[str], settings_of: Make) -> None:
     cells = measure(settings_of(*words), 40)
     assert [(c.precision, c.condition.name) for c in cells] == [
-        (p, n) for p in PRECISIONS for n in NAMES
+        (p, n) for p in BOUNDS for n in NAMES
     ]
     assert not failed(cells) and not failed(cells, "bfloat16")
     for c in cells:
@@ -62,7 +63,7 @@ def test_what_is_right_passes(words: list[str], settings_of: Make) -> None:
 
 def test_no_parameter_is_left_where_it_starts(settings_of: Make) -> None:
     settings = settings_of("encoding=[relative,alibi]")
-    model = moved(settings)
+    model = perturbed(settings)
     for name, p in model.named_parameters():
         assert p.numel() and (p != 0).all() and (p != 1).all(), name
     assert not model.training

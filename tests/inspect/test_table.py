@@ -8,7 +8,7 @@ import pytest
 from nmt.cli.encodings import main
 from nmt.encodings.relative import Relative
 from nmt.inspect import table
-from nmt.inspect.survey import ELSEWHERE, ROWS, Row
+from nmt.inspect.survey import ELSEWHERE, METHODS, Method
 from nmt.overrides.options import family_of, options_of
 
 PRINTED = """Transformer w/ emb.|BERT|Reformer|FLOATER|Shortformer|Wang et al. (2020)|
@@ -16,20 +16,20 @@ Shaw et al. (2018) (abs)|Shaw et al. (2018) (rel)|T5|Huang|DeBERTa|Transformer X
 DA-Transformer|TUPE|RNN-Transf.|SPE|Transformer w/ sin.|Li et al.|Takase|Oka|Universal Transf.|
 DiSAN|Rotary|SPR-abs|SPR-rel|TPE|Struct. Transformer|Graph Transformer (Cai|Graformer|
 Graph Transformer (Dwivedi|graph-bert""".replace("\n", "")  # its rows, from top to bottom
-BY_OPTION = {row.words[0]: row for row in ROWS if row.words}
+BY_OPTION = {method.choices[0]: method for method in METHODS if method.choices}
 
 
 def test_all_rows_stand_in_the_order_of_the_survey() -> None:
-    for row, name in zip(ROWS, PRINTED.split("|"), strict=True):
-        assert row.name.startswith(name)
-        assert len(row.cells) == 5 and row.parameters
-        assert bool(row.words) != bool(row.reason)
+    for method, name in zip(METHODS, PRINTED.split("|"), strict=True):
+        assert method.name.startswith(name)
+        assert len(method.cells) == 5 and method.parameters
+        assert bool(method.choices) != bool(method.reason)
 
 
 def test_every_option_has_a_line() -> None:
-    others = [row.words[0] for row in table._others()]
-    named = {word.split()[0] for row in (*ROWS, *ELSEWHERE) for word in row.words}
-    assert named | set(others) >= {f"encoding={o}" for o in options_of("encoding")}
+    others = [method.choices[0] for method in table.others()]
+    named = {choice.split()[0] for m in (*METHODS, *ELSEWHERE) for choice in m.choices}
+    assert named | set(others) >= set(options_of("encoding"))
     assert not named & set(others)
 
 
@@ -41,7 +41,7 @@ def test_the_printed_table_has_the_families_of_the_files() -> None:
 
 
 def test_a_line_says_what_runs() -> None:
-    (line,) = table.lines(BY_OPTION["encoding=relative"], ["model=base"])
+    (line,) = table.lines(BY_OPTION["relative"], ["model=base"])
     assert line == [
         *("Shaw et al. (2018) (rel)", "relative", "distances, as vectors"),
         *("R", "mam", "yes", "yes", "no"),
@@ -50,15 +50,19 @@ def test_a_line_says_what_runs() -> None:
 
 
 def test_a_cell_that_differs_shows_both() -> None:
-    wrong = Row("x", "A mam yes yes yes 0", ("encoding=relative",))
+    wrong = Method("x", ("A", "mam", "yes", "yes", "yes"), "0", ("relative",))
     (line,) = table.lines(wrong, ["model=tiny"])
     assert line[3] == "R* (A)" and line[4] == "mam" and line[7] == "no* (yes)"
 
 
 def test_what_is_missing_says_why() -> None:
-    (line,) = table.lines(Row("x", "A ape no no yes 0", ("encoding=nothing_like_it",)), [])
+    (line,) = table.lines(
+        Method("x", ("A", "ape", "no", "no", "yes"), "0", ("nothing_like_it",)), []
+    )
     assert line[-1] == "no: there is no option nothing_like_it"
-    (line,) = table.lines(Row("x", "A ape no no yes 0", reason="needs a tree"), [])
+    (line,) = table.lines(
+        Method("x", ("A", "ape", "no", "no", "yes"), "0", reason="needs a tree"), []
+    )
     assert line[-1] == "no: needs a tree"
 
 
@@ -74,15 +78,15 @@ def test_a_broken_encoding_does_not_work(monkeypatch: pytest.MonkeyPatch) -> Non
         return right(self, table, layer, context)
 
     monkeypatch.setattr(Relative, "_rows", wrong)
-    (line,) = table.lines(BY_OPTION["encoding=relative"], ["model=tiny", "tau=4"])
+    (line,) = table.lines(BY_OPTION["relative"], ["model=tiny", "tau=4"])
     assert line[-1].startswith("no: ")
 
 
 def test_the_forms(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = (BY_OPTION["encoding=relative"], ROWS[-2])
-    monkeypatch.setattr(table, "ROWS", rows)
+    methods = (BY_OPTION["relative"], METHODS[-2])
+    monkeypatch.setattr(table, "METHODS", methods)
     monkeypatch.setattr(table, "ELSEWHERE", ())
-    monkeypatch.setattr(table, "_others", list)
+    monkeypatch.setattr(table, "others", lambda folders: [])
     assert main(["--table", "model=tiny"]) == 0
     plain = capsys.readouterr().out
     assert main(["--table", "--markdown", "model=tiny"]) == 0
