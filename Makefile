@@ -7,7 +7,7 @@ RECIPE ?=
 PEERS ?= data/peers
 BENCH ?=
 
-.PHONY: help demo wmt19-deen wmt19-zhen test check slow processors oracles bench lint wheel clean
+.PHONY: help demo wmt19-deen wmt19-zhen test check slow processors oracles bench docs lint wheel clean
 
 help: ## list all targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -37,6 +37,9 @@ bench: $(VENV)/installed ## how fast training, decoding, preparation and start-u
 	-$(BIN)/python -m scripts.bench peers $(PEERS)
 	$(BIN)/python -m scripts.bench --peers $(PEERS) $(BENCH)
 
+docs: $(VENV)/installed ## all pages as a site, site/index.html; options and encodings from the code
+	OMP_NUM_THREADS=1 $(BIN)/python -m scripts.docs_site site
+
 lint: $(VENV)/installed ## ruff and mypy
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 
@@ -46,7 +49,7 @@ wheel: $(VENV)/installed ## build a wheel into dist/
 	$(BIN)/python -m build --wheel
 
 clean: ## remove what was built here, but no data and no runs
-	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) dist site .mypy_cache .ruff_cache .pytest_cache
 
 # One virtual environment for all targets, made anew when the requirements change.
 $(VENV)/installed: pyproject.toml constraints.txt

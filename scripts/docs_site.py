@@ -1,0 +1,185 @@
+"""The pages of docs/ as a site: `make docs`, or python -m scripts.docs_site [DIRECTORY].
+
+Four pages are made when it is built: the start from README.md, the changelog, the options from
+conf/ and the schema, and the encodings from their cards; so these cannot go stale. Sphinx does the
+rest. Nothing is fetched, neither at build nor at view, and the pages open from a folder.
+"""
+
+import inspect
+import json
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any, cast, get_args, get_origin
+
+from omegaconf import OmegaConf
+
+import nmt
+from nmt.config import KINDS, TableReport, TableScale, conf_dir
+from nmt.inspect.card import card
+from nmt.overrides.compose import experiment_of
+from nmt.overrides.options import families, options_of, path_of, summary
+
+ROOT = Path(__file__).parent.parent
+ORDER = (  # of the pages, as the margin lists them
+    *("commands", "paper", "python", "encodings", "adding-an-encoding", "encoding-cards"),
+    *("options", "results", "speed", "changelog"),
+)
+GROUPS: dict[str, list[type]] = {  # group -> what describes its keys
+    **{group: list(kinds.values()) for group, kinds in KINDS.items()},
+    "experiment": [TableReport],
+    "scale": [TableScale],
+    "run": [],
+}
+SPHINX = {
+    "project": "nmt",
+    "release": nmt.__version__,
+    "extensions": ["myst_parser"],
+    "myst_heading_anchors": 4,  # links to headings, as GitHub makes them
+    "html_theme": "furo",
+    "html_title": "nmt",
+    "html_show_copyright": False,
+    "html_copy_source": False,
+}
+
+
+def main(argv: list[str]) -> int:
+    """Build the site; returns the exit code, which is not 0 if there was any warning."""
+    out = Path(argv[0]) if argv else ROOT / "site"
+    with tempfile.TemporaryDirectory() as folder:
+        sources = Path(folder, "pages")
+        gather(sources)
+        return build(sources, out, Path(folder, "doctrees"))
+
+
+def gather(sources: Path) -> None:
+    """Lay all pages into one new directory: those of docs/, and those that are made."""
+    shutil.copytree(ROOT / "docs", sources)
+    for name, make in MADE.items():
+        (sources / f"{name}.md").write_text(make(), encoding="utf-8")
+
+
+def build(sources: Path, out: Path, doctrees: Path) -> int:
+    """Let Sphinx write HTML; returns its status."""
+    from sphinx.application import Sphinx
+
+    app = Sphinx(sources, None, out, doctrees, "html", SPHINX, warningiserror=True)
+    app.build()
+    return int(app.statuscode)
+
+
+def start() -> str:
+    """README.md, its links as they are from docs/, and the order of the pages."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    pages = "\n".join(ORDER)
+    return re.sub(r"\]\(docs/", "](", text) + f"\n```{{toctree}}\n:hidden:\n\n{pages}\n```\n"
+
+
+def changelog() -> str:
+    """CHANGELOG.md as it is."""
+    return (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def options() -> str:
+    """Every group: its keys with meaning, values and default, and the file of each option."""
+    lines = [
+        "# Options",
+        "",
+        "`GROUP=OPTION` chooses a file, `KEY=VALUE` changes a key of it. A default is that of the "
+        "option which is taken if none is named; the files say what the others have. The encodings "
+        "have [a page of their own](encoding-cards.md).",
+        "",
+        "## Keys of no group",
+        "",
+        *_file(conf_dir() / "train.yaml"),
+    ]
+    for group, schemas in GROUPS.items():
+        lines += ["", f"## {group}"]
+        for schema in schemas:
+            lines += ["", (inspect.getdoc(schema) or "").split("\n")[0], ""]
+            lines += ["| key | meaning | values | default |", "|---|---|---|---|"]
+            lines += _rows("" if group in ("experiment", "scale") else group, schema, group)
+        for option in options_of(group):
+            lines += ["", f"### {group}={option}", "", summary(group, option), ""]
+            lines += _file(path_of(group, option))
+    return "\n".join(lines) + "\n"
+
+
+def _rows(above: str, schema: type, group: str) -> Iterator[str]:
+    """A row for each key of a schema, and of what it holds."""
+    for key in fields(schema):
+        name, known = f"{above}.{key.name}".lstrip("."), key.metadata
+        kind: Any = key.type
+        if is_dataclass(kind):
+            yield from _rows(name, cast(type, kind), group)
+            continue
+        values = ", ".join(f"`{choice}`" for choice in known["choices"]) or _kind(kind)
+        bounds = [f"at {end} {known[end]}" for end in ("least", "most") if known[end] is not None]
+        default = _default(group, name.removeprefix(f"{group}."))
+        yield f"| `{name}` | {known['doc']} | {', '.join([values, *bounds])} | {default} |"
+        if known["of"]:
+            yield from _rows(f"{name}.NAME", known["of"], group)
+
+
+def _kind(kind: Any) -> str:
+    """A type in plain words."""
+    plain = {str: "text", int: "integer", float: "number", bool: "true or false"}
+    if kind in plain:
+        return plain[kind]
+    inner = [_kind(each) for each in get_args(kind) if each is not type(None)]
+    if get_origin(kind) in (list, dict):
+        return f"{'list' if get_origin(kind) is list else 'mapping'} of {' to '.join(inner)}"
+    return " or ".join([*inner, *["null"] * (type(None) in get_args(kind))]) or kind.__name__
+
+
+def _default(group: str, key: str) -> str:
+    """The value in the file of the default option, or of the first option that has the key."""
+    loaded: Any = OmegaConf.load(conf_dir() / "train.yaml")
+    chosen = [each[group] for each in loaded.defaults if each != "_self_" and each.get(group)]
+    for option in [*chosen, *options_of(group)]:
+        values: Any = OmegaConf.to_container(OmegaConf.load(path_of(group, str(option))))
+        for part in key.split("."):
+            values = values.get(part, "") if isinstance(values, dict) else ""
+        if values != "":
+            return f"`{json.dumps(values)}`"
+    return ""
+
+
+def _file(path: Path) -> Iterator[str]:
+    yield "```yaml"
+    yield path.read_text(encoding="utf-8").rstrip()
+    yield "```"
+
+
+def cards() -> str:
+    """The card of every encoding, by family; time and memory are left out, as they vary."""
+    lines = [
+        "# All cards",
+        "",
+        "What `nmt-encodings NAME --no-timing` shows of each: where it comes from, its formula, "
+        "facts derived from the code, what a trial of small models finds, and its keys with their "
+        "defaults.",
+    ]
+    for family, names in families().items():
+        lines += ["", f"## {family[0].upper()}{family[1:]}"]
+        for name in names:
+            settings = experiment_of([f"encoding={name}"]).settings
+            title, about, *rest = card(name, settings, timed=False).rstrip().split("\n")
+            shown = [line.removeprefix("  ") for line in rest]
+            lines += ["", f"### {title}", "", about.strip(), "", "```text", *shown[1:], "```"]
+    return "\n".join(lines) + "\n"
+
+
+MADE: dict[str, Callable[[], str]] = {
+    "index": start,
+    "changelog": changelog,
+    "options": options,
+    "encoding-cards": cards,
+}
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
