@@ -64,17 +64,17 @@ def measure(options: argparse.Namespace) -> None:
     sys.stdout.write(f"{machine.text(facts['machine'])}\n")
     with terminable(), tempfile.TemporaryDirectory(prefix="nmt-bench-") as directory:
         session = Session(
-            Path(directory),
-            options.threads,
-            device,
-            options.rounds,
-            options.quick,
-            None if options.peers == "none" else options.peers,
-            options.model,
-            options.overrides,
-            options.precision.split(","),
-            options.encodings.split(",") if options.encodings else None,
-            options.out,
+            directory=Path(directory),
+            threads=options.threads,
+            device=device,
+            rounds=options.rounds,
+            quick=options.quick,
+            peers=None if options.peers == "none" else options.peers,
+            model=options.model,
+            overrides=options.overrides,
+            precisions=options.precision.split(","),
+            encodings=options.encodings.split(",") if options.encodings else None,
+            out=options.out,
         )
         for name in ("gpu",) if options.gpu else options.parts:
             for part in import_module(f"scripts.bench.{name}").parts(session):

@@ -33,6 +33,7 @@ class SyntheticCorpus(NamedTuple):
     store: Path
     batches: Path  # .npz: source_0, target_0, source_1, ... as `nmt.data.batches.Batch` has them
     vocab: int
+    updates: int  # of a round
     tokens: list[int]  # target tokens to predict in each batch, eos included
     flops: list[int]  # of training on each batch
     real: tuple[float, ...]  # share of real tokens: source, target
@@ -63,14 +64,15 @@ def make(
     directory: Path,
     settings: Settings,
     vocab: int,
-    batches: int,
+    rounds: int,
     *,
+    updates: int = 1,
     mean: float = MEAN,
     pairs: int = PAIRS,
     equal: bool = False,
     columns: frozenset[str] = frozenset(),
 ) -> SyntheticCorpus:
-    """Write the store, and the first batches that a run with these settings gets from it."""
+    """Write the store, and the batches that a run gets from it in so many rounds of updates."""
     store, seed, options = directory / "store", settings.seed, settings.trainer
     pieces = lengths(pairs, mean, seed, equal=equal)
     per = {name: what for name, what in columns_of(settings.data).items() if name in columns}
@@ -86,7 +88,7 @@ def make(
     cut = Batches(PairStore(store), options.batch_tokens, options.batch_count, seed)
     arrays: dict[str, Any] = {}
     tokens, work, places = [], [], np.zeros((2, 2))  # real ones, all of each side
-    for i in range(min(batches, len(cut))):
+    for i in range(min(rounds * updates, len(cut))):
         batch = cut.batch(0, i)
         sides = batch.source.numpy(), batch.target.numpy()
         real = [(ids != PAD).sum(1) for ids in (sides[0], sides[1][:, 1:])]  # without bos
@@ -97,7 +99,7 @@ def make(
         arrays |= {f"{side}_{i}": x.astype(np.int32) for side, x in zip(SIDES, sides, strict=True)}
     np.savez(directory / "batches.npz", **arrays)
     shares = tuple((places[0] / places[1]).tolist())
-    return SyntheticCorpus(store, directory / "batches.npz", vocab, tokens, work, shares)
+    return SyntheticCorpus(store, directory / "batches.npz", vocab, updates, tokens, work, shares)
 
 
 def _column(name: str, per: str, lengths: NDArray[np.int64], seed: int) -> NDArray[np.integer[Any]]:

@@ -10,7 +10,7 @@ from scripts.bench import machine
 from scripts.bench.rounds import Measurement, benchmark, middle, ratio, to_json
 from scripts.bench.session import Session
 from scripts.bench.table import GIGA, BenchPart, figure, gigabytes
-from scripts.bench.training import course, size, trainer
+from scripts.bench.training import size, trainer, training_corpus
 
 EACH = 2.5 * GIGA  # bytes that a candidate takes at most; the small model, 100 tokens
 MOST = 9  # candidates beside the one they are compared with: more would wait long
@@ -35,12 +35,13 @@ def parts(session: Session) -> list[BenchPart]:
         for start in range(0, len(chosen), room):
             group = dict(list(chosen.items())[start : start + room])
             columns = frozenset[str]().union(*map(columns_of, group.values()))
-            without, on = (
-                course(session, plain, columns=some, **options) for some in (frozenset(), columns)
+            plain_data, data = (
+                training_corpus(session, plain, columns=some, **options)
+                for some in (frozenset(), columns)
             )
-            candidates = [trainer(session, name, s, on) for name, s in group.items()]
+            candidates = [trainer(session, name, s, data) for name, s in group.items()]
             (first,), others = benchmark(
-                session.rounds, [trainer(session, baseline, plain, without)], candidates
+                session.rounds, [trainer(session, baseline, plain, plain_data)], candidates
             )
             for m in others:
                 measured[m.name][length] = m

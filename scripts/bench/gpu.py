@@ -9,7 +9,7 @@ from scripts.bench import decoding
 from scripts.bench.rounds import ratio, to_json
 from scripts.bench.session import Session
 from scripts.bench.table import BenchPart, Columns, figure_of, gigabytes, rates, rows
-from scripts.bench.training import UPDATE, course, mfu, trainer, trainings
+from scripts.bench.training import UPDATE, mfu, trainer, training_corpus, trainings
 
 MINUTES = 8.0
 VOCAB = 32_000
@@ -93,12 +93,12 @@ def _measure(session: Session, planned: GpuBenchmark) -> tuple[list[list[str]], 
         row = [planned.title, *("-" for _ in COLUMNS), why]
         return [row], {"title": planned.title, "failed": why}
     vocab = 200 if session.quick else VOCAB
-    on = course(session, able[0], vocab=vocab, updates=2, **planned.kind)
+    data = training_corpus(session, able[0], vocab=vocab, updates=2, **planned.kind)
     (measured,), peaks = trainings(
         session,
-        on,
+        data,
         [name.split()[0] for name in choices],
-        [trainer(session, name, s, on) for name, s in choices.items()],
+        [trainer(session, name, s, data) for name, s in choices.items()],
     )
     for m in measured:
         m.figures[BESIDE] = ratio(m, measured[0])

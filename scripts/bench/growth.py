@@ -12,7 +12,7 @@ from scripts.bench.candidates import Candidate
 from scripts.bench.rounds import Measurement, benchmark, middle
 from scripts.bench.session import Session
 from scripts.bench.table import GIGA, BenchPart, figure
-from scripts.bench.training import course, trainer
+from scripts.bench.training import trainer, training_corpus
 
 LENGTHS = (25, 50, 100, 200, 400)  # pieces
 SENTENCES = (4, 8, 16, 32, 64)  # of a batch
@@ -123,8 +123,10 @@ def _curves(session: Session) -> Iterator[GrowthCurve]:
     ) -> Candidate:
         settings = session.settings(f"trainer.batch_tokens={count * (pieces + 1)}")
         pairs = count * 2 * (session.rounds + 1)
-        on = course(session, settings, vocab=vocab, updates=2, mean=pieces, equal=True, pairs=pairs)
-        return trainer(session, name, settings, on)
+        data = training_corpus(
+            session, settings, vocab=vocab, updates=2, mean=pieces, equal=True, pairs=pairs
+        )
+        return trainer(session, name, settings, data)
 
     yield curve(
         "step, length", "pieces of each of 8 sentences", "1, to 2 where attention prevails",

@@ -4,7 +4,7 @@ from scripts.bench.profile_worker import ORDER
 from scripts.bench.rounds import benchmark, middle
 from scripts.bench.session import Session
 from scripts.bench.table import BenchPart, figure
-from scripts.bench.training import choices, course, size, trainer
+from scripts.bench.training import choices, size, trainer, training_corpus
 
 
 def parts(session: Session) -> list[BenchPart]:
@@ -12,8 +12,8 @@ def parts(session: Session) -> list[BenchPart]:
     each_precision = [choices(session, precision) for precision in session.precisions]
     chosen = {name: settings for some in each_precision for name, settings in some.items()}
     first = next(iter(chosen.values()))
-    on = course(session, first)
-    candidates = [trainer(session, name, s, on, "profile_worker") for name, s in chosen.items()]
+    data = training_corpus(session, first)
+    candidates = [trainer(session, name, s, data, "profile_worker") for name, s in chosen.items()]
     (measured,) = benchmark(min(session.rounds, 3), candidates)
     rows = []
     for kind in ORDER:
@@ -22,7 +22,7 @@ def parts(session: Session) -> list[BenchPart]:
     return [
         BenchPart(
             "profile",
-            f"profile of a training step: {size(first)}, vocabulary {on.corpus.vocab}",
+            f"profile of a training step: {size(first)}, vocabulary {data.vocab}",
             [m.name for m in measured],
             rows,
             [

@@ -52,13 +52,6 @@ COLUMNS: Columns = {
 }
 
 
-class Course(NamedTuple):
-    """What candidates are trained on, and how far in a round."""
-
-    corpus: SyntheticCorpus
-    updates: int  # of a round
-
-
 class PrecisionBenchmark(NamedTuple):
     """The candidates of one precision, which took turns."""
 
@@ -70,31 +63,32 @@ class PrecisionBenchmark(NamedTuple):
     setups: dict[str, tuple[Options, str]]  # of the peers, and in a line
 
 
-def course(
+def training_corpus(
     session: Session,
     settings: Settings,
     *,
     vocab: int | None = None,
     updates: int = UPDATES,
     **kind: Any,
-) -> Course:
+) -> SyntheticCorpus:
     """Make the corpus for as many rounds as there will be; `kind` as `corpus.make` has it."""
     if session.quick:
-        updates, kind = min(updates, 1), {"pairs": 400} | kind
-    batches = (session.rounds + WARMUP) * updates
-    place = session.place("corpus")
-    pairs = corpus.make(place, settings, vocab or session.vocab, batches, **kind)
-    return Course(pairs, updates)
+        updates, kind = 1, {"pairs": 400} | kind
+    place, rounds = session.place("corpus"), session.rounds + WARMUP
+    return corpus.make(place, settings, vocab or session.vocab, rounds, updates=updates, **kind)
 
 
 def trainer(
-    session: Session, name: str, settings: Settings | str, on: Course, module: str = "train_worker"
+    session: Session,
+    name: str,
+    settings: Settings | str,
+    data: SyntheticCorpus,
+    module: str = "train_worker",
 ) -> Candidate:
     """The product's trainer with these settings; one that is absent where they say why."""
-    store, _, vocab, tokens, *_ = on.corpus
-    facts = {"store": str(store), "vocab": vocab, "tokens": tokens}
+    facts = {"vocab": data.vocab, "tokens": data.tokens, "updates": data.updates}
     run = str(session.place("training") / "run")
-    return session.worker(name, module, settings, **facts, updates=on.updates, run=run)
+    return session.worker(name, module, settings, store=str(data.store), run=run, **facts)
 
 
 def peak(session: Session, precision: str) -> Candidate:
@@ -103,7 +97,7 @@ def peak(session: Session, precision: str) -> Candidate:
 
 
 def trainings(
-    session: Session, on: Course, precisions: Sequence[str], *groups: Sequence[Candidate]
+    session: Session, data: SyntheticCorpus, precisions: Sequence[str], *groups: Sequence[Candidate]
 ) -> tuple[list[list[Measurement]], dict[str, Measurement]]:
     """Let trainings take turns with the matmul peaks of some precisions, which it returns, too.
 
@@ -115,9 +109,9 @@ def trainings(
     by_precision = dict(zip(distinct, tops, strict=True))
     for m in itertools.chain(*measured):
         for name, clock in ((SHARE, "seconds"), (BY_CPU, "cpu_seconds")):
-            shares = {p: utilisation(m, top, on, clock) for p, top in by_precision.items()}
+            shares = {p: utilisation(m, top, data, clock) for p, top in by_precision.items()}
             m.figures[name] = shares
-        m.figures[UPDATE] = middle([seconds / on.updates for seconds in m.seconds])
+        m.figures[UPDATE] = middle([seconds / data.updates for seconds in m.seconds])
     return measured, by_precision
 
 
@@ -129,12 +123,12 @@ def parts(session: Session) -> list[BenchPart]:
     """
     precisions = sorted(set(session.precisions), reverse=True)
     settings = session.settings(f"trainer.precision={session.precisions[0]}")
-    on = course(session, settings)
+    data = training_corpus(session, settings)
 
     def other(name: str, precision: str, options: Options) -> Candidate:
         return session.peer(
-            name, precision, settings, part="training", options=options, updates=on.updates,
-            batches=str(on.corpus.batches), label_smoothing=settings.optim.label_smoothing,
+            name, precision, settings, part="training", options=options, updates=data.updates,
+            batches=str(data.batches), label_smoothing=settings.optim.label_smoothing,
         )  # fmt: skip
 
     benchmarks: list[PrecisionBenchmark] = []
@@ -147,9 +141,9 @@ def parts(session: Session) -> list[BenchPart]:
         encodings = choices(session, precision, "encoding=relative")
         (product, peers, again), peaks = trainings(
             session,
-            on,
+            data,
             ["float32", precision],
-            [trainer(session, name, s, on) for name, s in encodings.items()],
+            [trainer(session, name, s, data) for name, s in encodings.items()],
             [other(name, precision, options) for name, (options, _) in chosen.items()],
             [] if plain is None else [other(plain[0], "float32", plain[1])],
         )
@@ -159,7 +153,7 @@ def parts(session: Session) -> list[BenchPart]:
         benchmarks.append(PrecisionBenchmark(precision, everyone, best, reference, peaks, chosen))
         if precision == "float32" and best is not None:
             plain = (name := best.name.split()[0]), chosen[name][0]
-    return [report(benchmarks, settings, on)]
+    return [report(benchmarks, settings, data)]
 
 
 def choices(session: Session, precision: str, *others: str) -> dict[str, Settings]:
@@ -171,7 +165,9 @@ def choices(session: Session, precision: str, *others: str) -> dict[str, Setting
     return chosen
 
 
-def report(benchmarks: list[PrecisionBenchmark], settings: Settings, on: Course) -> BenchPart:
+def report(
+    benchmarks: list[PrecisionBenchmark], settings: Settings, data: SyntheticCorpus
+) -> BenchPart:
     """The table of all precisions."""
     notes = []
     for turn in benchmarks:
@@ -186,37 +182,39 @@ def report(benchmarks: list[PrecisionBenchmark], settings: Settings, on: Course)
         notes += [f"{name} {turn.precision}: {line}" for name, (_, line) in turn.setups.items()]
         shown = (f"{name} {giga(top)} GFLOP/s" for name, top in turn.peaks.items())
         notes.append(f"matmul peak in the rounds of {turn.precision}: {', '.join(shown)}")
-    tokens, (source, target), options = on.corpus.tokens, on.corpus.real, settings.trainer
+    tokens, (source, target), options = data.tokens, data.real, settings.trainer
     shares = (
         f"share of real tokens: target {target:.3f}, source {source:.3f}; "
         f"{sum(tokens) / len(tokens):.0f} real target tokens an update"
     )
     return BenchPart.of(
         "training",
-        f"training: {size(settings)}, vocabulary {on.corpus.vocab}, "
+        f"training: {size(settings)}, vocabulary {data.vocab}, "
         f"{options.batch_tokens} tokens a batch ({options.batch_count})",
         COLUMNS,
         [measured for turn in benchmarks for measured in turn.measured],
         [*MEANING, shares, *notes],
         model=asdict(settings.model),
         batch_tokens=options.batch_tokens,
-        vocabulary=on.corpus.vocab,
+        vocabulary=data.vocab,
         setups={
             turn.precision: {name: options for name, (options, _) in turn.setups.items()}
             for turn in benchmarks
         },
         peaks={turn.precision: to_json(turn.peaks) for turn in benchmarks},
-        **{"updates of a round": on.updates},
+        **{"updates of a round": data.updates},
         **{"share of real tokens": {"source": source, "target": target}},
     )
 
 
-def utilisation(measured: Measurement, top: Measurement, on: Course, clock: str) -> float | None:
+def utilisation(
+    measured: Measurement, top: Measurement, data: SyntheticCorpus, clock: str
+) -> float | None:
     """Model operations per second over the greatest peak of all rounds; the median of rounds.
 
     With clock="cpu_seconds" both are per second of a core, which other processes disturb less.
     """
-    work, n = on.corpus.flops, on.updates
+    work, n = data.flops, data.updates
     peaks = [r["units"] / r[clock] for r in top.rounds if r[clock] > 0]
     shares = []
     for number, answer in enumerate(measured.rounds, WARMUP):
