@@ -9,17 +9,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import matplotlib.image
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.compare.page import attention, examples, html, png, profiles, svg
+from nmt.compare.page import environment, examples, heat, html, panels, profiles, svg
 from nmt.compare.page.charts import Bands, Limit, Point, Series, by_length
-from nmt.compare.page.markup import join, shown, tag
-from nmt.compare.report import REACH, BucketScores, Report
+from nmt.compare.page.text import bdi, listed, shown
+from nmt.compare.report import REACH, AttentionProfile, BucketScores, Report
 from tests.compare.made_up_report import HOSTILE, bare, empty
 from tests.compare.made_up_report import whole as study
 
@@ -134,17 +134,50 @@ def test_hostile_text_is_shown_and_does_nothing(whole: str) -> None:
     assert "⟨U+D800⟩" in whole and "⟨U+2028⟩" in whole
     assert "\u06cc\u200c\u062e" in whole  # Persian keeps its joiner
     whole.encode("utf-8")
-    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b\u202a-\u202e\u2066-\u2069]", whole)
+    assert not INVISIBLE.search(whole)
 
 
+INVISIBLE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b\u202a-\u202e\u2066-\u2069]")
 TEXT = st.text(st.characters(codec=None, exclude_categories=()), max_size=40)
+
+
+PARAGRAPH = environment().from_string('<p title="{{ text }}">{{ text }}</p>')
 
 
 @given(TEXT)
 def test_any_text_comes_back_as_it_is_shown(text: str) -> None:
-    tree = Tree(tag("p", text, title=text))
-    assert "".join(data for _, data in tree.words) == shown(text)
-    assert tree.elements == [("p", {"title": shown(text)})]
+    for page in (PARAGRAPH.render(text=text), bdi(text)):
+        tree = Tree(page)
+        assert "".join(data for _, data in tree.words) == shown(text)
+    assert Tree(PARAGRAPH.render(text=text)).elements == [("p", {"title": shown(text)})]
+
+
+def hostile(plain: Any, text: str) -> Any:
+    """Plain values of a report with this text wherever the data may have any."""
+    if isinstance(plain, dict):
+        closed = ("site", "why", "metrics", "scores", "test", "tables")
+        kept = {key: value for key, value in plain.items() if key in closed}
+        return {key: hostile(value, text) for key, value in plain.items()} | kept
+    if isinstance(plain, list):
+        return [hostile(value, text) for value in plain]
+    return text if isinstance(plain, str) and plain != "all" else plain
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_text_is_escaped_wherever_the_report_has_it(text: str, whole: str) -> None:
+    plain = study().to_json()
+    made = Report.from_json(hostile({**plain, "tables": [], "profiles": []}, text))
+    tests = [replace(test, name=f"{n} {text}") for n, test in enumerate(made.tests)]
+    profiles = [replace(p, test=text, bucket=text) for p in study().profiles[:36]]
+    table = replace(study().tables[1], name=text, caption=text, test=tests[0].name)
+    renamed = replace(made, tests=tests, tables=[table], profiles=profiles)
+    page = html(renamed)
+    tree = Tree(page)
+    assert {name for name, _ in tree.elements} <= set(EXPECTED.split())
+    assert len(tree.all("script")) == 2 and len(tree.all("style")) == 1
+    assert sum(shown(text) in word for _, word in tree.words) > 100
+    assert not INVISIBLE.search(page)
+    page.encode("utf-8")
 
 
 @given(TEXT)
@@ -154,12 +187,9 @@ def test_what_is_shown_can_be_seen_and_written(text: str) -> None:
     assert len(shown(text)) >= len(text)
 
 
-def test_absent_attributes_and_children() -> None:
-    markup = tag(
-        "td", None, ["a<", [tag("b", "&")]], class_=None, hidden=False, open=True, data_v=0
-    )
-    assert markup == '<td open data-v="0">a&lt;<b>&amp;</b></td>'
-    assert join([]) == ""
+def test_names_are_listed_as_one_writes_them() -> None:
+    assert listed(["a"]) == "a" and listed(["a", "b<"]) == "a and b&lt;"
+    assert listed([bdi("a"), "b", "c"]) == '<bdi dir="auto">a</bdi>, b and c'
 
 
 def test_the_same_study_gives_the_same_bytes(whole: str) -> None:
@@ -183,7 +213,7 @@ def test_cells_hold_score_deviation_marks_and_the_published_number() -> None:
     assert f"{score.published:.1f} ({difference})" in cell
     for value in score.seeds:
         assert f"{value:.1f}" in cell
-    assert "unseen" in cells[8] and 'data-v="' in cells[8]
+    assert "beyond" in cells[8] and 'data-v="' in cells[8]
 
 
 def test_a_table_without_buckets_has_one_column() -> None:
@@ -203,12 +233,10 @@ def test_sections_without_values_say_so() -> None:
 def test_a_large_study_stays_light() -> None:
     made = study()
     many = [replace(p, layer=p.layer + 3 * k) for k in range(5) for p in made.profiles]
-    small, large = (
-        len(attention.render(made)),
-        len(attention.render(replace(made, profiles=many))),
-    )
-    assert len(many) > attention.CURVES >= len(made.profiles)
-    assert large < 3 * small < 1_100_000
+    assert len(many) > panels.CURVES >= len(made.profiles)
+    small, large = (len(html(replace(made, profiles=own))) for own in ([], many))
+    drawn = len(html(made)) - small
+    assert large - small < 3 * drawn < 1_100_000
 
 
 # Charts and pictures
@@ -239,8 +267,8 @@ def test_limits_that_lie_close_are_numbered_once() -> None:
     for second in (76, 80, 160):
         limits = [Limit(75, [0], 1.3), Limit(second, [1], 1 + (second - 25) / 175)]
         chart = by_length("x", Bands(rows, "words", limits), series)
-        assert chart.count('class="limit"') == 2
-        numbers[second] = re.findall(r">(\d+)</text>", chart)
+        assert [stroke.kind for stroke in chart.strokes].count("limit") == 2
+        numbers[second] = [label.text for label in chart.labels if label.text.isdigit()]
     assert [n for n in numbers[160] if n in ("75", "160")] == ["75", "160"]
     assert "76" not in numbers[76] and "75" in numbers[76]
 
@@ -256,24 +284,24 @@ def test_an_infinite_perplexity_breaks_no_chart() -> None:
 
 @given(st.lists(st.lists(st.floats(-1, 1), min_size=7, max_size=7), min_size=3, max_size=3))
 def test_the_small_picture_has_the_colours_of_its_values(matrix: list[list[float]]) -> None:
-    data = base64.b64decode(png.uri(matrix).split(",")[1])
+    data = base64.b64decode(heat.uri(matrix).split(",")[1])
     pixels = matplotlib.image.imread(io.BytesIO(data), format="png")
     assert pixels.shape[:2] == (3, 7)
     for y, row in enumerate(matrix):
         for x, value in enumerate(row):
-            end = png.POSITIVE if value > 0 else png.NEGATIVE
+            end = heat.POSITIVE if value > 0 else heat.NEGATIVE
             for channel in range(3):
-                middle = png.MIDDLE[channel]
+                middle = heat.MIDDLE[channel]
                 wanted = middle + abs(value) * (end[channel] - middle)
                 assert abs(255 * pixels[y, x, channel] - wanted) < 7  # half a level
 
 
 def test_large_pictures_are_averaged() -> None:
     matrix = [[1.0 if j < 150 else -1.0 for j in range(300)] for _ in range(300)]
-    small = png.shrunk(matrix)
-    assert len(small) == len(small[0]) == png.LARGEST
+    small = heat.shrunk(matrix)
+    assert small.shape == (heat.LARGEST, heat.LARGEST)
     assert small[0][0] == 1.0 and small[0][-1] == -1.0
-    assert sum(map(sum, small)) == pytest.approx(0, abs=png.LARGEST)
+    assert small.sum() == pytest.approx(0, abs=heat.LARGEST)
 
 
 # Side by side
@@ -334,11 +362,12 @@ def test_pooled_curves_keep_height_and_order(low: int, high: int) -> None:
 @pytest.mark.parametrize("distances", [[0], [-3, -2, -1, 0], list(range(-REACH, 1)), [5, 6]])
 def test_a_profile_is_drawn_inside_its_chart(distances: list[int]) -> None:
     weights = [1 / len(distances)] * len(distances)
-    curve = profiles.Curve(0, *profiles.pooled(distances, weights))
-    wide, _, parts = profiles.draw("layer 1", [curve], distances, max(weights))
-    markup = join(parts)
-    assert all(0 <= float(x) <= wide for x in re.findall(r'x="(-?[\d.]+)"', markup))
-    assert ("\u2264" in markup) == (distances[0] == -REACH)
+    curve = profiles.HeadCurve(0, *profiles.pooled(distances, weights))
+    profile = AttentionProfile(0, "t", "b", "encoder", 1, 1, 1.0, distances, weights)
+    chart = profiles.draw("name", [profile], [curve], max(weights))
+    assert all(0 <= label.x <= chart.width for label in chart.labels)
+    beyond = any("\u2264" in label.text for label in chart.labels)
+    assert beyond == (distances[0] == -REACH)
 
 
 def test_level_stretches_need_only_their_ends() -> None:

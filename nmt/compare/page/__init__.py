@@ -1,60 +1,134 @@
 """A report as one HTML page that needs nothing else: no network, no font, no script from elsewhere.
 
-The policy in its head allows its own style and its own two scripts, by their hashes, and nothing
-more; a browser would refuse whatever a hostile test set might smuggle past the escaping.
+Templates of Jinja2 escape every string, and spell out its invisible characters. The policy in the
+page's head allows its own style and its own two scripts, by their hashes, and nothing more; a
+browser would refuse whatever a hostile test set might smuggle past the escaping.
 """
 
 import base64
 import hashlib
-from importlib.resources import files
+import json
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
 
-from nmt.compare.page import about, attention, examples, learning, lengths, summary, tables, vectors
-from nmt.compare.page.markup import Markup, tag
-from nmt.compare.report import Report
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
-SECTIONS = (
-    summary.render,
-    tables.render,
-    lengths.render,
-    learning.render,
-    learning.size,
-    lengths.undertranslation,
-    examples.render,
-    attention.render,
-    vectors.render,
-    about.render,
+from nmt.compare import notation, report
+from nmt.compare.page import (
+    conclusion,
+    examples,
+    learning,
+    lengths,
+    panels,
+    svg,
+    text,
+    vectors,
 )
+from nmt.compare.report import BucketScores, Report, ScoredTest
+
+HERE = Path(__file__).parent
+OPEN = 10  # examples that are open at first
 
 
-def html(report: Report) -> str:
+def html(made: Report) -> str:
     """The whole page; the same report gives the same bytes."""
-    style = _resource("page.css") + _switches(len(report.systems))
+    style = _resource("page.css") + _switches(len(made.systems))
     first, last = _resource("theme.js"), _resource("page.js")
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=_policy(style, first, last)),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", name="color-scheme", content="light dark"),
-        tag("meta", name="referrer", content="no-referrer"),
-        tag("link", rel="icon", href="data:,"),
-        tag("title", report.title),
-        tag("style", Markup(style)),
-        tag("script", Markup(first)),
+    return (
+        environment()
+        .get_template("page.html")
+        .render(
+            report=made,
+            policy=_policy(style, first, last),
+            style=Markup(style),
+            first=Markup(first),
+            last=Markup(last),
+        )
     )
-    body = tag(
-        "body",
-        tag("a", "Skip to the content", href="#content", class_="skip"),
-        summary.header(report),
-        summary.navigation(),
-        tag("main", [part(report) for part in SECTIONS], id="content", tabindex=-1),
-        tag("script", Markup(last)),
+
+
+@cache
+def environment() -> Environment:
+    """The templates, and the functions that they call."""
+    made = Environment(
+        loader=FileSystemLoader(HERE),
+        autoescape=True,
+        finalize=_visible,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
     )
-    return "<!DOCTYPE html>\n" + tag("html", head, body, lang="en") + "\n"
+    filters = ("fixed", "count", "share", "signed", "chance", "duration", "spread", "bdi")
+    made.filters |= {name: getattr(text, name) for name in filters}
+    functions = [
+        *(text.bdi, text.listed, svg.classes, svg.dash, svg.mark, conclusion.conclusion),
+        *(report.rows_of, notation.marks_of, notation.star, notation.beyond),
+        *(lengths.score_figures, lengths.signs_of, lengths.bands_of),
+        *(learning.learning_figures, learning.over_runs),
+        *(examples.chosen, examples.differing, examples.as_read),
+        *(panels.attention_panels, panels.single_heads, vectors.vector_maps, vectors.ramp),
+        *(best_of, labels, distinct, settings),
+    ]
+    made.globals |= {function.__name__: function for function in functions}
+    made.globals |= {
+        **{name: getattr(report, name) for name in ("ALL", "REACH", "SIGNIFICANT", "UNATTENDED")},
+        "STAR": notation.STAR,
+        "BEYOND": notation.BEYOND,
+        "CARET": examples.CARET,
+        "OPEN": OPEN,
+        "SIGN_TITLES": [title for title, _ in lengths.SIGNS.values()],
+    }
+    return made
+
+
+def _visible(value: Any) -> Any:
+    """What a template prints: nothing for None, and no character that cannot be seen."""
+    if value is None:
+        return ""
+    return text.shown(value) if type(value) is str else value
+
+
+def best_of(test: ScoredTest, row: BucketScores, systems: Iterable[int], metric: str) -> str | None:
+    """The best mean as it is shown, so that what looks equal is marked alike."""
+    means = [row.cells[s].scores[metric].mean for s in systems if metric in row.cells[s].scores]
+    if len(means) < 2:
+        return None
+    return text.fixed(max(means) if test.metric(metric).higher_is_better else min(means))
+
+
+def labels(made: Report, systems: Iterable[int]) -> list[Markup]:
+    """The names of some systems."""
+    return [text.bdi(made.systems[s].label) for s in systems]
+
+
+def distinct(values: Iterable[Any]) -> list[Any]:
+    """Each value once, in order (Jinja's `unique` takes `a` and `A` for the same)."""
+    return list(dict.fromkeys(values))
+
+
+def settings(made: Report) -> Iterator[tuple[str, str]]:
+    """What is needed to make the numbers again: keys and values."""
+    bootstrap = {"bootstrap.samples": made.samples, "bootstrap.seed": made.seed}
+    for key, value in flat(bootstrap | made.about):
+        plain = isinstance(value, str)
+        yield key, value if plain else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def flat(values: dict[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested settings as `outer.inner` keys."""
+    for key, value in values.items():
+        if isinstance(value, dict) and value:
+            yield from flat(value, f"{before}{key}.")
+        else:
+            yield f"{before}{key}", value
 
 
 def _resource(name: str) -> str:
-    return files(__name__).joinpath(name).read_text(encoding="utf-8")
+    return HERE.joinpath(name).read_text(encoding="utf-8")
 
 
 def _switches(systems: int) -> str:
@@ -73,6 +147,6 @@ def _policy(style: str, *scripts: str) -> str:
     )
 
 
-def _hash(text: str) -> str:
-    digest = hashlib.sha256(text.encode()).digest()
+def _hash(source: str) -> str:
+    digest = hashlib.sha256(source.encode()).digest()
     return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"

@@ -1,12 +1,21 @@
-"""The charts: values by source length, learning curves, and where a head looks."""
+"""The large charts: values by source length, and learning curves."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from nmt.compare.page.markup import Child, Markup, box, tag
-from nmt.compare.page.numbers import fixed, share, short
-from nmt.compare.page.svg import dash, fitted, grid, look, mark, path, picture, positive
+from nmt.compare.page.svg import (
+    Chart,
+    Label,
+    Stroke,
+    classes,
+    fitted,
+    grid,
+    line,
+    mark,
+    positive,
+)
+from nmt.compare.page.text import fixed, share, short
 from nmt.compare.report import BucketScores
 
 WIDTH, HEIGHT = 400.0, 250.0
@@ -28,7 +37,7 @@ class Point(NamedTuple):
 class Series(NamedTuple):
     """The values of one system by bucket; None where there is none."""
 
-    system: int  # None for the references' own values
+    system: int
     label: str
     points: list[Point | None]
 
@@ -45,7 +54,7 @@ class Limit(NamedTuple):
 class Bands:
     """What is written below a chart by source length."""
 
-    rows: list[BucketScores]  # the buckets
+    rows: Sequence[BucketScores]  # the buckets
     unit: str | None
     limits: list[Limit]
 
@@ -55,9 +64,9 @@ def by_length(
     bands: Bands,
     series: Sequence[Series],
     level: float | None = None,
-    reference: list[float | None] | None = None,
+    reference: Sequence[float | None] = (),
     percent: bool = False,
-) -> Markup:
+) -> Chart:
     """Values by bucket with intervals; hollow where pairs are few; trained limits as lines.
 
     level: a value to mark by a line, as 1 for length ratios. reference: values of the references,
@@ -66,127 +75,112 @@ def by_length(
     needed = max(BAND, 8 + LETTER * max(len(row.name) for row in bands.rows))
     width = max(WIDTH, LEFT + RIGHT + needed * len(bands.rows))
     right, bottom = width - RIGHT, HEIGHT - BOTTOM
-    known = [p for s in series for p in s.points if p is not None]
-    values = [v for p in known for v in p if v is not None]
-    values += [v for v in [level, *(reference or [])] if v is not None]
+    points = [point for one in series for point in one.points if point is not None]
+    values = [v for point in points for v in point if v is not None]
+    values += [v for v in [level, *reference] if v is not None]
     y = fitted(values, bottom, TOP, zero=percent)
     band = (right - LEFT) / len(bands.rows)
-    parts: list[Child] = [*_limits(bands, band, right, bottom), grid(y, LEFT, right, percent)]
+    strokes, labels = _limits(bands, band, right, bottom)
+    levels, numbers = grid(y, LEFT, right, percent)
+    strokes, labels = [*strokes, *levels], [*labels, *numbers, *_below(bands, band, bottom)]
     if level is not None:
-        parts.append(tag("path", d=f"M{LEFT:g} {y(level):.1f}H{right:g}", class_="level"))
-    for i, value in enumerate(reference or []):
+        strokes.append(Stroke(f"M{LEFT:g} {y(level):.1f}H{right:g}", "level"))
+    for i, value in enumerate(reference):
         if value is not None:
             start = LEFT + band * (i + 0.12)
-            d = f"M{start:.1f} {y(value):.1f}h{band * 0.76:.1f}"
-            parts.append(tag("path", d=d, class_="reference"))
+            strokes.append(Stroke(f"M{start:.1f} {y(value):.1f}h{band * 0.76:.1f}", "reference"))
     for n, one in enumerate(series):
         offset = 0.5 + SPREAD * ((n + 0.5) / len(series) - 0.5)
-        xs = [LEFT + band * (i + offset) for i in range(len(bands.rows))]
         places = [
-            (x, p, row.few) for x, p, row in zip(xs, one.points, bands.rows, strict=True) if p
+            (LEFT + band * (i + offset), point, row.few)
+            for i, (point, row) in enumerate(zip(one.points, bands.rows, strict=True))
+            if point is not None
         ]
-        parts.append(
-            path(
-                [(x, y(p.value)) for x, p, _ in places],
-                class_=f"l {look(one.system)}",
-                stroke_dasharray=dash(one.system),
-            )
-        )
+        strokes += line(one.system, [(x, y(point.value)) for x, point, _ in places])
         bars = "".join(
-            f"M{x:.1f} {y(p.low):.1f}V{y(p.high):.1f}"
-            for x, p, _ in places
-            if p.low is not None and p.high is not None
+            f"M{x:.1f} {y(point.low):.1f}V{y(point.high):.1f}"
+            for x, point, _ in places
+            if point.low is not None and point.high is not None
         )
-        parts.append(tag("path", d=bars, class_=f"i {look(one.system)}") if bars else None)
-        parts += [mark(one.system, x, y(p.value), hollow=few) for x, p, few in places]
-    parts.append(_below(bands, band, bottom))
-    chart = picture(name, _said(bands, series, percent), width, HEIGHT, parts)
-    return chart if width == WIDTH else box(name, chart, kind="wide")
+        strokes += [Stroke(bars, f"i {classes(one.system)}")] if bars else []
+        strokes += [mark(one.system, x, y(p.value), hollow=few) for x, p, few in places]
+    strokes.append(Stroke(f"M{LEFT:g} {bottom:g}h{band * len(bands.rows):.1f}", "axis"))
+    return Chart(name, _in_words(bands, series, percent), width, HEIGHT, strokes, labels)
 
 
-def _limits(bands: Bands, band: float, right: float, bottom: float) -> list[Child]:
+def _limits(
+    bands: Bands, band: float, right: float, bottom: float
+) -> tuple[list[Stroke], list[Label]]:
     """A dashed line where sources get longer than any in training; a wash beyond the last."""
-    places = [(limit.place, limit) for limit in bands.limits]
-    known = [(LEFT + band * x, limit) for x, limit in places if x is not None]
-    parts: list[Child] = []
+    known = [(LEFT + band * m.place, m.length) for m in bands.limits if m.place is not None]
+    strokes, labels = list[Stroke](), list[Label]()
     if known:
         x = max(x for x, _ in known)
-        d = f"M{x:.1f} {TOP:g}H{right:g}V{bottom:g}H{x:.1f}z"
-        parts.append(tag("path", d=d, class_="beyond"))
+        strokes.append(Stroke(f"M{x:.1f} {TOP:g}H{right:g}V{bottom:g}H{x:.1f}z", "beyond"))
     written = -LABEL
-    for x, limit in known:
-        parts.append(tag("path", d=f"M{x:.1f} {TOP - 4:g}V{bottom:g}", class_="limit"))
+    for x, length in known:
+        strokes.append(Stroke(f"M{x:.1f} {TOP - 4:g}V{bottom:g}", "limit"))
         if x - written < LABEL:
             continue  # two numbers would overlap; the note below the charts has both
         written = x
-        whose = f"trained to {limit.length}" if len(known) == 1 else str(limit.length)
+        text = f"trained to {length}" if len(known) == 1 else str(length)
         side = "end" if x > right - 60 else "middle"
-        parts.append(tag("text", whose, x=round(x, 1), y=TOP - 7, text_anchor=side))
-    return parts
+        labels.append(Label(text, round(x, 1), TOP - 7, side))
+    return strokes, labels
 
 
-def _below(bands: Bands, band: float, bottom: float) -> list[Child]:
-    parts: list[Child] = [
-        tag("path", d=f"M{LEFT:g} {bottom:g}h{band * len(bands.rows):.1f}", class_="axis")
-    ]
+def _below(bands: Bands, band: float, bottom: float) -> list[Label]:
+    """The names of the buckets, their pairs, and the unit."""
+    labels = []
     for i, row in enumerate(bands.rows):
         x = round(LEFT + band * (i + 0.5), 1)
-        parts.append(tag("text", row.name, x=x, y=bottom + 15, text_anchor="middle"))
-        n = f"n {row.pairs:,}"
-        parts.append(tag("text", n, x=x, y=bottom + 27, text_anchor="middle", class_="small"))
+        labels.append(Label(row.name, x, bottom + 15, "middle"))
+        labels.append(Label(f"n {row.pairs:,}", x, bottom + 27, "middle", "small"))
     if bands.unit:
         about = f"source length in {bands.unit}"
         about = about if len(about) <= 70 else about[:69] + "…"
         x = LEFT + band * len(bands.rows) / 2
-        parts.append(tag("text", about, x=x, y=bottom + 42, text_anchor="middle", class_="small"))
-    return parts
+        labels.append(Label(about, x, bottom + 42, "middle", "small"))
+    return labels
 
 
-def _said(bands: Bands, series: Sequence[Series], percent: bool) -> str:
+def _in_words(bands: Bands, series: Sequence[Series], percent: bool) -> str:
     """The values in words; the tables below the charts have all digits."""
-    said = []
+    sentences = []
     for one in series:
         values = [
-            f"{row.name}: {share(p.value) if percent else fixed(p.value, 2)}"
-            for row, p in zip(bands.rows, one.points, strict=True)
-            if p is not None
+            f"{row.name}: {share(point.value) if percent else fixed(point.value, 2)}"
+            for row, point in zip(bands.rows, one.points, strict=True)
+            if point is not None
         ]
-        said.append(f"{one.label}: {', '.join(values) or 'nothing'}")
-    return "; ".join(said)
+        sentences.append(f"{one.label}: {', '.join(values) or 'nothing'}")
+    return "; ".join(sentences)
 
 
-class Line(NamedTuple):
-    """One run's curve."""
+class RunCurve(NamedTuple):
+    """One run's values over its updates."""
 
     system: int
     xs: Sequence[float]
     ys: Sequence[float]
 
 
-def over_steps(name: str, about: str, lines: Sequence[Line]) -> Markup:
+def over_steps(name: str, about: str, curves: Sequence[RunCurve]) -> Chart:
     """Curves over updates; a logarithmic axis where the values need it."""
     right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM + 10
-    x = fitted([v for line in lines for v in line.xs], LEFT, right, zero=True)
-    y = positive([v for line in lines for v in line.ys], bottom, TOP)
-    parts: list[Child] = [*grid(y, LEFT, right)]
-    parts.append(tag("path", d=f"M{LEFT:g} {bottom:g}H{right:g}", class_="axis"))
-    for value in x.ticks(5):
-        at = round(x(value), 1)
-        parts.append(tag("text", short(value), x=at, y=bottom + 15, text_anchor="middle"))
-    middle = (LEFT + right) / 2
-    parts.append(
-        tag("text", "updates", x=middle, y=bottom + 31, text_anchor="middle", class_="small")
-    )
-    for line in lines:
+    x = fitted([v for curve in curves for v in curve.xs], LEFT, right, zero=True)
+    y = positive([v for curve in curves for v in curve.ys], bottom, TOP)
+    strokes, labels = grid(y, LEFT, right)
+    strokes.append(Stroke(f"M{LEFT:g} {bottom:g}H{right:g}", "axis"))
+    labels += [Label(short(v), round(x(v), 1), bottom + 15, "middle") for v in x.ticks(5)]
+    labels.append(Label("updates", (LEFT + right) / 2, bottom + 31, "middle", "small"))
+    for curve in curves:
         places = [
             (x(a), y(b))
-            for a, b in zip(line.xs, line.ys, strict=True)
+            for a, b in zip(curve.xs, curve.ys, strict=True)
             if y.low <= b <= y.high  # not infinite, and above zero
         ]
         step = max(1, -(-len(places) // POINTS))
-        thin = places[:-1:step] + places[-1:]
-        style = {"class_": f"l thin {look(line.system)}", "stroke_dasharray": dash(line.system)}
-        parts.append(path(thin, **style))
-    if y.log:
-        about += " Logarithmic axis."
-    return picture(name, about, WIDTH, HEIGHT, parts)
+        strokes += line(curve.system, places[:-1:step] + places[-1:], "l thin")
+    about += " Logarithmic axis." if y.log else ""
+    return Chart(name, about, WIDTH, HEIGHT, strokes, labels)

@@ -1,12 +1,11 @@
-"""Small charts of where the heads of one layer look; there may be hundreds, so each is light."""
+"""Small charts of how far the heads of a layer attend; there may be hundreds, so each is light."""
 
 from collections.abc import Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from nmt.compare.page.markup import Child, tag
-from nmt.compare.page.numbers import short
-from nmt.compare.page.svg import dash, look
+from nmt.compare.page.svg import Chart, Label, Stroke, classes, dash
+from nmt.compare.page.text import fixed, short
 from nmt.compare.report import REACH, AttentionProfile
 
 WIDTH, HEIGHT, EDGE, FLOOR, CEILING = 200, 120, 10, 100, 8
@@ -15,21 +14,21 @@ SINGLE, BINS = 8, 8  # distances drawn one by one; bins a side of those further 
 Points = list[tuple[float, float]]  # distance, share of attention
 
 
-class Curve(NamedTuple):
-    """Where a head looks."""
+class HeadCurve(NamedTuple):
+    """How far a head attends."""
 
     head: int  # from 0
     points: Points
     ends: Points  # what stands for all distances from REACH on
 
 
-def curves_of(profiles: Sequence[AttentionProfile], heads: bool) -> list[Curve]:
+def curves_of(profiles: Sequence[AttentionProfile], heads: bool) -> list[HeadCurve]:
     """A curve for each head of a layer, or the mean of them all."""
     if heads:
-        return [Curve(p.head - 1, *pooled(p.distances, p.weights)) for p in profiles]
+        return [HeadCurve(p.head - 1, *pooled(p.distances, p.weights)) for p in profiles]
     each = zip(*(p.weights for p in profiles), strict=True)
     means = [sum(weights) / len(profiles) for weights in each]
-    return [Curve(0, *pooled(profiles[0].distances, means))]
+    return [HeadCurve(0, *pooled(profiles[0].distances, means))]
 
 
 def pooled(distances: Sequence[int], weights: Sequence[float]) -> tuple[Points, Points]:
@@ -67,10 +66,10 @@ def straight(points: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def draw(
-    title: str, curves: Sequence[Curve], distances: Sequence[int], top: float
-) -> tuple[float, float, list[Child]]:
-    """Width, height and parts of a chart up to the share `top`; whole numbers as places."""
-    low, high = distances[0], distances[-1]
+    name: str, profiles: Sequence[AttentionProfile], curves: Sequence[HeadCurve], top: float
+) -> Chart:
+    """The curves of a layer up to the share `top`; whole numbers as places."""
+    low, high = profiles[0].distances[0], profiles[0].distances[-1]
     scale = (WIDTH - 2 * EDGE) / ((high - low) or 1)
 
     def x(distance: float) -> int:
@@ -79,22 +78,21 @@ def draw(
     def y(weight: float) -> int:
         return round(FLOOR - (FLOOR - CEILING) * weight / top)
 
-    parts: list[Child] = [tag("path", d=f"M{EDGE} {FLOOR}H{WIDTH - EDGE}", class_="axis")]
+    strokes = [Stroke(f"M{EDGE} {FLOOR}H{WIDTH - EDGE}", "axis")]
     if low <= 0 <= high:
-        parts.append(tag("path", d=f"M{x(0)} {CEILING}V{FLOOR}", class_="grid"))
+        strokes.append(Stroke(f"M{x(0)} {CEILING}V{FLOOR}", "grid"))
+    labels = []
     for d in sorted({low, high} | ({0} if low < 0 < high else set())):
         side = "middle" if low < d < high else "end" if d == high > low else "start"
         beyond = "" if abs(d) < REACH else "\u2265" if d > 0 else "\u2264"
-        label = beyond + short(d)
-        parts.append(tag("text", label, x=x(d), y=FLOOR + 14, text_anchor=side, class_="small"))
-    parts.append(tag("text", title, x=EDGE, y=CEILING + 2, class_="small"))
-    height, right = f"up to {100 * top:.0f}%", WIDTH - EDGE
-    parts.append(tag("text", height, x=right, y=CEILING + 2, text_anchor="end", class_="small"))
+        labels.append(Label(beyond + short(d), x(d), FLOOR + 14, side, "small"))
+    labels.append(Label(f"layer {profiles[0].layer}", EDGE, CEILING + 2, kind="small"))
+    height = f"up to {100 * top:.0f}%"
+    labels.append(Label(height, WIDTH - EDGE, CEILING + 2, "end", "small"))
     for curve in curves:
         places = straight([(x(d), y(w)) for d, w in curve.points])
         line = "M" + " ".join(f"{a} {b}" for a, b in places) if places else ""
         ends = "".join(f"M{x(d)} {y(w)}h{6 if d < 0 else -6}" for d, w in curve.ends)
-        kind = f"p {look(curve.head)}"
-        dashes = dash(curve.head)
-        parts.append(tag("path", d=line + ends, class_=kind, stroke_dasharray=dashes))
-    return WIDTH, HEIGHT, parts
+        strokes.append(Stroke(line + ends, f"p {classes(curve.head)}", dash(curve.head)))
+    means = ", ".join(f"head {p.head}: {fixed(p.distance)}" for p in profiles)
+    return Chart(name, f"Mean distances: {means}.", WIDTH, HEIGHT, strokes, labels)

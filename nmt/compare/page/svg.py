@@ -7,9 +7,9 @@ at either size.
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from nmt.compare.page.markup import Child, Markup, tag
-from nmt.compare.page.numbers import short
+from nmt.compare.page.text import short
 
 COLOURS = 7  # as many as page.css has; then they begin again with other dashes
 DASHES = ("", "6 3", "2 2.5", "8 3 2 3")
@@ -26,7 +26,36 @@ SHAPES = (
 LOG_FROM = 10  # a range of more than this ratio gets a logarithmic axis
 
 
-def look(i: int) -> str:
+class Stroke(NamedTuple):
+    """A path of a chart."""
+
+    d: str
+    kind: str  # its classes
+    dash: str | None = None
+
+
+class Label(NamedTuple):
+    """A piece of text in a chart."""
+
+    text: str
+    x: float
+    y: float
+    anchor: str = "start"
+    kind: str | None = None
+
+
+class Chart(NamedTuple):
+    """A picture with a name and a description for those who cannot see it."""
+
+    name: str
+    about: str
+    width: float
+    height: float
+    strokes: list[Stroke]
+    labels: list[Label]
+
+
+def classes(i: int) -> str:
     """The classes of system (or head) number i: its own, to switch it off, and its colour."""
     return f"s{i} c{i % COLOURS}"
 
@@ -36,11 +65,19 @@ def dash(i: int) -> str | None:
     return DASHES[(i // COLOURS + i % COLOURS) % len(DASHES)] or None
 
 
-def mark(i: int, x: float, y: float, hollow: bool = False, r: float = 3) -> Markup:
+def mark(i: int, x: float, y: float, hollow: bool = False, r: float = 3) -> Stroke:
     """The shape of system number i."""
     sizes = {"r": r, "d": 2 * r, "h": round(1.3 * r, 1), "w": round(2.6 * r, 1)}
-    path = f"M{x:.1f} {y:.1f}" + SHAPES[i % COLOURS].format(**sizes)
-    return tag("path", d=path, class_=f"m {look(i)}{' hollow' if hollow else ''}")
+    d = f"M{x:.1f} {y:.1f}" + SHAPES[i % COLOURS].format(**sizes)
+    return Stroke(d, f"m {classes(i)}{' hollow' if hollow else ''}")
+
+
+def line(i: int, points: Sequence[tuple[float, float]], kind: str = "l") -> list[Stroke]:
+    """The line of system number i through points; nothing for fewer than two."""
+    if len(points) < 2:
+        return []
+    places = " ".join(f"{x:.1f} {y:.1f}" for x, y in points)
+    return [Stroke(f"M{places}", f"{kind} {classes(i)}", dash(i))]
 
 
 @dataclass(frozen=True)
@@ -104,46 +141,14 @@ def positive(values: Iterable[float], start: float, end: float) -> Scale:
     return Scale(low * 0.9, high * 1.1, start, end, log=True)
 
 
-def path(points: Sequence[tuple[float, float]], **attributes: str | None) -> Markup | None:
-    """A line through points; nothing for fewer than two."""
-    if len(points) < 2:
-        return None
-    places = " ".join(f"{x:.1f} {y:.1f}" for x, y in points)
-    return tag("path", d=f"M{places}", **attributes)
-
-
-def grid(scale: Scale, left: float, right: float, percent: bool = False) -> list[Markup]:
+def grid(
+    scale: Scale, left: float, right: float, percent: bool = False
+) -> tuple[list[Stroke], list[Label]]:
     """Level lines with their values to the left."""
-    parts = []
+    strokes, labels = [], []
     for value in scale.ticks():
         y = round(scale(value), 1)
-        label = f"{short(round(100 * value, 6))}%" if percent else short(value)
-        parts.append(tag("path", d=f"M{left:g} {y:g}H{right:g}", class_="grid"))
-        parts.append(tag("text", label, x=left - 5, y=round(y + 3.5, 1), text_anchor="end"))
-    return parts
-
-
-def picture(name: str, about: str, width: float, height: float, *parts: Child) -> Markup:
-    """An SVG picture with a name and a description for those who cannot see it."""
-    return tag(
-        "svg",
-        tag("title", name),
-        tag("desc", about),
-        *parts,
-        viewBox=f"0 0 {width:g} {height:g}",
-        role="img",
-        class_="chart",
-    )
-
-
-def swatch(i: int, shape: bool = True) -> Markup:
-    """The line and the shape of system number i, for a legend; the words beside it say the rest."""
-    line = tag("path", d="M1 7H27", class_=f"l {look(i)}", stroke_dasharray=dash(i))
-    return tag(
-        "svg",
-        line,
-        mark(i, 14, 7) if shape else None,
-        viewBox="0 0 28 14",
-        class_="swatch",
-        aria_hidden="true",
-    )
+        text = f"{short(round(100 * value, 6))}%" if percent else short(value)
+        strokes.append(Stroke(f"M{left:g} {y:g}H{right:g}", "grid"))
+        labels.append(Label(text, left - 5, round(y + 3.5, 1), "end"))
+    return strokes, labels

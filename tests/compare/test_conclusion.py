@@ -4,8 +4,7 @@ import html
 import re
 from dataclasses import replace
 
-from nmt.compare.page.finding import finding
-from nmt.compare.page.markup import join
+from nmt.compare.page.conclusion import conclusion
 from nmt.compare.report import BucketScores, ComparedSystem, Score, ScoredTest, SystemScores
 from tests.compare.made_up_report import METRICS, empty
 
@@ -17,7 +16,7 @@ def compared(
     few: bool = False,
     metric: int = 0,
 ) -> str:
-    """The words of a finding; scores by system: mean, low, high, p."""
+    """The words of a conclusion; scores by system: mean, low, high, p."""
     cells = []
     for s in range(3):
         if s in scores:
@@ -32,8 +31,8 @@ def compared(
     test = ScoredTest("news", "", "words", 80, [METRICS[metric]], rows)
     systems = [ComparedSystem(label, 50, 1, 0) for label in ("base", "mid", "new")]
     made = replace(empty(), systems=systems, tests=[test])
-    said, trust = finding(made, test)
-    return html.unescape(re.sub("<[^>]+>", "", join([said, " ", trust])))
+    statement, evidence = conclusion(made, test)
+    return html.unescape(re.sub("<[^>]+>", "", f"{statement} {evidence}"))
 
 
 APART = {0: (20.0, 18.0, 22.0, None), 1: (21.0, 19.0, 23.0, 0.3), 2: (30.0, 28.0, 32.0, 0.0)}
