@@ -19,7 +19,7 @@ from nmt.decode.translator import Translation, Translator
 from nmt.encodings import registry
 from nmt.encodings.base import Dims, Encoding
 from nmt.errors import UserError
-from nmt.experiments.texts import with_columns
+from nmt.experiments.columns import with_columns
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained, load
 from nmt.overrides import options

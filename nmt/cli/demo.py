@@ -1,13 +1,13 @@
 """nmt-demo: the whole job on the embedded corpus, two encodings side by side by length."""
 
-import os
 import shlex
 import sys
 from pathlib import Path
 
 from nmt.cli.parser import Parser, once
 from nmt.cli.words import run
-from nmt.errors import Exit, UserError
+from nmt.experiments import outputs
+from nmt.experiments.processes import cores
 
 USAGE = """nmt-demo [--runs DIR] [--encodings A,B] [--config-dir DIR] [KEY=VALUE ...]"""
 ABOUT = """
@@ -15,7 +15,7 @@ Trains one model per encoding on sentences of 4 to 50 words at the same budget, 
 sentences of up to 100, and compares the systems by length: a table on stdout, and beside the
 models comparison.json and comparison.png. The same command again resumes.
 """
-BOUNDS = "25,50,75"  # the training sentences end at 50
+BOUNDS = (25, 50, 75)  # the training sentences end at 50
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -26,32 +26,38 @@ def main(argv: list[str] | None = None) -> int:
 def command(argv: list[str]) -> None:
     """Train, compare, and say where everything lies."""
     parser = Parser(prog="nmt-demo", usage=USAGE, description=ABOUT)
-    parser.add_argument("--runs", default="runs/demo", help="directory of the models")
-    parser.add_argument("--encodings", default="absolute,relative", help="options, commas between")
-    parser.add_argument("--config-dir", metavar="DIR", help="also look for options in DIR")
-    parser.add_argument("words", nargs="*", help="further words for nmt-train")
-    asked = parser.parse_args(argv)
-    once(asked.words)
-    runs = Path(asked.runs)
-
-    from nmt.experiments.run import choices, plan, prepared, train_all
+    add = parser.add_argument
+    add("--runs", type=Path, default=Path("runs/demo"), help="directory of the models")
+    add("--encodings", default="absolute,relative", help="options, commas between")
+    add("--config-dir", metavar="DIR", help="also look for options in DIR")
+    add("overrides", nargs="*", metavar="KEY=VALUE", help="further overrides of nmt-train")
+    options = parser.parse_args(argv)
+    once(options.overrides)
+    from nmt.compare import plot, text
+    from nmt.experiments import plan, testsets
+    from nmt.experiments.evaluate import EvaluationOptions, NamedSystem, evaluate
+    from nmt.experiments.run import train_all
     from nmt.overrides.options import beside
 
-    words = ["experiment=demo", *beside(asked.config_dir), *asked.words]
-    entrants, _ = plan(choices(asked.encodings), words, runs)
-    test, corpora = prepared(entrants)
-    if failed := train_all(entrants, corpora, os.cpu_count() or 1):
-        raise UserError(
-            f"{runs / failed[0].label}: {failed[0].why}; see {failed[0].log}", Exit.DIVERGED
-        )
-    words = [f"{entrant.name}={entrant.asked.run}" for entrant in entrants]
-    words += ["--source", str(test.source), "--reference", str(test.reference), "--bounds", BOUNDS]
-    words += ["--json", str(runs / "comparison.json"), "--plot", str(runs / "comparison.png")]
-    from nmt.cli.evaluate import command as evaluate
-
-    sys.stderr.write(f"\n{shlex.join(['nmt-evaluate', *words])}\n\n")
-    evaluate(words)
-    sys.stderr.write(f"\nmodels, table and picture: {runs}\n")
+    overrides = ["experiment=demo", *beside(options.config_dir), *options.overrides]
+    runs, _ = plan.plan_encodings(plan.choices(options.encodings), overrides, options.runs)
+    corpora = plan.prepare_corpora(runs)
+    test = testsets.shared(runs, corpora, "test")
+    if missing := train_all(runs, plan.fingerprints(corpora), cores()):
+        raise plan.failure(missing, len(runs), "runs")
+    systems = [NamedSystem(run.name, run.directory) for run in runs]
+    json, picture = options.runs / "comparison.json", options.runs / "comparison.png"
+    arguments = [f"{system.label}={system.path}" for system in systems]
+    arguments += ["--source", str(test.source), "--reference", str(test.reference)]
+    arguments += ["--bounds", ",".join(map(str, BOUNDS)), "--json", str(json)]
+    same = shlex.join(["nmt-evaluate", *arguments, "--plot", str(picture)])
+    sys.stderr.write(f"\n{same}\n\n")
+    report = evaluate(systems, test.reference, test.source, EvaluationOptions(bounds=BOUNDS))
+    outputs.write(json, lambda: outputs.as_json(report.to_json()))
+    outputs.draw(picture, lambda path: plot.draw(report, path))
+    sys.stdout.write(text.blocks(report))
+    sys.stdout.flush()
+    sys.stderr.write(f"\nmodels, table and picture: {options.runs}\n")
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ def command(argv: list[str]) -> None:
     """List the encodings, describe or draw one, or make the table of all."""
     options = understood(argv)
     overrides, name, folders = options.overrides, options.name, options.folders
-    outputs.prepare([], None if options.table else options.plot)
+    outputs.check_places([], None if options.table else options.plot)
     if options.table:
         from nmt.inspect.table import table
 

@@ -36,7 +36,7 @@ def main(argv: list[str] | None = None) -> int:
 def command(argv: list[str]) -> None:
     """Measure each encoding, print the matrix as it grows, name what failed."""
     options = understood(argv)
-    outputs.prepare([options.json], None)
+    outputs.check_places([options.json])
     searched = beside(options.config_dir)
     folders = folders_of(searched) or ()
     encodings, overrides = _sorted_out(options.overrides, folders)
@@ -46,8 +46,7 @@ def command(argv: list[str]) -> None:
     proofs = report.prove(
         encodings, overrides, options.tokens, _print, pairs=options.pairs, folders=folders
     )
-    if options.json:
-        outputs.write(options.json, report.as_json(proofs, overrides, options.tokens).encode())
+    outputs.write(options.json, lambda: report.as_json(proofs, overrides, options.tokens))
     _print(report.closing(proofs))
     if cells := sum(len(proof.failed) for proof in proofs):
         raise UserError(
@@ -85,7 +84,7 @@ def _sorted_out(given: list[str], folders: Folders) -> tuple[list[str] | None, l
 
     Raises UserError for an encoding that is not there, and for what has no effect.
     """
-    from nmt.experiments.run import choices
+    from nmt.experiments.plan import choices
 
     once(given)
     encodings, overrides = ["all"], []

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from nmt import atomic
-from nmt.cli import training
 from nmt.cli.parser import Parser, once
-from nmt.cli.training import Asked
 from nmt.cli.words import run
 from nmt.errors import Exit, UserError
+from nmt.experiments import recipe
+from nmt.experiments.recipe import RecipeRequest
 from nmt.recipes import estimate, stages, wmtsets
 from nmt.recipes import lock as locks
 from nmt.recipes.estimate import StageNeeds
@@ -39,7 +39,7 @@ STAGE, in this order; all, if none is named:
   score     nmt-evaluate on each test set
 
 A stage that was done with the same inputs is skipped; the same command again goes on where it was
-stopped. KEY=VALUE are words of nmt-train. What each stage will take is told before it starts."""
+stopped. KEY=VALUE are overrides of nmt-train. Each stage first says what it will take."""
 STAGES = ("download", "extract", "corpus", "tests", "prepare", "train", "score")
 OWN = {"runs": "--runs", "data.root": "--root", "encoding": "--encodings", "name": "--runs"}
 
@@ -51,26 +51,30 @@ def main(argv: list[str] | None = None) -> int:
 
 def command(argv: list[str]) -> None:
     """Do the stages, or say what they would do."""
-    asked = understood(argv)
-    if asked.show == "list":
-        sys.stdout.write(listed(asked.job))
+    request, show = understood(argv)
+    if show == "list":
+        sys.stdout.write(listed(request.job))
         return
-    if asked.show == "plan":
-        _plan(asked)
+    if show == "plan":
+        _plan(request)
         return
-    with held(asked.job.root):
-        for stage in asked.stages:
+    with held(request.job.root):
+        for stage in request.stages:
+            for text in recipe.STAGES[stage](request) if stage in recipe.STAGES else ():
+                sys.stdout.write(text)
+                sys.stdout.flush()
             if stage in LIGHT:
-                _light(asked.job, stage)
-            else:
-                training.STAGES[stage](asked)
+                _light(request.job, stage)
             if stage == "corpus":
-                sys.stdout.write(f"{stages.describe(asked.job)}\n")
+                sys.stdout.write(f"{stages.describe(request.job)}\n")
                 sys.stdout.flush()
 
 
-def understood(argv: list[str]) -> Asked:
-    """Read the words; raises UserError, or SystemExit as argparse does."""
+def understood(argv: list[str]) -> tuple[RecipeRequest, str | None]:
+    """What is to be done, and what is to be shown instead: list, plan or None.
+
+    Raises UserError, or SystemExit as argparse does.
+    """
     parser = Parser(
         prog="nmt-recipe",
         usage=USAGE,
@@ -78,7 +82,7 @@ def understood(argv: list[str]) -> Asked:
     )
     add = parser.add_argument
     add("recipe", choices=locks.names(), metavar="RECIPE", help=" or ".join(locks.names()))
-    add("words", nargs="*", metavar="WORD", help="stages, and words of nmt-train")
+    add("arguments", nargs="*", metavar="ARGUMENT", help="stages, and overrides of nmt-train")
     add("--root", type=Path, metavar="DIR", help="of the corpus (default data/RECIPE)")
     add("--runs", type=Path, metavar="DIR", help="of the models and scores (default runs/RECIPE)")
     add(
@@ -110,14 +114,14 @@ def understood(argv: list[str]) -> Asked:
         raise UserError(f"{path}: is a lock file of {lock.name}, not of {given.recipe}")
     if missing := next((folder for folder in given.local if not folder.is_dir()), None):
         raise UserError(f"--local {missing}: no such directory", Exit.NO_INPUT)
-    named = [word for word in given.words if "=" not in word]
-    words = [word for word in given.words if "=" in word]
-    if unknown := [word for word in named if word not in STAGES]:
+    named = [argument for argument in given.arguments if "=" not in argument]
+    overrides = [argument for argument in given.arguments if "=" in argument]
+    if unknown := [stage for stage in named if stage not in STAGES]:
         raise UserError(f"{unknown[0]}: no such stage; there are {', '.join(STAGES)}")
-    once(words)
-    for word in words:
-        if own := OWN.get(word.partition("=")[0].lstrip("+")):
-            raise UserError(f"{word}: say it with {own}")
+    once(overrides)
+    for override in overrides:
+        if option := OWN.get(override.partition("=")[0].lstrip("+")):
+            raise UserError(f"{override}: say it with {option}")
     from nmt.overrides.options import beside
 
     job = RecipeJob(
@@ -128,14 +132,14 @@ def understood(argv: list[str]) -> Asked:
         mirror=given.mirror,
         verify=given.verify,
     )
-    return Asked(
+    request = RecipeRequest(
         job,
         [stage for stage in STAGES if stage in named or not named],
         given.runs or Path("runs") / lock.name,
         given.encodings,
-        [*beside(given.config_dir), *words],
-        "list" if given.list else "plan" if given.dry_run else None,
+        [*beside(given.config_dir), *overrides],
     )
+    return request, "list" if given.list else "plan" if given.dry_run else None
 
 
 def listed(job: RecipeJob) -> str:
@@ -164,14 +168,14 @@ def _picked(job: RecipeJob) -> str:
     return ", ".join(f"{name}={value}" for name, value in job.picked.items()) or "no options"
 
 
-def _plan(asked: Asked) -> None:
+def _plan(request: RecipeRequest) -> None:
     """Say what each stage would do, and what it would take."""
-    for stage in asked.stages:
+    for stage in request.stages:
         if stage not in LIGHT:
-            sys.stdout.write(f"{stage}: {training.foreseen(asked, stage)}\n")
+            sys.stdout.write(f"{stage}: {recipe.foreseen(request, stage)}\n")
             continue
         try:
-            todo, needed, _ = _todo(asked.job, stage, *LIGHT[stage][0])
+            todo, needed, _ = _todo(request.job, stage, *LIGHT[stage][0])
         except UserError as error:
             if error.code != Exit.NO_INPUT:
                 raise

@@ -1,26 +1,21 @@
 """nmt-report: tables, curves, translations and attention of finished runs, beside the paper's."""
 
 import argparse
-import logging
 import re
 import shlex
 import sys
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
+from nmt.cli.decoding import BY_SENTENCE
 from nmt.cli.parser import Parser
 from nmt.cli.words import run
 from nmt.errors import Exit, UserError
+from nmt.experiments import outputs
 from nmt.experiments.processes import cores
-from nmt.experiments.texts import BY_SENTENCE
 
 if TYPE_CHECKING:
-    from nmt.config import Settings
-    from nmt.experiments.testsets import Group, TableAsked, TestAsked
-
-log = logging.getLogger(__name__)
+    from nmt.experiments.testsets import ParallelFiles
 
 USAGE = """nmt-report [LABEL=]RUN [RUN ...] --test NAME=SRC,REF [--test ...] [OPTION ...]"""
 ABOUT = """
@@ -36,22 +31,6 @@ paired tests. --published sets the numbers of the paper's table beside those of 
 are called as there: 'relative 75=runs/wmt/relative-75-seed1'.
 """
 NAMED = re.compile(r"(?!\.)[\w.+-]+")  # names of tests: they are names of files
-SEEDED = re.compile(r"[-_.]?seed[-_]?\d+$")
-METRICS = ("BLEU-moses", "TER-moses")  # of the paper; plain ones where Moses knows no words
-LOOSE = (
-    *("seed", "trainer.device", "trainer.threads", "trainer.log_every", "trainer.tensorboard"),
-    *("trainer.keep_checkpoints", "trainer.gradient_checkpointing", "data.workers"),
-    *("decode.batch_tokens", "decode.window"),
-)  # what runs of one system may differ in, beside places; none changes what is learnt or found
-
-
-class Named(NamedTuple):
-    """One run of the command line."""
-
-    label: str | None  # as it was given
-    path: Path
-    settings: "Settings"
-    data: str  # fingerprint of what it was trained on
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -60,43 +39,43 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def command(argv: list[str]) -> None:
-    """Read the words, group the runs, report."""
-    given = understood(argv)
+    """Read the arguments, group the runs, report, write, show."""
+    options = understood(argv)
+    from nmt.compare import page, text
     from nmt.compare.buckets import parse_bounds
-    from nmt.experiments import report as study
-    from nmt.experiments import testsets as asked
+    from nmt.compare.scores import parse_names
+    from nmt.experiments import testsets
+    from nmt.experiments.paper import tables_of
+    from nmt.experiments.report import ReportOptions, report
+    from nmt.experiments.systems import grouped, read_finished
 
-    bounds = parse_bounds(given.bounds)
-    words = [_split(word) for word in given.words]
-    asked.check_finished([path for _, path in words])
-    runs = [_named(label, path, given.device) for label, path in words]
-    tests = [_test(word) for word in given.test]
-    groups = grouped(runs)
-    tests += _joined(tests, groups, given.joined) if given.joined else []
-    if given.by_sentence:
-        tests = asked.read_by_sentence(tests)
-    tables, groups = _tables(given, tests, groups)
-    study.report(
-        given.title,
-        shlex.join(["nmt-report", *argv]),
-        [],
-        groups,
-        tests,
-        tables,
-        bounds,
-        study.Wanted(given.html, given.json, given.tsv, given.attention, given.samples, given.jobs),
-    )
+    bounds = parse_bounds(options.bounds)
+    outputs.check_places([options.html, options.json, options.tsv])
+    runs = read_finished([_run(argument) for argument in options.runs], options.device)
+    tests = [_test(argument) for argument in options.test]
+    systems = grouped(runs)
+    data = systems[0].runs[0].settings.data
+    if options.joined:
+        languages = data.source_language, data.target_language
+        tests += testsets.joined_pairs(tests, languages, options.joined)
+    if options.by_sentence:
+        tests = testsets.read_by_sentence(tests)
+    papers = [paper for paper in (options.published or "").split(",") if paper]
+    tables, systems = tables_of(tests, systems, parse_names(options.metric), papers)
+    how = ReportOptions(bounds, options.samples, options.jobs, options.attention)
+    command = shlex.join(["nmt-report", *argv])
+    made = report(options.title, command, [], systems, tests, tables, how)
+    outputs.write(options.json, lambda: outputs.as_json(made.to_json()))
+    outputs.write(options.tsv, lambda: text.tsv(made))
+    outputs.write(options.html, lambda: page.html(made))
+    sys.stdout.write(text.tables(made))  # after the files: its reader may go away
 
 
 def understood(argv: list[str]) -> argparse.Namespace:
-    """Read the words; raises UserError, or SystemExit as argparse does."""
-    parser = Parser(
-        prog="nmt-report",
-        usage=USAGE,
-        description=ABOUT,
-    )
+    """Read the arguments; raises UserError, or SystemExit as argparse does."""
+    parser = Parser(prog="nmt-report", usage=USAGE, description=ABOUT)
     add = parser.add_argument
-    add("words", nargs="+", metavar="RUN", help="[LABEL=]RUN, a directory of nmt-train")
+    add("runs", nargs="+", metavar="RUN", help="[LABEL=]RUN, a directory of nmt-train")
     add(
         "--test",
         action="append",
@@ -120,25 +99,25 @@ def understood(argv: list[str]) -> argparse.Namespace:
         "--attention",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="watch where models look (default: yes)",
+        help="observe the attention of the models (default: yes)",
     )
     add("--samples", type=int, default=1000, metavar="N", help="of the bootstrap (default 1000)")
     add("--jobs", type=int, default=cores(), metavar="N", help="processes (default: one per core)")
     add("--device", default="auto", help="cpu, cuda, cuda:1, or auto: a GPU if there is one")
     add("--title", default="Translation by source length", help="of the report")
-    given = parser.parse_intermixed_args(argv)
-    if given.jobs < 1 or given.samples < 40:
+    options = parser.parse_intermixed_args(argv)
+    if options.jobs < 1 or options.samples < 40:
         raise UserError("--jobs must be at least 1, and --samples at least 40")
-    return given
+    return options
 
 
-def _split(word: str) -> tuple[str | None, Path]:
+def _run(argument: str) -> tuple[str | None, Path]:
     """Read [LABEL=]RUN; a path that exists as it stands has no label."""
-    label, equals, rest = word.partition("=")
-    if not equals or Path(word).exists():
-        label, rest = "", word
+    label, equals, rest = argument.partition("=")
+    if not equals or Path(argument).exists():
+        label, rest = "", argument
     elif not label.strip() or not rest:
-        raise UserError(f"{word}: expected LABEL=RUN")
+        raise UserError(f"{argument}: expected LABEL=RUN")
     path = Path(rest)
     if not path.is_dir():
         what = "not a directory" if path.exists() else "no such directory"
@@ -146,181 +125,16 @@ def _split(word: str) -> tuple[str | None, Path]:
     return label.strip() or None, path
 
 
-def _named(label: str | None, path: Path, device: str) -> Named:
-    """Read what a finished run was trained with, and on."""
-    from nmt import manifest, modeldir
-    from nmt.config import thaw
-    from nmt.training.directory import CONFIG
-
-    where = path / CONFIG
-    if not where.is_file():
-        raise UserError(f"{where}: missing; name a directory of nmt-train", Exit.DATA)
-    try:
-        settings = thaw(manifest.parse(where.read_bytes(), where))
-    except UserError as error:
-        said = str(error)
-        raise UserError(said if str(where) in said else f"{where}: {said}", Exit.DATA) from None
-    trainer = replace(settings.trainer, device=device)  # where to compute now, not where it was
-    facts = modeldir.reading(path, lambda found: manifest.Sealed(found).json("facts.json"))
-    return Named(label, path, replace(settings, trainer=trainer), str(facts["fingerprint"]))
-
-
-def grouped(runs: Sequence[Named]) -> list["Group"]:
-    """Runs of one config are a system; a label starts or names one.
-
-    Raises UserError for a run or seed that comes twice, for runs of one label that are of several
-    configs, and for systems that would have the same name.
-    """
-    from nmt.experiments.run import Entrant
-    from nmt.experiments.testsets import Group
-    from nmt.overrides.compose import Experiment
-
-    found: list[list[Named]] = []
-    for one in runs:
-        own = next((g for g in found if _belongs(one, g)), None)
-        if own is None:
-            found.append([one])
-            continue
-        if twice := next((each for each in own if each.settings.seed == one.settings.seed), None):
-            raise UserError(
-                f"{one.path}: the same config and seed as {twice.path}; name one of them, "
-                "or give each a LABEL="
-            )
-        own.append(one)
-    groups = []
-    for members in found:
-        members.sort(key=lambda each: each.settings.seed)
-        label = next((each.label for each in members if each.label), None)
-        entrants = [
-            Entrant(each.path.resolve().name, [], Experiment(each.settings, each.path))
-            for each in members
-        ]
-        groups.append(Group(label or SEEDED.sub("", entrants[0].name), entrants, None))
-    return groups
-
-
-def _belongs(one: Named, group: Sequence[Named]) -> bool:
-    """Whether a run is of the group's config; raises UserError if only its label says so."""
-    same = _essence(one) == _essence(group[0])
-    label = next((each.label for each in group if each.label), None)
-    if one.label is None:
-        return same
-    if one.label == label and not same:
-        changed = _difference(group[0], one)
-        raise UserError(
-            f"{one.label}: {group[0].path} and {one.path} are of two configs ({changed}); "
-            "give each its own LABEL="
-        )
-    return one.label == label
-
-
-def _essence(run: Named) -> dict[str, Any]:
-    """All that a system's runs have in common, by dotted key."""
-    from nmt.config import freeze, is_path
-
-    found: dict[str, Any] = {"order": list(run.settings.encoding), "corpus": run.data}
-
-    def add(prefix: str, value: Any) -> None:
-        if isinstance(value, dict):
-            for key, inner in value.items():
-                add(f"{prefix}.{key}" if prefix else key, inner)
-        elif prefix not in LOOSE and not is_path(prefix):
-            found[prefix] = value
-
-    add("", freeze(run.settings))
-    return found
-
-
-def _difference(one: Named, other: Named) -> str:
-    """The first key in which two configs differ."""
-    before, after = _essence(one), _essence(other)
-    key = next(k for k in sorted({*before, *after}) if before.get(k) != after.get(k))
-    return f"{key}: {before.get(key)} and {after.get(key)}"
-
-
-def _test(word: str) -> "TestAsked":
+def _test(argument: str) -> "ParallelFiles":
     """Read NAME=SRC,REF."""
-    from nmt.experiments.testsets import TestAsked
+    from nmt.experiments.testsets import ParallelFiles
 
-    name, equals, rest = word.partition("=")
+    name, equals, rest = argument.partition("=")
     files = rest.split(",")
     if not equals or not NAMED.fullmatch(name) or len(files) != 2 or not all(files):
-        raise UserError(f"--test {word}: expected NAME=SRC,REF, the name fit for a file name")
+        raise UserError(f"--test {argument}: expected NAME=SRC,REF, the name fit for a file name")
     source, reference = map(Path, files)
-    return TestAsked(name, f"{source.name} and {reference.name}", source, reference)
-
-
-def _joined(
-    tests: Sequence["TestAsked"], groups: Sequence["Group"], directory: Path
-) -> list["TestAsked"]:
-    """Make the test sets of joined pairs of lines."""
-    from nmt.data import joined
-    from nmt.experiments.testsets import TestAsked, sides
-
-    data = groups[0].entrants[0].asked.settings.data
-    made = []
-    for test in tests:
-        pairs = joined.join(*sides(test))
-        name = f"{test.name}-joined"
-        about = joined.described([test.source, test.reference], 2)
-        languages = data.source_language, data.target_language
-        source, reference = joined.write(directory, name, *languages, pairs, about)
-        made.append(TestAsked(name, f"consecutive pairs of {test.name}, joined", source, reference))
-    return made
-
-
-def _tables(
-    given: argparse.Namespace, tests: Sequence["TestAsked"], groups: list["Group"]
-) -> tuple[list["TableAsked"], list["Group"]]:
-    """A table for each test, that of the paper where it is asked for; the groups with its names."""
-    from nmt.compare import published
-    from nmt.compare.scores import UNSPACED, parse_names
-    from nmt.experiments.testsets import MOSES, TableAsked
-
-    metrics = parse_names(given.metric)
-    if metrics is None:
-        language = groups[0].entrants[0].asked.settings.data.target_language
-        metrics = [*METRICS]
-        if language in UNSPACED:
-            metrics = [name.removesuffix(MOSES) for name in metrics]
-            log.warning("Moses does not segment %s: the tables show BLEU and TER", language)
-    every = list(range(len(groups)))
-    papers = [_paper(word, tests) for word in (given.published or "").split(",") if word]
-    tables = []
-    for test in tests:
-        own = [paper for paper in papers if published.test_of(paper) == test.name]
-        for paper in own:
-            caption = f"{test.about}; beside the paper's"
-            buckets = len(published.pairs(paper)) > 1
-            tables.append(TableAsked(paper, caption, test.name, every, metrics, True, buckets))
-        if not own:
-            tables.append(TableAsked(test.name, test.about, test.name, every, metrics, False, True))
-    if papers:
-        known = {system for paper in papers for system in published.systems(paper)}
-        groups = [g._replace(published=g.label if g.label in known else None) for g in groups]
-        if not any(group.published for group in groups):
-            raise UserError(
-                f"--published {given.published}: no system is called as one of the paper's; "
-                f"give LABEL=RUN with one of {', '.join(sorted(known))}"
-            )
-    return tables, groups
-
-
-def _paper(word: str, tests: Sequence["TestAsked"]) -> str:
-    """The paper's table that a word like table2 means, whose test must be there."""
-    from nmt.compare import published
-
-    number = re.fullmatch(r"table *(\d+)", word.strip().lower())
-    name = f"Table {number[1]}" if number else word
-    known = [table for table in published.tables() if re.match(rf"{re.escape(name)}(,|$)", table)]
-    if not known:
-        raise UserError(f"--published {word}: choose from table1, table2, table3, table4")
-    names = [test.name for test in tests]
-    found = next((table for table in known if published.test_of(table) in names), None)
-    if found is None:
-        wanted = " or ".join(published.test_of(table) for table in known)
-        raise UserError(f"--published {word}: of the test {wanted}; add --test {wanted}=SRC,REF")
-    return found
+    return ParallelFiles(name, f"{source.name} and {reference.name}", source, reference)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
     from nmt.data.prepare import Prepared
-    from nmt.overrides.compose import Experiment
+    from nmt.overrides.compose import Experiment, Sweep
     from nmt.training.workers import Workers
 
 log = logging.getLogger(__name__)
@@ -88,9 +88,7 @@ def _command(argv: list[str], workers: "Workers") -> None:
     if many is not None and workers.size > 1:
         raise UserError(f"experiment={many.name}: many runs; start torchrun once for each")
     if many is not None and many.table:
-        from nmt.experiments.tables import make
-
-        make(many, argv, None if many.launcher == "basic" else lambda w: launch([*words, *w]))
+        table(many, words, argv)
         return
 
     def job(cfg: "DictConfig") -> None:
@@ -117,6 +115,20 @@ def _command(argv: list[str], workers: "Workers") -> None:
         through_hydra(words, job)
         return
     train(experiment(cfg, words), workers)
+
+
+def table(sweep: "Sweep", overrides: list[str], argv: list[str]) -> None:
+    """Make a table of the paper, and show it."""
+    from nmt.compare import text
+    from nmt.experiments.tables import make_table
+
+    chosen = None if sweep.launcher == "basic" else lambda more: launch([*overrides, *more])
+    reports, failed = make_table(sweep, shlex.join(["nmt-train", *argv]), chosen)
+    for report in reports:
+        sys.stdout.write(text.tables(report))
+    sys.stdout.flush()
+    if failed is not None:
+        raise failed
 
 
 def through_hydra(words: list[str], job: "Callable[[DictConfig], None]") -> None:
@@ -220,10 +232,11 @@ def _prepared(asked: "Experiment", workers: "Workers") -> "Prepared":
 
 def next_commands(asked: "Experiment") -> None:
     """The commands that a user wants after training, on stderr beside the log."""
-    from nmt.experiments.texts import test_columns, test_texts
+    from nmt.experiments.columns import columns_argument, columns_of_test
+    from nmt.experiments.testsets import of_corpus
 
-    source, target = test_texts(asked.settings)
-    beside = test_columns(asked.settings)
+    source, target = of_corpus(asked.settings)
+    beside = columns_argument(columns_of_test(asked.settings))
     evaluated = [str(asked.run), "--source", source, "--reference", target, *beside]
     log.info("next:  %s", shlex.join(["nmt-translate", str(asked.run), source, *beside]))
     log.info("       %s", shlex.join(["nmt-evaluate", *evaluated]))

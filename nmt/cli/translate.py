@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from nmt import __version__
-from nmt.cli.decoding import KEYS, SETTING, change_of, changed, described
+from nmt.cli.decoding import BY_SENTENCE, KEYS, SETTING, change_of, described
 from nmt.cli.parser import Parser, once
 from nmt.cli.resumable import Hashed, Progress, ResumableOutput, check_place, digest, parts_of
 from nmt.cli.streams import Output, opened_input, text_lines
 from nmt.cli.words import lasting, run
 from nmt.errors import UserError
-from nmt.experiments.texts import BY_SENTENCE, COLUMNS, columns_named, with_columns
+from nmt.experiments.columns import COLUMNS, columns_named, with_columns
 
 if TYPE_CHECKING:
     from nmt.config import Decode
@@ -51,8 +51,8 @@ A trained model is fixed; only how it searches may change:
 TEXT = ""  # the name of the text among what is read; columns have names
 
 
-class Asked(NamedTuple):
-    """What the words of the command line say."""
+class TranslateOptions(NamedTuple):
+    """What the command line says."""
 
     model: str
     input: str
@@ -73,12 +73,12 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def command(argv: list[str]) -> None:
-    """Translate as the words say; on disk nothing is touched before the model is known."""
-    asked = understood(argv)
-    _check_files(asked)
+    """Translate; on disk nothing is touched before the model is known."""
+    options = understood(argv)
+    _check_files(options)
     with ExitStack() as stack:
-        stream = stack.enter_context(opened_input(asked.input))
-        # torch takes seconds to import: --help and wrong words are answered before
+        stream = stack.enter_context(opened_input(options.input))
+        # torch takes seconds to import: --help and wrong arguments are answered before
         with lasting():
             import torch
 
@@ -86,49 +86,50 @@ def command(argv: list[str]) -> None:
             from nmt.data.joined import by_sentence
             from nmt.decode.notes import Notes
             from nmt.decode.translator import RefusedLinesError, Translator
+            from nmt.experiments.evaluate import with_decode
             from nmt.memory import keep_memory
 
         keep_memory()
-        if asked.threads:
-            torch.set_num_threads(asked.threads)
-        trained = modeldir.load(asked.model, asked.device)
-        decode = changed(trained.settings, asked.changes).decode
-        if (asked.n_best or 1) > decode.beam_size:
+        if options.threads:
+            torch.set_num_threads(options.threads)
+        trained = modeldir.load(options.model, options.device)
+        decode = with_decode(trained.settings, options.changes).decode
+        if (options.n_best or 1) > decode.beam_size:
             raise UserError(
-                f"--n-best {asked.n_best}: the beam holds {decode.beam_size}; "
-                f"add decode.beam_size={asked.n_best}"
+                f"--n-best {options.n_best}: the beam holds {decode.beam_size}; "
+                f"add decode.beam_size={options.n_best}"
             )
         translator = Translator(trained, decode)
-        source: Iterable[str] = text_lines(stream, asked.input)
-        if asked.by_sentence:
-            source = by_sentence(Path(asked.input))
+        source: Iterable[str] = text_lines(stream, options.input)
+        if options.by_sentence:
+            source = by_sentence(Path(options.input))
         read = {TEXT: Hashed(source)} | {
             name: Hashed(text_lines(stack.enter_context(opened_input(path)), path))
-            for name, path in asked.columns.items()
+            for name, path in options.columns.items()
         }
         given = {name: lines for name, lines in read.items() if name != TEXT}
         lines, columns = with_columns(trained, read[TEXT], given)
-        output = stack.enter_context(_output(asked, trained, decode))
-        notes = Notes(_passed(asked, iter(lines), columns, read, output))
+        output = stack.enter_context(_output(options, trained, decode))
+        notes = Notes(_passed(options, iter(lines), columns, read, output))
         refused: UserError | None = None
         try:
-            for number, text in records(asked, translator, lines, columns, output.lines, notes):
+            for number, text in records(options, translator, lines, columns, output.lines, notes):
                 output.write(text)
                 if number % decode.window == 0:
                     output.advance(Progress(number, digest(read), notes.plain()))
         except RefusedLinesError as error:
-            refused = error  # said when the output is complete: all other lines are translated
+            refused = error  # raised when the output is complete: all other lines are translated
     if refused is not None:
         raise refused
 
 
-def _check_files(asked: Asked) -> None:
+def _check_files(options: TranslateOptions) -> None:
     """Refuse an output that cannot be made, and an input that it would overwrite."""
-    if asked.output is None or not _is_kept(asked.output):
+    if options.output is None or not _is_kept(options.output):
         return
-    path = Path(asked.output)
+    path = Path(options.output)
     check_place(path)
-    for name in (asked.input, *asked.columns.values()):
+    for name in (options.input, *options.columns.values()):
         try:
             read = os.fstat(sys.stdin.fileno()) if name == "-" else Path(name).stat()
         except (OSError, ValueError, AttributeError):  # what cannot be opened is refused later
@@ -136,7 +137,7 @@ def _check_files(asked: Asked) -> None:
         for written in (path, *parts_of(path)):
             if written.exists() and samestat(read, written.stat()):
                 where = "stdin" if name == "-" else name
-                raise UserError(f"-o {asked.output}: {where} is {written.name}; give another -o")
+                raise UserError(f"-o {options.output}: {where} is {written.name}; give another -o")
 
 
 def _is_kept(output: str) -> bool:
@@ -146,26 +147,26 @@ def _is_kept(output: str) -> bool:
     )
 
 
-def _output(asked: Asked, trained: "Trained", decode: "Decode") -> Output:
+def _output(options: TranslateOptions, trained: "Trained", decode: "Decode") -> Output:
     """Where translations go; a file is resumed where all that decides on its lines is the same."""
-    if asked.output is None or not _is_kept(asked.output):
-        return Output(asked.output)
+    if options.output is None or not _is_kept(options.output):
+        return Output(options.output)
     identity = {
         "model": trained.digest,
         "decode": vars(decode),
-        "--n-best": asked.n_best,
-        "--scores": asked.scores,
-        "--json": asked.json,
-        "--by-sentence": asked.by_sentence,
-        "--columns": sorted(asked.columns),
+        "--n-best": options.n_best,
+        "--scores": options.scores,
+        "--json": options.json,
+        "--by-sentence": options.by_sentence,
+        "--columns": sorted(options.columns),
         "--device": next(trained.model.parameters()).device.type,
         "nmt": __version__,
     }
-    return ResumableOutput(asked.output, identity)
+    return ResumableOutput(options.output, identity)
 
 
 def _passed(
-    asked: Asked,
+    options: TranslateOptions,
     lines: Iterable[str],
     columns: Mapping[str, Iterable[str]],
     read: Mapping[str, Hashed],
@@ -178,7 +179,7 @@ def _passed(
         for _ in islice(stream, output.lines):
             pass
     if digest(read) != output.progress.input:
-        source = "stdin" if asked.input == "-" else asked.input
+        source = "stdin" if options.input == "-" else options.input
         raise UserError(
             f"{output.part}: its {output.lines} lines are translations of another text than "
             f"{source} now holds; give another -o, or remove it"
@@ -187,8 +188,8 @@ def _passed(
     return output.progress.notes
 
 
-def understood(argv: list[str]) -> Asked:
-    """Read the words; raises UserError, or SystemExit as argparse does."""
+def understood(argv: list[str]) -> TranslateOptions:
+    """Read the arguments; raises UserError, or SystemExit as argparse does."""
     parser = Parser(
         prog="nmt-translate",
         usage=USAGE,
@@ -197,7 +198,7 @@ def understood(argv: list[str]) -> Asked:
     )
     add = parser.add_argument
     add("model", metavar="MODEL", help="run directory of nmt-train, or one of its checkpoints")
-    add("words", nargs="*", metavar="INPUT", help="text, perhaps .gz; none or -: stdin")
+    add("arguments", nargs="*", metavar="INPUT", help="text, perhaps .gz; none or -: stdin")
     add("-o", "--output", help="file to write (default: stdout)")
     add("--n-best", type=_positive, metavar="N", help="the N best translations, with scores")
     add("--scores", action="store_true", help="a score before each translation")
@@ -207,29 +208,29 @@ def understood(argv: list[str]) -> Asked:
     add("--device", default="auto", help="cpu, cuda, cuda:1, or auto: a GPU if there is one")
     add("--threads", type=_positive, metavar="N", help="CPU threads (default: torch's choice)")
     given = parser.parse_intermixed_args(argv)
-    settings = [word for word in given.words if SETTING.match(word)]
+    settings = [a for a in given.arguments if SETTING.match(a)]
     once(settings)
-    inputs = [word for word in given.words if not SETTING.match(word)] or ["-"]
+    inputs = [a for a in given.arguments if not SETTING.match(a)] or ["-"]
     if len(inputs) > 1:
         raise UserError(f"{inputs[1]}: a second input; give one, or join them: cat A B | ...")
-    own = {k: v for k, v in vars(given).items() if k != "words"}
-    own["columns"] = columns_named(given.columns)
-    if "-" in own["columns"].values():
+    values = {k: v for k, v in vars(given).items() if k != "arguments"}
+    values["columns"] = columns_named(given.columns)
+    if "-" in values["columns"].values():
         raise UserError(f"--columns {given.columns}: stdin is for the text; give a file")
     if given.by_sentence and inputs == ["-"]:
         raise UserError("--by-sentence: no record lies beside stdin; give a file")
-    return Asked(**own, input=inputs[0], changes=dict(change_of(word) for word in settings))
+    return TranslateOptions(**values, input=inputs[0], changes=dict(map(change_of, settings)))
 
 
-def _positive(word: str) -> int:
-    number = int(word)
+def _positive(text: str) -> int:
+    number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError(f"{number} is not positive")
     return number
 
 
 def records(
-    asked: Asked,
+    options: TranslateOptions,
     translator: "Translator",
     lines: Iterable[str],
     columns: Mapping[str, Iterable[str]],
@@ -246,26 +247,28 @@ def records(
             waiting.append(line)
             yield line
 
-    quiet = True if asked.output is None and sys.stdout.isatty() else None  # None: unless a TTY
+    quiet = True if options.output is None and sys.stdout.isatty() else None  # None: unless a TTY
     found = translator.translate(
-        remembered(), asked.n_best or 1, columns, first=done + 1, notes=notes
+        remembered(), options.n_best or 1, columns, first=done + 1, notes=notes
     )
     shown = tqdm(found, unit=" lines", disable=quiet, initial=done)
     for number, translations in enumerate(shown, done + 1):
-        yield number, record(asked, number, waiting.popleft(), translations)
+        yield number, record(options, number, waiting.popleft(), translations)
 
 
-def record(asked: Asked, number: int, line: str, translations: "list[Translation]") -> str:
+def record(
+    options: TranslateOptions, number: int, line: str, translations: "list[Translation]"
+) -> str:
     """One line of the input in the form that was asked for."""
     best = translations[0]
-    if asked.json:
+    if options.json:
         found = [{"text": t.text, "score": round(t.score, 6)} for t in translations]
         whole = {"line": number, "source": line, "translations": found}
         return json.dumps(whole, ensure_ascii=False) + "\n"
-    if asked.n_best:
+    if options.n_best:
         ranked = enumerate(translations, 1)
         return "".join(f"{number}\t{rank}\t{t.score:.4f}\t{t.text}\n" for rank, t in ranked)
-    return f"{best.score:.4f}\t{best.text}\n" if asked.scores else f"{best.text}\n"
+    return f"{best.score:.4f}\t{best.text}\n" if options.scores else f"{best.text}\n"
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""What commands that compare systems write, and what their files say of how they were made."""
+"""The files of a comparison: their places checked before the work, written whole after it."""
 
 import hashlib
+import json
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,11 @@ from nmt.errors import Exit, UserError
 PACKAGES = ("sacrebleu", "sacremoses", "numpy")  # on which scores depend
 
 
-def prepare(files: Sequence[Path | None], plot: Path | None) -> None:
+def check_places(files: Iterable[Path | None], plot: Path | None = None) -> None:
     """Make the directories of outputs, so that hours of work do not end at a typo.
 
-    None stands for a file that was not asked for. Raises UserError: 73 for a directory that
-    cannot be made, 2 if a plot cannot be drawn.
+    None stands for a file that nobody wants. Raises UserError: 73 for a directory that cannot be
+    made, 2 if a plot cannot be drawn.
     """
     if plot:
         figure.check(plot)
@@ -31,12 +32,29 @@ def prepare(files: Sequence[Path | None], plot: Path | None) -> None:
             ) from None
 
 
-def write(path: Path, data: bytes) -> None:
-    """Write a file, whole or not at all; raises UserError (73)."""
+def write(path: Path | None, render: Callable[[], str]) -> None:
+    """Write a text, whole or not at all, to a file if there is one; raises UserError (73)."""
+    if path is None:
+        return
     try:
-        atomic.replace(path, data)
+        atomic.replace(path, render().encode(errors="replace"))
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}", Exit.CANT_CREATE) from None
+
+
+def draw(path: Path | None, drawn: Callable[[Path], None]) -> None:
+    """Draw a picture to a file if there is one; raises UserError (73)."""
+    if path is None:
+        return
+    try:
+        drawn(path)
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}", Exit.CANT_CREATE) from None
+
+
+def as_json(plain: dict[str, Any]) -> str:
+    """The text of a JSON file."""
+    return json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def sources(files: Mapping[str, Path | None]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Several commands of the house at once, each a process with one thread and a log file."""
+"""Several commands side by side, each a process with one thread and a log file."""
 
 import os
 import signal
@@ -14,26 +14,26 @@ from typing import NamedTuple, Protocol
 
 from nmt.errors import Exit, UserError
 
-PAUSE = 0.5  # seconds between two looks at the processes
+PAUSE = 0.5  # seconds between two polls of the processes
 SHOWN = 4  # names whose state fits one line; of more, only the running ones are shown
 
 STOPPING = (signal.SIGTERM, signal.SIGUSR1)  # clusters send either; Ctrl-C raises by itself
 
-State = Callable[[str], str]  # what a line says of the job of this name
+State = Callable[[str], str]  # what to say of the command of this name
 
 
-class Job(NamedTuple):
-    """One command: a module of nmt.cli, its words, and the file that its output is added to."""
+class LoggedCommand(NamedTuple):
+    """One command: a module of nmt.cli, its arguments, and the file that gets its output."""
 
     name: str
     module: str
-    words: list[str]
+    arguments: Sequence[str]
     log: Path
     gpu: str | None = None  # the one that it may see; None: as this process does
 
 
 class Process(Protocol):
-    """What is asked of a process; `subprocess.Popen` is one."""
+    """A running command; `subprocess.Popen` is one."""
 
     def poll(self) -> int | None:
         """Return the exit code, None while it runs."""
@@ -52,63 +52,64 @@ def cores() -> int:
 
 def gpus() -> list[str]:
     """The GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
-    if (told := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
-        return [name.strip() for name in told.split(",") if name.strip() not in ("", "-1")]
+    if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
+        return [name.strip() for name in visible.split(",") if name.strip() not in ("", "-1")]
     import torch
 
     return [str(index) for index in range(torch.cuda.device_count())]
 
 
-def start(job: Job) -> Process:
-    """Begin a job as a process of its own."""
-    surroundings = {**os.environ, "OMP_NUM_THREADS": "1"}
-    if job.gpu is not None:
-        surroundings["CUDA_VISIBLE_DEVICES"] = job.gpu
-    with job.log.open("ab") as file:
+def start(command: LoggedCommand) -> Process:
+    """Begin a command as a process of its own."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    if command.gpu is not None:
+        environment["CUDA_VISIBLE_DEVICES"] = command.gpu
+    with command.log.open("ab") as file:
         return subprocess.Popen(
-            [sys.executable, "-m", f"nmt.cli.{job.module}", *job.words],
+            [sys.executable, "-m", f"nmt.cli.{command.module}", *command.arguments],
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=file,
-            env=surroundings,
+            env=environment,
         )
 
 
 def run_all(
-    jobs: Sequence[Job],
+    commands: Sequence[LoggedCommand],
     at_once: int,
     state: State,
     *,
-    start: Callable[[Job], Process] = start,
+    start: Callable[[LoggedCommand], Process] = start,
     every: float = 15,
 ) -> dict[str, int]:
-    """Run all jobs, `at_once` at a time, and return the exit code of each by name.
+    """Run all commands, `at_once` at a time, and return the exit code of each by name.
 
-    A job that fails does not stop the others. Where there are several GPUs, each of the jobs that
-    run at once sees another one, unless its words say which it wants. Every `every` seconds a line
-    on stderr tells `state(name)` of the jobs. On Ctrl-C, or SIGTERM and SIGUSR1 (which raise
-    UserError, exit 143 and 138), the running jobs are asked to stop and waited for: nmt-train saves
+    One that fails does not stop the others. Where there are several GPUs, each of those that run
+    at once sees another one, unless its arguments say which it wants. Every `every` seconds a line
+    on stderr has the `state(name)` of each. On Ctrl-C, or SIGTERM and SIGUSR1 (which raise
+    UserError, exit 143 and 138), what runs is asked to stop and waited for: nmt-train saves
     first, so that the same command resumes.
     """
-    waiting, running, codes = list(jobs), dict[str, Process](), dict[str, int]()
-    places = dict[str, int]()  # of the running jobs; a job takes the first that is free
-    began, told = time.monotonic(), 0.0
+    waiting, running, codes = list(commands), dict[str, Process](), dict[str, int]()
+    places = dict[str, int]()  # of those that run; a command takes the first that is free
+    began, reported = time.monotonic(), 0.0
     with terminable("; resume with the same command"):
         try:
             while waiting or running:
                 while waiting and len(running) < at_once:
-                    job = waiting.pop(0)
+                    command = waiting.pop(0)
                     place = min(set(range(at_once)) - set(places.values()))
-                    running[job.name] = start(_placed(job, place))
-                    places[job.name] = place
+                    running[command.name] = start(_placed(command, place))
+                    places[command.name] = place
                 for name, process in list(running.items()):
                     if (code := process.poll()) is not None:
                         codes[name] = code
                         del running[name], places[name]
-                if time.monotonic() - told > every or not (running or waiting):
-                    told = time.monotonic()
-                    line = _line([job.name for job in jobs], len(codes), list(running), state)
-                    sys.stderr.write(f"{told - began:4.0f} s  {line}\n")
+                if time.monotonic() - reported > every or not (running or waiting):
+                    reported = time.monotonic()
+                    names = [command.name for command in commands]
+                    line = _line(names, len(codes), list(running), state)
+                    sys.stderr.write(f"{reported - began:4.0f} s  {line}\n")
                 if running:
                     time.sleep(PAUSE)
         finally:
@@ -119,11 +120,12 @@ def run_all(
     return codes
 
 
-def _placed(job: Job, place: int) -> Job:
-    """The job with the GPU of its place; unchanged where there is no choice, or it has chosen."""
-    if any("cuda:" in word for word in job.words) or len(there := gpus()) < 2:
-        return job
-    return job._replace(gpu=there[place % len(there)])
+def _placed(command: LoggedCommand, place: int) -> LoggedCommand:
+    """The command with the GPU of its place; unchanged without a choice, or if it has chosen."""
+    chosen = any("cuda:" in argument for argument in command.arguments)
+    if chosen or len(available := gpus()) < 2:
+        return command
+    return command._replace(gpu=available[place % len(available)])
 
 
 def last_line(log: Path) -> str:
@@ -132,7 +134,7 @@ def last_line(log: Path) -> str:
     return next((line.strip() for line in reversed(lines) if line.strip()), "no output")
 
 
-def said(code: int) -> str:
+def exit_reason(code: int) -> str:
     """An exit code in words."""
     if code >= 0:
         return f"exit {code}"
@@ -143,7 +145,7 @@ def said(code: int) -> str:
 
 
 def _line(names: list[str], ended: int, running: Sequence[str], state: State) -> str:
-    """The state of all jobs where they are few, else of the running ones."""
+    """The state of all commands where they are few, else of the running ones."""
     few = len(names) <= SHOWN
     parts = [f"{name}: {state(name)}" for name in (names if few else running)]
     return "   ".join(parts if few else [f"{ended} of {len(names)} ended", *parts])
@@ -153,8 +155,7 @@ def _line(names: list[str], ended: int, running: Sequence[str], state: State) ->
 def terminable(advice: str = "") -> Iterator[None]:
     """Let SIGTERM and SIGUSR1 end this process by an exception, so that no child is orphaned.
 
-    A second one changes nothing: the children are being waited for. `advice` stands behind what
-    is said then.
+    A second one changes nothing: the children are being waited for. `advice` ends the message.
     """
     stopped: list[int] = []
 

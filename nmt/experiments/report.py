@@ -1,8 +1,7 @@
-"""From finished runs and test sets to a report: translate, score, diagnose, write, show."""
+"""From finished runs and test sets to one report: translate, score, diagnose."""
 
-import json
 import logging
-import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmt import modeldir
 from nmt.compare import published
-from nmt.compare import text as texts
 from nmt.compare.attention import SAMPLE
 from nmt.compare.diagnosis import diagnose
 from nmt.compare.report import (
@@ -21,34 +19,56 @@ from nmt.compare.report import (
     Report,
     trained_run,
 )
-from nmt.compare.scoring import Bootstrap, TranslatedTest
-from nmt.config import freeze
+from nmt.compare.scores import NAMES, UNSPACED
+from nmt.compare.scoring import Bootstrap, JoinedParts, TranslatedTest
+from nmt.config import Files, freeze
+from nmt.data import joined
 from nmt.data.corpus import read_text
 from nmt.data.seams import pieces_of
 from nmt.errors import Exit, UserError
-from nmt.experiments import outputs
-from nmt.experiments import run as contest
-from nmt.experiments import testsets as asked
+from nmt.experiments.columns import columns_of_test, with_columns
+from nmt.experiments.facts import metrics_of, parameters, search_of
+from nmt.experiments.outputs import sources
+from nmt.experiments.plan import PlannedRun
 from nmt.experiments.processes import gpus
-from nmt.experiments.run import Entrant
-from nmt.experiments.testsets import Group, Read, TableAsked, TestAsked, Wanted
-from nmt.experiments.texts import columns_named, test_columns, with_columns
+from nmt.experiments.systems import SeededSystem, few
+from nmt.experiments.testsets import ParallelFiles
+from nmt.experiments.translate import KeptTranslation, translate_all
 
 if TYPE_CHECKING:
     from nmt.data.segmenter import Segmenter
-
-__all__ = ["Group", "Read", "TableAsked", "TestAsked", "Wanted", "report"]
 
 log = logging.getLogger(__name__)
 
 SEED = 12345  # of the bootstrap and of the sample of sentences, as in nmt-evaluate
 UNIT = "subword pieces of the source"
+MOSES = "-moses"  # ends the names of metrics on text tokenised by Moses
 
-Translations = dict[tuple[Path, str], list[str]]  # by run and test
+Translations = dict[tuple[Path, str], list[str]]  # by run directory and test
 
 
-class _Known(NamedTuple):
-    """What a group's first model tells."""
+class ReportOptions(NamedTuple):
+    """What a report shows, and how sure it is."""
+
+    bounds: list[int]  # last source length of each bucket
+    samples: int  # of the bootstrap
+    jobs: int  # processes at once
+    attention: bool  # observe the attention of the models
+
+
+class ReportedTest(NamedTuple):
+    """A test set in memory, with the systems that translate it."""
+
+    files: ParallelFiles
+    sources: list[str]
+    references: list[str]
+    parts: JoinedParts | None
+    systems: list[int]
+    language: str  # of the references
+
+
+class ModelFacts(NamedTuple):
+    """What a system's first model tells."""
 
     parameters: int
     encoding_parameters: int
@@ -60,233 +80,278 @@ def report(
     title: str,
     command: str,
     notes: list[str],
-    groups: list[Group],
-    tests: list[TestAsked],
-    tables: list[TableAsked],
-    bounds: list[int],
-    wanted: Wanted,
-) -> None:
-    """Translate what is not translated yet, score, diagnose, write the files, print the tables.
+    systems: list[SeededSystem],
+    tests: list[ParallelFiles],
+    tables: list[PaperTable],
+    options: ReportOptions,
+) -> Report:
+    """Translate what is not translated yet, score, diagnose.
 
-    A test is translated by the groups of the tables that name it; one that no table names, by all.
-    Everything that can be wrong with what is asked is said before the first translation. Raises
-    UserError: 2 for what does not fit together, 65 for sides of unequal lines, 70 where a model
-    could not translate, 73 for a file that cannot be written.
+    A test is translated by the systems of the tables that name it; one that no table names, by
+    all. What does not fit together is said before the first translation. Raises UserError: 2 for
+    that, 65 for sides of unequal lines, 70 where a model could not translate.
     """
-    outputs.prepare([wanted.html, wanted.json, wanted.tsv], None)
-    asked.check(groups, tests, tables)
-    read = [asked.read(test, groups, tables) for test in tests]
-    known = [_known(group.entrants[0]) for group in groups]
-    translations = _translations(groups, read, wanted.jobs)
-    lengths = [_lengths(each, known) for each in read]
+    _check(systems, tests, tables)
+    loaded = [_load(test, systems, tables) for test in tests]
+    facts = [_facts(system.runs[0]) for system in systems]
+    lines = _translations(systems, loaded, options.jobs)
+    translated = [_test(test, systems, tables, facts, lines) for test in loaded]
     made = Report(
+        systems=_systems(systems, loaded, facts),
+        tests=[],
+        samples=options.samples,
+        seed=SEED,
         title=title,
         date=date.today().isoformat(),
         command=command,
-        notes=[*notes, *_notes(groups, tests, tables, wanted)],
-        systems=_systems(groups, read, known),
-        tests=[],
-        tables=[PaperTable(*table) for table in tables],
-        samples=wanted.samples,
-        seed=SEED,
-        about=_about(groups, tests),
+        notes=[*notes, *_notes(systems, tests, tables, options)],
+        tables=tables,
+        about=_about(systems, tests),
     )
-    translated = [
-        _test(made, each, groups, known, translations, counted)
-        for each, counted in zip(read, lengths, strict=True)
-    ]
+    how = Bootstrap(options.bounds, options.samples, SEED, options.jobs)
     for test in translated:
         log.info("scoring %s: %d pairs", test.name, len(test.references))
-        scored = diagnose(test, Bootstrap(bounds, wanted.samples, SEED, wanted.jobs))
-        for table in made.tables:
-            if table.test == test.name and table.published:
-                keys = [group.published for group in groups]
+        scored = diagnose(test, how)
+        for table in tables:
+            if table.test == scored.name and table.published:
+                keys = [system.published for system in systems]
                 scored = published.with_published(scored, table, keys)
         made = replace(made, tests=[*made.tests, scored])
-    if wanted.attention:
-        made = _observed(made, groups, translated)
-    _write(made, wanted)
+    if options.attention:
+        made = _observed(made, systems, translated)
+    return made
 
 
-def _translations(groups: list[Group], read: list[Read], jobs: int) -> Translations:
-    """All translations."""
-    works = [
-        contest.Work(
-            entrant,
-            each.asked.name,
-            contest.Test(each.asked.source, each.asked.reference, each.asked.by_sentence),
+def _check(
+    systems: list[SeededSystem], tests: list[ParallelFiles], tables: list[PaperTable]
+) -> None:
+    """Raise UserError for what does not fit together."""
+    if not systems or not tests:
+        raise UserError(f"nothing to report: {'no test set' if systems else 'no run'} is named")
+    for kind, names in (
+        ("systems", [system.label for system in systems]),
+        ("tests", [test.name for test in tests]),
+    ):
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise UserError(f"{twice}: two {kind} of this name; give each its own")
+    for table in tables:
+        if table.test not in [test.name for test in tests]:
+            raise UserError(f"{table.name}: no test {table.test!r} is asked for")
+        if wrong := [m for m in table.metrics if m not in NAMES]:
+            raise UserError(f"{table.name}: no metric {wrong[0]!r}; choose from {', '.join(NAMES)}")
+        if not table.systems or not table.metrics or max(table.systems) >= len(systems):
+            raise UserError(f"{table.name}: name its systems and metrics")
+        if table.published and published.table_of(table.name, table.test) is None:
+            raise UserError(
+                f"{table.name}: no such table in the paper; {', '.join(published.tables())}"
+            )
+
+
+def _load(
+    test: ParallelFiles, systems: list[SeededSystem], tables: list[PaperTable]
+) -> ReportedTest:
+    """Read a test set and see that its systems can translate it, and its metrics score it.
+
+    Raises UserError: 65 for sides of unequal lines, 2 for systems or metrics that do not fit.
+    """
+    named = {s for table in tables if table.test == test.name for s in table.systems}
+    translators = sorted(named) or list(range(len(systems)))
+    sources, references = test.read()
+    runs = [run for s in translators for run in systems[s].runs]
+    corpora = [run.settings.data for run in runs]
+    pairs = {(data.source_language, data.target_language) for data in corpora}
+    if len(pairs) > 1:
+        directions = ", ".join("-".join(pair) for pair in sorted(pairs))
+        raise UserError(f"{test.name}: its systems translate {directions}; compare them apart")
+    for run in runs:
+        _check_columns(run, test)
+    language = pairs.pop()[1]
+    for table in tables:
+        moses = next((metric for metric in table.metrics if metric.endswith(MOSES)), None)
+        if table.test == test.name and moses and language in UNSPACED:
+            plain = moses.removesuffix(MOSES)
+            raise UserError(f"{table.name}: Moses does not segment {language}; use {plain}")
+    parts = joined.parts_of(test.source, test.reference)
+    if test.by_sentence:
+        sources = list(joined.by_sentence(test.source))
+    return ReportedTest(test, sources, references, parts, translators, language)
+
+
+def _check_columns(run: PlannedRun, test: ParallelFiles) -> None:
+    """Integers beside the source are known for the run's own test set alone."""
+    data = run.settings.data
+    if not isinstance(data, Files) or not data.columns:
+        return
+    own = Path(data.test_source) if data.test_source else None
+    if own is None or not own.is_file() or own.read_bytes() != test.source.read_bytes():
+        raise UserError(
+            f"{run.directory}: reads {', '.join(data.columns)} beside the text, which its "
+            f"config names for its own test set only, and {test.name} is another; leave it out"
         )
-        for s in range(len(groups))
-        for entrant in groups[s].entrants
-        for each in read
-        if s in each.groups
+
+
+def _translations(
+    systems: list[SeededSystem], tests: list[ReportedTest], jobs: int
+) -> Translations:
+    """All translations; raises UserError (70) if one cannot be made."""
+    wanted = [
+        KeptTranslation(run, test.files)
+        for s in range(len(systems))
+        for run in systems[s].runs
+        for test in tests
+        if s in test.systems
     ]
-    found, missing = contest.translate_each(works, _at_once(works, jobs))
+    lines, missing = translate_all(wanted, _at_once(wanted, jobs))
     if missing:
-        told = [
-            f"{work.entrant.asked.run}: {failed.why}; see {failed.log}" for work, failed in missing
-        ]
-        raise UserError(asked.few(told), Exit.DIVERGED)
-    return found
+        reasons = [f"{each.run.directory}: {m.why}; see {m.log}" for each, m in missing]
+        raise UserError(few(reasons), Exit.DIVERGED)
+    return lines
 
 
-def _at_once(works: list[contest.Work], jobs: int) -> int:
+def _at_once(translations: list[KeptTranslation], jobs: int) -> int:
     """Processes that translate: where they compute on GPUs, one for each of these."""
-    if all(work.entrant.asked.settings.trainer.device == "cpu" for work in works):
+    if all(each.run.settings.trainer.device == "cpu" for each in translations):
         return jobs
     return min(jobs, len(gpus()) or jobs)
 
 
-def _known(entrant: Entrant) -> _Known:
+def _facts(run: PlannedRun) -> ModelFacts:
     """Read what a model tells of itself; the weights are not kept."""
-    trained = modeldir.load(entrant.asked.run, "cpu")
+    trained = modeldir.load(run.directory, "cpu")
     sizes = len(trained.source.vocabulary), len(trained.target.vocabulary)
-    own, whole = contest.parameters(trained.settings, sizes)
-    return _Known(whole, own, int(trained.facts["longest_source"]), trained.source.segmenter)
+    of_encodings, of_model = parameters(trained.settings, sizes)
+    longest = int(trained.facts["longest_source"])
+    return ModelFacts(of_model, of_encodings, longest, trained.source.segmenter)
 
 
-def _lengths(read: Read, known: list[_Known]) -> list[int]:
+def _lengths(test: ReportedTest, facts: list[ModelFacts]) -> list[int]:
     """Source lengths, counted as the first system that translates the test does."""
-    segmenter = known[read.groups[0]].segmenter
-    return [len(pieces_of(segmenter, line)) for line in read.sources]
+    segmenter = facts[test.systems[0]].segmenter
+    return [len(pieces_of(segmenter, line)) for line in test.sources]
 
 
-def _longest(read: Read, known: list[_Known]) -> list[int | None]:
+def _longest(test: ReportedTest, facts: list[ModelFacts]) -> list[int | None]:
     """By system: longest source in training, where its pieces are those that were counted."""
-    counted = known[read.groups[0]].segmenter.to_json()
+    counted = facts[test.systems[0]].segmenter.to_json()
     return [
-        own.longest if s in read.groups and own.segmenter.to_json() == counted else None
-        for s, own in enumerate(known)
+        model.longest if s in test.systems and model.segmenter.to_json() == counted else None
+        for s, model in enumerate(facts)
     ]
 
 
-def _systems(groups: list[Group], read: list[Read], known: list[_Known]) -> list[ComparedSystem]:
-    limits = [_longest(each, known) for each in read]
-    systems = []
-    for s, (group, own) in enumerate(zip(groups, known, strict=True)):
-        limit = next((found[s] for found in limits if found[s] is not None), None)
+def _systems(
+    systems: list[SeededSystem], tests: list[ReportedTest], facts: list[ModelFacts]
+) -> list[ComparedSystem]:
+    longest = [_longest(test, facts) for test in tests]
+    shown = []
+    for s, (system, model) in enumerate(zip(systems, facts, strict=True)):
+        limit = next((by_system[s] for by_system in longest if by_system[s] is not None), None)
         if limit is None:
             log.warning(
                 "%s: segments otherwise than lengths are counted; its trained length is not marked",
-                group.label,
+                system.label,
             )
         runs = [
-            trained_run(str(e.asked.run), e.asked.settings.seed, contest.metrics_of(e.asked.run))
-            for e in group.entrants
+            trained_run(str(run.directory), run.settings.seed, metrics_of(run.directory))
+            for run in system.runs
         ]
-        systems.append(
-            ComparedSystem(group.label, limit, own.parameters, own.encoding_parameters, runs)
-        )
-    return systems
+        sizes = model.parameters, model.encoding_parameters
+        shown.append(ComparedSystem(system.label, limit, *sizes, runs))
+    return shown
 
 
 def _test(
-    made: Report,
-    read: Read,
-    groups: list[Group],
-    known: list[_Known],
-    translations: Translations,
-    lengths: list[int],
+    test: ReportedTest,
+    systems: list[SeededSystem],
+    tables: list[PaperTable],
+    facts: list[ModelFacts],
+    lines: Translations,
 ) -> TranslatedTest:
     """A test set with everybody's translations."""
-    name = read.asked.name
-    hypotheses: list[list[list[str]]] = [[] for _ in groups]
-    for s in read.groups:
-        hypotheses[s] = [translations[e.asked.run, name] for e in groups[s].entrants]
+    name = test.files.name
+    hypotheses: list[list[list[str]]] = [[] for _ in systems]
+    for s in test.systems:
+        hypotheses[s] = [lines[run.directory, name] for run in systems[s].runs]
     return TranslatedTest(
         name=name,
-        about=read.asked.about,
-        sources=read.sources,
-        references=read.references,
-        parts=read.parts,
-        language=read.language,
-        lengths=lengths,
+        about=test.files.about,
+        sources=test.sources,
+        references=test.references,
+        parts=test.parts,
+        language=test.language,
+        lengths=_lengths(test, facts),
         unit=UNIT,
-        longest_trained=_longest(read, known),
+        longest_trained=_longest(test, facts),
         hypotheses=hypotheses,
-        metrics=[m for table in made.tables if table.test == name for m in table.metrics],
+        metrics=[m for table in tables if table.test == name for m in table.metrics],
     )
 
 
-def _observed(made: Report, groups: list[Group], translated: list[TranslatedTest]) -> Report:
+def _observed(
+    made: Report, systems: list[SeededSystem], translated: list[TranslatedTest]
+) -> Report:
     """The report with attention statistics of each system's first run, and learned vectors."""
     from nmt.compare import attention, vectors
 
     tests, profiles = list(made.tests), list[AttentionProfile]()
     learned: list[DistanceVectors] = []
-    for s, group in enumerate(groups):
-        first = group.entrants[0].asked
-        log.info("looking at the attention of %s", first.run)
-        trained = modeldir.load(first.run, first.settings.trainer.device)
+    for s, system in enumerate(systems):
+        run = system.runs[0]
+        log.info("observing the attention of %s", run.directory)
+        trained = modeldir.load(run.directory, run.settings.trainer.device)
         learned += vectors.learned(trained, s)
-        given = columns_named(",".join(test_columns(first.settings)[1:]) or None)
-        files = {name: read_text(Path(path)) for name, path in given.items()}
+        files = columns_of_test(run.settings)
+        given = {name: read_text(Path(path)) for name, path in files.items()}
         for t, test in enumerate(translated):
             if not test.hypotheses[s]:
                 continue
-            _, beside = with_columns(trained, test.sources or [], files)
+            _, beside = with_columns(trained, test.sources or [], given)
             columns = {name: list(column) for name, column in beside.items()}
-            tests[t], seen = attention.observe(trained, tests[t], test, s, columns, SEED)
-            profiles += seen
+            tests[t], profile = attention.observe(trained, tests[t], test, s, columns, SEED)
+            profiles += profile
     return replace(made, tests=tests, profiles=profiles, vectors=learned)
 
 
 def _notes(
-    groups: list[Group], tests: list[TestAsked], tables: list[TableAsked], wanted: Wanted
+    systems: Sequence[SeededSystem],
+    tests: Sequence[ParallelFiles],
+    tables: Sequence[PaperTable],
+    options: ReportOptions,
 ) -> list[str]:
     """How the numbers came about, as far as these functions know."""
     searches: dict[str, list[str]] = {}
-    for group in groups:
-        decode = group.entrants[0].asked.settings.decode
-        beam = f"beam search of {decode.beam_size}, alpha {decode.alpha:g}"
-        searches.setdefault("greedy search" if decode.beam_size == 1 else beam, []).append(
-            group.label
-        )
-    told = [
+    for system in systems:
+        searches.setdefault(search_of(system.runs[0].settings), []).append(system.label)
+    described = [
         search if len(searches) == 1 else f"{search} ({', '.join(labels)})"
         for search, labels in searches.items()
     ]
-    found = [f"Translation: {'; '.join(told)}."]
+    notes = [f"Translation: {'; '.join(described)}."]
     if apart := [test.name for test in tests if test.by_sentence]:
-        found.append(
+        notes.append(
             f"Each joined line of {', '.join(apart)} is read as the pieces of its sentences."
         )
     if any(table.published for table in tables):
-        found.append(
+        notes.append(
             "The paper's BLEU (cased) and TER (by TERCom) are of tokenised text, as BLEU-moses and "
             "TER-moses here; it does not say which tokeniser, nor whether TER heeds case, which "
             "ours does not."
         )
-    found.append(
+    notes.append(
         "Examples are of the first run of each system; their chrF2 is of the single sentence."
     )
-    if wanted.attention:
-        found.append(
+    if options.attention:
+        notes.append(
             "Attention (distances, coverage, source never attended) is of the first run of each "
             f"system, on up to {SAMPLE} sentences of each length group, drawn by seed "
             f"{SEED}, the same for all systems."
         )
-    return found
+    return notes
 
 
-def _about(groups: list[Group], tests: list[TestAsked]) -> dict[str, Any]:
+def _about(systems: Sequence[SeededSystem], tests: Sequence[ParallelFiles]) -> dict[str, Any]:
     files: dict[str, Path | None] = {}
     for test in tests:
         files |= {f"{test.name} source": test.source, f"{test.name} reference": test.reference}
-    settings = {group.label: freeze(group.entrants[0].asked.settings) for group in groups}
-    return {**outputs.sources(files), "settings": settings}
-
-
-def _write(made: Report, wanted: Wanted) -> None:
-    """Write the files that were asked for, then the tables, whose reader may go away."""
-    if wanted.json:
-        plain = json.dumps(made.to_json(), indent=1, ensure_ascii=False, allow_nan=False)
-        outputs.write(wanted.json, f"{plain}\n".encode(errors="replace"))
-    if wanted.tsv:
-        outputs.write(wanted.tsv, texts.tsv(made).encode(errors="replace"))
-    if wanted.html:
-        from nmt.compare import page
-
-        outputs.write(wanted.html, page.html(made).encode(errors="replace"))
-    sys.stdout.write(texts.tables(made))
-    sys.stdout.flush()
+    settings = {system.label: freeze(system.runs[0].settings) for system in systems}
+    return {**sources(files), "settings": settings}

@@ -4,28 +4,32 @@
 what a run is, conf/run; corpus, model and budget, conf/scale.
 """
 
-import io
 import logging
-import shlex
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmt import build, manifest
-from nmt.compare import buckets
-from nmt.compare.ranking import MissingSystem
+from nmt.compare import page, text
+from nmt.compare.buckets import check
+from nmt.compare.report import PaperTable, Report
 from nmt.compare.scores import NAMES
-from nmt.config import Settings, TableReport, TableScale, freeze
+from nmt.config import TableReport, TableScale, freeze
 from nmt.data.joined import by_sentence
-from nmt.data.report import log_remarks
-from nmt.errors import Exit, UserError
-from nmt.experiments import outputs
-from nmt.experiments import run as contest
-from nmt.experiments import table_tests as tabletests
-from nmt.experiments.processes import cores, gpus, last_line
-from nmt.experiments.run import Entrant
+from nmt.errors import UserError
+from nmt.experiments import outputs, testsets
+from nmt.experiments.facts import shared_settings
+from nmt.experiments.plan import (
+    PlannedRun,
+    failure,
+    fingerprints,
+    outcome_of,
+    prepare_corpora,
+    without,
+)
+from nmt.experiments.report import ReportOptions, report
+from nmt.experiments.run import places, train_all, unfinished
+from nmt.experiments.systems import SeededSystem
 from nmt.overrides.compose import AbsentError, Sweep, experiment_of
 
 if TYPE_CHECKING:
@@ -33,72 +37,73 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-Launch = Callable[[list[str]], None]  # trains all that these words of nmt-train mean
+Launch = Callable[[list[str]], None]  # trains all runs of the table, with these overrides besides
 
 
-class Planned(NamedTuple):
-    """One training run of the table."""
+class TableRun(NamedTuple):
+    """One training run of a table."""
 
-    entrant: Entrant
+    planned: PlannedRun
     label: str  # of its row
     published: str | None  # its row in the paper, as `absolute 100`
-    config: str  # its settings but for the seed: runs that share them are one row
-
-    @property
-    def settings(self) -> Settings:
-        """Its settings."""
-        return self.entrant.asked.settings
+    config: bytes  # its settings but for the seed: runs that share them are one row
 
     @property
     def corpus(self) -> str:
         """Names the corpus; runs on different ones make reports of their own."""
-        return self.settings.data.name
+        return self.planned.settings.data.name
 
 
-class Plan(NamedTuple):
-    """All that is known before anything is trained."""
+class PlannedTable(NamedTuple):
+    """All that is known of a table before anything is trained."""
 
+    sweep: Sweep
     report: TableReport
     scale: TableScale
-    runs: list[Planned]
+    runs: list[TableRun]
     notes: list[str]  # on what is left out
 
 
-def make(sweep: Sweep, typed: Sequence[str], launch: Launch | None = None) -> None:
-    """Train what is not finished, then report; `launch` does it where Hydra has a launcher.
+def make_table(
+    sweep: Sweep, command: str, launch: Launch | None = None
+) -> tuple[list[Report], UserError | None]:
+    """Train what is not finished, then report, by corpus; `launch` where Hydra has a launcher.
 
     A run that fails does not stop the others: the tables are made without it and say so, and
-    then UserError (70) is raised. Nothing is trained before all has been checked: see `plan`.
+    the error (70) comes back. Nothing is trained before all has been checked: see `plan_table`.
+    The reports are written beside the runs, as NAME.html, .json, .tsv and .txt.
     """
-    planned = plan(sweep)
-    report, runs = planned.report, planned.runs
-    entrants = [each.entrant for each in runs]
-    tests = tabletests.find_all([each.entrant.asked for each in runs], report.table.test)
-    if report.by_sentence:
+    table = plan_table(sweep)
+    runs = [run.planned for run in table.runs]
+    tests = testsets.of_table([run.experiment for run in runs], table.report.table.test)
+    if table.report.by_sentence:
         for test in tests.values():
             by_sentence(test.source)  # says what is wrong before anything is trained
-    corpora = prepared(runs)
-    pending = _pending(entrants, corpora)
-    at_once = report.jobs or places(runs[0].settings)
-    log.info(
-        "%d runs, %d of them finished, %d at once", len(runs), len(runs) - len(pending), at_once
-    )
-    failed = trained(sweep, pending, corpora, at_once, launch)
-    lost = {each.label for each in failed}
-    whole = [each for each in runs if each.entrant.name not in lost]
-    remarks = [*planned.scale.remarks, *planned.notes, *(f"{m.label}: {m.why}." for m in failed)]
-    for corpus in dict.fromkeys(each.corpus for each in whole):
-        part = [each for each in whole if each.corpus == corpus]
-        kept = {each.settings.data.max_length: corpora[each.entrant.name].facts for each in part}
-        notes = [*remarks, *_common(part, at_once), *_pairs(kept)]
-        command = shlex.join(["nmt-train", *typed])
-        _report(sweep, planned, part, tests[corpus], notes, command, at_once)
-    if failed:
-        told = "; ".join(f"{m.label}: {m.why}{f'; see {m.log}' if m.log else ''}" for m in failed)
-        raise UserError(f"{len(failed)} of {len(runs)} runs failed: {told}", Exit.DIVERGED)
+    corpora = prepare_corpora(runs)
+    finished = len(runs) - len(unfinished(runs, fingerprints(corpora)))
+    at_once = table.report.jobs or places(runs[0].settings)
+    log.info("%d runs, %d of them finished, %d at once", len(runs), finished, at_once)
+    launcher = None if launch is None else lambda pending: launch(_run_option(pending))
+    missing = train_all(runs, fingerprints(corpora), at_once, launcher)
+    notes = [*table.scale.remarks, *table.notes, *(f"{m.label}: {m.why}." for m in missing)]
+    trained = [run for run in table.runs if run.planned in without(runs, missing)]
+    reports = []
+    for corpus in dict.fromkeys(run.corpus for run in trained):
+        rows = [run for run in trained if run.corpus == corpus]
+        facts = _shared([run.planned for run in rows], corpora)
+        test = tests[corpus]._replace(by_sentence=table.report.by_sentence)
+        reports.append(_report(table, rows, test, [*notes, *facts], command, at_once))
+    return reports, failure(missing, len(runs), "runs") if missing else None
 
 
-def plan(sweep: Sweep) -> Plan:
+def _run_option(pending: Sequence[PlannedRun]) -> list[str]:
+    """The override that keeps a launcher to the kinds of runs that are pending."""
+    options = [o for run in pending for o in run.experiment.overrides if o.startswith("run=")]
+    kinds = ",".join(dict.fromkeys(option.removeprefix("run=") for option in options))
+    return [f"run={kinds}"] if kinds else []
+
+
+def plan_table(sweep: Sweep) -> PlannedTable:
     """Compose and check all runs; raises UserError for the first that cannot be.
 
     Also for one whose directory is in use, or holds a run of another config. What a scale has no
@@ -106,196 +111,127 @@ def plan(sweep: Sweep) -> Plan:
     """
     if "name" in sweep.chosen:
         raise UserError("name=: each run of a table has its own; use runs=DIR")
-    runs: list[Planned] = []
+    runs: list[TableRun] = []
     absent: dict[str, list[str]] = {}  # the option that is not there -> runs
-    for words in sweep.jobs:
+    for overrides in sweep.jobs:
         try:
-            one = experiment_of(words)._replace(elsewhere="runs=DIR")
+            experiment = experiment_of(overrides)._replace(elsewhere="runs=DIR")
         except AbsentError as error:
-            named = next((w.removeprefix("run=") for w in words if w.startswith("run=")), None)
-            if named is None or "run" in sweep.chosen:
+            kind = next((o.removeprefix("run=") for o in overrides if o.startswith("run=")), None)
+            if kind is None or "run" in sweep.chosen:
                 raise
-            if named not in absent.setdefault(error.option, []):
-                absent[error.option].append(named)
+            if kind not in absent.setdefault(error.option, []):
+                absent[error.option].append(kind)
             continue
-        build.check(one.settings)
-        runs.append(_planned(Entrant("", words, one)))
+        build.check(experiment.settings)
+        runs.append(_table_run(PlannedRun("", experiment)))
     if not runs:
         raise UserError(f"experiment={sweep.name}: no run is left; there is no {', '.join(absent)}")
     runs = _named(runs)
-    for each in runs:
-        contest.trained(each.entrant.asked)
-    notes = [
-        f"Left out: {', '.join(names)}; scale {sweep.scale} has no {option}."
-        for option, names in absent.items()
-    ]
-    first = runs[0].entrant.asked
+    for run in runs:
+        outcome_of(run.planned)  # refuses the directory of another run
+    first = runs[0].planned.experiment
     assert first.table is not None and first.scale is not None, "it is the table of a scale"
-    buckets.check(first.scale.bounds, "bounds=")
-    if odd := [name for name in first.table.table.metrics if name not in NAMES]:
-        raise UserError(f"table.metrics: no metric {odd[0]}; choose from {', '.join(NAMES)}")
-    return Plan(first.table, first.scale, runs, notes)
+    check(first.scale.bounds, "bounds=")
+    if unknown := [name for name in first.table.table.metrics if name not in NAMES]:
+        raise UserError(f"table.metrics: no metric {unknown[0]}; choose from {', '.join(NAMES)}")
+    notes = [
+        f"Left out: {', '.join(kinds)}; scale {sweep.scale} has no {option}."
+        for option, kinds in absent.items()
+    ]
+    return PlannedTable(sweep, first.table, first.scale, runs, notes)
 
 
-def _planned(entrant: Entrant) -> Planned:
+def _table_run(planned: PlannedRun) -> TableRun:
     """A run with its row: the paper's name for it, unless the command line changed what it is."""
-    one = entrant.asked
-    limit, scale = one.settings.data.max_length, one.scale
-    label, row = " + ".join(one.settings.encoding), one.row
-    if row is None or any(word.startswith("encoding") for word in entrant.words):
-        row = None
+    experiment, settings = planned.experiment, planned.settings
+    limit, scale, row = settings.data.max_length, experiment.scale, experiment.row
+    if row is None or any(o.startswith("encoding") for o in experiment.overrides):
+        label, row = " + ".join(settings.encoding), None
     else:
         label = row.rsplit(" ", 1)[0]
-    same = row is not None and not one.changed and row.endswith(f" {limit}")
-    changed = "-".join(one.changed)
-    return Planned(
-        entrant,
+    same = row is not None and not experiment.changed and row.endswith(f" {limit}")
+    changed = "-".join(experiment.changed)
+    return TableRun(
+        planned,
         ", ".join([label, f"max {limit}", *([changed] if changed else [])]),
         row if same and scale is not None and scale.paper else None,
-        manifest.dump({**freeze(one.settings), "seed": None}).decode(),
+        manifest.dump({**freeze(settings), "seed": None}),
     )
 
 
-def _named(runs: list[Planned]) -> list[Planned]:
+def _named(runs: list[TableRun]) -> list[TableRun]:
     """Give each run a name of its own; UserError where two would share a directory."""
-    by_directory: dict[Path, Planned] = {}
-    for each in runs:
-        directory = each.entrant.asked.run
-        if directory in by_directory:
-            other = by_directory[directory].entrant
-            differing = [w for w in each.entrant.words if w not in other.words]
+    by_directory: dict[Path, PlannedRun] = {}
+    for planned in [run.planned for run in runs]:
+        if other := by_directory.get(planned.directory):
+            overrides, others = planned.experiment.overrides, other.experiment.overrides
+            differing = [override for override in overrides if override not in others]
             raise UserError(
-                f"{' '.join(differing) or 'a run named twice'}: would share {directory} with "
-                "another run; a table sweeps run, seed, and keys of the encodings"
+                f"{' '.join(differing) or 'a run named twice'}: would share {planned.directory} "
+                "with another run; a table sweeps run, seed, and keys of the encodings"
             )
-        by_directory[directory] = each
-    several = len({each.corpus for each in runs}) > 1
+        by_directory[planned.directory] = planned
+    several = len({run.corpus for run in runs}) > 1
     named = []
-    for each in runs:
-        name = each.entrant.asked.run.name
-        name = f"{each.corpus}-{name}" if several else name
-        named.append(each._replace(entrant=each.entrant._replace(name=name)))
+    for run in runs:
+        name = run.planned.directory.name
+        name = f"{run.corpus}-{name}" if several else name
+        named.append(run._replace(planned=run.planned._replace(name=name)))
     return named
 
 
-def places(settings: Settings) -> int:
-    """How many runs go on at once: one for each GPU, else as many as there are cores for."""
-    if settings.trainer.device != "cpu" and (there := gpus()):
-        return len(there)
-    return max(1, cores() // (settings.trainer.threads or 1))  # jobs have one thread by default
-
-
-def prepared(runs: Sequence[Planned]) -> dict[str, "Prepared"]:
-    """Prepare each corpus once, before its many readers start; by name of the run.
-
-    Raises UserError as `prepare` does, and 65 for a run that was trained on another one.
-    """
-    from nmt.data.prepare import prepare
-
-    known: dict[bytes, Prepared] = {}
-    corpora = {}
-    for each in runs:
-        plain = freeze(each.settings)
-        key = manifest.dump([plain["data"], plain["segmenter"]])
-        if key not in known:
-            known[key] = prepare(each.settings.data, each.settings.segmenter)
-            log_remarks(known[key].facts["corpus"])
-        corpora[each.entrant.name] = known[key]
-        _pending([each.entrant], corpora)
-    return corpora
-
-
-def _pending(entrants: Sequence[Entrant], corpora: Mapping[str, "Prepared"]) -> list[Entrant]:
-    """Those that are not finished; raises UserError (65) for one on another corpus."""
+def _shared(runs: Sequence[PlannedRun], corpora: Mapping[str, "Prepared"]) -> list[str]:
+    """Corpus, size and budget of all runs, their seeds, and how much text each limit leaves."""
+    seeds = ", ".join(str(seed) for seed in sorted({run.settings.seed for run in runs}))
+    facts: dict[int, dict[str, Any]] = {}
+    for run in runs:
+        facts[run.settings.data.max_length] = corpora[run.name].facts
+    pairs = [f"{of_limit['train_pairs']:,} pairs up to {n}" for n, of_limit in facts.items()]
     return [
-        entrant
-        for entrant in entrants
-        if contest.finished(entrant.asked, corpora[entrant.name].facts["fingerprint"]) is None
+        *shared_settings(runs[0].settings, f"seeds {seeds}"),
+        f"Training text, by the limit in pieces: {', '.join(pairs)}.",
     ]
-
-
-def trained(
-    sweep: Sweep,
-    pending: list[Entrant],
-    corpora: Mapping[str, "Prepared"],
-    at_once: int,
-    launch: Launch | None,
-) -> list[MissingSystem]:
-    """Train what is pending; those that failed or stopped early are returned."""
-    if not pending or launch is None:
-        return contest.train_all(pending, corpora, at_once)
-    waiting = [word for entrant in pending for word in entrant.words if word.startswith("run=")]
-    runs = ",".join(dict.fromkeys(word.removeprefix("run=") for word in waiting))
-    launch([f"run={runs}"] if runs else [])
-    return [_unfinished(each) for each in _pending(pending, corpora)]
-
-
-def _unfinished(entrant: Entrant) -> MissingSystem:
-    where = entrant.asked.run.with_name(f"{entrant.asked.run.name}.log")  # of `train.launch`
-    return MissingSystem(entrant.name, f"training did not end: {last_line(where)}", str(where))
-
-
-def _common(runs: list[Planned], at_once: int) -> list[str]:
-    """Corpus, size and budget of all runs, and their seeds."""
-    one = runs[0].settings
-    seeds = ", ".join(str(seed) for seed in sorted({each.settings.seed for each in runs}))
-    told = contest.caption(one, at_once)[:2]
-    return [line.replace(f"; seed {one.seed}.", f"; seeds {seeds}.") for line in told]
-
-
-def _pairs(kept: dict[int, dict[str, Any]]) -> list[str]:
-    """How much of the training text each limit leaves."""
-    told = [f"{facts['train_pairs']:,} pairs up to {limit}" for limit, facts in kept.items()]
-    return [f"Training text, by the limit in pieces: {', '.join(told)}."]
 
 
 def _report(
-    sweep: Sweep,
-    planned: Plan,
-    runs: list[Planned],
-    test: tabletests.TextPair,
+    table: PlannedTable,
+    runs: list[TableRun],
+    test: testsets.ParallelFiles,
     notes: list[str],
     command: str,
     at_once: int,
-) -> None:
-    """Make the report of the runs on one corpus, in the directory that they lie in."""
-    from nmt.experiments import report as study
-
-    rows: dict[str, list[Planned]] = {}
-    for each in runs:
-        rows.setdefault(each.config, []).append(each)
-    groups = [
-        study.Group(same[0].label, [each.entrant for each in same], same[0].published)
+) -> Report:
+    """Make the report of the runs on one corpus, and write it where they lie."""
+    rows: dict[bytes, list[TableRun]] = {}
+    for run in runs:
+        rows.setdefault(run.config, []).append(run)
+    systems = [
+        SeededSystem(same[0].label, [run.planned for run in same], same[0].published)
         for same in rows.values()
     ]
-    report, layout = planned.report, planned.report.table
-    table = study.TableAsked(
+    layout = table.report.table
+    shown = PaperTable(
         name=layout.name,
         caption=layout.caption,
         test=test.name,
-        groups=list(range(len(groups))),
+        systems=list(range(len(systems))),
         metrics=layout.metrics,
-        published=planned.scale.paper,
+        published=table.scale.paper,
         buckets=layout.buckets,
     )
-    where = runs[0].entrant.asked.run.parent
-    html, plain, tsv, text = (
-        where / f"{sweep.name}.{ending}" for ending in ("html", "json", "tsv", "txt")
+    title = f"{layout.name}, scale {table.sweep.scale}"
+    options = ReportOptions(
+        table.scale.bounds, table.report.samples, at_once, table.report.attention
     )
-    wanted = study.Wanted(html, plain, tsv, report.attention, report.samples, at_once)
-    shown = io.StringIO()
-    with redirect_stdout(shown):
-        study.report(
-            f"{layout.name}, scale {sweep.scale}",
-            command,
-            notes,
-            groups,
-            [study.TestAsked(*test, report.by_sentence)],
-            [table],
-            planned.scale.bounds,
-            wanted,
-        )
-    outputs.write(text, shown.getvalue().encode())
-    sys.stdout.write(shown.getvalue())
-    sys.stdout.flush()
+    made = report(title, command, notes, systems, [test], [shown], options)
+    directory = runs[0].planned.directory.parent
+    html, json, tsv, plain = (
+        directory / f"{table.sweep.name}.{ending}" for ending in ("html", "json", "tsv", "txt")
+    )
+    outputs.write(json, lambda: outputs.as_json(made.to_json()))
+    outputs.write(tsv, lambda: text.tsv(made))
+    outputs.write(html, lambda: page.html(made))
+    outputs.write(plain, lambda: text.tables(made))
     log.info("report: %s, and .json, .tsv, .txt beside it", html)
+    return made

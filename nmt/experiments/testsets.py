@@ -1,32 +1,24 @@
-"""What is asked of a report, and whether it fits together: said before the first translation."""
+"""Test sets: those of corpora, of the paper's tables, of joined lines, and whether they fit."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from nmt.compare import published
-from nmt.compare.scores import NAMES, UNSPACED
-from nmt.compare.scoring import JoinedParts
-from nmt.config import Files
+from nmt.config import Files, ScaleTests, Settings, Toy
 from nmt.data import joined
 from nmt.data.corpus import read_text
 from nmt.errors import Exit, UserError
-from nmt.experiments.run import Entrant
-from nmt.training.run import standing
+from nmt.experiments.plan import PlannedRun
+from nmt.overrides.compose import Experiment
 
-PROBLEMS = 3  # named in one error
-MOSES = "-moses"  # ends the names of metrics on text tokenised by Moses
+if TYPE_CHECKING:
+    from nmt.data.prepare import Prepared
 
-
-class Group(NamedTuple):
-    """One system: finished runs of one config, which differ in their seeds alone."""
-
-    label: str  # as the tables show it
-    entrants: list[Entrant]  # by seed; all finished
-    published: str | None  # key of the published numbers, as `absolute 100`
+JOINED = "joined"  # the kind that is made of another
+DIRECTORY = "tests"  # of those made here, beside the runs
 
 
-class TestAsked(NamedTuple):
+class ParallelFiles(NamedTuple):
     """One test set, two files whose lines belong together."""
 
     name: str  # `newstest_all`; also the name of the translations in the run directories
@@ -35,62 +27,67 @@ class TestAsked(NamedTuple):
     reference: Path
     by_sentence: bool = False  # joined lines are read as the pieces of their sentences
 
-
-class TableAsked(NamedTuple):
-    """One table, laid out as in the paper."""
-
-    name: str  # `Table 2`
-    caption: str
-    test: str  # name of a test
-    groups: list[int]  # in the order of the paper
-    metrics: list[str]  # in each cell, in order: BLEU-moses, TER-moses
-    published: bool  # show the numbers of the paper's table of this name
-    buckets: bool  # False: all pairs only
-
-
-class Wanted(NamedTuple):
-    """What is to be made beside the text."""
-
-    html: Path | None
-    json: Path | None
-    tsv: Path | None
-    attention: bool  # look at where the models look
-    samples: int  # of the bootstrap
-    jobs: int  # processes at once
-
-
-class Read(NamedTuple):
-    """A test set in memory, with those that translate it."""
-
-    asked: TestAsked
-    sources: list[str]
-    references: list[str]
-    parts: JoinedParts | None
-    groups: list[int]
-    language: str  # of the references
-
-
-def check(groups: list[Group], tests: list[TestAsked], tables: list[TableAsked]) -> None:
-    """Raise UserError for what does not fit together."""
-    if not groups or not tests:
-        raise UserError(f"nothing to report: {'no test set' if groups else 'no run'} is named")
-    for kind, names in (("systems", [g.label for g in groups]), ("tests", [t.name for t in tests])):
-        if twice := next((name for name in names if names.count(name) > 1), None):
-            raise UserError(f"{twice}: two {kind} of this name; give each its own")
-    for table in tables:
-        if table.test not in [test.name for test in tests]:
-            raise UserError(f"{table.name}: no test {table.test!r} is asked for")
-        if wrong := [m for m in table.metrics if m not in NAMES]:
-            raise UserError(f"{table.name}: no metric {wrong[0]!r}; choose from {', '.join(NAMES)}")
-        if not table.groups or not table.metrics or max(table.groups) >= len(groups):
-            raise UserError(f"{table.name}: name its systems and metrics")
-        if table.published and published.table_of(table.name, table.test) is None:
+    def read(self) -> tuple[list[str], list[str]]:
+        """The lines of both sides; raises UserError (65) unless they are parallel."""
+        sources, references = read_text(self.source), read_text(self.reference)
+        if len(sources) != len(references) or not sources:
             raise UserError(
-                f"{table.name}: no such table in the paper; {', '.join(published.tables())}"
+                f"{self.source}: has {len(sources)} lines, but {self.reference} has "
+                f"{len(references)}; line N of both must belong together",
+                Exit.DATA,
             )
+        return sources, references
 
 
-def read_by_sentence(tests: Sequence[TestAsked]) -> list[TestAsked]:
+def of_corpus(settings: Settings) -> tuple[str, str]:
+    """The files of a corpus's own test set, source and target; placeholders where none is named.
+
+    Those of the embedded corpus lie in its prepared directory, which is made if it is missing.
+    """
+    data = settings.data
+    if isinstance(data, Files):
+        source = data.test_source or f"TEST.{data.source_language}"
+        return source, data.test_target or f"TEST.{data.target_language}"
+    from nmt.data.prepare import prepare
+
+    prepared = prepare(data, settings.segmenter)
+    facts = prepared.facts
+    return str(Path(prepared.path, facts["test_source"])), str(
+        Path(prepared.path, facts["test_target"])
+    )
+
+
+def _of_corpus(name: str, settings: Settings) -> ParallelFiles:
+    source, reference = map(Path, of_corpus(settings))
+    return ParallelFiles(name, "", source, reference)
+
+
+def refuse_unnamed(runs: Sequence[PlannedRun]) -> None:
+    """Raise UserError unless the config of every run names all files of its test set."""
+    for data in [run.settings.data for run in runs]:
+        if not isinstance(data, Files):
+            continue
+        named = {"data.test_source": data.test_source, "data.test_target": data.test_target}
+        named |= {f"data.columns.{name}.test": c.test for name, c in data.columns.items()}
+        if unnamed := [key for key, path in named.items() if not path]:
+            raise UserError(f"{', '.join(unnamed)}: no value; name the test set to compare on")
+
+
+def shared(
+    runs: Sequence[PlannedRun], corpora: Mapping[str, "Prepared"], name: str
+) -> ParallelFiles:
+    """The test set of the runs' corpora, under this name.
+
+    Raises UserError for one that cannot be read (65, 66), and for runs whose test sets differ.
+    """
+    settings = {id(corpora[run.name]): run.settings for run in runs}.values()
+    tests = [_of_corpus(name, each) for each in settings]
+    if any(test.read() != tests[0].read() for test in tests):
+        raise UserError(f"{runs[0].name} and others have different test sets; compare apart")
+    return tests[0]
+
+
+def read_by_sentence(tests: Sequence[ParallelFiles]) -> list[ParallelFiles]:
     """The tests, those of joined lines to be read by sentence; UserError (2) if there are none."""
     joint = [joined.parts_of(test.source, test.reference) is not None for test in tests]
     if not any(joint):
@@ -100,84 +97,88 @@ def read_by_sentence(tests: Sequence[TestAsked]) -> list[TestAsked]:
     return [test._replace(by_sentence=yes) for test, yes in zip(tests, joint, strict=True)]
 
 
-def check_finished(runs: Sequence[Path]) -> None:
-    """Raise UserError (65) unless all runs have ended well."""
-    if unfinished := [why for run in runs if (why := _unfinished(run))]:
-        raise UserError(few(unfinished), Exit.DATA)
+def joined_pairs(
+    tests: Sequence[ParallelFiles], languages: tuple[str, str], directory: Path
+) -> list[ParallelFiles]:
+    """Make a test set of each, whose lines are two consecutive ones of it."""
+    made = []
+    for test in tests:
+        pairs = joined.join(*test.read())
+        name = f"{test.name}-joined"
+        record = joined.described([test.source, test.reference], 2)
+        source, reference = joined.write(directory, name, *languages, pairs, record)
+        about = f"consecutive pairs of {test.name}, joined"
+        made.append(ParallelFiles(name, about, source, reference))
+    return made
 
 
-def _unfinished(run: Path) -> str | None:
-    """What to say of a run that has not ended well."""
-    try:
-        reached = standing(run)
-    except UserError as error:
-        return str(error)
-    if reached.finished:
-        return None
-    return f"{run}: at step {reached.step} of {reached.last}, not finished; train it to the end"
+def of_table(experiments: Sequence[Experiment], kind: str) -> dict[str, ParallelFiles]:
+    """The test set of a kind of the scale for each corpus, by the name of the corpus.
 
-
-def _translators(test: TestAsked, groups: list[Group], tables: list[TableAsked]) -> list[int]:
-    """The groups of the tables that name the test; all, where none does."""
-    named = {s for table in tables if table.test == test.name for s in table.groups}
-    return sorted(named) or list(range(len(groups)))
-
-
-def sides(test: TestAsked) -> tuple[list[str], list[str]]:
-    """The lines of both sides; raises UserError (65) unless they are parallel."""
-    sources, references = read_text(test.source), read_text(test.reference)
-    if len(sources) != len(references) or not sources:
-        raise UserError(
-            f"{test.source}: has {len(sources)} lines, but {test.reference} has "
-            f"{len(references)}; line N of both must belong together",
-            Exit.DATA,
-        )
-    return sources, references
-
-
-def read(test: TestAsked, groups: list[Group], tables: list[TableAsked]) -> Read:
-    """Read a test set and see that its systems can translate it, and its metrics score it.
-
-    Raises UserError: 65 for sides of unequal lines, 2 for systems or metrics that do not fit.
+    Raises UserError: 66 for a missing file, 65 for one that cannot be read or sides of unequal
+    lines.
     """
-    translators = _translators(test, groups, tables)
-    sources, references = sides(test)
-    entrants = [entrant for s in translators for entrant in groups[s].entrants]
-    pairs = {
-        (e.asked.settings.data.source_language, e.asked.settings.data.target_language)
-        for e in entrants
-    }
-    if len(pairs) > 1:
-        told = ", ".join("-".join(pair) for pair in sorted(pairs))
-        raise UserError(f"{test.name}: its systems translate {told}; compare them apart")
-    for entrant in entrants:
-        _check_columns(entrant, test)
-    language = pairs.pop()[1]
-    for table in tables:
-        moses = next((metric for metric in table.metrics if metric.endswith(MOSES)), None)
-        if table.test == test.name and moses and language in UNSPACED:
-            plain = moses.removesuffix(MOSES)
-            raise UserError(f"{table.name}: Moses does not segment {language}; use {plain}")
-    parts = joined.parts_of(test.source, test.reference)
-    if test.by_sentence:
-        sources = list(joined.by_sentence(test.source))
-    return Read(test, sources, references, parts, translators, language)
+    found: dict[str, ParallelFiles] = {}
+    for experiment in experiments:
+        if (corpus := experiment.settings.data.name) in found:
+            continue
+        assert experiment.scale is not None, "a table is at a scale"
+        tests = experiment.scale.tests
+        name: str = getattr(tests, kind)
+        if tests.root is not None:
+            found[corpus] = _on_disk(Path(tests.root), name, tests, experiment.settings)
+        else:
+            found[corpus] = _made(experiment, name, kind)
+        found[corpus].read()  # says what is wrong before anything is trained
+    return found
 
 
-def _check_columns(entrant: Entrant, test: TestAsked) -> None:
-    """Integers beside the source are known for the run's own test set alone."""
-    data = entrant.asked.settings.data
-    if not isinstance(data, Files) or not data.columns:
-        return
-    own = Path(data.test_source) if data.test_source else None
-    if own is None or not own.is_file() or own.read_bytes() != test.source.read_bytes():
-        raise UserError(
-            f"{entrant.asked.run}: reads {', '.join(data.columns)} beside the text, which its "
-            f"config names for its own test set only, and {test.name} is another; leave it out"
+def _on_disk(root: Path, name: str, tests: ScaleTests, settings: Settings) -> ParallelFiles:
+    data = settings.data
+    paths = [root / f"{name}.{code}" for code in (data.source_language, data.target_language)]
+    for path in paths:
+        if not path.is_file():
+            how = f"{tests.made_by} makes it" if tests.made_by else "see tests.root"
+            raise UserError(f"{path}: no such file; {how}", Exit.NO_INPUT)
+    return ParallelFiles(name, f"{name} in {root}.", paths[0], paths[1])
+
+
+def _made(experiment: Experiment, name: str, kind: str) -> ParallelFiles:
+    """The corpus's own test text, or the same joined in pairs."""
+    source, reference = map(Path, of_corpus(experiment.settings))
+    sources, references = read_text(source), read_text(reference)
+    if kind != JOINED:
+        about = f"The test text of the corpus, {len(sources):,} pairs."
+        return ParallelFiles(name, about, source, reference)
+    data, directory = experiment.settings.data, experiment.run.parent / DIRECTORY
+    if isinstance(data, Toy):
+        limit = data.train_longest
+        made = join_toy(sources, references, limit)
+        about = (
+            f"The test sentences of up to {limit} words, each two consecutive ones joined into one "
+            "by a comma and 'und', which the grammar has: a full stop within a line would be "
+            "unknown to models of this corpus."
         )
+    else:
+        made = joined.join(sources, references)
+        about = "The lines of the test text, each two consecutive ones joined by a space."
+    record = joined.described([source, reference], 2, how=about)
+    paths = joined.write(directory, name, data.source_language, data.target_language, made, record)
+    return ParallelFiles(name, about, *paths)
 
 
-def few(problems: list[str]) -> str:
-    """The first problems in one line, and how many more there are."""
-    more = f" (and {len(problems) - PROBLEMS} more)" if len(problems) > PROBLEMS else ""
-    return "; ".join(problems[:PROBLEMS]) + more
+def join_toy(sources: Sequence[str], references: Sequence[str], limit: int) -> joined.Joined:
+    """Join pairs of sentences of the embedded grammar, none longer than `limit` words.
+
+    What comes out is a sentence of the grammar again, and its reference the right one (tested).
+    """
+    from nmt.data.toy import together, words
+
+    short = [pair for pair in zip(sources, references, strict=True) if len(words(pair[0])) <= limit]
+    linked = [
+        half
+        for first, second in zip(short[::2], short[1::2], strict=False)
+        for half in together(first, second)
+    ]
+    linked += short[len(linked) :]
+    return joined.join([s for s, _ in linked], [r for _, r in linked])

@@ -11,7 +11,7 @@ from nmt import config, modeldir
 from nmt.cli import evaluate, translate
 from nmt.data.toy import columns
 from nmt.errors import UserError
-from nmt.experiments import texts
+from nmt.experiments import columns as options
 from nmt.modeldir import Trained
 from nmt.overrides.compose import experiment_of
 from nmt.training.directory import differences
@@ -87,9 +87,9 @@ def test_evaluate_reads_them_too(
 @pytest.mark.parametrize("word", ["", "heads", "heads=", "=a", "heads=a,heads=b", "heads=a,"])
 def test_wrong_words(word: str) -> None:
     with pytest.raises(UserError, match=r"expected NAME=FILE,\.\.\., each name once"):
-        texts.columns_named(word)
-    assert texts.columns_named("heads=a=b,tag=c.gz") == {"heads": "a=b", "tag": "c.gz"}
-    assert texts.columns_named(None) == {}
+        options.columns_named(word)
+    assert options.columns_named("heads=a=b,tag=c.gz") == {"heads": "a=b", "tag": "c.gz"}
+    assert options.columns_named(None) == {}
     with pytest.raises(UserError, match="stdin is for the text"):
         translate.understood(["x", "--columns", "heads=-"])
 
@@ -98,31 +98,35 @@ def test_the_embedded_grammar_says_its_columns_itself(model: Any) -> None:
     toy = experiment_of([]).settings
     some = Trained(toy, model.model, model.source, model.target, {})
     lines = ["Er schläft.", "", "Heute lacht der Mann."]
-    text, found = texts.with_columns(some, lines, {})
+    text, found = options.with_columns(some, lines, {})
     assert list(text) == lines
     assert {name: list(values) for name, values in found.items()} == {
         "heads": [columns(line)["heads"] if line else "" for line in lines],
         "language": ["0", "0", "0"],
     }
     given = ["9", "9", "9"]
-    assert texts.with_columns(some, lines, {"language": given})[1]["language"] is given
-    _, wrong = texts.with_columns(some, ["Er schläft.", "ein Satz"], {})
+    assert options.with_columns(some, lines, {"language": given})[1]["language"] is given
+    _, wrong = options.with_columns(some, ["Er schläft.", "ein Satz"], {})
     with pytest.raises(UserError, match="line 2: no sentence of the embedded grammar, so its head"):
         list(wrong["heads"])
     files = Trained(model.reader.settings, model.model, model.source, model.target, {})
-    assert texts.with_columns(files, lines, {}) == (lines, {})
+    assert options.with_columns(files, lines, {}) == (lines, {})
+
+
+def beside_test(settings: config.Settings) -> list[str]:
+    return options.columns_argument(options.columns_of_test(settings))
 
 
 def test_the_next_command_names_the_files() -> None:
-    assert texts.test_columns(experiment_of([]).settings) == []
-    assert texts.test_columns(settings()) == []
-    assert texts.test_columns(settings("heads", "tag")) == [
+    assert beside_test(experiment_of([]).settings) == []
+    assert beside_test(settings()) == []
+    assert beside_test(settings("heads", "tag")) == [
         "--columns",
         "heads=TEST.heads,tag=TEST.tag",
     ]
     word = "+data.columns.tag={per: word,train: a,dev: b,test: x/c}"
     named = experiment_of(["data=files", "data.root=x", word]).settings
-    assert texts.test_columns(named) == ["--columns", "tag=x/c"]
+    assert beside_test(named) == ["--columns", "tag=x/c"]
 
 
 def test_a_model_directory_keeps_no_path_and_may_move() -> None:

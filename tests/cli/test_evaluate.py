@@ -15,6 +15,7 @@ from nmt.compare.report import Report
 from nmt.config import Settings
 from nmt.data import joined
 from nmt.data.corpus import read_text
+from nmt.experiments.evaluate import system_of
 from tests.compare.made_up import noisy, references
 from tests.decode.copying import Spaces, ended, trained
 
@@ -221,11 +222,11 @@ def test_only_decode_may_change(command: Run, models: None) -> None:
 def test_labels_of_checkpoints(tmp_path: Path) -> None:
     checkpoint = tmp_path / "relative" / "checkpoints" / "step-00000007"
     checkpoint.mkdir(parents=True)
-    assert evaluate._word(str(checkpoint)).label == "relative@step-00000007"
-    assert evaluate._word(str(tmp_path / "relative")).label == "relative"
-    assert evaluate._word("runs/x.en.gz").label == "x"
+    assert system_of(str(checkpoint)).label == "relative@step-00000007"
+    assert system_of(str(tmp_path / "relative")).label == "relative"
+    assert system_of("runs/x.en.gz").label == "x"
     (tmp_path / "a=b").write_bytes(b"")
-    assert evaluate._word(str(tmp_path / "a=b")).path == tmp_path / "a=b"
+    assert system_of(str(tmp_path / "a=b")).path == tmp_path / "a=b"
 
 
 def test_help_is_fast_and_needs_neither_torch_nor_sacrebleu() -> None:

@@ -10,7 +10,7 @@ from nmt.cli import compare, demo
 from nmt.cli.evaluate import main as evaluate
 from nmt.cli.train import main as train
 from nmt.cli.translate import main as translate
-from nmt.experiments import run as contest
+from nmt.experiments import run
 
 TINY = [
     *("model.dim=16", "model.feedforward_dim=16", "model.heads=2", "model.encoder_layers=1"),
@@ -74,7 +74,7 @@ def test_compare_refuses_runs_on_another_corpus(
     tests = ["data.test_source=${data.root}/test.de", "data.test_target=${data.root}/test.en"]
     own = [*words, *tests, f"data.root={one}", f"runs={tmp_path / 'runs'}", "name=none"]
     assert train([*own, "encoding=none"]) == 0
-    monkeypatch.setattr(contest, "run_all", refuse_jobs)
+    monkeypatch.setattr(run, "run_all", refuse_commands)
     capsys.readouterr()
     asked = ["encoding=none", *words, *tests, f"data.root={two}", "--runs", str(tmp_path / "runs")]
     assert compare.main(asked) == 65
@@ -89,12 +89,12 @@ def test_the_demo_refuses_runs_on_another_corpus(
     own = ["experiment=demo", *toy, f"data.cache={tmp_path / 'cache'}"]
     assert train([*own, "encoding=none", f"runs={tmp_path / 'runs'}", "name=none"]) == 0
     monkeypatch.setattr("nmt.data.prepare.FORMAT", 0)  # another text of the same settings
-    monkeypatch.setattr(contest, "run_all", refuse_jobs)
+    monkeypatch.setattr(run, "run_all", refuse_commands)
     capsys.readouterr()
     where = ["--runs", str(tmp_path / "runs"), "--encodings", "none"]
     assert demo.main([*where, *toy, f"data.cache={tmp_path / 'cache'}"]) == 65
     assert "trained on other data" in capsys.readouterr().err
 
 
-def refuse_jobs(*asked: Any) -> dict[str, int]:
-    raise AssertionError("a job was started")
+def refuse_commands(*asked: Any) -> dict[str, int]:
+    raise AssertionError("a command was started")

@@ -80,7 +80,7 @@ def test_is_proven(folder: Path, tmp_path: Path, capsys: Capture) -> None:
 
 
 def test_is_among_all(folder: Path) -> None:
-    assert NAME in compare_words(["encoding=all", "--config-dir", str(folder)]).encodings
+    assert NAME in compare_words(["encoding=all", "--config-dir", str(folder)])[1]
 
 
 def test_is_shown_at_work(

@@ -9,8 +9,8 @@ from nmt.cli import compare
 from nmt.cli.train import main as train
 from nmt.data.prepare import prepare
 from nmt.data.report import MUCH_DROPPED, MUCH_UNKNOWN, log_remarks
-from nmt.experiments import run as contest
-from tests.cli.test_other_corpus import FILES, refuse_jobs, write
+from nmt.experiments import run
+from tests.cli.test_other_corpus import FILES, refuse_commands, write
 from tests.data.test_prepare import BPE, corpus
 
 
@@ -67,7 +67,7 @@ def test_compare_says_it_once_for_all(
     root = write(tmp_path / "text", "haus")
     tests = ["data.test_source=${data.root}/test.de", "data.test_target=${data.root}/test.en"]
     words = [*FILES, *tests, f"data.cache={tmp_path / 'cache'}", f"data.root={root}"]
-    monkeypatch.setattr(contest, "run_all", refuse_jobs)
-    with pytest.raises(AssertionError, match="a job was started"):
+    monkeypatch.setattr(run, "run_all", refuse_commands)
+    with pytest.raises(AssertionError, match="a command was started"):
         compare.main(["encoding=none,alibi", *words, "--runs", str(tmp_path / "runs")])
     assert capsys.readouterr().err.count("train text: 9 of 9 pairs kept\n") == 1

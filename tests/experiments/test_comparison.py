@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,8 +11,10 @@ import pytest
 from nmt import manifest, modeldir
 from nmt.cli import compare
 from nmt.errors import UserError
-from nmt.experiments import run as contest
-from nmt.experiments.processes import Job
+from nmt.experiments import comparison, plan, run, testsets, translate
+from nmt.experiments.processes import LoggedCommand
+from nmt.experiments.testsets import ParallelFiles
+from nmt.experiments.translate import KeptTranslation
 from nmt.overrides.options import options_of
 
 TINY = [
@@ -24,8 +25,14 @@ TINY = [
 ]
 
 
-def refuse_jobs(*asked: Any) -> dict[str, int]:
-    raise AssertionError("a job was started")
+def refuse_commands(*asked: Any) -> dict[str, int]:
+    raise AssertionError("a command was started")
+
+
+def start_by(patch: pytest.MonkeyPatch, run_all: Callable[..., dict[str, int]]) -> None:
+    """Let this start the commands that train and translate."""
+    for module in (run, translate):
+        patch.setattr(module, "run_all", run_all)
 
 
 @pytest.fixture
@@ -72,36 +79,36 @@ def test_the_whole_with_a_broken_run_and_again(
     assert (tmp_path / "made.png").stat().st_size > 5000
 
     # the same again without the broken one: nothing is trained or translated twice
-    monkeypatch.setattr(contest, "run_all", refuse_jobs)
+    start_by(monkeypatch, refuse_commands)
     assert compare.main(["encoding=alibi,relative", *words]) == 0
     again = capsys.readouterr().out
     lines = [line for line in table.split("\n") if re.match(r"(relative|alibi) ", line)]
     assert len(lines) == 2 and all(line in again for line in lines)
 
     # translations of another checkpoint, text or search are made anew, and by name
-    record = runs / "alibi" / contest.TRANSLATIONS / "test.json"
+    record = runs / "alibi" / translate.TRANSLATIONS / "test.json"
     record.write_bytes(record.read_bytes().replace(b'"beam_size": 1', b'"beam_size": 2'))
-    asked: list[list[Job]] = []
+    started: list[list[LoggedCommand]] = []
 
-    def translates(jobs: list[Job], *rest: Any) -> dict[str, int]:
-        asked.append(jobs)
-        return {job.name: 0 for job in jobs}
+    def translates(commands: list[LoggedCommand], *rest: Any) -> dict[str, int]:
+        started.append(commands)
+        return {c.name: 0 for c in commands}
 
-    monkeypatch.setattr(contest, "run_all", translates)
+    start_by(monkeypatch, translates)
     assert compare.main(["encoding=alibi,relative", *words]) == 0
-    assert [(job.name, job.module) for job in asked[0]] == [("alibi", "translate")]
+    assert [(c.name, c.module) for c in started[0]] == [("alibi", "translate")]
 
     # a larger budget is no longer finished, and a run that does not reach it is not in the table
-    asked.clear()
+    started.clear()
     capsys.readouterr()
     longer = [word.replace("max_steps=4", "max_steps=6") for word in words]
     assert compare.main(["encoding=alibi,relative", *longer]) == 70
     out, err = capsys.readouterr()
-    assert [job.module for job in asked[0]] == ["train", "train"]
+    assert [c.module for c in started[0]] == ["train", "train"]
     assert out == "" and err.count("training stopped before its budget was spent") == 2
 
     # another config in the same directory is refused before anything starts
-    monkeypatch.setattr(contest, "run_all", refuse_jobs)
+    start_by(monkeypatch, refuse_commands)
     other = [word.replace("model.dim=16", "model.dim=32") for word in words]
     assert compare.main(["encoding=alibi,relative", *other]) == 2
     assert "another config: model.dim: 16 -> 32" in capsys.readouterr().err
@@ -131,7 +138,7 @@ def test_refused_before_the_first_job(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(contest, "run_all", refuse_jobs)
+    start_by(monkeypatch, refuse_commands)
     assert compare.main([*words, "--runs", str(tmp_path / "runs")]) == 2
     out, err = capsys.readouterr()
     assert said in err and err.count("\n") == 1 and out == ""
@@ -141,9 +148,9 @@ def test_refused_before_the_first_job(
 def test_all_takes_every_option_and_says_what_it_left_out(
     own_option: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = compare.understood(["encoding=all", "--config-dir", str(own_option), "seed=2"])
-    assert set(asked.encodings) == {*options_of("encoding"), "short"}
-    assert asked.lenient and not compare.understood(["encoding=none"]).lenient
+    arguments = ["encoding=all", "--config-dir", str(own_option), "seed=2"]
+    _, encodings, overrides = compare.understood(arguments)
+    assert set(encodings) == {*options_of("encoding"), "short"}
     checked: list[Any] = []
 
     def check(settings: Any) -> None:
@@ -151,28 +158,28 @@ def test_all_takes_every_option_and_says_what_it_left_out(
         if "alibi" in settings.encoding:
             raise UserError("alibi cannot be here")
 
-    monkeypatch.setattr("nmt.experiments.run.build.check", check)
+    monkeypatch.setattr("nmt.experiments.plan.build.check", check)
     few = ["alibi", "none", "short"]
-    entrants, missing = contest.plan(few, asked.words, tmp_path, lenient=True)
+    plans, missing = plan.plan_encodings(few, overrides, tmp_path, lenient=True)
     assert [(each.label, each.why, each.log) for each in missing] == [
         ("alibi", "alibi cannot be here", None)
     ]
-    assert [(entrant.name, entrant.asked.settings.seed) for entrant in entrants] == [
+    assert [(planned.name, planned.settings.seed) for planned in plans] == [
         ("none", 2),
         ("short", 2),
     ]
     assert len(checked) == 3
     with pytest.raises(UserError, match="alibi cannot be here"):
-        contest.plan(few, asked.words, tmp_path)
+        plan.plan_encodings(few, overrides, tmp_path)
 
 
 def test_compositions_have_one_name_and_one_directory(tmp_path: Path) -> None:
-    assert contest.choices("a,[b,c], d") == ["a", "[b,c]", "d"]
+    assert plan.choices("a,[b,c], d") == ["a", "[b,c]", "d"]
     where = tmp_path / "it's, odd"
-    (one,), _ = contest.plan(["[absolute,relative]"], [], where)
+    (one,), _ = plan.plan_encodings(["[absolute,relative]"], [], where)
     assert one.name == "absolute+relative"
-    assert list(one.asked.settings.encoding) == ["absolute", "relative"]
-    assert one.asked.run == where / "absolute+relative"
+    assert list(one.settings.encoding) == ["absolute", "relative"]
+    assert one.directory == where / "absolute+relative"
     assert one.log == where / "absolute+relative.log"
 
 
@@ -180,7 +187,7 @@ def test_a_directory_of_other_things_is_refused_by_the_plan(tmp_path: Path) -> N
     (tmp_path / "alibi").mkdir()
     (tmp_path / "alibi/.thesis.tex").write_bytes(b"")
     with pytest.raises(UserError, match=r"alibi: holds .thesis.tex and no run"):
-        contest.plan(["relative", "alibi"], TINY, tmp_path)
+        plan.plan_encodings(["relative", "alibi"], TINY, tmp_path)
     assert [path.name for path in tmp_path.rglob("*")] == ["alibi", ".thesis.tex"]
 
 
@@ -190,44 +197,48 @@ def test_columns_beside_the_test_text_travel_with_it(
     """A file of integers is handed to nmt-translate, and its content decides on reuse."""
     words = ["data=files", "data.root=x", "data.test_source=s", "data.test_target=t"]
     column = "+data.columns.depth={per: word, train: a, dev: b, test: %s}"
-    (entrant,), _ = contest.plan(["none"], [*words, column % "null"], tmp_path)
+    (planned,), _ = plan.plan_encodings(["none"], [*words, column % "null"], tmp_path)
     with pytest.raises(UserError, match=r"data\.columns\.depth\.test: no value; name the"):
-        contest.prepared([entrant])
+        testsets.refuse_unnamed([planned])
     for name in ("s", "t", "c", manifest.NAME):
         (tmp_path / name).write_bytes(b"1\n")
-    (entrant,), _ = contest.plan(["none"], [*words, column % f"'{tmp_path / 'c'}'"], tmp_path)
-    monkeypatch.setattr("nmt.experiments.run.modeldir.locate", lambda path: tmp_path)
-    (entrant.asked.run / contest.TRANSLATIONS).mkdir(parents=True)
-    asked: list[Job] = []
+    (planned,), _ = plan.plan_encodings(
+        ["none"], [*words, column % f"'{tmp_path / 'c'}'"], tmp_path
+    )
+    monkeypatch.setattr("nmt.experiments.translate.modeldir.locate", lambda path: tmp_path)
+    (planned.directory / translate.TRANSLATIONS).mkdir(parents=True)
+    started: list[LoggedCommand] = []
 
-    def translates(jobs: list[Job], *rest: Any) -> dict[str, int]:
-        asked.extend(jobs)
-        (entrant.asked.run / contest.TRANSLATIONS / "test.txt").write_bytes(b"good\n")
-        return {job.name: 0 for job in jobs}
+    def translates(commands: list[LoggedCommand], *rest: Any) -> dict[str, int]:
+        started.extend(commands)
+        (planned.directory / translate.TRANSLATIONS / "test.txt").write_bytes(b"good\n")
+        return {c.name: 0 for c in commands}
 
-    monkeypatch.setattr(contest, "run_all", translates)
-    test = contest.Test(tmp_path / "s", tmp_path / "t")
+    start_by(monkeypatch, translates)
+    test = ParallelFiles("test", "", tmp_path / "s", tmp_path / "t")
+    kept = [KeptTranslation(planned, test)]
     for _ in range(2):
-        assert contest.translate_all([entrant], test, 1) == ({"none": ["good"]}, [])
-    assert len(asked) == 1
-    at = asked[0].words.index("--columns")
-    assert asked[0].words[at + 1] == f"depth={tmp_path / 'c'}"
+        assert translate.translate_all(kept, 1) == ({(planned.directory, "test"): ["good"]}, [])
+    assert len(started) == 1
+    at = started[0].arguments.index("--columns")
+    assert started[0].arguments[at + 1] == f"depth={tmp_path / 'c'}"
     (tmp_path / "c").write_bytes(b"2\n")
-    contest.translate_all([entrant], test, 1)
-    assert len(asked) == 2
+    translate.translate_all(kept, 1)
+    assert len(started) == 2
 
 
 def test_a_failure_names_its_last_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    entrants, _ = contest.plan(["none", "alibi"], TINY, tmp_path / "runs")
+    plans, _ = plan.plan_encodings(["none", "alibi"], TINY, tmp_path / "runs")
 
-    def fails(jobs: Sequence[Job], at_once: int, state: Callable[[str], str]) -> dict[str, int]:
+    def fails(
+        commands: Sequence[LoggedCommand], at_once: int, state: Callable[[str], str]
+    ) -> dict[str, int]:
         assert state("none") == "starting"
         (tmp_path / "runs" / "none.log").write_text("step 1\nnmt: out of memory\n")
         return {"none": 71, "alibi": -9}
 
-    monkeypatch.setattr(contest, "run_all", fails)
-    corpus: Any = SimpleNamespace(facts={"fingerprint": "abc"})
-    missing = contest.train_all(entrants, {"none": corpus, "alibi": corpus}, 2)
+    start_by(monkeypatch, fails)
+    missing = run.train_all(plans, {"none": "abc", "alibi": "abc"}, 2)
     assert [(each.label, each.why) for each in missing] == [
         ("none", "training failed (exit 71): nmt: out of memory"),
         ("alibi", "training failed (killed by SIGKILL): no output"),
@@ -235,19 +246,21 @@ def test_a_failure_names_its_last_words(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_the_state_of_a_run_is_its_last_whole_line(tmp_path: Path) -> None:
-    assert contest.trained_so_far(tmp_path) == "starting"
+    assert run.progress(tmp_path) == "starting"
     (tmp_path / "metrics.jsonl").write_text(
         '{"kind": "train", "step": 50, "perplexity": 9.5}\n'
         '{"kind": "skipped", "step": 51}\n{"kind": "dev", "st'
     )
-    assert contest.trained_so_far(tmp_path) == "step 50, train perplexity 9.500"
+    assert run.progress(tmp_path) == "step 50, train perplexity 9.500"
 
 
 def test_the_caption_is_the_settings_own() -> None:
-    (one,), _ = contest.plan(["none"], ["decode.beam_size=3", "decode.alpha=0.5"], Path("runs"))
-    said = " ".join(contest.caption(one.asked.settings, 7))
+    (one,), _ = plan.plan_encodings(
+        ["none"], ["decode.beam_size=3", "decode.alpha=0.5"], Path("runs")
+    )
+    said = " ".join(comparison.caption(one.settings, 7))
     assert "beam search of 3, alpha 0.5" in said and "20 epochs" in said and "up to 7" in said
-    (one,), _ = contest.plan(["none"], ["experiment=compare"], Path("runs"))
-    settings = one.asked.settings
-    said = " ".join(contest.caption(settings, 1))
+    (one,), _ = plan.plan_encodings(["none"], ["experiment=compare"], Path("runs"))
+    settings = one.settings
+    said = " ".join(comparison.caption(settings, 1))
     assert "greedy search" in said and f"{settings.trainer.max_steps} updates" in said

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,17 @@ from sacrebleu.metrics.bleu import BLEU
 
 from nmt import manifest, modeldir
 from nmt.cli import report, train, translate
-from nmt.cli.report import Named
+from nmt.compare import text
+from nmt.compare.report import PaperTable
 from nmt.errors import UserError
-from nmt.experiments import report as study
-from nmt.experiments import run as contest
-from nmt.experiments.processes import Job
+from nmt.experiments import report as reports
+from nmt.experiments import systems
+from nmt.experiments import translate as translations
+from nmt.experiments.processes import LoggedCommand
+from nmt.experiments.report import ReportedTest, ReportOptions
+from nmt.experiments.systems import FinishedRun
+from nmt.experiments.testsets import ParallelFiles
+from nmt.experiments.translate import KeptTranslation
 from tests.training import tiny
 
 TINY = [
@@ -68,25 +75,31 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 
 @pytest.fixture
-def jobs(monkeypatch: pytest.MonkeyPatch) -> list[Job]:
+def jobs(monkeypatch: pytest.MonkeyPatch) -> list[LoggedCommand]:
     """Jobs run in this process, and are counted: `nmt-compare`'s tests start real ones."""
-    done: list[Job] = []
+    done: list[LoggedCommand] = []
 
-    def run_all(asked: Sequence[Job], at_once: int, state: Callable[[str], str]) -> dict[str, int]:
+    def run_all(
+        asked: Sequence[LoggedCommand], at_once: int, state: Callable[[str], str]
+    ) -> dict[str, int]:
         done.extend(asked)
-        return {job.name: translate.main(job.words) for job in asked}
+        return {job.name: translate.main([*job.arguments]) for job in asked}
 
-    monkeypatch.setattr(contest, "run_all", run_all)
+    monkeypatch.setattr(translations, "run_all", run_all)
     return done
 
 
-def refuse_jobs(*asked: Any) -> dict[str, int]:
-    raise AssertionError("a job was started")
+def finished(label: str | None, directory: Path, device: str) -> FinishedRun:
+    return systems._read(label, directory, device)
+
+
+def refuse_commands(*asked: Any) -> dict[str, int]:
+    raise AssertionError("a command was started")
 
 
 def test_the_whole_and_again(
     made: Made,
-    jobs: list[Job],
+    jobs: list[LoggedCommand],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -142,7 +155,7 @@ def test_the_whole_and_again(
     assert "Tiny &amp; true" in page and page.rstrip().endswith("</html>")
 
     # the same again translates nothing, and says the same
-    monkeypatch.setattr(contest, "run_all", refuse_jobs)
+    monkeypatch.setattr(translations, "run_all", refuse_commands)
     assert report.main(words) == 0
     assert capsys.readouterr().out == out
 
@@ -150,15 +163,17 @@ def test_the_whole_and_again(
     monkeypatch.undo()
     other = tmp_path / "other.de"
     other.write_bytes(made.source.read_bytes().replace(b".", b"!"))
-    asked: list[Job] = []
+    asked: list[LoggedCommand] = []
 
-    def fails(given: Sequence[Job], at_once: int, state: Callable[[str], str]) -> dict[str, int]:
+    def fails(
+        given: Sequence[LoggedCommand], at_once: int, state: Callable[[str], str]
+    ) -> dict[str, int]:
         asked.extend(given)
         for job in given:
             job.log.write_text("reading\nnmt: out of memory\n")
         return {job.name: 71 for job in given}
 
-    monkeypatch.setattr(contest, "run_all", fails)
+    monkeypatch.setattr(translations, "run_all", fails)
     words = [
         *made.runs("absolute-seed1", "absolute-seed2"),
         "--test",
@@ -174,7 +189,7 @@ def test_the_whole_and_again(
 def test_a_translation_that_somebody_edited_is_neither_scored_nor_lost(
     change: str,
     made: Made,
-    jobs: list[Job],
+    jobs: list[LoggedCommand],
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -186,7 +201,7 @@ def test_a_translation_that_somebody_edited_is_neither_scored_nor_lost(
     edited = b"Better." + before if change == "a word more" else before.split(b"\n", 1)[1]
     kept.write_bytes(edited)
     with monkeypatch.context() as patch:
-        patch.setattr(contest, "run_all", refuse_jobs)
+        patch.setattr(translations, "run_all", refuse_commands)
         for more in ([], ["--joined", str(made.root / "joined")]):
             capsys.readouterr()
             assert report.main([*words, *more]) == 65
@@ -201,7 +216,7 @@ def test_a_translation_that_somebody_edited_is_neither_scored_nor_lost(
 
 
 def test_the_paper_s_numbers_beside_ours(
-    made: Made, jobs: list[Job], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    made: Made, jobs: list[LoggedCommand], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     one, two, three = made.runs("absolute-seed1", "absolute-seed2", "relative_seed1")
     words = [f"absolute 100={one}", two, f"relative 75={three}", *made.test("newstest_all")]
@@ -273,7 +288,7 @@ def test_refused_before_the_first_job(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(contest, "run_all", refuse_jobs)
+    monkeypatch.setattr(translations, "run_all", refuse_commands)
     words, code, said = wrong_words(made, tmp_path)[which]
     assert report.main([*words, "--device", "cpu"]) == code
     out, err = capsys.readouterr()
@@ -285,25 +300,25 @@ def test_no_wrong_word_is_forgotten(made: Made, tmp_path: Path) -> None:
 
 
 def test_runs_of_one_config_are_one_system(made: Made) -> None:
-    def named(name: str, label: str | None = None) -> Named:
-        return report._named(label, made.root / name, "cpu")
+    def named(name: str, label: str | None = None) -> FinishedRun:
+        return finished(label, made.root / name, "cpu")
 
     one, two, three = map(named, ("absolute-seed1", "absolute-seed2", "relative_seed1"))
-    groups = report.grouped([two, three, one])
+    groups = systems.grouped([two, three, one])
     assert [group.label for group in groups] == ["absolute", "relative"]
-    assert [entrant.asked.settings.seed for entrant in groups[0].entrants] == [1, 2]
-    apart = report.grouped([one._replace(label="a"), two._replace(label="b")])
+    assert [planned.settings.seed for planned in groups[0].runs] == [1, 2]
+    apart = systems.grouped([one._replace(label="a"), two._replace(label="b")])
     assert [group.label for group in apart] == ["a", "b"]
-    joins = report.grouped([one._replace(label="a"), two])
-    assert [(group.label, len(group.entrants)) for group in joins] == [("a", 2)]
+    joins = systems.grouped([one._replace(label="a"), two])
+    assert [(group.label, len(group.runs)) for group in joins] == [("a", 2)]
     with pytest.raises(UserError, match=r"two configs \(corpus: "):
-        report.grouped([one._replace(label="a"), two._replace(label="a", data="another")])
-    corpora = report.grouped([one, two._replace(data="another", path=made.root / "b")])
+        systems.grouped([one._replace(label="a"), two._replace(label="a", fingerprint="another")])
+    corpora = systems.grouped([one, two._replace(fingerprint="another", directory=made.root / "b")])
     assert [group.label for group in corpora] == ["absolute", "b"]
 
 
 def test_settings_that_change_nothing_do_not_part_runs(made: Made) -> None:
-    one = report._named(None, made.root / "absolute-seed1", "cpu")
+    one = finished(None, made.root / "absolute-seed1", "cpu")
     frozen = json.loads((made.root / "absolute-seed2" / "config.json").read_bytes())
     copy = made.root.parent / "elsewhere"
     if not copy.exists():
@@ -319,36 +334,34 @@ def test_settings_that_change_nothing_do_not_part_runs(made: Made) -> None:
     ):
         changed = {**frozen, group: {**frozen[group], key: value}}
         (copy / "config.json").write_bytes(manifest.dump(changed))
-        two = report._named(None, copy, "cpu")
+        two = finished(None, copy, "cpu")
         assert two.settings.trainer.device == "cpu"
-        assert len(report.grouped([one, two._replace(label="x" * (not same) or None)])) == 2 - same
-        assert (report._essence(one) == report._essence(two)) == same, key
+        assert len(systems.grouped([one, two._replace(label="x" * (not same) or None)])) == 2 - same
+        assert (systems._config(one) == systems._config(two)) == same, key
 
 
 def test_tables_say_who_translates_what(
-    made: Made, jobs: list[Job], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    made: Made, jobs: list[LoggedCommand], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As for the paper's Table 1, where half of the systems know another language."""
-    groups = report.grouped(
-        [report._named(None, made.root / name, "cpu") for name in list(RUNS)[:3]]
-    )
+    groups = systems.grouped([finished(None, made.root / name, "cpu") for name in list(RUNS)[:3]])
     tests = [
-        study.TestAsked(name, "the same twice", made.source, made.reference)
+        ParallelFiles(name, "the same twice", made.source, made.reference)
         for name in ("left", "right")
     ]
     tables = [
-        study.TableAsked("Table L", "left", "left", [0], ["exact"], False, False),
-        study.TableAsked("Table R", "right", "right", [1], ["BLEU", "chrF2"], False, True),
+        PaperTable("Table L", "left", "left", [0], ["exact"], False, False),
+        PaperTable("Table R", "right", "right", [1], ["BLEU", "chrF2"], False, True),
     ]
-    wanted = study.Wanted(None, tmp_path / "a.json", None, True, 40, 1)
-    study.report("T", "c", ["Note."], groups, tests, tables, [20], wanted)
-    done = [(job.words[0].split("/")[-3], Path(job.words[3]).name) for job in jobs]
+    options = ReportOptions([20], 40, 1, attention=True)
+    made_report = reports.report("T", "c", ["Note."], groups, tests, tables, options)
+    done = [(job.arguments[0].split("/")[-3], Path(job.arguments[3]).name) for job in jobs]
     assert sorted(done) == [
         ("absolute-seed1", "left.txt"),
         ("absolute-seed2", "left.txt"),
         ("relative_seed1", "right.txt"),
     ]
-    plain = json.loads((tmp_path / "a.json").read_bytes())
+    plain = made_report.to_json()
     left, right = plain["tests"]
     assert [metric["name"] for metric in left["metrics"]][:2] == ["exact", "BLEU"]
     assert [bool(cell["scores"]) for cell in left["rows"][-1]["cells"]] == [True, False]
@@ -357,22 +370,22 @@ def test_tables_say_who_translates_what(
     assert [row["name"] for row in left["rows"]] == ["0-20", "over 20", "all"]
     assert [cell["beyond"] for cell in left["rows"][1]["cells"]] == [True, False]
     assert left["examples"] == [] and {p["system"] for p in plain["profiles"]} == {0, 1}
-    out = capsys.readouterr().out
+    out = text.tables(made_report)
     assert "Note." in out and "Table L: left" in out and "source lengths" in out.split("Table R")[1]
     with pytest.raises(UserError, match="Table L: no metric 'BLEU2'; choose from BLEU, "):
-        bad = [tables[0]._replace(metrics=["BLEU2"])]
-        study.report("T", "c", [], groups, tests, bad, [20], wanted)
+        bad = [replace(tables[0], metrics=["BLEU2"])]
+        reports.report("T", "c", [], groups, tests, bad, options)
     with pytest.raises(UserError, match="Table L: no such table in the paper"):
-        bad = [tables[0]._replace(published=True)]
-        study.report("T", "c", [], groups, tests, bad, [20], wanted)
+        bad = [replace(tables[0], published=True)]
+        reports.report("T", "c", [], groups, tests, bad, options)
 
 
 def test_lengths_of_other_pieces_are_not_marked(
     made: Made, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Lengths are counted as the first system of a test does; others may cut words otherwise."""
-    (group,) = report.grouped([report._named(None, made.root / "relative_seed1", "cpu")])
-    one = study._known(group.entrants[0])
+    (group,) = systems.grouped([finished(None, made.root / "relative_seed1", "cpu")])
+    one = reports._facts(group.runs[0])
     side = one.segmenter.to_json()
 
     class Other:
@@ -383,27 +396,27 @@ def test_lengths_of_other_pieces_are_not_marked(
             return list(line)
 
     known = [one, one._replace(segmenter=Other()), one]  # type: ignore[arg-type]
-    asked = study.TestAsked("t", "", made.source, made.reference)
+    files = ParallelFiles("t", "", made.source, made.reference)
     line = "der hund sieht"
-    first = study.Read(asked, [line], ["x"], None, [0, 1], "en")
-    second = first._replace(groups=[1, 2])
-    assert study._longest(first, known) == [one.longest, None, None]
-    assert study._longest(second, known) == [None, one.longest, None]
-    assert study._lengths(first, known) == [len(one.segmenter.encode(line))] != [len(line)]
-    assert study._lengths(second, known) == [len(line)]
+    first = ReportedTest(files, [line], ["x"], None, [0, 1], "en")
+    second = first._replace(systems=[1, 2])
+    assert reports._longest(first, known) == [one.longest, None, None]
+    assert reports._longest(second, known) == [None, one.longest, None]
+    assert reports._lengths(first, known) == [len(one.segmenter.encode(line))] != [len(line)]
+    assert reports._lengths(second, known) == [len(line)]
     named = [group._replace(label=label) for label in ("a", "b", "c")]
-    systems = study._systems(named, [first], known)
-    assert [system.longest_trained for system in systems] == [one.longest, None, None]
+    shown = reports._systems(named, [first], known)
+    assert [system.longest_trained for system in shown] == [one.longest, None, None]
     assert [record.getMessage()[:1] for record in caplog.records] == ["b", "c"]
 
 
 def test_one_process_for_each_gpu(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
-    def works(device: str) -> list[contest.Work]:
-        (group,) = report.grouped([report._named(None, made.root / "absolute-seed1", device)])
-        return [contest.Work(group.entrants[0], "t", contest.Test(made.source, made.reference))]
+    def kept(device: str) -> list[KeptTranslation]:
+        (group,) = systems.grouped([finished(None, made.root / "absolute-seed1", device)])
+        return [KeptTranslation(group.runs[0], ParallelFiles("t", "", made.source, made.reference))]
 
-    monkeypatch.setattr(study, "gpus", lambda: ["0", "1"])
-    found = [study._at_once(works(device), 8) for device in ("cpu", "auto", "cuda")]
-    assert found == [8, 2, 2] and study._at_once(works("cuda"), 1) == 1
-    monkeypatch.setattr(study, "gpus", list)
-    assert study._at_once(works("auto"), 8) == 8
+    monkeypatch.setattr(reports, "gpus", lambda: ["0", "1"])
+    found = [reports._at_once(kept(device), 8) for device in ("cpu", "auto", "cuda")]
+    assert found == [8, 2, 2] and reports._at_once(kept("cuda"), 1) == 1
+    monkeypatch.setattr(reports, "gpus", list)
+    assert reports._at_once(kept("auto"), 8) == 8

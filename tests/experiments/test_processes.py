@@ -9,24 +9,24 @@ from pathlib import Path
 import pytest
 
 from nmt.errors import UserError
-from nmt.experiments import processes as jobs
-from nmt.experiments.processes import Job
+from nmt.experiments import processes
+from nmt.experiments.processes import LoggedCommand
 
 
 class Fake:
-    """Ends with `code` after being looked at `looks` times; None: never by itself."""
+    """Ends with `code` after being polled `polls` times; None: never by itself."""
 
     alive: int = 0
     most: int = 0
 
-    def __init__(self, code: int | None, looks: int) -> None:
-        self.code, self.looks, self.stopped = code, looks, False
+    def __init__(self, code: int | None, polls: int) -> None:
+        self.code, self.polls, self.stopped = code, polls, False
         Fake.alive += 1
         Fake.most = max(Fake.most, Fake.alive)
 
     def poll(self) -> int | None:
-        self.looks -= 1
-        if self.looks > 0 or self.code is None:
+        self.polls -= 1
+        if self.polls > 0 or self.code is None:
             return None
         Fake.alive -= 1
         return self.code
@@ -41,22 +41,21 @@ class Fake:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs, "PAUSE", 0.001)
+    monkeypatch.setattr(processes, "PAUSE", 0.001)
     Fake.alive = Fake.most = 0
 
 
-def job(name: str) -> Job:
-    return Job(name, "train", [], Path(f"{name}.log"))
+def commands(names: str) -> list[LoggedCommand]:
+    return [LoggedCommand(name, "train", [], Path(f"{name}.log")) for name in names]
 
 
-def test_a_failure_stops_no_other_and_no_more_than_asked_run_at_once(
+def test_a_failure_stops_no_other_and_at_once_is_the_most(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     codes = {"a": 0, "b": 70, "c": -9, "d": 0, "e": 0}
-    names = list(codes)
     made = iter([2, 5, 1, 3, 2])
-    found = jobs.run_all(
-        [job(name) for name in names],
+    found = processes.run_all(
+        commands("abcde"),
         2,
         lambda name: f"is {name}",
         start=lambda one: Fake(codes[one.name], next(made)),
@@ -70,8 +69,8 @@ def test_a_failure_stops_no_other_and_no_more_than_asked_run_at_once(
     assert lines[-1].endswith("5 of 5 ended")
 
 
-def test_few_jobs_are_all_told_to_the_end(capsys: pytest.CaptureFixture[str]) -> None:
-    jobs.run_all([job("a"), job("b")], 1, lambda name: "x", start=lambda one: Fake(0, 1))
+def test_few_commands_are_all_told_to_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+    processes.run_all(commands("ab"), 1, lambda name: "x", start=lambda one: Fake(0, 1))
     assert capsys.readouterr().err.rstrip("\n").endswith("a: x   b: x")
 
 
@@ -79,7 +78,7 @@ def test_few_jobs_are_all_told_to_the_end(capsys: pytest.CaptureFixture[str]) ->
 def test_a_signal_stops_all_and_says_so(number: signal.Signals) -> None:
     made: list[Fake] = []
 
-    def start(one: Job) -> Fake:
+    def start(one: LoggedCommand) -> Fake:
         made.append(Fake(None, 0))
         return made[-1]
 
@@ -87,13 +86,13 @@ def test_a_signal_stops_all_and_says_so(number: signal.Signals) -> None:
     timer = threading.Timer(0.05, os.kill, (os.getpid(), number))
     timer.start()
     with pytest.raises(UserError, match="resume with the same command") as caught:
-        jobs.run_all([job("a"), job("b"), job("c")], 2, lambda name: "", start=start)
+        processes.run_all(commands("abc"), 2, lambda name: "", start=start)
     assert caught.value.code == 128 + number and number.name in str(caught.value)
     assert [fake.stopped for fake in made] == [True, True]  # c never began
     assert signal.getsignal(number) is former
 
 
-def test_a_second_signal_leaves_no_job_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_signal_leaves_no_process_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     made = [Fake(None, 0), Fake(None, 0)]
     waited: list[Fake] = []
 
@@ -107,36 +106,38 @@ def test_a_second_signal_leaves_no_job_behind(monkeypatch: pytest.MonkeyPatch) -
     timer.start()
     ready = iter(made)
     with pytest.raises(UserError, match="SIGUSR1") as caught:
-        jobs.run_all([job("a"), job("b")], 2, lambda name: "", start=lambda one: next(ready))
+        processes.run_all(commands("ab"), 2, lambda name: "", start=lambda one: next(ready))
     assert caught.value.code == 138 and waited == made
 
 
 def test_a_real_process_writes_its_log_with_one_thread(tmp_path: Path) -> None:
     log = tmp_path / "a.log"
     log.write_bytes(b"before\n")
-    one = Job("a", "train", ["encoding=nonsense"], log)
-    assert jobs.run_all([one], 1, lambda name: "") == {"a": 2}
+    one = LoggedCommand("a", "train", ["encoding=nonsense"], log)
+    assert processes.run_all([one], 1, lambda name: "") == {"a": 2}
     assert log.read_bytes().startswith(b"before\n")
-    assert "no such option" in jobs.last_line(log)
+    assert "no such option" in processes.last_line(log)
 
 
-def test_words_for_exit_codes_and_logs(tmp_path: Path) -> None:
-    assert jobs.said(71) == "exit 71"
-    assert jobs.said(-9) == "killed by SIGKILL"
-    assert jobs.said(-255) == "killed by signal 255"
-    assert jobs.last_line(tmp_path / "none") == "no output"
+def test_exit_codes_and_logs_in_words(tmp_path: Path) -> None:
+    assert processes.exit_reason(71) == "exit 71"
+    assert processes.exit_reason(-9) == "killed by SIGKILL"
+    assert processes.exit_reason(-255) == "killed by signal 255"
+    assert processes.last_line(tmp_path / "none") == "no output"
     (tmp_path / "log").write_bytes(b"one\n  two \xff\n \n\n")
-    assert jobs.last_line(tmp_path / "log") == "two \ufffd"
+    assert processes.last_line(tmp_path / "log") == "two \ufffd"
 
 
-def test_a_job_is_a_module_of_the_house(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_command_is_a_module_of_the_house(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     seen: dict[str, object] = {}
 
-    def popen(words: list[str], **more: object) -> Fake:
-        seen.update(more, words=words)
+    def popen(arguments: list[str], **more: object) -> Fake:
+        seen.update(more, arguments=arguments)
         return Fake(0, 1)
 
     monkeypatch.setattr("nmt.experiments.processes.subprocess.Popen", popen)
-    jobs.start(Job("a", "translate", ["x=1"], tmp_path / "log"))
-    assert seen["words"] == [sys.executable, "-m", "nmt.cli.translate", "x=1"]
+    processes.start(LoggedCommand("a", "translate", ["x=1"], tmp_path / "log"))
+    assert seen["arguments"] == [sys.executable, "-m", "nmt.cli.translate", "x=1"]
     assert isinstance(seen["env"], dict) and seen["env"]["OMP_NUM_THREADS"] == "1"

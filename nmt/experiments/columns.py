@@ -1,8 +1,7 @@
-"""Where the test text of a corpus lies, and what stands beside a text that is translated."""
+"""Columns of integers beside a text: which files hold them, and what a model reads of them."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import tee
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.config import Files, Settings, Toy
@@ -12,45 +11,31 @@ if TYPE_CHECKING:
     from nmt.modeldir import Trained
 
 COLUMNS = "NAME=FILE,..."  # what --columns takes
-BY_SENTENCE = "segment each sentence of a joined line apart, by the record of nmt-testset"
 
 
-def test_texts(settings: Settings) -> tuple[str, str]:
-    """The test set's files, source and target; placeholders where the config names none.
-
-    Those of the embedded corpus lie in its prepared directory, which is made if it is missing.
-    """
+def columns_of_test(settings: Settings) -> dict[str, str]:
+    """The files beside the corpus's own test set, by name; a placeholder where none is named."""
     data = settings.data
-    if isinstance(data, Files):
-        source = data.test_source or f"TEST.{data.source_language}"
-        return source, data.test_target or f"TEST.{data.target_language}"
-    from nmt.data.prepare import prepare
-
-    prepared = prepare(data, settings.segmenter)
-    facts = prepared.facts
-    return str(Path(prepared.path, facts["test_source"])), str(
-        Path(prepared.path, facts["test_target"])
-    )
+    if not isinstance(data, Files):
+        return {}
+    return {name: column.test or f"TEST.{name}" for name, column in data.columns.items()}
 
 
-def test_columns(settings: Settings) -> list[str]:
-    """The words --columns NAME=FILE,... for the test set; none where no file is needed."""
-    data = settings.data
-    if not isinstance(data, Files) or not data.columns:
-        return []
-    named = [f"{name}={column.test or f'TEST.{name}'}" for name, column in data.columns.items()]
-    return ["--columns", ",".join(named)]
+def columns_argument(files: Mapping[str, str]) -> list[str]:
+    """The arguments --columns NAME=FILE,...; none where no file is needed."""
+    named = [f"{name}={path}" for name, path in files.items()]
+    return ["--columns", ",".join(named)] if named else []
 
 
-def columns_named(word: str | None) -> dict[str, str]:
+def columns_named(argument: str | None) -> dict[str, str]:
     """`heads=FILE,order=FILE` -> {"heads": FILE, ...}; raises UserError for anything else."""
-    found: dict[str, str] = {}
-    for part in word.split(",") if word is not None else ():
+    files: dict[str, str] = {}
+    for part in argument.split(",") if argument is not None else ():
         name, _, path = part.partition("=")
-        if not name or not path or name in found:
-            raise UserError(f"--columns {word}: expected {COLUMNS}, each name once")
-        found[name] = path
-    return found
+        if not name or not path or name in files:
+            raise UserError(f"--columns {argument}: expected {COLUMNS}, each name once")
+        files[name] = path
+    return files
 
 
 def with_columns(

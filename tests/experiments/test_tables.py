@@ -13,11 +13,8 @@ from nmt.cli.train import main as train
 from nmt.compare import published
 from nmt.data import joined, toy
 from nmt.data.corpus import read_text
-from nmt.experiments import processes as jobs
-from nmt.experiments import run as contest
-from nmt.experiments import table_tests as tabletests
-from nmt.experiments import tables
-from nmt.experiments.processes import Job
+from nmt.experiments import processes, run, tables, testsets, translate
+from nmt.experiments.processes import LoggedCommand
 from nmt.overrides.compose import experiment_of, sweep_of
 
 TABLES = {
@@ -35,21 +32,29 @@ TINY = [
 ]
 
 
-def refuse_jobs(*asked: Any) -> dict[str, int]:
-    raise AssertionError("a job was started")
+def refuse_commands(*asked: Any) -> dict[str, int]:
+    raise AssertionError("a command was started")
 
 
-def planned(*words: str) -> tables.Plan:
+def start_by(patch: pytest.MonkeyPatch, run_all: Callable[..., dict[str, int]]) -> None:
+    """Let this start the commands that train and translate."""
+    for module in (run, translate):
+        patch.setattr(module, "run_all", run_all)
+
+
+def planned(*words: str) -> tables.PlannedTable:
     sweep = sweep_of(list(words))
     assert sweep is not None
-    return tables.plan(sweep)
+    return tables.plan_table(sweep)
 
 
 def test_runs_are_named_for_people_and_shared_by_the_tables() -> None:
     single = experiment_of(["run=R4", "scale=toy", "seed=2"])
     assert single.run == Path("runs/table-toy/absolute-max36-seed2")
     for table in ("table2", "table3"):
-        runs = [each.entrant.asked for each in planned(f"experiment={table}", "scale=toy").runs]
+        runs = [
+            each.planned.experiment for each in planned(f"experiment={table}", "scale=toy").runs
+        ]
         assert (single.settings, single.run) in [(each.settings, each.run) for each in runs]
     own = experiment_of(["encoding=rotary", "scale=toy"])
     assert own.run == Path("runs/table-toy/rotary-max48-seed1")
@@ -62,7 +67,10 @@ def test_runs_are_named_for_people_and_shared_by_the_tables() -> None:
 def test_a_table_is_its_runs_times_three_seeds(table: str, tmp_path: Path) -> None:
     runs, test = TABLES[table]
     found = planned(f"experiment={table}", f"runs={tmp_path}")  # the scale is the paper's
-    words = [[w for w in r.entrant.words if w.startswith(("run=", "seed="))] for r in found.runs]
+    words = [
+        [w for w in r.planned.experiment.overrides if w.startswith(("run=", "seed="))]
+        for r in found.runs
+    ]
     assert sorted(map(tuple, words)) == sorted(
         (f"seed={seed}", f"run={run}") for run in runs for seed in (1, 2, 3)
     )
@@ -70,8 +78,8 @@ def test_a_table_is_its_runs_times_three_seeds(table: str, tmp_path: Path) -> No
     assert found.scale.paper and not found.notes
     corpora = {}
     for each in found.runs:
-        assert each.entrant.asked.scale is not None
-        corpora[each.corpus] = getattr(each.entrant.asked.scale.tests, test)
+        assert each.planned.experiment.scale is not None
+        corpora[each.corpus] = getattr(each.planned.experiment.scale.tests, test)
     for corpus, name in corpora.items():
         known = published.table_of(found.report.table.name, name)
         assert known is not None
@@ -82,7 +90,7 @@ def test_a_table_is_its_runs_times_three_seeds(table: str, tmp_path: Path) -> No
 def test_a_command_line_chooses_runs_and_seeds() -> None:
     def seeds(*words: str) -> list[tuple[str, int]]:
         runs = planned("experiment=table2", "scale=toy", *words).runs
-        return [(each.label, each.settings.seed) for each in runs]
+        return [(each.label, each.planned.settings.seed) for each in runs]
 
     assert seeds("seed=1", "run=R1,R2") == [("absolute, max 48", 1), ("relative, max 48", 1)]
     assert [seed for _, seed in seeds("seed=1,2,3,4,5", "run=R3")] == [1, 2, 3, 4, 5]
@@ -177,7 +185,7 @@ def test_wrong_words_get_one_line_before_anything_starts(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(contest, "run_all", refuse_jobs)
+    start_by(monkeypatch, refuse_commands)
     assert train(words) == 2
     out, err = capsys.readouterr()
     assert said in err and err.count("\n") == 1 and out == ""
@@ -186,7 +194,7 @@ def test_wrong_words_get_one_line_before_anything_starts(
 def test_missing_test_sets_name_the_command_that_makes_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(contest, "run_all", refuse_jobs)
+    start_by(monkeypatch, refuse_commands)
     words = ["experiment=table1", f"data.root={tmp_path}", f"runs={tmp_path}", "seed=1"]
     assert train(words) == 66
     there = tmp_path / "test" / "newstest2018.de"
@@ -202,7 +210,7 @@ def test_missing_test_sets_name_the_command_that_makes_them(
 def test_joined_sentences_of_the_grammar_are_its_sentences() -> None:
     text = toy.pairs(60, 4, 30, seed=3)
     sources, references = zip(*text, strict=True)
-    made = tabletests.join_toy(sources, references, 20)
+    made = testsets.join_toy(sources, references, 20)
     short = [pair for pair in text if len(toy.words(pair[0])) <= 20]
     assert 0 < len(short) < 60 and len(made.sources) == -(-len(short) // 2)
     for source, reference in zip(made.sources, made.references, strict=True):
@@ -232,18 +240,18 @@ def test_a_miniature_table_and_the_next_one(
     assert (where / "table2.tsv").stat().st_size > 100
 
     # the next table trains nothing, and joins the test sentences
-    started: list[Job] = []
-    real = jobs.run_all
+    started: list[LoggedCommand] = []
+    real = processes.run_all
 
     def watched(
-        asked: Sequence[Job], at_once: int, state: Callable[[str], str], **more: Any
+        commands: Sequence[LoggedCommand], at_once: int, state: Callable[[str], str], **more: Any
     ) -> dict[str, int]:
-        started.extend(asked)
-        return real(asked, at_once, state, **more)
+        started.extend(commands)
+        return real(commands, at_once, state, **more)
 
-    monkeypatch.setattr(contest, "run_all", watched)
+    start_by(monkeypatch, watched)
     assert train(["experiment=table3", "seed=1", "attention=false", *words]) == 0
-    assert {job.module for job in started} == {"translate"}
+    assert {each.module for each in started} == {"translate"}
     assert "concat_seq, " in capsys.readouterr().out
     texts = where / "tests" / "concat_seq.de", where / "tests" / "concat_seq.en"
     parts = joined.parts_of(*texts)
@@ -252,32 +260,34 @@ def test_a_miniature_table_and_the_next_one(
     # another seed trains that one alone; a run that fails leaves the others in the table
     started.clear()
 
-    def failing(asked: Sequence[Job], at_once: int, state: Callable[[str], str]) -> dict[str, int]:
-        started.extend(asked)
-        return {job.name: 70 for job in asked}
+    def failing(
+        commands: Sequence[LoggedCommand], at_once: int, state: Callable[[str], str]
+    ) -> dict[str, int]:
+        started.extend(commands)
+        return {each.name: 70 for each in commands}
 
-    monkeypatch.setattr(contest, "run_all", failing)
+    start_by(monkeypatch, failing)
     assert train(["experiment=table3", "seed=1,2", "attention=false", *words]) == 70
-    assert {job.name for job in started} == {"absolute-max12-seed2", "absolute-max9-seed2"}
-    assert all("hydra.mode=RUN" in job.words for job in started)
+    assert {each.name for each in started} == {"absolute-max12-seed2", "absolute-max9-seed2"}
+    assert all("hydra.mode=RUN" in each.arguments for each in started)
     out, err = capsys.readouterr()
     assert "2 of 4 runs failed: absolute-max12-seed2: training failed (exit 70)" in err
     assert "absolute, max 12" in out and "absolute-max12-seed2: training failed" in out
 
     # sentence by sentence, if asked for; a test that nobody joined has no sentences
     started.clear()
-    monkeypatch.setattr(contest, "run_all", watched)
+    start_by(monkeypatch, watched)
     assert (
         train(["experiment=table3", "seed=1", "by_sentence=true", "attention=false", *words]) == 0
     )
-    assert all("--by-sentence" in job.words for job in started) and len(started) == 2
+    assert all("--by-sentence" in each.arguments for each in started) and len(started) == 2
     out = " ".join(capsys.readouterr().out.split())
     assert "Each joined line of concat_seq is read as the pieces of its sentences." in out
     assert train(["experiment=table2", "seed=1", "by_sentence=true", *words]) == 66
     assert "no record of a joined test set" in capsys.readouterr().err
 
     # the same directory for other text or another config is refused
-    monkeypatch.setattr(contest, "run_all", refuse_jobs)
+    start_by(monkeypatch, refuse_commands)
     other = [word.replace("model.dim=16", "model.dim=32") for word in words]
     assert train(["experiment=table3", "seed=1", *other]) == 2
     assert "another config: model.dim: 16 -> 32; choose another runs=DIR" in capsys.readouterr().err
@@ -295,7 +305,7 @@ def test_a_finished_run_of_other_text_is_refused(
     words = ["scale=small", "seed=1", "run=R1", *own, f"runs={tmp_path}", f"data.cache={tmp_path}"]
     words += ["segmenter.merges=10", "trainer.device=cpu", "optim.warmup=2", "data.name=ab"]
     assert train([*words, f"data.root={tmp_path / 'a'}"]) == 0
-    monkeypatch.setattr(contest, "run_all", refuse_jobs)
+    start_by(monkeypatch, refuse_commands)
     other = f"data.root={tmp_path / 'b'}"
     assert train(["experiment=table3", *words, other]) == 65
     err = capsys.readouterr().err

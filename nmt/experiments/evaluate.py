@@ -1,0 +1,287 @@
+"""Systems, which are models or files of translations, scored on one test set by source length."""
+
+import logging
+import re
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from nmt.config import Settings, freeze, thaw
+from nmt.data.corpus import read_text
+from nmt.data.joined import by_sentence as lines_by_sentence
+from nmt.errors import Exit, UserError
+from nmt.experiments import outputs
+from nmt.experiments.columns import with_columns
+
+if TYPE_CHECKING:
+    from nmt.compare.report import Report
+    from nmt.config import Decode
+    from nmt.modeldir import Trained
+
+log = logging.getLogger(__name__)
+
+BOUNDS = (25, 50, 75, 100)  # last lengths of the paper's buckets
+SEED = 12345  # of the bootstrap
+WORDS = "words (no model to count pieces)"
+
+
+class NamedSystem(NamedTuple):
+    """A model or a file of translations, under the name that tables show."""
+
+    label: str
+    path: Path
+
+    @property
+    def is_model(self) -> bool:
+        """A directory is a model, anything else a file of translations."""
+        return self.path.is_dir()
+
+
+class EvaluationOptions(NamedTuple):
+    """What is scored, and how; what is None or empty takes what the models say."""
+
+    bounds: Sequence[int] = BOUNDS  # last length of each bucket
+    metrics: Sequence[str] | None = None  # the first one is drawn; None: the usual ones
+    columns: Mapping[str, Path] = {}  # integers beside the source, by name
+    by_sentence: bool = False  # joined lines are read as the pieces of their sentences
+    lengths: str | None = None  # the model that counts source pieces; None: the first system's
+    target_language: str | None = None  # for tokenisers; None: the model's, or en
+    tokenize: str | None = None  # of BLEU; None: 13a, or the language's own
+    samples: int = 1000  # of the bootstrap
+    seed: int = SEED  # of the bootstrap
+    decode: Mapping[str, str] = {}  # key -> value, where models search otherwise than as trained
+    device: str = "auto"
+    keep: Path | None = None  # directory that gets the models' translations as LABEL.txt
+    quiet: bool = False  # no progress
+
+
+USUAL = EvaluationOptions()
+
+
+class SourceLengths(NamedTuple):
+    """Source lengths, and the segmenter that counted them (None: words)."""
+
+    values: list[int] | None
+    unit: str | None
+    segmenter: dict[str, Any] | None
+
+
+class EvaluationTexts(NamedTuple):
+    """What was read, line by line."""
+
+    references: list[str]
+    sources: list[str] | None
+    hypotheses: dict[str, list[str]]  # by label; those of models are added
+    columns: dict[str, list[str]]  # by name; integers beside the sources
+
+
+def system_of(argument: str) -> NamedSystem:
+    """Split [LABEL=]PATH; a path that exists as it stands needs no label."""
+    label, equals, rest = argument.partition("=")
+    if not equals or Path(argument).exists():
+        path = Path(argument)
+        resolved = path.resolve()
+        label = resolved.name if path.is_dir() else path.name.removesuffix(".gz")
+        if resolved.parent.name == "checkpoints":
+            label = f"{resolved.parent.parent.name}@{resolved.name}"
+        elif not path.is_dir():
+            label = Path(label).stem
+    else:
+        path = Path(rest)
+    if not label or (equals and not rest) or re.search(r"[/\\\x00-\x1f]", label) or label[0] == ".":
+        raise UserError(f"{argument}: expected LABEL=PATH, the label fit for a file name")
+    return NamedSystem(label, path)
+
+
+def check(systems: Sequence[NamedSystem], source: Path | None, options: EvaluationOptions) -> None:
+    """Raise UserError for what does not fit together; reads nothing."""
+    if not systems:
+        raise UserError("no system: give models or files of translations", Exit.USAGE)
+    labels = [system.label for system in systems]
+    if twice := next((label for label in labels if labels.count(label) > 1), None):
+        raise UserError(f"{twice}: two systems of this name; give LABEL=PATH", Exit.USAGE)
+    models = [system for system in systems if system.is_model]
+    if models and source is None:
+        raise UserError(f"{models[0].path}: a model needs a text to translate; add --source SRC")
+    if options.decode and not models:
+        key, value = next(iter(options.decode.items()))
+        raise UserError(f"decode.{key}={value}: none of the systems is a model; leave it out")
+    if options.lengths and source is None:
+        raise UserError(f"--lengths {options.lengths}: no text to count in; add --source SRC")
+    if options.by_sentence and not (models or options.lengths):
+        raise UserError("--by-sentence: no model reads the text; give one, or --lengths MODEL")
+
+
+def evaluate(
+    systems: Sequence[NamedSystem],
+    reference: Path,
+    source: Path | None = None,
+    options: EvaluationOptions = USUAL,
+) -> "Report":
+    """Translate with the models, score all systems, test each against the first.
+
+    Raises UserError: 2 for what does not fit together, 65 for files of unequal lines, 66 for what
+    is not there.
+    """
+    check(systems, source, options)
+    texts = _read(systems, reference, source, options)
+    started = time.monotonic()
+    longest, lengths, language, decodes = _translated(systems, texts, options)
+    from nmt.compare.report import ComparedSystem, Report
+    from nmt.compare.scoring import Bootstrap, TranslatedTest, score  # sacrebleu takes a second
+
+    log.info("scoring %d pairs of %d systems", len(texts.references), len(systems))
+    test = TranslatedTest(
+        references=texts.references,
+        hypotheses=[[texts.hypotheses[system.label]] for system in systems],
+        language=language,
+        sources=texts.sources,
+        lengths=lengths.values,
+        unit=lengths.unit,
+        longest_trained=longest,
+        metrics=None if options.metrics is None else list(options.metrics),
+        tokenize=options.tokenize,
+    )
+    report = Report(
+        systems=[ComparedSystem(s.label, n) for s, n in zip(systems, longest, strict=True)],
+        tests=[score(test, Bootstrap(list(options.bounds), options.samples, options.seed))],
+        samples=options.samples,
+        seed=options.seed,
+        about={
+            **outputs.sources({"reference": reference, "source": source}),
+            "target_language": language,
+            "by_sentence": options.by_sentence,
+            "systems": [
+                {"label": s.label, "path": str(s.path), "decode": decodes.get(s.label)}
+                for s in systems
+            ],
+        },
+    )
+    log.info("done in %.0f s", time.monotonic() - started)
+    return report
+
+
+def _read(
+    systems: Sequence[NamedSystem],
+    reference: Path,
+    source: Path | None,
+    options: EvaluationOptions,
+) -> EvaluationTexts:
+    """Read all files; UserError unless each has as many lines as the references, and some."""
+    references = read_text(reference)
+    if not references:
+        raise UserError(f"{reference}: the file is empty; give references", Exit.DATA)
+
+    def parallel(path: Path) -> list[str]:
+        lines = read_text(path)
+        if len(lines) != len(references):
+            raise UserError(
+                f"{path}: has {len(lines)} lines, but {reference} has {len(references)}; "
+                "line N of both must belong together",
+                Exit.DATA,
+            )
+        return lines
+
+    sources: list[str] | None = parallel(source) if source else None
+    if source and options.by_sentence:
+        sources = list(lines_by_sentence(source))
+    hypotheses = {s.label: parallel(s.path) for s in systems if not s.is_model}
+    if empty := sum(not line.strip() for line in references):
+        log.warning("%s: %d references are empty; all words count as wrong", reference, empty)
+    columns = {name: parallel(path) for name, path in options.columns.items()}
+    return EvaluationTexts(references, sources, hypotheses, columns)
+
+
+def _translated(
+    systems: Sequence[NamedSystem], texts: EvaluationTexts, options: EvaluationOptions
+) -> tuple[list[int | None], SourceLengths, str, dict[str, Any]]:
+    """Translate with the models; longest sources in training, source lengths, language, search."""
+    longest: list[int | None] = []
+    lengths, language = SourceLengths(None, None, None), options.target_language
+    decodes: dict[str, Any] = {}
+    unread = set(texts.columns)
+    if texts.sources is not None:
+        first = next((str(system.path) for system in systems if system.is_model), None)
+        lengths = _lengths(options.lengths or first, texts.sources)
+    for system in systems:
+        if not system.is_model:
+            longest.append(None)
+            continue
+        trained = _load(system.path, options.device)
+        language = language or trained.settings.data.target_language
+        longest.append(_longest(system, trained, lengths))
+        decode = with_decode(trained.settings, options.decode).decode
+        decodes[system.label] = vars(decode)
+        texts.hypotheses[system.label] = _translate(system, trained, decode, texts, options)
+        unread -= trained.model.columns
+    if unread:
+        log.warning("--columns: no model reads %s", ", ".join(sorted(unread)))
+    return longest, lengths, language or "en", decodes
+
+
+def with_decode(settings: Settings, changes: Mapping[str, str]) -> Settings:
+    """The settings of a model with other values under decode, checked as all are."""
+    plain = freeze(settings)
+    return thaw({**plain, "decode": {**plain["decode"], **changes}})
+
+
+def _load(path: Path, device: str) -> "Trained":
+    from nmt import device as devices  # torch takes seconds; files of translations do without
+    from nmt import modeldir
+
+    return modeldir.load(path, str(devices.pick(device)))
+
+
+def _lengths(counter: str | None, sources: list[str]) -> SourceLengths:
+    """Count source pieces as a model does, or words where there is no model."""
+    if counter is None:
+        return SourceLengths([len(line.split()) for line in sources], WORDS, None)
+    from nmt.data.seams import pieces_of
+
+    segmenter = _load(Path(counter), "cpu").source.segmenter
+    values = [len(pieces_of(segmenter, line)) for line in sources]
+    unit = f"subword pieces of {system_of(counter).label}"
+    return SourceLengths(values, unit, segmenter.to_json())
+
+
+def _longest(system: NamedSystem, trained: "Trained", lengths: SourceLengths) -> int | None:
+    """Longest source in a model's training, if its pieces are those that were counted."""
+    if trained.source.segmenter.to_json() == lengths.segmenter:
+        return int(trained.facts["longest_source"])
+    log.warning(
+        "%s: segments otherwise than lengths are counted; its trained length is not marked",
+        system.label,
+    )
+    return None
+
+
+def _translate(
+    system: NamedSystem,
+    trained: "Trained",
+    decode: "Decode",
+    texts: EvaluationTexts,
+    options: EvaluationOptions,
+) -> list[str]:
+    """The translations of one model, which are kept if that is wanted."""
+    from tqdm import tqdm
+
+    from nmt.decode.translator import Translator
+    from nmt.memory import keep_memory
+
+    keep_memory()
+    sources = texts.sources or []
+    given = {name: texts.columns[name] for name in trained.model.columns & set(texts.columns)}
+    lines, columns = with_columns(trained, sources, given)
+    bar = tqdm(
+        Translator(trained, decode).translate(lines, 1, columns),
+        desc=system.label,
+        total=len(sources),
+        unit=" lines",
+        disable=True if options.quiet else None,  # None: unless stderr is a terminal
+    )
+    translations = [best[0].text for best in bar]
+    if options.keep:
+        text = "".join(f"{line}\n" for line in translations)
+        outputs.write(options.keep / f"{system.label}.txt", lambda: text)
+    return translations
