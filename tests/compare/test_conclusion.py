@@ -4,7 +4,7 @@ import html
 import re
 from dataclasses import replace
 
-from nmt.compare.page.conclusion import conclusion
+from nmt.compare.page import environment
 from nmt.compare.report import BucketScores, ComparedSystem, Score, ScoredTest, SystemScores
 from tests.compare.made_up_report import METRICS, empty
 
@@ -31,8 +31,8 @@ def compared(
     test = ScoredTest("news", "", "words", 80, [METRICS[metric]], rows)
     systems = [ComparedSystem(label, 50, 1, 0) for label in ("base", "mid", "new")]
     made = replace(empty(), systems=systems, tests=[test])
-    statement, evidence = conclusion(made, test)
-    return html.unescape(re.sub("<[^>]+>", "", f"{statement} {evidence}"))
+    page = environment().get_template("summary.html").render(report=made)
+    return " ".join(html.unescape(re.sub("<[^>]+>", "", page)).split())
 
 
 APART = {0: (20.0, 18.0, 22.0, None), 1: (21.0, 19.0, 23.0, 0.3), 2: (30.0, 28.0, 32.0, 0.0)}

@@ -58,6 +58,7 @@ def environment() -> Environment:
         autoescape=True,
         finalize=_visible,
         undefined=StrictUndefined,
+        extensions=["jinja2.ext.do"],
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
@@ -65,7 +66,8 @@ def environment() -> Environment:
     filters = ("fixed", "count", "share", "signed", "chance", "duration", "spread", "bdi")
     made.filters |= {name: getattr(text, name) for name in filters}
     functions = [
-        *(text.bdi, text.listed, svg.classes, svg.dash, svg.mark, conclusion.conclusion),
+        *(text.bdi, text.listed, svg.classes, svg.dash, svg.mark),
+        *(conclusion.conclude, conclusion.overlap, conclusion.every_seed_better),
         *(report.rows_of, notation.marks_of, notation.star, notation.beyond),
         *(lengths.score_figures, lengths.signs_of, lengths.bands_of),
         *(learning.learning_figures, learning.over_runs),
