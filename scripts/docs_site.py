@@ -27,7 +27,7 @@ from nmt.overrides.options import families, options_of, path_of, summary
 ROOT = Path(__file__).parent.parent
 ORDER = (  # of the pages, as the margin lists them
     *("commands", "paper", "python", "encodings", "adding-an-encoding", "encoding-cards"),
-    *("options", "results", "speed", "changelog"),
+    *("options", "results", "speed", "architecture", "changelog"),
 )
 GROUPS: dict[str, list[type]] = {  # group -> what describes its keys
     **{group: list(kinds.values()) for group, kinds in KINDS.items()},

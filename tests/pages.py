@@ -24,6 +24,12 @@ def commands(page: str) -> list[str]:
     return [re.sub(r" +", " ", line) for line in lines if line and line[0] != "#"]
 
 
+def rooms() -> dict[str, set[str]]:
+    """The map of docs/architecture.md: each room, from above, and the rooms that it may import."""
+    rows = re.findall(r"^\| `(\w+)` \| [^|]+ \|([` \w]*)\|$", text_of("docs/architecture.md"), re.M)
+    return {room: set(re.findall(r"`(\w+)`", imports)) for room, imports in rows}
+
+
 def targets_of_make() -> list[str]:
     """The targets that `make help` lists."""
     return re.findall(r"^([a-z0-9-]+):.*##", text_of("Makefile"), flags=re.M)

@@ -6,60 +6,10 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+from tests.pages import ROOT, rooms
+
 FILES = sorted((ROOT / "nmt").rglob("*.py")) + sorted((ROOT / "scripts").rglob("*.py"))
-ROOMS = {  # room -> rooms that it may import
-    "api": {  # the face of the package
-        "experiments",
-        "overrides",
-        "training",
-        "decode",
-        "compare",
-        "top",
-        "model",
-        "data",
-        "encodings",
-        "base",
-    },
-    "cli": {
-        "experiments",
-        "overrides",
-        "training",
-        "decode",
-        "compare",
-        "inspect",
-        "recipes",
-        "top",
-        "model",
-        "data",
-        "encodings",
-        "base",
-    },
-    "experiments": {
-        "overrides",
-        "training",
-        "decode",
-        "compare",
-        "recipes",
-        "top",
-        "model",
-        "data",
-        "encodings",
-        "base",
-    },
-    "inspect": {"overrides", "decode", "top", "model", "data", "encodings", "base"},
-    "compare": {"top", "model", "data", "encodings", "base"},
-    "overrides": {"base"},
-    "recipes": {"data", "base"},
-    "training": {"top", "model", "data", "encodings", "base"},
-    "decode": {"top", "model", "data", "encodings", "base"},
-    "top": {"model", "data", "encodings", "base"},  # build, modeldir and what they need
-    "model": {"encodings", "base"},
-    "data": {"base"},
-    "encodings": set(),
-    "base": set(),  # config, errors, atomic: they know nobody
-}
-ROOMS["scripts"] = set(ROOMS)  # what is run beside the package; nobody imports it
+ROOMS = rooms()  # room -> rooms that it may import, as docs/architecture.md says
 BASE = {"config", "schema", "errors", "atomic", "manifest", "device", "memory", "figure"}
 
 

@@ -39,6 +39,8 @@ def test_each_command_is_understood(command: str, tmp_path: Path) -> None:
             arguments = [re.sub(r"=([^,\[]+),.*", r"=\1", a) for a in arguments[1:]]
         table = sweep_of(arguments)
         experiment_of(table.jobs[0] if table else arguments)
+    elif name == "eval":
+        assert arguments == ["$(nmt-train -sc install=bash)"]  # tests of completion type Tab
     else:
         assert name == "make" and arguments[0] in targets_of_make()
         for passed_on in arguments[1:]:
@@ -48,7 +50,7 @@ def test_each_command_is_understood(command: str, tmp_path: Path) -> None:
 
 def test_there_are_commands_to_check() -> None:
     named = {command.removeprefix("python -m ").split()[0] for command in COMMANDS}
-    assert {*UNDERSTOOD, "make", "nmt-train", "nmt-prepare", "nmt-encodings"} == named
+    assert {*UNDERSTOOD, "make", "nmt-train", "nmt-prepare", "nmt-encodings", "eval"} == named
 
 
 def test_the_readme_is_read_in_five_minutes() -> None:
