@@ -59,10 +59,10 @@ def take_pairs(
         for names, out in zip(pair, both, strict=True)
     }
     with _sound(path):
-        found = (_tar if kind == "tar.gz" else _zip)(path, targets, cap)
+        texts = (_tar if kind == "tar.gz" else _zip)(path, targets, cap)
     sides = []
     for source, target in pairs:
-        (name, text), (other, beside) = found[tuple(source)], found[tuple(target)]
+        (name, text), (other, beside) = texts[tuple(source)], texts[tuple(target)]
         if text.lines != beside.lines:
             raise UserError(
                 f"{path}: {name} has {text.lines} lines, {other} has {beside.lines}; "
@@ -142,40 +142,40 @@ def _tar(
     path: Path, targets: Mapping[tuple[str, ...], Path], cap: int
 ) -> dict[tuple[str, ...], tuple[str, TextFacts]]:
     """One pass through a compressed tar archive, up to the last member that is asked for."""
-    found: dict[tuple[str, ...], tuple[str, TextFacts]] = {}
-    seen: list[str] = []
+    texts: dict[tuple[str, ...], tuple[str, TextFacts]] = {}
+    members: list[str] = []
     with tarfile.open(path, "r|gz") as archive:
         for member in archive:
             name = member.name.removeprefix("./")
-            seen.append(name)
-            names = next((n for n in targets if name in n and n not in found), None)
+            members.append(name)
+            names = next((n for n in targets if name in n and n not in texts), None)
             if names is None:
                 continue
             stream = archive.extractfile(member) if member.isreg() else None
             if stream is None:
                 raise _no_file(path, name)
-            found[names] = name, _copy(stream, targets[names], cap, path, name)
-            if len(found) == len(targets):
-                return found
-    raise _missing(path, next(n for n in targets if n not in found), seen)
+            texts[names] = name, _copy(stream, targets[names], cap, path, name)
+            if len(texts) == len(targets):
+                return texts
+    raise _missing(path, next(n for n in targets if n not in texts), members)
 
 
 def _zip(
     path: Path, targets: Mapping[tuple[str, ...], Path], cap: int
 ) -> dict[tuple[str, ...], tuple[str, TextFacts]]:
-    found: dict[tuple[str, ...], tuple[str, TextFacts]] = {}
+    texts: dict[tuple[str, ...], tuple[str, TextFacts]] = {}
     with zipfile.ZipFile(path) as archive:
-        known = archive.namelist()
+        members = archive.namelist()
         for names, out in targets.items():
-            name = next((n for n in names if n in known), None)
+            name = next((n for n in names if n in members), None)
             if name is None:
-                raise _missing(path, names, known)
+                raise _missing(path, names, members)
             info = archive.getinfo(name)
             if info.is_dir() or (info.external_attr >> 16) & 0o170000 == SYMLINK:
                 raise _no_file(path, name)
             with archive.open(info) as stream:
-                found[names] = name, _copy(stream, out, cap, path, name)
-    return found
+                texts[names] = name, _copy(stream, out, cap, path, name)
+    return texts
 
 
 @contextmanager
@@ -209,7 +209,7 @@ def _no_file(path: Path, name: str) -> UserError:
     return UserError(f"{path}: {name}: a link, directory or device, no plain file", Exit.DATA)
 
 
-def _missing(path: Path, names: Sequence[str], known: Sequence[str]) -> UserError:
-    near = get_close_matches(names[0], known, NEAR, 0.3) or sorted(known)[:NEAR]
-    told = f"near are {', '.join(near)}" if near else "it is empty"
-    return UserError(f"{path}: has no member {' or '.join(names)}; {told}", Exit.DATA)
+def _missing(path: Path, names: Sequence[str], members: Sequence[str]) -> UserError:
+    near = get_close_matches(names[0], members, NEAR, 0.3) or sorted(members)[:NEAR]
+    hint = f"near are {', '.join(near)}" if near else "it is empty"
+    return UserError(f"{path}: has no member {' or '.join(names)}; {hint}", Exit.DATA)

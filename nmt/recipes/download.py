@@ -3,6 +3,11 @@
 A file grows as FILE.part and takes its name when its hash has been compared. Nothing is verified
 by trust in a server: certificates are checked where there are some, but it is the hash that
 decides, so that mirrors and http are as good as anything.
+
+pooch 1.9 compares hashes, too, but begins a file of a gigabyte anew after each break, knows one
+address, one hash and no size for it, and brings requests; a client such as requests or urllib3
+retries requests, not the rest of an answer that broke off. Going on where a download stopped is
+what this module is for, and needs no more of a client than urllib has.
 """
 
 import hashlib
@@ -82,8 +87,7 @@ def matching(path: Path, versions: Sequence[FileVersion]) -> FileVersion | None:
     size = path.stat().st_size
     if all(size != version.size for version in versions):
         return None
-    found = sha256_of(path)
-    return next((v for v in versions if (v.size, v.sha256) == (size, found)), None)
+    return _version(versions, size, sha256_of(path))
 
 
 def here(archive: Archive, folder: Path, local: Sequence[Path]) -> Fetched | None:
@@ -97,10 +101,10 @@ def here(archive: Archive, folder: Path, local: Sequence[Path]) -> Fetched | Non
             continue
         if version := matching(path, archive.versions):
             return Fetched(path, version, "downloaded before" if place == folder else "local file")
-        found = _digest(path)
+        digest = path.stat().st_size, sha256_of(path)
         if place == folder:
-            raise _bad(path, path, archive, found, "downloaded before")
-        raise UserError(f"{path}: {_differs(archive, found)}; fetch it again", Exit.DATA)
+            raise _bad(path, path, archive, digest, "downloaded before")
+        raise UserError(f"{path}: {_differs(archive, digest)}; fetch it again", Exit.DATA)
     return None
 
 
@@ -119,7 +123,7 @@ def fetch(
     urls = [*([f"{mirror.rstrip('/')}/{archive.file}"] if mirror else []), *archive.urls]
     part = _Part(folder / f"{archive.file}.part")
     try:
-        if _version(part, archive):  # killed between the last byte and the name
+        if part.version(archive):  # killed between the last byte and the name
             return _named(part, archive, folder, "downloaded before")
         if part.size >= max(version.size for version in archive.versions):
             part.restart()
@@ -127,7 +131,7 @@ def fetch(
         for url in urls:
             try:
                 _patiently(url, part, archive, patience, bar)
-                if _version(part, archive) is None and part.mixed:
+                if part.version(archive) is None and part.mixed:
                     log.warning("%s: its pieces do not fit together; from the start", archive.file)
                     part.restart()
                     _patiently(url, part, archive, patience, bar)
@@ -147,7 +151,7 @@ def _named(part: "_Part", archive: Archive, folder: Path, origin: str) -> Fetche
     """Give a whole file its name, FILE or FILE.bad; UserError (65) for the latter."""
     part.finish()
     final = folder / archive.file
-    version = _version(part, archive)
+    version = part.version(archive)
     if version is None:
         raise _bad(part.path, final, archive, (part.size, part.hash.hexdigest()), origin)
     os.replace(part.path, final)  # noqa: PTH105
@@ -181,17 +185,18 @@ class _Part:
         self.size += len(block)
         self.grown = True
 
+    def version(self, archive: Archive) -> FileVersion | None:
+        return _version(archive.versions, self.size, self.hash.hexdigest())
+
     def finish(self) -> None:
-        self._file.flush()
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
         self._file.close()
 
 
-def _version(part: _Part, archive: Archive) -> FileVersion | None:
-    found = (part.size, part.hash.hexdigest())
-    return next((v for v in archive.versions if (v.size, v.sha256) == found), None)
+def _version(versions: Sequence[FileVersion], size: int, sha256: str) -> FileVersion | None:
+    return next((v for v in versions if (v.size, v.sha256) == (size, sha256)), None)
 
 
 def _patiently(
@@ -244,10 +249,10 @@ def _once(url: str, part: _Part, sizes: set[int], timeout: float, bar: Bar) -> N
         raise _AgainError(f"ended after {part.size} bytes")
 
 
-def _opened(asked: request.Request, timeout: float, part: _Part) -> Any:
+def _opened(query: request.Request, timeout: float, part: _Part) -> Any:
     """The server's answer to a request; exceptions say whether to ask again."""
     try:
-        return _opener().open(asked, timeout=timeout)
+        return _opener().open(query, timeout=timeout)
     except HTTPError as error:
         error.close()
         if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
@@ -295,11 +300,12 @@ def _opener() -> request.OpenerDirector:
 def _understood(answer: Any, part: _Part) -> tuple[bool, int | None]:
     """Whether an answer goes on where the part ends, and the whole file's size if it is told."""
     if answer.status == http.HTTPStatus.PARTIAL_CONTENT and part.size:
-        found = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", answer.headers.get("Content-Range", ""))
-        if not found or int(found[1]) != part.size:
+        told = answer.headers.get("Content-Range", "")
+        span = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", told)
+        if not span or int(span[1]) != part.size:
             part.restart()
             raise _AgainError("answers with another part than was asked for")
-        return True, int(found[2]) if found[2] != "*" else None
+        return True, int(span[2]) if span[2] != "*" else None
     if answer.status != http.HTTPStatus.OK:
         raise _GoneError(f"answers {answer.status}")
     length = answer.headers.get("Content-Length", "")
@@ -320,24 +326,21 @@ def _blocks(answer: Any) -> Iterator[bytes]:
         yield block
 
 
-def _digest(path: Path) -> tuple[int, str]:
-    return path.stat().st_size, sha256_of(path)
-
-
-def _differs(archive: Archive, found: tuple[int, str]) -> str:
-    wanted = " or ".join(f"{v.sha256} ({v.size} bytes)" for v in archive.versions)
-    return f"SHA-256 is {found[1]} ({found[0]} bytes), the lock file says {wanted}"
+def _differs(archive: Archive, digest: tuple[int, str]) -> str:
+    size, sha256 = digest
+    pinned = " or ".join(f"{v.sha256} ({v.size} bytes)" for v in archive.versions)
+    return f"SHA-256 is {sha256} ({size} bytes), the lock file says {pinned}"
 
 
 def _bad(
-    path: Path, final: Path, archive: Archive, found: tuple[int, str], origin: str
+    path: Path, final: Path, archive: Archive, digest: tuple[int, str], origin: str
 ) -> UserError:
     """Set a wrong file aside as FILE.bad, and say so."""
     bad = final.with_name(f"{final.name}.bad")
     os.replace(path, bad)  # noqa: PTH105
     atomic.sync(final.parent)
     return UserError(
-        f"{bad}: from {origin}: {_differs(archive, found)}; "
+        f"{bad}: from {origin}: {_differs(archive, digest)}; "
         "the same command fetches it again, --mirror from elsewhere",
         Exit.DATA,
     )

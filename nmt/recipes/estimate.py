@@ -161,8 +161,8 @@ def text_bytes(job: RecipeJob) -> float:
 
 def text_lines(job: RecipeJob) -> float:
     """Pairs of the training text, as counted or as estimated."""
-    found = job.ledger("corpus").facts_or_none("train")
-    return max(1, found["lines"] if found else text_bytes(job) / (2 * LINE))
+    facts = job.ledger("corpus").facts_or_none("train")
+    return max(1, facts["lines"] if facts else text_bytes(job) / (2 * LINE))
 
 
 def check_disk(where: Path, stage: str, need: StageNeeds) -> None:
@@ -178,5 +178,5 @@ def check_disk(where: Path, stage: str, need: StageNeeds) -> None:
 
 
 def _of(job: RecipeJob, works: Sequence[StageItem]) -> list[PinnedCorpus]:
-    asked = {work.item for work in works}
-    return [corpus for corpus in job.corpora if corpus.id in asked]
+    items = {work.item for work in works}
+    return [corpus for corpus in job.corpora if corpus.id in items]

@@ -5,7 +5,7 @@ A ledger is written after its outputs are whole, and by rename: work that was ki
 
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,22 +30,21 @@ class Ledger:
         self._items: dict[str, Any] = {}
         if self.path.is_file():
             try:
-                found = manifest.parse(self.path.read_bytes(), self.path)
+                record = manifest.parse(self.path.read_bytes(), self.path)
             except UserError as error:
                 log.warning("%s; %s begins anew", error, stage)
                 return
-            if isinstance(found, dict) and found.get("format") == FORMAT:
-                self._items = dict(found.get("items", {}))
+            if isinstance(record, dict) and record.get("format") == FORMAT:
+                self._items = dict(record.get("items", {}))
 
     def done(self, item: str, inputs: Mapping[str, Any]) -> dict[str, Any] | None:
         """The facts of finished work that had these inputs; None if it is to be done."""
         entry = self._items.get(item)
         if not isinstance(entry, dict) or entry.get("inputs") != _plain(inputs):
             return None
-        for name, known in entry["outputs"].items():
-            if why := self._changed(self._whole(name), known):
-                log.warning("%s: %s %s; made again", self.stage, self._whole(name), why)
-                return None
+        for path, why in self._damaged(entry):
+            log.warning("%s: %s %s; made again", self.stage, path, why)
+            return None
         return dict(entry["facts"])
 
     def note(
@@ -72,7 +71,7 @@ class Ledger:
     def outputs(self, item: str) -> dict[str, str]:
         """SHA-256 of the outputs of finished work, by name."""
         entry = self._items.get(item, {})
-        return {name: known["sha256"] for name, known in entry.get("outputs", {}).items()}
+        return {name: noted["sha256"] for name, noted in entry.get("outputs", {}).items()}
 
     def facts_or_none(self, item: str) -> dict[str, Any] | None:
         """The facts of finished work, whatever became of its outputs."""
@@ -87,38 +86,40 @@ class Ledger:
                 f"{self.root}: {item} is not there yet; the stage {stage_before} makes it",
                 Exit.NO_INPUT,
             )
-        for name, known in entry["outputs"].items():
-            if why := self._changed(self._whole(name), known):
-                raise UserError(
-                    f"{self._whole(name)}: {why}; the stage {stage_before} makes it again",
-                    Exit.NO_INPUT,
-                )
+        for path, why in self._damaged(entry):
+            raise UserError(
+                f"{path}: {why}; the stage {stage_before} makes it again", Exit.NO_INPUT
+            )
         return dict(entry["facts"])
 
-    def _changed(self, path: Path, known: Mapping[str, Any]) -> str:
+    def _damaged(self, entry: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
+        """The outputs of finished work that are not as they were, and what is wrong."""
+        for name, noted in entry["outputs"].items():
+            path = self.root / name  # an absolute name stays what it is
+            if why := self._changed(path, noted):
+                yield path, why
+
+    def _changed(self, path: Path, noted: Mapping[str, Any]) -> str:
         """What is wrong with an output; empty if nothing is."""
         try:
-            found = path.stat()
+            status = path.stat()
         except OSError:
             return "is gone"
-        if found.st_size != known["bytes"]:
-            return f"has {found.st_size} bytes, not {known['bytes']}"
-        fresh = found.st_mtime_ns == known["changed"] and not self._verify
-        return "" if fresh or sha256_of(path) == known["sha256"] else "has another content"
+        if status.st_size != noted["bytes"]:
+            return f"has {status.st_size} bytes, not {noted['bytes']}"
+        fresh = status.st_mtime_ns == noted["changed"] and not self._verify
+        return "" if fresh or sha256_of(path) == noted["sha256"] else "has another content"
 
     def _short(self, path: Path) -> str:
         inside = path.is_relative_to(self.root)
         return path.relative_to(self.root).as_posix() if inside else str(path.resolve())
 
-    def _whole(self, name: str) -> Path:
-        return self.root / name  # an absolute name stays what it is
-
 
 def _described(path: Path) -> dict[str, Any]:
     with path.open("rb") as file:
         os.fsync(file.fileno())
-    found = path.stat()
-    return {"bytes": found.st_size, "changed": found.st_mtime_ns, "sha256": sha256_of(path)}
+    status = path.stat()
+    return {"bytes": status.st_size, "changed": status.st_mtime_ns, "sha256": sha256_of(path)}
 
 
 def _plain(value: Mapping[str, Any]) -> Any:

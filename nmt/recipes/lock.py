@@ -8,7 +8,8 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import UnionType
+from typing import Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 from urllib.parse import urlsplit
 
 from nmt.errors import Exit, UserError
@@ -17,6 +18,7 @@ FORMAT = 1  # of lock files
 KINDS = {"tar.gz": (".tar.gz", ".tgz"), "zip": (".zip",), "gz": (".gz",)}  # kind -> file names
 FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # it becomes a file's name as it stands
 SHA256 = re.compile(r"[0-9a-f]{64}")
+Row = TypeVar("Row")  # a NamedTuple below
 
 
 class FileVersion(NamedTuple):
@@ -129,7 +131,7 @@ def chosen(lock: Lock, given: Sequence[str]) -> dict[str, str]:
             known = ", ".join(lock.options) or "none"
             raise UserError(f"--option {word}: {lock.name} has no such option; known: {known}")
         if value not in lock.options[name].choices:
-            choices = " or ".join(f"{name}={each}" for each in lock.options[name].choices)
+            choices = " or ".join(f"{name}={choice}" for choice in lock.options[name].choices)
             raise UserError(f"--option {word}: say {choices}")
         picked[name] = value
     return picked
@@ -166,25 +168,42 @@ class _Table:
         return value
 
     def strings(self, key: str, *default: Any) -> tuple[str, ...]:
-        found = self.take(key, list, *default)
-        if not all(isinstance(each, str) and each for each in found):
-            raise ValueError(f"{self.at(key)}: {found!r}; expected a list of strings")
-        if len(set(found)) < len(found):
-            raise ValueError(f"{self.at(key)}: {found!r}; one stands there twice")
-        return tuple(found)
+        strings = self.take(key, list, *default)
+        if not all(isinstance(item, str) and item for item in strings):
+            raise ValueError(f"{self.at(key)}: {strings!r}; expected a list of strings")
+        if len(set(strings)) < len(strings):
+            raise ValueError(f"{self.at(key)}: {strings!r}; one stands there twice")
+        return tuple(strings)
 
     def table(self, key: str, *default: Any) -> "_Table":
         return _Table(self.take(key, dict, *default), self.at(key))
 
     def tables(self, key: str, *default: Any) -> "list[_Table]":
-        found = self.take(key, list, *default)
-        if not all(isinstance(each, dict) for each in found) or not (found or default):
+        tables = self.take(key, list, *default)
+        if not all(isinstance(table, dict) for table in tables) or not (tables or default):
             raise ValueError(f"{self.at(key)}: expected tables")
-        return [_Table(each, f"{self.at(key)}[{i}]") for i, each in enumerate(found)]
+        return [_Table(table, f"{self.at(key)}[{i}]") for i, table in enumerate(tables)]
 
     def named(self, key: str) -> "dict[str, _Table]":
         inner = self.table(key, {})
         return {name: inner.table(name) for name in list(inner._values)}
+
+    def read(self, row: type[Row], /, **made: Any) -> Row:
+        """A NamedTuple of this table: fields that are not `made` come from the keys of their names.
+
+        Each by its type: one that may be None may be missing.
+        """
+        for name, hint in get_type_hints(row).items():
+            if name in made:
+                continue
+            if get_origin(hint) is tuple:
+                made[name] = self.strings(name)
+            elif isinstance(hint, UnionType):
+                made[name] = self.take(name, get_args(hint)[0], None)
+            else:
+                made[name] = self.take(name, hint)
+        self.done()
+        return row(**made)
 
     def done(self) -> None:
         if self._values:
@@ -192,8 +211,8 @@ class _Table:
 
 
 def _lock(top: _Table) -> Lock:
-    if (found := top.take("format", int)) != FORMAT:
-        raise ValueError(f"format: {found}; this version of nmt reads format {FORMAT}")
+    if (number := top.take("format", int)) != FORMAT:
+        raise ValueError(f"format: {number}; this version of nmt reads format {FORMAT}")
     source, target = top.take("source", str), top.take("target", str)
     for key, code in (("source", source), ("target", target)):
         if not re.fullmatch(r"[a-z]{2,3}", code):
@@ -204,22 +223,17 @@ def _lock(top: _Table) -> Lock:
     corpora = tuple(_corpus(t, (source, target), options) for t in top.tables("corpus"))
     _refuse_twins("corpus", [c.id for c in corpora])
     _refuse_twins("file", [a.file for c in corpora for a in c.archives])
-    sets = [_set(table) for table in top.tables("set")]
-    _refuse_twins("set", [each.name for each in sets])
-    lock = Lock(
-        name=_plain(top, "name"),
-        title=top.take("title", str),
+    sets = [table.read(TestSet, name=_plain(table, "name")) for table in top.tables("set")]
+    _refuse_twins("set", [test.name for test in sets])
+    lock = top.read(
+        Lock,
         source=source,
         target=target,
-        words=top.strings("words"),
-        training=top.strings("training"),
-        encodings=top.strings("encodings"),
-        paper=_paper(top.table("paper")),
+        name=_plain(top, "name"),
+        paper=top.table("paper").read(Paper),
         options=options,
         corpora=corpora,
-        sets={each.name: each for each in sets},
-        dev=top.strings("dev"),
-        test=top.strings("test"),
+        sets={test.name: test for test in sets},
         all=top.strings("all", []),
     )
     for key, named in (("dev", lock.dev), ("test", lock.test), ("all", lock.all)):
@@ -227,56 +241,35 @@ def _lock(top: _Table) -> Lock:
             raise ValueError(f"{key}: {unknown[0]} is not among the sets")
     if not lock.dev or not lock.test:
         raise ValueError("dev, test: name one set at least")
-    top.done()
     return lock
 
 
-def _refuse_twins(what: str, found: Sequence[str]) -> None:
-    if twice := next((each for each in found if found.count(each) > 1), None):
+def _refuse_twins(what: str, names: Sequence[str]) -> None:
+    if twice := next((name for name in names if names.count(name) > 1), None):
         raise ValueError(f"{what} {twice}: stands there twice")
 
 
 def _plain(table: _Table, key: str) -> str:
     """A string that is fit for a file's name."""
-    found = str(table.take(key, str))
-    if not FILE.fullmatch(found):
-        raise ValueError(f"{table.at(key)}: {found!r}; expected a plain file name")
-    return found
-
-
-def _paper(table: _Table) -> Paper:
-    paper = Paper(
-        lines=table.take("lines", int),
-        over_100=table.take("over_100", float),
-        from_76_to_100=table.take("from_76_to_100", float, None),
-        note=table.take("note", str),
-    )
-    table.done()
-    return paper
+    name = str(table.take(key, str))
+    if not FILE.fullmatch(name):
+        raise ValueError(f"{table.at(key)}: {name!r}; expected a plain file name")
+    return name
 
 
 def _option(table: _Table) -> Option:
-    option = Option(table.take("about", str), table.take("default", str), table.strings("choices"))
+    option = table.read(Option)
     if option.default not in option.choices:
         raise ValueError(f"{table.at('default')}: {option.default!r} is not among the choices")
-    table.done()
     return option
-
-
-def _set(table: _Table) -> TestSet:
-    found = TestSet(
-        _plain(table, "name"), table.take("sacrebleu", str), table.take("lines", int, None)
-    )
-    table.done()
-    return found
 
 
 def _corpus(
     table: _Table, languages: tuple[str, str], options: Mapping[str, Option]
 ) -> PinnedCorpus:
     columns = table.strings("columns", [])
-    pairs = tuple(_pair(each, languages) for each in table.tables("pairs", []))
-    archives = tuple(_archive(each) for each in table.tables("archive"))
+    pairs = tuple(_pair(pair, languages) for pair in table.tables("pairs", []))
+    archives = tuple(_archive(archive) for archive in table.tables("archive"))
     if columns and sorted(columns) != sorted(languages):
         raise ValueError(f"{table.at('columns')}: {columns}; expected {' and '.join(languages)}")
     for archive in archives:
@@ -285,13 +278,9 @@ def _corpus(
                 f"{table.at('archive')}: {archive.file}: a .gz has columns, "
                 "a tar or zip archive has pairs"
             )
-    corpus = PinnedCorpus(
+    corpus = table.read(
+        PinnedCorpus,
         id=_plain(table, "id"),
-        about=table.take("about", str),
-        mtdata=table.take("mtdata", str, None),
-        lines=table.take("lines", int, None),
-        text=table.take("text", int),
-        cap=table.take("cap", int),
         columns=(columns[0], columns[1]) if columns else None,
         pairs=pairs,
         archives=archives,
@@ -300,7 +289,6 @@ def _corpus(
     for name, value in corpus.only.items():
         if name not in options or value not in options[name].choices:
             raise ValueError(f"{table.at('only')}: {name} = {value!r}: no such option or choice")
-    table.done()
     return corpus
 
 
@@ -308,8 +296,8 @@ def _pair(table: _Table, languages: tuple[str, str]) -> tuple[tuple[str, ...], t
     """The accepted names of both sides: strings, or lists of them where versions differ."""
     sides = []
     for code in languages:
-        found = table._values.get(code)
-        names = (table.take(code, str),) if isinstance(found, str) else table.strings(code)
+        single = isinstance(table._values.get(code), str)
+        names = (table.take(code, str),) if single else table.strings(code)
         for name in names:
             if name.startswith("/") or ".." in name.split("/") or "\\" in name:
                 raise ValueError(f"{table.at(code)}: {name!r}; expected a name inside the archive")
@@ -328,9 +316,8 @@ def _archive(table: _Table) -> Archive:
     schemes = [_scheme(url, table.at("urls")) for url in urls]
     if not urls or schemes != sorted(schemes, reverse=True):
         raise ValueError(f"{table.at('urls')}: give one at least, those of https first")
-    versions = tuple(_version(each) for each in table.tables("versions"))
-    table.done()
-    return Archive(file, kind, urls, versions)
+    versions = tuple(_version(version) for version in table.tables("versions"))
+    return table.read(Archive, file=file, kind=kind, urls=urls, versions=versions)
 
 
 def _scheme(url: str, where: str) -> str:
@@ -345,8 +332,7 @@ def _scheme(url: str, where: str) -> str:
 
 
 def _version(table: _Table) -> FileVersion:
-    found = FileVersion(table.take("bytes", int), table.take("sha256", str))
-    if not SHA256.fullmatch(found.sha256):
-        raise ValueError(f"{table.at('sha256')}: {found.sha256!r}; expected 64 digits 0-9 a-f")
-    table.done()
-    return found
+    version = table.read(FileVersion, size=table.take("bytes", int))
+    if not SHA256.fullmatch(version.sha256):
+        raise ValueError(f"{table.at('sha256')}: {version.sha256!r}; expected 64 digits 0-9 a-f")
+    return version

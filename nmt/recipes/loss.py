@@ -32,19 +32,21 @@ def loss(store: PairStore, report: Mapping[str, Any], limit: int) -> DroppedPair
     return DroppedPairs(int(train["total"]["pairs"]), limit, over, int((longer > SHORTER).sum()))
 
 
-def describe(found: DroppedPairs, paper: Paper) -> str:
+def describe(dropped: DroppedPairs, paper: Paper) -> str:
     """A few lines; the paper's numbers stand beside ours where both speak of the same limit."""
-    rows = [("pairs read", f"{found.pairs:,}", f"{paper.lines:,}")]
-    over = f"{paper.over_100:g} %" if found.limit == 100 else ""
-    rows.append((f"over {found.limit} pieces on a side, dropped", _share(found.over, found), over))
-    if found.limit > SHORTER:
-        told = paper.from_76_to_100
-        between = f"{told:g} %" if told and found.limit == 100 else ""
-        label = f"{SHORTER + 1} to {found.limit} on the longer side, kept"
-        rows.append((label, _share(found.between, found), between))
+    rows = [("pairs read", f"{dropped.pairs:,}", f"{paper.lines:,}")]
+    over = f"{paper.over_100:g} %" if dropped.limit == 100 else ""
+    rows.append(
+        (f"over {dropped.limit} pieces on a side, dropped", _share(dropped.over, dropped), over)
+    )
+    if dropped.limit > SHORTER:
+        percent = paper.from_76_to_100
+        between = f"{percent:g} %" if percent and dropped.limit == 100 else ""
+        label = f"{SHORTER + 1} to {dropped.limit} on the longer side, kept"
+        rows.append((label, _share(dropped.between, dropped), between))
     lines = [f"{'training text':<42}{'here':>22}{'paper':>14}"]
     return "\n".join([*lines, *(f"{a:<42}{b:>22}{c:>14}" for a, b, c in rows)])
 
 
-def _share(count: int, found: DroppedPairs) -> str:
-    return f"{count:,} ({100 * count / max(1, found.pairs):.2f} %)"
+def _share(count: int, dropped: DroppedPairs) -> str:
+    return f"{count:,} ({100 * count / max(1, dropped.pairs):.2f} %)"

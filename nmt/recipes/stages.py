@@ -30,13 +30,13 @@ def download(job: RecipeJob) -> list[StageItem]:
     def make(corpus: PinnedCorpus) -> tuple[list[Path], dict[str, Any]]:
         folder.mkdir(parents=True, exist_ok=True)
         why: list[str] = []
-        for each in corpus.archives:
-            if got := here(each, folder, job.local):
+        for pinned in corpus.archives:
+            if got := here(pinned, folder, job.local):
                 break
         else:
-            for each in corpus.archives:
+            for pinned in corpus.archives:
                 try:
-                    got = fetch(each, folder, job.mirror, job.patience, progress)
+                    got = fetch(pinned, folder, job.mirror, job.patience, progress)
                     break
                 except UnavailableError as error:
                     why += error.why
@@ -45,8 +45,8 @@ def download(job: RecipeJob) -> list[StageItem]:
         log.info("  %s, %s bytes, %s", got.path.name, f"{got.version.size:,}", got.origin)
         facts = {
             "path": str(got.path.resolve()),
-            "file": each.file,
-            "kind": each.kind,
+            "file": pinned.file,
+            "kind": pinned.kind,
             "bytes": got.version.size,
             "sha256": got.version.sha256,
             "origin": got.origin,
@@ -133,16 +133,16 @@ def corpus(job: RecipeJob) -> list[StageItem]:
         parts = [path.with_name(f"{path.name}.part") for path in finals]
         counts = []
         with parts[0].open("wb") as source, parts[1].open("wb") as target:
-            for each in job.corpora:
+            for corpus in job.corpora:
                 sides = [
-                    _append(job, each.id, texts, side, out)
+                    _append(job, corpus.id, texts, side, out)
                     for side, out in enumerate((source, target))
                 ]
                 counts.append(
                     {
-                        "id": each.id,
-                        "stated_lines": each.lines,
-                        **facts[each.id],
+                        "id": corpus.id,
+                        "stated_lines": corpus.lines,
+                        **facts[corpus.id],
                         "source": sides[0],
                         "target": sides[1],
                     }
@@ -151,24 +151,24 @@ def corpus(job: RecipeJob) -> list[StageItem]:
             atomic.sync(part)
             os.replace(part, final)  # noqa: PTH105
         atomic.sync(job.root)
-        told = _counts(job, counts)
-        atomic.replace(job.root / COUNTS, manifest.dump(told))
-        return [*finals, job.root / COUNTS], {"lines": told["lines"]}
+        summary = _counts(job, counts)
+        atomic.replace(job.root / COUNTS, manifest.dump(summary))
+        return [*finals, job.root / COUNTS], {"lines": summary["lines"]}
 
     return [StageItem("train", {"texts": [[c.id, texts[c.id]] for c in job.corpora]}, make)]
 
 
 def describe(job: RecipeJob) -> str:
     """The counts of the corpus beside what others state, as a table."""
-    told = manifest.parse((job.root / COUNTS).read_bytes(), job.root / COUNTS)
+    summary = manifest.parse((job.root / COUNTS).read_bytes(), job.root / COUNTS)
     rows = [("corpus", "pairs", "stated", "blank, dropped", "text")]
-    for each in told["corpora"]:
-        stated = f"{each['stated_lines']:,}" if each["stated_lines"] else "-"
-        text = each["source"]["bytes"] + each["target"]["bytes"]
-        rows.append((each["id"], f"{each['lines']:,}", stated, f"{each['dropped']:,}", size(text)))
-    total = sum(each[side]["bytes"] for each in told["corpora"] for side in ("source", "target"))
-    dropped = sum(each["dropped"] for each in told["corpora"])
-    rows.append(("all", f"{told['lines']:,}", "", f"{dropped:,}", size(total)))
+    for row in summary["corpora"]:
+        stated = f"{row['stated_lines']:,}" if row["stated_lines"] else "-"
+        text = row["source"]["bytes"] + row["target"]["bytes"]
+        rows.append((row["id"], f"{row['lines']:,}", stated, f"{row['dropped']:,}", size(text)))
+    total = sum(row[side]["bytes"] for row in summary["corpora"] for side in ("source", "target"))
+    dropped = sum(row["dropped"] for row in summary["corpora"])
+    rows.append(("all", f"{summary['lines']:,}", "", f"{dropped:,}", size(total)))
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = [
         "  ".join(
@@ -211,14 +211,14 @@ def _append(
     for short, sha256 in texts[name].items():
         if not short.endswith(f".{code}"):
             continue
-        found = hashlib.sha256()
+        copied = hashlib.sha256()
         with (job.root / short).open("rb") as file:
             while block := file.read(BLOCK):
                 out.write(block)
-                found.update(block)
+                copied.update(block)
                 whole.update(block)
                 count += len(block)
-        if found.hexdigest() != sha256:
+        if copied.hexdigest() != sha256:
             raise UserError(
                 f"{job.root / short}: changed since it was extracted; the stage extract makes it "
                 "again",
@@ -234,7 +234,7 @@ def _counts(job: RecipeJob, counts: Sequence[Mapping[str, Any]]) -> dict[str, An
         "recipe": job.lock.name,
         "options": dict(job.picked),
         "languages": list(job.lock.languages),
-        "lines": sum(each["lines"] for each in counts),
+        "lines": sum(row["lines"] for row in counts),
         "corpora": list(counts),
         "paper": {
             "lines": paper.lines,

@@ -1,7 +1,7 @@
 """newstest_all and concat_seq: one test set of many, and its consecutive lines joined.
 
 Rosendahl et al. (2019), section 5. The published counts stand here, so that sets that differ
-from the paper's are told before anybody compares scores.
+from the paper's are named before anybody compares scores.
 """
 
 import logging
@@ -136,9 +136,9 @@ def compared(counts: Mapping[str, int], k: int) -> tuple[list[str], str | None]:
     if k == 2:
         totals.append(("joined lines", -(-lines // k), PAPER_JOINED))
     warnings += [
-        f"{found} {what}, but the paper has {told}" for what, found, told in totals if found != told
+        f"{here} {what}, but the paper has {paper}" for what, here, paper in totals if here != paper
     ]
-    agreed = " and ".join(f"{found} {what}" for what, found, told in totals if found == told)
+    agreed = " and ".join(f"{here} {what}" for what, here, paper in totals if here == paper)
     return warnings, f"{agreed}, as in the paper" if agreed else None
 
 

@@ -67,72 +67,75 @@ def _local(job: RecipeJob, name: str) -> tuple[Path, Path] | None:
     return None
 
 
-def _single(job: RecipeJob, wanted: TestSet) -> StageItem:
-    found = _local(job, wanted.name)
+def _single(job: RecipeJob, test: TestSet) -> StageItem:
+    local = _local(job, test.name)
     # without a folder now, what a folder gave before is still good
-    before = job.ledger("tests").inputs(wanted.name).get("local")
+    before = job.ledger("tests").inputs(test.name).get("local")
     inputs = {
-        "sacrebleu": wanted.sacrebleu,
-        "lines": wanted.lines,
-        "local": [sha256_of(path) for path in found] if found else before,
+        "sacrebleu": test.sacrebleu,
+        "lines": test.lines,
+        "local": [sha256_of(path) for path in local] if local else before,
     }
 
     def make() -> tuple[list[Path], dict[str, Any]]:
-        paths, origin = (found, str(found[0].parent)) if found else _registered(job, wanted)
+        paths, origin = (local, str(local[0].parent)) if local else _registered(job, test)
         folder = job.root / "test"
         folder.mkdir(parents=True, exist_ok=True)
-        outs = _sides(job, folder, wanted.name)
+        outs = _sides(job, folder, test.name)
         data = [path.read_bytes() for path in paths]
-        lines = [one.count(b"\n") + (not one.endswith(b"\n")) for one in data]
-        for path, found_lines in zip(paths, lines, strict=True):
-            if found_lines != (wanted.lines or lines[0]):
+        lines = [text.count(b"\n") + (not text.endswith(b"\n")) for text in data]
+        for path, count in zip(paths, lines, strict=True):
+            if count != (test.lines or lines[0]):
                 raise UserError(
-                    f"{path}: {found_lines} lines; {wanted.name} has {wanted.lines or lines[0]}",
+                    f"{path}: {count} lines; {test.name} has {test.lines or lines[0]}",
                     Exit.DATA,
                 )
-        for out, one in zip(outs, data, strict=True):
-            atomic.replace(out, one if one.endswith(b"\n") else one + b"\n")
-        log.info("  %s: %d pairs, %s", wanted.name, lines[0], origin)
+        for out, text in zip(outs, data, strict=True):
+            atomic.replace(out, text if text.endswith(b"\n") else text + b"\n")
+        log.info("  %s: %d pairs, %s", test.name, lines[0], origin)
         return list(outs), {"lines": lines[0], "origin": origin}
 
-    return StageItem(wanted.name, inputs, make)
+    return StageItem(test.name, inputs, make)
 
 
-def _registered(job: RecipeJob, wanted: TestSet) -> tuple[tuple[Path, Path], str]:
+def _registered(job: RecipeJob, test: TestSet) -> tuple[tuple[Path, Path], str]:
     """A set as sacreBLEU downloads it; UnavailableError says where to put it by hand."""
     from sacrebleu.utils import SACREBLEU_DIR, get_reference_files, get_source_file
 
     pair = f"{job.lock.source}-{job.lock.target}"
     try:
         with _guarded():
-            source = get_source_file(wanted.sacrebleu, pair)
-            references = get_reference_files(wanted.sacrebleu, pair)
+            source = get_source_file(test.sacrebleu, pair)
+            references = get_reference_files(test.sacrebleu, pair)
     except SystemExit:  # how sacreBLEU leaves when MD5 or certificate are wrong
-        why = f"sacreBLEU refuses its download; remove {SACREBLEU_DIR}/{wanted.sacrebleu} to retry"
+        why = f"sacreBLEU refuses its download; remove {SACREBLEU_DIR}/{test.sacrebleu} to retry"
     except (OSError, EOFError, tarfile.TarError) as error:
-        why = f"sacreBLEU's {wanted.sacrebleu}: {error}"
+        why = f"sacreBLEU's {test.sacrebleu}: {error}"
     else:
-        return (Path(source), Path(references[0])), f"sacreBLEU's {wanted.sacrebleu}"
-    files = " and ".join(f"{wanted.name}.{code}" for code in job.lock.languages)
+        return (Path(source), Path(references[0])), f"sacreBLEU's {test.sacrebleu}"
+    files = " and ".join(f"{test.name}.{code}" for code in job.lock.languages)
     raise UnavailableError(
-        [f"{wanted.name} ({why}); or put {files} into a folder and add --local FOLDER"]
+        [f"{test.name} ({why}); or put {files} into a folder and add --local FOLDER"]
     )
 
 
 @contextmanager
 def _guarded() -> Iterator[None]:
     """Let sacreBLEU neither wait for ever nor write outside of its directory."""
-    timeout, own = socket.getdefaulttimeout(), tarfile.TarFile.__dict__.get("extraction_filter")
+    timeout, filter_before = (
+        socket.getdefaulttimeout(),
+        tarfile.TarFile.__dict__.get("extraction_filter"),
+    )
     socket.setdefaulttimeout(60)
     tarfile.TarFile.extraction_filter = staticmethod(tarfile.data_filter)
     try:
         yield
     finally:
         socket.setdefaulttimeout(timeout)
-        if own is None:
+        if filter_before is None:
             del tarfile.TarFile.extraction_filter
         else:
-            tarfile.TarFile.extraction_filter = own
+            tarfile.TarFile.extraction_filter = filter_before
 
 
 def _dev(job: RecipeJob) -> tuple[list[Path], dict[str, Any]]:
