@@ -2,10 +2,9 @@
 
 from collections.abc import Iterable, Iterator
 
-from nmt.config import Settings
 from nmt.errors import UserError
 from nmt.inspect import checks, facts
-from nmt.inspect.specimen import small
+from nmt.inspect.specimen import Specimen, small
 from nmt.inspect.survey import ELSEWHERE, METHODS, Method
 from nmt.overrides.compose import experiment_of
 from nmt.overrides.options import Folders, family_of, options_of
@@ -65,8 +64,9 @@ def lines(method: Method, overrides: list[str], folders: Folders = ()) -> Iterat
                 raise UserError(f"there is no option {option}")
             family = family_of(option, folders)
             settings = experiment_of([f"encoding={option}", *more, *overrides]).settings
-            holds, finding = checks.works(settings)
-            derived = cells_of(settings, option) if holds else printed
+            specimen = small(settings)
+            holds, finding = checks.works(specimen)
+            derived = cells_of(specimen, option) if holds else printed
             count = facts.total(facts.counted(settings, option))
             cells = tuple(map(compared, derived, method.cells or derived))
             works = "yes" if holds else f"no: {finding}"
@@ -76,9 +76,9 @@ def lines(method: Method, overrides: list[str], folders: Folders = ()) -> Iterat
         yield [name, choice, family, *cells, method.parameters, count, works]
 
 
-def cells_of(settings: Settings, option: str) -> tuple[str, ...]:
+def cells_of(specimen: Specimen, option: str) -> tuple[str, ...]:
     """The survey's first five cells for an encoding of ours."""
-    reference, injection, *flags = facts.facts_of(small(settings), option)
+    reference, injection, *flags = facts.facts_of(specimen, option)
     return (reference, injection, *("yes" if flag else "no" for flag in flags))
 
 

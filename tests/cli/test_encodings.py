@@ -40,7 +40,7 @@ def test_the_time_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "words, said",
+    "arguments, message",
     [
         (["relativ"], "relativ: no such encoding; did you mean relative?"),
         (["tau=8"], "tau=8: of which encoding? nmt-encodings NAME KEY=VALUE"),
@@ -50,6 +50,8 @@ def test_the_time_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
         (["relative", "--table"], "relative: --table takes KEY=VALUE, not a name"),
     ],
 )
-def test_wrong_words(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(words) == 2
-    assert capsys.readouterr().err == f"nmt: {said}\n"
+def test_wrong_arguments(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    assert capsys.readouterr().err == f"nmt: {message}\n"

@@ -38,4 +38,4 @@ def test_every_option_has_a_card(option: str) -> None:
 )
 def test_counts_at_base_size(option: str, total: int) -> None:
     counts = counted(settings_of(option, "model=base"))
-    assert sum(n for n, _ in counts) == total and not any(words for _, words in counts)
+    assert sum(n for n, _ in counts) == total and not any(per_word for _, per_word in counts)

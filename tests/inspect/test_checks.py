@@ -18,9 +18,9 @@ def test_a_shifted_index_does_not_work(monkeypatch: pytest.MonkeyPatch) -> None:
         context.queries = context.queries - context.queries[:, :1]
         return right(self, x, context)  # type: ignore[arg-type]
 
-    assert checks.works(settings_of("absolute")).holds
+    assert checks.works(small(settings_of("absolute"))).holds
     monkeypatch.setattr(Absolute, "embed", wrong)
-    broken = checks.works(settings_of("absolute"))
+    broken = checks.works(small(settings_of("absolute")))
     assert not broken.holds and "largest difference" in broken.finding
     assert "cached decoding     WRONG" in card("absolute", settings_of("absolute"), timed=False)
 

@@ -50,10 +50,10 @@ def test_a_family_of_ones_own_comes_last_and_none_is_said(tmp_path: Path) -> Non
     }.items():
         text = f"# @package _global_\n# What it does\n{line}encoding: {{}}\n"
         (tmp_path / "encoding" / f"{name}.yaml").write_text(text, encoding="utf-8")
-    found = families((tmp_path,))
-    assert list(found) == [*FAMILIES, "dreams", UNSTATED]
-    assert found["dreams"] == ["a"] and found[UNSTATED] == ["b"]
-    assert found["no positions"] == ["c", "none"]
+    members = families((tmp_path,))
+    assert list(members) == [*FAMILIES, "dreams", UNSTATED]
+    assert members["dreams"] == ["a"] and members[UNSTATED] == ["b"]
+    assert members["no positions"] == ["c", "none"]
 
 
 @pytest.mark.parametrize(

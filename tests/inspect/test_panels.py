@@ -1,5 +1,6 @@
 """nmt-encodings --plot: pictures of encodings, made of what they do."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,24 +12,25 @@ from nmt.cli.encodings import main
 from nmt.inspect.panels import CurvesPanel, MatrixPanel, Panel, panels_of
 from nmt.inspect.specimen import entries
 from nmt.overrides.compose import experiment_of
-from nmt.overrides.options import options_of
+from tests.inspect.chosen import OPTIONS, settings_of
 
 SMALL = ("model=tiny", "model.dim=32", "model.feedforward_dim=32", "model.heads=4")
 
 
 def panels(option: str) -> list[Panel]:
-    more = ["model.feedforward=complex"] if option == "complex_order" else []
-    settings = experiment_of([f"encoding={option}", *SMALL, *more]).settings
+    settings = settings_of(option)
+    size = replace(settings.model, dim=32, feedforward_dim=32, heads=4)
+    settings = replace(settings, model=size)
     torch.manual_seed(0)
     model = build.transformer(settings, 40, 40).eval()
     return [p for site, e in entries(model) for p in panels_of(e, site, 40)]
 
 
-@pytest.mark.parametrize("option", options_of("encoding"))
+@pytest.mark.parametrize("option", OPTIONS)
 def test_every_encoding_has_something_to_show(option: str) -> None:
-    found = panels(option)
-    assert found
-    for panel in found:
+    drawn = panels(option)
+    assert drawn
+    for panel in drawn:
         values = [panel.values] if isinstance(panel, MatrixPanel) else [c for _, c in panel.curves]
         assert values and all(np.isfinite(v).any() and not np.isinf(v).any() for v in values)
 
@@ -85,7 +87,7 @@ def test_files_are_written(option: str, tmp_path: Path) -> None:
     assert data.startswith(b"\x89PNG") and len(data) > 5000
 
 
-def test_a_run_shows_what_it_learnt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_shows_what_it_learned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables of the run, not those of a random start; another encoding is refused."""
     settings = experiment_of(["encoding=relative", *SMALL]).settings
     model = build.transformer(settings, 40, 40).eval()

@@ -1,4 +1,4 @@
-"""Decoding with a cache equals the full pass, and mistakes in it are found where they are."""
+"""Decoding with a cache equals the full pass, and mistakes in it are failing where they are."""
 
 import math
 from collections.abc import Callable
@@ -37,18 +37,18 @@ def failed(cells: list[Deviation], precision: str = "float32") -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "words",
+    "overrides",
     [
         ["encoding=relative", "tau=3"],
         ["encoding=[absolute,relative]", "model.share_layers=true", "model.halting=true"],
         ["encoding=[complex_order,spr_relative]", "model.halting=true"],
         ["encoding=lstm", "encoding.lstm.hidden=8", "model.norm=post"],
-        ["encoding=learned", "encoding.learned.size=20"],  # shorter than what is asked for
+        ["encoding=learned", "encoding.learned.size=20"],  # shorter than what is wanted
     ],
     ids=["relative", "halting", "complex", "lstm", "limit"],
 )
-def test_what_is_right_passes(words: list[str], settings_of: Make) -> None:
-    cells = measure(settings_of(*words), 40)
+def test_what_is_right_passes(overrides: list[str], settings_of: Make) -> None:
+    cells = measure(settings_of(*overrides), 40)
     assert [(c.precision, c.condition.name) for c in cells] == [
         (p, n) for p in BOUNDS for n in NAMES
     ]
@@ -159,8 +159,8 @@ def test_only_a_used_module_goes_wrong(settings_of: Make, monkeypatch: Patch) ->
         return context.delta[:, None] * 0.01 * getattr(self, "seen", TOKENS)
 
     monkeypatch.setattr(Relative, "bias", bias)
-    found = failed(measure(settings_of("encoding=relative")))
-    assert "used" in found and not found & {"fresh", "prefix", "beam", "room"}
+    failing = failed(measure(settings_of("encoding=relative")))
+    assert "used" in failing and not failing & {"fresh", "prefix", "beam", "room"}
 
 
 def test_a_full_pass_spoilt_by_decoding(settings_of: Make, monkeypatch: Patch) -> None:
@@ -176,7 +176,7 @@ def test_a_full_pass_spoilt_by_decoding(settings_of: Make, monkeypatch: Patch) -
 @pytest.mark.parametrize("part", ["recurrent", "cross", "own", "lengths"])
 def test_only_beams_go_wrong(part: str, settings_of: Make, monkeypatch: Patch) -> None:
     right = State.reorder
-    words = ["encoding=lstm", "encoding.lstm.hidden=8"]
+    overrides = ["encoding=lstm", "encoding.lstm.hidden=8"]
 
     def rows_first(t: Tensor, rows: Tensor) -> Tensor:
         return t[torch.arange(len(rows)) % len(t)]
@@ -193,7 +193,7 @@ def test_only_beams_go_wrong(part: str, settings_of: Make, monkeypatch: Patch) -
                 cache._k = cache._k[torch.arange(len(rows)).flip(0)]
 
     if part == "lengths":  # a made-up encoding that reads the desired length
-        words = ["encoding=absolute"]
+        overrides = ["encoding=absolute"]
         monkeypatch.setattr(Absolute, "lengths", property(lambda self: True))
 
         def embed(self: Absolute, x: Tensor, context: Context) -> Tensor:
@@ -201,10 +201,10 @@ def test_only_beams_go_wrong(part: str, settings_of: Make, monkeypatch: Patch) -
             return marked(x, context.lengths[:, None, None])
 
         monkeypatch.setattr(Absolute, "embed", embed)
-        assert not failed(measure(settings_of(*words)))
+        assert not failed(measure(settings_of(*overrides)))
     monkeypatch.setattr(State, "reorder", reorder)
-    found = failed(measure(settings_of(*words)))
-    assert "beam" in found and not found & {"fresh", "used", "prefix", "padded"}
+    failing = failed(measure(settings_of(*overrides)))
+    assert "beam" in failing and not failing & {"fresh", "used", "prefix", "padded"}
 
 
 def test_swaps_within_a_sentence_are_seen(settings_of: Make, monkeypatch: Patch) -> None:

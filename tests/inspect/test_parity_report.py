@@ -27,9 +27,9 @@ def off_by_one(self: Index, index: Tensor, context: Context) -> Tensor:
 
 def test_the_matrix(capsys: Capture) -> None:
     assert main(["encoding=relative,[absolute,relative]", "tau=4"]) == 0
-    said = capsys.readouterr()
-    lines = said.out.split("\n")
-    assert said.err == ""
+    printed = capsys.readouterr()
+    lines = printed.out.split("\n")
+    assert printed.err == ""
     assert all(len(line) <= 120 for line in lines)
     head = next(line for line in lines if line.startswith("encoding "))
     assert head.split() == ["encoding", *[c.name for c in CONDITIONS] * 2, "worst"]
@@ -43,11 +43,11 @@ def test_the_matrix(capsys: Capture) -> None:
     assert "encodings 2, refused 0, cells 24, failed 0" in lines
 
 
-def test_words_of_the_model(capsys: Capture, tmp_path: Path) -> None:
+def test_overrides_of_the_model(capsys: Capture, tmp_path: Path) -> None:
     file = tmp_path / "new" / "parity.json"
-    words = ["model.share_layers=true", "model.halting=true", "model.dim=16", "seed=5"]
-    assert main(["encoding=absolute", *words, FEW, "--json", str(file)]) == 0
-    assert set(words) <= set(json.loads(file.read_text())["overrides"])
+    overrides = ["model.share_layers=true", "model.halting=true", "model.dim=16", "seed=5"]
+    assert main(["encoding=absolute", *overrides, FEW, "--json", str(file)]) == 0
+    assert set(overrides) <= set(json.loads(file.read_text())["overrides"])
     assert "model.dim=32" not in json.loads(file.read_text())["overrides"]
 
 
@@ -63,18 +63,18 @@ def test_a_mistake_is_named_and_leaves_with_70(
     monkeypatch.setattr(Index, "assign", off_by_one)
     file = tmp_path / "parity.json"
     assert main(["encoding=absolute,relative", FEW, "--json", str(file)]) == 70
-    said = capsys.readouterr()
-    assert said.err == (
+    printed = capsys.readouterr()
+    assert printed.err == (
         "nmt: cells where decoding with a cache is not the full pass: 12; see the table\n"
     )
-    matrix, _, ending = said.out.partition("\nencodings 2, refused 0, cells 24, failed 12\n")
+    matrix, _, ending = printed.out.partition("\nencodings 2, refused 0, cells 24, failed 12\n")
     rows = [line for line in matrix.split("\n") if line.startswith(("absolute ", "relative "))]
     assert [row.count("!") for row in rows] == [12, 0]
     assert rows[0].split()[13] == "FAIL" and len(rows) == 2  # the matrix is whole
     assert ending.startswith("\nabsolute:\n  float32   fresh ")
     assert "look at: positions while one token is decoded" in ending
     assert "relative" not in ending
-    assert all(len(line) <= 120 for line in said.out.split("\n"))
+    assert all(len(line) <= 120 for line in printed.out.split("\n"))
     document = json.loads(file.read_text())
     assert document["passed"] is False
     assert [e["passed"] for e in document["encodings"]] == [False, True]
@@ -106,49 +106,51 @@ def test_what_is_not_finite_or_raises(capsys: Capture, tmp_path: Path, monkeypat
     monkeypatch.setattr(Index, "assign", broken)
     file = tmp_path / "parity.json"
     assert main(["encoding=absolute", FEW, "--json", str(file)]) == 70
-    said = capsys.readouterr().out
+    printed = capsys.readouterr().out
     assert (
-        "error!" in said and "KeyError at test_parity_report.py:" in said and "nothing here" in said
+        "error!" in printed
+        and "KeyError at test_parity_report.py:" in printed
+        and "nothing here" in printed
     )
     cells = json.loads(file.read_text())["encodings"][0]["cells"]
     assert all(cell["difference"] is None and not cell["passed"] for cell in cells)
 
 
 def test_a_wrong_encoding_is_named_with_the_nearest(capsys: Capture) -> None:
-    for word, said in {
+    for override, message in {
         "encoding=relativ": "encoding=relativ: no such option; did you mean relative?",
         "encoding=[relative,absolut]": "encoding=absolut: no such option; did you mean absolute?",
         "encoding=alll": "encoding=alll: no such option",
     }.items():
-        assert main([word]) == 2
+        assert main([override]) == 2
         out, err = capsys.readouterr()
-        assert err.startswith(f"nmt: {said}") and out == ""
+        assert err.startswith(f"nmt: {message}") and out == ""
 
 
-def test_words_without_effect_are_refused(capsys: Capture) -> None:
-    for word in ("trainer.device=cpu", "data=toy", "optim.lr=1", "decode.alpha=1", "name=x"):
-        assert main(["encoding=none", word]) == 2
-        said = capsys.readouterr().err
-        assert said == f"nmt: {word}: changes nothing here; give model, encoding or seed\n"
+def test_overrides_without_effect_are_refused(capsys: Capture) -> None:
+    for override in ("trainer.device=cpu", "data=toy", "optim.lr=1", "decode.alpha=1", "name=x"):
+        assert main(["encoding=none", override]) == 2
+        printed = capsys.readouterr().err
+        assert printed == f"nmt: {override}: changes nothing here; give model, encoding or seed\n"
     assert main(["relative"]) == 2
     assert capsys.readouterr().err == "nmt: relative: expected key=value; see --help\n"
 
 
 def test_what_was_asked_for_by_name_must_be_possible(capsys: Capture) -> None:
     assert main(["encoding=relative", "model.heads=5"]) == 2
-    said = capsys.readouterr()
-    assert said.err == "nmt: model.heads=5: must divide model.dim=32\n" and said.out == ""
+    printed = capsys.readouterr()
+    assert printed.err == "nmt: model.heads=5: must divide model.dim=32\n" and printed.out == ""
 
 
-def test_a_word_that_fits_none_is_an_error(capsys: Capture, monkeypatch: Patch) -> None:
+def test_an_override_that_fits_none_is_an_error(capsys: Capture, monkeypatch: Patch) -> None:
     monkeypatch.setattr(parity_report, "options_of", lambda *group: ["absolute", "relative"])
     assert main(["model.dimm=3"]) == 2
-    said = capsys.readouterr()
-    assert said.err == "nmt: model.dimm=3: no key 'model.dimm'; did you mean model.dim?\n"
-    assert said.out == ""
+    printed = capsys.readouterr()
+    assert printed.err == "nmt: model.dimm=3: no key 'model.dimm'; did you mean model.dim?\n"
+    assert printed.out == ""
 
 
-def test_all_are_all_and_those_that_the_words_do_not_fit_are_refused(
+def test_all_are_all_and_those_that_the_overrides_do_not_fit_are_refused(
     capsys: Capture, monkeypatch: Patch
 ) -> None:
     seen: list[str] = []
@@ -216,6 +218,6 @@ def test_help(capsys: Capture) -> None:
     with pytest.raises(SystemExit) as left:
         main(["--help"])
     assert left.value.code == 0
-    said = capsys.readouterr().out
-    assert all(w in said for w in ("--pairs", "--json", "exit codes"))
+    printed = capsys.readouterr().out
+    assert all(w in printed for w in ("--pairs", "--json", "exit codes"))
     assert main(["--tokens", "3"]) == 2
