@@ -10,7 +10,7 @@ from torch import Tensor
 
 from nmt.config import Model
 from nmt.encodings.composition import Encodings
-from nmt.inspect.specimen import pass_over
+from nmt.inspect.single import pass_over
 from nmt.model import example
 from nmt.model.attention import Attention, Memory
 from nmt.model.transformer import Transformer

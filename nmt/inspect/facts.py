@@ -14,7 +14,8 @@ from nmt.config import Settings
 from nmt.encodings.base import Encoding
 from nmt.encodings.composition import hooks_of
 from nmt.inspect.checks import BY, shifted
-from nmt.inspect.specimen import CLOSE, Specimen, additions, ask, entries, pass_over
+from nmt.inspect.single import CLOSE, additions, ask, pass_over
+from nmt.inspect.specimen import Specimen, entries
 from nmt.model.transformer import Transformer
 
 SITES = ("encoder", "decoder", "cross")

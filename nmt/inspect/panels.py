@@ -10,7 +10,7 @@ from torch import Tensor
 from nmt.encodings.base import Encoding
 from nmt.encodings.composition import hooks_of
 from nmt.encodings.context import Context
-from nmt.inspect.specimen import additions, ask, pass_over, scale_of
+from nmt.inspect.single import additions, ask, pass_over, scale_of
 from nmt.model import example
 
 Array = np.ndarray

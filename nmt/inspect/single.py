@@ -1,0 +1,104 @@
+"""A single encoding on its own: what its hooks make of contents that nothing else has changed."""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from nmt.encodings.base import Encoding
+from nmt.encodings.composition import Encodings
+from nmt.encodings.context import Context, causal
+from nmt.model.transformer import PAD
+
+CLOSE = 1e-4  # what two contents get is equal, or nothing
+
+
+@dataclass(eq=False)
+class Watched(Context):
+    """A context that notes whether it was asked for distances."""
+
+    requests: set[str] = field(default_factory=set)
+
+    @property
+    def delta(self) -> Tensor:
+        """See `Context.delta`."""
+        self.requests.add("distances")
+        return super().delta
+
+
+def pass_over(ids: Tensor, site: str, columns: dict[str, Tensor]) -> Watched:
+    """The context of one pass over whole sentences ids [batch, length]; a decoder's is causal."""
+    n = ids.shape[1]
+    at, real = torch.arange(n)[None], ids != PAD
+    return Watched(
+        site,
+        queries=at,
+        keys=at,
+        new_keys=at,
+        rows=len(ids),
+        allowed=causal(n, n, at.device) if site == "decoder" else real[:, None, None, :],
+        lengths=real.sum(1),
+        tokens=ids,
+        columns=columns,
+    )
+
+
+class Answers(NamedTuple):
+    """What a single encoding makes of contents x [batch, length, dim] in one layer."""
+
+    contents: Tensor  # [batch, length, dim]: x
+    embedded: Tensor  # [batch x streams, length, dim] after embed
+    layered: Tensor  # [batch, length, dim]: x after layer
+    projected: tuple[Tensor, Tensor, Tensor]  # q, k, v of x [batch, heads, length, any]
+    plain: Tensor  # [batch, heads, length, head_dim]: x, split
+    logits: Tensor  # [batch x streams, heads, query, key], scaled, not masked
+
+
+def ask(e: Encoding, x: Tensor, context: Context, layer: int = 0) -> Answers:
+    """Ask every hook but `values` and `readout`, with projections that only split into heads.
+
+    Between the stacks there is nothing to embed, as in the model.
+    """
+
+    def split(*inputs: Tensor) -> tuple[Tensor, ...]:
+        return tuple(t.unflatten(-1, (e.dims.heads, -1)).transpose(1, 2) for t in inputs)
+
+    site = Encodings([e])
+    across = context.site == "cross"
+    embedded = x.repeat_interleave(e.streams, 0) if across else site.embed(x, context)
+    inside = context.repeated(e.streams) if e.streams > 1 else context
+    inputs = x if e.streams == 1 else embedded
+    layered = inputs if across else site.layer(inputs, layer, inside)
+    q, k, v = site.project(split, inputs, inputs, inputs, layer, inside)  # type: ignore[arg-type]
+    logits = site.scores(q, k, layer, inside).float() * scale_of(e)
+    if (bias := site.bias(layer, inside)) is not None:
+        logits = logits + bias
+    return Answers(x, embedded, layered, (q, k, v), split(inputs)[0], logits)
+
+
+def scale_of(e: Encoding) -> float:
+    """What an encoding's scores are multiplied with."""
+    return e.dims.head_dim**-0.5 if e.scale is None else e.scale
+
+
+def additions(first: Answers, second: Answers) -> dict[str, tuple[str, Tensor]]:
+    """What was done to two contents at the same places: its kind, and the change of the first.
+
+    The kind is "" for nothing, `vectors` if both got the same, `more` if it depends on contents.
+    """
+    x, y = first.contents, second.contents
+    parts = {"embed": (first.embedded, second.embedded, x, y)}
+    parts["layer"] = (first.layered, second.layered, x, y)
+    for place, part in enumerate(("query", "key")):
+        parts[part] = (first.projected[place], second.projected[place], first.plain, second.plain)
+    return {part: _added(*tensors) for part, tensors in parts.items()}
+
+
+def _added(first: Tensor, second: Tensor, x: Tensor, y: Tensor) -> tuple[str, Tensor]:
+    if first.shape != x.shape:
+        return "more", first
+    change, other = first - x, second - y
+    if float((change - other).abs().max()) > CLOSE:
+        return "more", change
+    return "vectors" if float(change.abs().max()) > CLOSE else "", change
