@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from statistics import linear_regression
 from typing import Any, NamedTuple
@@ -158,48 +159,43 @@ def _curves(session: Session) -> Iterator[GrowthCurve]:
 def draw(curves: Sequence[GrowthCurve], out: Path) -> list[str]:
     """Draw seconds and memory of each curve over logarithmic axes, as SVG and PNG."""
     try:
-        import matplotlib
+        from matplotlib.figure import Figure
     except ImportError:
         return ["no pictures: matplotlib is not installed (pip install 'nmt[report]')"]
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
     shown = [curve for curve in curves if curve.measured]
     if not shown:
         return ["no pictures: nothing ran"]
     columns = min(3, len(shown))
     rows = -(-len(shown) // columns)
-    picture, axes = pyplot.subplots(
-        rows, columns, figsize=(4.2 * columns, 3.2 * rows), squeeze=False, layout="constrained"
-    )
-    for axis in axes.flat[len(shown) :]:
-        axis.set_visible(False)
-    for axis, curve in zip(axes.flat, shown, strict=False):
-        _panel(axis, curve)
+    picture = Figure(figsize=(4.2 * columns, 3.2 * rows), layout="constrained")
+    for axes, curve in zip_longest(picture.subplots(rows, columns, squeeze=False).flat, shown):
+        if curve is None:
+            axes.set_visible(False)
+        else:
+            _panel(axes, curve)
     out.mkdir(parents=True, exist_ok=True)
     paths = [out / f"growth.{kind}" for kind in ("svg", "png")]
     for path in paths:
         picture.savefig(path, dpi=130)
-    pyplot.close(picture)
     return [str(path) for path in paths]
 
 
-def _panel(axis: Any, curve: GrowthCurve) -> None:
+def _panel(axes: Any, curve: GrowthCurve) -> None:
     """Seconds in black, with a dotted line of slope 1 (or -1); gigabytes in grey."""
     from matplotlib.ticker import LogLocator
 
     xs, seconds, memory = zip(*curve.measured, strict=True)
-    axis.loglog(xs, seconds, "o-", color="black", label="seconds")
+    axes.loglog(xs, seconds, "o-", color="black", label="seconds")
     slope, label = (-1, "inverse") if curve.expected == "-1" else (1, "proportional")
     straight = [seconds[0] * (x / xs[0]) ** slope for x in xs]
-    axis.loglog(xs, straight, ":", color="black", label=label)
+    axes.loglog(xs, straight, ":", color="black", label=label)
     if all(memory):
-        axis.loglog(xs, [m / GIGA for m in memory], "s--", color="0.55", label="GB")
+        axes.loglog(xs, [m / GIGA for m in memory], "s--", color="0.55", label="GB")
     steepness = figure(curve.exponents["exponent of time"], "{:.2f}")
-    axis.set_title(f"{curve.name}: exponent {steepness}", fontsize=10)
-    axis.set_xlabel(curve.axis)
-    axis.set_xticks(xs, [f"{x:g}" for x in xs])
-    axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))  # a curve may span no decade
-    axis.yaxis.set_major_formatter("{x:g}")
-    axis.minorticks_off()
-    axis.legend(fontsize=8, frameon=False)
+    axes.set_title(f"{curve.name}: exponent {steepness}", fontsize=10)
+    axes.set_xlabel(curve.axis)
+    axes.set_xticks(xs, [f"{x:g}" for x in xs])
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))  # a curve may span no decade
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.minorticks_off()
+    axes.legend(fontsize=8, frameon=False)
