@@ -18,18 +18,18 @@ PEERS = Path(scripts.bench.__file__).parent / "peers"
 
 
 def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, *words: str) -> tuple[str, Any]:
-    told = tmp_path / "told.json"
-    code = main([*words, *QUICK, "--json", str(told)])
+    report = tmp_path / "report.json"
+    code = main([*words, *QUICK, "--json", str(report)])
     out, err = capsys.readouterr()
     assert code == Exit.OK, err
-    return out, json.loads(told.read_text())
+    return out, json.loads(report.read_text())
 
 
 def test_training(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     words = ("training", "--precision", "float32", "--peers", "none")
-    out, told = run(capsys, tmp_path, *words)
-    assert told["machine"]["threads"] == 1
-    training = told["parts"]["training"]
+    out, report = run(capsys, tmp_path, *words)
+    assert report["machine"]["threads"] == 1
+    training = report["parts"]["training"]
     names = [entry["name"] for entry in training["entries"]]
     assert len(names) == 2
     assert "nmt relative float32" in names
@@ -46,8 +46,8 @@ def test_training(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_decoding(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    out, told = run(capsys, tmp_path, "decoding", "--peers", "none")
-    entries = told["parts"]["decoding"]["entries"]
+    out, report = run(capsys, tmp_path, "decoding", "--peers", "none")
+    entries = report["parts"]["decoding"]["entries"]
     assert [entry["name"] for entry in entries] == ["nmt float32", "nmt bfloat16", "nmt int8"]
     for entry in entries:
         assert entry["rounds"][0]["units"] == 8 * 32
@@ -59,8 +59,8 @@ def test_decoding(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
 def test_every_part(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     words = ("preparation", "startup", "growth", "profile", "encodings")
     options = ("--encodings", "relative,tpe,nonsense", "--precision", "float32")
-    _, told = run(capsys, tmp_path, *words, *options, "--out", str(tmp_path))
-    parts = told["parts"]
+    _, report = run(capsys, tmp_path, *words, *options, "--out", str(tmp_path))
+    parts = report["parts"]
     assert list(parts) == list(words)
     mine, plain = parts["preparation"]["entries"]
     assert mine["equal lines"] == 1.0
@@ -78,8 +78,8 @@ def test_every_part(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_peers_do_the_same_work(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    out, told = run(capsys, tmp_path, "training", "decoding", "--precision", "float32")
-    training, decoding = told["parts"]["training"], told["parts"]["decoding"]
+    out, report = run(capsys, tmp_path, "training", "decoding", "--precision", "float32")
+    training, decoding = report["parts"]["training"], report["parts"]["decoding"]
     by_name = {entry["name"]: entry for entry in training["entries"]}
     assert {"xtransformers float32", "marian_hf float32"} <= set(by_name)
     units = {entry["rounds"][0]["units"] for entry in by_name.values() if entry["rounds"]}
@@ -94,11 +94,11 @@ def test_gpu_mode_runs_to_its_end_on_a_cpu(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     words = ("--gpu", "--device", "cpu", "--peers", "none")
-    _, told = run(capsys, tmp_path, *words)
-    benchmarks = told["parts"]["gpu training"]["benchmarks"]
+    _, report = run(capsys, tmp_path, *words)
+    benchmarks = report["parts"]["gpu training"]["benchmarks"]
     assert len(benchmarks) == 4
     assert all(each["entries"][0]["rounds"] for each in benchmarks)
-    assert told["parts"]["decoding"]["entries"][0]["rounds"]
+    assert report["parts"]["decoding"]["entries"][0]["rounds"]
 
 
 @pytest.mark.parametrize(

@@ -70,16 +70,16 @@ def test_kinds_of_work(events: list[Any], kind: str) -> None:
 
 
 def test_the_peak_counts_what_it_multiplied() -> None:
-    found = matmul_worker.measure("float32", "cpu", (32, 64))
-    assert found["units"] % (2 * found["square"] ** 3) == 0
-    assert found["seconds"] >= matmul_worker.LEAST
+    product = matmul_worker.measure("float32", "cpu", (32, 64))
+    assert product["units"] % (2 * product["square"] ** 3) == 0
+    assert product["seconds"] >= matmul_worker.LEAST
 
 
 def test_the_machine_is_described() -> None:
-    found = describe("cpu", 3)
-    assert found["versions"]["torch"] == torch.__version__
-    assert found["threads"] == 3
-    assert f"{found['cores']} cores, 3 threads" in text(found)
+    machine = describe("cpu", 3)
+    assert machine["versions"]["torch"] == torch.__version__
+    assert machine["threads"] == 3
+    assert f"{machine['cores']} cores, 3 threads" in text(machine)
 
 
 @pytest.mark.parametrize("gigabytes, choices", [(1, 1), (8, 2), (25, 9), (500, 9)])

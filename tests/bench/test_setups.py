@@ -36,17 +36,17 @@ def test_set_ups_that_fail_are_passed_over(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("threads", [1, 2, 6])
 def test_an_engine_shares_all_threads_among_its_workers(threads: int) -> None:
-    found = choices("ctranslate2_", "decoding", threads, "cpu")
-    assert all(int(o["workers"]) * int(o["threads"]) == threads for o in found)
-    assert {o["workers"] for o in found} == {n for n in (1, 2, 3, 6) if threads % n == 0}
+    options = choices("ctranslate2_", "decoding", threads, "cpu")
+    assert all(int(o["workers"]) * int(o["threads"]) == threads for o in options)
+    assert {o["workers"] for o in options} == {n for n in (1, 2, 3, 6) if threads % n == 0}
 
 
 def test_kernels_of_attention_are_a_choice() -> None:
     for peer in ("xtransformers", "marian_hf"):
-        found = choices(peer, "training", 2, "cpu")
-        assert {o["attention"] for o in found} == {"sdpa", "eager"}
+        options = choices(peer, "training", 2, "cpu")
+        assert {o["attention"] for o in options} == {"sdpa", "eager"}
 
 
 def test_a_set_up_is_named_in_the_table() -> None:
-    found = choices("ctranslate2_", "decoding", 2, "cpu")
-    assert described(found[-1], found) == "workers 2, threads 1, tokens 2048 (the fastest of 6)"
+    options = choices("ctranslate2_", "decoding", 2, "cpu")
+    assert described(options[-1], options) == "workers 2, threads 1, tokens 2048 (the fastest of 6)"
