@@ -1,1 +1,1 @@
-"""Measured speed: the product and its peers, in rounds taken in turn."""
+"""How fast nmt and other libraries are, measured in rounds taken in turn."""

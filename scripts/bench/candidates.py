@@ -80,7 +80,7 @@ class Worker(Candidate):
             process.stdin.write(b"round\n")
             process.stdin.flush()
         except OSError:
-            raise RunError(self._last_words(process)) from None
+            raise RunError(self._reason(process)) from None
         answer = self._answer(process)
         if not (_positive(answer.get("units")) and _positive(answer.get("seconds"))):
             raise RunError(f"answered {json.dumps(answer)[:80]}")
@@ -102,7 +102,7 @@ class Worker(Candidate):
         self._process = self._errors = None
 
     def _answer(self, process: "subprocess.Popen[bytes]") -> Answer:
-        """The next line of JSON; RunError where the process ends, lingers or babbles."""
+        """The next line of JSON; RunError if the process ends, is late or writes something else."""
         assert process.stdout is not None
         late = threading.Event()
 
@@ -117,7 +117,7 @@ class Worker(Candidate):
         if late.is_set():
             raise RunError(f"no answer within {self.patience:.0f} s")
         if not line:
-            raise RunError(self._last_words(process))
+            raise RunError(self._reason(process))
         try:
             answer = json.loads(line)
         except ValueError:
@@ -126,7 +126,7 @@ class Worker(Candidate):
             raise RunError(f"said {line.rstrip()[:80]!r} instead of JSON")
         return answer
 
-    def _last_words(self, process: "subprocess.Popen[bytes]") -> str:
+    def _reason(self, process: "subprocess.Popen[bytes]") -> str:
         """The last line that a dead process wrote on stderr, or its exit code."""
         code = process.wait()
         assert self._errors is not None

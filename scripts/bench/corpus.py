@@ -1,4 +1,4 @@
-"""Made-up pairs of ids, the same for everyone: a store for the product, its batches for peers.
+"""Made-up pairs of ids, the same for everyone: a store for nmt, its batches for peers.
 
 Ids follow Zipf's law over the vocabulary, lengths a log-normal distribution as those of real
 sentences roughly do; a target is about as long as its source.

@@ -1,4 +1,4 @@
-"""Decoding: beam search of a forced length through the product's Translator, and through peers."""
+"""Decoding: beam search of a forced length through nmt's Translator, and through peers."""
 
 import sys
 from collections.abc import Sequence
@@ -42,12 +42,12 @@ class TranslationTask(NamedTuple):
 
 
 def forced(steps: int) -> tuple[str, str]:
-    """Overrides that make each translation so many tokens long."""
+    """Overrides that make each translation `steps` tokens long."""
     return "decode.max_length_ratio=0", f"decode.max_length_offset={steps}"
 
 
 def parts(session: Session) -> list[BenchPart]:
-    """Beam search in every number format that the product has, and by the peers."""
+    """Measure beam search in every number format that nmt has, and by the peers."""
     return [part(session, PRECISIONS)]
 
 
@@ -93,12 +93,12 @@ def part(session: Session, precisions: Sequence[str], *overrides: str) -> BenchP
 def translator(
     session: Session, name: str, settings: Settings | str, model: Path, lines: Path
 ) -> Candidate:
-    """The product's Translator, which translates the lines in each round."""
+    """nmt's Translator, which translates the lines in each round."""
     return session.worker(name, "translate_worker", settings, model=str(model), lines=str(lines))
 
 
 def alone(session: Session, settings: Settings, steps: int) -> Candidate:
-    """The Translator on sentences of so many pieces, one by one."""
+    """nmt's Translator on sentences of `steps` pieces, one by one."""
     place = session.place("alone")
     model, _ = weights.make(place, settings, session.vocab)
     line = " ".join(corpus.side(session.vocab).vocabulary.to_json()[:steps])
@@ -108,7 +108,7 @@ def alone(session: Session, settings: Settings, steps: int) -> Candidate:
 
 
 def _task(session: Session, settings: Settings) -> TranslationTask:
-    """Write a model and the lines."""
+    """Write the model and the lines that all translate."""
     many, few = (8, 4) if session.quick else (SENTENCES, WHOLE)
     place, side = session.place("decoding"), corpus.side(session.vocab)
     text = corpus.text(many, session.vocab, settings.seed)

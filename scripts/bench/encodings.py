@@ -52,7 +52,7 @@ def parts(session: Session) -> list[BenchPart]:
 
 
 def at_once(memory: int) -> int:
-    """How many choices wait for their turns beside the baseline, with so many bytes of memory."""
+    """How many encodings fit beside the baseline into so many bytes of memory."""
     return max(1, min(MOST, int(memory / EACH) - 1))
 
 

@@ -29,41 +29,40 @@ class GpuBenchmark(NamedTuple):
     """Trainings that take turns, and are compared with the first of them."""
 
     title: str
-    choices: dict[str, Settings | str]  # a name begins with its precision
-    kind: dict[str, Any]  # of corpus
+    size: str  # of the model
+    tokens: int  # of a batch
+    choices: tuple[str, ...]  # PRECISION, or PRECISION ENCODING
+    kind: dict[str, Any]  # of the corpus
 
 
-def benchmarks(session: Session) -> Iterator[GpuBenchmark]:
+def benchmarks(quick: bool) -> Iterator[GpuBenchmark]:
     """What is measured, the most important first."""
-    quick = session.quick
-
-    def planned(
-        title: str, size: str, tokens: int, precisions: tuple[str, ...], **kind: Any
-    ) -> GpuBenchmark:
-        sized = () if quick else (f"model={size}",)
-        choices = {}
-        for name in precisions:
-            precision, *encoding = name.split()
-            overrides = [f"trainer.precision={precision}", *(f"encoding={e}" for e in encoding)]
-            choices[name] = session.attempt(*sized, f"trainer.batch_tokens={tokens}", *overrides)
-        return GpuBenchmark(title.format("tiny" if quick else size), choices, kind)
-
-    both = "bfloat16", "bfloat16 relative"
-    tokens = 400 if quick else 25_000
+    both, tokens = ("bfloat16", "bfloat16 relative"), 400 if quick else 25_000
     for size in SIZES:
-        yield planned(f"training, {{}}, {tokens} tokens", size, tokens, (*both, "float32"))
+        title = f"training, {'tiny' if quick else size}, {tokens} tokens"
+        yield GpuBenchmark(title, size, tokens, (*both, "float32"), {})
     for length in LENGTHS[:2] if quick else LENGTHS:
+        title, size = f"length {length}, {'tiny' if quick else 'base'}", "base"
         tokens = (2 if quick else max(1, 16_384 // length)) * (length + 1)
-        pairs = 64 if quick else 4096
-        kind = {"mean": length, "equal": True, "pairs": pairs}
-        yield planned(f"length {length}, {{}}", "base", tokens, both, **kind)
+        kind = {"mean": length, "equal": True, "pairs": 64 if quick else 4096}
+        yield GpuBenchmark(title, size, tokens, both, kind)
+
+
+def settings_of(session: Session, planned: GpuBenchmark, choice: str) -> Settings | str:
+    """The settings of one training, or why there are none."""
+    precision, *encodings = choice.split()
+    return session.attempt(
+        *(() if session.quick else (f"model={planned.size}",)),
+        *(f"trainer.batch_tokens={planned.tokens}", f"trainer.precision={precision}"),
+        *(f"encoding={name}" for name in encodings),
+    )
 
 
 def parts(session: Session, minutes: float = MINUTES) -> list[BenchPart]:
     """Run one benchmark after another while there is time; the notes say what was left out."""
     ends = time.monotonic() + 60 * minutes
     table, facts, notes = [], [], []
-    for planned in benchmarks(session):
+    for planned in benchmarks(session.quick):
         if time.monotonic() > ends:
             notes.append(f"{planned.title}: left out, as the {minutes:g} minutes were over")
             continue
@@ -86,7 +85,7 @@ def parts(session: Session, minutes: float = MINUTES) -> list[BenchPart]:
 
 def _measure(session: Session, planned: GpuBenchmark) -> tuple[list[list[str]], dict[str, Any]]:
     """The rows of one benchmark, and its figures."""
-    choices = planned.choices
+    choices = {name: settings_of(session, planned, name) for name in planned.choices}
     able = [s for s in choices.values() if not isinstance(s, str)]
     if not able:
         why = "; ".join(dict.fromkeys(map(str, choices.values())))

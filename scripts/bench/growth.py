@@ -47,7 +47,7 @@ class GrowthCurve(NamedTuple):
 
     @property
     def exponents(self) -> dict[str, float | None]:
-        """Of time, of time between the last two points, and of memory."""
+        """The exponents of time, of time between the last two points, and of memory."""
         seconds = [(x, s) for x, s, _ in self.measured]
         return {
             "exponent of time": exponent(seconds),
@@ -105,7 +105,7 @@ def exponent(points: Sequence[tuple[float, float]]) -> float | None:
 
 
 def _curves(session: Session) -> Iterator[GrowthCurve]:
-    """Time one after another; what does not grow stays small."""
+    """Measure one curve after another; what does not grow stays small."""
     quick = session.quick
 
     def curve(

@@ -1,4 +1,4 @@
-"""On what the figures were measured."""
+"""The machine on which the figures are measured."""
 
 import importlib.metadata
 import os
@@ -46,7 +46,7 @@ def memory() -> int:
 
 
 def text(machine: dict[str, Any]) -> str:
-    """One line of it."""
+    """The machine in one line."""
     cpu = f"{machine['cpu']}, {machine['cores']} cores, {machine['threads']} threads"
     flags = " ".join(f for f in machine["flags"] if f != "avx2") or "no AVX-512"
     torch_, load = f"torch {machine['versions']['torch']}", f"load {machine['load'][0]:.1f}"
@@ -54,7 +54,7 @@ def text(machine: dict[str, Any]) -> str:
 
 
 def _processor() -> dict[str, str]:
-    """What Linux says of its first processor; nothing elsewhere."""
+    """The first processor's fields in /proc/cpuinfo; empty where there is no such file."""
     file = Path("/proc/cpuinfo")
     text = file.read_text(encoding="utf-8").partition("\n\n")[0] if file.exists() else ""
     lines = (line.partition(":") for line in text.split("\n"))

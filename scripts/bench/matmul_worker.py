@@ -1,4 +1,4 @@
-"""The matmul peak of this machine, now, with so many threads: what every figure is a share of."""
+"""The worker that measures the matmul peak of this machine, of which other figures are a share."""
 
 import time
 from typing import Any

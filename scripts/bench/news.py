@@ -33,7 +33,7 @@ def text(lines: int, seed: int) -> list[str]:
     draw = np.random.default_rng([seed, 4])
     counts, _ = corpus.lengths(lines, MEAN, seed, LONGEST)
     kinds = _kinds(int(counts.sum()), draw)
-    words = iter(_dressed([*map(_lexicon(kinds, draw).__getitem__, kinds.tolist())], draw))
+    words = iter(_punctuated([*map(_lexicon(kinds, draw).__getitem__, kinds.tolist())], draw))
     ends = draw.integers(0, len(ENDS), lines).tolist()
     text = [" ".join(islice(words, n)).rstrip(",.") for n in counts.tolist()]
     return [line[:1].upper() + line[1:] + ENDS[end] for line, end in zip(text, ends, strict=True)]
@@ -73,8 +73,8 @@ def _stem(draw: np.random.Generator, syllables: int) -> str:
     )
 
 
-def _dressed(words: list[str], draw: np.random.Generator) -> list[str]:
-    """Put signs to some words, and numbers and oddities in the place of others."""
+def _punctuated(words: list[str], draw: np.random.Generator) -> list[str]:
+    """Add punctuation to some words, and replace others with numbers and oddities."""
     bounds = np.cumsum([NUMBERS, ODDITIES, COMMAS, QUOTED, BRACKETED, HYPHENS])
     what = np.searchsorted(bounds, draw.random(len(words)), side="right")
     chosen = np.flatnonzero(what < len(bounds))

@@ -1,4 +1,4 @@
-"""sacremoses and subword-nmt as one writes them down: one core, line by line, text to text."""
+"""The worker that uses sacremoses and subword-nmt plainly: one core, line by line, text to text."""
 
 import contextlib
 import importlib.metadata

@@ -58,7 +58,7 @@ def text_files(session: Session, pairs: int) -> Path:
 
 
 def settings_of(session: Session, root: Path) -> Settings:
-    """What nmt-prepare would be told of the text below a directory."""
+    """The settings of nmt-prepare for the text below a directory."""
     source, target = LANGUAGES
     return session.settings(
         *("data=files", "data.max_length=10000", "segmenter=bpe", f"data.root={root}"),
@@ -68,7 +68,7 @@ def settings_of(session: Session, root: Path) -> Settings:
 
 
 def preparation(session: Session, root: Path, workers: int) -> Candidate:
-    """The product's preparation of the text below a directory, by so many processes."""
+    """nmt's preparation of the text below a directory, by `workers` processes."""
     settings = settings_of(session, root)
     cache = str(session.place("prepared"))
     settings = replace(settings, data=replace(settings.data, cache=cache, workers=workers))
@@ -111,5 +111,5 @@ def _merges(session: Session) -> int:
 
 
 def _a_million(measured: Measurement, clock: str) -> float | None:
-    """Seconds for so many lines; the median of the rounds."""
+    """Seconds for a million lines; the median of the rounds."""
     return middle([r[clock] / r["units"] * MILLION for r in measured.rounds])

@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Measurement:
-    """What came of one candidate."""
+    """The rounds and figures of one candidate."""
 
     name: str
     facts: Answer = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Measurement:
 
 
 def to_json(measured: Mapping[str, Measurement]) -> Answer:
-    """Each by its name."""
+    """Measurements by name, every round included."""
     return {name: m.to_json() for name, m in measured.items()}
 
 
@@ -70,12 +70,12 @@ def spread(values: Sequence[float]) -> Spread:
 
 
 def middle(values: Sequence[float]) -> float | None:
-    """The median; None of nothing."""
+    """The median, or None if there are no values."""
     return median(values) if values else None
 
 
 def ratio(one: Measurement, baseline: Measurement | None) -> float | None:
-    """How many times the baseline's rate: the median over rounds that both have played.
+    """How many times as fast as the baseline: the median over the rounds that both have played.
 
     Rounds are compared with the same round of the other, since the machine is not the same later.
     """
@@ -84,7 +84,7 @@ def ratio(one: Measurement, baseline: Measurement | None) -> float | None:
 
 
 def fastest(measured: Sequence[Measurement]) -> Measurement | None:
-    """The one of the highest median rate; None if none ran."""
+    """The measurement of the highest median rate; None if no candidate ran."""
     ran = [m for m in measured if m.rounds]
     return max(ran, key=lambda m: median(m.rates), default=None)
 

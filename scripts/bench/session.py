@@ -1,4 +1,4 @@
-"""One run of the bench: what it was told, and how it makes settings, files and candidates."""
+"""One run of the bench: its options, and how it makes settings, files and candidates."""
 
 import json
 import sys
@@ -43,7 +43,7 @@ class Session(NamedTuple):
         return 200 if self.quick else 8000
 
     def settings(self, *overrides: str) -> config.Settings:
-        """What nmt-train would do with the overrides, for as many threads as all have."""
+        """The settings that nmt-train would use with the overrides, for `threads` threads."""
         chosen = [*self.overrides, *overrides]
         model = () if any(o.startswith("model=") for o in chosen) else (f"model={self.model}",)
         place = f"trainer.device={self.device}", f"trainer.threads={self.threads}"
@@ -67,7 +67,7 @@ class Session(NamedTuple):
     def worker(
         self, name: str, module: str, settings: config.Settings | str | None = None, **job: Any
     ) -> Candidate:
-        """A worker of the house; one that is absent where there are no settings, but a reason."""
+        """A worker beside this file; where `settings` is a reason, one that cannot run."""
         if isinstance(settings, str):
             return Candidate(name, settings)
         if settings is not None:
@@ -99,7 +99,7 @@ class Session(NamedTuple):
         return Command(name, argv, self.threads, units)
 
     def _python(self, peer: str) -> Path | None:
-        """The Python that has a peer: of its environment below a directory, or a given one."""
+        """The Python of a peer's environment below a directory, or the one that `peers` names."""
         if self.peers is None:
             return None
         given = Path(self.peers)

@@ -1,8 +1,8 @@
 """The set-up in which a peer is fastest here: a comparison with another one would flatter us.
 
 A set-up is what a peer leaves to its user: workers and their threads, sentences or tokens of a
-batch, which kernels of attention. Which is the best depends on the processor, so that all that
-make sense take turns before the rounds that are reported.
+batch, which kernels of attention. Which one is best depends on the processor, so all that make
+sense take turns before the rounds that are reported.
 """
 
 from collections.abc import Callable, Sequence

@@ -11,7 +11,7 @@ Columns = dict[str, Callable[[Measurement], str]]
 
 
 class BenchPart(NamedTuple):
-    """What came of one part."""
+    """The table of one part, and its JSON."""
 
     name: str
     title: str
@@ -84,5 +84,5 @@ def rates(m: Measurement) -> str:
 
 
 def gigabytes(m: Measurement) -> str:
-    """The cell of the memory at its most."""
+    """The cell of the peak memory."""
     return figure(m.memory and m.memory / GIGA, "{:.2f}")

@@ -1,4 +1,4 @@
-"""The worker that trains: the product's own loop, held back between rounds."""
+"""The worker that trains: nmt's own loop, held back between rounds."""
 
 import time
 from pathlib import Path
@@ -14,7 +14,7 @@ from scripts.bench.peers.protocol import Channel, read_job
 
 
 class HeldTrainer(Trainer):
-    """A trainer that waits before every so many updates until it is asked for them."""
+    """A trainer that waits before each round of updates until it is asked for them."""
 
     channel: Channel
     updates: int  # of a round

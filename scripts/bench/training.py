@@ -1,10 +1,10 @@
-"""Training: the product's own updates beside those of other libraries, on the same batches."""
+"""Training: nmt's own updates beside those of other libraries, on the same batches."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from nmt.config import Settings
 from scripts.bench import corpus, setups
@@ -30,7 +30,7 @@ UPDATE = "seconds of an update"
 
 
 def mfu(measured: Measurement) -> str:
-    """The cell of model operations over the peak in the same precision."""
+    """The cell of the share of the matmul peak in the same precision."""
     return figure(_own(measured, SHARE), "{:.1%}")
 
 
@@ -50,17 +50,6 @@ COLUMNS: Columns = {
     "s/update": figure_of(UPDATE, "{:.3f}"),
     "GB": gigabytes,
 }
-
-
-class PrecisionBenchmark(NamedTuple):
-    """The candidates of one precision, which took turns."""
-
-    precision: str
-    measured: list[Measurement]
-    best: Measurement | None  # the fastest peer in this precision
-    plain: Measurement | None  # the fastest peer in float32, as it ran beside these
-    peaks: dict[str, Measurement]  # of matmul, by precision
-    setups: dict[str, tuple[Options, str]]  # of the peers, and in a line
 
 
 def training_corpus(
@@ -85,7 +74,7 @@ def trainer(
     data: SyntheticCorpus,
     module: str = "train_worker",
 ) -> Candidate:
-    """The product's trainer with these settings; one that is absent where they say why."""
+    """nmt's trainer with these settings; where they are a reason, one that cannot run."""
     facts = {"vocab": data.vocab, "tokens": data.tokens, "updates": data.updates}
     run = str(session.place("training") / "run")
     return session.worker(name, module, settings, store=str(data.store), run=run, **facts)
@@ -116,12 +105,11 @@ def trainings(
 
 
 def parts(session: Session) -> list[BenchPart]:
-    """Updates of the chosen encoding, of the one of distances, and of the peers.
+    """Measure updates of the chosen encoding, of `relative`, and of the peers.
 
     All have the same model size and batches. Each precision is a benchmark of its own, so that few
     processes fill the memory at once; the best peer in float32 takes part in all of them.
     """
-    precisions = sorted(set(session.precisions), reverse=True)
     settings = session.settings(f"trainer.precision={session.precisions[0]}")
     data = training_corpus(session, settings)
 
@@ -131,9 +119,9 @@ def parts(session: Session) -> list[BenchPart]:
             batches=str(data.batches), label_smoothing=settings.optim.label_smoothing,
         )  # fmt: skip
 
-    benchmarks: list[PrecisionBenchmark] = []
-    plain: tuple[str, Options] | None = None  # the best peer in float32
-    for precision in precisions:
+    measured, notes, facts = list[Measurement](), list[str](), dict[str, Any](setups={}, peaks={})
+    plain: Callable[[], Candidate] | None = None  # makes the best peer in float32
+    for precision in sorted(set(session.precisions), reverse=True):
         chosen = {
             name: setups.best(session, name, "training", partial(other, name, precision))
             for name in (PEERS if session.peers else ())
@@ -145,15 +133,23 @@ def parts(session: Session) -> list[BenchPart]:
             ["float32", precision],
             [trainer(session, name, s, data) for name, s in encodings.items()],
             [other(name, precision, options) for name, (options, _) in chosen.items()],
-            [] if plain is None else [other(plain[0], "float32", plain[1])],
+            [] if plain is None else [plain()],
         )
         best = fastest(peers)
-        reference = again[0] if again else best if precision == "float32" else None
-        everyone = [*product, *peers, *again]
-        benchmarks.append(PrecisionBenchmark(precision, everyone, best, reference, peaks, chosen))
+        in_float32 = again[0] if again else best if precision == "float32" else None
+        for m in (turn := [*product, *peers, *again]):
+            ratios = {BEST_F32: ratio(m, in_float32), BEST: ratio(m, best)}
+            m.figures |= {"benchmark": precision} | ratios
+        measured += turn
+        notes += [f"{name} {precision}: {line}" for name, (_, line) in chosen.items()]
+        rates_of_peaks = (f"{name} {giga(top)} GFLOP/s" for name, top in peaks.items())
+        notes.append(f"matmul peak in the rounds of {precision}: {', '.join(rates_of_peaks)}")
+        facts["setups"][precision] = {name: options for name, (options, _) in chosen.items()}
+        facts["peaks"][precision] = to_json(peaks)
         if precision == "float32" and best is not None:
-            plain = (name := best.name.split()[0]), chosen[name][0]
-    return [report(benchmarks, settings, data)]
+            name = best.name.split()[0]
+            plain = partial(other, name, precision, chosen[name][0])
+    return [report(settings, data, measured, notes, facts)]
 
 
 def choices(session: Session, precision: str, *others: str) -> dict[str, Settings]:
@@ -166,44 +162,34 @@ def choices(session: Session, precision: str, *others: str) -> dict[str, Setting
 
 
 def report(
-    benchmarks: list[PrecisionBenchmark], settings: Settings, data: SyntheticCorpus
+    settings: Settings,
+    data: SyntheticCorpus,
+    measured: list[Measurement],
+    notes: list[str],
+    facts: dict[str, Any],
 ) -> BenchPart:
     """The table of all precisions."""
-    notes = []
-    for turn in benchmarks:
-        for measured in turn.measured:
-            measured.figures |= {
-                "benchmark": turn.precision,
-                BEST_F32: ratio(measured, turn.plain),
-                BEST: ratio(measured, turn.best),
-            }
-            if (differs := measured.facts.get("differs")) and turn is benchmarks[0]:
-                notes.append(f"{measured.name.split()[0]}: {differs}")
-        notes += [f"{name} {turn.precision}: {line}" for name, (_, line) in turn.setups.items()]
-        shown = (f"{name} {giga(top)} GFLOP/s" for name, top in turn.peaks.items())
-        notes.append(f"matmul peak in the rounds of {turn.precision}: {', '.join(shown)}")
     tokens, (source, target), options = data.tokens, data.real, settings.trainer
     shares = (
         f"share of real tokens: target {target:.3f}, source {source:.3f}; "
         f"{sum(tokens) / len(tokens):.0f} real target tokens an update"
     )
+    differs = {m.name.split()[0]: m.facts["differs"] for m in measured if "differs" in m.facts}
+    facts |= {
+        "model": asdict(settings.model),
+        "batch_tokens": options.batch_tokens,
+        "vocabulary": data.vocab,
+        "updates of a round": data.updates,
+        "share of real tokens": {"source": source, "target": target},
+    }
     return BenchPart.of(
         "training",
         f"training: {size(settings)}, vocabulary {data.vocab}, "
         f"{options.batch_tokens} tokens a batch ({options.batch_count})",
         COLUMNS,
-        [measured for turn in benchmarks for measured in turn.measured],
-        [*MEANING, shares, *notes],
-        model=asdict(settings.model),
-        batch_tokens=options.batch_tokens,
-        vocabulary=data.vocab,
-        setups={
-            turn.precision: {name: options for name, (options, _) in turn.setups.items()}
-            for turn in benchmarks
-        },
-        peaks={turn.precision: to_json(turn.peaks) for turn in benchmarks},
-        **{"updates of a round": data.updates},
-        **{"share of real tokens": {"source": source, "target": target}},
+        measured,
+        [*MEANING, shares, *(f"{name}: {how}" for name, how in differs.items()), *notes],
+        **facts,
     )
 
 

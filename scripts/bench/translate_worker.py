@@ -1,4 +1,4 @@
-"""The worker that translates: the product's own Translator on lines of text."""
+"""The worker that translates: nmt's own Translator on lines of text."""
 
 import time
 import zlib

@@ -1,4 +1,4 @@
-"""A model with random weights that never ends a sentence, for the product and for CTranslate2."""
+"""A model with random weights that never ends a sentence, for nmt and for CTranslate2."""
 
 from pathlib import Path
 

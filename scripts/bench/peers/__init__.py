@@ -1,1 +1,1 @@
-"""Other people's libraries at the same task: standalone scripts that import nothing of nmt."""
+"""Other libraries at the same task: standalone scripts that import nothing of nmt."""

@@ -1,4 +1,4 @@
-"""CTranslate2 in beam search, with the very weights of the product's model.
+"""CTranslate2 in beam search, with the very weights of nmt's model.
 
 The weights come in a file of arrays under the names of nmt's parameters; the first start converts
 them, and later ones load what was converted.

@@ -16,7 +16,7 @@ Answer = dict[str, Any]
 
 
 def read_job() -> dict[str, Any]:
-    """The JSON file that is a worker's only argument; torch gets the threads that it names."""
+    """Read the JSON file that is a worker's only argument; torch gets the threads that it names."""
     job = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     if not isinstance(job, dict):
         raise ValueError(f"{sys.argv[1]}: expected a JSON object")
@@ -26,7 +26,7 @@ def read_job() -> dict[str, Any]:
 
 
 class Channel:
-    """The worker's end. What libraries write on stdout goes to stderr instead."""
+    """The worker's end. What libraries write to stdout goes to stderr instead."""
 
     def __init__(self) -> None:
         self._out = os.fdopen(os.dup(1), "w", encoding="utf-8")
