@@ -102,7 +102,7 @@ def scorers(
         return Scorer(name, title, better, metric, str(metric.get_signature()), **more)
 
     try:
-        found = [
+        every = [
             make("BLEU", f"detokenised, cased, tokenizer {tokenize}", _bleu(tokenize)),
             make("chrF2", "character n-grams", CHRF),
             make(
@@ -116,13 +116,13 @@ def scorers(
         raise UserError(f"--tokenize {tokenize}: {str(error).strip().split(chr(10))[0]}") from None
     exact = ExactMatch(references)
     title = "% of lines equal to the reference, white space normalised"
-    found.append(Scorer("exact", title, True, exact, f"{exact.signature}|bs:{samples}|seed:{seed}"))
+    every.append(Scorer("exact", title, True, exact, f"{exact.signature}|bs:{samples}|seed:{seed}"))
     if moses is not None:
         title = f"cased, on text tokenised by Moses ({language})"
-        found.insert(1, make("BLEU-moses", title, _bleu("none"), prepare=moses))
+        every.insert(1, make("BLEU-moses", title, _bleu("none"), prepare=moses))
         title = f"lower is better; case ignored, on text tokenised by Moses ({language})"
-        found.append(make("TER-moses", title, TER, better=False, prepare=moses))
-    return found
+        every.append(make("TER-moses", title, TER, better=False, prepare=moses))
+    return every
 
 
 def parse_names(text: str | None) -> list[str] | None:

@@ -28,7 +28,7 @@ def learned(trained: Trained, system: int) -> list[DistanceVectors]:
     `sinusoids`: cosines between the paper's sinusoids (Rosendahl et al. 2019, eq. 1-2) of these
     distances, of the vectors' width.
     """
-    found = []
+    tables = []
     for site, encodings in trained.model.sites.items():
         several = sum(bool(_tables(e, 0, [0])) for e in encodings.each()) > 1
         for e in encodings.each():
@@ -36,27 +36,27 @@ def learned(trained: Trained, system: int) -> list[DistanceVectors]:
                 continue
             for layer in range(e.dims.layers):
                 where = f"{site}, layer {layer + 1}"
-                found += _of_layer(e, layer, f"{where}, {e.name}" if several else where, system)
-    return found
+                tables += _of_layer(e, layer, f"{where}, {e.name}" if several else where, system)
+    return tables
 
 
 def _of_layer(e: Encoding, layer: int, where: str, system: int) -> list[DistanceVectors]:
     """One for each table of a layer."""
     backwards = e.positions.lengths  # positions count down to the desired length
     last = 0 if e.dims.site == "decoder" and not backwards else REACH
-    asked = list(range(-REACH, last + 1))
-    made = []
-    for role, table in _tables(e, layer, asked).items():
-        low, high = _own(table, asked)
-        distances, vectors = asked[low : high + 1], table[:, low : high + 1]
+    all_distances = list(range(-REACH, last + 1))
+    tables = []
+    for role, table in _tables(e, layer, all_distances).items():
+        low, high = _distinct(table, all_distances)
+        distances, vectors = all_distances[low : high + 1], table[:, low : high + 1]
         if not bool(vectors.any()):
             continue
         heads = f", mean over {len(table)} heads" if len(table) > 1 else ""
         width = vectors.shape[2] + vectors.shape[2] % 2  # sinusoids come in pairs
         fixed = sinusoids(torch.tensor(distances), width)[None, :, : vectors.shape[2]]
         title = f"{where}, {role}{heads}"
-        made.append(DistanceVectors(system, title, distances, _cosines(vectors), _cosines(fixed)))
-    return made
+        tables.append(DistanceVectors(system, title, distances, _cosines(vectors), _cosines(fixed)))
+    return tables
 
 
 def _tables(e: Encoding, layer: int, distances: list[int]) -> dict[str, Tensor]:
@@ -67,7 +67,7 @@ def _tables(e: Encoding, layer: int, distances: list[int]) -> dict[str, Tensor]:
         return {role: table.double().cpu() for role, table in answers.items()}
 
 
-def _own(table: Tensor, distances: list[int]) -> tuple[int, int]:
+def _distinct(table: Tensor, distances: list[int]) -> tuple[int, int]:
     """Places of the outermost distances that do not merely repeat the one before them."""
     zero = distances.index(0)
     again = [bool((table[:, i] == table[:, i + 1]).all()) for i in range(len(distances) - 1)]

@@ -50,8 +50,8 @@ class SourceColumns:
         wanted = trained.model.columns
         if absent := missing(wanted, columns):
             raise UserError(
-                f"column {absent[0]}: this model reads it beside the text, and needs it to look "
-                "at its translations; give its file"
+                f"column {absent[0]}: this model reads it beside the text, and its attention "
+                "cannot be recorded without; give its file"
             )
         self.columns = {name: columns[name] for name in sorted(wanted - {WORDS})}
         for name, column in self.columns.items():

@@ -16,7 +16,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from nmt.compare import notation, report
+from nmt.compare import notation
 from nmt.compare.page import (
     conclusion,
     examples,
@@ -27,21 +27,30 @@ from nmt.compare.page import (
     text,
     vectors,
 )
-from nmt.compare.report import BucketScores, Report, ScoredTest
+from nmt.compare.report import (
+    ALL,
+    REACH,
+    SIGNIFICANT,
+    UNATTENDED,
+    BucketScores,
+    Report,
+    ScoredTest,
+    rows_of,
+)
 
 HERE = Path(__file__).parent
 OPEN = 10  # examples that are open at first
 
 
-def html(made: Report) -> str:
+def html(report: Report) -> str:
     """The whole page; the same report gives the same bytes."""
-    style = _resource("page.css") + _switches(len(made.systems))
+    style = _resource("page.css") + _switches(len(report.systems))
     first, last = _resource("theme.js"), _resource("page.js")
     return (
         environment()
         .get_template("page.html")
         .render(
-            report=made,
+            report=report,
             policy=_policy(style, first, last),
             style=Markup(style),
             first=Markup(first),
@@ -53,7 +62,7 @@ def html(made: Report) -> str:
 @cache
 def environment() -> Environment:
     """The templates, and the functions that they call."""
-    made = Environment(
+    templates = Environment(
         loader=FileSystemLoader(HERE),
         autoescape=True,
         finalize=_visible,
@@ -64,27 +73,30 @@ def environment() -> Environment:
         keep_trailing_newline=True,
     )
     filters = ("fixed", "count", "share", "signed", "chance", "duration", "spread", "bdi")
-    made.filters |= {name: getattr(text, name) for name in filters}
+    templates.filters |= {name: getattr(text, name) for name in filters}
     functions = [
         *(text.bdi, text.listed, svg.classes, svg.dash, svg.mark),
         *(conclusion.conclude, conclusion.overlap, conclusion.every_seed_better),
-        *(report.rows_of, notation.marks_of, notation.star, notation.beyond),
+        *(rows_of, notation.marks_of, notation.star, notation.beyond),
         *(lengths.score_figures, lengths.signs_of, lengths.bands_of),
         *(learning.learning_figures, learning.over_runs),
         *(examples.chosen, examples.differing, examples.as_read),
         *(panels.attention_panels, panels.single_heads, vectors.vector_maps, vectors.ramp),
         *(best_of, labels, distinct, settings),
     ]
-    made.globals |= {function.__name__: function for function in functions}
-    made.globals |= {
-        **{name: getattr(report, name) for name in ("ALL", "REACH", "SIGNIFICANT", "UNATTENDED")},
+    templates.globals |= {function.__name__: function for function in functions}
+    templates.globals |= {
+        "ALL": ALL,
+        "REACH": REACH,
+        "SIGNIFICANT": SIGNIFICANT,
+        "UNATTENDED": UNATTENDED,
         "STAR": notation.STAR,
         "BEYOND": notation.BEYOND,
         "CARET": examples.CARET,
         "OPEN": OPEN,
         "SIGN_TITLES": [title for title, _ in lengths.SIGNS.values()],
     }
-    return made
+    return templates
 
 
 def _visible(value: Any) -> Any:
@@ -102,9 +114,9 @@ def best_of(test: ScoredTest, row: BucketScores, systems: Iterable[int], metric:
     return text.fixed(max(means) if test.metric(metric).higher_is_better else min(means))
 
 
-def labels(made: Report, systems: Iterable[int]) -> list[Markup]:
+def labels(report: Report, systems: Iterable[int]) -> list[Markup]:
     """The names of some systems."""
-    return [text.bdi(made.systems[s].label) for s in systems]
+    return [text.bdi(report.systems[s].label) for s in systems]
 
 
 def distinct(values: Iterable[Any]) -> list[Any]:
@@ -112,10 +124,10 @@ def distinct(values: Iterable[Any]) -> list[Any]:
     return list(dict.fromkeys(values))
 
 
-def settings(made: Report) -> Iterator[tuple[str, str]]:
+def settings(report: Report) -> Iterator[tuple[str, str]]:
     """What is needed to make the numbers again: keys and values."""
-    bootstrap = {"bootstrap.samples": made.samples, "bootstrap.seed": made.seed}
-    for key, value in flat(bootstrap | made.about):
+    bootstrap = {"bootstrap.samples": report.samples, "bootstrap.seed": report.seed}
+    for key, value in flat(bootstrap | report.about):
         plain = isinstance(value, str)
         yield key, value if plain else json.dumps(value, ensure_ascii=False, default=str)
 
