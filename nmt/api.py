@@ -9,7 +9,8 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt import build, config, modeldir
+from nmt import build, modeldir
+from nmt.compare.report import Report
 from nmt.config import Settings
 from nmt.data.prepare import Prepared
 from nmt.data.prepare import prepare as prepare_corpus
@@ -20,6 +21,8 @@ from nmt.encodings import registry
 from nmt.encodings.base import Dims, Encoding
 from nmt.errors import UserError
 from nmt.experiments.columns import with_columns
+from nmt.experiments.evaluate import USUAL, EvaluationOptions, NamedSystem, with_decode
+from nmt.experiments.evaluate import evaluate as evaluate_named
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained, load
 from nmt.overrides import options
@@ -28,9 +31,11 @@ from nmt.overrides.compose import Experiment, experiment_of
 __all__ = [
     "Encoding",
     "EncodingFacts",
+    "EvaluationOptions",
     "Experiment",
     "GivenTranslation",
     "Prepared",
+    "Report",
     "Settings",
     "Trained",
     "Transformer",
@@ -39,6 +44,7 @@ __all__ = [
     "build_encodings",
     "build_model",
     "compose",
+    "evaluate",
     "list_encodings",
     "load",
     "n_best",
@@ -84,7 +90,7 @@ def n_best(
     A score is the log-probability over the length penalty. An empty line has one empty translation.
     Takes and raises what `translate` does; `n` is at most `beam_size`.
     """
-    settings = _searching(model.settings, decode)
+    settings = with_decode(model.settings, decode)
     if n > settings.decode.beam_size:
         raise UserError(f"n={n}: the beam holds {settings.decode.beam_size}; give beam_size={n}")
     if settings.decode.position_scale != 1:
@@ -92,12 +98,6 @@ def n_best(
     translator = Translator(model, settings.decode)
     read, beside = with_columns(model, lines, columns or {})
     return list(translator.translate(read, n, beside))
-
-
-def _searching(settings: Settings, changes: dict[str, Any]) -> Settings:
-    """The settings of a model with other values under decode, checked as all are."""
-    plain = config.freeze(settings)
-    return config.thaw({**plain, "decode": {**plain["decode"], **changes}})
 
 
 def score(
@@ -120,6 +120,28 @@ def score(
     """
     read, beside = with_columns(model, list(sources), columns or {})
     return forced.score(model, read, targets, beside, batch_tokens)
+
+
+def evaluate(
+    systems: Mapping[str, str | Path],
+    reference: str | Path,
+    source: str | Path | None = None,
+    options: EvaluationOptions = USUAL,
+) -> Report:
+    """Score systems by source length, with intervals, and test each against the first.
+
+    `systems` are model directories, which translate the file `source`, or files of translations, by
+    the labels that tables show. `reference` is the file of the right translations; line N of all
+    files belongs together. `nmt.compare.text.blocks` makes of the report what nmt-evaluate prints.
+    Raises UserError: 2 for what does not fit together, 65 for files of unequal lines, 66 for what
+    is not there.
+
+    >>> report = nmt.evaluate({"baseline": "runs/a", "mine": "out.txt"}, "test.en", "test.de")
+    >>> report.tests[0].rows[-1].cells[1].scores["BLEU"].mean
+    31.4
+    """
+    named = [NamedSystem(label, Path(path)) for label, path in systems.items()]
+    return evaluate_named(named, Path(reference), None if source is None else Path(source), options)
 
 
 def compose(overrides: Sequence[str] = (), config_dir: str | Path | None = None) -> Experiment:

@@ -1,5 +1,6 @@
 """The face of the package: quick to import, documented, and the same as what the commands do."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import torch
 
 import nmt
 from nmt import api
+from nmt.cli import evaluate
 from nmt.data.bpe import Bpe
 from nmt.data.side import Side
 from nmt.data.tokenizer import Tokenizer
@@ -108,3 +110,15 @@ def test_a_model_has_the_sizes_of_the_vocabularies(settings_of: Any) -> None:
     model = nmt.build_model(settings_of("encoding=lstm"), 11, 13)
     source, prefix = torch.tensor([[4, 5, 2]]), torch.tensor([[1, 6]])
     assert model(source, prefix).shape == (1, 2, 13)
+
+
+def test_evaluating_gives_the_numbers_of_the_command(tmp_path: Path) -> None:
+    texts = {"a": "the dog sees a bird\nit sings\n", "b": "the dog sees birds\nit sang\n"}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text * 20, encoding="utf-8")
+    a, b, numbers = tmp_path / "a", tmp_path / "b", tmp_path / "numbers.json"
+    report = nmt.evaluate({"right": a, "other": b}, a, a, nmt.EvaluationOptions(samples=40))
+    given = [f"right={a}", f"other={b}", "--reference", str(a), "--source", str(a)]
+    assert evaluate.main([*given, "--samples", "40", "--json", str(numbers), "--quiet"]) == 0
+    assert json.loads(numbers.read_text(encoding="utf-8")) == report.to_json()
+    assert report.tests[0].rows[-1].cells[1].scores["BLEU"].mean < 100

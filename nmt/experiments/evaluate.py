@@ -50,7 +50,7 @@ class EvaluationOptions(NamedTuple):
     tokenize: str | None = None  # of BLEU; None: 13a, or the language's own
     samples: int = 1000  # of the bootstrap
     seed: int = SEED  # of the bootstrap
-    decode: Mapping[str, str] = {}  # key -> value, where models search otherwise than as trained
+    decode: Mapping[str, Any] = {}  # key -> value, where models search otherwise than as trained
     device: str = "auto"
     keep: Path | None = None  # directory that gets the models' translations as LABEL.txt
     quiet: bool = False  # no progress
@@ -220,7 +220,7 @@ def _translated(
     return longest, lengths, language or "en", decodes
 
 
-def with_decode(settings: Settings, changes: Mapping[str, str]) -> Settings:
+def with_decode(settings: Settings, changes: Mapping[str, Any]) -> Settings:
     """The settings of a model with other values under decode, checked as all are."""
     plain = freeze(settings)
     return thaw({**plain, "decode": {**plain["decode"], **changes}})
