@@ -68,16 +68,16 @@ class Bpe:
     @classmethod
     def from_json(cls, value: Any) -> "Bpe":
         """Build the segmenter again; UserError (65) if the value is not from `to_json`."""
-        found = plain.checked(
+        fields = plain.checked(
             value, "segmenter", kind=str, tokenizer=dict, merges=list, pieces=list
         )
-        plain.one_of(found["kind"], [cls.kind], "segmenter.kind")
-        for number, merge in enumerate(found["merges"]):
+        plain.one_of(fields["kind"], [cls.kind], "segmenter.kind")
+        for number, merge in enumerate(fields["merges"]):
             halves = merge.split(" ") if isinstance(merge, str) else []
             if len(halves) != 2 or halves != str(merge).split():
                 raise plain.wrong(f"segmenter.merges[{number}]", "expected two symbols")
-        pieces = plain.piece_list(found["pieces"], "segmenter.pieces")
-        return cls(Tokenizer.from_json(found["tokenizer"]), found["merges"], pieces)
+        pieces = plain.piece_list(fields["pieces"], "segmenter.pieces")
+        return cls(Tokenizer.from_json(fields["tokenizer"]), fields["merges"], pieces)
 
     def _pieces(self, word: str) -> list[str]:
         """Segment one word anew."""
@@ -129,7 +129,7 @@ def learn_merges(
     from nmt.data.merges import learn  # here, since only preparation learns
     from nmt.data.symbols import END
 
-    found, symbols = learn(_dictionary(counts), merges, min_frequency)
+    learned, symbols = learn(_dictionary(counts), merges, min_frequency)
     head = cache(lambda symbol: symbol + SEPARATOR)  # one string for all pieces that are equal
     last = cache(lambda symbol: symbol.removesuffix(END))
     words: Words = {
@@ -137,7 +137,7 @@ def learn_merges(
         for word, (*heads, end) in symbols
         if word in counts and len(parts(word)) == 1  # not a part of a longer one
     }
-    return found, words
+    return learned, words
 
 
 def count_pieces(
@@ -147,9 +147,9 @@ def count_pieces(
     segmenter = Bpe(Tokenizer("none", "none", ""), merges)
     known = words or {}
     pieces = [known.get(word) or segmenter.segment(word) for word in counts]
-    every = list(chain.from_iterable(pieces))
-    numbers = {piece: number for number, piece in enumerate(dict.fromkeys(every))}
-    which = np.fromiter(map(numbers.__getitem__, every), np.int64, len(every))
+    tokens = list(chain.from_iterable(pieces))
+    numbers = {piece: number for number, piece in enumerate(dict.fromkeys(tokens))}
+    which = np.fromiter(map(numbers.__getitem__, tokens), np.int64, len(tokens))
     times = np.fromiter(counts.values(), np.int64, len(counts))
     sums = np.bincount(which, times.repeat(list(map(len, pieces))))  # exact below 2^53
     return Counter(dict(zip(numbers, sums.astype(np.int64).tolist(), strict=True)))
@@ -159,8 +159,8 @@ def _dictionary(counts: Mapping[str, int]) -> Mapping[str, int]:
     """Give the words to learn from: of a very long one its parts."""
     if all(len(word) <= LONGEST_WORD for word in counts):
         return counts
-    found: Counter[str] = Counter()
+    parts_of_words: Counter[str] = Counter()
     for word, count in counts.items():
         for part in parts(word) if len(word) > LONGEST_WORD else [word]:
-            found[part] += count
-    return found
+            parts_of_words[part] += count
+    return parts_of_words

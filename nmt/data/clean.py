@@ -69,8 +69,8 @@ def clean(task: CleanTask) -> CleanedChunk:
     beside: dict[str, list[bytes]] = {name: [] for name in (*names, RAW) if names}
     for number, (source, target, *columns) in _lines(task):
         pair = (source, target)
-        for line, found in zip(pair, changes, strict=True):
-            _note(line, found)
+        for line, noted in zip(pair, changes, strict=True):
+            _note(line, noted)
         if max(len(line.raw) for line in pair) > task.max_bytes:
             tally[NOT_SEGMENTED, TOO_MANY_BYTES, 0] += 1
             continue
@@ -87,18 +87,18 @@ def clean(task: CleanTask) -> CleanedChunk:
         kept.append(number)
         for name, line in zip(beside, (*columns, source), strict=bool(beside)):
             beside[name].append(line.raw)
-        for lines, one in zip(texts, text, strict=True):
-            lines.append(one)
-    done = [
-        tokenizer.lines(lines, found)
-        for tokenizer, lines, found in zip(tokenizers, texts, changes, strict=True)
+        for lines, line_of_side in zip(texts, text, strict=True):
+            lines.append(line_of_side)
+    tokenised = [
+        tokenizer.lines(lines, noted)
+        for tokenizer, lines, noted in zip(tokenizers, texts, changes, strict=True)
     ]
     if task.count_words:
-        for found, lines in zip(words, done, strict=True):
-            both = [line for line, *pair in zip(lines, *done, strict=True) if all(pair)]
-            found.update(" ".join(both).split())
-    for name, lines in zip(SIDES, done, strict=True):
-        words_file(task.out, name).write_bytes("".join(f"{one}\n" for one in lines).encode())
+        for counts, lines in zip(words, tokenised, strict=True):
+            whole_pairs = [line for line, *pair in zip(lines, *tokenised, strict=True) if all(pair)]
+            counts.update(" ".join(whole_pairs).split())
+    for name, lines in zip(SIDES, tokenised, strict=True):
+        words_file(task.out, name).write_bytes("".join(f"{line}\n" for line in lines).encode())
     for name, raw in beside.items():
         words_file(task.out, name).write_bytes(b"".join(line + b"\n" for line in raw))
     words_file(task.out, "lines").write_bytes(np.array(kept, LINES).tobytes())
@@ -124,9 +124,9 @@ def _lines(task: CleanTask) -> Iterator[tuple[int, tuple[RawLine, ...]]]:
         for stream, start in zip(streams, starts, strict=True):
             stream.seek(start)
         first = task.line == 1
-        every = zip(*(raw_lines(s, first, task.lines) for s in streams), strict=False)
+        rows = zip(*(raw_lines(s, first, task.lines) for s in streams), strict=False)
         number = task.line - 1
-        for number, lines in enumerate(every, start=task.line):
+        for number, lines in enumerate(rows, start=task.line):
             yield number, lines
     if number != task.line + task.lines - 1:
         names = [*task.names, *(column.label for column in task.columns)]

@@ -53,22 +53,22 @@ def expand(
     """
     line = normalise(text, segmenter.tokenizer.normalize)
     apart = line.split(" ") if line else []
-    found = {}
+    columns = {}
     for name, (per, integers, at) in beside.items():
-        found[name] = _integers(integers, len(apart) if per != SENTENCE else None, at)
+        columns[name] = _integers(integers, len(apart) if per != SENTENCE else None, at)
         if name == HEADS:
-            _check_tree(found[name], at)
+            _check_tree(columns[name], at)
     if not words and all(column.per == SENTENCE for column in beside.values()):
-        return found
+        return columns
     surfaces = segmenter.surfaces(pieces_of(segmenter, text))
     of_words = places(apart, surfaces, where)[:most]  # [piece] number of its word
     for name, column in beside.items():
         if name == HEADS:
-            found[name] = _heads(found[name], of_words)
+            columns[name] = _heads(columns[name], of_words)
         elif column.per != SENTENCE:
-            values = [found[name][word] for word in of_words]
-            found[name] = [*values, max(values, default=-1) + 1]
-    return found | {WORDS: [*of_words, max(of_words, default=-1) + 1]}
+            values = [columns[name][word] for word in of_words]
+            columns[name] = [*values, max(values, default=-1) + 1]
+    return columns | {WORDS: [*of_words, max(of_words, default=-1) + 1]}
 
 
 def places(words: Sequence[str], surfaces: Sequence[str], where: str) -> list[int]:
@@ -76,7 +76,7 @@ def places(words: Sequence[str], surfaces: Sequence[str], where: str) -> list[in
 
     Raises UserError (65) unless the pieces of each word, put together, are that word.
     """
-    found: list[int] = []
+    word_numbers: list[int] = []
     number, left = -1, ""  # of the word begun, what its pieces have not said yet
     for piece in surfaces:
         if not left and number + 1 < len(words):
@@ -85,14 +85,14 @@ def places(words: Sequence[str], surfaces: Sequence[str], where: str) -> list[in
         if not left.startswith(piece):
             break
         left = left[len(piece) :]
-        found.append(number)
-    if left or len(found) < len(surfaces) or number + 1 < len(words):
+        word_numbers.append(number)
+    if left or len(word_numbers) < len(surfaces) or number + 1 < len(words):
         raise UserError(
             f"{where}: the pieces of the source line do not add up to its words"
             f" (see {words[number]!r}); a column per word needs segmenter.tokenizer=none here",
             Exit.DATA,
         )
-    return found
+    return word_numbers
 
 
 def check_ranges(
@@ -115,24 +115,26 @@ def out_of_range(name: str, value: int, held: range, where: str, per_word: bool)
     )
 
 
-def missing(wanted: Iterable[str], given: Iterable[str]) -> list[str]:
+def missing(needed: Iterable[str], given: Iterable[str]) -> list[str]:
     """Name the columns that are wanted, and neither given nor made of the text alone."""
-    return sorted(set(wanted) - set(given) - {WORDS})
+    return sorted(set(needed) - set(given) - {WORDS})
 
 
 def _integers(text: str, count: int | None, where: str) -> list[int]:
     """Read `count` integers (None: one for the sentence)."""
-    found = []
+    integers = []
     for word in text.split():
         if not _INTEGER.fullmatch(word) or abs(int(word)) >= _LIMIT:
             raise UserError(
                 f"{where}: {word[:20]!a} is no integer of 32 bits; mend the file", Exit.DATA
             )
-        found.append(int(word))
-    if len(found) != (1 if count is None else count):
-        wanted = "a sentence has one" if count is None else f"the source line has {count} words"
-        raise UserError(f"{where}: {len(found)} integers, but {wanted}; mend the file", Exit.DATA)
-    return found
+        integers.append(int(word))
+    if len(integers) != (1 if count is None else count):
+        expected = "a sentence has one" if count is None else f"the source line has {count} words"
+        raise UserError(
+            f"{where}: {len(integers)} integers, but {expected}; mend the file", Exit.DATA
+        )
+    return integers
 
 
 def _check_tree(heads: Sequence[int], where: str) -> None:

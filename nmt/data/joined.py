@@ -268,26 +268,26 @@ def _dump(plain: dict[str, Any]) -> bytes:
 
 def _read(where: Path) -> dict[str, Any] | None:
     """The record; None for JSON that is none. UserError (65): damaged, or of another format."""
-    found = manifest.parse(where.read_bytes(), where)
-    if not isinstance(found, dict) or found.get("kind") != KIND:
+    record = manifest.parse(where.read_bytes(), where)
+    if not isinstance(record, dict) or record.get("kind") != KIND:
         return None
-    if found.get("format") != FORMAT:
+    if record.get("format") != FORMAT:
         raise UserError(
-            f"{where}: format {found.get('format')!r}, written by nmt {found.get('nmt')}; "
+            f"{where}: format {record.get('format')!r}, written by nmt {record.get('nmt')}; "
             f"this version reads {FORMAT}; make the set again",
             Exit.DATA,
         )
-    if not all(isinstance(found.get(k), dict) and "sha256" in found[k] for k in _SIDES):
+    if not all(isinstance(record.get(k), dict) and "sha256" in record[k] for k in _SIDES):
         raise UserError(f"{where}: names no texts; make the set again", Exit.DATA)
-    return found
+    return record
 
 
 def _cut(line: str, lengths: Sequence[int]) -> list[str]:
     """Take a line apart; ValueError unless sentences of these lengths and spaces make it up."""
-    found, start = [], 0
+    sentences, start = [], 0
     for length in lengths:
-        found.append(line[start : start + length])
+        sentences.append(line[start : start + length])
         start += length + 1
-    if not lengths or " ".join(found) != line or list(map(len, found)) != list(lengths):
+    if not lengths or " ".join(sentences) != line or list(map(len, sentences)) != list(lengths):
         raise ValueError("other lengths")
-    return found
+    return sentences

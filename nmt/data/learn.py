@@ -34,17 +34,17 @@ def learn_bpe_sides(
     both = words[0] + words[1]
     log.info("learning %d merges from %d different words", choice.merges, len(both))
     merges, pieces_of = learn_merges(both, choice.merges, choice.min_frequency)
-    counts = [count_pieces(some, merges, pieces_of) for some in words]
+    counts = [count_pieces(of_words, merges, pieces_of) for of_words in words]
     if choice.shared_vocabulary:
         counts = [counts[0] + counts[1]] * 2
     sides = []
-    for tokenizer, found in zip(tokenizers, counts, strict=True):
+    for tokenizer, of_pieces in zip(tokenizers, counts, strict=True):
         # frequent pieces first; equal ones in the order of their characters, so that the
         # numbers do not depend on the order in which processes finished
-        pieces = sorted(found, key=lambda piece: (-found[piece], piece))
+        pieces = sorted(of_pieces, key=lambda piece: (-of_pieces[piece], piece))
         sides.append(Side(Bpe(tokenizer, merges, pieces), Vocabulary(pieces)))
-    for path, some, side in zip(known, words, sides, strict=True):
-        wordids.write(path, some, pieces_of, side.vocabulary)
+    for path, of_words, side in zip(known, words, sides, strict=True):
+        wordids.write(path, of_words, pieces_of, side.vocabulary)
     return sides
 
 

@@ -4,6 +4,10 @@ subword-nmt looks through all pairs for each merge, and copies all of them deepl
 used up the frequent ones. Here the pairs wait in order of their frequency, and `nmt.data.symbols`
 counts them as it does. The limits below which it sets pairs aside are its own, since a pair that is
 set aside and then gains may be counted too low, and another order of merges would come of it.
+
+Learning 50,000 merges from a million words takes 48 CPU seconds and 1.0 GB, with subword-nmt 816
+and 2.3 GB, and the merges are the same. Of the preparation of 1.25 million pairs, which takes two
+processes some 70 seconds beside it, that is nine tenths saved (docs/speed.md).
 """
 
 from bisect import insort
@@ -14,55 +18,55 @@ from typing import NamedTuple
 
 from nmt.data.symbols import Pair, Symbols
 
-Counts = defaultdict[Pair, int]
+PairCounts = defaultdict[Pair, int]
 
 
-class Learned(NamedTuple):
+class LearnedMerges(NamedTuple):
     """What came of a dictionary."""
 
     merges: list[str]  # two symbols each, with a space between
     words: Iterator[tuple[str, list[str]]]  # each, and its symbols by these merges
 
 
-def learn(counts: Mapping[str, int], merges: int, min_frequency: int) -> Learned:
+def learn(counts: Mapping[str, int], merges: int, min_frequency: int) -> LearnedMerges:
     """Learn at most so many merges from words and their frequencies.
 
     No pair rarer than `min_frequency`, 1 or more, is merged. ValueError if there is no pair.
     The words are those given, but for a few that must be segmented to be known.
     """
     symbols = Symbols(counts)
-    every = Counts(int, symbols.pairs())
-    now = every.copy()
-    queue = _Queue(now)
-    limit = max(every.values()) / 10
-    found: list[str] = []
+    pairs = PairCounts(int, symbols.pairs())
+    frequent = pairs.copy()
+    queue = _Queue(frequent)
+    limit = max(pairs.values()) / 10
+    learned: list[str] = []
     for number in range(merges):
         best = queue.greatest()
-        if best is None or (number and now[best] < limit):  # those set aside may be greater
-            _set_aside(now, every, limit)
-            now = every.copy()
-            queue = _Queue(now)
+        if best is None or (number and frequent[best] < limit):  # those set aside may be greater
+            _set_aside(frequent, pairs, limit)
+            frequent = pairs.copy()
+            queue = _Queue(frequent)
             best = queue.greatest()
             if best is None:
                 break
-            limit = now[best] * number / (number + 10_000)
-            _set_aside(now, every, limit)
-        if now[best] < min_frequency:
+            limit = frequent[best] * number / (number + 10_000)
+            _set_aside(frequent, pairs, limit)
+        if frequent[best] < min_frequency:
             break
-        found.append(" ".join(best))
+        learned.append(" ".join(best))
         for pair, more in symbols.merge(best):
-            now[pair] += more
+            frequent[pair] += more
             queue.add(pair)
-        now[best] = 0
+        frequent[best] = 0
         if not number % 100:
-            _set_aside(now, every, limit)
-    return Learned(found, symbols.words())
+            _set_aside(frequent, pairs, limit)
+    return LearnedMerges(learned, symbols.words())
 
 
 class _Queue:
     """Gives the most frequent pair, of equal ones the last by characters, while counts change."""
 
-    def __init__(self, counts: Counts) -> None:
+    def __init__(self, counts: PairCounts) -> None:
         self._counts = counts
         self._alike: dict[int, list[Pair]] = {}  # all pairs that have or had this frequency
         self._sorted = 0  # the one frequency whose pairs are in order
@@ -103,8 +107,8 @@ class _Queue:
         return None
 
 
-def _set_aside(counts: Counts, every: Counts, limit: float) -> None:
-    """Take the pairs below the limit out of `counts`; `every` notes how often they occur."""
+def _set_aside(counts: PairCounts, pairs: PairCounts, limit: float) -> None:
+    """Take the pairs below the limit out of `counts`; `pairs` notes how often they occur."""
     for pair in [pair for pair, count in counts.items() if count < limit]:
         count = counts.pop(pair)
-        every[pair] = every[pair] + count if count < 0 else count  # below 0: a change
+        pairs[pair] = pairs[pair] + count if count < 0 else count  # below 0: a change

@@ -53,13 +53,13 @@ class Moses(MosesTokenizer):  # type: ignore[misc]
         types = set(" ".join(lines).split(" ")).difference(known)
         long = [word for word in types if len(word) > LONG]
         known.update(self._tokenised(word for word in types if not _looks_around(word)))
-        found = [list(map(known.get, line.split(" "))) for line in lines]
+        rows = [list(map(known.get, line.split(" "))) for line in lines]
         later: list[tuple[list[str | None], int, str]] = []  # in which line, where, which key
-        for words, line in zip(found, lines, strict=True):
+        for words, line in zip(rows, lines, strict=True):
             if None in words:
                 apart = line.split(" ")
-                for i, one in enumerate(words):
-                    if one is None:
+                for i, tokens in enumerate(words):
+                    if tokens is None:
                         key = self._key(apart, i)
                         words[i] = known.get(key)
                         if words[i] is None:
@@ -72,7 +72,7 @@ class Moses(MosesTokenizer):  # type: ignore[misc]
             known.pop(word, None)
         return [
             self._whole(line) if "' '" in line else " ".join(words)  # type: ignore[arg-type]
-            for line, words in zip(lines, found, strict=True)
+            for line, words in zip(lines, rows, strict=True)
         ]
 
     def islower(self, text: str) -> bool:
@@ -97,34 +97,34 @@ class Moses(MosesTokenizer):  # type: ignore[misc]
 
     def _tokenised(self, keys: Iterable[str]) -> dict[str, str]:
         """Give each key (a word, perhaps with a space and two signs of context) and its words."""
-        found: dict[str, str] = {}
+        tokens_of: dict[str, str] = {}
         alike: dict[str, list[str]] = {OTHER: [], DIGIT: [], LOWER: []}
         for key in keys:
             if self._plain.fullmatch(key) and "MULTI" not in key:  # its own sign for full stops
-                found[key] = key
+                tokens_of[key] = key
                 continue
             word, _, context = key.partition(" ")
             left, right = context[:1] or LOWER, context[1:] or LOWER
             if left == START or right == END:
                 before, after = ([] if end in (START, END) else [end] for end in (left, right))
                 words = self._whole(" ".join([*before, word, *after])).split(" ")
-                found[key] = " ".join(words[len(before) : len(words) - len(after)])
+                tokens_of[key] = " ".join(words[len(before) : len(words) - len(after)])
             else:
                 alike[right].append(key)
         for right, some in alike.items():
             for start in range(0, len(some), AT_ONCE):
                 part = some[start : start + AT_ONCE]
-                found |= zip(part, self._many(part, right), strict=True)
-        return found
+                tokens_of |= zip(part, self._many(part, right), strict=True)
+        return tokens_of
 
     def _many(self, keys: Sequence[str], mark: str) -> list[str]:
         """Tokenise the words of all these keys, of which each has the mark before and after it."""
         words = [key.partition(" ")[0] for key in keys]
-        every = " ".join(words)
-        while mark in every:
+        joined = " ".join(words)
+        while mark in joined:
             mark += mark
         text = self._whole(f"{mark} " + f" {mark} ".join(words) + f" {mark}")
-        return [one.strip(" ") for one in text.split(mark)[1:-1]]
+        return [tokens.strip(" ") for tokens in text.split(mark)[1:-1]]
 
     def _whole(self, text: str) -> str:
         # escape would turn quotes and brackets into XML entities, which a model has to learn

@@ -45,7 +45,7 @@ def normalise(text: str, form: str = "nfc", counts: Counter[str] | None = None) 
         text, replaced = CONTROL.subn(" ", text)
         _count(counts, "control", replaced)
     if REPLACED.search(text):
-        text = REPLACED.sub(lambda found: "_" if found[0] == "\u2581" else "\ufffd", text)
+        text = REPLACED.sub(lambda match: "_" if match[0] == "\u2581" else "\ufffd", text)
     return _spaced(text)
 
 

@@ -47,14 +47,14 @@ def number(task: NumberTask) -> NumberedChunk:
     texts = [words_file(task.out, side).read_bytes().decode(errors="replace") for side in SIDES]
     lines = np.frombuffer(words_file(task.out, "lines").read_bytes(), LINES)
     known = task.known or (None, None)
-    found = [_ids(*one) for one in zip(texts, task.sides, known, strict=True)]
-    source, target = (lengths - 1 for _, lengths in found)
+    numbered = [_ids(*side) for side in zip(texts, task.sides, known, strict=True)]
+    source, target = (lengths - 1 for _, lengths in numbered)
     outcome = np.full(len(lines), KEPT, np.int64)  # [pair]
     if task.max_length is not None:
         outcome[np.maximum(source, target) > task.max_length] = TOO_LONG
     outcome[np.minimum(source, target) == 0] = EMPTY
     stays = outcome == KEPT
-    rows = [ids[np.repeat(stays, lengths)].astype(task.dtype) for ids, lengths in found]
+    rows = [ids[np.repeat(stays, lengths)].astype(task.dtype) for ids, lengths in numbered]
     kept = np.flatnonzero(stays)
     words = [text.split("\n") for text in texts]
     return NumberedChunk(
@@ -77,7 +77,7 @@ def _columns(
     segmenter = _side(task.sides[0]).segmenter
     text = read_words(task.out, RAW)
     integers = {column: read_words(task.out, f"column.{column.name}") for column in task.columns}
-    found: dict[str, list[int]] = {}
+    columns: dict[str, list[int]] = {}
     for i in kept:
         beside = {
             column.name: ColumnLine(column.per, some[i], f"{column.label}:{lines[i]}")
@@ -85,13 +85,13 @@ def _columns(
         }
         where = f"{task.columns[0].label}:{lines[i]}"
         for name, values in expand(text[i], beside, segmenter, where).items():
-            found.setdefault(name, []).extend(values)
-    return found
+            columns.setdefault(name, []).extend(values)
+    return columns
 
 
 def _hash(source: str, target: str) -> int:
-    both = f"{source}\n{target}".encode()
-    return int.from_bytes(hashlib.blake2b(both, digest_size=8).digest(), "little")
+    pair = f"{source}\n{target}".encode()
+    return int.from_bytes(hashlib.blake2b(pair, digest_size=8).digest(), "little")
 
 
 def _ids(
@@ -102,7 +102,7 @@ def _ids(
         return _word_ids(side, known).lines(text)
     segmenter, vocabulary = _side(side).segmenter, _side(side).vocabulary
     ids = [vocabulary.ids(segmenter.segment(line)) for line in text.split("\n")[:-1]]
-    lengths = np.array([len(one) for one in ids], np.int64)
+    lengths = np.array([len(line) for line in ids], np.int64)
     return np.fromiter(chain.from_iterable(ids), np.uint32), lengths
 
 

@@ -29,9 +29,9 @@ def checked(value: Any, where: str, **types: type) -> dict[str, Any]:
             raise wrong(f"{where}.{key}", "missing")
     if extra := sorted(set(value) - set(types), key=str):
         raise wrong(f"{where}.{str(extra[0])[:40]!a}", "no such key")
-    for key, wanted in types.items():
-        if type(value[key]) is not wanted:
-            raise wrong(f"{where}.{key}", f"expected {wanted.__name__}")
+    for key, kind in types.items():
+        if type(value[key]) is not kind:
+            raise wrong(f"{where}.{key}", f"expected {kind.__name__}")
     return value
 
 

@@ -111,7 +111,7 @@ def _fingerprint(
             "toy": _toy_sample() if isinstance(data, config.Toy) else None,
             "files": {split: [p.source.sha256, p.target.sha256] for split, p in scanned.items()},
             "columns": {
-                split: [[name, per[name], found.sha256] for name, found in p.columns.items()]
+                split: [[name, per[name], column.sha256] for name, column in p.columns.items()]
                 for split, p in scanned.items()
             },
         }
@@ -198,7 +198,7 @@ def _build(
         facts |= tests
     languages = (data.source_language, data.target_language)
     warn_of_unknown(choice.tokenizer, *languages)
-    tokenizers = [Tokenizer(data.normalize, choice.tokenizer, one) for one in languages]
+    tokenizers = [Tokenizer(data.normalize, choice.tokenizer, code) for code in languages]
     work = directory / "work"
     work.mkdir()
     workers = _workers(data.workers, scanned)
@@ -215,18 +215,18 @@ def _build(
         else:
             chunks = [chunk.out for chunk in cleaned["train"]]
             sides = learn_unigram_sides(choice, tokenizers, chunks)
-        for side, learned in zip(SIDES, sides, strict=True):
-            write_json(directory / f"{side}.json", learned.to_json())
-        told: dict[str, Any] = {
+        for name, side in zip(SIDES, sides, strict=True):
+            write_json(directory / f"{name}.json", side.to_json())
+        counted: dict[str, Any] = {
             split: _number_all(
                 split, data, cleaned[split], columns[split], sides, known, directory, pools[split]
             )
             for split in SPLITS
         }
-    told["vocabulary"] = {s: len(side.vocabulary) for s, side in zip(SIDES, sides, strict=True)}
-    told["versions"] = {name: importlib.metadata.version(name) for name in LIBRARIES}
-    write_json(directory / "report.json", told)
-    write_json(directory / FACTS, facts | _facts(told))
+    counted["vocabulary"] = {s: len(side.vocabulary) for s, side in zip(SIDES, sides, strict=True)}
+    counted["versions"] = {name: importlib.metadata.version(name) for name in LIBRARIES}
+    write_json(directory / "report.json", counted)
+    write_json(directory / FACTS, facts | _facts(counted))
     shutil.rmtree(work)
     log.info("prepared in %.0f s", time.monotonic() - started)
 
@@ -235,8 +235,8 @@ def _columns(data: config.Data, pair: ScannedPair, work: Path) -> tuple[ColumnCh
     """Say where the columns of a split are read, from their first line on."""
     per = config.columns_of(data)
     return tuple(
-        ColumnChunk(name, per[name], unpacked(found, work), str(found.path), start=0)
-        for name, found in pair.columns.items()
+        ColumnChunk(name, per[name], unpacked(column, work), str(column.path), start=0)
+        for name, column in pair.columns.items()
     )
 
 
@@ -258,8 +258,8 @@ def _clean_all(
         lines = scanned[split].source.lines
         sizes = [min(CHUNK, lines - start) for start in range(0, lines, CHUNK)]
         for chunk in shown(chunks, f"tokenising {split}", sizes):
-            for total, found in zip(words, chunk.words, strict=True):
-                total.update(found)
+            for total, counts in zip(words, chunk.words, strict=True):
+                total.update(counts)
             cleaned[split].append(chunk._replace(words=(Counter(), Counter())))
     return cleaned, words
 
@@ -309,8 +309,8 @@ def _number_all(
     changes: dict[str, Counter[str]] = {side: Counter() for side in SIDES}
     for chunk in cleaned:
         tally += chunk.tally
-        for side, found in zip(SIDES, chunk.changes, strict=True):
-            changes[side].update(found)
+        for side, counts in zip(SIDES, chunk.changes, strict=True):
+            changes[side].update(counts)
     paths = (directory / "source.json", directory / "target.json")
     most = data.max_length if train else None
     dtype = id_type(*(len(side.vocabulary) for side in sides))
@@ -333,11 +333,11 @@ def _number_all(
             f"see data.max_length and the files",
             Exit.DATA,
         )
-    told = split_report(tally, changes, unknown)
-    told["longest"] = dict(zip(SIDES, longest, strict=True))
-    every = np.concatenate(hashes)
-    told["duplicates"] = len(every) - len(np.unique(every))
-    return told
+    counted = split_report(tally, changes, unknown)
+    counted["longest"] = dict(zip(SIDES, longest, strict=True))
+    pairs = np.concatenate(hashes)
+    counted["duplicates"] = len(pairs) - len(np.unique(pairs))
+    return counted
 
 
 def _store(part: NumberedChunk, writer: Writer) -> None:
@@ -348,19 +348,19 @@ def _store(part: NumberedChunk, writer: Writer) -> None:
     writer.add_lines(part.lines)
 
 
-def _facts(told: dict[str, Any]) -> dict[str, Any]:
+def _facts(counted: dict[str, Any]) -> dict[str, Any]:
     """Give the numbers that other rooms ask for."""
-    train, dev = told["train"], told["dev"]
+    train, dev = counted["train"], counted["dev"]
     facts = {f"train_{measure}": count for measure, count in train["kept"].items()}
     facts |= {f"longest_{side}": train["longest"][side] for side in SIDES}
-    facts |= {f"{side}_vocabulary": told["vocabulary"][side] for side in SIDES}
-    return facts | {"dev_pairs": dev["kept"]["pairs"], "corpus": summary(told)}
+    facts |= {f"{side}_vocabulary": counted["vocabulary"][side] for side in SIDES}
+    return facts | {"dev_pairs": dev["kept"]["pairs"], "corpus": summary(counted)}
 
 
-def _workers(wanted: int | None, scanned: dict[str, ScannedPair]) -> int:
+def _workers(given: int | None, scanned: dict[str, ScannedPair]) -> int:
     """Give the number of processes worth starting."""
-    if wanted is not None:
-        return wanted
+    if given is not None:
+        return given
     lines = scanned["train"].source.lines
     if lines < FEW_LINES:
         return 1

@@ -54,7 +54,7 @@ def split_report(
     return {
         **_counts(tally.sum(0)),
         "by_source_length": {name: _counts(tally[row]) for row, name in enumerate(RANGES)},
-        "text": {side: dict(sorted(found.items())) for side, found in changes.items()},
+        "text": {side: dict(sorted(counts.items())) for side, counts in changes.items()},
         "unknown_share": {
             "source": float(unknown[0] / max(kept[1], 1)),
             "target": float(unknown[1] / max(kept[2], 1)),
@@ -118,25 +118,25 @@ def describe(report: Mapping[str, Any]) -> str:
     """Show a report as a short table."""
     lines = []
     for split in ("train", "dev"):
-        found = report[split]
+        counted = report[split]
         lines += [_row(split, "pairs", "source tokens", "target tokens")]
-        lines += [_measured(name, found[name]) for name in ("total", "kept")]
+        lines += [_measured(name, counted[name]) for name in ("total", "kept")]
         lines += [
             _measured(f"dropped: {why}", counts)
-            for why, counts in found["dropped"].items()
+            for why, counts in counted["dropped"].items()
             if counts["pairs"]
         ]
         lines += [
             _measured(f"kept, source {name}", counts["kept"])
-            for name, counts in found["by_source_length"].items()
+            for name, counts in counted["by_source_length"].items()
             if counts["kept"]["pairs"]
         ]
         for side in ("source", "target"):
-            share = found["unknown_share"][side]
+            share = counted["unknown_share"][side]
             lines.append(f"{f'unknown, {side}':<26}{100 * share:>11.3f} %")
             lines += [
                 f"{what.replace('_', ' ') + ', ' + side:<26}{count:>11,}"
-                for what, count in found["text"][side].items()
+                for what, count in counted["text"][side].items()
             ]
         lines.append("")
     sizes = report["vocabulary"]

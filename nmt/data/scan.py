@@ -55,12 +55,12 @@ def check_parallel(source: Scan, target: Scan) -> None:
         )
 
 
-def unpacked(found: Scan, directory: Path) -> Path:
+def unpacked(text: Scan, directory: Path) -> Path:
     """Give a path where the scanned text can be read at any offset: .gz is decompressed."""
-    if found.path.suffix != ".gz":
-        return found.path
-    path = directory / f"{found.sha256[:16]}.txt"
-    with opened(found.path) as stream, path.open("wb") as out:
+    if text.path.suffix != ".gz":
+        return text.path
+    path = directory / f"{text.sha256[:16]}.txt"
+    with opened(text.path) as stream, path.open("wb") as out:
         for block in _blocks(stream):
             out.write(block)
     return path

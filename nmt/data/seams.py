@@ -35,7 +35,7 @@ def otherwise(
 ) -> list[bool]:
     """Of each line, whether Moses makes other words of it than of its sentences."""
     tokenizer = Tokenizer("nfc", "moses", language)
-    alone = iter(tokenizer.lines([one for each in sentences for one in each]))
+    alone = iter(tokenizer.lines([sentence for line in sentences for sentence in line]))
     return [
         whole.split() != [word for _ in each for word in next(alone).split()]
         for whole, each in zip(tokenizer.lines(lines), sentences, strict=True)

@@ -33,7 +33,7 @@ class Side:
     @classmethod
     def from_json(cls, value: Any) -> "Side":
         """Build the side again; UserError (65) if the value is not from `to_json`."""
-        found = plain.checked(value, "side", segmenter=dict, vocabulary=list)
+        fields = plain.checked(value, "side", segmenter=dict, vocabulary=list)
         return cls(
-            segmenter_from_json(found["segmenter"]), Vocabulary.from_json(found["vocabulary"])
+            segmenter_from_json(fields["segmenter"]), Vocabulary.from_json(fields["vocabulary"])
         )

@@ -151,17 +151,18 @@ class Symbols:
             new = self._symbols(word)
             changed.append((word, new, old, int(self._counts[word])))
             for symbols, sign in ((new, 1), (old, -1)):
-                for one in pairwise(symbols):
-                    truth.setdefault(one, Counter())[word] += sign
+                for here in pairwise(symbols):
+                    truth.setdefault(here, Counter())[word] += sign
         update_pair_statistics(pair, changed, change, index)
         after |= index.pop(pair)  # its count begins anew
         del change[pair], truth[pair]
         self._note_excess(pair, after)
-        for one in {*index, *truth}:
-            said, real_ = index[one], truth.get(one, Counter())
-            self._note_excess(one, {word: said[word] - real_[word] for word in {*said, *real_}})
-            if one in self._done:
-                self._odd.update(said)
+        for counted in {*index, *truth}:
+            theirs, actual = index[counted], truth.get(counted, Counter())
+            beyond = {word: theirs[word] - actual[word] for word in {*theirs, *actual}}
+            self._note_excess(counted, beyond)
+            if counted in self._done:
+                self._odd.update(theirs)
         return change.items()
 
     def _symbols(self, word: int) -> tuple[str, ...]:

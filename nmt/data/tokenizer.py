@@ -46,10 +46,10 @@ class Tokenizer:
     @classmethod
     def from_json(cls, value: Any) -> "Tokenizer":
         """Build the tokenizer again; UserError (65) if the value is not from `to_json`."""
-        found = plain.checked(value, "tokenizer", normalize=str, kind=str, language=str)
-        plain.one_of(found["normalize"], FORMS, "tokenizer.normalize")
-        plain.one_of(found["kind"], KINDS, "tokenizer.kind")
-        return cls(**found)
+        fields = plain.checked(value, "tokenizer", normalize=str, kind=str, language=str)
+        plain.one_of(fields["normalize"], FORMS, "tokenizer.normalize")
+        plain.one_of(fields["kind"], KINDS, "tokenizer.kind")
+        return cls(**fields)
 
 
 def _moses(language: str) -> "tuple[Moses, MosesDetokenizer]":

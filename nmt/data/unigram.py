@@ -57,11 +57,11 @@ class Unigram:
     @classmethod
     def from_json(cls, value: Any) -> "Unigram":
         """Build the segmenter again; UserError (65) if the value is not from `to_json`."""
-        found = plain.checked(value, "segmenter", kind=str, tokenizer=dict, model=str)
-        plain.one_of(found["kind"], [cls.kind], "segmenter.kind")
-        tokenizer = Tokenizer.from_json(found["tokenizer"])
+        fields = plain.checked(value, "segmenter", kind=str, tokenizer=dict, model=str)
+        plain.one_of(fields["kind"], [cls.kind], "segmenter.kind")
+        tokenizer = Tokenizer.from_json(fields["tokenizer"])
         try:
-            model = base64.b64decode(found["model"], validate=True)
+            model = base64.b64decode(fields["model"], validate=True)
             if not model:
                 raise ValueError("empty")
             return cls(tokenizer, model)

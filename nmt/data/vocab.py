@@ -30,15 +30,15 @@ class Vocabulary:
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """Give the pieces before the first EOS, without PAD and BOS, UNK as `<unk>`."""
-        found = []
+        pieces = []
         for number in ids:
             if number == EOS:
                 break
             if number == UNK:
-                found.append(UNKNOWN)
+                pieces.append(UNKNOWN)
             elif number >= SPECIALS:
-                found.append(self._pieces[number - SPECIALS])
-        return found
+                pieces.append(self._pieces[number - SPECIALS])
+        return pieces
 
     def to_json(self) -> list[str]:
         """Give the pieces in the order of their ids, without the special ones."""

@@ -18,8 +18,8 @@ def write(
     path: Path, counts: Counter[str], pieces: Mapping[str, Sequence[str]], vocabulary: Vocabulary
 ) -> None:
     """Write the ids of the most frequent words, as far as their pieces are known."""
-    some = counts if len(counts) <= REMEMBERED else dict(counts.most_common(REMEMBERED))
-    words = [word for word in some if word in pieces]
+    frequent = counts if len(counts) <= REMEMBERED else dict(counts.most_common(REMEMBERED))
+    words = [word for word in frequent if word in pieces]
     ids = vocabulary.ids(chain.from_iterable(map(pieces.__getitem__, words)))[:-1]
     with path.open("wb") as file:
         np.savez(
@@ -37,9 +37,9 @@ class WordIds:
     """
 
     def __init__(self, path: Path, make: Callable[[str], list[int]]) -> None:
-        with np.load(path) as found:
-            words = found["words"].tobytes().decode()
-            self._frequent = found["ids"], found["lengths"]
+        with np.load(path) as arrays:
+            words = arrays["words"].tobytes().decode()
+            self._frequent = arrays["ids"], arrays["lengths"]
         self._words = words.split("\n") if words else []
         self._make = make
         self._begin()

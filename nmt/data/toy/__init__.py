@@ -53,8 +53,8 @@ def columns(source: str) -> dict[str, str]:
 
     ValueError if it is no sentence of ours.
     """
-    found = tree.columns(parse(words(source)))
-    return {name: " ".join(map(str, values)) for name, values in found.items()}
+    columns = tree.columns(parse(words(source)))
+    return {name: " ".join(map(str, values)) for name, values in columns.items()}
 
 
 def pairs(

@@ -83,29 +83,29 @@ class _Drawing:
     def sentence(self, length: int) -> list[LinkedClause]:
         parts: list[LinkedClause] = []
         left = length - 1
-        wanted = ""  # by the last clause: complement, main
+        follows = ""  # by the last clause: complement, main
         while left:
-            links, order, wanted = self.tie(wanted, not parts, left)
+            links, order, follows = self.tie(follows, not parts, left)
             left -= len(links)
             sizes = [
                 size
                 for size in range(LEAST - 1, _LONGEST_CLAUSE + 1)
-                if left - size >= _LEAST_REST or (left == size and not wanted)
+                if left - size >= _LEAST_REST or (left == size and not follows)
             ]
             size = self.pick(sizes)
             left -= size
-            if left and not wanted and size <= _LONGEST_SAYING and self.chance(0.25):
-                wanted = "complement"
+            if left and not follows and size <= _LONGEST_SAYING and self.chance(0.25):
+                follows = "complement"
             parts.append(
-                LinkedClause(links, self.clause(size, order, wanted == "complement"), order)
+                LinkedClause(links, self.clause(size, order, follows == "complement"), order)
             )
         return parts
 
-    def tie(self, wanted: str, begins: bool, left: int) -> tuple[tuple[str, ...], str, str]:
+    def tie(self, follows: str, begins: bool, left: int) -> tuple[tuple[str, ...], str, str]:
         """Draw the links of a clause and its word order; last, what it wants to follow."""
-        if wanted == "complement":
+        if follows == "complement":
             return (",", COMPLEMENT), "final", ""
-        if wanted == "main":
+        if follows == "main":
             return (",",), "first", ""
         head = () if begins else (",", self.pick(_COORDINATORS))
         fate = self.rng.random()

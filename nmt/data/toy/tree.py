@@ -25,18 +25,18 @@ def columns(parts: list[LinkedClause]) -> dict[str, list[int]]:
     language: 0.
     """
     tokens = [token for token in german(parts) if isinstance(token, Token)]
-    said = [(id(token.owner), token.what) for token in tokens]
+    keys = [(id(token.owner), token.what) for token in tokens]
     above = _governors(parts)
-    place = {key: number for number, key in enumerate(said)}  # the last word: am -> Abend
+    place = {key: number for number, key in enumerate(keys)}  # the last word: am -> Abend
     heads = []
-    for number, key in enumerate(said):
+    for number, key in enumerate(keys):
         head = key if place[key] != number else above[key]
         heads.append(0 if head is None else place[head] + 1)
     there: dict[_Said | None, int] = {}
     for number, token in enumerate(english(parts)):
         if isinstance(token, Token):
             there.setdefault((id(token.owner), token.what), number)
-    places = [there[key] if key in there else there[above[key]] for key in said]
+    places = [there[key] if key in there else there[above[key]] for key in keys]
     order = [0] * len(places)
     for rank, number in enumerate(sorted(range(len(places)), key=places.__getitem__)):
         order[number] = rank
@@ -54,44 +54,44 @@ def _depths(heads: list[int]) -> list[int]:
 
 
 def _governors(parts: list[LinkedClause]) -> dict[_Said, _Said | None]:
-    """What governs each thing that can be said of the tree; None governs the root."""
-    found: dict[_Said, _Said | None] = {}
+    """What governs each thing that can be keys of the tree; None governs the root."""
+    heads: dict[_Said, _Said | None] = {}
     verbs = [(id(part.clause), "verb") for part in parts]
     root = next(i for i, part in enumerate(parts) if part.order != "final")
     for i, part in enumerate(parts):
         fronted = part.order == "final" and parts[i + 1 : i + 2] and parts[i + 1].order == "first"
         main = i + 1 if fronted else i
         if part.order == "final":
-            _clause(part.clause, verbs[i + 1 if fronted else i - 1], found)
+            _clause(part.clause, verbs[i + 1 if fronted else i - 1], heads)
         else:
-            _clause(part.clause, None if i == root else verbs[root], found)
+            _clause(part.clause, None if i == root else verbs[root], heads)
         for link in part.links:
-            found[id(part), link] = verbs[main if link in COORDINATORS else i]
-    return found
+            heads[id(part), link] = verbs[main if link in COORDINATORS else i]
+    return heads
 
 
-def _clause(clause: Clause, head: _Said | None, found: dict[_Said, _Said | None]) -> None:
+def _clause(clause: Clause, head: _Said | None, heads: dict[_Said, _Said | None]) -> None:
     verb = (id(clause), "verb")
-    found[verb] = head
+    heads[verb] = head
     for what in ("auxiliary", "particle", "subject", "pronoun"):
-        found[id(clause), what] = verb
+        heads[id(clause), what] = verb
     for phrase in (clause.subject, clause.accusative, clause.dative):
         if isinstance(phrase, Phrase):
-            _phrase(phrase, verb, found)
+            _phrase(phrase, verb, heads)
     for role, adverbial in clause.adverbials.items():
         if isinstance(adverbial, Adverb):
-            found[id(clause), role] = verb
+            heads[id(clause), role] = verb
         else:
-            found[id(adverbial), "preposition"] = (id(adverbial.phrase), "noun")
-            _phrase(adverbial.phrase, verb, found)
+            heads[id(adverbial), "preposition"] = (id(adverbial.phrase), "noun")
+            _phrase(adverbial.phrase, verb, heads)
 
 
-def _phrase(phrase: Phrase, head: _Said, found: dict[_Said, _Said | None]) -> None:
+def _phrase(phrase: Phrase, head: _Said, heads: dict[_Said, _Said | None]) -> None:
     noun = (id(phrase), "noun")
-    found[noun] = head
+    heads[noun] = head
     for what in ("determiner", "adjective", "and"):
-        found[id(phrase), what] = noun
+        heads[id(phrase), what] = noun
     if phrase.relative:
-        _clause(phrase.relative, noun, found)
+        _clause(phrase.relative, noun, heads)
     if phrase.other:
-        _phrase(phrase.other, noun, found)
+        _phrase(phrase.other, noun, heads)
