@@ -70,8 +70,6 @@ def check(settings: Settings) -> None:
     if settings.model.tie == "all" and not settings.segmenter.shared_vocabulary:
         raise UserError("model.tie=all: needs segmenter.shared_vocabulary=true")
     _check_lengths(settings, model)
-    if settings.trainer.max_epochs is None and settings.trainer.max_steps is None:
-        raise UserError("trainer.max_epochs and trainer.max_steps are null: give one of them")
     _check_step(settings)
 
 

@@ -25,9 +25,7 @@ class Data:
     max_length: int = knob("drop a training pair if a side has more pieces, eos apart", least=1)
     normalize: str = knob("Unicode normal form of all text", choices=("nfc", "nfkc", "none"))
     invalid_utf8: str = knob("a line that is no UTF-8: stop, or drop", choices=("fail", "drop"))
-    max_line_bytes: int = knob(
-        "drop a pair of training or development text if a line has more", least=1
-    )
+    max_line_bytes: int = knob("drop a training or development pair if a line has more", least=1)
     cache: str = knob("directory of the prepared corpora")
     workers: int | None = knob(
         "processes that prepare text; null: one per core", least=1, most=1024
@@ -161,6 +159,10 @@ class Plateau(Optim):
     patience: int = knob("checkpoints in a row without a new best dev perplexity", least=1)
     min_lr: float = knob("the rate is never decayed below this", least=0)
 
+    def __post_init__(self) -> None:
+        if self.min_lr > self.lr:
+            raise UserError(f"optim.min_lr={self.min_lr}: larger than optim.lr={self.lr}")
+
 
 @dataclass
 class InverseSqrt(Optim):
@@ -188,6 +190,10 @@ class Trainer:
     init_from: str | None = knob("run or checkpoint whose weights training starts from")
     nonfinite_patience: int = knob("stop after so many non-finite updates in a row", least=1)
     tensorboard: bool = knob("write TensorBoard files too, where it is installed")
+
+    def __post_init__(self) -> None:
+        if self.max_epochs is None and self.max_steps is None:
+            raise UserError("trainer.max_epochs and trainer.max_steps are null: give one of them")
 
 
 @dataclass

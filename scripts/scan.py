@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nmt import atomic
-from nmt.cli.words import run
+from nmt.cli.command import run
 from nmt.data.corpus import read_text
 from nmt.errors import Exit, UserError
 

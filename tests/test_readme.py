@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from nmt.cli import compare, encodings, evaluate, parity, report, testset, translate
-from nmt.overrides.compose import experiment_of, sweep_of
+from nmt.overrides.arguments import parse
+from nmt.overrides.compose import Experiment, composed
 from nmt.overrides.options import FAMILIES, family_of
+from nmt.overrides.sweep import planned
 from scripts.bench import __main__ as bench
 from tests.pages import PAGES, ROOT, commands, targets_of_make, text_of
 
@@ -35,10 +37,9 @@ def test_each_command_is_understood(command: str, tmp_path: Path) -> None:
         if arguments != ["--table"]:  # which tests/cli/test_survey.py makes; it takes a while
             encodings.command(arguments)
     elif name in ("nmt-train", "nmt-prepare"):
-        if arguments[0] == "-m":  # a sweep: its first run
-            arguments = [re.sub(r"=([^,\[]+),.*", r"=\1", a) for a in arguments[1:]]
-        table = sweep_of(arguments)
-        experiment_of(table.jobs[0] if table else arguments)
+        plan = planned(parse(arguments))
+        if not isinstance(plan, Experiment):
+            composed(plan.jobs[0])
     elif name == "eval":
         assert arguments == ["$(nmt-train -sc install=bash)"]  # tests of completion type Tab
     else:

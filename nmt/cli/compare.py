@@ -6,8 +6,8 @@ import shlex
 import sys
 from pathlib import Path
 
+from nmt.cli.command import run
 from nmt.cli.parser import Parser, once
-from nmt.cli.words import run
 from nmt.errors import UserError
 from nmt.experiments import outputs
 from nmt.experiments.processes import cores
@@ -103,8 +103,8 @@ def understood(argv: list[str]) -> tuple[argparse.Namespace, list[str], list[str
 def _encodings(arguments: list[str], config_dir: str | None) -> tuple[list[str], list[str]]:
     """The encodings to compare, and the overrides that all share."""
     from nmt.experiments.plan import choices
+    from nmt.overrides.arguments import split
     from nmt.overrides.options import beside, folders_of, options_of
-    from nmt.overrides.quoting import split
 
     flags, overrides = split([*beside(config_dir), *arguments])
     if flags:

@@ -4,8 +4,8 @@ import shlex
 import sys
 from pathlib import Path
 
+from nmt.cli.command import run
 from nmt.cli.parser import Parser, once
-from nmt.cli.words import run
 from nmt.experiments import outputs
 from nmt.experiments.processes import cores
 

@@ -4,8 +4,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from nmt.cli.command import run
 from nmt.cli.parser import Parser, once
-from nmt.cli.words import run
 from nmt.errors import UserError
 from nmt.experiments import outputs
 
@@ -69,8 +69,7 @@ def understood(argv: list[str]) -> argparse.Namespace:
     add("--run", type=Path, metavar="DIR", help="draw what a run has learned")
     add("--config-dir", metavar="DIR", help="also look for options in DIR")
     options = parser.parse_intermixed_args(argv)
-    from nmt.overrides.compose import nearest
-    from nmt.overrides.options import beside, folders_of, options_of
+    from nmt.overrides.options import beside, folders_of, nearest, options_of
 
     given = [a for a in options.arguments if "=" in a or a.startswith("~")]
     names = [a for a in options.arguments if a not in given]

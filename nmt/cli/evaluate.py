@@ -6,9 +6,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from nmt.cli.command import run
 from nmt.cli.decoding import BY_SENTENCE, KEYS, change_of, described
 from nmt.cli.parser import Parser, once
-from nmt.cli.words import run
 from nmt.experiments import outputs
 from nmt.experiments.columns import COLUMNS, columns_named
 

@@ -4,18 +4,17 @@ import argparse
 import sys
 from pathlib import Path
 
+from nmt.cli.command import run
 from nmt.cli.parser import Parser, once
-from nmt.cli.words import run
 from nmt.config import KINDS
 from nmt.errors import Exit, UserError
 from nmt.experiments import outputs
-from nmt.overrides.compose import nearest
-from nmt.overrides.options import Folders, beside, folders_of, options_of
+from nmt.overrides.options import Folders, beside, folders_of, nearest, options_of
 
 USAGE = """nmt-parity [encoding=all | encoding=A,B,[C,D]] [model=OPTION] [KEY=VALUE ...]
                   [--pairs] [--tokens N] [--json FILE] [--config-dir DIR]"""
 EPILOG = """
-KEY is seed, model.KEY, or a key of the encodings (tau, encoding.NAME.KEY); see nmt-train --help.
+KEY is seed, model.KEY, or a key of the encodings (tau, encoding.NAME.KEY): nmt-train --help all.
 Without model=OPTION the model is as small as can be: 2+2 layers of width 32, 2 heads. All runs on
 the CPU. Parameters are random and none stands at its initial value.
 

@@ -3,10 +3,14 @@
 import sys
 
 from nmt import __version__
+from nmt.cli import help
+from nmt.cli.command import run
+from nmt.cli.help import Manual
 from nmt.cli.parser import once
-from nmt.cli.words import run
 
-USAGE = """
+MANUAL = Manual(
+    "nmt-prepare",
+    """
 nmt-prepare [data=OPTION] [segmenter=OPTION] [KEY=VALUE ...]
 nmt-prepare --version
 
@@ -14,9 +18,11 @@ nmt-prepare --version
   nmt-prepare data=multi30k data.root=my/multi30k segmenter.merges=8000
   nmt-prepare data=files data.root=corpus segmenter=unigram data.workers=8
 
-nmt-train does this by itself where it is missing; the same words find the same store again.
+nmt-train does this by itself where it is missing; the same arguments find the same store again.
 All keys of nmt-train may be given; only data.* and segmenter.* matter here.
-"""
+""",
+    groups=("data", "segmenter"),
+)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -25,11 +31,9 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def command(argv: list[str]) -> None:
-    """Prepare the corpus that the words name; print where it lies and what was dropped."""
-    if {"-h", "--help"} & set(argv):
-        from nmt.cli.help import page
-
-        sys.stdout.write(page(USAGE, ("data", "segmenter")))
+    """Prepare the corpus that the arguments name; print where it lies and what was dropped."""
+    if help.asked_for(argv):
+        sys.stdout.write(help.shown(MANUAL, argv))
         return
     if "--version" in argv:
         sys.stdout.write(f"nmt {__version__}\n")

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from nmt import atomic
+from nmt.cli.command import run
 from nmt.cli.parser import Parser, once
-from nmt.cli.words import run
 from nmt.errors import Exit, UserError
 from nmt.experiments import recipe
 from nmt.experiments.recipe import RecipeRequest

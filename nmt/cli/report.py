@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nmt.cli.command import run
 from nmt.cli.decoding import BY_SENTENCE
 from nmt.cli.parser import Parser
-from nmt.cli.words import run
 from nmt.errors import Exit, UserError
 from nmt.experiments import outputs
 from nmt.experiments.processes import cores

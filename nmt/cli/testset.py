@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nmt.cli.command import run
 from nmt.cli.parser import Parser
-from nmt.cli.words import run
 from nmt.errors import Exit, UserError
 
 if TYPE_CHECKING:

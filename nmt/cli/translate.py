@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from nmt import __version__
+from nmt.cli.command import lasting, run
 from nmt.cli.decoding import BY_SENTENCE, KEYS, SETTING, change_of, described
 from nmt.cli.parser import Parser, once
 from nmt.cli.resumable import Hashed, Progress, ResumableOutput, check_place, digest, parts_of
 from nmt.cli.streams import Output, opened_input, text_lines
-from nmt.cli.words import lasting, run
 from nmt.errors import UserError
 from nmt.experiments.columns import COLUMNS, columns_named, with_columns
 

@@ -30,7 +30,8 @@ from nmt.experiments.plan import (
 from nmt.experiments.report import ReportOptions, report
 from nmt.experiments.run import places, train_all, unfinished
 from nmt.experiments.systems import SeededSystem
-from nmt.overrides.compose import AbsentError, Sweep, experiment_of
+from nmt.overrides.compose import AbsentError, composed
+from nmt.overrides.sweep import Sweep
 
 if TYPE_CHECKING:
     from nmt.data.prepare import Prepared
@@ -115,9 +116,9 @@ def plan_table(sweep: Sweep) -> PlannedTable:
     absent: dict[str, list[str]] = {}  # the option that is not there -> runs
     for overrides in sweep.jobs:
         try:
-            experiment = experiment_of(overrides)._replace(elsewhere="runs=DIR")
+            experiment = composed(overrides)._replace(elsewhere="runs=DIR")
         except AbsentError as error:
-            kind = next((o.removeprefix("run=") for o in overrides if o.startswith("run=")), None)
+            kind = next((str(o.value()) for o in overrides if o.key_or_group == "run"), None)
             if kind is None or "run" in sweep.chosen:
                 raise
             if kind not in absent.setdefault(error.option, []):

@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Iterable
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Quote, QuotedString
+from hydra.core.override_parser.types import Override, Quote, QuotedString
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 
@@ -15,6 +16,18 @@ from nmt.errors import Exit, UserError
 
 Folders: TypeAlias = tuple[Path, ...]  # where options lie beside those of conf/
 
+GROUPS = {  # of options, a folder of conf/ each: what one chooses there
+    "data": "the corpus",
+    "segmenter": "how words become pieces",
+    "model": "size and shape of the Transformer",
+    "encoding": "how positions are encoded; several as encoding=[absolute,relative]",
+    "optim": "optimizer and learning-rate schedule",
+    "trainer": "how long and on what to train",
+    "decode": "how to search for a translation",
+    "experiment": "a recipe of all the above, or a table of the paper",
+    "scale": "corpus, model and budget of the paper's tables",
+    "run": "one of the paper's ten training runs, at a scale",
+}
 SEARCHPATH = "hydra.searchpath"
 FAMILIES = (  # of encodings, in the order of every list
     "no positions",
@@ -34,7 +47,7 @@ _KEY = re.compile(r"^( *)(\w+):(?: +([^# ][^#]*?))?(?: +# (.+))?$")  # indent, k
 
 
 def beside(*folders: str | None) -> list[str]:
-    """The word that --config-dir stands for, if it is given; raises UserError if it names none."""
+    """The override that --config-dir stands for, if given; raises UserError if it names none."""
     given = [folder for folder in folders if folder is not None]
     if any(not folder or not Path(folder).is_dir() for folder in given):
         raise UserError("--config-dir: name a directory of your own options", Exit.USAGE)
@@ -47,25 +60,32 @@ def quoted(text: object) -> str:
     return QuotedString(str(text), Quote.single).with_quotes()
 
 
-def folders_of(words: Iterable[str]) -> Folders | None:
-    """The folders that the words name beside conf/; None if options may be somewhere else, too.
+def folders_of(lines: Iterable[str]) -> Folders | None:
+    """The folders that overrides name beside conf/; see `folders_in`."""
+    named = [line for line in lines if line.lstrip("+").startswith(f"{SEARCHPATH}=")]
+    try:
+        return folders_in(OverridesParser.create().parse_overrides(named))
+    except HydraException:
+        return None  # whoever composes says what is wrong
+
+
+def folders_in(overrides: Iterable[Override]) -> Folders | None:
+    """The folders that overrides name beside conf/; None if options may be elsewhere, too.
 
     Raises UserError for what such a folder must not hold; see `check`.
     """
-    found: list[Path] = []
-    for word in words:
-        if word.lstrip("+").startswith(f"{SEARCHPATH}="):
-            try:
-                value = OverridesParser.create().parse_overrides([word])[0].value()
-            except HydraException:
-                return None  # whoever composes says what is wrong
-            for place in map(str, value if isinstance(value, list) else [value]):
-                scheme, separator, path = place.rpartition("://")
-                if separator and scheme != "file":
-                    return None
-                found.append(Path(path))
-    check(tuple(found))
-    return tuple(found)
+    folders: list[Path] = []
+    for each in overrides:
+        if each.key_or_group != SEARCHPATH:
+            continue
+        value = each.value()
+        for place in map(str, value if isinstance(value, list) else [value]):
+            scheme, separator, path = place.rpartition("://")
+            if separator and scheme != "file":
+                return None
+            folders.append(Path(path))
+    check(tuple(folders))
+    return tuple(folders)
 
 
 def check(folders: Folders = ()) -> None:
@@ -90,6 +110,17 @@ def check(folders: Folders = ()) -> None:
 def options_of(group: str, folders: Folders = ()) -> list[str]:
     """The options of a group, sorted."""
     return sorted({p.stem for f in (conf_dir(), *folders) for p in (f / group).glob("*.yaml")})
+
+
+def nearest(name: str, known: list[str], listed: bool = True) -> str:
+    """'; did you mean X?' if something is near, else what there is (or where to look)."""
+    tails = {k.rsplit(".", 1)[-1]: k for k in known}  # the last part of a key often suffices
+    tail = name.rsplit(".", 1)[-1]
+    close = [tails[tail]] if tail in tails else get_close_matches(name, known, n=1, cutoff=0.5)
+    close = close or [tails[t] for t in get_close_matches(tail, tails, n=1)]
+    if close:
+        return f"; did you mean {close[0]}?"
+    return f"; choose one of {', '.join(sorted(known))}" if listed else "; see --help all"
 
 
 def path_of(group: str, option: str, folders: Folders = ()) -> Path:

@@ -1,4 +1,4 @@
-"""Words of a command line as Hydra's grammar reads them: paths as they stand, hints to paste."""
+"""Overrides quoted for Hydra's grammar: paths as they stand, hints that a shell takes."""
 
 import os
 import re
@@ -12,8 +12,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
 from nmt.config import KINDS, ScaleTests, TableLayout, is_path
-from nmt.errors import UserError
-from nmt.overrides.options import beside, quoted
+from nmt.overrides.options import quoted
 
 _ROOTS = ("runs", "name")  # texts that no schema has
 _QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
@@ -24,62 +23,37 @@ _PLAIN = re.compile(r"[\w/+.$%*@?| -]+", re.A)  # needs no quotes there
 _IN_SHELL = re.compile(r'["$`\\!]')  # not what it seems between double quotes
 
 
-def split(argv: list[str]) -> tuple[list[str], list[str]]:
-    """Flags (with --config-dir turned into a word) and key=value words, texts quoted for Hydra."""
-    flags: list[str] = []
-    words: list[str] = []
-    folders: list[str] = []
-    sweep = bool({"-m", "--multirun"} & set(argv))
-    rest = list(argv)
-    while rest:
-        word = rest.pop(0)
-        if word in ("--config-dir", "-cd"):
-            folders.append(rest.pop(0) if rest else "")
-        elif word.startswith("-") or (flags and flags[-1] in _WITH_VALUE):
-            flags.append(word)
-        elif word.startswith("="):
-            raise UserError(f"{word}: not readable as key=value; see --help")
-        elif "=" in word or word.startswith("~"):
-            words.append(taken(word, sweep))
-        else:
-            raise UserError(f"{word}: expected key=value; see --help")
-    return flags, [*words, *beside(*folders)]
-
-
-_WITH_VALUE = ("--cfg", "-c", "--info", "-i", "--package", "-p", "--shell-completion", "-sc")
-
-
-def taken(word: str, sweep: bool = False) -> str:
-    """Quote the value of a key that holds a path or another text; any other word stays as it is.
+def taken(line: str, sweep: bool = False) -> str:
+    """Quote the value of a key that holds a path or another text; any other stays as it is.
 
     So `data.root=a,b (c)` means this directory, and `data.root=~/a` one below the home directory.
     In a sweep, commas part the values. What is in quotes already, or escaped as Hydra wants it,
     is left to Hydra.
     """
-    key, equals, value = word.partition("=")
+    key, equals, value = line.partition("=")
     plain = key.lstrip("+")
     if not equals or not _is_text(plain) or _HYDRA.fullmatch(value) or _ESCAPED.search(value):
-        return word
+        return line
     if _function(value) or (sweep and re.search("['\"]", value)):
-        return word
+        return line
     texts = value.split(",") if sweep else [value]
     if is_path(plain):
         texts = [os.path.expanduser(text) for text in texts]  # noqa: PTH111  (keeps ./ and //)
     return f"{key}={','.join(map(quoted, texts))}"
 
 
-def unreadable(words: list[str]) -> str:
-    """Say which word Hydra cannot read, and what to write instead."""
-    wrong = next((word for word in words if not reads(word)), " ".join(words))
+def unreadable(lines: list[str]) -> str:
+    """Say which override Hydra cannot read, and what to write instead."""
+    wrong = next((line for line in lines if not reads(line)), " ".join(lines))
     if shown := hint(wrong):
         return f"{wrong}: Hydra reads this otherwise than text; write {shown}"
     return f"{wrong}: not readable as key=value; keys have letters, digits, _ and . only"
 
 
-def hint(word: str) -> str | None:
-    """What to type in a shell for a word that Hydra cannot read; None where quotes do not help."""
-    key, _, value = word.partition("=")
-    if not word.isprintable():
+def hint(line: str) -> str | None:
+    """What to type in a shell for what Hydra cannot read; None where quotes do not help."""
+    key, _, value = line.partition("=")
+    if not line.isprintable():
         return None
     inner = _LEAF.sub(lambda leaf: _leaf(leaf[0]), value) if value[:1] in ("[", "{") else value
     for candidate in (f"{key}={inner}", f"{key}={quoted(value)}"):
@@ -96,10 +70,10 @@ def _leaf(text: str) -> str:
     return text.replace(bare, quoted(bare))
 
 
-def reads(word: str) -> bool:
-    """Whether a word is in Hydra's grammar."""
+def reads(line: str) -> bool:
+    """Whether an override is in Hydra's grammar."""
     try:
-        OverridesParser.create().parse_override(word)
+        OverridesParser.create().parse_override(line)
     except HydraException:
         return False
     return True

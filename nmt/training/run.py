@@ -20,7 +20,6 @@ from nmt import atomic, config, manifest, modeldir
 from nmt.errors import Exit, UserError, exit_code
 from nmt.training.checkpoint import Checkpoints, Saved, newest
 from nmt.training.directory import CONFIG, HOLDER, LOG, STATUS, check, hint, locked, refuse_others
-from nmt.training.schedule import schedule
 from nmt.training.signals import Stop
 from nmt.training.timetable import timetable
 from nmt.training.workers import ALONE, Workers
@@ -248,10 +247,8 @@ def open_run(
     trained with another config, or the config cannot be; 65 if none of its checkpoints is intact;
     73 if it cannot be written, is in use, or holds other things than a run.
     """
-    schedule(settings.optim)  # these four refuse what they cannot serve
-    workers.device(settings.trainer.device)
+    workers.device(settings.trainer.device)  # these two refuse what they cannot serve
     workers.check(settings.trainer)
-    timetable(1, settings.trainer)
     checkpoints = Checkpoints(path, settings.trainer.keep_checkpoints)
     if workers.rank:
         found = workers.hear()

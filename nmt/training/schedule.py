@@ -4,7 +4,6 @@ import math
 from typing import Any, Protocol
 
 from nmt import config
-from nmt.errors import UserError
 
 
 class Schedule(Protocol):
@@ -32,8 +31,6 @@ class PlateauDecay:
     """
 
     def __init__(self, lr: float, decay: float, patience: int, min_lr: float) -> None:
-        if min_lr > lr:
-            raise UserError(f"optim.min_lr={min_lr}: larger than optim.lr={lr}")
         self.lr, self.decay, self.patience, self.min_lr = lr, decay, patience, min_lr
         self.best = math.inf
         self.stalled = 0

@@ -7,7 +7,6 @@ import math
 from typing import NamedTuple
 
 from nmt.config import Trainer
-from nmt.errors import UserError
 
 
 class Timetable(NamedTuple):
@@ -47,6 +46,4 @@ def timetable(batches: int, trainer: Trainer) -> Timetable:
         limits.append(trainer.max_epochs * updates)
     if trainer.max_steps is not None:
         limits.append(trainer.max_steps)
-    if not limits:
-        raise UserError("trainer.max_epochs and trainer.max_steps are null: give one of them")
     return Timetable(batches, trainer.accumulate, trainer.checkpoints_per_epoch, min(limits))

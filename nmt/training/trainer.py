@@ -36,13 +36,11 @@ log = logging.getLogger(__name__)
 
 
 def fit(settings: config.Settings, prepared: Prepared, run: Run) -> Outcome:
-    """Train, or go on with training, in the directory that `open_run` gave.
+    """Train, or go on with training, in the directory that `open_run` gave: no finished run's.
 
     Raises UserError: exit 65 if the data is not what the run began with, 70 if training
     diverged, 71 if memory is short, 74 if the disk fails; the last checkpoint stays intact.
     """
-    if done := run.finished(settings, lambda: prepared.facts["fingerprint"]):
-        return done
     with run.records():
         try:
             log_remarks(prepared.facts["corpus"])

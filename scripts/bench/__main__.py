@@ -8,8 +8,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from nmt.cli.command import run
 from nmt.cli.parser import Parser, once
-from nmt.cli.words import run
 from nmt.errors import Exit, UserError
 from nmt.experiments.processes import cores, terminable
 

@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from nmt.cli.words import lasting
+from nmt.cli.command import lasting
 
 
 def test_what_was_imported_is_never_looked_through() -> None:

@@ -97,6 +97,10 @@ def test_is_shown_at_work(
 
 
 def test_is_in_the_help(folder: Path, capsys: Capture) -> None:
-    assert train(["--config-dir", str(folder), "--help"]) == 0
+    beside = ["--config-dir", str(folder), "--help"]
+    assert train([*beside, f"encoding={NAME}"]) == 0
+    alone = capsys.readouterr().out
+    assert train([*beside, "all"]) == 0
     shown = capsys.readouterr().out
+    assert f"encoding.{NAME}.strength" in alone and "  encoding.relative.key" not in alone
     assert f"encoding.{NAME}.strength" in shown and "One line that says what it does" in shown

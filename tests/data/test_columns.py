@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt import config
-from nmt.cli.help import page
+from nmt.cli.help import shown
+from nmt.cli.prepare import MANUAL
 from nmt.data import prepare as room
 from nmt.data import scan as scanning
 from nmt.data.batches import in_order
@@ -314,7 +315,7 @@ def test_columns_in_a_config() -> None:
     toy = config.columns_of(experiment_of([]).settings.data)
     assert toy == {**config.TOY_COLUMNS, "words": "word"}
     assert config.columns_of(replace(data, columns={})) == {}
-    assert "data.columns.NAME.per          integers of a line" in page("", ("data",))
+    assert "data.columns.NAME.per          integers of a line" in shown(MANUAL, ["--help", "data"])
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,9 @@ from nmt.data import joined, toy
 from nmt.data.corpus import read_text
 from nmt.experiments import processes, run, tables, testsets, translate
 from nmt.experiments.processes import LoggedCommand
-from nmt.overrides.compose import experiment_of, sweep_of
+from nmt.overrides.arguments import parse
+from nmt.overrides.compose import experiment_of
+from nmt.overrides.sweep import sweep_of
 
 TABLES = {
     "table1": (["R1", "R2", "R9", "R10"], "official"),
@@ -43,7 +45,7 @@ def start_by(patch: pytest.MonkeyPatch, run_all: Callable[..., dict[str, int]]) 
 
 
 def planned(*words: str) -> tables.PlannedTable:
-    sweep = sweep_of(list(words))
+    sweep = sweep_of(parse(words).overrides)
     assert sweep is not None
     return tables.plan_table(sweep)
 
@@ -324,7 +326,7 @@ def test_a_sweep_of_ones_own_is_checked_and_left_to_hydra(
     assert train(words) == 2
     assert "model.heads=3: must divide" in capsys.readouterr().err
     swept: list[list[str]] = []
-    monkeypatch.setattr("nmt.cli.train.through_hydra", lambda words, job: swept.append(words))
+    monkeypatch.setattr("nmt.cli.hydra_app.run", lambda words, job: swept.append(words))
     assert train([*words, "model.heads=1,2"]) == 0
     ours = [word for word in swept[0] if not word.startswith("hydra.")]
     assert ours == ["experiment=mine", "model.heads=1,2"]

@@ -7,7 +7,8 @@ import pytest
 from omegaconf import OmegaConf
 
 from nmt.build import check
-from nmt.cli.help import page
+from nmt.cli.help import everything
+from nmt.cli.train import MANUAL
 from nmt.cli.train import main as train
 from nmt.config import conf_dir, freeze, thaw
 from nmt.errors import Exit, UserError
@@ -127,7 +128,7 @@ def test_configs_from_files_are_not_trusted(change: dict[str, object], said: str
 
 
 def test_help_names_every_option_and_every_key() -> None:
-    text = page("usage")
+    text = everything(MANUAL)
     for group in ("data", "segmenter", "model", "encoding", "optim", "trainer", "decode"):
         for option in options_of(group):
             assert f" {option} " in text
@@ -179,7 +180,7 @@ def test_help_names_keys_outside_of_encoding() -> None:
     assert encoding_keys("complex_order")[0][:2] == ("model.feedforward", "complex")
     assert encoding_keys("universal")[0][:2] == ("model.share_layers", "true")
     assert encoding_keys("cape")[-1][:2] == ("encoding.cape.at.augment.center", "false")
-    text = page("usage")
+    text = everything(MANUAL)
     assert "encoding.complex_order.feedforward" not in text
     experiment_of(["encoding=cape", "encoding.cape.at.augment.center=true"])
 

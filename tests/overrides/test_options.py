@@ -6,7 +6,9 @@ import pytest
 
 from nmt.cli.encodings import main as encodings
 from nmt.errors import UserError
-from nmt.overrides.compose import experiment_of, sweep_of
+from nmt.overrides.arguments import read
+from nmt.overrides.compose import experiment_of
+from nmt.overrides.sweep import sweep_of
 
 BODY = "# A line\nencoding:\n  theirs: {use: alibi, directional: true}\n"
 
@@ -41,7 +43,7 @@ def test_what_hydra_reads_is_taken(head: str, tmp_path: Path) -> None:
 def test_an_experiment_needs_the_line_too(tmp_path: Path) -> None:
     write(tmp_path, "experiment", "theirs", "hydra: {mode: MULTIRUN}\n")
     with pytest.raises(UserError, match=r"theirs\.yaml:1: must be '# @package _global_'"):
-        sweep_of([f"hydra.searchpath=[file://{tmp_path}]", "experiment=theirs"])
+        sweep_of(read([f"hydra.searchpath=[file://{tmp_path}]", "experiment=theirs"]))
 
 
 def test_the_list_says_it_as_well(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

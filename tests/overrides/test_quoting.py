@@ -10,8 +10,9 @@ import pytest
 from nmt.cli.train import next_commands
 from nmt.config import Files
 from nmt.errors import UserError
-from nmt.overrides.compose import experiment_of, jobs_of
-from nmt.overrides.quoting import split
+from nmt.overrides.arguments import parse
+from nmt.overrides.compose import Experiment, experiment_of
+from nmt.overrides.sweep import experiments_of, planned
 
 ODD = [
     *("größe", "a(b)", "eq=al", "mit,komma", "it's", 'a"b', "#x", "a;b", "a&b", "x'", "x y", " x"),
@@ -54,12 +55,16 @@ def test_what_refers_to_something_still_does(monkeypatch: pytest.MonkeyPatch) ->
     assert experiment_of(["trainer.init_from=null"]).settings.trainer.init_from is None
 
 
+def swept(*argv: str) -> list[Experiment]:
+    sweep = planned(parse(argv))
+    assert not isinstance(sweep, Experiment)
+    return experiments_of(sweep)
+
+
 def test_only_a_sweep_parts_a_path_at_commas() -> None:
-    _, words = split(["-m", "data=files", "data.root=größe,~x"])
-    roots = [job.settings.data for job in jobs_of(words)]
+    roots = [each.settings.data for each in swept("-m", "data=files", "data.root=größe,~x")]
     assert [data.root for data in roots if isinstance(data, Files)] == ["größe", "~x"]
-    _, words = split(["-m", "data=files", "data.root='a,b'"])
-    (job,) = jobs_of(words)
+    (job,) = swept("-m", "data=files", "data.root='a,b'")
     assert isinstance(job.settings.data, Files) and job.settings.data.root == "a,b"
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from nmt import config, manifest, modeldir
-from nmt.cli import words
+from nmt.cli import command
 from nmt.data.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.training.directory import MAY_DIFFER, STATUS, differences
@@ -346,7 +346,7 @@ def test_the_status_has_the_exit_code_of_the_command(
 ) -> None:
     broken(monkeypatch, error)
     try:
-        code = words.run(lambda _: tiny.train(tmp_path / "run", data) and None, [])
+        code = command.run(lambda _: tiny.train(tmp_path / "run", data) and None, [])
     except KeyError:
         code = 1  # as Python leaves
     assert status(tmp_path / "run") == {"state": "failed", "step": 0, "code": code}

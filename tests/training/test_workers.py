@@ -35,7 +35,7 @@ DRAWN: dict[str, Any] = {"encoding": {"absolute": {"at": {"shift": {"k": 5}}}}} 
 CHILD = """
 import os, signal, sys
 from pathlib import Path
-from nmt.cli.words import run as command
+from nmt.cli.command import run as command
 from nmt.training import loss
 from nmt.training.run import open_run
 from nmt.training.trainer import Trainer

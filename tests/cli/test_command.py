@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from nmt.cli import words
+from nmt.cli import command
 from nmt.errors import exit_code
 
 ROOT = Path(__file__).parent.parent.parent
@@ -42,7 +42,7 @@ def _raise(error: Exception) -> None:
 def test_a_shortage_of_memory_is_one_line(
     shortage: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert words.run(lambda _: SHORTAGES[shortage](), []) == 71
+    assert command.run(lambda _: SHORTAGES[shortage](), []) == 71
     assert capsys.readouterr().err == f"nmt: out of memory; {ADVICE}\n"
 
 
@@ -56,7 +56,7 @@ def test_the_record_of_a_run_says_the_same(shortage: str) -> None:
 @pytest.mark.parametrize("error", [RuntimeError("shapes differ"), ImportError("no such module")])
 def test_other_errors_are_bugs_and_show_all(error: Exception) -> None:
     with pytest.raises(type(error)):
-        words.run(lambda _: _raise(error), [])
+        command.run(lambda _: _raise(error), [])
 
 
 def test_no_library_is_loaded_where_none_fits() -> None:

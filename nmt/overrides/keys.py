@@ -1,0 +1,103 @@
+"""Which keys and options there are: an override of any other is refused, with the nearest named."""
+
+from functools import cache
+from typing import Any
+
+from hydra import compose
+from hydra.core.override_parser.types import Override
+from omegaconf import DictConfig, OmegaConf
+
+from nmt.config import KINDS, conf_dir
+from nmt.errors import UserError
+from nmt.overrides.arguments import lines_of
+from nmt.overrides.options import SEARCHPATH, Folders, entries_of, knobs_of, nearest, options_of
+
+SETTINGS = ("seed", "encoding", *KINDS)  # what of a composed config an experiment consists of
+RUN = ("runs", "name")  # where it lies
+ROOT = "train"  # the config that all others are composed into
+
+
+def check(overrides: list[Override], folders: Folders | None) -> None:
+    """Raise UserError for the first override of one run that does not fit, before Hydra does.
+
+    `folders` are those of options beside conf/; None if there may be others.
+    """
+    for o in overrides:
+        if o.is_sweep_override():
+            raise UserError(f"{o.input_line}: several values; nmt-train -m makes a run of each")
+        if o.is_delete() and o.key_or_group in (*SETTINGS, *RUN):
+            key = o.key_or_group
+            raise UserError(f"{o.input_line}: every run has one; choose it by {key}=...")
+        if o.package is not None:
+            raise UserError(f"{o.input_line}: no key or group with @; see --help")
+    check_options(overrides, folders)
+    groups = [o for o in overrides if is_group(o.key_or_group)]
+    elsewhere = [o for o in overrides if o.key_or_group.startswith(SEARCHPATH)]
+    known = _known(*lines_of([*elsewhere, *groups]))
+    for o in overrides:
+        if not o.key_or_group.startswith("hydra") and (o not in groups or o.is_add()):
+            _check_key(o, o in groups, known, folders or ())
+
+
+def _check_key(override: Override, group: bool, known: frozenset[str], folders: Folders) -> None:
+    key, line = override.key_or_group, str(override.input_line)
+    adds = override.is_add() or override.is_force_add()
+    if override.is_add() and (group or key in known):
+        raise UserError(f"{line}: has a value already; write {line[1:]}")
+    inner = "." in key and key.split(".")[0] in {each.split(".")[0] for each in known}
+    if key not in known and not (adds and inner):  # keys of the root belong to encodings
+        raise UserError(_unknown(key, line, known, folders))
+
+
+def is_group(key: str) -> bool:
+    """Whether a key is a group of options, a folder of conf/."""
+    return (conf_dir() / key).is_dir()
+
+
+@cache
+def _known(*lines: str) -> frozenset[str]:
+    """The keys that there are with these options; kept, as runs of a sweep share them."""
+    return frozenset(_keys_of(compose(ROOT, overrides=list(lines))))
+
+
+def _keys_of(node: Any, prefix: str = "") -> list[str]:
+    """All dotted keys of a config, inner ones included."""
+    if not isinstance(node, DictConfig):
+        return []
+    keys = []
+    for key in map(str, node):
+        keys.append(f"{prefix}{key}")
+        if not OmegaConf.is_missing(node, key) and OmegaConf.is_dict(node._get_node(key)):
+            keys += _keys_of(node[key], f"{prefix}{key}.")
+    return keys
+
+
+def check_options(overrides: list[Override], folders: Folders | None) -> None:
+    """Raise UserError for an option that is not there; others may be where we do not look."""
+    for o in overrides:
+        if folders is not None and is_group(o.key_or_group):
+            _check_option(o, folders)
+
+
+def _check_option(override: Override, folders: Folders) -> None:
+    group, value = override.key_or_group, override.value()
+    if value in ([], "") or (value is None and not override.is_delete()):
+        raise UserError(f"{override.input_line}: name an option, or leave {group} out")
+    options = [str(each) for each in (value if isinstance(value, list) else [value])]
+    if value is None:
+        return
+    for option in options:
+        if option not in (known := options_of(group, folders)):
+            raise UserError(f"{group}={option}: no such option{nearest(option, known)}")
+    entries = [e for o in options if group == "encoding" for e in entries_of(o, folders)]
+    if twice := next((e for e in entries if entries.count(e) > 1), None):
+        raise UserError(f"{override.input_line}: {twice} is in it twice; name it once")
+
+
+def _unknown(key: str, line: str, known: frozenset[str], folders: Folders) -> str:
+    encodings = options_of("encoding", folders)
+    if owners := [e for e in encodings if key in knobs_of(e, folders)]:
+        return f"{line}: the chosen encoding has no {key}; these have: {', '.join(owners)}"
+    groups = [d.name for d in conf_dir().iterdir() if d.is_dir()]
+    knobs = {k for e in encodings for k in knobs_of(e, folders)}
+    return f"{line}: no key {key!r}{nearest(key, [*known, *knobs, *groups], listed=False)}"

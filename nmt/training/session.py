@@ -1,0 +1,56 @@
+"""One training run, from settings to a directory with a trained model."""
+
+from pathlib import Path
+
+from nmt import build
+from nmt.config import Settings
+from nmt.data.prepare import Prepared, fingerprint, load, prepare
+from nmt.errors import UserError
+from nmt.training.run import Outcome, open_run
+from nmt.training.workers import ALONE, Workers
+
+
+def train(
+    settings: Settings, directory: Path, workers: Workers = ALONE, elsewhere: str = "name="
+) -> Outcome:
+    """Train, or go on with training; a run that is finished stays as it is.
+
+    Settings are checked, the directory opened and the corpus prepared, in this order, so that
+    errors come early. `elsewhere` is the option that names another directory, for errors about
+    this one. Raises UserError, also where a signal stopped the run (exit 128 + its number).
+    """
+    build.check(settings)
+    with open_run(directory, settings, workers, elsewhere) as run:
+        outcome = run.finished(settings, lambda: _fingerprint(settings, directory, workers))
+        if outcome is None:
+            from nmt.training.trainer import fit  # and torch, only where updates are to be made
+
+            outcome = fit(settings, _prepared(settings, workers), run)
+    if outcome.signal is not None:
+        raise UserError(str(outcome), outcome.code)
+    return outcome
+
+
+def _fingerprint(settings: Settings, directory: Path, workers: Workers) -> str:
+    """That of the corpus of a run whose updates are all made: worker 0 reads the text."""
+    if workers.rank:
+        return str(workers.hear())
+    try:
+        digest = fingerprint(settings.data, settings.segmenter)
+    except UserError as error:
+        raise UserError(
+            f"{error}; {directory} is finished, but whether on this corpus cannot be seen without "
+            "it (nmt-translate and nmt-evaluate need no corpus)",
+            error.code,
+        ) from None
+    workers.tell(digest)
+    return digest
+
+
+def _prepared(settings: Settings, workers: Workers) -> Prepared:
+    """The prepared corpus: worker 0 makes it, the others load it."""
+    if workers.rank:
+        return load(Path(workers.hear()))
+    prepared = prepare(settings.data, settings.segmenter)
+    workers.tell(str(prepared.path))
+    return prepared

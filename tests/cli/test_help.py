@@ -1,0 +1,101 @@
+"""What --help shows: a first page for one screen, and pages for all the rest."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from nmt.cli import prepare, train
+from nmt.cli.help import Manual, everything, first_page, shown
+from nmt.config import conf_dir
+from nmt.errors import Exit, UserError
+from nmt.overrides.options import GROUPS, options_of
+
+MANUALS = [train.MANUAL, prepare.MANUAL]
+
+
+@pytest.mark.parametrize("manual", MANUALS, ids=[manual.name for manual in MANUALS])
+def test_the_first_page_fits_a_screen(manual: Manual) -> None:
+    lines = first_page(manual).split("\n")
+    assert len(lines) <= 45 and max(map(len, lines)) <= 100
+    for group in manual.groups:
+        (line,) = [line for line in lines if line.startswith(f"  {group} ")]
+        assert GROUPS[group] in line and f" {len(options_of(group))}  " in line
+    for topic in ("GROUP", "GROUP=OPTION", "all"):
+        assert any(line.startswith(f"  {manual.name} --help {topic} ") for line in lines)
+
+
+def test_every_folder_of_options_is_a_group() -> None:
+    assert {path.name for path in conf_dir().iterdir() if path.is_dir()} == set(GROUPS)
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_the_page_of_a_group_is_its_part_of_everything(group: str) -> None:
+    page, whole = shown(train.MANUAL, ["--help", group]).split("\n"), everything(train.MANUAL)
+    rows = [line for line in page if re.match(r"   [ *] \w|  [\w.]+ {2,}\S.*\]$", line)]
+    assert len(rows) >= len(options_of(group))
+    assert [row for row in rows if f"{row}\n" not in whole] == []
+    for option in options_of(group):
+        assert any(row[5:].startswith(f"{option} ") for row in rows)
+    others = [key for key in ("model.dim", "trainer.threads", "optim.lr") if group not in key]
+    assert not any(f"  {key} " in "\n".join(page) for key in others)
+
+
+@pytest.mark.parametrize(
+    ("topic", "said"),
+    [
+        ("trainer", "trainer.threads "),
+        ("data=multi30k", "[${data.root}/val.${data.source_language}]"),
+        ("data=toy", "data.train_pairs "),
+        ("optim=adam_inverse_sqrt", "optim.warmup "),
+        ("encoding=relative", "  tau "),
+        ("encoding=relative", "encoding.NAME.where, .at"),
+        ("scale=small", "limits.short "),
+        ("experiment=table2", "table.buckets "),
+        ("run=R1", "data.max_length "),
+    ],
+)
+def test_a_page_says_what_is_set(topic: str, said: str) -> None:
+    page = shown(train.MANUAL, ["--help", topic])
+    assert said in page and len(page.split("\n")) < 45
+
+
+def test_the_page_of_an_option_has_its_own_values() -> None:
+    assert " [512]" in shown(train.MANUAL, ["--help", "model=base"])
+    assert "optim.warmup" not in shown(train.MANUAL, ["--help", "optim=adam_plateau"])
+
+
+@pytest.mark.parametrize(
+    ("topic", "said"),
+    [
+        ("trainr", "--help trainr: no such group; did you mean trainer?"),
+        ("trainer=cup", "--help trainer=cup: no such option; did you mean cpu?"),
+        ("model.dim", "--help model.dim: no such group; did you mean model?"),
+        ("zzz", "--help zzz: no such group; choose one of all, data, "),
+    ],
+)
+def test_an_unknown_topic_gets_one_line(
+    topic: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(UserError) as e:
+        shown(train.MANUAL, ["--help", topic])
+    assert str(e.value).startswith(said) and e.value.code == Exit.USAGE
+    assert train.main(["-h", topic]) == 2
+    out, err = capsys.readouterr()
+    assert not out and err.count("\n") == 1
+
+
+def test_prepare_explains_its_own_groups_alone() -> None:
+    assert "data.workers " in shown(prepare.MANUAL, ["-h", "data"])
+    with pytest.raises(UserError, match="--help model: no such group"):
+        shown(prepare.MANUAL, ["--help", "model"])
+
+
+def test_ones_own_options_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "mine.yaml").write_text("# Mine\n", encoding="utf-8")
+    beside = ["--config-dir", str(tmp_path)]
+    count = len(options_of("model"))
+    page = shown(train.MANUAL, [*beside, "--help"])
+    assert re.search(rf"^  model +tiny +{count + 1}  ", page, re.M)
+    assert "     mine                 Mine\n" in shown(train.MANUAL, ["--help", "model", *beside])
