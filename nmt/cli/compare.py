@@ -38,15 +38,26 @@ def command(argv: list[str]) -> None:
     options, encodings, overrides = understood(argv)
     from nmt.compare import heatmap, text
     from nmt.compare.buckets import parse_bounds
+    from nmt.compare.ranking import EXACT
     from nmt.compare.scores import parse_names
-    from nmt.experiments.comparison import RankingOptions, compare
+    from nmt.compare.scoring import BLEU
+    from nmt.experiments.comparison import compare
     from nmt.experiments.plan import failure, plan_encodings
+    from nmt.experiments.report import ReportOptions
 
     metrics = parse_names(options.metric) or []
     if len(metrics) != 1:
         raise UserError(f"--metric {options.metric}: give one; --json has BLEU and exact as well")
     bounds = parse_bounds(options.bounds)
-    how = RankingOptions(bounds, metrics[0], options.lengths, options.samples, options.jobs)
+    how = ReportOptions(
+        bounds,
+        options.samples,
+        options.jobs,
+        attention=False,
+        signs=False,
+        metrics=list(dict.fromkeys([*metrics, BLEU, EXACT])),
+        reference_words=options.lengths == "reference",
+    )
     outputs.check_places([options.json, options.table], options.plot)
     lenient = f"encoding={ALL}" in options.overrides
     runs, left_out = plan_encodings(encodings, overrides, options.runs, lenient)
@@ -54,7 +65,7 @@ def command(argv: list[str]) -> None:
         raise UserError(f"no encoding fits: {left_out[0].label}: {left_out[0].why}")
     for missing in left_out:
         log.warning("%s: left out: %s", missing.label, missing.why)
-    ranking, failed = compare(runs, left_out, how, shlex.join(["nmt-compare", *argv]))
+    ranking, failed = compare(runs, left_out, metrics[0], how, shlex.join(["nmt-compare", *argv]))
     if ranking is not None:  # files before the table: its reader may go away
         outputs.write(options.json, lambda: outputs.as_json(ranking.to_json()))
         outputs.write(options.table, lambda: text.markdown(ranking))

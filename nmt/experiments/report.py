@@ -20,7 +20,7 @@ from nmt.compare.report import (
     trained_run,
 )
 from nmt.compare.scores import NAMES, UNSPACED
-from nmt.compare.scoring import Bootstrap, JoinedParts, TranslatedTest
+from nmt.compare.scoring import Bootstrap, JoinedParts, TranslatedTest, score
 from nmt.config import Files, freeze
 from nmt.data import joined
 from nmt.data.corpus import read_text
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SEED = 12345  # of the bootstrap and of the sample of sentences, as in nmt-evaluate
-UNIT = "subword pieces of the source"
+PIECES, WORDS = "subword pieces of the source", "words of the reference"
 MOSES = "-moses"  # ends the names of metrics on text tokenised by Moses
 
 Translations = dict[tuple[Path, str], list[str]]  # by run directory and test
@@ -53,7 +53,10 @@ class ReportOptions(NamedTuple):
     bounds: list[int]  # last source length of each bucket
     samples: int  # of the bootstrap
     jobs: int  # processes at once
-    attention: bool  # observe the attention of the models
+    attention: bool = True  # observe the attention of the models
+    signs: bool = True  # of under-translation, and examples
+    metrics: Sequence[str] = ()  # besides those of the tables; the first is the main one
+    reference_words: bool = False  # lengths are words of the reference, not pieces of the source
 
 
 class ReportedTest(NamedTuple):
@@ -95,9 +98,9 @@ def report(
     loaded = [_load(test, systems, tables) for test in tests]
     facts = [_facts(system.runs[0]) for system in systems]
     lines = _translations(systems, loaded, options.jobs)
-    translated = [_test(test, systems, tables, facts, lines) for test in loaded]
+    translated = [_test(test, systems, tables, facts, lines, options) for test in loaded]
     made = Report(
-        systems=_systems(systems, loaded, facts),
+        systems=_systems(systems, translated, facts),
         tests=[],
         samples=options.samples,
         seed=SEED,
@@ -111,7 +114,7 @@ def report(
     how = Bootstrap(options.bounds, options.samples, SEED, options.jobs)
     for test in translated:
         log.info("scoring %s: %d pairs", test.name, len(test.references))
-        scored = diagnose(test, how)
+        scored = diagnose(test, how) if options.signs else score(test, how)
         for table in tables:
             if table.test == scored.name and table.published:
                 keys = [system.published for system in systems]
@@ -240,13 +243,13 @@ def _longest(test: ReportedTest, facts: list[ModelFacts]) -> list[int | None]:
 
 
 def _systems(
-    systems: list[SeededSystem], tests: list[ReportedTest], facts: list[ModelFacts]
+    systems: list[SeededSystem], tests: list[TranslatedTest], facts: list[ModelFacts]
 ) -> list[ComparedSystem]:
-    longest = [_longest(test, facts) for test in tests]
     shown = []
     for s, (system, model) in enumerate(zip(systems, facts, strict=True)):
-        limit = next((by_system[s] for by_system in longest if by_system[s] is not None), None)
-        if limit is None:
+        limits = [test.longest_trained[s] for test in tests]
+        limit = next((limit for limit in limits if limit is not None), None)
+        if limit is None and tests[0].unit == PIECES:
             log.warning(
                 "%s: segments otherwise than lengths are counted; its trained length is not marked",
                 system.label,
@@ -266,12 +269,18 @@ def _test(
     tables: list[PaperTable],
     facts: list[ModelFacts],
     lines: Translations,
+    options: ReportOptions,
 ) -> TranslatedTest:
     """A test set with everybody's translations."""
     name = test.files.name
     hypotheses: list[list[list[str]]] = [[] for _ in systems]
     for s in test.systems:
         hypotheses[s] = [lines[run.directory, name] for run in systems[s].runs]
+    lengths, longest = _lengths(test, facts), _longest(test, facts)
+    if options.reference_words:
+        lengths = [len(line.split()) for line in test.references]
+        longest = [None for _ in systems]
+    of_tables = [m for table in tables if table.test == name for m in table.metrics]
     return TranslatedTest(
         name=name,
         about=test.files.about,
@@ -279,11 +288,11 @@ def _test(
         references=test.references,
         parts=test.parts,
         language=test.language,
-        lengths=_lengths(test, facts),
-        unit=UNIT,
-        longest_trained=_longest(test, facts),
+        lengths=lengths,
+        unit=WORDS if options.reference_words else PIECES,
+        longest_trained=longest,
         hypotheses=hypotheses,
-        metrics=[m for table in tables if table.test == name for m in table.metrics],
+        metrics=[*of_tables, *options.metrics],
     )
 
 
@@ -337,6 +346,8 @@ def _notes(
             "TER-moses here; it does not say which tokeniser, nor whether TER heeds case, which "
             "ours does not."
         )
+    if not options.signs:
+        return notes
     notes.append(
         "Examples are of the first run of each system; their chrF2 is of the single sentence."
     )

@@ -11,7 +11,7 @@ import pytest
 from nmt import manifest, modeldir
 from nmt.cli import compare
 from nmt.errors import UserError
-from nmt.experiments import comparison, plan, run, testsets, translate
+from nmt.experiments import facts, plan, run, testsets, translate
 from nmt.experiments.processes import LoggedCommand
 from nmt.experiments.testsets import ParallelFiles
 from nmt.experiments.translate import KeptTranslation
@@ -63,6 +63,7 @@ def test_the_whole_with_a_broken_run_and_again(
     assert "short: training failed (exit 65): nmt: data.dev_source" in table
     assert "1 of 3 encodings failed: short: training failed" in err
     assert f"see {runs / 'short.log'}" in err and (runs / "short.log").exists()
+    assert "greedy search" in table and "up to 3 processes at once" in table
     assert "^" in table and "BLEU over 20" in table and "Every model made 4 updates." in table
     made = json.loads((tmp_path / "made.json").read_bytes())
     assert set(made["order"]) == {"relative", "alibi"}
@@ -254,13 +255,12 @@ def test_the_state_of_a_run_is_its_last_whole_line(tmp_path: Path) -> None:
     assert run.progress(tmp_path) == "step 50, train perplexity 9.500"
 
 
-def test_the_caption_is_the_settings_own() -> None:
-    (one,), _ = plan.plan_encodings(
-        ["none"], ["decode.beam_size=3", "decode.alpha=0.5"], Path("runs")
-    )
-    said = " ".join(comparison.caption(one.settings, 7))
-    assert "beam search of 3, alpha 0.5" in said and "20 epochs" in said and "up to 7" in said
+def test_a_table_says_what_its_runs_share() -> None:
+    search = ["decode.beam_size=3", "decode.alpha=0.5"]
+    (one,), _ = plan.plan_encodings(["none"], search, Path("runs"))
+    assert facts.search_of(one.settings) == "beam search of 3, alpha 0.5"
+    assert "20 epochs" in " ".join(facts.shared_settings(one.settings, "seed 1"))
     (one,), _ = plan.plan_encodings(["none"], ["experiment=compare"], Path("runs"))
-    settings = one.settings
-    said = " ".join(comparison.caption(settings, 1))
-    assert "greedy search" in said and f"{settings.trainer.max_steps} updates" in said
+    assert facts.search_of(one.settings) == "greedy search"
+    shared = " ".join(facts.shared_settings(one.settings, "seed 1"))
+    assert f"{one.settings.trainer.max_steps} updates" in shared and "seed 1." in shared

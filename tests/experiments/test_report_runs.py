@@ -405,7 +405,10 @@ def test_lengths_of_other_pieces_are_not_marked(
     assert reports._lengths(first, known) == [len(one.segmenter.encode(line))] != [len(line)]
     assert reports._lengths(second, known) == [len(line)]
     named = [group._replace(label=label) for label in ("a", "b", "c")]
-    shown = reports._systems(named, [first], known)
+    lines = {(group.runs[0].directory, "t"): ["x"]}
+    options = ReportOptions([20], 40, 1)
+    translated = reports._test(first, named, [], known, lines, options)
+    shown = reports._systems(named, [translated], known)
     assert [system.longest_trained for system in shown] == [one.longest, None, None]
     assert [record.getMessage()[:1] for record in caplog.records] == ["b", "c"]
 
