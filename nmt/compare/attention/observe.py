@@ -85,10 +85,10 @@ def with_coverage(
     that cuts a source otherwise has no coverage there.
     """
     examples = []
-    for example, own, values in zip(scored.examples, pieces, coverage, strict=True):
-        if example.pieces is None or example.pieces == own:
+    for example, cut, values in zip(scored.examples, pieces, coverage, strict=True):
+        if example.pieces is None or example.pieces == cut:
             hypotheses = list(example.hypotheses)
             hypotheses[system] = replace(hypotheses[system], coverage=values)
-            example = replace(example, pieces=own, hypotheses=hypotheses)
+            example = replace(example, pieces=cut, hypotheses=hypotheses)
         examples.append(example)
     return replace(scored, examples=examples)

@@ -78,7 +78,7 @@ def _site(
     ordered = sorted(profiles, key=lambda p: (p.layer, p.head))
     layers = {n: list(group) for n, group in groupby(ordered, key=lambda p: p.layer)}
     curves = {n: curves_of(group, single) for n, group in layers.items()}
-    drawn = [curve for own in curves.values() for curve in own]
+    drawn = [curve for layer in curves.values() for curve in layer]
     top = max(w for curve in drawn for _, w in [*curve.points, *curve.ends]) or 1.0
     charts = [
         draw(f"Attention by distance, {site}, layer {n}, {whose}", group, curves[n], top)

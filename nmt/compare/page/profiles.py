@@ -26,8 +26,8 @@ def curves_of(profiles: Sequence[AttentionProfile], heads: bool) -> list[HeadCur
     """A curve for each head of a layer, or the mean of them all."""
     if heads:
         return [HeadCurve(p.head - 1, *pooled(p.distances, p.weights)) for p in profiles]
-    each = zip(*(p.weights for p in profiles), strict=True)
-    means = [sum(weights) / len(profiles) for weights in each]
+    by_distance = zip(*(p.weights for p in profiles), strict=True)
+    means = [sum(weights) / len(profiles) for weights in by_distance]
     return [HeadCurve(0, *pooled(profiles[0].distances, means))]
 
 

@@ -39,7 +39,7 @@ def blocks(lines: Sequence[NamedLine], gap: str = GAP) -> list[str]:
     """Tables of as many columns side by side as fit; names stand before each."""
     aligned, names = _aligned(lines, right=False), _name_width(lines)
     widths = [len(cell) for cell in aligned[0].cells]
-    made, start = [], 0
+    tables, start = [], 0
     while start < len(widths):
         end, room = start + 1, WIDTH - names - len(gap) - widths[start]
         while end < len(widths) and room >= len(gap) + widths[end]:
@@ -47,9 +47,9 @@ def blocks(lines: Sequence[NamedLine], gap: str = GAP) -> list[str]:
             end += 1
         cut = [line._replace(cells=line.cells[start:end]) for line in aligned]
         shown = [line for line in cut if not line.optional or _has_number(line)]
-        made.append("\n".join(text for line in shown for text in _behind(line, names, gap)))
+        tables.append("\n".join(text for line in shown for text in _behind(line, names, gap)))
         start = end
-    return made
+    return tables
 
 
 def _has_number(line: NamedLine) -> bool:

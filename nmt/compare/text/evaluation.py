@@ -93,14 +93,14 @@ def _block(test: ScoredTest, columns: Sequence[Sequence[str]], gap: str = "  ") 
     """Lines of a table: length, pairs, then the columns, each as wide as it needs."""
     pairs = padded(["pairs", *(count(row.pairs) for row in test.rows)], right=True)
     few = padded(["", *(" few" if row.few else "" for row in test.rows)])
-    whole = [
+    table = [
         ["length", *(row.name for row in test.rows)],
         [n + mark for n, mark in zip(pairs, few, strict=True)],
     ]
     for label, *cells in columns:
         width = max(*map(len, cells), min(len(label), HEADING))
-        whole.append([label if len(label) <= width else label[: width - 1] + "…", *cells])
-    return "\n".join(beside(list(map(padded, whole)), gap))
+        table.append([label if len(label) <= width else label[: width - 1] + "…", *cells])
+    return "\n".join(beside(list(map(padded, table)), gap))
 
 
 def _notes(report: Report, test: ScoredTest) -> str:

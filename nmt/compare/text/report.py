@@ -75,10 +75,10 @@ def _signs(report: Report, test: ScoredTest) -> str:
     ]
     for name, title in SIGNS.items():
         values = {s: [sign(row.cells[s], name) for row in rows] for s in labels}
-        if all(value is None for own in values.values() for value in own):
+        if all(value is None for shares in values.values() for value in shares):
             continue
         lines.append(NamedLine(f"{title}, %", nothing))
-        lines += [NamedLine(labels[s], list(map(percent, own))) for s, own in values.items()]
+        lines += [NamedLine(labels[s], list(map(percent, shares))) for s, shares in values.items()]
         if name == "repeated":
             references = [percent(reference_sign(row)) for row in rows]
             lines.append(NamedLine("  (the references)", references))
