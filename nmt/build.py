@@ -126,10 +126,10 @@ def _check_step(settings: Settings) -> None:
 
 def _check_size(settings: Settings, model: Transformer) -> None:
     """Refuse a model which the device cannot hold in training, its vocabularies left out."""
-    wanted = settings.trainer.device
-    if wanted.startswith("cuda") and not torch.cuda.is_available():
+    name = settings.trainer.device
+    if name.startswith("cuda") and not torch.cuda.is_available():
         return  # planned here, trained elsewhere
-    device = pick(wanted)
+    device = pick(name)
     need = COPIES * _bytes(model) + sum(b.nbytes for b in model.buffers())
     room = memory_of(device)
     if need <= room:

@@ -57,16 +57,16 @@ class Sealed:
         self.digest = hashlib.sha256(
             data
         ).hexdigest()  # vouches for all files, as the manifest does
-        found = parse(data, where)
-        version = found.get("format_version") if isinstance(found, dict) else None
+        record = parse(data, where)
+        version = record.get("format_version") if isinstance(record, dict) else None
         if version != FORMAT:
-            writer = found.get("nmt", "an unknown version") if isinstance(found, dict) else "?"
+            writer = record.get("nmt", "an unknown version") if isinstance(record, dict) else "?"
             raise OtherFormatError(
                 f"{where}: format {visible(version, 20)}, written by nmt {visible(writer, 20)}; "
                 f"this is nmt {nmt.__version__}, which reads format {FORMAT}",
                 Exit.DATA,
             )
-        self.files = found.get("files")
+        self.files = record.get("files")
         if not isinstance(self.files, dict):
             raise UserError(f"{where}: lists no files; the file is damaged", Exit.DATA)
         for name in self.files:
@@ -80,20 +80,20 @@ class Sealed:
         if not isinstance(entry, dict):
             raise UserError(f"{where}: not listed in {NAME}", Exit.DATA)
         data = _read(where, limit, entry.get("bytes"))
-        found = hashlib.sha256(data).hexdigest()
-        if found != (expected := entry.get("sha256")):
+        actual = hashlib.sha256(data).hexdigest()
+        if actual != (expected := entry.get("sha256")):
             raise UserError(
-                f"{where}: damaged; SHA-256 is {found}, {NAME} says {visible(expected, 64)}",
+                f"{where}: damaged; SHA-256 is {actual}, {NAME} says {visible(expected, 64)}",
                 Exit.DATA,
             )
         return data
 
     def json(self, name: str, limit: int = JSON_LIMIT) -> dict[str, Any]:
         """Return the object that a JSON file of at most `limit` bytes holds."""
-        found = parse(self.read(name, limit), self.path / name)
-        if not isinstance(found, dict):
+        values = parse(self.read(name, limit), self.path / name)
+        if not isinstance(values, dict):
             raise UserError(f"{self.path / name}: expected a JSON object", Exit.DATA)
-        return found
+        return values
 
 
 def sha256_of(path: Path) -> str:

@@ -31,7 +31,7 @@ BEST = "best"  # in a run directory: the name of its best checkpoint
 VOCABULARY_LIMIT = 1 << 28  # bytes of source.json and target.json
 MODEST = 2**26  # numbers in the tables of encodings that are made without looking twice
 STEP = re.compile(r"step-[0-9]{8,}")
-LONGEST = 500  # characters of what is said of a package: it decides on some of them
+LONGEST = 500  # characters of a message about a package, which decides on some of them
 
 log = logging.getLogger(__name__)
 
@@ -139,8 +139,8 @@ def checkpoints(directory: Path) -> list[Path]:
     """List the checkpoint directories, oldest first; none where there is no such directory."""
     if not directory.is_dir():
         return []
-    found = [p for p in directory.iterdir() if STEP.fullmatch(p.name) and p.is_dir()]
-    return sorted(found, key=lambda p: int(p.name.removeprefix("step-")))
+    steps = [p for p in directory.iterdir() if STEP.fullmatch(p.name) and p.is_dir()]
+    return sorted(steps, key=lambda p: int(p.name.removeprefix("step-")))
 
 
 def best(run: Path) -> str | None:

@@ -1,4 +1,4 @@
-"""Whether numbers of fewer bits make products faster on this processor, found by trying.
+"""Whether numbers of fewer bits make products faster on this processor, measured here.
 
 The names of a processor's instructions do not say which of them torch's libraries use (variables
 such as ONEDNN_MAX_CPU_ISA forbid some), nor that a kernel for them is a fast one. Without fast ones

@@ -31,8 +31,8 @@ def normalise(text: str, form: str = "nfc", counts: Counter[str] | None = None) 
     """
     if text.isascii() and not CONTROL.search(text):
         return _spaced(text)
-    if unseen := len(ZERO_WIDTH.findall(text)):
-        _count(counts, "zero_width", unseen)
+    if invisible := len(ZERO_WIDTH.findall(text)):
+        _count(counts, "zero_width", invisible)
     if INVISIBLE.search(text):  # first, since they keep a letter and its accent apart
         text, removed = INVISIBLE.subn("", text)
         _count(counts, "invisible", removed)

@@ -1,4 +1,4 @@
-"""The ids of whole words, so that lines become ids without a look at their pieces."""
+"""The ids of whole words, so that lines become ids without being segmented."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence

@@ -64,7 +64,7 @@ def score(
     lengths = [max(len(source.ids), len(i)) for source, i in zip(read, ids, strict=True)]
     for group in by_length(lengths, batch_tokens):
         try:
-            found = _log_probs(trained.model, [read[i] for i in group], [ids[i] for i in group])
+            log_probs = _log_probs(trained.model, [read[i] for i in group], [ids[i] for i in group])
         except (RuntimeError, MemoryError) as error:
             if not is_want_of_memory(error):
                 raise
@@ -72,7 +72,7 @@ def score(
                 f"batch_tokens={batch_tokens}: too much for the memory; give fewer",
                 Exit.NO_MEMORY,
             ) from None
-        scores.update(zip(group, found, strict=True))
+        scores.update(zip(group, log_probs, strict=True))
     return [
         GivenTranslation(_pieces(trained, numbers), scores[place])
         for place, numbers in enumerate(ids)
@@ -126,12 +126,12 @@ def _log_probs(
     prefixes = padded([BOS, *ids[:-1]] for ids in targets)  # [batch, target]
     source = padded(source.ids for source in sources)  # [batch, source]
     states = model.hidden(source, prefixes, columns).states  # [batch, target, dim]
-    found = []
+    scores = []
     for row, ids in zip(states, targets, strict=True):  # a row at a time: the vocabulary is large
         log_probs = model.logits(row[: len(ids)]).float().log_softmax(-1)  # [target, vocab]
-        wanted = torch.tensor(ids, device=device)[:, None]
-        found.append(log_probs.gather(1, wanted)[:, 0].tolist())
-    return found
+        forced = torch.tensor(ids, device=device)[:, None]
+        scores.append(log_probs.gather(1, forced)[:, 0].tolist())
+    return scores
 
 
 def _pieces(trained: Trained, ids: list[int]) -> list[str]:

@@ -31,8 +31,8 @@ class SourceReader:
 
         Raises UserError for a column that is missing, or that the model does not know.
         """
-        wanted = self.model.columns | ({LENGTH} if self.given_lengths else set())
-        if absent := missing(wanted, given):
+        needed = self.model.columns | ({LENGTH} if self.given_lengths else set())
+        if absent := missing(needed, given):
             raise UserError(
                 f"column {absent[0]}: this model reads it beside the text; "
                 f"give --columns {','.join(f'{name}=FILE' for name in absent)}"

@@ -202,7 +202,7 @@ class Translator:
         """Translate lines, or the parts of long ones, in batches; answer in their order."""
         sources = [source for parts in lines for source in parts]
         numbers = [number for number, parts in enumerate(lines, first) for _ in parts]
-        found: list[list[Hypothesis]] = [[] for _ in sources]
+        of_sources: list[list[Hypothesis]] = [[] for _ in sources]
         places = [place for place, source in enumerate(sources) if len(source.ids) > 1]
         lengths = [len(sources[place].ids) for place in places]
         for group in by_length(lengths, self.decode.batch_tokens // self.decode.beam_size):
@@ -210,12 +210,12 @@ class Translator:
             limits = [self._limit(len(sources[place].ids) - 1) for place in batch]
             made = self._search([sources[place] for place in batch], limits, n_best)
             for place, limit, hypotheses in zip(batch, limits, made, strict=True):
-                found[place] = hypotheses
+                of_sources[place] = hypotheses
                 best = hypotheses[0]
                 if not best.finished:
                     note = notes.cut if len(best.ids) == limit else notes.broken
                     note.add(numbers[place], len(best.ids))
-        answers, rest = [], iter(found)
+        answers, rest = [], iter(of_sources)
         for parts in lines:
             translated = [hypotheses for _ in parts if (hypotheses := next(rest))]
             answers.append(self._joined(translated) if translated else [Translation("", 0.0)])
@@ -288,8 +288,8 @@ class Translator:
         if self.decode.target_length == "given":
             return columns.pop(LENGTH)[:, 0].clamp(min=0) + 1
         pieces = [len(source.ids) - 1 for source in sources]
-        wanted = [max(1, round(self.decode.length_ratio * n)) + 1 for n in pieces]
-        return torch.tensor(wanted, device=self.device)
+        lengths = [max(1, round(self.decode.length_ratio * n)) + 1 for n in pieces]
+        return torch.tensor(lengths, device=self.device)
 
     def _padded(self, rows: list[list[int]]) -> Tensor:
         tensors = [torch.tensor(row) for row in rows]

@@ -128,7 +128,7 @@ class Encoding(nn.Module):
 
     @property
     def lengths(self) -> bool:
-        """Whether a decoder must be told the desired length of its output."""
+        """Whether a decoder needs the desired length of its output."""
         return self.positions.lengths
 
     def zero_initialise(self) -> bool:
@@ -168,11 +168,11 @@ class Encoding(nn.Module):
         return None
 
     def products(self, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
-        """What `scores` makes of q k^T; asked in its place of the first encoding that has one."""
+        """What `scores` makes of q k^T; called in its place on the first encoding that has one."""
         return self.scores(q @ k.mT, q, k, layer, context)
 
     def sums(self, p: Tensor, v: Tensor, layer: int, context: Context) -> Tensor:
-        """The sum of p v and `values`; asked in its place of the first encoding that has one."""
+        """The sum of p v and `values`; called in its place on the first encoding that has one."""
         o, extra = p @ v, self.values(p, layer, context)
         return o if extra is None else o + extra
 

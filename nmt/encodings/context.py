@@ -76,7 +76,7 @@ class Positions:
 class Context:
     """Positions, mask and memory of one forward pass (or one decoding step) at one site.
 
-    Axes: queries are the tokens that look, keys the tokens looked at; new keys are those whose
+    Axes: queries are the tokens that attend, keys those attended to; new keys are those whose
     projections are not cached yet (all of them, except while decoding).
     """
 

@@ -69,12 +69,12 @@ class PerLanguage(Encoding):
 
     def _numbers(self, context: Context, languages: int) -> Tensor:
         """The language of each sentence [batch, 1]."""
-        found = context.column(self.column)
-        if found.shape[1] != 1:
+        numbers = context.column(self.column)
+        if numbers.shape[1] != 1:
             raise ValueError(f"column {self.column!r} must have one integer per sentence")
-        if (wrong := found[(found < 0) | (found >= languages)]).numel():
+        if (wrong := numbers[(numbers < 0) | (numbers >= languages)]).numel():
             raise ValueError(
                 f"column {self.column!r} has the language {int(wrong[0])}, but languages="
                 f"{languages} counts them from 0 to {languages - 1}"
             )
-        return found
+        return numbers

@@ -109,12 +109,12 @@ class Graph(Positions):
 
 def per_token(name: str, index: Tensor, context: Context) -> Tensor:
     """A column as long as the text, [batch, length]; raises ValueError for any other."""
-    found = context.column(name)
-    if found.shape[1] == index.shape[1]:
-        return found
-    if found.shape[1] == 1:
+    column = context.column(name)
+    if column.shape[1] == index.shape[1]:
+        return column
+    if column.shape[1] == 1:
         raise ValueError(f"column {name!r} has one integer per sentence; one per word is needed")
-    raise ValueError(f"column {name!r} has {found.shape[1]} integers for {index.shape[1]} tokens")
+    raise ValueError(f"column {name!r} has {column.shape[1]} integers for {index.shape[1]} tokens")
 
 
 def _tree(heads: str, context: Context) -> tuple[Tensor, Tensor]:

@@ -1,6 +1,6 @@
 """Takase and Okazaki (2019), Positional Encoding to Control Output Sequence Length: what is left.
 
-The position of a target token is the number of tokens still to come, so a decoder that is told
+The position of a target token is the number of tokens still to come, so a decoder that is given
 another length writes a text of that length. Under sinusoids this is their length-difference
 encoding (LDPE).
 """

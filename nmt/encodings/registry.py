@@ -39,13 +39,13 @@ def _sites(where: Any) -> list[str]:
 
 
 def _make(cls: type[Encoding], options: dict[str, Any], dims: Dims) -> Encoding:
-    wanted = options_of(cls)
+    known = options_of(cls)
     given = {k: v for k, v in options.items() if k not in COMMON}
     for key, value in given.items():
-        if key not in wanted:
-            raise ValueError(f"no option {key!r}{nearest(key, [*wanted, *COMMON])}")
-        if not _fits(value, wanted[key]):
-            kind = getattr(wanted[key], "__name__", str(wanted[key]))
+        if key not in known:
+            raise ValueError(f"no option {key!r}{nearest(key, [*known, *COMMON])}")
+        if not _fits(value, known[key]):
+            kind = getattr(known[key], "__name__", str(known[key]))
             raise ValueError(f"{key}={value}: expected {kind}")
     positions = _positions(options.get("at", {"index": {}}))
     _suit(cls, positions, dims.site)
@@ -61,8 +61,8 @@ def _suit(cls: type[Encoding], positions: Positions, site: str) -> None:
         raise ValueError(f"at={name}: this encoding indexes a table and needs whole positions")
     if positions.pairs and not cls.pairwise:
         raise ValueError(f"at={name}: this encoding needs a position for every single token")
-    asked = ("project", "scores", "bias", "values")  # what cross-attention asks an encoding
-    if site == "cross" and all(getattr(cls, h) is getattr(Encoding, h) for h in asked):
+    hooks = ("project", "scores", "bias", "values")  # those of attention
+    if site == "cross" and all(getattr(cls, h) is getattr(Encoding, h) for h in hooks):
         raise ValueError("where=cross: this encoding works on embeddings, not on attention")
     if site not in positions.sites:
         only = ",".join(positions.sites)
@@ -92,10 +92,10 @@ def _positions(at: Any) -> Positions:
     if name not in POSITIONS:
         raise ValueError(f"at={name}: choose one of {', '.join(POSITIONS)}")
     hints = get_type_hints(POSITIONS[name])
-    wanted = {f.name: hints[f.name] for f in fields(cast(Any, POSITIONS[name]))}
+    known = {f.name: hints[f.name] for f in fields(cast(Any, POSITIONS[name]))}
     for key, value in (options or {}).items():
-        if key not in wanted:
-            raise ValueError(f"at.{name}: no option {key!r}{nearest(key, list(wanted))}")
-        if not _fits(value, wanted[key]):
-            raise ValueError(f"at.{name}.{key}={value}: expected {wanted[key].__name__}")
+        if key not in known:
+            raise ValueError(f"at.{name}: no option {key!r}{nearest(key, list(known))}")
+        if not _fits(value, known[key]):
+            raise ValueError(f"at.{name}.{key}={value}: expected {known[key].__name__}")
     return POSITIONS[name](**(options or {}))

@@ -19,10 +19,10 @@ from torch import Tensor
 
 def depths(heads: Tensor) -> Tensor:
     """Steps from each piece's word up to its root: [batch, n], 0 at a root."""
-    found = torch.zeros_like(heads)
+    depth = torch.zeros_like(heads)
     for above in ancestors(heads):
-        found += above < heads.shape[1]
-    return found
+        depth += above < heads.shape[1]
+    return depth
 
 
 def steps_up(heads: Tensor, words: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """Dehghani, Gouws, Vinyals, Uszkoreit, Kaiser (2019), Universal Transformers: coordinates.
 
-The stack goes through one layer again and again; before step l = 1, 2, ... it is told where each
+The stack goes through one layer again and again; before step l = 1, 2, ... it is given where each
 token stands and which step this is:
 
     x_t <- x_t + PE(t) + PE(l)

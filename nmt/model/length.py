@@ -1,4 +1,4 @@
-"""How long the translation will be, told from the source."""
+"""How long the translation will be, predicted from the source."""
 
 import torch
 import torch.nn.functional as F

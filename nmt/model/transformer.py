@@ -126,7 +126,7 @@ class Transformer(nn.Module):
 
     @property
     def needs_lengths(self) -> bool:
-        """Whether `start` must be told the desired length of each output."""
+        """Whether `start` needs the desired length of each output."""
         return self.decoder_encodings.lengths or self.cross_encodings.lengths
 
     @property
@@ -152,12 +152,12 @@ class Transformer(nn.Module):
     @property
     def column_ranges(self) -> dict[str, range]:
         """The integers that columns beside the source may hold, where not all will do."""
-        found: dict[str, range] = {}
+        ranges: dict[str, range] = {}
         for e in (e for site in self.sites.values() for e in site.each()):
             for name, held in e.column_ranges.items():
-                other = found.get(name, held)
-                found[name] = range(max(held.start, other.start), min(held.stop, other.stop))
-        return found
+                other = ranges.get(name, held)
+                ranges[name] = range(max(held.start, other.start), min(held.stop, other.stop))
+        return ranges
 
     def forward(
         self, source: Tensor, target: Tensor, columns: dict[str, Tensor] | None = None

@@ -36,7 +36,7 @@ class Saved(NamedTuple):
 
     @property
     def perplexity(self) -> float | None:
-        """Its dev perplexity; None where a signal asked for it and nobody looked."""
+        """Its dev perplexity; None where a signal asked for it, and none was measured."""
         return self.state["perplexity"]
 
 
@@ -57,8 +57,8 @@ class Checkpoints:
         self.directory.mkdir(exist_ok=True)
         for place in (self.run, self.directory):
             atomic.sweep(place)
-        found = modeldir.checkpoints(self.directory)
-        saved = [good for path in found if (good := self._verified(path))]
+        paths = modeldir.checkpoints(self.directory)
+        saved = [good for path in paths if (good := self._verified(path))]
         if not saved and any(self.directory.glob(f"{CORRUPT}*")):
             raise UserError(
                 f"{self.directory}: no checkpoint is intact; "

@@ -67,10 +67,10 @@ def _taken(
     """
     w, share = weight.to(low), smoothing / len(weight)
     all_w, all_b = weight.sum(0), bias.sum()
-    wanted = learning and any(ctx.needs_input_grad[:3])
-    by_hidden = torch.empty_like(hidden) if wanted else hidden
-    by_weight = torch.zeros_like(weight) if wanted else weight
-    by_bias = torch.zeros_like(bias) if wanted else bias
+    needed = learning and any(ctx.needs_input_grad[:3])
+    by_hidden = torch.empty_like(hidden) if needed else hidden
+    by_weight = torch.zeros_like(weight) if needed else weight
+    by_bias = torch.zeros_like(bias) if needed else bias
     nll = hidden.new_empty(len(hidden), dtype=torch.float32)
     size = max(FEWEST, LOGITS.get(hidden.device.type, LOGITS["cpu"]) // len(weight)) // STEP * STEP
     room = hidden.new_empty(min(size, _stepped(len(hidden))), len(weight), dtype=low)
@@ -92,14 +92,14 @@ def _taken(
         if smoothing:
             summed = hidden[some].float() @ all_w + all_b  # of the logits over the vocabulary
             loss += smoothing * log_sum.sum() - share * summed.sum()
-        if wanted:
+        if needed:
             p.scatter_add_(1, expected, p.new_full(expected.shape, smoothing - 1))
             by_bias += ones[:n] @ p  # a sum over tokens, twice as fast
             if low != torch.float32:
                 logits[:n] = p
             by_hidden[some] = (logits @ w)[:n]
             _add_product(by_weight, logits.T, h)
-    if wanted:
+    if needed:
         by_hidden -= share * all_w
         by_weight -= share * hidden.sum(0)
         by_bias -= share * len(hidden)

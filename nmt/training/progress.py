@@ -183,9 +183,9 @@ def truncate(path: Path, step: int) -> None:
 
 
 @contextmanager
-def _board(run: Path, step: int, wanted: bool) -> Iterator[Any]:
+def _board(run: Path, step: int, enabled: bool) -> Iterator[Any]:
     """Yield a TensorBoard writer, or None where it is not wanted or not installed."""
-    if not wanted:
+    if not enabled:
         yield None
         return
     try:

@@ -117,15 +117,15 @@ def _copy(
 
 def _named(model: Transformer) -> dict[str, tuple[Tensor, nn.Module]]:
     """Each parameter with the entry or the model that owns it; entries under their own names."""
-    found: dict[str, tuple[Tensor, nn.Module]] = {}
+    entries: dict[str, tuple[Tensor, nn.Module]] = {}
     inside: set[int] = set()
     for site, encodings in model.sites.items():
         for e in encodings.each():
             for name, p in e.named_parameters():
-                found[f"{site}.{e.name}.{name}"] = p, e
+                entries[f"{site}.{e.name}.{name}"] = p, e
                 inside.add(id(p))
     body = {n: (p, model) for n, p in model.named_parameters() if id(p) not in inside}
-    return {**body, **found}
+    return {**body, **entries}
 
 
 def difference(model: Transformer, parent: Transformer) -> float:

@@ -1,4 +1,4 @@
-"""Which batches a step takes, and after which steps one looks and saves: arithmetic of integers.
+"""Which batches a step takes, and after which steps a checkpoint is made: arithmetic of integers.
 
 As a function of the step alone, the place in the data needs no state, and resuming no seeking.
 """

@@ -113,8 +113,8 @@ class Trainer:
             if encodings.at_odds is not None and not self.workers.rank:
                 log.info("encoding, %s: %s", site, encodings.at_odds)
         last, tensorboard, stopping = self.plan.last, self.options.tensorboard, 0
-        told = Silence if self.workers.rank else MetricsLog
-        with Stop() as stop, told(self.run.path, self.step, last, tensorboard) as self.progress:
+        reports = Silence if self.workers.rank else MetricsLog
+        with Stop() as stop, reports(self.run.path, self.step, last, tensorboard) as self.progress:
             # whichever worker got the signal, all stop after the same step
             while self.step < last and not (stopping := self.workers.largest(stop.signal or 0)):
                 self.update()
@@ -158,8 +158,8 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         self.progress.tick()
         if self.step % self.options.log_every == 0 and self.meter.tokens:
-            found = {**self.meter.report(), "memory_bytes": peak_memory(self.device)}
-            self.progress.train({**self.where(), "lr": rate, **found})
+            means = {**self.meter.report(), "memory_bytes": peak_memory(self.device)}
+            self.progress.train({**self.where(), "lr": rate, **means})
             self.meter.reset()
 
     def backward(self, batches: list[Batch], tokens: int) -> tuple[Tensor, Tensor]:
@@ -200,7 +200,7 @@ class Trainer:
         return UserError(f"step {self.step}: {what}; training diverged; {kept}", Exit.DIVERGED)
 
     def checkpoint(self) -> None:
-        """Look at the dev set, record what was seen, and save.
+        """Measure the dev perplexity, record it, and save.
 
         The schedule hears of it only where the timetable has a checkpoint, not where the run
         merely ends: so a run that is later given more steps equals one that had them at first.

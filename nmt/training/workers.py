@@ -108,7 +108,7 @@ class Several(Workers):
         from torch.distributed.rendezvous import rendezvous
 
         self.rank, self.size, self.local = rank, size, local
-        self.told = 0
+        self.messages = 0
         if sys.platform == "linux" and os.environ.get("LOCAL_WORLD_SIZE") == str(size):
             os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # all here: open no port to the net
         self.store, _, _ = next(rendezvous("env://", rank, size, timeout=TIMEOUT))
@@ -170,17 +170,17 @@ class Several(Workers):
         """Return the largest of the workers' values."""
         import torch
 
-        found = torch.tensor(value)
-        self._reduce(found, "MAX")
-        return int(found)
+        largest = torch.tensor(value)
+        self._reduce(largest, "MAX")
+        return int(largest)
 
     def total(self, value: float) -> float:
         """Return the sum of the workers' values, in float64."""
         import torch
 
-        found = torch.tensor(value, dtype=torch.float64)
-        self._reduce(found, "SUM")
-        return float(found)
+        total = torch.tensor(value, dtype=torch.float64)
+        self._reduce(total, "SUM")
+        return float(total)
 
     def add_up(
         self, parameters: Sequence["Tensor"], sums: tuple["Tensor", "Tensor"]
@@ -239,8 +239,8 @@ class Several(Workers):
         return json.loads(self.store.get(key))
 
     def _next_key(self) -> str:
-        self.told += 1
-        return f"nmt/told/{self.told}"
+        self.messages += 1
+        return f"nmt/message/{self.messages}"
 
     def _failure(self) -> UserError | None:
         """What the first worker that failed left behind, if one did."""
@@ -288,11 +288,11 @@ class Several(Workers):
 @contextmanager
 def joined() -> Iterator[Workers]:
     """Join the workers of torchrun, or be the only one, without a trace of torch.distributed."""
-    found = [os.environ.get(name, "") for name in VARIABLES]
-    if not all(map(str.isdecimal, found)) or found[1] == "1":
+    numbers = [os.environ.get(name, "") for name in VARIABLES]
+    if not all(map(str.isdecimal, numbers)) or numbers[1] == "1":
         yield ALONE
         return
-    with Several(*map(int, found)) as workers:
+    with Several(*map(int, numbers)) as workers:
         yield workers
 
 
