@@ -48,14 +48,14 @@ def main(argv: list[str] | None = None) -> int:
 
 def command(argv: list[str]) -> None:
     """Read, join, write, count."""
-    asked = understood(argv)
+    options = understood(argv)
     from nmt.compare.buckets import make, parse_bounds
 
-    groups = make(parse_bounds(asked.bounds))
-    measure, unit = _measure(asked.lengths)  # before anything is written: MODEL may be mistyped
-    sets, joined_source = _all(asked) if asked.does == "all" else _join(asked)
+    groups = make(parse_bounds(options.bounds))
+    measure, unit = _measure(options.lengths)  # before anything is written: MODEL may be mistyped
+    sets, joined_source = _all(options) if options.does == "all" else _join(options)
     sys.stdout.write(table({n: list(map(measure, lines)) for n, lines in sets}, groups, unit))
-    sys.stdout.write(seams_told(joined_source, len(sets[-1][1])))
+    sys.stdout.write(seams_text(joined_source, len(sets[-1][1])))
 
 
 def understood(argv: list[str]) -> argparse.Namespace:
@@ -66,12 +66,12 @@ def understood(argv: list[str]) -> argparse.Namespace:
         epilog=EPILOG,
     )
     kinds = parser.add_subparsers(dest="does", required=True, metavar="all|join")
-    every = kinds.add_parser(
+    whole = kinds.add_parser(
         "all",
         help="many test sets as one, and that one with its lines joined",
         description=ALL,
     )
-    add = every.add_argument
+    add = whole.add_argument
     add("directory", type=Path, metavar="DIR", help="where the sets are written")
     add("--sources", nargs="+", required=True, type=Path, metavar="SRC", help="in their order")
     add("--references", nargs="+", required=True, type=Path, metavar="REF", help="as the sources")
@@ -93,7 +93,7 @@ def understood(argv: list[str]) -> argparse.Namespace:
         metavar="FILE",
         help="name of each line's document, one a line; joins stay inside",
     )
-    for kind in (every, one):
+    for kind in (whole, one):
         add = kind.add_argument
         add("-k", type=int, default=2, help="lines joined into one (default %(default)s)")
         add("--source-language", metavar="CODE", help="default: the ending of the source's name")
@@ -104,15 +104,15 @@ def understood(argv: list[str]) -> argparse.Namespace:
             help="last length of each bucket (default %(default)s)",
         )
         add("--lengths", metavar="MODEL", help="counts its source pieces (default: words)")
-    asked = parser.parse_args(argv)
-    if asked.k < 1:
-        raise UserError(f"-k {asked.k}: give 1 or more", Exit.USAGE)
-    for name in (asked.name, getattr(asked, "joined_name", asked.name)):
+    options = parser.parse_args(argv)
+    if options.k < 1:
+        raise UserError(f"-k {options.k}: give 1 or more", Exit.USAGE)
+    for name in (options.name, getattr(options, "joined_name", options.name)):
         if not name or name[0] == "." or re.search(r"[/\\\x00-\x1f]", name):
             raise UserError(f"{name!r}: no name for a file; give a word without /", Exit.USAGE)
-    if asked.does == "all" and asked.name == asked.joined_name:
-        raise UserError(f"{asked.name}: two sets of this name; change --joined-name", Exit.USAGE)
-    return asked
+    if options.does == "all" and options.name == options.joined_name:
+        raise UserError(f"{options.name}: two sets of this name; change --joined-name", Exit.USAGE)
+    return options
 
 
 def table(sets: dict[str, list[int]], groups: "Sequence[Bucket]", unit: str) -> str:
@@ -125,15 +125,15 @@ def table(sets: dict[str, list[int]], groups: "Sequence[Bucket]", unit: str) -> 
         inside = [len(members(group, lengths)) for group in groups]
         rows.append([name, *(f"{n:,}" for n in (len(lengths), sum(lengths), max(lengths)))])
         rows[-1] += [f"{n:,}" for n in inside]
-    wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
-        "  ".join([row[0].ljust(wide[0]), *map(str.rjust, row[1:], wide[1:])]).rstrip()
+        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip()
         for row in rows
     ]
     return "\n".join([f"lines by source length in {unit}", *lines]) + "\n"
 
 
-def seams_told(source: Path, lines: int) -> str:
+def seams_text(source: Path, lines: int) -> str:
     """How many lines of a joined set are tokenised otherwise; nothing where none was joined."""
     from nmt.data.joined import seams
 
@@ -145,55 +145,53 @@ def seams_told(source: Path, lines: int) -> str:
     return f"{source.stem}: Moses reads {share} otherwise than their sentences: {sides}\n"
 
 
-def _all(asked: argparse.Namespace) -> tuple[list[tuple[str, list[str]]], Path]:
+def _all(options: argparse.Namespace) -> tuple[list[tuple[str, list[str]]], Path]:
     """Write both sets; names and source lines of all, the joined one last, and its source."""
     from nmt.recipes.testsets import build
 
-    if len(asked.sources) != len(asked.references):
-        raise UserError(
-            f"{len(asked.sources)} sources, but {len(asked.references)} references; give as many",
-            Exit.USAGE,
-        )
-    pairs = list(zip(asked.sources, asked.references, strict=True))
+    if len(options.sources) != len(options.references):
+        counts = f"{len(options.sources)} sources, but {len(options.references)} references"
+        raise UserError(f"{counts}; give as many", Exit.USAGE)
+    pairs = list(zip(options.sources, options.references, strict=True))
     for source, reference in pairs:
         if _plain(source).stem != _plain(reference).stem:
             log.warning("%s and %s: taken for one test set", source, reference)
     built = build(
         [(_plain(source).stem, source, reference) for source, reference in pairs],
-        asked.directory,
-        *_languages(asked, asked.sources, asked.references),
-        asked.k,
-        (asked.name, asked.joined_name),
+        options.directory,
+        *_languages(options, options.sources, options.references),
+        options.k,
+        (options.name, options.joined_name),
     )
-    _said((*built.whole, *built.joined))
+    _log_written((*built.whole, *built.joined))
     sets = [(portion.name, portion.sources) for portion in built.portions]
     whole = [line for _, sources in sets for line in sources]
-    every = [*sets, (asked.name, whole), (asked.joined_name, built.lines.sources)]
-    return every, built.joined[0]
+    listed = [*sets, (options.name, whole), (options.joined_name, built.lines.sources)]
+    return listed, built.joined[0]
 
 
-def _join(asked: argparse.Namespace) -> tuple[list[tuple[str, list[str]]], Path]:
+def _join(options: argparse.Namespace) -> tuple[list[tuple[str, list[str]]], Path]:
     """Write the joined set; names and source lines of the set that was read, and of the new."""
     from nmt.data import joined
     from nmt.recipes.testsets import document_numbers, read
 
-    sources, references = read(asked.source, asked.reference)
-    inputs, more = [asked.source, asked.reference], {}
+    sources, references = read(options.source, options.reference)
+    inputs, more = [options.source, options.reference], {}
     numbers = None
-    if asked.documents:
-        numbers = document_numbers(asked.documents, len(sources))
-        inputs.append(asked.documents)
+    if options.documents:
+        numbers = document_numbers(options.documents, len(sources))
+        inputs.append(options.documents)
         more = {"documents": len(set(numbers))}
         log.info("%d documents", more["documents"])
-    lines = joined.join(sources, references, asked.k, numbers)
-    about = joined.described(inputs, asked.k, **more)
-    languages = _languages(asked, [asked.source], [asked.reference])
-    written = joined.write(asked.directory, asked.name, *languages, lines, about)
-    _said(written)
-    return [(_plain(asked.source).name, sources), (asked.name, lines.sources)], written[0]
+    lines = joined.join(sources, references, options.k, numbers)
+    about = joined.described(inputs, options.k, **more)
+    languages = _languages(options, [options.source], [options.reference])
+    written = joined.write(options.directory, options.name, *languages, lines, about)
+    _log_written(written)
+    return [(_plain(options.source).name, sources), (options.name, lines.sources)], written[0]
 
 
-def _said(paths: Sequence[Path]) -> None:
+def _log_written(paths: Sequence[Path]) -> None:
     for path in paths:
         log.info("wrote %s", path)
 
@@ -203,23 +201,23 @@ def _plain(path: Path) -> Path:
 
 
 def _languages(
-    asked: argparse.Namespace, sources: Sequence[Path], references: Sequence[Path]
+    options: argparse.Namespace, sources: Sequence[Path], references: Sequence[Path]
 ) -> tuple[str, str]:
-    """The languages as told, or as all names end; UserError where they do not say."""
-    found = []
-    for option, told, paths in (
-        ("--source-language", asked.source_language, sources),
-        ("--target-language", asked.target_language, references),
+    """The languages as given, or as all names end; UserError where they do not say."""
+    languages = []
+    for option, code, paths in (
+        ("--source-language", options.source_language, sources),
+        ("--target-language", options.target_language, references),
     ):
         endings = {_plain(path).suffix.removeprefix(".") for path in paths}
-        if told is None and (len(endings) > 1 or "" in endings):
+        if code is None and (len(endings) > 1 or "" in endings):
             raise UserError(
                 f"{', '.join(map(str, paths))}: the names do not end in one language; "
                 f"give {option} CODE",
                 Exit.USAGE,
             )
-        found.append(told or endings.pop())
-    return found[0], found[1]
+        languages.append(code or endings.pop())
+    return languages[0], languages[1]
 
 
 def _measure(model: str | None) -> tuple[Callable[[str], int], str]:

@@ -34,7 +34,7 @@ USAGE = "nmt-translate MODEL [INPUT] [-o OUTPUT] [OPTION ...] [decode.KEY=VALUE 
 EPILOG = """
 One line in is one line out, in the same order; an empty line stays empty. Text is UTF-8, and a
 line ends at LF. What is written for each line of the input:
-  (nothing asked)  TEXT
+  (no option)      TEXT
   --scores         SCORE TAB TEXT
   --n-best N       LINE TAB RANK TAB SCORE TAB TEXT, up to N times, best first; LINE, RANK from 1
   --json           {"line": 1, "source": ..., "translations": [{"text": ..., "score": ...}]}
@@ -248,10 +248,10 @@ def records(
             yield line
 
     quiet = True if options.output is None and sys.stdout.isatty() else None  # None: unless a TTY
-    found = translator.translate(
+    translated = translator.translate(
         remembered(), options.n_best or 1, columns, first=done + 1, notes=notes
     )
-    shown = tqdm(found, unit=" lines", disable=quiet, initial=done)
+    shown = tqdm(translated, unit=" lines", disable=quiet, initial=done)
     for number, translations in enumerate(shown, done + 1):
         yield number, record(options, number, waiting.popleft(), translations)
 
@@ -259,12 +259,12 @@ def records(
 def record(
     options: TranslateOptions, number: int, line: str, translations: "list[Translation]"
 ) -> str:
-    """One line of the input in the form that was asked for."""
+    """One line of the input in the form that the options choose."""
     best = translations[0]
     if options.json:
-        found = [{"text": t.text, "score": round(t.score, 6)} for t in translations]
-        whole = {"line": number, "source": line, "translations": found}
-        return json.dumps(whole, ensure_ascii=False) + "\n"
+        best_first = [{"text": t.text, "score": round(t.score, 6)} for t in translations]
+        plain = {"line": number, "source": line, "translations": best_first}
+        return json.dumps(plain, ensure_ascii=False) + "\n"
     if options.n_best:
         ranked = enumerate(translations, 1)
         return "".join(f"{number}\t{rank}\t{t.score:.4f}\t{t.text}\n" for rank, t in ranked)

@@ -66,6 +66,6 @@ def _parsed(name: str, lines: Iterable[str]) -> Iterator[str]:
         except ValueError:
             raise UserError(
                 f"line {number}: no sentence of the embedded grammar, so its {name} must be "
-                f"told; give --columns {name}=FILE",
+                f"given; add --columns {name}=FILE",
                 Exit.DATA,
             ) from None

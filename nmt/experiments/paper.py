@@ -1,4 +1,4 @@
-"""The tables of a report over named tests, laid out as the paper's where they are asked for."""
+"""The tables of a report over named tests, laid out as the paper's where that is wanted."""
 
 import logging
 import re
@@ -64,8 +64,8 @@ def _paper_table(paper: str, tests: Sequence[ParallelFiles]) -> str:
     if not known:
         raise UserError(f"--published {paper}: choose from table1, table2, table3, table4")
     names = [test.name for test in tests]
-    found = next((table for table in known if published.test_of(table) in names), None)
-    if found is None:
+    fitting = next((table for table in known if published.test_of(table) in names), None)
+    if fitting is None:
         missing = " or ".join(published.test_of(table) for table in known)
         raise UserError(f"--published {paper}: of the test {missing}; add --test {missing}=SRC,REF")
-    return found
+    return fitting
