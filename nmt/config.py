@@ -93,7 +93,7 @@ class Toy(Data):
 
 @dataclass
 class Bpe:
-    """Byte pair encoding (Sennrich et al. 2016), learnt by subword-nmt on both sides together."""
+    """Byte pair encoding (Sennrich et al. 2016), learned by subword-nmt on both sides together."""
 
     kind: str = knob("the segmenter's name", choices=("bpe",))
     tokenizer: str = knob("what runs before segmentation", choices=("moses", "none"))
@@ -104,7 +104,7 @@ class Bpe:
 
 @dataclass
 class Unigram:
-    """Unigram language model (Kudo 2018), learnt by SentencePiece."""
+    """Unigram language model (Kudo 2018), learned by SentencePiece."""
 
     kind: str = knob("the segmenter's name", choices=("unigram",))
     tokenizer: str = knob("what runs before segmentation", choices=("moses", "none"))
@@ -295,10 +295,10 @@ def columns_of(data: Data) -> dict[str, str]:
     Where one has an integer per word, there is also WORDS.
     """
     if isinstance(data, Files):
-        found = {name: column.per for name, column in data.columns.items()}
+        columns = {name: column.per for name, column in data.columns.items()}
     else:
-        found = dict(TOY_COLUMNS)
-    return found | ({WORDS: "word"} if "word" in found.values() else {})
+        columns = dict(TOY_COLUMNS)
+    return columns | ({WORDS: "word"} if "word" in columns.values() else {})
 
 
 KINDS: dict[str, dict[str, type]] = {

@@ -109,7 +109,7 @@ def _check_number(spec: Field[Any], where: str, number: object) -> None:
 
 
 def _wanted(kind: Any) -> str:
-    """A type in the words of an error."""
+    """A type as an error names it."""
     if kind is bool:
         return "true or false"
     if get_origin(kind) is list:

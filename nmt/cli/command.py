@@ -1,4 +1,4 @@
-"""What all commands share: exit codes and one-line errors."""
+"""Running a command: its exit code, and one line where the user is to mend something."""
 
 import errno
 import gc
@@ -18,7 +18,7 @@ _MEMORY_ADVICE = "lower trainer.batch_tokens or decode.batch_tokens, or raise th
 
 
 def run(command: Callable[[list[str]], None], argv: list[str] | None = None) -> int:
-    """Run a command on its words and return its exit code; users see one line, never a trace.
+    """Run a command on its arguments and return its exit code; users see one line, never a trace.
 
     Anything but a UserError (or what the system does to us) is our bug, and shows all.
     """
@@ -58,15 +58,15 @@ _PLACES = (
 
 
 def _check(argv: list[str]) -> None:
-    """Refuse to work without stdout, and words that no config or file of ours could hold."""
+    """Refuse to work without stdout, and arguments that no config or file of ours could hold."""
     if sys.stdout is None:
         raise UserError("stdout is closed; send it somewhere, as in > FILE", Exit.IO)
-    for word in argv:
+    for argument in argv:
         try:
-            word.encode()
+            argument.encode()
         except UnicodeEncodeError:
             raise UserError(
-                f"{word}: not UTF-8; give another name, and a locale such as LC_ALL=C.UTF-8"
+                f"{argument}: not UTF-8; give another name, and a locale such as LC_ALL=C.UTF-8"
             ) from None
 
 
@@ -91,10 +91,10 @@ def _check_addresses() -> None:
 
 @contextmanager
 def lasting() -> Iterator[None]:
-    """Import large libraries here: what they make stays, and need not be looked through as rubbish.
+    """Import large libraries here: what they make stays, and garbage collection may pass it over.
 
-    Python would do so again and again while torch is imported, and once more at the end of the
-    process; that is a third of the time that both take.
+    Python would look through it again and again while torch is imported, and once more at the end
+    of the process; that is a third of the time that both take.
     """
     gc.disable()
     try:

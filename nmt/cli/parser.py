@@ -21,11 +21,11 @@ class Parser(argparse.ArgumentParser):
         raise UserError(f"{message}; see --help")
 
 
-def once(words: Iterable[str]) -> None:
-    """Raise UserError for KEY=VALUE words that name one key twice."""
+def once(overrides: Iterable[str]) -> None:
+    """Raise UserError for overrides (KEY=VALUE) that name one key twice."""
     given: dict[str, str] = {}
-    for word in words:
-        key = word.partition("=")[0].lstrip("+~")
+    for override in overrides:
+        key = override.partition("=")[0].lstrip("+~")
         if key in given:
-            raise UserError(f"{word}: {given[key]} is given, too; give {key} once")
-        given[key] = word
+            raise UserError(f"{override}: {given[key]} is given, too; give {key} once")
+        given[key] = override

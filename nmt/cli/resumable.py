@@ -168,10 +168,10 @@ class ResumableOutput(Output):
                 "give another -o, or move it away",
                 Exit.CANT_CREATE,
             )
-        found = manifest.parse(self.record.read_bytes(), self.record)
+        record = manifest.parse(self.record.read_bytes(), self.record)
         try:
-            progress = Progress(**found["progress"])
-            before = dict(found["identity"])
+            progress = Progress(**record["progress"])
+            before = dict(record["identity"])
             assert isinstance(progress.lines, int) and isinstance(progress.bytes, int)
         except (TypeError, KeyError, ValueError, AssertionError):
             raise UserError(
@@ -201,8 +201,8 @@ class ResumableOutput(Output):
         """Record the progress; what it speaks of is on the disk before."""
         self.file.flush()
         os.fsync(self.file.fileno())
-        found = {"identity": self.identity, "progress": self.progress._asdict()}
-        atomic.replace(self.record, manifest.dump(found))
+        record = {"identity": self.identity, "progress": self.progress._asdict()}
+        atomic.replace(self.record, manifest.dump(record))
         self._kept = self.progress
         self._recorded = time.monotonic()
 

@@ -164,7 +164,7 @@ def launch(arguments: "Arguments", runs: list[str]) -> None:
 
     try:
         hydra_app.run([*lines_of(arguments.overrides), *runs], job)
-    except SystemExit as end:  # Hydra has said why
+    except SystemExit as end:  # Hydra has written why
         if end.code:
             log.warning("the launcher ended with %s", end.code)
 

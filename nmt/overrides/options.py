@@ -154,21 +154,21 @@ def families(folders: Folders = ()) -> dict[str, list[str]]:
 def knobs_of(encoding: str, folders: Folders = ()) -> dict[str, Any]:
     """The top-level keys that an encoding's file brings along, such as tau."""
     loaded: Any = OmegaConf.load(path_of("encoding", encoding, folders))
-    found = {str(k): v for k, v in loaded.items() if k not in ("encoding", "defaults")}
+    knobs = {str(k): v for k, v in loaded.items() if k not in ("encoding", "defaults")}
     for parent in loaded.get("defaults", []):
-        found |= knobs_of(str(parent), folders) if parent != "_self_" else {}
-    return found
+        knobs |= knobs_of(str(parent), folders) if parent != "_self_" else {}
+    return knobs
 
 
 def entries_of(encoding: str, folders: Folders = ()) -> dict[str, dict[str, Any]]:
     """The entries that an encoding's file sets, those of its defaults first."""
     loaded: Any = OmegaConf.load(path_of("encoding", encoding, folders))
-    found: dict[str, dict[str, Any]] = {}
+    entries: dict[str, dict[str, Any]] = {}
     for parent in loaded.get("defaults", []):
-        found |= entries_of(str(parent), folders) if parent != "_self_" else {}
+        entries |= entries_of(str(parent), folders) if parent != "_self_" else {}
     inner = loaded.get("encoding") or OmegaConf.create({})
-    own: Any = OmegaConf.to_container(inner, resolve=False)
-    return found | {name: options or {} for name, options in own.items()}
+    listed: Any = OmegaConf.to_container(inner, resolve=False)
+    return entries | {name: options or {} for name, options in listed.items()}
 
 
 def encoding_keys(option: str, folders: Folders = ()) -> list[tuple[str, str, str]]:
@@ -178,7 +178,7 @@ def encoding_keys(option: str, folders: Folders = ()) -> list[tuple[str, str, st
 
 def commented(path: Path) -> list[tuple[str, str, str]]:
     """Dotted key, value and comment of each line of a file in conf/ that has all three."""
-    found: list[tuple[str, str, str]] = []
+    keys: list[tuple[str, str, str]] = []
     above: list[tuple[int, str]] = []  # the keys that enclose a line, and their indents
     for line in path.read_text(encoding="utf-8").split("\n"):
         if not (m := _KEY.match(line)):
@@ -186,5 +186,5 @@ def commented(path: Path) -> list[tuple[str, str, str]]:
         indent, key, value, comment = len(m[1]), m[2], m[3], m[4]
         above = [*((i, k) for i, k in above if i < indent), (indent, key)]
         if value and comment:
-            found.append((".".join(k for _, k in above), value, comment))
-    return found
+            keys.append((".".join(k for _, k in above), value, comment))
+    return keys

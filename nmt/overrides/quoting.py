@@ -93,12 +93,12 @@ def _is_text(key: str) -> bool:
 @cache
 def _texts() -> frozenset[str]:
     """The keys that hold any text; `*` stands for the name of a column."""
-    found = set(_ROOTS)
+    keys = set(_ROOTS)
     for group, kinds in KINDS.items():
         for schema in kinds.values():
-            found |= set(_texts_of(group, schema))
-    found |= {*_texts_of("tests", ScaleTests), *_texts_of("table", TableLayout)}
-    return frozenset(found)
+            keys |= set(_texts_of(group, schema))
+    keys |= {*_texts_of("tests", ScaleTests), *_texts_of("table", TableLayout)}
+    return frozenset(keys)
 
 
 def _texts_of(prefix: str, schema: type) -> Iterator[str]:

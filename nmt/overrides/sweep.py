@@ -34,7 +34,7 @@ class Sweep(NamedTuple):
     chosen: set[str]  # keys and groups that the command line itself names
 
     def __str__(self) -> str:
-        """What asked for it."""
+        """The argument that makes it a sweep."""
         return "a sweep" if self.name is None else f"experiment={self.name}"
 
 

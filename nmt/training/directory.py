@@ -125,10 +125,10 @@ def _others(path: Path) -> Iterator[str]:
 
 def _plain(where: Path) -> dict[str, Any]:
     try:
-        found = json.loads(where.read_bytes())
+        values = json.loads(where.read_bytes())
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return values if isinstance(values, dict) else {}
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

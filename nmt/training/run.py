@@ -151,8 +151,8 @@ class Run:
     def report(self, state: str, step: int, **more: Any) -> None:
         """Say in status.json how the run is: running, finished, stopped, failed or killed."""
         self.step = step
-        found = {"state": state, "step": step, "pid": os.getpid(), "host": socket.gethostname()}
-        atomic.replace(self.path / STATUS, manifest.dump({**found, **more}))
+        status = {"state": state, "step": step, "pid": os.getpid(), "host": socket.gethostname()}
+        atomic.replace(self.path / STATUS, manifest.dump({**status, **more}))
 
     def settle(self) -> None:
         """Put status.json right where a kill, or somebody's hand, left it wrong."""
@@ -240,7 +240,7 @@ def open_run(
 ) -> Run:
     """Make or take over a run directory, before any data is touched.
 
-    With several workers, worker 0 does so, and the others see what it found. `elsewhere` is the
+    With several workers, worker 0 does so, and the others see the same. `elsewhere` is the
     option that names another directory: what an error advises.
 
     Until there is a checkpoint, any config may take it over. Raises UserError: exit 2 if it was
@@ -251,8 +251,8 @@ def open_run(
     workers.check(settings.trainer)
     checkpoints = Checkpoints(path, settings.trainer.keep_checkpoints)
     if workers.rank:
-        found = workers.hear()
-        saved = None if found is None else Saved(checkpoints.directory / found[0], found[1])
+        heard = workers.hear()
+        saved = None if heard is None else Saved(checkpoints.directory / heard[0], heard[1])
         return Visited(path, checkpoints, saved, workers, None, elsewhere)
     try:
         path.mkdir(parents=True, exist_ok=True)

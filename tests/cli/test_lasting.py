@@ -1,4 +1,4 @@
-"""Imports of what stays, without a look for rubbish."""
+"""Imports of what stays, without garbage collection."""
 
 import gc
 
@@ -19,7 +19,7 @@ def test_what_was_imported_is_never_looked_through() -> None:
         gc.unfreeze()
 
 
-def test_rubbish_is_collected_again_after_an_error() -> None:
+def test_garbage_is_collected_again_after_an_error() -> None:
     try:
         with pytest.raises(ImportError), lasting():
             raise ImportError
