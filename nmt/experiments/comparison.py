@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from nmt.compare.ranking import MissingSystem, Ranking
 from nmt.experiments.facts import shared_settings
+from nmt.experiments.outputs import sources
 from nmt.experiments.plan import PlannedRun, fingerprints, prepare_corpora, without
 from nmt.experiments.report import ReportOptions, report
 from nmt.experiments.run import train_all
@@ -50,5 +51,6 @@ def compare(
     notes = shared_settings(settings, f"seed {settings.seed}")
     made = report("", command, notes, systems, [test], [], options)
     speed = f"tokens/s: the median that training reported, up to {options.jobs} processes at once."
-    made = replace(made, notes=[*made.notes, speed])
+    files = sources({"reference": test.reference, "source": test.source})
+    made = replace(made, notes=[*made.notes, speed], about={**made.about, **files})
     return Ranking(made, metric, [*missing, *left_out]), missing

@@ -246,6 +246,22 @@ def test_a_failure_names_its_last_words(tmp_path: Path, monkeypatch: pytest.Monk
     ]
 
 
+def test_a_launcher_gets_what_is_to_be_trained_and_its_logs_are_read(tmp_path: Path) -> None:
+    plans, _ = plan.plan_encodings(["none", "alibi"], TINY, tmp_path / "runs")
+    launched: list[str] = []
+
+    def launch(pending: Sequence[plan.PlannedRun]) -> None:
+        launched.extend(planned.name for planned in pending)
+        plans[1].log.write_text("nmt: node lost\n")
+
+    missing = run.train_all(plans, {"none": "abc", "alibi": "abc"}, 2, launch)
+    assert launched == ["none", "alibi"]
+    assert [(each.label, each.why, each.log) for each in missing] == [
+        ("none", "training did not end: no output", str(plans[0].log)),
+        ("alibi", "training did not end: nmt: node lost", str(plans[1].log)),
+    ]
+
+
 def test_the_state_of_a_run_is_its_last_whole_line(tmp_path: Path) -> None:
     assert run.progress(tmp_path) == "starting"
     (tmp_path / "metrics.jsonl").write_text(
