@@ -13,6 +13,7 @@ __all__ = [
     "EvaluationOptions",
     "Experiment",
     "GivenTranslation",
+    "Outcome",
     "Prepared",
     "Report",
     "Settings",
@@ -30,6 +31,7 @@ __all__ = [
     "prepare",
     "save",
     "score",
+    "train",
     "translate",
 ]
 
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
         EvaluationOptions,
         Experiment,
         GivenTranslation,
+        Outcome,
         Prepared,
         Report,
         Settings,
@@ -57,6 +60,7 @@ if TYPE_CHECKING:
         prepare,
         save,
         score,
+        train,
         translate,
     )
 

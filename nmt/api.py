@@ -27,6 +27,8 @@ from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained, load
 from nmt.overrides import options
 from nmt.overrides.compose import Experiment, experiment_of
+from nmt.training import session
+from nmt.training.run import Outcome
 
 __all__ = [
     "Encoding",
@@ -34,6 +36,7 @@ __all__ = [
     "EvaluationOptions",
     "Experiment",
     "GivenTranslation",
+    "Outcome",
     "Prepared",
     "Report",
     "Settings",
@@ -51,6 +54,7 @@ __all__ = [
     "prepare",
     "save",
     "score",
+    "train",
     "translate",
 ]
 
@@ -155,6 +159,20 @@ def compose(overrides: Sequence[str] = (), config_dir: str | Path | None = None)
     """
     folder = options.beside(None if config_dir is None else str(config_dir))
     return experiment_of([*folder, *overrides])
+
+
+def train(experiment: Experiment) -> Outcome:
+    """Train in the experiment's directory, or go on there, as nmt-train does.
+
+    A run that is finished stays as it is. The outcome has the last `step` and the best development
+    `perplexity`. Raises UserError for settings that cannot be, another config or corpus in the
+    directory, and where a signal stopped the run (exit code 128 + its number): then it is saved,
+    and the same call goes on.
+
+    >>> nmt.train(nmt.compose(["encoding=relative", "tau=8"])).step
+    3160
+    """
+    return session.train(experiment.settings, experiment.run, elsewhere=experiment.elsewhere)
 
 
 def prepare(settings: Settings) -> Prepared:

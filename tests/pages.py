@@ -26,7 +26,8 @@ def commands(page: str) -> list[str]:
 
 def rooms() -> dict[str, set[str]]:
     """The map of docs/architecture.md: each room, from above, and the rooms that it may import."""
-    rows = re.findall(r"^\| `(\w+)` \| [^|]+ \|([` \w]*)\|$", text_of("docs/architecture.md"), re.M)
+    section = text_of("docs/architecture.md").partition("## The rooms\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| [^|]+ \|([` \w]*)\|$", section, re.M)
     return {room: set(re.findall(r"`(\w+)`", imports)) for room, imports in rows}
 
 
