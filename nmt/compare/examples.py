@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nmt.compare.report import (
     AMONG_WORST,
@@ -47,11 +48,6 @@ def with_examples(
         row.name: [int(i) for i in lines_of(row, test.lengths) if i in usable]
         for row in scored.buckets
     }
-    spread, mean = np.ptp(scores, axis=0), scores.mean(axis=0)
-    differing = {name: [i for i in lines if spread[i] > 0] for name, lines in groups.items()}
-    different = spread_over(differing, (-spread).tolist(), DIFFERENT)
-    others = {name: [i for i in lines if i not in different] for name, lines in groups.items()}
-    worst = spread_over(others, mean.tolist(), WORST)
     bucket_of = {i: name for name, lines in groups.items() for i in lines}
     examples = [
         ExamplePair(
@@ -67,10 +63,21 @@ def with_examples(
                 for s, runs in enumerate(test.hypotheses)
             ],
         )
-        for why, lines in ((MOST_DIFFERENT, different), (AMONG_WORST, worst))
+        for why, lines in _lines_to_read(groups, scores).items()
         for i in lines
     ]
     return replace(scored, examples=examples)
+
+
+def _lines_to_read(
+    groups: dict[str, list[int]], scores: NDArray[np.float64]
+) -> dict[str, list[int]]:
+    """Lines by why they are shown; `groups`: by bucket, `scores`: [system, line]."""
+    spread, mean = np.ptp(scores, axis=0), scores.mean(axis=0)
+    differing = {name: [i for i in lines if spread[i] > 0] for name, lines in groups.items()}
+    different = spread_over(differing, (-spread).tolist(), DIFFERENT)
+    others = {name: [i for i in lines if i not in different] for name, lines in groups.items()}
+    return {MOST_DIFFERENT: different, AMONG_WORST: spread_over(others, mean.tolist(), WORST)}
 
 
 def spread_over(groups: dict[str, list[int]], keys: Sequence[float], most: int) -> list[int]:
