@@ -15,7 +15,7 @@ help: ## list all targets
 demo: $(VENV)/installed ## train absolute and relative on the embedded corpus, compare by length
 	$(BIN)/nmt-demo --runs $(RUNS)/demo
 
-wmt19-deen: $(VENV)/installed ## German-English of the paper, from downloads to scores; RECIPE="words of nmt-recipe"
+wmt19-deen: $(VENV)/installed ## German-English of the paper, from downloads to scores; RECIPE="arguments of nmt-recipe"
 	$(BIN)/nmt-recipe wmt19_deen --runs $(RUNS)/wmt19_deen $(RECIPE)
 
 wmt19-zhen: $(VENV)/installed ## Chinese-English, likewise
