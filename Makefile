@@ -6,8 +6,9 @@ RUNS ?= runs
 RECIPE ?=
 PEERS ?= data/peers
 BENCH ?=
+MUTATIONS ?=
 
-.PHONY: help demo wmt19-deen wmt19-zhen test check slow processors oracles bench docs lint wheel clean
+.PHONY: help demo wmt19-deen wmt19-zhen test check slow mutations processors oracles bench docs lint wheel clean
 
 help: ## list all targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -22,10 +23,13 @@ wmt19-zhen: $(VENV)/installed ## Chinese-English, likewise
 	$(BIN)/nmt-recipe wmt19_zhen --runs $(RUNS)/wmt19_zhen $(RECIPE)
 
 test: $(VENV)/installed ## the fast tests, as CI runs them
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
 
 slow: $(VENV)/installed ## the slow tests too
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "slow or not slow"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup -m "slow or not slow"
+
+mutations: $(VENV)/installed ## do the tests find each fault of scripts/mutations.toml? MUTATIONS="arguments"
+	OMP_NUM_THREADS=1 $(BIN)/python scripts/mutations.py $(MUTATIONS)
 
 processors: $(VENV)/installed ## the fast tests, and decoding in 8 bits, as on other processors
 	$(BIN)/python scripts/processors.py

@@ -1,6 +1,7 @@
 """What many tests need: one thread, and tiny models with any encoding."""
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from functools import cache
 from typing import Any
@@ -14,10 +15,11 @@ from nmt import build
 from nmt.config import Settings
 from nmt.model import example
 from nmt.model.transformer import Transformer
-from nmt.overrides.compose import experiment_of
+from tests import composing
 
-hypothesis.settings.register_profile("nmt", deadline=None)  # other work may slow a machine down
-hypothesis.settings.load_profile("nmt")
+# other work may slow a machine down, so that no example has a deadline
+hypothesis.settings.register_profile("fast", deadline=None, max_examples=50)
+hypothesis.settings.register_profile("slow", deadline=None, max_examples=300)
 
 TINY = (
     "model.dim=16",
@@ -28,41 +30,72 @@ TINY = (
 )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Properties are tried on more examples where slow tests are asked for."""
+    slow = "slow" in config.option.markexpr.replace("not slow", "", 1)
+    hypothesis.settings.load_profile("slow" if slow else "fast")
+
+
 @pytest.fixture(autouse=True, scope="session")
 def one_thread() -> None:
     """Sums of several threads differ in their last bits."""
     torch.set_num_threads(1)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def no_waiting_for_the_disk() -> Iterator[None]:
+    """Without this, a run of three updates waits longer than it works; tests of the order spy."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def compose_once(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Let all processes of a parallel run share the settings that one of them composed."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        composing.SHARED.append(tmp_path_factory.getbasetemp().parent)
+
+
 @pytest.fixture
 def settings_of() -> Callable[..., Settings]:
-    """Settings of a tiny model, from words of a command line."""
+    """Settings of a tiny model, from arguments of a command line."""
 
-    def make(*words: str) -> Settings:
-        return deepcopy(composed(*TINY, *words))
+    def make(*arguments: str) -> Settings:
+        return composing.settings_of(*TINY, *arguments)
+
+    return make
+
+
+@pytest.fixture
+def tiny() -> Callable[..., Transformer]:
+    """A tiny model in eval mode, from arguments; every parameter away from zero.
+
+    It is built once; each test gets a copy of its own.
+    """
+
+    def make(*arguments: str, seed: int = 0, vocab: int = 30) -> Transformer:
+        model = deepcopy(built(arguments, seed, vocab))
+        torch.manual_seed(seed)  # what is drawn next depends on no other test
+        return model
 
     return make
 
 
 @cache
-def composed(*words: str) -> Settings:
-    """Composing takes longer than most tests, and many ask for the same."""
-    return experiment_of(list(words)).settings
+def built(arguments: tuple[str, ...], seed: int, vocab: int) -> Transformer:
+    """The model of the fixture `tiny`."""
+    return moved(composing.settings_of(*TINY, *arguments), seed, vocab)
 
 
-@pytest.fixture
-def tiny(settings_of: Callable[..., Settings]) -> Callable[..., Transformer]:
-    """A tiny model in eval mode, from words; every parameter away from zero."""
-
-    def make(*words: str, seed: int = 0, vocab: int = 30) -> Transformer:
-        torch.manual_seed(seed)
-        model = build.transformer(settings_of(*words), vocab, vocab)
-        with torch.no_grad():
-            for p in model.parameters():
-                p.add_(torch.randn_like(p) * 0.1)
-        return model.eval()
-
-    return make
+def moved(settings: Settings, seed: int = 0, vocab: int = 30) -> Transformer:
+    """A model in eval mode, every parameter away from where it starts."""
+    torch.manual_seed(seed)
+    model = build.transformer(settings, vocab, vocab)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(torch.randn_like(p) * 0.1)
+    return model.eval()
 
 
 @pytest.fixture
@@ -80,12 +113,12 @@ BODY = 44_140_544  # 6+6 layers, dim 512, ff 2048, biases, 3 norms a decoder lay
 
 @pytest.fixture
 def added_at_base() -> Callable[..., int]:
-    """How many parameters an encoding adds to a model of base size, from words."""
+    """How many parameters an encoding adds to a model of base size, from arguments."""
 
-    def count(*words: str, vocab: int = 8) -> int:
+    def count(*arguments: str, vocab: int = 8) -> int:
         size = ["model.dim=512", "model.heads=8", "model.feedforward_dim=2048"]
         size += ["model.encoder_layers=6", "model.decoder_layers=6"]
-        settings = composed(*size, *words)
+        settings = composing.settings_of(*size, *arguments)
         with torch.device("meta"):
             model = build.transformer(settings, vocab, vocab)
         return sum(p.numel() for p in model.parameters()) - 3 * vocab * 512 - vocab - BODY

@@ -11,7 +11,9 @@ import pytest
 from tests.plug_ins import ROOT, example
 
 PARTS = ("nmt", "conf", "tests", "docs", "scripts", "README.md", "Makefile", "pyproject.toml")
-EVERY = ("options_of(", "OPTIONS", "names()", "README", "FAMILIES", "FILES")  # of what there is
+EVERY = (  # of what there is
+    *("options_of(", "one_of_each_class(", "OPTIONS", "names()", "README", "FAMILIES", "FILES"),
+)
 BASE = """
 
 class Base(Encoding):

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,16 @@ from tests.pages import ROOT, rooms
 FILES = sorted((ROOT / "nmt").rglob("*.py")) + sorted((ROOT / "scripts").rglob("*.py"))
 ROOMS = rooms()  # room -> rooms that it may import, as docs/architecture.md says
 BASE = {"config", "schema", "errors", "atomic", "manifest", "device", "memory", "figure"}
+
+
+@cache
+def text_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+@cache
+def nodes_of(path: Path) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(text_of(path))))
 
 
 def module_of(path: Path) -> str:
@@ -28,25 +39,31 @@ def room_of(module: str) -> str:
     return parts[1] if parts[1] in ROOMS else "top"
 
 
+MODULES = {module_of(path) for path in FILES}
+
+
+@cache
 def imports_of(path: Path) -> set[str]:
     """Modules of the house that a file imports, at the top or inside a function."""
     found: set[str] = set()
-    known = {module_of(f) for f in FILES}
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             found |= {a.name for a in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             inner = {f"{node.module}.{a.name}" for a in node.names}
-            found |= (inner & known) or {node.module}
+            found |= (inner & MODULES) or {node.module}
     return {m for m in found if m.split(".")[0] in ("nmt", "scripts")}
 
 
-@pytest.mark.parametrize("path", FILES, ids=module_of)
-def test_imports_run_downhill(path: Path) -> None:
-    here = room_of(module_of(path))
-    for module in imports_of(path):
-        there = room_of(module)
-        assert there == here or there in ROOMS[here] or module == "nmt", f"{here} -> {module}"
+def test_imports_run_downhill() -> None:
+    wrong = []
+    for path in FILES:
+        here = room_of(module_of(path))
+        for module in imports_of(path):
+            there = room_of(module)
+            if not (there == here or there in ROOMS[here] or module == "nmt"):
+                wrong.append(f"{module_of(path)} -> {module}")
+    assert not wrong
 
 
 def test_no_circles() -> None:
@@ -66,12 +83,11 @@ def test_no_circles() -> None:
         visit(module, ())
 
 
-@pytest.mark.parametrize("path", FILES, ids=module_of)
-def test_files_can_be_read_in_one_sitting(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    seam = path.stem in ("base", "context", "composition")  # what all encodings are written against
-    limit = 150 if path.parent.name == "encodings" and not seam else 400
-    assert text.count("\n") <= limit
+def test_files_can_be_read_in_one_sitting() -> None:
+    seam = ("base", "context", "composition")  # what all encodings are written against
+    for path in FILES:
+        short = path.parent.name == "encodings" and path.stem not in seam
+        assert text_of(path).count("\n") <= (150 if short else 400), module_of(path)
 
 
 FORBIDDEN = {
@@ -83,30 +99,26 @@ FORBIDDEN = {
 }
 
 
-@pytest.mark.parametrize("path", FILES, ids=module_of)
-def test_nothing_dangerous_is_written(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    for pattern, why in FORBIDDEN.items():
-        assert not re.search(pattern, text), f"{pattern}: {why}"
+@pytest.mark.parametrize("pattern", FORBIDDEN)
+def test_nothing_dangerous_is_written(pattern: str) -> None:
+    wrong = [module_of(path) for path in FILES if re.search(pattern, text_of(path))]
+    assert not wrong, f"{pattern}: {FORBIDDEN[pattern]}"
 
 
-TESTS = sorted((ROOT / "tests").rglob("test_*.py"))
-
-
-@pytest.mark.parametrize("path", TESTS, ids=[path.stem for path in TESTS])
-def test_no_test_fulfils_itself(path: Path) -> None:
+def test_no_test_fulfils_itself() -> None:
     """It would: by raising what it waits for, by passing over an error, by asserting a constant.
 
     Raising is meant where something else stands between: `with pytest.raises(...), ours(): raise`.
     """
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        wrong = (
-            (isinstance(node, ast.With) and _awaits_alone(node) and _raises(node))
-            or (isinstance(node, ast.ExceptHandler) and isinstance(node.body[0], ast.Pass))
-            or (isinstance(node, ast.Call) and ast.unparse(node.func).endswith("suppress"))
-            or (isinstance(node, ast.Assert) and isinstance(node.test, ast.Constant))
-        )
-        assert not wrong, f"{path.name}:{getattr(node, 'lineno', 0)}"
+    assert not [
+        f"{path.name}:{getattr(node, 'lineno', 0)}"
+        for path in sorted((ROOT / "tests").rglob("test_*.py"))
+        for node in nodes_of(path)
+        if (isinstance(node, ast.With) and _awaits_alone(node) and _raises(node))
+        or (isinstance(node, ast.ExceptHandler) and isinstance(node.body[0], ast.Pass))
+        or (isinstance(node, ast.Call) and ast.unparse(node.func).endswith("suppress"))
+        or (isinstance(node, ast.Assert) and isinstance(node.test, ast.Constant))
+    ]
 
 
 def _awaits_alone(node: ast.With) -> bool:
@@ -123,6 +135,6 @@ def test_only_its_own_files_know_an_encoding_by_name() -> None:
     for path in FILES:
         if path.parent.name in ("encodings", "data") or path.stem in ("train", "demo"):
             continue  # examples in nmt-train --help name some
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes_of(path):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 assert node.value not in names, f"{module_of(path)} knows {node.value}"

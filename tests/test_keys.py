@@ -17,13 +17,18 @@ import torch
 
 from nmt import modeldir
 from nmt.cli.train import command as train
-from nmt.config import KINDS, freeze
-from nmt.data.prepare import prepare
+from nmt.config import KINDS, Settings, freeze
+from nmt.data.prepare import Prepared, prepare
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
 from nmt.model.state import State
 from nmt.overrides.compose import experiment_of
 from nmt.overrides.options import options_of
+from nmt.training.run import open_run
+from nmt.training.trainer import fit
+from tests import composing
+
+pytestmark = pytest.mark.xdist_group("keys")  # whose runs are compared with few others
 
 SMALL = [
     *("model.dim=8", "model.feedforward_dim=8", "model.heads=2", "model.encoder_layers=1"),
@@ -32,6 +37,7 @@ SMALL = [
     *("optim.lr=0.05", "data.workers=1", "trainer.tensorboard=false"),
 ]
 TOY = ["data.train_pairs=40", "data.dev_pairs=6", "data.test_pairs=6"]
+CORPORA: dict[str, Prepared] = {}  # by settings
 SOURCE = ["ein Haus", "ﬁn " * 3, "kein Hund da", "e\u0301ben", "ja ja ja ja ja ja ja ja ja", "x y"]
 
 
@@ -61,15 +67,18 @@ def later(words: list[str]) -> list[str]:
 
 
 def observe(words: list[str], place: Path, where: str) -> dict[str, Any]:
-    """All that a training run and a translation leave behind; UserErrors are seen, too."""
+    """All that a training run leaves behind; UserErrors are seen, too.
+
+    Of nmt-train only what reads a key: the command itself would compose thrice.
+    """
     shutil.rmtree(place / where, ignore_errors=True)
-    words = later([*words, f"runs={place / where}"])
     seen: dict[str, Any] = {}
     try:
-        train(words)
+        settings, run, *_ = experiment_of(later([*words, f"runs={place / where}"]))
+        with open_run(run, settings) as opened:
+            fit(settings, prepared(settings), opened)
     except UserError as e:
         return {"refused": str(e)}
-    run = experiment_of(words).run
     seen["name"] = str(run.relative_to(place / where))
     seen["files"] = sorted(
         str(p.relative_to(run)) for p in run.rglob("*") if "tfevents" not in str(p)
@@ -83,6 +92,14 @@ def observe(words: list[str], place: Path, where: str) -> dict[str, Any]:
     seen["sides"] = [digest(newest / f"{side}.json") for side in ("source", "target")]
     seen["threads"] = torch.get_num_threads()
     return seen
+
+
+def prepared(settings: Settings) -> Prepared:
+    """The corpus of a run: one preparation for all runs of the same data."""
+    key = repr((settings.data, settings.segmenter))
+    if key not in CORPORA:
+        CORPORA[key] = prepare(settings.data, settings.segmenter)
+    return CORPORA[key]
 
 
 @pytest.fixture(scope="module")
@@ -310,8 +327,10 @@ def test_flipping_a_key_of_decoding_shows(key: str, trained: modeldir.Trained) -
     refusals: list[str] = []
 
     def translated(**change: Any) -> Any:
-        decode = experiment_of([f"decode.{k}={v}" for k, v in change.items()]).settings.decode
-        lines = ["das " * (20 if key != "too_long" else 250)]  # few updates end it late
+        short = {"beam_size": 2, "max_length_offset": 6}  # few updates end it late
+        words = [f"decode.{k}={v}" for k, v in {**short, **change}.items()]
+        decode = composing.settings_of(*words).decode
+        lines = ["das " * (20 if key != "too_long" else 250)]
         try:
             return list(Translator(trained, decode).translate(lines, n_best=1))
         except UserError as e:
@@ -335,7 +354,7 @@ def test_decoding_windows_and_batches(trained: modeldir.Trained) -> None:
 
     def first_read(window: int) -> int:
         read.clear()
-        decode = experiment_of([f"decode.window={window}"]).settings.decode
+        decode = composing.settings_of(f"decode.window={window}").decode
         next(iter(Translator(trained, decode).translate(reading())))
         return len(read)
 
@@ -353,7 +372,7 @@ def test_decoding_windows_and_batches(trained: modeldir.Trained) -> None:
 
     trained.model.start = spy  # type: ignore[method-assign]
     for budget in (8000, 8):
-        decode = experiment_of([f"decode.batch_tokens={budget}"]).settings.decode
+        decode = composing.settings_of(f"decode.batch_tokens={budget}").decode
         list(Translator(trained, decode).translate(lines))
     trained.model.start = start  # type: ignore[method-assign]
     assert rows == [3, 1, 1, 1]
@@ -361,13 +380,13 @@ def test_decoding_windows_and_batches(trained: modeldir.Trained) -> None:
 
 def test_keys_of_the_toy_test_set(place: Path) -> None:
     def lengths(*words: str) -> list[int]:
-        many = [w for w in TOY if "test" not in w] + ["data.test_pairs=120"]
+        many = [w for w in TOY if "test" not in w] + ["data.test_pairs=60"]
         asked = experiment_of([*many, f"data.cache={place / 'cache'}", *words]).settings
         text = prepare(asked.data, asked.segmenter).path / "text" / "test.de"
         return [line.count(" ") for line in text.read_text(encoding="utf-8").strip().split("\n")]
 
     plain = lengths()
-    assert len(lengths("data.test_pairs=90")) == 90 != len(plain)
+    assert len(lengths("data.test_pairs=45")) == 45 != len(plain)
     assert max(lengths("data.test_longest=20")) < 20 < max(plain)
     assert min(lengths("data.test_shortest=40")) > 20 > min(plain)
 
@@ -387,5 +406,5 @@ def test_keys_of_the_surroundings(
 def test_files_give_each_key_a_value(group: str) -> None:
     for option in options_of(group):
         words = [f"{group}={option}", *(["data.root=x"] if option == "files" else [])]
-        plain = freeze(experiment_of(words).settings)[group]
+        plain = freeze(composing.settings_of(*words))[group]
         assert all(value != "???" for value in plain.values()) and len(plain) >= 5

@@ -3,10 +3,11 @@ from dataclasses import replace
 import pytest
 
 from scripts.bench import flops
-from tests.conftest import TINY, composed
+from tests.composing import settings_of
+from tests.conftest import TINY
 
 SIZE = replace(
-    composed(*TINY).model, encoder_layers=1, decoder_layers=1, dim=2, feedforward_dim=3, heads=1
+    settings_of(*TINY).model, encoder_layers=1, decoder_layers=1, dim=2, feedforward_dim=3, heads=1
 )
 VOCAB = 5
 

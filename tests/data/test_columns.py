@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt import config
@@ -46,7 +46,6 @@ def numbered(text: str, where: Segmenter) -> list[int]:
 ODD = st.text("abderHu ,.-@'\"()▁ßé中…", max_size=30)
 
 
-@settings(deadline=None)
 @given(ODD, st.sampled_from(["bpe", "unigram"]))
 def test_each_piece_belongs_to_the_word_it_is_cut_from(text: str, kind: str) -> None:
     """Without a tokenizer: the segmenters themselves mark where a word ends, or begins."""
@@ -61,7 +60,6 @@ def test_each_piece_belongs_to_the_word_it_is_cut_from(text: str, kind: str) -> 
     assert numbered(line, some) == expected
 
 
-@settings(deadline=None)
 @given(ODD, st.sampled_from(["bpe", "unigram"]))
 def test_moses_is_followed_back_to_the_words_or_refused(text: str, kind: str) -> None:
     some = segmenter(kind, "moses")

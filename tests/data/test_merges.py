@@ -5,7 +5,7 @@ import io
 import random
 from collections import Counter
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from subword_nmt.learn_bpe import learn_bpe
 
@@ -27,7 +27,6 @@ WORDS = st.text("ab\\-", min_size=2, max_size=12)
 
 
 @given(st.dictionaries(WORDS, st.integers(1, 300), min_size=1, max_size=60), st.integers(1, 3))
-@settings(deadline=None, max_examples=300)
 def test_as_subword_nmt_learns_of_few_characters(counts: dict[str, int], least: int) -> None:
     lines = [f"{word} {count}" for word, count in counts.items()]
     merges = learn(counts, 150, least).merges
@@ -49,7 +48,6 @@ def test_as_subword_nmt_learns_of_many_words() -> None:
 
 
 @given(st.dictionaries(st.text("ab@", min_size=1, max_size=12), st.integers(1, 300), min_size=1))
-@settings(deadline=None, max_examples=300)
 def test_pieces_known_from_learning_are_those_of_segmenting(counts: dict[str, int]) -> None:
     merges, words = learn_merges(counts, 80, 1)
     segmenter = Bpe(Tokenizer("none", "none", ""), merges)

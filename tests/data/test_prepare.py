@@ -209,9 +209,10 @@ def test_every_setting_that_matters_makes_another_corpus(tmp_path: Path) -> None
     segmenters: dict[str, Any] = {"merges": 19, "min_frequency": 3, "shared_vocabulary": True}
     for key, value in segmenters.items():
         assert prepare(data, replace(BPE, **{key: value})).path != first
-    changed = [*TRAIN]
-    changed[17] = ("hund 17 lauft!", changed[17][1])
-    assert prepare(corpus(tmp_path, changed), BPE).path != first
+    for pair in (("hund 17 lauft!", TRAIN[17][1]), (TRAIN[17][0], "the dog 17 runs?")):
+        changed = [*TRAIN]
+        changed[17] = pair
+        assert prepare(corpus(tmp_path, changed), BPE).path != first
 
 
 def test_gzip_is_the_same_text(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Joined lines and their sentences: which Moses reads otherwise, and how to read them alike."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.data.bpe import Bpe
@@ -18,7 +18,6 @@ MOSES = Tokenizer("nfc", "moses", "de")
 BPE = Bpe(MOSES, ["H a", "Ha u", "r .</w>"])
 
 
-@settings(deadline=None)
 @given(SENTENCES)
 def test_a_joined_line_is_the_pieces_of_its_sentences(sentences: list[str]) -> None:
     line = joined_line(" ".join(sentences), sentences)
@@ -33,7 +32,6 @@ def test_the_stop_at_a_seam_leaves_its_word() -> None:
     assert "r." in whole and "r." not in apart
 
 
-@settings(deadline=None)
 @given(st.lists(SENTENCES, max_size=5))
 def test_lines_that_are_read_otherwise(parts: list[list[str]]) -> None:
     lines = [" ".join(sentences) for sentences in parts]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.data.bpe import Bpe, count_pieces, learn_merges
@@ -51,7 +51,6 @@ MAKERS = [bpe, unigram, lambda: bpe("moses"), lambda: unigram("moses"), lambda: 
 
 @pytest.mark.parametrize("make", [bpe, unigram, lambda: bpe("none", False)])
 @given(text=TEXT)
-@settings(deadline=None)
 def test_nothing_is_lost(make: Callable[[], Segmenter], text: str) -> None:
     segmenter = make()
     assert segmenter.decode(segmenter.encode(text)) == normalise(text)
@@ -66,7 +65,6 @@ def test_separator_in_text_survives(text: str) -> None:
 
 @pytest.mark.parametrize("make", MAKERS)
 @given(text=TEXT)
-@settings(deadline=None, max_examples=50)
 def test_one_line_whatever_comes_and_one_spelling(make: Callable[[], Segmenter], text: str) -> None:
     segmenter = make()
     composed, decomposed = (unicodedata.normalize(f, text) for f in ("NFC", "NFD"))
@@ -169,9 +167,11 @@ def test_unigram_needs_room_for_the_characters() -> None:
 def test_a_giant_token_takes_bounded_time(make: Callable[[], Segmenter]) -> None:
     segmenter = make()
     started = time.process_time()  # of our own work: the machine may be shared
-    text = "hundekatze" * 1_000_000
+    text = "hundekatze" * 200_000
     pieces = segmenter.encode(text)
-    assert time.process_time() - started < 10  # 1-3 s; quadratic in one word it would be days
+    assert (
+        time.process_time() - started < 5
+    )  # tenths of a second; quadratic in one word it would be hours
     assert segmenter.decode(pieces) == text
 
 

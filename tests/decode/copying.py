@@ -11,7 +11,7 @@ from nmt.config import Decode
 from nmt.data.side import Side
 from nmt.data.vocab import BOS, EOS, PAD, Vocabulary
 from nmt.modeldir import Trained
-from nmt.overrides.compose import experiment_of
+from tests.composing import settings_of
 
 WORDS = [f"w{number}" for number in range(40)]
 ENDLESS, NAN, TAB = "endless", "nan", "a\tb\r\u2028c\n"  # words with a meaning to the model
@@ -105,4 +105,4 @@ def decode(**changes: Any) -> Decode:
 @cache
 def defaults() -> Decode:
     """Those of conf/."""
-    return experiment_of([]).settings.decode
+    return settings_of().decode

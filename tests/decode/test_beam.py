@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -143,7 +143,6 @@ def test_a_wide_beam_finds_all_sentences_in_the_order_of_their_scores(alpha: flo
             assert hypothesis.finished == ends
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     seed=st.integers(0, 2**31),
     limits=st.lists(st.integers(0, 4), max_size=4),

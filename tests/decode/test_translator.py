@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.config import Settings
@@ -19,7 +19,6 @@ from tests.decode.copying import ENDLESS, NAN, TAB, WORDS, decode, trained
 lines_of_words = st.lists(st.lists(st.sampled_from(WORDS), max_size=9).map(" ".join), max_size=25)
 
 
-@settings(deadline=None)
 @given(lines_of_words, st.integers(1, 3), st.integers(1, 9), st.sampled_from([1, 12, 60, 999]))
 def test_each_line_gets_its_own_translation_whatever_the_batches(
     lines: list[str], beam_size: int, window: int, batch_tokens: int
@@ -31,7 +30,6 @@ def test_each_line_gets_its_own_translation_whatever_the_batches(
         assert rows == 1 or rows * beam_size * longest <= batch_tokens
 
 
-@settings(deadline=None)
 @given(st.lists(st.text(st.characters(exclude_characters="\n", codec="utf-8")), max_size=12))
 def test_any_text_gives_as_many_lines_back(lines: list[str]) -> None:
     found = Translator(trained(), decode(window=5)).texts(lines)

@@ -21,7 +21,8 @@ from nmt.encodings.t5 import T5
 from nmt.model.attention import Attention
 from nmt.model.example import ids
 from nmt.model.transformer import Transformer
-from tests.conftest import TINY, composed
+from tests.composing import settings_of
+from tests.conftest import TINY
 from tests.encodings.agreement import Agreement, Sides, theirs
 
 VOCAB = 30
@@ -35,7 +36,7 @@ Give = Callable[[Any, Any], None]
 def made(*words: str) -> Transformer:
     """A tiny model; every parameter away from zero."""
     torch.manual_seed(0)
-    model = build.transformer(composed(*TINY, *words), VOCAB, VOCAB)
+    model = build.transformer(settings_of(*TINY, *words), VOCAB, VOCAB)
     with torch.no_grad():
         for p in model.parameters():
             p.add_(torch.randn_like(p) * 0.1)

@@ -1,7 +1,7 @@
 """Every key of every file in conf/encoding does something: each is flipped, and it must show."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,11 +9,13 @@ import torch
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from nmt.config import Settings, conf_dir
+from nmt.config import conf_dir
 from nmt.errors import UserError
 from nmt.model import example
 from nmt.model.transformer import Transformer
 from nmt.overrides.options import encoding_keys, options_of
+from tests.composing import settings_of
+from tests.conftest import TINY, moved
 
 STILL = ("model.dropout=0.0", "model.attention_dropout=0.0", "model.feedforward_dropout=0.0")
 NAMES = ("heads", "column", "order", "name")  # keys that name a column beside the source
@@ -106,23 +108,18 @@ def words_of(option: str, key: str) -> list[str]:
     return [*words[1:], words[0]]
 
 
-@pytest.fixture
-def settings_of(settings_of: Callable[..., Settings]) -> Callable[..., Settings]:
-    """As in conftest, but an option is composed once for all its own keys: composing is slow."""
-
-    def make(option: str, changes: dict[str, Value]) -> Settings:
-        words = [f"{k}={v}" for k, v in changes.items() if not k.startswith("encoding.")]
-        settings = settings_of(f"encoding={option}", *STILL, *words)
-        for key, value in changes.items():
-            if key.startswith("encoding."):
-                node: dict[str, Any] = settings.encoding
-                *path, last = key.split(".")[1:]
-                for name in path:
-                    node = node[name]
-                node[last] = value
-        return settings
-
-    return make
+def made(option: str, changes: dict[str, Value]) -> Transformer:
+    """A tiny model without dropout; an option is composed once for all its own keys."""
+    more = [f"{k}={v}" for k, v in changes.items() if not k.startswith("encoding.")]
+    settings = settings_of(*TINY, f"encoding={option}", *STILL, *more)
+    for key, value in changes.items():
+        if key.startswith("encoding."):
+            node: dict[str, Any] = settings.encoding
+            *path, last = key.split(".")[1:]
+            for name in path:
+                node = node[name]
+            node[last] = value
+    return moved(settings)
 
 
 def said(model: Transformer) -> dict[str, Any]:
@@ -152,16 +149,14 @@ def difference(before: Transformer, after: Transformer, training: bool, length: 
 
 
 @pytest.mark.parametrize("option, key, value", ENCODING, ids=[f"{o}-{k}" for o, k, _ in ENCODING])
-def test_flipping_a_key_of_an_encoding_shows(
-    option: str, key: str, value: Value, tiny: Callable[..., Transformer]
-) -> None:
+def test_flipping_a_key_of_an_encoding_shows(option: str, key: str, value: Value) -> None:
     """In what the model says of itself, in its outputs, in those of training, or at its start."""
     last = key.rsplit(".", 1)[-1]
     accepted = []
     for other, beside in flipped(option, key, value):
-        before = tiny(option, beside)
+        before = made(option, beside)
         try:
-            after = tiny(option, {**beside, key: other})
+            after = made(option, {**beside, key: other})
         except UserError as e:
             assert re.search(rf"\b{last}\b", str(e)), f"{key}={other}: {e}"
             continue

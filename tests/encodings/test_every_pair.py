@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import combinations
-from typing import Any
 
 import pytest
 import torch
@@ -21,6 +20,7 @@ from nmt.inspect.specimen import Specimen, perturbed
 from nmt.model import trial
 from nmt.model.transformer import Transformer
 from nmt.overrides.options import options_of
+from tests.composing import merged
 
 OPTIONS = options_of("encoding")
 PAIRS = {first: [p for p in combinations(OPTIONS, 2) if p[0] == first] for first in OPTIONS[:-1]}
@@ -32,16 +32,6 @@ REFUSALS = re.compile(
     "|one entry must make all embeddings complex)|encoding[.]"
     r"\w+: ((reads|makes features of) queries and keys, but|changes queries and keys, of which)"
 )
-
-
-def merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Both, the second one deciding where both say something."""
-    found = dict(one)
-    for key, value in other.items():
-        old = found.get(key)
-        both = isinstance(old, dict) and isinstance(value, dict)
-        found[key] = merged(old, value) if both else value  # type: ignore[arg-type]
-    return found
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ from nmt.model import attention, example, stack
 from nmt.model.recompute import RunLayer, recomputed
 from nmt.model.transformer import Transformer
 from nmt.overrides.options import options_of
+from tests.composing import one_of_each_class
 
 Make = Callable[..., Transformer]
 Ids = Callable[..., Tensor]
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*enforce_sorted.*")
 
 COMPOSED = ["[absolute,relative]", "[lstm,relative]", "[rotary,alibi,relative_key]"]
 MODELS = [
-    *([f"encoding={option}"] for option in [*options_of("encoding"), *COMPOSED]),
+    *([f"encoding={option}"] for option in COMPOSED),
     ["encoding=[sine_spe_stochastic,fire]", "model.norm=post", "model.share_layers=true"],
     ["encoding=diet_relative", "model.halting=true", "model.halting_threshold=0.7"],
     ["encoding=universal", "model.halting=true", "model.share_layers=true"],
@@ -75,8 +76,8 @@ def learn(model: Transformer, recompute: bool, kind: str, ids: Ids) -> Learned:
     return Learned(loss.detach(), gradients, torch.random.get_rng_state(), len(calls))
 
 
-def check(model: Transformer, ids: Ids) -> None:
-    for kind in ("float32", "bfloat16"):
+def check(model: Transformer, ids: Ids, *kinds: str) -> None:
+    for kind in kinds or ("float32", "bfloat16"):
         kept, again = (learn(model, recompute, kind, ids) for recompute in (False, True))
         assert again.calls == 2 * kept.calls
         assert torch.equal(kept.loss, again.loss)
@@ -84,6 +85,17 @@ def check(model: Transformer, ids: Ids) -> None:
         assert kept.gradients.keys() == again.gradients.keys()
         for name, gradient in kept.gradients.items():
             assert gradient.isfinite().all() and torch.equal(gradient, again.gradients[name]), name
+
+
+@pytest.mark.parametrize("option", one_of_each_class())
+def test_encodings_leave_the_same_bits(option: str, tiny: Make, ids: Ids) -> None:
+    check(noisy(tiny(f"encoding={option}")), ids, "float32")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("option", options_of("encoding"))
+def test_encodings_leave_the_same_bits_in_bfloat16(option: str, tiny: Make, ids: Ids) -> None:
+    check(noisy(tiny(f"encoding={option}")), ids, "bfloat16")
 
 
 @pytest.mark.parametrize("words", MODELS, ids=" ".join)

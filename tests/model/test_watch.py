@@ -16,7 +16,7 @@ from nmt.model.attention import Attention, AttentionRecord, Memory
 from nmt.model.layers import EncoderLayer
 from nmt.model.transformer import Transformer
 from nmt.model.watch import watching
-from nmt.overrides.options import options_of
+from tests.composing import one_of_each_class
 
 Make = Callable[..., Transformer]
 Ids = Callable[..., Tensor]
@@ -24,7 +24,6 @@ ORDER = ["encoder", "encoder", "decoder", "cross", "decoder", "cross"]
 pytestmark = pytest.mark.filterwarnings("ignore:.*enforce_sorted.*")
 
 MODELS = [
-    *([f"encoding={option}"] for option in options_of("encoding")),
     ["encoding=[lstm,relative]"],
     ["encoding=universal", "model.share_layers=true", "model.halting=true"],
     ["encoding=ldpe", "model.length_head=true"],
@@ -46,10 +45,21 @@ def seen(model: Transformer, source: Tensor, target: Tensor) -> list[AttentionRe
     return looks
 
 
+@pytest.mark.parametrize("option", one_of_each_class())
+def test_every_encoding_is_seen(
+    option: str, tiny: Make, ids: Ids, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check([f"encoding={option}"], tiny, ids, monkeypatch)
+
+
 @pytest.mark.parametrize("words", MODELS, ids=" ".join)
 def test_every_model_is_seen_and_says_the_same(
     words: list[str], tiny: Make, ids: Ids, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    check(words, tiny, ids, monkeypatch)
+
+
+def check(words: list[str], tiny: Make, ids: Ids, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attention, "FUSE_FROM", 1)  # unwatched, the kernel serves where it can
     model = tiny(*words)
     source, target = pair(ids)

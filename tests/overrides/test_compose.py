@@ -14,6 +14,7 @@ from nmt.config import conf_dir, freeze, thaw
 from nmt.errors import Exit, UserError
 from nmt.overrides.compose import experiment_of
 from nmt.overrides.options import encoding_keys, knobs_of, options_of
+from tests.composing import settings_of
 
 
 @pytest.mark.parametrize(
@@ -98,7 +99,7 @@ def test_ones_own_options_are_found(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("option", options_of("encoding"))
 def test_settings_survive_freezing(option: str) -> None:
-    settings = experiment_of([f"encoding={option}"]).settings
+    settings = settings_of(f"encoding={option}")
     assert thaw(freeze(settings)) == settings
 
 

@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from nmt import build
 from nmt.data.batches import in_order
 from nmt.data.prepare import Prepared
-from nmt.data.vocab import PAD
+from nmt.data.vocab import EOS, PAD
 from nmt.model.transformer import Hidden, Transformer
 from nmt.training import crossentropy, loss
 from tests.training import tiny
@@ -112,11 +112,12 @@ def test_frozen_parameters_get_no_gradient() -> None:
 
 
 def test_predict_hands_the_columns_over(data: Prepared, model: Transformer) -> None:
-    seen = []
+    seen, read = [], []
     hidden = model.hidden
 
     def spy(source: torch.Tensor, target: torch.Tensor, columns: Any) -> Hidden:
         seen.append(columns)
+        read.append(target)
         return hidden(source, target, columns)
 
     model.hidden = spy  # type: ignore[method-assign, assignment]
@@ -125,6 +126,8 @@ def test_predict_hands_the_columns_over(data: Prepared, model: Transformer) -> N
     loss.predict(model, batch._replace(columns={"order": batch.source}), CPU)
     assert seen[0] == {} and list(seen[1]) == ["order"]
     assert torch.equal(seen[1]["order"], batch.source)
+    tokens = (batch.target != PAD).sum(1) - 1  # bos is read, and eos is not
+    assert torch.equal((read[0] != PAD).sum(1), tokens) and not (read[0] == EOS).any()
 
 
 def test_predict_gives_the_real_tokens_row_by_row(data: Prepared, model: Transformer) -> None:

@@ -52,7 +52,10 @@ def same(run: Path, other: Path) -> bool:
 
 
 # 4 steps an epoch, checkpoints at 2, 4, 6, ...: within an epoch, at a save, at an epoch's end
-@pytest.mark.parametrize("stop", [1, 2, 3, 4, 5, 8, 11])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize("stop", [1, 2, 4, 7, *(pytest.param(n, marks=SLOW) for n in (3, 8, 11))])
 def test_stop_and_resume(
     stop: int, data: Prepared, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -66,7 +69,7 @@ def test_stop_and_resume(
     assert same(tmp_path / "run", whole)
 
 
-@pytest.mark.parametrize("dead", [1, 3, 5, 7, 11])
+@pytest.mark.parametrize("dead", [5, *(pytest.param(n, marks=SLOW) for n in (1, 3, 7, 11))])
 def test_train_lines_average_over_the_same_updates_after_a_kill(
     dead: int, data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,7 +96,9 @@ def test_train_lines_average_over_the_same_updates_after_a_kill(
 RANDOM = {"sine_spe": {"mode": "stochastic", "realizations": 4}, "absolute": {"at": "shift"}}
 
 
-@pytest.mark.parametrize("encoding", [{"absolute": {}}, RANDOM], ids=["absolute", "random"])
+@pytest.mark.parametrize(
+    "encoding", [pytest.param({"absolute": {}}, marks=SLOW), RANDOM], ids=["absolute", "random"]
+)
 def test_gradient_checkpointing_may_come_and_go(
     encoding: dict[str, Any], data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,7 +237,10 @@ def test_kill_9_and_resume(data: Prepared, whole: Path, tmp_path: Path) -> None:
     assert not [p for p in run.rglob("*") if atomic.owner(p)]
 
 
-@pytest.mark.parametrize("first", [signal.SIGUSR1, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "first",
+    [signal.SIGUSR1, *(pytest.param(s, marks=SLOW) for s in (signal.SIGTERM, signal.SIGINT))],
+)
 def test_a_second_signal_does_not_undo_the_first(
     first: signal.Signals,
     data: Prepared,

@@ -24,6 +24,7 @@ from nmt.training.workers import Several, buckets
 from tests.training import tiny
 
 ROOT = Path(nmt.__file__).parents[1]
+pytestmark = pytest.mark.xdist_group("workers")  # one start of the two serves all
 WEIGHTS, OPTIMIZER = "model.safetensors", "optim.safetensors"
 EXACT: dict[str, Any] = {
     **{f"model__{which}dropout": 0.0 for which in ("", "attention_", "feedforward_")},
@@ -104,11 +105,15 @@ sys.exit(code)
 """
 
 
-def torchrun(*words: str, seconds: int = 200) -> "subprocess.CompletedProcess[bytes]":
-    """Start two workers and wait for their end; torchrun's own output is in stderr, too."""
+def free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+        return int(free.getsockname()[1])
+
+
+def torchrun(*words: str, seconds: int = 200) -> "subprocess.CompletedProcess[bytes]":
+    """Start two workers and wait for their end; torchrun's own output is in stderr, too."""
+    port = free_port()
     process = subprocess.Popen(
         [
             *(sys.executable, "-m", "torch.distributed.run"),
@@ -129,10 +134,33 @@ def torchrun(*words: str, seconds: int = 200) -> "subprocess.CompletedProcess[by
 
 
 def child(root: Path, what: str) -> "subprocess.CompletedProcess[bytes]":
-    root.mkdir(exist_ok=True)
     script = root / "child.py"
     script.write_bytes(CHILD.encode())
     return torchrun(str(script), str(root), what)
+
+
+def both(root: Path) -> None:
+    """Start two workers as torchrun would, without its own three seconds; they must end well."""
+    surroundings = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "OMP_NUM_THREADS": "1",
+        "WORLD_SIZE": "2",
+        "LOCAL_WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+    }
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", CHILD, str(root), "fine"],
+            env={**surroundings, "RANK": rank, "LOCAL_RANK": rank},
+            stderr=subprocess.PIPE,
+            cwd=ROOT,
+        )
+        for rank in ("0", "1")
+    ]
+    said = [worker.communicate(timeout=200)[1].decode() for worker in workers]
+    assert [worker.returncode for worker in workers] == [0, 0], "\n".join(said)
 
 
 def newest(run: Path) -> Path:
@@ -149,8 +177,7 @@ def lines(run: Path, kind: str) -> list[dict[str, Any]]:
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Five trainings by two workers, in one start; look, do not touch."""
     root = tmp_path_factory.mktemp("pair")
-    done = child(root, "fine")
-    assert done.returncode == 0, done.stderr.decode()
+    both(root)
     return root
 
 
@@ -323,11 +350,11 @@ def test_workers_take_gpus_in_turn_and_refuse_one_for_all(monkeypatch: pytest.Mo
 def test_a_parameter_without_a_gradient_keeps_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """Adam would move it otherwise, by its momentum; here the other worker has the same values."""
 
-    def both(self: Several, tensor: torch.Tensor, how: str) -> None:
+    def doubled(self: Several, tensor: torch.Tensor, how: str) -> None:
         if how == "SUM":
             tensor *= 2
 
-    monkeypatch.setattr(Several, "_reduce", both)
+    monkeypatch.setattr(Several, "_reduce", doubled)
     parameters = [torch.ones(2, 3), torch.ones(4), torch.ones(())]
     parameters[0].grad, parameters[2].grad = torch.full((2, 3), 1.5), torch.tensor(2.0)
     found = alike(0, 2).add_up(parameters, (torch.tensor(5.0), torch.tensor(7.0)))

@@ -1,0 +1,206 @@
+"""Do the tests find faults? Makes those of mutations.toml one at a time in a copy of the tree.
+
+    python scripts/mutations.py [--tree DIR] [--only WORD] [--jobs 2]
+
+Each fault is one text replaced by another, found anywhere under nmt/, so that moving code does not
+lose it; where a text has been reworded, `old` and `new` are lists, and the first pair that occurs
+is taken. Its tests are named by the stems of their files. A fault that no test notices has
+survived; one whose text does not occur exactly once, or whose tests cannot be selected, is a
+mistake in the list. Either makes the exit code 1. That the tests pass without faults is what
+`make test` says.
+"""
+
+import argparse
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import tomllib
+from collections import Counter
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import torch
+
+HERE = Path(__file__).parent
+NEEDED = ("nmt", "conf", "tests", "scripts", "docs", "data", "pyproject.toml", "README.md")
+LEFT_OUT = shutil.ignore_patterns("__pycache__", "peers", ".*")
+LIMIT = 300  # seconds of a processor, after which a fault has made a test endless
+SAID = "pytest.log"  # in a copy of the tree
+KILLED, SURVIVED, WRONG = "killed", "SURVIVED", "NOT APPLICABLE"
+
+
+class Mutation(NamedTuple):
+    """A fault, and the tests that must notice it."""
+
+    number: int  # from 1
+    room: str
+    changes: list[tuple[str, str]]  # old and new text; the first that occurs
+    tests: str
+
+
+class Trial(NamedTuple):
+    """Tests that are running on a fault."""
+
+    pid: int
+    mutation: Mutation
+    tree: Path
+    path: Path  # of the file with the fault
+    sound: str  # its text without
+
+
+class Verdict(NamedTuple):
+    """What became of a fault."""
+
+    mutation: Mutation
+    outcome: str
+    why: str
+
+
+def mutations() -> list[Mutation]:
+    """Read the list."""
+    listed = tomllib.loads((HERE / "mutations.toml").read_text(encoding="utf-8"))["mutation"]
+    made = []
+    for number, entry in enumerate(listed, start=1):
+        old, new = ([x] if isinstance(x, str) else x for x in (entry["old"], entry["new"]))
+        changes = list(zip(old, new, strict=True))
+        made.append(Mutation(number, entry["room"], changes, entry["tests"]))
+    return made
+
+
+def mutated(tree: Path, mutation: Mutation) -> tuple[Path, str]:
+    """The file of a fault and its text with the fault; raises ValueError unless it occurs once."""
+    for old, new in mutation.changes:
+        texts = {path: path.read_text(encoding="utf-8") for path in (tree / "nmt").rglob("*.py")}
+        found = [path for path, text in texts.items() for _ in range(text.count(old))]
+        if len(found) > 1:
+            places = ", ".join(str(path.relative_to(tree)) for path in found)
+            raise ValueError(f"{old!r} occurs several times: {places}")
+        if found:
+            return found[0], texts[found[0]].replace(old, new)
+    raise ValueError(f"{mutation.changes[0][0]!r} occurs nowhere")
+
+
+def arguments(tree: Path, tests: str) -> list[str]:
+    """The arguments of pytest; raises ValueError where no file of these stems is there."""
+    stems, option, expression = tests.partition(" -k ")
+    found = sorted((tree / "tests").rglob("test_*.py"))
+    files = [str(path.relative_to(tree)) for path in found if path.stem in stems.split()]
+    if not files:
+        raise ValueError(f"there is none of {stems} under tests")
+    return [*files, "-k", expression.strip("'")] if option else files
+
+
+def trial(tree: Path, mutation: Mutation, said: Path) -> Trial | Verdict:
+    """Make a fault in a tree, and start its tests in a process of their own."""
+    try:
+        path, text = mutated(tree, mutation)
+        given = arguments(tree, mutation.tests)
+    except ValueError as error:
+        return Verdict(mutation, WRONG, str(error))
+    sound = path.read_text(encoding="utf-8")
+    path.write_text(text, encoding="utf-8")
+    sys.stdout.flush()
+    if pid := os.fork():
+        return Trial(pid, mutation, tree, path, sound)
+    with said.open("wb") as out:
+        os.dup2(out.fileno(), 1)
+        os.dup2(out.fileno(), 2)
+    signal.setitimer(signal.ITIMER_PROF, LIMIT)
+    os.chdir(tree)
+    os.environ["PYTHONPATH"] = str(tree)
+    sys.path[0] = str(tree)
+    code = int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *given]))
+    sys.stdout.flush()
+    os._exit(code)
+
+
+def judged(mutation: Mutation, status: int, output: str) -> Verdict:
+    """What the end of the tests means."""
+    if os.WIFSIGNALED(status):
+        return Verdict(mutation, KILLED, f"ended by signal {os.WTERMSIG(status)}")
+    code = os.waitstatus_to_exitcode(status)
+    lines = output.strip().split("\n")
+    if code == pytest.ExitCode.TESTS_FAILED:
+        failed = [line for line in lines if line.startswith(("FAILED", "ERROR"))]
+        return Verdict(mutation, KILLED, failed[0][:110] if failed else lines[-1])
+    if code == pytest.ExitCode.OK:
+        return Verdict(mutation, SURVIVED, lines[-1])
+    return Verdict(mutation, WRONG, f"pytest ends with {code}: {lines[-1]}")
+
+
+def verdicts(tree: Path, chosen: list[Mutation], jobs: int) -> Iterator[Verdict]:
+    """Try faults, as many at once as there are copies of the tree; as they come to an end."""
+    with tempfile.TemporaryDirectory() as made:
+        free = [copy_of(tree, Path(made) / str(number)) for number in range(jobs)]
+        waiting, running = list(reversed(chosen)), dict[int, Trial]()
+        while waiting or running:
+            while waiting and free:
+                mutation, copy = waiting.pop(), free.pop()
+                begun = trial(copy, mutation, copy / SAID)
+                if isinstance(begun, Trial):
+                    running[begun.pid] = begun
+                else:
+                    free.append(copy)
+                    yield begun
+            if running:
+                pid, status = os.wait()
+                ended = running.pop(pid)
+                ended.path.write_text(ended.sound, encoding="utf-8")
+                free.append(ended.tree)
+                output = (ended.tree / SAID).read_text(encoding="utf-8", errors="replace")
+                yield judged(ended.mutation, status, output)
+
+
+def copy_of(tree: Path, place: Path) -> Path:
+    """Copy what tests read to a new directory."""
+    place.mkdir()
+    for name in NEEDED:
+        if (tree / name).is_dir():
+            shutil.copytree(tree / name, place / name, ignore=LEFT_OUT)
+        elif (tree / name).exists():
+            shutil.copy(tree / name, place / name)
+    return place
+
+
+def warm() -> None:
+    """Import once what all tests need but the package: each of them would take seconds for it."""
+    torch.set_num_threads(1)  # else the processes to come would lack its threads
+    for name in ("hydra", "hypothesis", "sacrebleu", "sentencepiece", "subword_nmt.apply_bpe"):
+        import_module(name)
+
+
+def main() -> int:
+    """Try all faults, or some; return 1 unless all are killed."""
+    parser = argparse.ArgumentParser(description="Do the tests find the faults of mutations.toml?")
+    parser.add_argument("--tree", type=Path, default=HERE.parent, help="default: this one")
+    parser.add_argument("--only", metavar="WORD", help="a room, a number, or a part of the text")
+    parser.add_argument("--jobs", type=int, default=2, help="faults at once (default %(default)s)")
+    options = parser.parse_args()
+    chosen = [
+        m
+        for m in mutations()
+        if options.only in (None, m.room, str(m.number)) or options.only in m.changes[0][0]
+    ]
+    counts: Counter[str] = Counter()
+    warm()
+    for verdict in verdicts(options.tree.resolve(), chosen, options.jobs):
+        counts[verdict.outcome] += 1
+        mutation = verdict.mutation
+        first = mutation.changes[0][0].strip().split("\n")[0][:60]
+        sys.stdout.write(
+            f"{mutation.number:3} {mutation.room:11} {verdict.outcome:14} {first}\n"
+            f"    {verdict.why}\n"
+        )
+        sys.stdout.flush()
+    told = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
+    sys.stdout.write(f"{len(chosen)} mutations: {told}\n")
+    return 0 if counts[KILLED] == len(chosen) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,96 @@
+"""Settings from arguments, composed once for all tests: Hydra takes longer than most of them.
+
+Both processes of a parallel run share what was composed, in the directory of their temporary files.
+"""
+
+import os
+import pickle
+import re
+from copy import deepcopy
+from dataclasses import replace
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+
+from nmt.config import Settings
+from nmt.encodings.lookup import find
+from nmt.overrides.compose import experiment_of
+from nmt.overrides.options import entries_of, options_of
+
+SHARED: list[Path] = []  # the directory, once conftest.py knows it
+
+
+def settings_of(*arguments: str) -> Settings:
+    """What `experiment_of` makes of arguments, with less of Hydra.
+
+    model.KEY=VALUE is put in afterwards, and a list of encodings is merged of its members.
+    """
+    sizes = [a for a in arguments if a.startswith("model.") and a.partition("=")[2]]
+    rest = [a for a in arguments if a not in sizes]
+    settings = (_merged(rest[0]) if len(rest) == 1 else None) or deepcopy(_composed(*rest))
+    values = {key[len("model.") :]: value for key, _, value in (a.partition("=") for a in sizes)}
+    typed = {key: _typed(value, getattr(settings.model, key)) for key, value in values.items()}
+    return replace(settings, model=replace(settings.model, **typed))
+
+
+def _merged(argument: str) -> Settings | None:
+    """Settings of `encoding=[a,b]` from those of a and b; None for what is not as simple."""
+    if not re.fullmatch(r"encoding=\[\w+(,\w+)+\]", argument):
+        return None
+    options = argument.removeprefix("encoding=[").removesuffix("]").split(",")
+    if set(options) - set(options_of("encoding")):
+        return None
+    members = [deepcopy(_composed(f"encoding={option}")) for option in options]
+    if any(replace(m, encoding={}) != replace(members[0], encoding={}) for m in members):
+        return None
+    encoding: dict[str, Any] = {}
+    for member in members:
+        encoding = merged(encoding, member.encoding)
+    return replace(members[0], encoding=encoding)
+
+
+def merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """Both, as Hydra merges them; the second one decides where both say something."""
+    found = dict(one)
+    for key, value in other.items():
+        old = found.get(key)
+        both = isinstance(old, dict) and isinstance(value, dict)
+        found[key] = merged(old, value) if both else value  # type: ignore[arg-type]
+    return found
+
+
+def _typed(text: str, old: Any) -> Any:
+    plain: Any = OmegaConf.to_container(OmegaConf.create(f"value: {text}"))
+    value = plain["value"]
+    return float(value) if isinstance(old, float) else value
+
+
+@cache
+def _composed(*arguments: str) -> Settings:
+    if not SHARED:
+        return experiment_of(list(arguments)).settings
+    path = SHARED[0] / f"{sha256(repr(arguments).encode()).hexdigest()}.settings"
+    if path.exists():
+        settings: Settings = pickle.loads(path.read_bytes())
+        return settings
+    settings = experiment_of(list(arguments)).settings
+    whole = path.with_suffix(f".{os.getpid()}")
+    whole.write_bytes(pickle.dumps(settings))
+    whole.rename(path)
+    return settings
+
+
+def one_of_each_class() -> list[Any]:
+    """All options of encodings as parameters; those of classes that came before are slow."""
+    known: set[frozenset[type]] = set()
+    made = []
+    for option in options_of("encoding"):
+        entries = entries_of(option).items()
+        classes = frozenset(find(str(given.get("use", name))) for name, given in entries)
+        made.append(pytest.param(option, marks=[pytest.mark.slow] * (classes in known)))
+        known.add(classes)
+    return made

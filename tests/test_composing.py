@@ -1,0 +1,29 @@
+"""What tests compose without Hydra is what Hydra composes."""
+
+import pytest
+
+from nmt.overrides.compose import experiment_of
+from tests.composing import settings_of
+from tests.conftest import TINY
+
+STILL = ("model.dropout=0", "model.norm=post", "model.drop_residual=[1,2]", "model.halting=true")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (*TINY, "encoding=relative"),
+        (*TINY, *STILL, "encoding=[absolute,relative]"),
+        ("encoding=[relative,relative_key]", "model.length_head=true"),
+        ("encoding=[rotary,alibi,learned]",),
+        ("encoding=[complex_order,alibi]", *TINY),
+        ("encoding=[relative,absolute]", "tau=3"),
+    ],
+    ids=" ".join,
+)
+def test_settings_are_those_of_hydra(arguments: tuple[str, ...]) -> None:
+    settings = experiment_of(list(arguments)).settings
+    for _ in range(2):  # nobody's changes stay
+        made = settings_of(*arguments)
+        assert made == settings and list(made.encoding) == list(settings.encoding)
+        made.encoding.clear()
