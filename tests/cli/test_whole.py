@@ -68,7 +68,7 @@ def test_scores_of_the_training_text(
     words = [f"it={run}", *files, "--json", str(tmp_path / "s.json"), "--bounds", "6"]
     assert evaluate(words) == 0
     assert "over 6" in capsys.readouterr().out
-    rows = json.loads((tmp_path / "s.json").read_bytes())["rows"]
+    rows = json.loads((tmp_path / "s.json").read_bytes())["tests"][0]["rows"]
     assert sum(row["pairs"] for row in rows) == 2 * 60  # the buckets, and all
 
 
@@ -137,8 +137,9 @@ def test_help_answers_without_torch(
 ) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)  # importing it would fail
     for command in (train, prepare):
-        assert command(["--help"]) == 0
-        assert "segmenter.merges" in capsys.readouterr().out
+        for topic, part in {"": "segmenter ", "segmenter": "segmenter.merges "}.items():
+            assert command(["--help", *([topic] if topic else [])]) == 0
+            assert f"  {part}" in capsys.readouterr().out
 
 
 def test_stdin_to_stdout(
