@@ -62,6 +62,18 @@ def test_two_with_scores_and_values_answer_both(order: int) -> None:
     torch.testing.assert_close(both.outputs(p, v, 0, context), wanted)
 
 
+class OnValues(Encoding):
+    """Adds to the output alone, which the fused kernel would not do."""
+
+    def values(self, p: Tensor, layer: int, context: Context) -> Tensor | None:
+        return p @ p.new_ones(p.shape[-1], self.dims.head_dim)
+
+
+def test_who_adds_to_values_alone_keeps_the_kernel_away() -> None:
+    assert not Encodings([OnValues(dims())]).fusible
+    assert Encodings([Encoding(dims())]).fusible
+
+
 def test_without_entries_attention_is_plain() -> None:
     context, (q, k, v) = pass_over(7), qkv(7, dims())
     torch.testing.assert_close(Encodings([]).scores(q, k, 0, context), q @ k.mT)

@@ -73,7 +73,6 @@ def test_the_fused_kernel_computes_the_same(
 def test_scores_and_values_keep_the_kernel_away(tiny: Make) -> None:
     assert not tiny("encoding=relative").encoder_encodings.fusible
     assert not tiny("encoding=relative_key").decoder_encodings.fusible
-    assert not tiny("encoding=relative_value").encoder_encodings.fusible
 
 
 def test_a_cache_grows_and_keeps_what_it_had() -> None:
