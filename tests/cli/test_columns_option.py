@@ -15,7 +15,7 @@ from nmt.experiments import columns as options
 from nmt.modeldir import Trained
 from nmt.overrides.compose import experiment_of
 from nmt.training.directory import differences
-from tests.decode.test_columns import beside, settings, translator
+from tests.decode.test_columns_beside import beside, settings, translator
 
 
 @pytest.fixture
