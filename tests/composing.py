@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from nmt.config import Settings
+from nmt import schema
+from nmt.config import Model, Settings
 from nmt.encodings.lookup import find
 from nmt.overrides.compose import experiment_of
 from nmt.overrides.options import entries_of, options_of
@@ -32,9 +33,11 @@ def settings_of(*arguments: str) -> Settings:
     sizes = [a for a in arguments if a.startswith("model.") and a.partition("=")[2]]
     rest = [a for a in arguments if a not in sizes]
     settings = (_merged(rest[0]) if len(rest) == 1 else None) or deepcopy(_composed(*rest))
-    values = {key[len("model.") :]: value for key, _, value in (a.partition("=") for a in sizes)}
-    typed = {key: _typed(value, getattr(settings.model, key)) for key, value in values.items()}
-    return replace(settings, model=replace(settings.model, **typed))
+    if not sizes:
+        return settings
+    changed: Any = OmegaConf.to_container(OmegaConf.from_dotlist(sizes))
+    model = schema.read(Model, {**vars(settings.model), **changed["model"]}, "model")
+    return replace(settings, model=model)
 
 
 def _merged(argument: str) -> Settings | None:
@@ -61,12 +64,6 @@ def merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
         both = isinstance(old, dict) and isinstance(value, dict)
         found[key] = merged(old, value) if both else value  # type: ignore[arg-type]
     return found
-
-
-def _typed(text: str, old: Any) -> Any:
-    plain: Any = OmegaConf.to_container(OmegaConf.create(f"value: {text}"))
-    value = plain["value"]
-    return float(value) if isinstance(old, float) else value
 
 
 @cache

@@ -6,7 +6,7 @@ from nmt.overrides.compose import experiment_of
 from tests.composing import settings_of
 from tests.conftest import TINY
 
-STILL = ("model.dropout=0", "model.norm=post", "model.drop_residual=[1,2]", "model.halting=true")
+STILL = ("model.dropout=0.0", "model.norm=post", "model.drop_residual=[1,2]", "model.halting=true")
 
 
 @pytest.mark.parametrize(
