@@ -19,7 +19,7 @@ from nmt.decode.forced import GivenTranslation
 from nmt.decode.translator import Translation, Translator
 from nmt.encodings import registry
 from nmt.encodings.base import Dims, Encoding
-from nmt.errors import UserError
+from nmt.errors import Exit, UserError
 from nmt.experiments.columns import with_columns
 from nmt.experiments.evaluate import USUAL, EvaluationOptions, NamedSystem, with_decode
 from nmt.experiments.evaluate import evaluate as evaluate_named
@@ -61,6 +61,13 @@ __all__ = [
 Columns = Mapping[str, Iterable[str]]  # by name: integers beside the text, line by line
 
 
+def _lines(name: str, lines: Iterable[str]) -> list[str]:
+    """The lines as a list; raises UserError for a text, whose letters would be taken for lines."""
+    if isinstance(lines, str):
+        raise UserError(f"{name}: a text, where a list of them is expected; write [{lines[:20]!r}]")
+    return list(lines)
+
+
 class EncodingFacts(NamedTuple):
     """What a list of encodings says of each."""
 
@@ -100,7 +107,7 @@ def n_best(
     if settings.decode.position_scale != 1:
         model = model._replace(model=deepcopy(model.model))  # whose positions will be scaled
     translator = Translator(model, settings.decode)
-    read, beside = with_columns(model, lines, columns or {})
+    read, beside = with_columns(model, _lines("lines", lines), columns or {})
     return list(translator.translate(read, n, beside))
 
 
@@ -122,8 +129,8 @@ def score(
     >>> one.log_prob / one.length
     -0.0123
     """
-    read, beside = with_columns(model, list(sources), columns or {})
-    return forced.score(model, read, targets, beside, batch_tokens)
+    read, beside = with_columns(model, _lines("sources", sources), columns or {})
+    return forced.score(model, read, _lines("targets", targets), beside, batch_tokens)
 
 
 def evaluate(
@@ -158,7 +165,7 @@ def compose(overrides: Sequence[str] = (), config_dir: str | Path | None = None)
     PosixPath('runs/toy/relative-tau8-seed1')
     """
     folder = options.beside(None if config_dir is None else str(config_dir))
-    return experiment_of([*folder, *overrides])
+    return experiment_of([*folder, *_lines("overrides", overrides)])
 
 
 def train(experiment: Experiment) -> Outcome:
@@ -234,6 +241,9 @@ def build_encodings(
 def save(model: Trained, path: str | Path) -> None:
     """Write a model directory that `load` and all commands read; the path must not exist.
 
-    Raises OSError where it cannot be written; then nothing is left behind.
+    Raises UserError (73) for a path that exists, OSError where nothing can be written; then nothing
+    is left behind.
     """
+    if Path(path).exists():
+        raise UserError(f"{path}: exists; give another path, or remove it", Exit.CANT_CREATE)
     modeldir.save(model, Path(path))

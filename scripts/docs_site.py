@@ -19,10 +19,11 @@ from typing import Any, cast, get_args, get_origin
 from omegaconf import OmegaConf
 
 import nmt
-from nmt.config import KINDS, TableReport, TableScale, conf_dir
+from nmt.config import KINDS, conf_dir
 from nmt.inspect.card import card
 from nmt.overrides.compose import experiment_of
 from nmt.overrides.options import families, options_of, path_of, summary
+from nmt.overrides.tables import TableReport, TableScale
 
 ROOT = Path(__file__).parent.parent
 ORDER = (  # of the pages, as the margin lists them

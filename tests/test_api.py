@@ -48,7 +48,7 @@ def test_a_saved_model_says_the_same(tiny: Any, settings_of: Any, tmp_path: Path
     loaded = nmt.load(tmp_path / "new" / "model")
     lines = ["ab c", "", "h"]
     assert nmt.translate(loaded, lines) == nmt.translate(trained, lines)
-    with pytest.raises(OSError):
+    with pytest.raises(nmt.UserError, match="exists; give another path"):
         nmt.save(trained, tmp_path / "new" / "model")
 
 
@@ -122,3 +122,22 @@ def test_evaluating_gives_the_numbers_of_the_command(tmp_path: Path) -> None:
     assert evaluate.main([*given, "--samples", "40", "--json", str(numbers), "--quiet"]) == 0
     assert json.loads(numbers.read_text(encoding="utf-8")) == report.to_json()
     assert report.tests[0].rows[-1].cells[1].scores["BLEU"].mean < 100
+
+
+def test_a_text_is_not_taken_for_lines(tiny: Any, settings_of: Any) -> None:
+    trained = small(tiny, settings_of)
+    for use in (
+        lambda: nmt.translate(trained, "ab"),
+        lambda: nmt.n_best(trained, "ab", 1),
+        lambda: nmt.score(trained, "ab", ["a", "b"]),
+        lambda: nmt.score(trained, ["a", "b"], "ab"),
+        lambda: nmt.compose("encoding=relative"),
+    ):
+        with pytest.raises(nmt.UserError, match="a text, where a list of them is expected"):
+            use()
+
+
+@pytest.mark.parametrize("bounds", [[50, 25], [25, 25], [], [0]])
+def test_bounds_are_checked_as_those_of_the_command(bounds: list[int], tmp_path: Path) -> None:
+    with pytest.raises(nmt.UserError, match="bounds="):
+        nmt.evaluate({"a": "a.txt"}, "b.txt", options=nmt.EvaluationOptions(bounds=bounds))

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -36,3 +37,8 @@ def test_every_function_has_an_example() -> None:
 def test_no_page_uses_a_name_that_is_not_there() -> None:
     code = "".join(code for page in PAGES for code in blocks(page, "python"))
     assert set(re.findall(r"\bnmt\.([a-z_]+)\(", code)) <= set(nmt.__all__)
+
+
+def test_every_command_is_in_the_table_of_commands() -> None:
+    scripts = tomllib.loads(text_of("pyproject.toml"))["project"]["scripts"]
+    assert set(re.findall(r"^\| `(nmt-\w+)` \|", text_of("docs/commands.md"), re.M)) == set(scripts)

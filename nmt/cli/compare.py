@@ -8,9 +8,9 @@ from pathlib import Path
 
 from nmt.cli.command import run
 from nmt.cli.parser import Parser, once
+from nmt.data.parallel import cores
 from nmt.errors import UserError
 from nmt.experiments import outputs
-from nmt.experiments.processes import cores
 
 log = logging.getLogger(__name__)
 

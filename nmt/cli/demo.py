@@ -6,8 +6,8 @@ from pathlib import Path
 
 from nmt.cli.command import run
 from nmt.cli.parser import Parser, once
+from nmt.data.parallel import cores
 from nmt.experiments import outputs
-from nmt.experiments.processes import cores
 
 USAGE = """nmt-demo [--runs DIR] [--encodings A,B] [--config-dir DIR] [KEY=VALUE ...]"""
 ABOUT = """

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from nmt.cli.command import run
 from nmt.cli.decoding import BY_SENTENCE
 from nmt.cli.parser import Parser
+from nmt.data.parallel import cores
 from nmt.errors import Exit, UserError
 from nmt.experiments import outputs
-from nmt.experiments.processes import cores
 
 if TYPE_CHECKING:
     from nmt.experiments.testsets import ParallelFiles

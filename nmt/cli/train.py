@@ -121,10 +121,12 @@ def table(plan: "Sweep", arguments: "Arguments", argv: list[str]) -> None:
 def check_sweep(plan: "Sweep") -> None:
     """Raise UserError for the first run of a sweep that cannot be."""
     from nmt import build
-    from nmt.overrides.sweep import experiments_of
+    from nmt.overrides.sweep import check_directories, experiments_of
 
-    for each in experiments_of(plan):
+    experiments = experiments_of(plan)
+    for each in experiments:
         build.check(each.settings)
+    check_directories(experiments)
 
 
 def by_hydra(arguments: "Arguments") -> None:

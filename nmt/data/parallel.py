@@ -18,6 +18,11 @@ Result = TypeVar("Result")
 AHEAD = 2  # tasks per process that wait or whose results wait: this bounds the memory
 
 
+def cores() -> int:
+    """How many processes run at full speed."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 class Pool:
     """Processes that start with the first task and serve until `with` ends; one: this process.
 

@@ -6,7 +6,6 @@ files and every setting that matters, so that a directory found there is the one
 
 import importlib.metadata
 import logging
-import os
 import shutil
 import time
 from collections import Counter
@@ -22,7 +21,7 @@ from nmt.data import cache, plain
 from nmt.data.clean import CleanedChunk, CleanTask, ColumnChunk, clean
 from nmt.data.learn import learn_bpe_sides, learn_unigram_sides
 from nmt.data.number import NumberedChunk, NumberTask, number
-from nmt.data.parallel import Pool
+from nmt.data.parallel import Pool, cores
 from nmt.data.progress import shown
 from nmt.data.report import KEPT, no_tally, split_report, summary
 from nmt.data.scan import CHUNK, Scan, check_parallel, scan, unpacked
@@ -364,5 +363,4 @@ def _workers(given: int | None, scanned: dict[str, ScannedPair]) -> int:
     lines = scanned["train"].source.lines
     if lines < FEW_LINES:
         return 1
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return min(cores or 1, -(-lines // CHUNK))
+    return min(cores(), -(-lines // CHUNK))

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from nmt.compare import buckets
 from nmt.config import Settings, freeze, thaw
 from nmt.data.corpus import read_text
 from nmt.data.joined import by_sentence as lines_by_sentence
@@ -98,6 +99,7 @@ def check(systems: Sequence[NamedSystem], source: Path | None, options: Evaluati
     """Raise UserError for what does not fit together; reads nothing."""
     if not systems:
         raise UserError("no system: give models or files of translations", Exit.USAGE)
+    buckets.check(options.bounds, "bounds=")
     labels = [system.label for system in systems]
     if twice := next((label for label in labels if labels.count(label) > 1), None):
         raise UserError(f"{twice}: two systems of this name; give LABEL=PATH", Exit.USAGE)

@@ -45,11 +45,6 @@ class Process(Protocol):
         """Return when it has ended."""
 
 
-def cores() -> int:
-    """How many processes run at full speed."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def gpus() -> list[str]:
     """The GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
     if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:

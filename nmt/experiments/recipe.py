@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmt.config import Settings, freeze
+from nmt.data.parallel import cores
 from nmt.errors import Exit, UserError
 from nmt.experiments import outputs
-from nmt.experiments.processes import cores
 from nmt.recipes import estimate, wmtsets
 from nmt.recipes.estimate import check_disk
 from nmt.recipes.work import RecipeJob

@@ -5,12 +5,12 @@ from pathlib import Path
 
 from nmt.compare.ranking import MissingSystem
 from nmt.config import Settings
+from nmt.data.parallel import cores
 from nmt.errors import UserError
 from nmt.experiments.facts import metrics_of
 from nmt.experiments.plan import PlannedRun, outcome_of
 from nmt.experiments.processes import (
     LoggedCommand,
-    cores,
     exit_reason,
     gpus,
     last_line,

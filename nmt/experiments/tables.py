@@ -14,7 +14,7 @@ from nmt.compare import page, text
 from nmt.compare.buckets import check
 from nmt.compare.report import PaperTable, Report
 from nmt.compare.scores import NAMES
-from nmt.config import TableReport, TableScale, freeze
+from nmt.config import freeze
 from nmt.data.joined import by_sentence
 from nmt.errors import UserError
 from nmt.experiments import outputs, testsets
@@ -32,6 +32,7 @@ from nmt.experiments.run import places, train_all, unfinished
 from nmt.experiments.systems import SeededSystem
 from nmt.overrides.compose import AbsentError, composed
 from nmt.overrides.sweep import Sweep
+from nmt.overrides.tables import TableReport, TableScale
 
 if TYPE_CHECKING:
     from nmt.data.prepare import Prepared

@@ -4,12 +4,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from nmt.config import Files, ScaleTests, Settings, Toy
+from nmt.config import Files, Settings, Toy
 from nmt.data import joined
 from nmt.data.corpus import read_text
 from nmt.errors import Exit, UserError
 from nmt.experiments.plan import PlannedRun
 from nmt.overrides.compose import Experiment
+from nmt.overrides.tables import ScaleTests
 
 if TYPE_CHECKING:
     from nmt.data.prepare import Prepared

@@ -13,11 +13,12 @@ from hydra.errors import HydraException, MissingConfigException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from nmt.config import Files, Settings, TableReport, TableScale, conf_dir, thaw
+from nmt.config import Files, Settings, conf_dir, thaw
 from nmt.errors import UserError
 from nmt.overrides.arguments import lines_of, parse
 from nmt.overrides.keys import ROOT, RUN, SETTINGS, check
 from nmt.overrides.options import folders_in, options_of
+from nmt.overrides.tables import TableReport, TableScale
 from nmt.schema import keys_in, read
 
 T = TypeVar("T")

@@ -11,8 +11,9 @@ from typing import Any
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
-from nmt.config import KINDS, ScaleTests, TableLayout, is_path
+from nmt.config import KINDS, is_path
 from nmt.overrides.options import quoted
+from nmt.overrides.tables import ScaleTests, TableLayout
 
 _ROOTS = ("runs", "name")  # texts that no schema has
 _QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""

@@ -1,7 +1,9 @@
 """What many runs consist of: those of an experiment such as a table, and those of nmt-train -m."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 from typing import NamedTuple
 
 from hydra import compose
@@ -121,7 +123,10 @@ def multirun_of(overrides: list[Override]) -> Sweep:
 
 
 def experiments_of(sweep: Sweep) -> list[Experiment]:
-    """Each run of a sweep; raises UserError for what does not fit, and for a table inside of -m."""
+    """Each run of a sweep; raises UserError for what does not fit, and for a table inside of -m.
+
+    Also where two would share a directory: see `check_directories`.
+    """
     experiments = []
     for job in sweep.jobs:
         one = composed(job)
@@ -130,3 +135,16 @@ def experiments_of(sweep: Sweep) -> list[Experiment]:
             raise UserError(f"{chosen}: make one table at a time, each without -m")
         experiments.append(one)
     return experiments
+
+
+def check_directories(experiments: Sequence[Experiment]) -> None:
+    """Raise UserError if two would share a directory: that of the second would be taken."""
+    by_directory: dict[Path, set[str]] = {}
+    for one in experiments:
+        overrides = set(one.overrides)
+        other = by_directory.setdefault(one.run, overrides)
+        if differing := " ".join(sorted(overrides - other)):
+            raise UserError(
+                f"{differing}: would share {one.run} with another run of the sweep; tell them "
+                "apart by name=, which may hold ${...} of a key"
+            )

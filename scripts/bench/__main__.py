@@ -10,8 +10,9 @@ from typing import Any
 
 from nmt.cli.command import run
 from nmt.cli.parser import Parser, once
+from nmt.data.parallel import cores
 from nmt.errors import Exit, UserError
-from nmt.experiments.processes import cores, terminable
+from nmt.experiments.processes import terminable
 
 USAGE = "python -m scripts.bench [PART ...] [OPTION ...] [KEY=VALUE ...]"
 ABOUT = """
