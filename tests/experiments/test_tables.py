@@ -327,9 +327,12 @@ def test_a_sweep_of_ones_own_is_checked_and_left_to_hydra(
     assert "model.heads=3: must divide" in capsys.readouterr().err
     swept: list[list[str]] = []
     monkeypatch.setattr("nmt.cli.hydra_app.run", lambda words, job: swept.append(words))
-    assert train([*words, "model.heads=1,2"]) == 0
+    assert train([*words, "model.heads=1,2"]) == 2  # the second would find the first's directory
+    assert "model.heads=2: would share" in capsys.readouterr().err
+    named = ["model.heads=1,2", "name=heads-${model.heads}"]
+    assert train([*words, *named]) == 0
     ours = [word for word in swept[0] if not word.startswith("hydra.")]
-    assert ours == ["experiment=mine", "model.heads=1,2"]
+    assert ours == ["experiment=mine", *named]
 
 
 LAUNCHER = "hydra_plugins.hydra_joblib_launcher"
