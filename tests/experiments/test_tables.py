@@ -332,7 +332,7 @@ def test_a_sweep_of_ones_own_is_checked_and_left_to_hydra(
     named = ["model.heads=1,2", "name=heads-${model.heads}"]
     assert train([*words, *named]) == 0
     ours = [word for word in swept[0] if not word.startswith("hydra.")]
-    assert ours == ["experiment=mine", *named]
+    assert ours == ["experiment=mine", named[0], "name='heads-${model.heads}'"]
 
 
 LAUNCHER = "hydra_plugins.hydra_joblib_launcher"
