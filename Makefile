@@ -23,10 +23,10 @@ wmt19-zhen: $(VENV)/installed ## Chinese-English, likewise
 	$(BIN)/nmt-recipe wmt19_zhen --runs $(RUNS)/wmt19_zhen $(RECIPE)
 
 test: $(VENV)/installed ## the fast tests, as CI runs them
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 slow: $(VENV)/installed ## the slow tests too
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup -m "slow or not slow"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "slow or not slow"
 
 mutations: $(VENV)/installed ## do the tests find each fault of scripts/mutations.toml? MUTATIONS="arguments"
 	OMP_NUM_THREADS=1 $(BIN)/python scripts/mutations.py $(MUTATIONS)

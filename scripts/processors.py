@@ -60,7 +60,7 @@ def main() -> int:
 def tests(environment: dict[str, str]) -> tuple[int, str]:
     """Run the fast tests; returns the exit code and pytest's last line."""
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadgroup", "--tb=short"],
+        [sys.executable, "-m", "pytest", "-n", "2", "--tb=short"],
         env={**environment, "OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,
         check=False,

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import hypothesis
@@ -21,6 +22,7 @@ from tests import composing
 hypothesis.settings.register_profile("fast", deadline=None, max_examples=50)
 hypothesis.settings.register_profile("slow", deadline=None, max_examples=300)
 
+TOGETHER = ("test_keys", "test_report_runs", "test_whole", "test_workers")  # files; see below
 TINY = (
     "model.dim=16",
     "model.feedforward_dim=24",
@@ -34,6 +36,19 @@ def pytest_configure(config: pytest.Config) -> None:
     """Properties are tried on more examples where slow tests are asked for."""
     slow = "slow" in config.option.markexpr.replace("not slow", "", 1)
     hypothesis.settings.load_profile("slow" if slow else "fast")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Hand out tests one by one, but files whose fixtures cost seconds as a whole."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Handing(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            path = nodeid.partition("::")[0]
+            return path if Path(path).stem in TOGETHER else nodeid
+
+    return Handing(config, log)
 
 
 @pytest.fixture(autouse=True, scope="session")

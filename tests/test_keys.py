@@ -28,8 +28,6 @@ from nmt.training.run import open_run
 from nmt.training.trainer import fit
 from tests import composing
 
-pytestmark = pytest.mark.xdist_group("keys")  # whose runs are compared with few others
-
 SMALL = [
     *("model.dim=8", "model.feedforward_dim=8", "model.heads=2", "model.encoder_layers=1"),
     *("model.decoder_layers=1", "trainer.threads=1", "trainer.device=cpu", "trainer.max_steps=3"),

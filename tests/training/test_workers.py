@@ -24,7 +24,6 @@ from nmt.training.workers import Several, buckets
 from tests.training import tiny
 
 ROOT = Path(nmt.__file__).parents[1]
-pytestmark = pytest.mark.xdist_group("workers")  # one start of the two serves all
 WEIGHTS, OPTIMIZER = "model.safetensors", "optim.safetensors"
 EXACT: dict[str, Any] = {
     **{f"model__{which}dropout": 0.0 for which in ("", "attention_", "feedforward_")},
