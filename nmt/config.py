@@ -92,7 +92,7 @@ class Toy(Data):
 
 
 @dataclass
-class Bpe:
+class BpeLearning:
     """Byte pair encoding (Sennrich et al. 2016), learned by subword-nmt on both sides together."""
 
     kind: str = knob("the segmenter's name", choices=("bpe",))
@@ -103,7 +103,7 @@ class Bpe:
 
 
 @dataclass
-class Unigram:
+class UnigramLearning:
     """Unigram language model (Kudo 2018), learned by SentencePiece."""
 
     kind: str = knob("the segmenter's name", choices=("unigram",))
@@ -172,7 +172,7 @@ class InverseSqrt(Optim):
 
 
 @dataclass
-class Trainer:
+class Training:
     """How long and on what to train, and how often to look."""
 
     device: str = knob("where to compute; auto: a GPU if there is one")
@@ -229,11 +229,11 @@ class Settings:
 
     seed: int
     data: Data
-    segmenter: Any  # Bpe | Unigram
+    segmenter: Any  # BpeLearning | UnigramLearning
     model: Model
     encoding: dict[str, dict[str, Any]]  # name of the entry -> its options, in order
     optim: Optim
-    trainer: Trainer
+    trainer: Training
     decode: Decode
 
 
@@ -251,10 +251,10 @@ def columns_of(data: Data) -> dict[str, str]:
 
 KINDS: dict[str, dict[str, type]] = {
     "data": {"files": Files, "toy": Toy},
-    "segmenter": {"bpe": Bpe, "unigram": Unigram},
+    "segmenter": {"bpe": BpeLearning, "unigram": UnigramLearning},
     "optim": {"plateau": Plateau, "inverse_sqrt": InverseSqrt},
     "model": {"": Model},
-    "trainer": {"": Trainer},
+    "trainer": {"": Training},
     "decode": {"": Decode},
 }  # group -> value of its `kind` -> schema
 

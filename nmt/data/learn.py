@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 def learn_bpe_sides(
-    choice: config.Bpe,
+    choice: config.BpeLearning,
     tokenizers: Sequence[Tokenizer],
     words: Sequence[Counter[str]],
     known: Sequence[Path],
@@ -49,7 +49,7 @@ def learn_bpe_sides(
 
 
 def learn_unigram_sides(
-    choice: config.Unigram, tokenizers: Sequence[Tokenizer], chunks: Sequence[Path]
+    choice: config.UnigramLearning, tokenizers: Sequence[Tokenizer], chunks: Sequence[Path]
 ) -> list[Side]:
     """Learn a SentencePiece model for each side, or one for both."""
     texts = [_chosen(chunks, side, choice.training_lines) for side in SIDES]

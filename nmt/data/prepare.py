@@ -61,7 +61,7 @@ class ScannedPair(NamedTuple):
     columns: dict[str, Scan]  # by name
 
 
-def prepare(data: config.Data, segmenter: config.Bpe | config.Unigram) -> Prepared:
+def prepare(data: config.Data, segmenter: config.BpeLearning | config.UnigramLearning) -> Prepared:
     """Prepare a corpus, or take the prepared one if there is one.
 
     Raises UserError: 66 if a file is missing, 65 if its content cannot be used, 73 or 74 if the
@@ -89,7 +89,7 @@ def _damage(path: Path, fingerprint: str) -> str | None:
     return None
 
 
-def fingerprint(data: config.Data, segmenter: config.Bpe | config.Unigram) -> str:
+def fingerprint(data: config.Data, segmenter: config.BpeLearning | config.UnigramLearning) -> str:
     """Tell which corpus this is, by the content of its files and each setting that matters.
 
     All text is read for it, prepared or not: nothing less shows that none of it has changed.
@@ -99,7 +99,9 @@ def fingerprint(data: config.Data, segmenter: config.Bpe | config.Unigram) -> st
 
 
 def _fingerprint(
-    data: config.Data, segmenter: config.Bpe | config.Unigram, scanned: dict[str, "ScannedPair"]
+    data: config.Data,
+    segmenter: config.BpeLearning | config.UnigramLearning,
+    scanned: dict[str, "ScannedPair"],
 ) -> str:
     per = config.columns_of(data)
     return cache.fingerprint(
@@ -184,7 +186,7 @@ def _toy_sample() -> str:
 
 def _build(
     data: config.Data,
-    choice: config.Bpe | config.Unigram,
+    choice: config.BpeLearning | config.UnigramLearning,
     scanned: dict[str, ScannedPair],
     directory: Path,
     fingerprint: str,
@@ -207,7 +209,7 @@ def _build(
         pools = {"train": pool, "dev": here}
         cleaned, words = _clean_all(data, choice, scanned, columns, work, pools)
         known = None
-        if isinstance(choice, config.Bpe):
+        if isinstance(choice, config.BpeLearning):
             known = work / "source.known", work / "target.known"
             sides = learn_bpe_sides(choice, tokenizers, words, known)
             words.clear()  # this room is needed no more
@@ -241,7 +243,7 @@ def _columns(data: config.Data, pair: ScannedPair, work: Path) -> tuple[ColumnCh
 
 def _clean_all(
     data: config.Data,
-    choice: config.Bpe | config.Unigram,
+    choice: config.BpeLearning | config.UnigramLearning,
     scanned: dict[str, ScannedPair],
     columns: dict[str, tuple[ColumnChunk, ...]],
     work: Path,
@@ -266,7 +268,7 @@ def _clean_all(
 def _clean_tasks(
     split: str,
     data: config.Data,
-    choice: config.Bpe | config.Unigram,
+    choice: config.BpeLearning | config.UnigramLearning,
     pair: ScannedPair,
     columns: tuple[ColumnChunk, ...],
     work: Path,

@@ -99,7 +99,7 @@ def of_prepare(job: RecipeJob, settings: config.Settings, cores: int) -> StageNe
     """Words between the passes and numbers after them; hash, tokenise, learn, number."""
     text, lines = text_bytes(job), text_lines(job)
     choice = settings.segmenter
-    if isinstance(choice, config.Unigram):
+    if isinstance(choice, config.UnigramLearning):
         sampled = min(1.0, choice.training_lines / lines) if choice.training_lines else 1.0
         memory = SUFFIXES * text * sampled / (1 if choice.shared_vocabulary else 2)
     else:
@@ -148,7 +148,11 @@ def parameters(settings: config.Settings) -> float:
 def pieces(settings: config.Settings) -> int:
     """About how many pieces the vocabularies have."""
     choice = settings.segmenter
-    return choice.vocabulary_size if isinstance(choice, config.Unigram) else choice.merges + 500
+    return (
+        choice.vocabulary_size
+        if isinstance(choice, config.UnigramLearning)
+        else choice.merges + 500
+    )
 
 
 def text_bytes(job: RecipeJob) -> float:

@@ -6,7 +6,7 @@ As a function of the step alone, the place in the data needs no state, and resum
 import math
 from typing import NamedTuple
 
-from nmt.config import Trainer
+from nmt.config import Training
 
 
 class Timetable(NamedTuple):
@@ -38,7 +38,7 @@ class Timetable(NamedTuple):
         return position * number // self.updates > (position - 1) * number // self.updates
 
 
-def timetable(batches: int, trainer: Trainer) -> Timetable:
+def timetable(batches: int, trainer: Training) -> Timetable:
     """Plan a run on `batches` batches an epoch; whichever limit comes first ends it."""
     updates = math.ceil(batches / trainer.accumulate)
     limits = []

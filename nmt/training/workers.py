@@ -39,7 +39,7 @@ class Workers:
     rank = 0
     size = 1
 
-    def check(self, trainer: config.Trainer) -> None:
+    def check(self, trainer: config.Training) -> None:
         """Raise UserError (exit 2) if an update has not a batch for each worker."""
 
     def device(self, name: str) -> "torch.device":
@@ -120,7 +120,7 @@ class Several(Workers):
         if rank:
             logging.getLogger("nmt").setLevel(logging.CRITICAL)  # worker 0 says it all
 
-    def check(self, trainer: config.Trainer) -> None:
+    def check(self, trainer: config.Training) -> None:
         """Raise UserError (exit 2) if an update has not a batch for each worker."""
         batches, tokens = trainer.accumulate, trainer.batch_tokens
         if batches < self.size:

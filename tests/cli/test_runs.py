@@ -7,7 +7,7 @@ import pytest
 
 from nmt.cli.help import everything
 from nmt.cli.train import MANUAL
-from nmt.config import Files, Toy, Unigram, conf_dir
+from nmt.config import Files, Toy, UnigramLearning, conf_dir
 from nmt.errors import UserError
 from nmt.overrides.compose import Experiment, experiment_of
 from nmt.overrides.options import options_of
@@ -59,7 +59,7 @@ def test_each_run_is_what_the_paper_says(run: str, scale: str) -> None:
     languages = settings.data.source_language, settings.data.target_language
     assert languages == (("zh", "en") if run in ("R9", "R10") else ("de", "en"))
     if run in ("R9", "R10"):
-        assert isinstance(settings.segmenter, Unigram)
+        assert isinstance(settings.segmenter, UnigramLearning)
         assert settings.segmenter.vocabulary_size == 32000
         assert not settings.segmenter.shared_vocabulary
     else:

@@ -199,7 +199,7 @@ def check(prepared: Prepared, kept: list[int]) -> None:
 
 @pytest.mark.parametrize("choice", [BPE, UNIGRAM, replace(BPE, tokenizer="moses")])
 def test_columns_are_stored_beside_the_source(
-    tmp_path: Path, choice: config.Bpe | config.Unigram
+    tmp_path: Path, choice: config.BpeLearning | config.UnigramLearning
 ) -> None:
     prepared = prepare(beside(tmp_path), choice)
     check(prepared, list(range(12)))

@@ -21,8 +21,10 @@ from nmt.data.prepare import ELSEWHERE, Prepared, load, prepare, report
 from nmt.data.report import describe
 from nmt.errors import Exit, UserError
 
-BPE = config.Bpe("bpe", tokenizer="none", merges=20, min_frequency=2, shared_vocabulary=False)
-UNIGRAM = config.Unigram(
+BPE = config.BpeLearning(
+    "bpe", tokenizer="none", merges=20, min_frequency=2, shared_vocabulary=False
+)
+UNIGRAM = config.UnigramLearning(
     "unigram",
     tokenizer="none",
     vocabulary_size=30,
@@ -76,7 +78,9 @@ def contents(prepared: Prepared) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("segmenter", [BPE, UNIGRAM], ids=["bpe", "unigram"])
-def test_text_goes_in_and_comes_out(tmp_path: Path, segmenter: config.Bpe | config.Unigram) -> None:
+def test_text_goes_in_and_comes_out(
+    tmp_path: Path, segmenter: config.BpeLearning | config.UnigramLearning
+) -> None:
     prepared = prepare(corpus(tmp_path), segmenter)
     assert prepared.train.lines.tolist() == list(range(1, 41))
     for i, (source, target) in enumerate(TRAIN):
@@ -94,7 +98,9 @@ def test_text_goes_in_and_comes_out(tmp_path: Path, segmenter: config.Bpe | conf
 
 
 @pytest.mark.parametrize("segmenter", [BPE, UNIGRAM], ids=["bpe", "unigram"])
-def test_shared_vocabulary(tmp_path: Path, segmenter: config.Bpe | config.Unigram) -> None:
+def test_shared_vocabulary(
+    tmp_path: Path, segmenter: config.BpeLearning | config.UnigramLearning
+) -> None:
     prepared = prepare(corpus(tmp_path), replace(segmenter, shared_vocabulary=True))
     assert prepared.source.vocabulary.to_json() == prepared.target.vocabulary.to_json()
     both = prepared.source.segmenter.encode("hund dog 3")
@@ -232,7 +238,9 @@ def test_gzip_is_the_same_text(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("segmenter", [BPE, UNIGRAM], ids=["bpe", "unigram"])
 def test_processes_change_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, segmenter: config.Bpe | config.Unigram
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    segmenter: config.BpeLearning | config.UnigramLearning,
 ) -> None:
     monkeypatch.setattr(room, "FEW_LINES", 0)
     for module in (room, scanning):
