@@ -93,7 +93,7 @@ class Toy(Data):
 
 @dataclass
 class BpeLearning:
-    """Byte pair encoding (Sennrich et al. 2016), learned by subword-nmt on both sides together."""
+    """Byte pair encoding (Sennrich et al. 2016), learned as subword-nmt does, on both sides."""
 
     kind: str = knob("the segmenter's name", choices=("bpe",))
     tokenizer: str = knob("what runs before segmentation", choices=("moses", "none"))

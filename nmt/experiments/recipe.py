@@ -239,7 +239,7 @@ def _checkpoint(run: "PlannedRun") -> str:
     """The hash of the manifest of the checkpoint that translates."""
     from nmt import manifest, modeldir
 
-    return modeldir.reading(run.directory, lambda found: _sha256(found / manifest.NAME))
+    return modeldir.reading(run.directory, lambda model: _sha256(model / manifest.NAME))
 
 
 def _scored(runs: "list[PlannedRun]", test: ScoredSet) -> str:

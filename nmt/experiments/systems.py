@@ -74,7 +74,7 @@ def _read(label: str | None, directory: Path, device: str) -> FinishedRun:
         message = str(error) if str(where) in str(error) else f"{where}: {error}"
         raise UserError(message, Exit.DATA) from None
     trainer = replace(settings.trainer, device=device)
-    facts = modeldir.reading(directory, lambda found: manifest.Sealed(found).json("facts.json"))
+    facts = modeldir.reading(directory, lambda model: manifest.Sealed(model).json("facts.json"))
     settings = replace(settings, trainer=trainer)
     return FinishedRun(label, directory, settings, str(facts["fingerprint"]))
 

@@ -119,19 +119,19 @@ def of_table(experiments: Sequence[Experiment], kind: str) -> dict[str, Parallel
     Raises UserError: 66 for a missing file, 65 for one that cannot be read or sides of unequal
     lines.
     """
-    found: dict[str, ParallelFiles] = {}
+    by_corpus: dict[str, ParallelFiles] = {}
     for experiment in experiments:
-        if (corpus := experiment.settings.data.name) in found:
+        if (corpus := experiment.settings.data.name) in by_corpus:
             continue
         assert experiment.scale is not None, "a table is at a scale"
         tests = experiment.scale.tests
         name: str = getattr(tests, kind)
         if tests.root is not None:
-            found[corpus] = _on_disk(Path(tests.root), name, tests, experiment.settings)
+            by_corpus[corpus] = _on_disk(Path(tests.root), name, tests, experiment.settings)
         else:
-            found[corpus] = _made(experiment, name, kind)
-        found[corpus].read()  # says what is wrong before anything is trained
-    return found
+            by_corpus[corpus] = _made(experiment, name, kind)
+        by_corpus[corpus].read()  # says what is wrong before anything is trained
+    return by_corpus
 
 
 def _on_disk(root: Path, name: str, tests: ScaleTests, settings: Settings) -> ParallelFiles:

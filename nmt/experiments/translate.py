@@ -110,7 +110,7 @@ def _origin(translation: KeptTranslation) -> dict[str, Any]:
     """All that a translation depends on."""
     run, test = translation.run, translation.test
     checkpoint, sha256 = modeldir.reading(
-        run.directory, lambda found: (found.name, _sha256(found / manifest.NAME))
+        run.directory, lambda model: (model.name, _sha256(model / manifest.NAME))
     )
     return {
         "checkpoint": checkpoint,

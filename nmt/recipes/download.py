@@ -300,8 +300,8 @@ def _opener() -> request.OpenerDirector:
 def _understood(answer: Any, part: _Part) -> tuple[bool, int | None]:
     """Whether an answer goes on where the part ends, and the whole file's size if it is told."""
     if answer.status == http.HTTPStatus.PARTIAL_CONTENT and part.size:
-        told = answer.headers.get("Content-Range", "")
-        span = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", told)
+        content_range = answer.headers.get("Content-Range", "")
+        span = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", content_range)
         if not span or int(span[1]) != part.size:
             part.restart()
             raise _AgainError("answers with another part than was asked for")
