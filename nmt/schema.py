@@ -52,13 +52,19 @@ def read(schema: type[T], values: Any, where: str = "") -> T:
         raise UserError(f"{where}={values}: expected {_listed(list(specs))}")
     if extra := sorted(set(values) - set(specs), key=str):
         raise UserError(f"{_below(where, extra[0])}: no such key in {where or 'the config'}")
-    typed = OmegaConf.structured(schema)  # once for all keys: it takes milliseconds
-    for key, value in values.items():
-        _set(typed, specs[key], _below(where, key), value)
+    typed = OmegaConf.structured(schema)
+    try:
+        typed.merge_with(values)  # at once: each merge takes a large part of a millisecond
+    except OmegaConfBaseException:
+        for key, value in values.items():
+            _merge(typed, specs[key], _below(where, key), value)
+        raise AssertionError("each key by itself is right") from None
     if missing := sorted(str(key) for key in OmegaConf.missing_keys(typed)):
         key = _below(where, missing[0])
         raise UserError(f"{key}: has no value; give {key}=...")
     made: Any = OmegaConf.to_object(typed)
+    for key, value in values.items():
+        _check(specs[key], _below(where, key), value, getattr(made, key))
     return made
 
 
@@ -70,26 +76,32 @@ def _listed(names: list[str]) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def _set(section: DictConfig, spec: Field[Any], key: str, value: Any) -> None:
-    """Set one value of a section, and check its type, choices and bounds."""
+def _merge(section: DictConfig, spec: Field[Any], key: str, value: Any) -> None:
+    """Set one value of a section; UserError if its type is wrong, or that of a key below it."""
+    inner: Any = spec.type
+    if is_dataclass(spec.type):
+        read(inner, value, key)
+    try:
+        section.merge_with({spec.name: value})
+    except OmegaConfBaseException:
+        raise UserError(f"{key}={value}: expected {_wanted(inner)}") from None
+
+
+def _check(spec: Field[Any], key: str, value: Any, typed: Any) -> None:
+    """Check a value, as given and as typed, for what OmegaConf's types leave open."""
     where = f"{key}={value}"
     inner: Any = spec.type
     if is_dataclass(spec.type):
-        read(inner, value, key)  # names the inner key that is wrong
+        read(inner, value, key)
     if spec.metadata["check"] is not None:
         spec.metadata["check"](key, value)
-    try:
-        section.merge_with({spec.name: value})
-        typed = None if OmegaConf.is_missing(section, spec.name) else section[spec.name]
-    except OmegaConfBaseException:
-        raise UserError(f"{where}: expected {_wanted(spec.type)}") from None
-    if spec.type is bool and isinstance(value, (int, float)) and value not in (0, 1):
+    if inner is bool and isinstance(value, (int, float)) and value not in (0, 1):
         raise UserError(f"{where}: expected {_wanted(bool)}")
     if typed is None:
         return
     if (choices := spec.metadata["choices"]) and typed not in choices:
         raise UserError(f"{where}: choose one of {', '.join(choices)}")
-    for number in list(typed) if get_origin(spec.type) is list else [typed]:
+    for number in list(typed) if get_origin(inner) is list else [typed]:
         _check_number(spec, where, number)
 
 

@@ -16,7 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 from nmt.config import Files, Settings, conf_dir, thaw
 from nmt.errors import UserError
 from nmt.overrides.arguments import lines_of, parse
-from nmt.overrides.keys import ROOT, RUN, SETTINGS, check
+from nmt.overrides.keys import ROOT, RUN, SETTINGS, check, check_keys
 from nmt.overrides.options import folders_in, options_of
 from nmt.overrides.tables import TableReport, TableScale
 from nmt.schema import keys_in, read
@@ -69,7 +69,11 @@ def check_all(overrides: list[Override]) -> DictConfig:
     folders = folders_in(overrides)
     with reading_conf(overrides):
         check(overrides, folders)
-        cfg = compose(ROOT, overrides=lines_of(overrides), return_hydra_config=True)
+        try:
+            cfg = compose(ROOT, overrides=lines_of(overrides), return_hydra_config=True)
+        except (HydraException, OmegaConfBaseException):
+            check_keys(overrides, folders)  # says more of a key that is not there
+            raise
     check_scale(cfg)
     return cfg
 

@@ -18,7 +18,7 @@ ROOT = "train"  # the config that all others are composed into
 
 
 def check(overrides: list[Override], folders: Folders | None) -> None:
-    """Raise UserError for the first override of one run that does not fit, before Hydra does.
+    """Raise UserError for the first override of one run that Hydra takes and that does not fit.
 
     `folders` are those of options beside conf/; None if there may be others.
     """
@@ -31,6 +31,16 @@ def check(overrides: list[Override], folders: Folders | None) -> None:
         if o.package is not None:
             raise UserError(f"{o.input_line}: no key or group with @; see --help")
     check_options(overrides, folders)
+    if any(o.is_add() or o.is_force_add() for o in overrides):
+        check_keys(overrides, folders)
+
+
+def check_keys(overrides: list[Override], folders: Folders | None) -> None:
+    """Raise UserError for the first override of a key that is not there.
+
+    Hydra refuses it, too, unless the override adds; but it does not name the nearest key. To know
+    all keys takes as long as to compose a run.
+    """
     groups = [o for o in overrides if is_group(o.key_or_group)]
     elsewhere = [o for o in overrides if o.key_or_group.startswith(SEARCHPATH)]
     known = _known(*lines_of([*elsewhere, *groups]))
