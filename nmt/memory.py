@@ -6,8 +6,10 @@ import resource
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
+if TYPE_CHECKING:  # it takes two seconds, and most of this needs none of it
+    import torch
 
 LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
@@ -39,13 +41,15 @@ def release_memory() -> None:
         trim(0)
 
 
-def peak_memory(device: torch.device) -> int:
+def peak_memory(device: "torch.device") -> int:
     """Return bytes: the most that tensors took on a GPU since the last call, or ever at the first.
 
     For the CPU it is the most that this process ever had resident, libraries included: the system
     keeps only that mark.
     """
     if device.type == "cuda":
+        import torch
+
         most = torch.cuda.max_memory_allocated(device)
         torch.cuda.reset_peak_memory_stats(device)
         return most
@@ -58,12 +62,14 @@ def peak_memory(device: torch.device) -> int:
     return high if sys.platform == "darwin" else high * 1024  # elsewhere it counts in KiB
 
 
-def memory_of(device: torch.device) -> int:
+def memory_of(device: "torch.device") -> int:
     """Return bytes: all the memory of a GPU; for the CPU, what this process may have at most.
 
     That is the machine's memory, the container's (cgroup v2 or v1), or what `ulimit -v` leaves.
     """
     if device.type == "cuda":
+        import torch
+
         return torch.cuda.get_device_properties(device).total_memory
     bounds = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     if (soft := resource.getrlimit(resource.RLIMIT_AS)[0]) != resource.RLIM_INFINITY:

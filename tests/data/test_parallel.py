@@ -6,30 +6,25 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from nmt.data.parallel import AHEAD, Pool, in_order
 from nmt.errors import Exit, UserError
-
-PATIENCE = 60.0  # seconds until a process is gone
+from tests.data.meeting import PATIENCE, meet, who
+from tests.pages import ROOT
 
 HOST = """
-import time
+import sys, time
 from nmt.data.parallel import Pool
+from tests.data.meeting import meet
 
 if __name__ == "__main__":
     with Pool(2) as pool:
-        code = "(__import__('time').sleep(0.5), __import__('os').getpid())[1]"
-        print(*set(pool.in_order(eval, [code] * 6)), flush=True)
+        print(*set(pool.in_order(meet, sys.argv[1:] * 4)), flush=True)
         time.sleep(600)
 """
-
-
-def process(_: int) -> int:
-    """Say who does this task, which takes so long that another process takes the next one."""
-    time.sleep(0.3)
-    return os.getpid()
 
 
 def ended(pid: int) -> bool:
@@ -42,7 +37,7 @@ def ended(pid: int) -> bool:
                     return True
         except FileNotFoundError:
             return True
-        time.sleep(0.05)
+        time.sleep(0.01)
     return False
 
 
@@ -73,11 +68,13 @@ def test_killed_process_is_told() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-def test_one_pool_serves_two_passes_in_order_and_its_processes_leave() -> None:
+def test_one_pool_serves_two_passes_in_order_and_its_processes_leave(tmp_path: Path) -> None:
+    (tmp_path / "first").mkdir()
+    (tmp_path / "second").mkdir()
     with Pool(2) as pool:
-        first = set(pool.in_order(process, range(8)))
+        first = set(pool.in_order(meet, [str(tmp_path / "first")] * 8))
         assert list(pool.in_order(abs, range(-20, 0))) == list(range(20, 0, -1))
-        second = set(pool.in_order(process, range(8)))
+        second = set(pool.in_order(meet, [str(tmp_path / "second")] * 8))
         assert len(first) == 2
         assert second == first
         assert os.getpid() not in first
@@ -86,7 +83,7 @@ def test_one_pool_serves_two_passes_in_order_and_its_processes_leave() -> None:
 
 def test_a_pool_of_one_is_this_process() -> None:
     with Pool(1) as pool:
-        assert set(pool.in_order(process, range(2))) == {os.getpid()}
+        assert set(pool.in_order(who, range(2))) == {os.getpid()}
 
 
 def test_an_error_in_either_pass_is_raised_and_later_tasks_are_not_begun() -> None:
@@ -100,15 +97,16 @@ def test_an_error_in_either_pass_is_raised_and_later_tasks_are_not_begun() -> No
 
 def test_a_process_killed_in_the_second_pass_is_told() -> None:
     with Pool(2) as pool:
-        victim = next(pool.in_order(process, range(4)))
+        victim = next(pool.in_order(who, range(4)))
         with pytest.raises(UserError, match=r"set data\.workers below 2"):
-            for _ in pool.in_order(process, range(50)):
+            for _ in pool.in_order(who, range(100)):
                 os.kill(victim, signal.SIGKILL)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-def test_processes_leave_when_their_parent_is_killed() -> None:
-    with subprocess.Popen([sys.executable, "-c", HOST], stdout=subprocess.PIPE, text=True) as host:
+def test_processes_leave_when_their_parent_is_killed(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", HOST, str(tmp_path)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=ROOT) as host:
         assert host.stdout
         pids = [int(pid) for pid in host.stdout.readline().split()]
         host.kill()

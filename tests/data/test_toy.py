@@ -4,7 +4,8 @@ import hashlib
 import re
 import time
 from collections import Counter
-from itertools import pairwise
+from functools import cache
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from sacremoses import MosesTokenizer
 
 from nmt import config
 from nmt.data.bpe import Bpe, count_pieces, learn_merges
+from nmt.data.corpus import read_text
 from nmt.data.joined import join
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.toy import pairs, translate, words, write_toy
@@ -31,8 +33,17 @@ from nmt.data.toy.lexicon import (
 from nmt.data.toy.parser import parse
 from nmt.errors import UserError
 
-LONG = pairs(1180, 3, 120, seed=7)
-SHORT = pairs(4000, 4, 30, seed=1)
+
+@cache
+def long() -> list[tuple[str, str]]:
+    """Pairs of all lengths, two of each."""
+    return pairs(236, 3, 120, seed=7)
+
+
+@cache
+def short() -> list[tuple[str, str]]:
+    """Pairs as long as those of the training text."""
+    return pairs(2000, 4, 30, seed=1)
 
 
 def corpus(**changes: Any) -> config.Toy:
@@ -44,8 +55,8 @@ def corpus(**changes: Any) -> config.Toy:
 
 
 def test_same_arguments_same_pairs() -> None:
-    assert pairs(1180, 3, 120, seed=7) == LONG
-    assert pairs(1180, 3, 120, seed=8) != LONG
+    assert pairs(236, 3, 120, seed=7) == long()
+    assert pairs(236, 3, 120, seed=8) != long()
 
 
 def test_draws_are_pinned() -> None:
@@ -60,7 +71,7 @@ def test_draws_are_pinned() -> None:
 
 
 def test_lengths_are_spread_evenly() -> None:
-    counts = Counter(len(words(source)) for source, _ in LONG)
+    counts = Counter(len(words(source)) for source, _ in long())
     assert set(counts) == set(range(3, 121))
     assert max(counts.values()) - min(counts.values()) <= 1
     few = sorted(len(words(source)) for source, _ in pairs(4, 10, 49, seed=1))
@@ -70,18 +81,18 @@ def test_lengths_are_spread_evenly() -> None:
 def test_words_are_those_of_moses() -> None:
     for language, side in (("de", 0), ("en", 1)):
         tokenizer = MosesTokenizer(lang=language)
-        for pair in LONG[:100]:
+        for pair in long()[:100]:
             assert tokenizer.tokenize(pair[side], escape=True) == words(pair[side])
 
 
 def test_joined_lines_are_the_pieces_of_their_parts() -> None:
     """A sentence is segmented in a longer line as it is alone, on both sides of the seam."""
-    drawn = pairs(4000, 4, 30, seed="joined")
+    drawn = pairs(1000, 4, 30, seed="joined")
     lines = join([source for source, _ in drawn], [target for _, target in drawn])
     tokenizers = [Tokenizer("nfc", "moses", language) for language in ("de", "en")]
     counts = [
         Counter(" ".join(tokenizer.lines(side)).split(" "))
-        for tokenizer, side in zip(tokenizers, zip(*SHORT, strict=True), strict=True)
+        for tokenizer, side in zip(tokenizers, zip(*short(), strict=True), strict=True)
     ]
     merges, _ = learn_merges(counts[0] + counts[1], 50000, 2)
     for side, (tokenizer, text) in enumerate(
@@ -92,11 +103,11 @@ def test_joined_lines_are_the_pieces_of_their_parts() -> None:
             assert segmenter.encode(line) == [
                 p for one in parts[side] for p in segmenter.encode(one)
             ]
-    assert len(lines.sources) == 2000
+    assert len(lines.sources) == 500
 
 
 def test_german_determines_english() -> None:
-    for source, target in LONG + SHORT:
+    for source, target in long() + short():
         assert translate(source) == target
 
 
@@ -171,7 +182,7 @@ def test_english_agreement() -> None:
     plural = {v.english.split()[0] for v in VERBS if v.english != v.english_past}
     nouns = {noun.english: False for noun in NOUNS} | {noun.english_plural: True for noun in NOUNS}
     checked: Counter[bool] = Counter()
-    for _, target in SHORT:
+    for _, target in short():
         tokens = words(target[0].lower() + target[1:])
         first = next((i for i, w in enumerate(tokens) if w in nouns), 0)
         if first and first < 3 and tokens[first + 1] in singular | plural:  # the old man sleeps
@@ -202,7 +213,7 @@ def clauses(phrase_or_clause: Clause | Phrase | None) -> list[Clause]:
 
 def test_every_construction_occurs() -> None:
     seen: Counter[str] = Counter()
-    for source, _ in SHORT:
+    for source, _ in short():
         parts = parse(words(source))
         assert german(parts) == words(source)
         for part in parts:
@@ -227,22 +238,22 @@ def test_every_construction_occurs() -> None:
 def test_order_matters() -> None:
     """The best translation word for word, in the German order, is no translation."""
     together: dict[str, Counter[str]] = {}
-    often = Counter(w for _, target in SHORT for w in set(words(target)))
-    for source, target in SHORT:
+    often = Counter(w for _, target in short() for w in set(words(target)))
+    for source, target in short():
         for word in set(words(source)):
             together.setdefault(word, Counter()).update(set(words(target)))
     best = {
         word: max(found, key=lambda w: (found[w] ** 2 / often[w], w))
         for word, found in together.items()
     }
-    literal = [" ".join(best.get(w, w) for w in words(source)) for source, _ in SHORT[:1000]]
-    gold = [" ".join(words(target)) for _, target in SHORT[:1000]]
+    literal = [" ".join(best.get(w, w) for w in words(source)) for source, _ in short()[:1000]]
+    gold = [" ".join(words(target)) for _, target in short()[:1000]]
     assert best["Mann"] == "man"
     assert sacrebleu.corpus_bleu(literal, [gold], tokenize="none", force=True).score < 60
 
 
-def test_parts_are_disjoint_and_cover_the_words(tmp_path: Path) -> None:
-    data = corpus(train_pairs=10000, test_pairs=300)
+def test_the_training_text_covers_the_words(tmp_path: Path) -> None:
+    data = corpus(train_pairs=3000, test_pairs=300)
     paths = write_toy(data, tmp_path)
     text = {name: path.read_bytes().decode() for name, path in paths.items()}
     lines = {name: t.removesuffix("\n").split("\n") for name, t in text.items()}
@@ -252,15 +263,23 @@ def test_parts_are_disjoint_and_cover_the_words(tmp_path: Path) -> None:
         for p in ("train", "dev", "test")
         for s in ("source", "target", *config.TOY_COLUMNS)
     }
-    assert [len(lines[f"{p}_source"]) for p in ("train", "dev", "test")] == [10000, 60, 300]
+    assert [len(lines[f"{p}_source"]) for p in ("train", "dev", "test")] == [3000, 60, 300]
     for source, target in zip(lines["test_source"], lines["test_target"], strict=True):
         assert translate(source) == target
-    train, dev, test = (set(lines[f"{p}_source"]) for p in ("train", "dev", "test"))
-    assert not train & test and not train & dev and not dev & test
     for side in ("source", "target"):
         known = {w for line in lines[f"train_{side}"] for w in words(line)}
         assert {w for line in lines[f"test_{side}"] for w in words(line)} <= known
     assert not re.search(r"[\r\t]|  | $", text["train_source"], re.MULTILINE)
+
+
+def test_parts_are_disjoint(tmp_path: Path) -> None:
+    short = {"train_shortest": 4, "train_longest": 5, "test_shortest": 4, "test_longest": 5}
+    paths = write_toy(corpus(train_pairs=600, dev_pairs=200, test_pairs=200, **short), tmp_path)
+    parts = [set(read_text(paths[f"{p}_source"])) for p in ("train", "dev", "test")]
+    assert all(not one & other for one, other in combinations(parts, 2))
+    drawn = [pairs(n, 4, 5, f"{p} 1") for p, n in (("train", 600), ("dev", 200), ("test", 200))]
+    alone = [{source for source, _ in each} for each in drawn]
+    assert all(one & other for one, other in combinations(alone, 2))  # so it was looked after
 
 
 def test_writes_the_same_bytes_again(tmp_path: Path) -> None:

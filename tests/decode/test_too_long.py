@@ -94,7 +94,7 @@ def test_parts_hold_all_of_the_text(text: str, most: int, parts: list[str]) -> N
 
 @pytest.mark.parametrize(
     ("encoding", "memory"),
-    [("absolute", 2**22), ("t5", 2**26), ("relative", 2**26), ("shaw_absolute", 2**29)],
+    [("absolute", 2**22), ("t5", 2**26), ("relative", 2**26), ("shaw_absolute", 2**25)],
 )
 def test_what_a_source_takes_is_foreseen(
     encoding: str,
@@ -107,11 +107,12 @@ def test_what_a_source_takes_is_foreseen(
     side: Side = trained().source
     words = [f"encoding={encoding}"]
     if encoding == "shaw_absolute":
-        words.append("encoding.shaw_absolute.longest=1500")
+        words.append("encoding.shaw_absolute.longest=400")
     model = tiny(*words, vocab=len(side.vocabulary))
     whole = Trained(settings_of(*words), model, side, side, {"longest_source": 30})
     monkeypatch.setattr("nmt.decode.translator.memory_of", lambda device: memory)
     monkeypatch.setattr(source_limit, "LENGTHS", (150, 200, 300))
+    monkeypatch.setattr(source_limit, "STEPS", (4, 16))
     monkeypatch.setattr("nmt.decode.translator.ALWAYS", 300)
     monkeypatch.setattr(source_limit, "ALWAYS", 300)
     translator = Translator(whole, decode(max_length_ratio=0.0, max_length_offset=2))

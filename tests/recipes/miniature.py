@@ -27,6 +27,7 @@ import sys
 import tarfile
 import tomllib
 import zipfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -48,18 +49,19 @@ SEGMENTER = {
 HAN = "".join(chr(0x4E00 + i) for i in range(30))
 
 
-def pairs(recipe: str, count: int, seed: str) -> list[tuple[str, str]]:
+@cache
+def pairs(recipe: str, count: int, seed: str) -> tuple[tuple[str, str], ...]:
     """Source and target lines. Of many, the second is too long for the limit of 100 pieces."""
     drawn = toy(count, 4, 20, seed)
     if count == LINES:
         drawn[1] = (" ".join([drawn[1][0]] * 40), drawn[1][1])
         drawn[2] = toy(1, 28, 28, seed)[0]  # 76 to 100 pieces
     if recipe == "wmt19_deen":
-        return drawn
+        return tuple(drawn)
     rng = random.Random(seed)
     counts = [len(source.split()) for source, _ in drawn]
     chinese = ["".join(rng.choice(HAN) for _ in range(count)) for count in counts]
-    return [(f"{one}。", target) for one, (_, target) in zip(chinese, drawn, strict=True)]
+    return tuple((f"{one}。", target) for one, (_, target) in zip(chinese, drawn, strict=True))
 
 
 def text(lines: list[str]) -> bytes:

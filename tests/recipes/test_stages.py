@@ -44,7 +44,7 @@ def test_a_recipe_gives_its_text(name: str, mini: Make, capsys: pytest.CaptureFi
     assert recipe(it.words()) == 0
     source = {"wmt19_deen": "de", "wmt19_zhen": "zh"}[name]
     told = json.loads((it.root / "corpus.json").read_bytes())
-    wanted = []
+    wanted: list[tuple[str, str]] = []
     for corpus in told["corpora"]:
         parts = sorted((it.root / "text" / corpus["id"]).glob(f"*.{source}"),
                        key=lambda p: int(p.stem))  # fmt: skip
