@@ -4,6 +4,7 @@ import inspect
 import pkgutil
 import sys
 import traceback
+from collections.abc import Iterable
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
@@ -16,6 +17,9 @@ from nmt.encodings.base import Encoding
 
 GROUP = "nmt.encodings"  # entry points: name = "package.module:Class"
 
+Dated = tuple[tuple[str, int], ...]
+"""Folders, and when each last changed."""
+
 
 def find(name: str) -> type[Encoding]:
     """The class of an encoding.
@@ -24,7 +28,7 @@ def find(name: str) -> type[Encoding]:
     that a plug-in cannot keep its word about.
     """
     built_in = _built_in(name)
-    plug_ins = [point for point in _installed(_path()) if point.name == name]
+    plug_ins = [point for point in _installed(_dated(sys.path)) if point.name == name]
     if built_in and plug_ins:
         raise ValueError(
             f"{_distribution(plug_ins[0])} offers an encoding of this name, which is built in; "
@@ -41,26 +45,31 @@ def find(name: str) -> type[Encoding]:
 
 def names() -> list[str]:
     """All encodings that `use:` may name, sorted."""
-    modules = [m.name for m in pkgutil.iter_modules(here.__path__)]
-    built_in = [name for name in modules if _built_in(name)]
-    return sorted({*built_in, *(p.name for p in _installed(_path()))})
+    built_in = [name for name in _modules(_dated(here.__path__)) if _built_in(name)]
+    return sorted({*built_in, *(p.name for p in _installed(_dated(sys.path)))})
 
 
 @cache
-def _installed(path: tuple[tuple[str, int], ...]) -> tuple[EntryPoint, ...]:
+def _installed(path: Dated) -> tuple[EntryPoint, ...]:
     """The plug-ins that are installed along a path; reading all metadata takes a twentieth of a
     second, and every entry of every model asks."""
     return tuple(entry_points(group=GROUP))
 
 
-def _path() -> tuple[tuple[str, int], ...]:
-    """Where Python looks for packages, and when each folder last changed."""
-    return tuple((at, Path(at).stat().st_mtime_ns if Path(at).exists() else 0) for at in sys.path)
+@cache
+def _modules(path: Dated) -> frozenset[str]:
+    """The modules along a path; listing the folder takes as long as making a small encoding."""
+    return frozenset(m.name for m in pkgutil.iter_modules([at for at, _ in path]))
+
+
+def _dated(path: Iterable[str]) -> Dated:
+    """Where Python looks for modules, and when each folder last changed."""
+    return tuple((at, Path(at).stat().st_mtime_ns if Path(at).exists() else 0) for at in path)
 
 
 def _built_in(name: str) -> ModuleType | None:
     """The module of this package that defines an encoding of this name."""
-    if name not in {m.name for m in pkgutil.iter_modules(here.__path__)}:
+    if name not in _modules(_dated(here.__path__)):
         return None
     module = import_module(f"{here.__name__}.{name}")
     return module if _classes(module) else None
