@@ -32,7 +32,6 @@ from nmt.precision import NO_BFLOAT16, bfloat16_is_faster
 # CR and NEL among them), and the two separators of Unicode.
 _SEPARATORS = dict.fromkeys([*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029], " ")
 
-FORBIDDEN = {"forbid": (PAD, BOS, UNK), "allow": (PAD, BOS)}  # decode.unknown -> ids
 
 log = logging.getLogger(__name__)
 
@@ -270,7 +269,7 @@ class Translator:
                     alpha=self.decode.alpha,
                     bos=BOS,
                     eos=eos,
-                    forbidden=FORBIDDEN[self.decode.unknown],
+                    forbidden=(PAD, BOS, UNK),
                     n_best=n_best,
                 )
         except (RuntimeError, MemoryError) as error:

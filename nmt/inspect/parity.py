@@ -9,7 +9,7 @@ fresh copy of the module, so that nothing which decoding leaves behind can spoil
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -213,14 +213,16 @@ class Deviation(NamedTuple):
         return self.error is None and self.difference <= self.bound < math.inf
 
 
-def measure(settings: Settings, tokens: int = TOKENS) -> list[Deviation]:
-    """Decode made-up text in every condition and precision, with settings.seed.
+def measure(
+    settings: Settings, tokens: int = TOKENS, precisions: Iterable[str] = BOUNDS
+) -> list[Deviation]:
+    """Decode made-up text in every condition and in these precisions, with settings.seed.
 
     Targets have `tokens` tokens, or as many as the encodings can hold. Raises UserError for a
     model that is refused. Any other exception is a cell that failed, not an end: the other cells,
     and the other encodings, tell where to look.
     """
-    pairs = [(c, p) for p in BOUNDS for c in CONDITIONS]
+    pairs = [(c, p) for p in precisions for c in CONDITIONS]
     try:
         pristine = perturbed(settings)
     except UserError:

@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,6 @@ from nmt.cli.evaluate import main as evaluate
 from nmt.cli.prepare import main as prepare
 from nmt.cli.train import main as train
 from nmt.cli.translate import main as translate
-from tests.in_process import start_by
 
 TINY = [
     *("model.dim=32", "model.feedforward_dim=64", "model.encoder_layers=1", "trainer.threads=1"),
@@ -164,10 +164,7 @@ def test_a_sweep_makes_a_run_of_each(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert made == ["absolute-seed1", "absolute-seed2"]
 
 
-def test_the_demo_compares_by_length(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    start_by(monkeypatch)
+def test_the_demo_compares_by_length(tmp_path: Path, capsys: pytest.CaptureFixture[Any]) -> None:
     words = [*TINY, *TOY, f"data.cache={tmp_path / 'cache'}", "data.test_pairs=30"]
     words += ["trainer.max_steps=3", "decode.beam_size=1", "data.test_longest=80"]
     assert demo(["--runs", str(tmp_path / "demo"), *words]) == 0

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from nmt.compare import heatmap, text
 from nmt.compare.ranking import MissingSystem, Ranking
 from nmt.compare.report import ComparedSystem, LearningCurve, Report, TrainedRun
 from nmt.compare.scoring import Bootstrap, TranslatedTest, score
-from tests.compare.made_up import lengths, noisy, references
+from tests.compare.made_up import each_run_counted_once, lengths, noisy, references
 
 RIGHT = references(130)
 LENGTHS = lengths(RIGHT)
@@ -59,6 +59,12 @@ def made(metric: str = "BLEU", bounds: Sequence[int] = (20, 35, 60), **changes: 
 
 def labels(ranking: Ranking) -> list[str]:
     return [ranking.report.systems[s].label for s in ranking.order]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick() -> Iterator[None]:
+    with each_run_counted_once():
+        yield
 
 
 @pytest.fixture(scope="module")

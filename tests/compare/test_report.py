@@ -1,6 +1,7 @@
 """A report is plain data that JSON brings back; its blocks and its picture show it."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from nmt.compare.scoring import Bootstrap, TranslatedTest, score
 from nmt.compare.text import blocks
 from nmt.compare.text.evaluation import TERMINAL
 from tests.compare import made_up_report
-from tests.compare.made_up import lengths, noisy, references
+from tests.compare.made_up import each_run_counted_once, lengths, noisy, references
 
 RIGHT = references(150)
 LENGTHS = lengths(RIGHT)
@@ -35,6 +36,12 @@ def made(
     scored = score(test, Bootstrap([10, 20, 35, 50], samples, seed=1))
     known = [ComparedSystem(label, limit) for label, (_, limit) in systems.items()]
     return Report(known, [scored], samples, 1, about={"versions": {"nmt": "0"}})
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick() -> Iterator[None]:
+    with each_run_counted_once():
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,6 @@ from nmt.experiments.processes import LoggedCommand
 from nmt.experiments.testsets import ParallelFiles
 from nmt.experiments.translate import KeptTranslation
 from nmt.overrides.options import options_of
-from tests.in_process import refuse_commands, start_by
 
 TINY = [
     *("experiment=compare", "model.dim=16", "model.feedforward_dim=16", "model.heads=2"),
@@ -24,6 +23,16 @@ TINY = [
     *("data.train_pairs=60", "data.train_longest=9", "data.dev_pairs=10", "data.test_pairs=20"),
     *("data.test_longest=40", "trainer.max_steps=4", "trainer.log_every=2"),
 ]
+
+
+def refuse_commands(*asked: Any) -> dict[str, int]:
+    raise AssertionError("a command was started")
+
+
+def start_by(patch: pytest.MonkeyPatch, run_all: Callable[..., dict[str, int]]) -> None:
+    """Let this start the commands that train and translate."""
+    for module in (run, translate):
+        patch.setattr(module, "run_all", run_all)
 
 
 @pytest.fixture
@@ -43,7 +52,6 @@ def test_the_whole_with_a_broken_run_and_again(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    start_by(monkeypatch)
     runs, words = tmp_path / "runs", [*TINY, f"data.cache={tmp_path / 'cache'}"]
     words += ["--runs", str(runs), "--samples", "40", "--bounds", "9,20", "--jobs", "3"]
     words += [f"--{kind}={tmp_path / f'made.{kind}'}" for kind in ("json", "table")]

@@ -13,7 +13,7 @@ from nmt.encodings.context import Context
 from nmt.encodings.lookup import find
 from nmt.encodings.positions import Index
 from nmt.inspect import parity_report
-from nmt.inspect.parity import CONDITIONS, measure
+from nmt.inspect.parity import CONDITIONS, TOKENS, measure
 from nmt.overrides.options import options_of
 
 Capture = pytest.CaptureFixture[str]
@@ -26,7 +26,7 @@ def off_by_one(self: Index, index: Tensor, context: Context) -> Tensor:
 
 
 def test_the_matrix(capsys: Capture) -> None:
-    assert main(["encoding=relative,[absolute,relative]", "tau=4"]) == 0
+    assert main(["encoding=relative,[absolute,relative]", "tau=4", FEW]) == 0
     printed = capsys.readouterr()
     lines = printed.out.split("\n")
     assert printed.err == ""
@@ -155,7 +155,10 @@ def test_all_are_all_and_those_that_the_overrides_do_not_fit_are_refused(
 ) -> None:
     seen: list[str] = []
 
-    def measured(name: str, *rest: object) -> parity_report.Proof:
+    def measured(
+        name: str, overrides: list[str], tokens: int, lenient: bool
+    ) -> parity_report.Proof:
+        assert tokens == TOKENS and lenient
         seen.append(name)
         return parity_report.Proof(name, refused="why not")
 
