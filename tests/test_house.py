@@ -24,6 +24,21 @@ def nodes_of(path: Path) -> list[ast.AST]:
     return list(ast.walk(ast.parse(text_of(path))))
 
 
+@cache
+def statements_of(path: Path) -> list[ast.stmt]:
+    """All statements, inner ones too, without the expressions in them: few of all nodes."""
+    found: list[ast.stmt] = []
+    left: list[ast.AST] = [ast.parse(text_of(path))]
+    while left:
+        node = left.pop()
+        for part in ("body", "orelse", "finalbody", "handlers", "cases"):
+            inner = getattr(node, part, [])
+            left += inner if isinstance(inner, list) else []
+        if isinstance(node, ast.stmt):
+            found.append(node)
+    return found
+
+
 def module_of(path: Path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
@@ -46,7 +61,7 @@ MODULES = {module_of(path) for path in FILES}
 def imports_of(path: Path) -> set[str]:
     """Modules of the house that a file imports, at the top or inside a function."""
     found: set[str] = set()
-    for node in nodes_of(path):
+    for node in statements_of(path):
         if isinstance(node, ast.Import):
             found |= {a.name for a in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -105,6 +120,12 @@ def test_nothing_dangerous_is_written(pattern: str) -> None:
     assert not wrong, f"{pattern}: {FORBIDDEN[pattern]}"
 
 
+# what must stand in a file for the test below to find anything: parsing takes long
+SUSPECT = re.compile(
+    r"\braise\b|\bpass\b|suppress|\bassert[\s(\\]*([-+~\d'\"]|[rbfuRBFU]{1,2}['\"]|True|False|None|\.)"
+)
+
+
 def test_no_test_fulfils_itself() -> None:
     """It would: by raising what it waits for, by passing over an error, by asserting a constant.
 
@@ -113,6 +134,7 @@ def test_no_test_fulfils_itself() -> None:
     assert not [
         f"{path.name}:{getattr(node, 'lineno', 0)}"
         for path in sorted((ROOT / "tests").rglob("test_*.py"))
+        if SUSPECT.search(text_of(path))
         for node in nodes_of(path)
         if (isinstance(node, ast.With) and _awaits_alone(node) and _raises(node))
         or (isinstance(node, ast.ExceptHandler) and isinstance(node.body[0], ast.Pass))

@@ -25,12 +25,6 @@ from tests.training import tiny
 
 ROOT = Path(nmt.__file__).parents[1]
 WEIGHTS, OPTIMIZER = "model.safetensors", "optim.safetensors"
-EXACT: dict[str, Any] = {
-    **{f"model__{which}dropout": 0.0 for which in ("", "attention_", "feedforward_")},
-    "trainer__accumulate": 3,  # worker 0 gets two of three batches; an epoch may end with one
-    "trainer__log_every": 1,
-}
-DRAWN: dict[str, Any] = {"encoding": {"absolute": {"at": {"shift": {"k": 5}}}}}  # beside dropout
 
 CHILD = """
 import os, signal, sys
@@ -40,7 +34,7 @@ from nmt.training import loss
 from nmt.training.run import open_run
 from nmt.training.trainer import Trainer
 from nmt.training.workers import joined
-from tests.training import test_workers, tiny
+from tests.training import tiny
 
 os.fsync = lambda descriptor: None
 root, what = Path(sys.argv[1]), sys.argv[2]
@@ -88,7 +82,7 @@ def main(words):
             return
         for name in ("exact", "whole", "stopped", "resumed", "poisoned"):
             Trainer.fit, Trainer.update = noted, update
-            more = test_workers.EXACT if name == "exact" else test_workers.DRAWN
+            more = tiny.EXACT if name == "exact" else tiny.DRAWN
             if name == "stopped":
                 after(3, lambda: signal.raise_signal(signal.SIGTERM))
             if name == "poisoned":
@@ -96,10 +90,18 @@ def main(words):
                 more = {**more, "trainer__max_steps": 2}
             train({"stopped": "run", "resumed": "run"}.get(name, name), data, workers, **more)
 
+second = 0
+if what == "fine":
+    import torch._dynamo  # the optimizer would, in both
+    import torch.distributed.nn
+    second = os.fork()  # nothing has been computed yet, and there are no threads
+    os.environ["RANK"] = os.environ["LOCAL_RANK"] = "0" if second else "1"
 code = command(main)
 if what == "fine":
     left = sorted(each.read_text().strip() for each in Path("/proc/self/task").glob("*/comm"))
     (root / f"threads-{os.environ['RANK']}").write_text(" ".join(left))
+if second:
+    code = code or os.waitstatus_to_exitcode(os.waitpid(second, 0)[1])
 sys.exit(code)
 """
 
@@ -139,7 +141,10 @@ def child(root: Path, what: str) -> "subprocess.CompletedProcess[bytes]":
 
 
 def both(root: Path) -> None:
-    """Start two workers as torchrun would, without its own three seconds; they must end well."""
+    """Start two workers as torchrun would, without its own three seconds; they must end well.
+
+    The second is forked from the first, once all is imported.
+    """
     surroundings = {
         **os.environ,
         "PYTHONPATH": str(ROOT),
@@ -149,17 +154,14 @@ def both(root: Path) -> None:
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(free_port()),
     }
-    workers = [
-        subprocess.Popen(
-            [sys.executable, "-c", CHILD, str(root), "fine"],
-            env={**surroundings, "RANK": rank, "LOCAL_RANK": rank},
-            stderr=subprocess.PIPE,
-            cwd=ROOT,
-        )
-        for rank in ("0", "1")
-    ]
-    said = [worker.communicate(timeout=200)[1].decode() for worker in workers]
-    assert [worker.returncode for worker in workers] == [0, 0], "\n".join(said)
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, str(root), "fine"],
+        env=surroundings,
+        stderr=subprocess.PIPE,
+        cwd=ROOT,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stderr.decode()
 
 
 def newest(run: Path) -> Path:
@@ -181,7 +183,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_two_workers_make_the_updates_of_one(pair: Path, data: Prepared, tmp_path: Path) -> None:
-    tiny.train(tmp_path / "run", data, **EXACT)
+    tiny.train(tmp_path / "run", data, **tiny.EXACT)
     for kind, keys in (("train", ("loss", "perplexity", "grad_norm")), ("dev", ("perplexity",))):
         one, two = lines(tmp_path / "run", kind), lines(pair / "exact", kind)
         assert [m["step"] for m in one] == [m["step"] for m in two] and one
@@ -254,7 +256,7 @@ def test_another_number_of_workers_is_told(
 ) -> None:
     shutil.copytree(pair / "poisoned", tmp_path / "run")
     with caplog.at_level(logging.WARNING):
-        tiny.train(tmp_path / "run", data, trainer__max_steps=3, **DRAWN)
+        tiny.train(tmp_path / "run", data, trainer__max_steps=3, **tiny.DRAWN)
     assert "not bit-identical" in caplog.text and "workers 2 -> 1" in caplog.text
 
 

@@ -2,11 +2,12 @@
 
 import hashlib
 import signal
+import sys
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pytest
 
 from nmt import config
 from nmt.data.bpe import Bpe
@@ -18,7 +19,16 @@ from nmt.data.vocab import Vocabulary
 from nmt.training.run import Outcome, open_run
 from nmt.training.trainer import Trainer, fit
 
+if TYPE_CHECKING:  # processes of tests import this file, too
+    import pytest
+
 LETTERS = "abcdefgh"
+EXACT: dict[str, Any] = {
+    **{f"model__{which}dropout": 0.0 for which in ("", "attention_", "feedforward_")},
+    "trainer__accumulate": 3,  # worker 0 gets two of three batches; an epoch may end with one
+    "trainer__log_every": 1,
+}
+DRAWN: dict[str, Any] = {"encoding": {"absolute": {"at": {"shift": {"k": 5}}}}}  # beside dropout
 
 
 def settings(**changes: Any) -> config.Settings:
@@ -108,7 +118,7 @@ def train(run: Path, data: Prepared, **changes: Any) -> Outcome:
         )
 
 
-def stop_after(patch: pytest.MonkeyPatch, step: int, number: int = signal.SIGTERM) -> None:
+def stop_after(patch: "pytest.MonkeyPatch", step: int, number: int = signal.SIGTERM) -> None:
     """Send this process a signal once, within the update `step`."""
     update = Trainer.update
 
@@ -118,6 +128,14 @@ def stop_after(patch: pytest.MonkeyPatch, step: int, number: int = signal.SIGTER
             signal.raise_signal(number)
 
     patch.setattr(Trainer, "update", interrupted)
+
+
+def without_compiler() -> None:
+    """Spare a process of a test two seconds: torch's optimizers import its compiler, unused."""
+    spare: Any = ModuleType("torch._dynamo")
+    spare.disable = lambda function, *rest, **more: function
+    spare.graph_break = lambda: None
+    sys.modules[spare.__name__] = spare
 
 
 def digest(path: Path) -> str:
