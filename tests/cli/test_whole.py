@@ -167,6 +167,7 @@ def test_a_sweep_makes_a_run_of_each(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_the_demo_compares_by_length(tmp_path: Path, capsys: pytest.CaptureFixture[Any]) -> None:
     words = [*TINY, *TOY, f"data.cache={tmp_path / 'cache'}", "data.test_pairs=30"]
     words += ["trainer.max_steps=3", "decode.beam_size=1", "data.test_longest=80"]
+    words += ["decode.max_length_ratio=0.5", "decode.max_length_offset=2"]  # scored in no time
     assert demo(["--runs", str(tmp_path / "demo"), *words]) == 0
     table = capsys.readouterr().out
     assert "absolute" in table and "relative" in table and "51-75" in table
