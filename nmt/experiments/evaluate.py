@@ -224,6 +224,8 @@ def _translated(
 
 def with_decode(settings: Settings, changes: Mapping[str, Any]) -> Settings:
     """The settings of a model with other values under decode, checked as all are."""
+    if not changes:
+        return settings
     plain = freeze(settings)
     return thaw({**plain, "decode": {**plain["decode"], **changes}})
 

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 from nmt.errors import Exit, UserError
 
-PAUSE = 0.5  # seconds between two polls of the processes
+PAUSE = 0.1  # seconds between two polls of the processes
 SHOWN = 4  # names whose state fits one line; of more, only the running ones are shown
 
 STOPPING = (signal.SIGTERM, signal.SIGUSR1)  # clusters send either; Ctrl-C raises by itself

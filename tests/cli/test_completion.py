@@ -5,49 +5,40 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parent.parent.parent
 SCRIPT = f"#!{sys.executable}\nimport sys\nfrom nmt.cli.train import main\nsys.exit(main())\n"
 ASK = """
 eval "$(nmt-train -sc install=bash)"
 complete -p nmt-train > /dev/null || exit 9
-COMP_LINE="$1" COMP_POINT=${#1} COMP_WORDS=($1) COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
-hydra_bash_completion
-printf '%s\\n' "${COMPREPLY[@]}"
+for line in "$@"; do
+    COMP_LINE="$line" COMP_POINT=${#line} COMP_WORDS=($line)
+    COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+    hydra_bash_completion
+    echo "${COMPREPLY[@]}"
+done
 """
+OFFERED = {  # line -> what Tab behind it offers
+    "nmt-train optim=adam_i": ["optim=adam_inverse_sqrt"],
+    "nmt-train encoding=relative ta": ["tau="],
+    "nmt-train trainer.th": ["trainer.threads="],
+    "nmt-train encoding=rotary": ["encoding=rotary", "encoding=rotary_partial"],  # all of them
+}
 
 
-def completed(line: str, where: Path) -> list[str]:
-    """What bash offers when Tab is pressed behind a line."""
-    command = where / "nmt-train"
+def test_tab_completes(tmp_path: Path) -> None:
+    """One bash is asked for all lines, as the script that it reads takes as long as an answer."""
+    command = tmp_path / "nmt-train"
     command.write_text(SCRIPT, encoding="utf-8")
     command.chmod(0o755)
-    path = f"{where}{os.pathsep}{os.environ['PATH']}"
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
     ended = subprocess.run(
-        ["bash", "--norc", "-c", ASK, "bash", line],
+        ["bash", "--norc", "-c", ASK, "bash", *OFFERED],
         env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)},
-        cwd=where,
+        cwd=tmp_path,
         capture_output=True,
         check=True,
         timeout=120,
     )
     assert not ended.stderr
-    return ended.stdout.decode().split()
-
-
-@pytest.mark.parametrize(
-    ("line", "offered"),
-    [
-        ("nmt-train optim=adam_i", ["optim=adam_inverse_sqrt"]),
-        ("nmt-train encoding=relative ta", ["tau="]),
-        ("nmt-train trainer.th", ["trainer.threads="]),
-    ],
-)
-def test_tab_completes(line: str, offered: list[str], tmp_path: Path) -> None:
-    assert completed(line, tmp_path) == offered
-
-
-def test_tab_lists_all_that_begin_so(tmp_path: Path) -> None:
-    offered = completed("nmt-train encoding=rotary", tmp_path)
-    assert offered == ["encoding=rotary", "encoding=rotary_partial"]
+    answers = [line.split() for line in ended.stdout.decode().split("\n")[:-1]]
+    assert answers == list(OFFERED.values())

@@ -21,6 +21,7 @@ TINY = [
     *("model.encoder_layers=1", "model.decoder_layers=1", "trainer.batch_tokens=100"),
     *("data.train_pairs=40", "data.train_longest=9", "data.dev_pairs=10", "data.test_pairs=5"),
     *("trainer.max_steps=2", "trainer.log_every=1", "trainer.device=cpu", "segmenter.merges=50"),
+    *("decode.max_length_ratio=0.5", "decode.max_length_offset=2"),
 ]
 NAME = "theirs"
 MODULE, YAML = (text.replace("mine", NAME) for text in example())

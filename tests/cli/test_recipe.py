@@ -18,6 +18,7 @@ from nmt.overrides.compose import experiment_of
 from nmt.overrides.options import quoted
 from nmt.recipes import estimate, loss
 from nmt.recipes.lock import names
+from tests.in_process import start_by
 from tests.recipes import miniature
 from tests.recipes.server import Server, serving
 
@@ -178,7 +179,9 @@ def test_times_for_people(seconds: float, text: str) -> None:
 
 @pytest.fixture
 def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """An address of archives; what is trained, is trained in this process."""
     monkeypatch.chdir(tmp_path)
+    start_by(monkeypatch)
     with serving(Server({})) as server:
         yield server
 

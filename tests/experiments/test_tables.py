@@ -13,11 +13,12 @@ from nmt.cli.train import main as train
 from nmt.compare import published
 from nmt.data import joined, toy
 from nmt.data.corpus import read_text
-from nmt.experiments import processes, run, tables, testsets, translate
+from nmt.experiments import tables, testsets
 from nmt.experiments.processes import LoggedCommand
 from nmt.overrides.arguments import parse
 from nmt.overrides.compose import experiment_of
-from nmt.overrides.sweep import sweep_of
+from nmt.overrides.sweep import Sweep, sweep_of
+from tests.in_process import refuse_commands, run_all, start_by
 
 TABLES = {
     "table1": (["R1", "R2", "R9", "R10"], "official"),
@@ -34,30 +35,29 @@ TINY = [
 ]
 
 
-def refuse_commands(*asked: Any) -> dict[str, int]:
-    raise AssertionError("a command was started")
+def swept(*words: str) -> Sweep:
+    sweep = sweep_of(parse(words).overrides)
+    assert sweep is not None
+    return sweep
 
 
-def start_by(patch: pytest.MonkeyPatch, run_all: Callable[..., dict[str, int]]) -> None:
-    """Let this start the commands that train and translate."""
-    for module in (run, translate):
-        patch.setattr(module, "run_all", run_all)
+def jobs(*words: str, keys: Sequence[str] = ("run", "seed")) -> list[tuple[str, ...]]:
+    """What each job of a sweep says of these keys, before any is composed."""
+    chosen = [{str(o.key_or_group): o for o in job} for job in swept(*words).jobs]
+    return [tuple(str(job[key].input_line) for key in keys) for job in chosen]
 
 
 def planned(*words: str) -> tables.PlannedTable:
-    sweep = sweep_of(parse(words).overrides)
-    assert sweep is not None
-    return tables.plan_table(sweep)
+    return tables.plan_table(swept(*words))
 
 
 def test_runs_are_named_for_people_and_shared_by_the_tables() -> None:
     single = experiment_of(["run=R4", "scale=toy", "seed=2"])
     assert single.run == Path("runs/table-toy/absolute-max36-seed2")
     for table in ("table2", "table3"):
-        runs = [
-            each.planned.experiment for each in planned(f"experiment={table}", "scale=toy").runs
-        ]
-        assert (single.settings, single.run) in [(each.settings, each.run) for each in runs]
+        (found,) = planned(f"experiment={table}", "scale=toy", "run=R4", "seed=2").runs
+        experiment = found.planned.experiment
+        assert (single.settings, single.run) == (experiment.settings, experiment.run)
     own = experiment_of(["encoding=rotary", "scale=toy"])
     assert own.run == Path("runs/table-toy/rotary-max48-seed1")
     assert experiment_of(["run=R2", "scale=toy", "tau=8", "limits.full=40"]).run == Path(
@@ -68,14 +68,14 @@ def test_runs_are_named_for_people_and_shared_by_the_tables() -> None:
 @pytest.mark.parametrize("table", TABLES)
 def test_a_table_is_its_runs_times_three_seeds(table: str, tmp_path: Path) -> None:
     runs, test = TABLES[table]
-    found = planned(f"experiment={table}", f"runs={tmp_path}")  # the scale is the paper's
-    words = [
-        [w for w in r.planned.experiment.overrides if w.startswith(("run=", "seed="))]
-        for r in found.runs
-    ]
-    assert sorted(map(tuple, words)) == sorted(
-        (f"seed={seed}", f"run={run}") for run in runs for seed in (1, 2, 3)
-    )
+    words = [f"experiment={table}", f"runs={tmp_path}"]  # the scale is the paper's
+    every = [(f"run={run}", f"seed={seed}") for run in runs for seed in (1, 2, 3)]
+    assert sorted(jobs(*words)) == sorted(every)
+    found = planned(*words, "seed=3")
+    options = [each.planned.experiment.overrides for each in found.runs]
+    assert len(options) == len(runs)
+    for run, given in zip(runs, options, strict=True):
+        assert {f"run={run}", "seed=3"} <= set(given)
     assert (found.report.table.test, found.scale.bounds) == (test, [25, 50, 75, 100])
     assert found.scale.paper and not found.notes
     corpora = {}
@@ -95,14 +95,21 @@ def test_a_command_line_chooses_runs_and_seeds() -> None:
         return [(each.label, each.planned.settings.seed) for each in runs]
 
     assert seeds("seed=1", "run=R1,R2") == [("absolute, max 48", 1), ("relative, max 48", 1)]
-    assert [seed for _, seed in seeds("seed=1,2,3,4,5", "run=R3")] == [1, 2, 3, 4, 5]
-    assert seeds("seed=range(4,6)", "run=glob([R4,R5])") == [
-        *(("absolute, max 36", 4), ("relative, max 36", 4)),
-        *(("absolute, max 36", 5), ("relative, max 36", 5)),
+    assert seeds("seed=range(4,6)", "run=R4") == [("absolute, max 36", 4), ("absolute, max 36", 5)]
+    assert seeds("seed=1", "run=R5", "tau=4,8") == [
+        *(("relative, max 36, tau4", 1), ("relative, max 36, tau8", 1)),
     ]
-    assert [label for label, _ in seeds("run=R2,R5", "tau=4,8", "seed=1")] == [
-        *("relative, max 48, tau4", "relative, max 48, tau8"),
-        *("relative, max 36, tau4", "relative, max 36, tau8"),
+    table = ("experiment=table2", "scale=toy")
+    assert jobs(*table, "seed=1,2,3,4,5", "run=R3") == [
+        ("run=R3", f"seed={n}") for n in range(1, 6)
+    ]
+    assert jobs(*table, "seed=range(4,6)", "run=glob([R4,R5])") == [
+        *(("run=R4", "seed=4"), ("run=R5", "seed=4")),
+        *(("run=R4", "seed=5"), ("run=R5", "seed=5")),
+    ]
+    assert jobs(*table, "run=R2,R5", "tau=4,8", "seed=1", keys=("run", "tau")) == [
+        *(("run=R2", "tau=4"), ("run=R2", "tau=8")),
+        *(("run=R5", "tau=4"), ("run=R5", "tau=8")),
     ]
 
 
@@ -117,11 +124,12 @@ def test_the_papers_numbers_stand_only_beside_the_papers_runs(tmp_path: Path) ->
 
 
 def test_a_scale_without_the_second_corpus_says_so() -> None:
-    found = planned("experiment=table1", "scale=toy")
+    found = planned("experiment=table1", "scale=toy", "seed=1,2")
     assert found.notes == ["Left out: R9, R10; scale toy has no data=toy_zhen."]
     assert {each.label for each in found.runs} == {"absolute, max 48", "relative, max 48"}
 
 
+ONE = ["experiment=table2", "scale=toy", "run=R1", "seed=1"]
 WRONG = {
     "no second corpus": (
         ["experiment=table1", "scale=toy", "run=R1,R9"],
@@ -160,19 +168,19 @@ WRONG = {
         "tests=3: expected root, made_by, official, single and joined",
     ),
     "flag": (["experiment=table2", "scale=toy", "attention=2"], "attention=2: expected true or f"),
-    "bounds": (["experiment=table2", "scale=toy", "bounds=[9,3]"], "bounds=9,3: each length must"),
+    "bounds": ([*ONE, "bounds=[9,3]"], "bounds=9,3: each length must"),
     "one bound": (
         ["experiment=table2", "scale=toy", "bounds=9"],
         "bounds=9: expected a list as [1,2]",
     ),
-    "metric": (["experiment=table2", "scale=toy", "table.metrics=[BLUE]"], "no metric BLUE"),
+    "metric": ([*ONE, "table.metrics=[BLUE]"], "no metric BLUE"),
     "test": (["experiment=table2", "scale=toy", "table.test=all"], "table.test=all: choose one of"),
     "limit": (
         ["experiment=table2", "scale=toy", "limits.full=no"],
         "limits.full=no: expected integer",
     ),
     "clash": (
-        ["experiment=table2", "scale=toy", "run=R1", "seed=1", "optim.lr=0.1,0.2"],
+        [*ONE, "optim.lr=0.1,0.2"],
         "optim.lr=0.2: would share runs/table-toy/absolute-max48-seed1",
     ),
     "tables": (["-m", "experiment=table2,table3", "scale=toy"], "make one table at a time"),
@@ -198,6 +206,7 @@ def test_missing_test_sets_name_the_command_that_makes_them(
 ) -> None:
     start_by(monkeypatch, refuse_commands)
     words = ["experiment=table1", f"data.root={tmp_path}", f"runs={tmp_path}", "seed=1"]
+    words.append("run=R1,R9")
     assert train(words) == 66
     there = tmp_path / "test" / "newstest2018.de"
     made = f"nmt-recipe wmt19_deen tests --root {tmp_path} makes it"
@@ -225,6 +234,7 @@ def test_joined_sentences_of_the_grammar_are_its_sentences() -> None:
 def test_a_miniature_table_and_the_next_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    start_by(monkeypatch)
     words = ["scale=toy", "run=R1,R4", *TINY, f"runs={tmp_path}", f"data.cache={tmp_path / 'c'}"]
     assert train(["experiment=table2", "seed=1", "attention=false", *words]) == 0
     out, err = capsys.readouterr()
@@ -243,13 +253,12 @@ def test_a_miniature_table_and_the_next_one(
 
     # the next table trains nothing, and joins the test sentences
     started: list[LoggedCommand] = []
-    real = processes.run_all
 
     def watched(
         commands: Sequence[LoggedCommand], at_once: int, state: Callable[[str], str], **more: Any
     ) -> dict[str, int]:
         started.extend(commands)
-        return real(commands, at_once, state, **more)
+        return run_all(commands, at_once, state, **more)
 
     start_by(monkeypatch, watched)
     assert train(["experiment=table3", "seed=1", "attention=false", *words]) == 0
@@ -261,6 +270,8 @@ def test_a_miniature_table_and_the_next_one(
 
     # another seed trains that one alone; a run that fails leaves the others in the table
     started.clear()
+    words.remove("run=R1,R4")
+    words.append("run=R1")  # one run shows the rest
 
     def failing(
         commands: Sequence[LoggedCommand], at_once: int, state: Callable[[str], str]
@@ -270,10 +281,10 @@ def test_a_miniature_table_and_the_next_one(
 
     start_by(monkeypatch, failing)
     assert train(["experiment=table3", "seed=1,2", "attention=false", *words]) == 70
-    assert {each.name for each in started} == {"absolute-max12-seed2", "absolute-max9-seed2"}
+    assert {each.name for each in started} == {"absolute-max12-seed2"}
     assert all("hydra.mode=RUN" in each.arguments for each in started)
     out, err = capsys.readouterr()
-    assert "2 of 4 runs failed: absolute-max12-seed2: training failed (exit 70)" in err
+    assert "1 of 2 runs failed: absolute-max12-seed2: training failed (exit 70)" in err
     assert "absolute, max 12" in out and "absolute-max12-seed2: training failed" in out
 
     # sentence by sentence, if asked for; a test that nobody joined has no sentences
@@ -282,7 +293,7 @@ def test_a_miniature_table_and_the_next_one(
     assert (
         train(["experiment=table3", "seed=1", "by_sentence=true", "attention=false", *words]) == 0
     )
-    assert all("--by-sentence" in each.arguments for each in started) and len(started) == 2
+    assert all("--by-sentence" in each.arguments for each in started) and len(started) == 1
     out = " ".join(capsys.readouterr().out.split())
     assert "Each joined line of concat_seq is read as the pieces of its sentences." in out
     assert train(["experiment=table2", "seed=1", "by_sentence=true", *words]) == 66
