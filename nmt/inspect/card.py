@@ -1,5 +1,6 @@
 """The card of one encoding: all that its code says, and all that running it shows."""
 
+import copy
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -33,7 +34,7 @@ def card(option: str, settings: Settings, timed: bool, folders: Folders = ()) ->
     lines = [option, f"  {summary('encoding', option, folders)}", "", *_documents(settings)]
     rows = [("family", family_of(option, folders))]
     rows += [*_survey(specimen, option), *_sites(specimen), *_size(settings), *_lengths(specimen)]
-    rows += [*_trials(specimen, settings), ("CTranslate2", exportable(specimen))]
+    rows += [*_trials(specimen), ("CTranslate2", exportable(specimen))]
     rows += _cost(settings) if timed else ()
     for name, text in rows:
         indents = f"  {name:<{NAME}}", " " * (NAME + 2)
@@ -96,9 +97,9 @@ def _lengths(specimen: Specimen) -> Rows:
         yield "reads columns", ", ".join(sorted(model.columns))
 
 
-def _trials(specimen: Specimen, settings: Settings) -> Rows:
+def _trials(specimen: Specimen) -> Rows:
     """What a model of a few dimensions shows."""
-    yield "interpolation", _found(checks.interpolation(small(settings)))
+    yield "interpolation", _found(checks.interpolation(copy.deepcopy(specimen)))
     shifted = checks.shift(specimen)
     only = "not asked: it has distances only"
     yield "shift invariant", only if shifted is None else _found(shifted)

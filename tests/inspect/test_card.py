@@ -4,10 +4,11 @@ import pytest
 
 from nmt.inspect.card import card
 from nmt.inspect.facts import counted
-from tests.inspect.chosen import OPTIONS, settings_of
+from tests.composing import one_of_each_class
+from tests.inspect.chosen import settings_of
 
 
-@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize("option", one_of_each_class())
 def test_every_option_has_a_card(option: str) -> None:
     shown = card(option, settings_of(option), timed=False)
     assert shown.startswith(option) and "parameters" in shown

@@ -74,10 +74,10 @@ def test_no_parameter_is_left_where_it_starts(settings_of: Make) -> None:
 def test_the_seed_decides_all_and_leaves_the_generator_alone(settings_of: Make) -> None:
     torch.manual_seed(7)
     before = torch.get_rng_state()
-    first = parity.measure(settings_of("encoding=relative", "seed=3"), 12)
+    first = measure(settings_of("encoding=relative", "seed=3"), 12)
     assert torch.equal(before, torch.get_rng_state())
     torch.manual_seed(8)
-    again = parity.measure(settings_of("encoding=relative", "seed=3"), 12)
+    again = measure(settings_of("encoding=relative", "seed=3"), 12)
     other = measure(settings_of("encoding=relative", "seed=4"), 12)
     assert first == again
     assert [c.largest for c in first] != [c.largest for c in other]
@@ -288,7 +288,7 @@ def test_what_is_not_finite_fails(
         monkeypatch.setattr(Transformer, "advance", lambda *a: spoil(advance(*a)))
     if where != "steps":
         monkeypatch.setattr(Transformer, "hidden", spoiled)
-    cells = parity.measure(settings_of("encoding=none"), 12)
+    cells = parity.measure(settings_of("encoding=none"), 8)
     assert failed(cells) == EVERY and failed(cells, "bfloat16") == EVERY
     assert all(math.isnan(c.difference) and c.share == math.inf for c in cells)
 

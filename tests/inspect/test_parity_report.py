@@ -18,7 +18,7 @@ from nmt.overrides.options import options_of
 
 Capture = pytest.CaptureFixture[str]
 Patch = pytest.MonkeyPatch
-FEW = "--tokens=12"
+FEW = "--tokens=8"
 
 
 def off_by_one(self: Index, index: Tensor, context: Context) -> Tensor:
@@ -85,7 +85,7 @@ def test_the_document(tmp_path: Path, capsys: Capture) -> None:
     assert main(["encoding=relative", FEW, "seed=2", "--json", str(file)]) == 0
     document = json.loads(file.read_text())
     assert set(document["versions"]) == {"nmt", "python", "torch"}
-    assert document["tokens"] == 12 and "seed=2" in document["overrides"]
+    assert document["tokens"] == 8 and "seed=2" in document["overrides"]
     assert document["bounds_of_largest_logit"] == {"float32": 2**-18, "bfloat16": 1 / 16}
     assert list(document["conditions"]) == [c.name for c in CONDITIONS]
     (row,) = document["encodings"]
