@@ -3,6 +3,7 @@
 import hashlib
 import signal
 import sys
+from copy import deepcopy
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -32,7 +33,20 @@ DRAWN: dict[str, Any] = {"encoding": {"absolute": {"at": {"shift": {"k": 5}}}}} 
 
 
 def settings(**changes: Any) -> config.Settings:
-    """Defaults of these tests; `trainer__accumulate=2` changes one key, `encoding=...` a group."""
+    """Defaults of these tests; `trainer__accumulate=2` changes one key, `encoding=...` a group.
+
+    They are checked once for all who ask for the same.
+    """
+    known = repr(sorted(changes.items()))
+    if known not in CHECKED:
+        CHECKED[known] = _checked(changes)
+    return deepcopy(CHECKED[known])
+
+
+CHECKED: dict[str, config.Settings] = {}
+
+
+def _checked(changes: dict[str, Any]) -> config.Settings:
     plain: dict[str, Any] = {
         "seed": 3,
         "data": {
