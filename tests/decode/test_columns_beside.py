@@ -1,6 +1,7 @@
 """Columns go through the translator in step with their lines, or are refused by name."""
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, cast
 
 import pytest
@@ -44,6 +45,7 @@ class Watched(Copying):
         return super().start(source, columns, lengths)
 
 
+@cache
 def settings(*names: str) -> Settings:
     per = {"language": "sentence"}
     words = [

@@ -160,7 +160,8 @@ def test_a_real_model_translates_alike_alone_and_in_company(
     ]
 
     def outcome(lines: list[str], batch_tokens: int, window: int) -> list[list[Translation]]:
-        options = decode(beam_size=beam_size, batch_tokens=batch_tokens, window=window)
+        brief = {"max_length_ratio": 1.0, "max_length_offset": 3}  # nothing else ends it
+        options = decode(beam_size=beam_size, batch_tokens=batch_tokens, window=window, **brief)
         return list(Translator(whole, options).translate(lines, beam_size))
 
     together, alone = outcome(lines, 10_000, 100), outcome(lines, 1, 1)
