@@ -115,6 +115,15 @@ class UnigramLearning:
 
 
 @dataclass
+class ImportedSegmenter:
+    """What came with a model from elsewhere: it segments, and nothing more is learned."""
+
+    kind: str = knob("the segmenter's name", choices=("imported",))
+    tokenizer: str = knob("what runs before segmentation", choices=("none",))
+    shared_vocabulary: bool = knob("one vocabulary for both sides (needed by model.tie=all)")
+
+
+@dataclass
 class Model:
     """The Transformer's size and shape (Vaswani et al. 2017)."""
 
@@ -251,7 +260,7 @@ def columns_of(data: Data) -> dict[str, str]:
 
 KINDS: dict[str, dict[str, type]] = {
     "data": {"files": Files, "toy": Toy},
-    "segmenter": {"bpe": BpeLearning, "unigram": UnigramLearning},
+    "segmenter": {"bpe": BpeLearning, "unigram": UnigramLearning, "imported": ImportedSegmenter},
     "optim": {"plateau": Plateau, "inverse_sqrt": InverseSqrt},
     "model": {"": Model},
     "trainer": {"": Training},

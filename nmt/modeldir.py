@@ -7,8 +7,9 @@ side), facts.json and model.safetensors. It names no path of a machine and can b
 import logging
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -152,14 +153,15 @@ def best(run: Path) -> str | None:
     return name if STEP.fullmatch(name) else None
 
 
-def save(trained: Trained, path: Path) -> None:
+def save(trained: Trained, path: Path, beside: Mapping[str, bytes] | None = None) -> None:
     """Write a model directory, at once or not at all; the path must not exist.
 
-    Raises OSError where it cannot be written.
+    `beside`: further files (name, bytes). Raises OSError where it cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     settings, model, source, target, facts, _ = trained
-    manifest.write(path, parts(settings, model, source, target, facts))
+    files = parts(settings, model, source, target, facts)
+    manifest.write(path, chain(files, (beside or {}).items()))
 
 
 def parts(

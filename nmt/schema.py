@@ -21,7 +21,7 @@ T = TypeVar("T")
 def knob(
     doc: str,
     *,
-    choices: tuple[str, ...] = (),
+    choices: tuple[Any, ...] = (),
     least: float | None = None,
     most: float | None = None,
     of: type | None = None,
@@ -100,7 +100,7 @@ def _check(spec: Field[Any], key: str, value: Any, typed: Any) -> None:
     if typed is None:
         return
     if (choices := spec.metadata["choices"]) and typed not in choices:
-        raise UserError(f"{where}: choose one of {', '.join(choices)}")
+        raise UserError(f"{where}: choose one of {', '.join(map(str, choices))}")
     for number in list(typed) if get_origin(inner) is list else [typed]:
         _check_number(spec, where, number)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.cli import compare, encodings, evaluate, parity, report, testset, translate
+from nmt.cli import compare, encodings, evaluate, import_model, parity, report, testset, translate
 from nmt.overrides.arguments import parse
 from nmt.overrides.compose import Experiment, composed
 from nmt.overrides.options import FAMILIES, family_of
@@ -21,6 +21,7 @@ UNDERSTOOD = {  # command -> what reads its arguments and refuses those that do 
     "nmt-report": report.understood,
     "nmt-testset": testset.understood,
     "nmt-compare": compare.understood,
+    "nmt-import": import_model.understood,
     "scripts.bench": bench.understood,
 }
 COMMANDS = list(dict.fromkeys(command for page in PAGES for command in commands(page)))

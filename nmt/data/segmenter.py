@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 from nmt.data import plain
 from nmt.data.bpe import Bpe
+from nmt.data.marian import MarianSegmenter
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.unigram import Unigram
 
@@ -32,7 +33,9 @@ class Segmenter(Protocol):
 
 def segmenter_from_json(value: Any) -> Segmenter:
     """Build the very segmenter that gave `value`; UserError (65) if none did."""
-    kinds: dict[str, type[Bpe] | type[Unigram]] = {"bpe": Bpe, "unigram": Unigram}
+    kinds: dict[str, type[Bpe] | type[Unigram]] = {
+        each.kind: each for each in (Bpe, Unigram, MarianSegmenter)
+    }
     kind = value.get("kind") if isinstance(value, dict) else None
     if not isinstance(kind, str) or kind not in kinds:
         raise plain.wrong("segmenter.kind", f"expected one of {', '.join(kinds)}")

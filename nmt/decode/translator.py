@@ -41,6 +41,8 @@ class Translation(NamedTuple):
 
     text: str  # holds no newline, no tab and no other control character
     score: float  # log-probability over the length penalty; 0 for an empty line
+    ids: tuple[int, ...] = ()  # of its pieces, eos apart; those of parts one after the other
+    finished: bool = True  # false: it, or a part, ends without eos
 
 
 class RefusedLinesError(UserError):
@@ -224,13 +226,18 @@ class Translator:
     def _joined(self, parts: list[list[Hypothesis]]) -> list[Translation]:
         """The translations of a line, from those of its parts, all best first."""
         if len(parts) == 1:
-            return [Translation(self._text(each), each.score) for each in parts[0]]
+            return [
+                Translation(self._text(each), each.score, tuple(each.ids), each.finished)
+                for each in parts[0]
+            ]
         made = []
         for one_of_each in zip(*parts, strict=False):
             length = sum(len(each.ids) + each.finished for each in one_of_each)
             log_prob = sum(each.log_prob for each in one_of_each)
             text = " ".join(filter(None, map(self._text, one_of_each)))
-            made.append(Translation(text, log_prob / length_penalty(length, self.decode.alpha)))
+            score = log_prob / length_penalty(length, self.decode.alpha)
+            ids = tuple(number for each in one_of_each for number in each.ids)
+            made.append(Translation(text, score, ids, all(each.finished for each in one_of_each)))
         return made
 
     def _text(self, hypothesis: Hypothesis) -> str:

@@ -1,0 +1,68 @@
+"""nmt-import: make a model directory of a model that another toolkit trained."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from nmt.cli.command import run
+from nmt.cli.parser import Parser
+from nmt.cli.streams import opened_input, text_lines
+from nmt.errors import Exit, UserError
+
+USAGE = "nmt-import SOURCE MODEL [--samples FILE] [--trained-length N]"
+ABOUT = """
+Make a model directory of a model that another toolkit trained, so that nmt-translate, nmt-evaluate,
+nmt-parity and trainer.init_from take it. SOURCE is a directory with a Marian model as Hugging Face
+stores it (the OPUS-MT family): config.json, model.safetensors or pytorch_model.bin, source.spm,
+target.spm, vocab.json (target_vocab.json besides, where each side has a vocabulary of its own).
+
+Where transformers is installed (nmt[oracles]), the model is compared with what that computes:
+pieces, logits (to 1e-4), greedy and beam search, on the lines of FILE or on made-up ones. Where
+anything differs, nothing is written; else what was found lies in MODEL/certificate.json.
+
+A model of several target languages wants the one to translate into as the first word of a line, as
+in `>>fra<< Hello.`
+"""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The console script; returns the exit code."""
+    return run(command, argv)
+
+
+def command(argv: list[str]) -> None:
+    """Read, compare, write."""
+    options = understood(argv)
+    from nmt import manifest, modeldir
+    from nmt.exchange import certificate, marian
+
+    imported = marian.read(options.source, options.trained_length)
+    if options.samples is None:
+        lines = certificate.made_up(imported)
+    else:
+        with opened_input(options.samples) as stream:
+            lines = [line.rstrip("\r\n") for line in text_lines(stream, options.samples)]
+    found = certificate.certify(imported, options.source, lines)
+    modeldir.save(imported.trained, options.model, {certificate.NAME: manifest.dump(found)})
+    sys.stdout.write(f"{options.model}\n")
+
+
+def understood(argv: list[str]) -> argparse.Namespace:
+    """The options; raises UserError, or SystemExit as argparse does."""
+    parser = Parser(prog="nmt-import", usage=USAGE, description=ABOUT)
+    add = parser.add_argument
+    add("source", type=Path, metavar="SOURCE", help="directory of the model elsewhere")
+    add("model", type=Path, metavar="MODEL", help="directory to be made; must not exist")
+    add("--samples", metavar="FILE", help="lines of the source language to compare on")
+    add(
+        "--trained-length",
+        type=int,
+        metavar="N",
+        help="pieces of the longest source in training; by default those of the position table",
+    )
+    options = parser.parse_args(argv)
+    if options.model.exists():
+        raise UserError(f"{options.model}: exists; name another directory", Exit.CANT_CREATE)
+    if options.trained_length is not None and options.trained_length < 1:
+        raise UserError(f"--trained-length {options.trained_length}: must be at least 1")
+    return options

@@ -1,0 +1,27 @@
+"""How the Marian models that Hugging Face stores cut text: SentencePiece, and a code of a language.
+
+A line may begin with `>>xx<<`, the target language of a multilingual model. That is a piece by
+itself, which SentencePiece never sees (MarianTokenizer.remove_language_code of transformers).
+"""
+
+import re
+from collections.abc import Sequence
+
+from nmt.data.unigram import Unigram
+
+_CODE = re.compile(">>.*?<<")
+
+
+class MarianSegmenter(Unigram):
+    """Pieces of a SentencePiece model that was learned elsewhere, behind the code of a language."""
+
+    kind = "marian"
+
+    def segment(self, words: str) -> list[str]:
+        """Segment words that stand apart by single spaces."""
+        code = _CODE.match(words)
+        return [*([code[0]] if code else []), *super().segment(words[code.end() if code else 0 :])]
+
+    def decode(self, pieces: Sequence[str]) -> str:
+        """Join pieces to one line of text, as the model itself does: bytes become characters."""
+        return self.tokenizer.text(self._processor.decode(list(pieces)))

@@ -1,0 +1,1 @@
+"""Models of other engines: read from their files, and compared with what these engines compute."""

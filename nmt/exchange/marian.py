@@ -1,0 +1,141 @@
+"""Marian models as Hugging Face stores them, such as those of OPUS-MT, read from their directory.
+
+Nothing is left out in silence: a config that would make the model compute something else, a tensor
+that has no place here, a vocabulary that does not fit are refused by name.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from nmt import build, modeldir
+from nmt.config import ImportedSegmenter, Model, Settings
+from nmt.data.marian import MarianSegmenter
+from nmt.data.side import Side
+from nmt.data.tokenizer import Tokenizer
+from nmt.data.vocab import Vocabulary
+from nmt.errors import Exit, UserError
+from nmt.exchange import marian_config, marian_weights
+from nmt.exchange.files import read_bytes, read_object
+from nmt.exchange.marian_config import MarianConfig
+from nmt.exchange.marian_weights import Numbering
+from nmt.modeldir import Trained
+from nmt.overrides.compose import experiment_of
+from nmt.schema import LARGEST
+
+EOS_PIECE, UNK_PIECE, PAD_PIECE = "</s>", "<unk>", "<pad>"
+UNNAMED = "und"  # ISO 639-2: undetermined
+
+
+class MarianModel(NamedTuple):
+    """A model that was read, and how its ids stand to those of its files."""
+
+    trained: Trained
+    source: Numbering
+    target: Numbering
+
+
+def read(directory: Path, trained_length: int | None = None) -> MarianModel:
+    """Read a model with its segmenters; it is not compared with other software here.
+
+    `trained_length`: pieces of the longest source in training, which no file tells; by default,
+    and at most, as many as the table of positions holds beside eos. Raises UserError: 66 where no
+    such directory is, 65 for a file that is missing, damaged, or says what is not understood here.
+    """
+    if not directory.is_dir():
+        raise UserError(
+            f"{directory}: no such directory; name one that holds config.json", Exit.NO_INPUT
+        )
+    config = marian_config.read(directory / "config.json")
+    languages, separate = _tokenizer(directory)
+    source = _numbering(directory / "vocab.json")
+    target = _numbering(directory / "target_vocab.json") if separate else source
+    if (start := config.decoder_start_token_id) != target.pad:
+        raise UserError(
+            f"{directory}: config.json starts the decoder with id {start}, but {PAD_PIECE} is "
+            f"{target.pad}; only a model that starts with {PAD_PIECE} can be read",
+            Exit.DATA,
+        )
+    longest = min(trained_length or LARGEST, config.max_position_embeddings - 1)
+    settings = _settings(config, languages, longest, shared=not separate)
+    sides = [
+        Side(_segmenter(directory / f"{name}.spm", language), side.vocabulary)
+        for name, language, side in zip(
+            ("source", "target"), languages, (source, target), strict=True
+        )
+    ]
+    build.check(settings)
+    model = build.transformer(settings, len(source.vocabulary), len(target.vocabulary))
+    tensors = marian_weights.read(directory)
+    marian_weights.take_positions(directory, tensors, config.d_model)
+    ours = marian_weights.renamed(directory, tensors, config.tie, source, target)
+    modeldir.set_weights(model, ours, directory)
+    facts = {"longest_source": longest}
+    trained = Trained(settings, model.eval(), sides[0], sides[1], facts)
+    return MarianModel(trained, source, target)
+
+
+def _tokenizer(directory: Path) -> tuple[list[str], bool]:
+    """The languages of both sides, and whether each has a vocabulary of its own."""
+    where = directory / "tokenizer_config.json"
+    values = read_object(where) if where.exists() else {}
+    separate = values.get("separate_vocabs", False)
+    if not isinstance(separate, bool):
+        raise UserError(f"{where}: separate_vocabs={separate}: expected true or false", Exit.DATA)
+    return [str(values.get(f"{s}_lang") or UNNAMED) for s in ("source", "target")], separate
+
+
+def _segmenter(where: Path, language: str) -> MarianSegmenter:
+    model = read_bytes(where)
+    try:
+        return MarianSegmenter(Tokenizer("none", "none", language), model)
+    except (RuntimeError, OSError):
+        raise UserError(f"{where}: no SentencePiece model", Exit.DATA) from None
+
+
+def _numbering(where: Path) -> Numbering:
+    """Read the pieces of a side."""
+    ids = read_object(where)
+    if sorted(map(repr, ids.values())) != sorted(map(repr, range(len(ids)))):
+        raise UserError(f"{where}: expected the ids 0 to {len(ids) - 1}, each once", Exit.DATA)
+    for piece in (EOS_PIECE, UNK_PIECE, PAD_PIECE):
+        if piece not in ids:
+            raise UserError(f"{where}: has no {piece}", Exit.DATA)
+    special = [ids.pop(EOS_PIECE), ids.pop(UNK_PIECE)]
+    pad = ids.pop(PAD_PIECE)
+    pieces = sorted(ids, key=ids.__getitem__)
+    try:
+        vocabulary = Vocabulary.from_json(pieces)
+    except UserError as error:
+        raise UserError(f"{where}: {error}", Exit.DATA) from None
+    return Numbering(vocabulary, [*special, *(ids[piece] for piece in pieces)], pad)
+
+
+def _settings(config: MarianConfig, languages: list[str], longest: int, shared: bool) -> Settings:
+    """What nmt-train would have been told; conf/ says what the files do not."""
+    source, target = languages
+    arguments = [
+        *("data=files", "data.root=elsewhere", "data.name=imported", "data.normalize=none"),
+        *(f"data.source_language={source}", f"data.target_language={target}"),
+        *(f"data.max_length={longest}", "encoding=absolute", "encoding.absolute.layout=halves"),
+        "decode.unknown=allow",
+    ]
+    settings = experiment_of(arguments).settings
+    model = Model(
+        **{
+            **vars(settings.model),
+            "encoder_layers": config.encoder_layers,
+            "decoder_layers": config.decoder_layers,
+            "dim": config.d_model,
+            "feedforward_dim": config.encoder_ffn_dim,
+            "heads": config.encoder_attention_heads,
+            "dropout": config.dropout,
+            "attention_dropout": config.attention_dropout,
+            "feedforward_dropout": config.activation_dropout,
+            "norm": "post",
+            "tie": config.tie,
+            "activation": config.activation,
+        }
+    )
+    segmenter = ImportedSegmenter(kind="imported", tokenizer="none", shared_vocabulary=shared)
+    return replace(settings, segmenter=segmenter, model=model)

@@ -1,0 +1,71 @@
+"""What config.json of a Marian model says, as far as it decides on what the model computes."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from nmt import schema
+from nmt.errors import Exit, UserError
+from nmt.exchange.files import read_object
+from nmt.schema import keys_in, knob
+
+
+@dataclass
+class MarianConfig:
+    """The keys of config.json that decide on what the model computes, as `read` takes them."""
+
+    model_type: str = knob("the family of models", choices=("marian",))
+    scale_embedding: bool = knob("embeddings times the root of d_model", choices=(True,))
+    d_model: int = knob("width", least=2)
+    encoder_layers: int = knob("layers of the encoder", least=1, most=256)
+    decoder_layers: int = knob("layers of the decoder", least=1, most=256)
+    encoder_attention_heads: int = knob("attention heads", least=1)
+    decoder_attention_heads: int = knob("the same number", least=1)
+    encoder_ffn_dim: int = knob("inner width of the feed-forward sublayers", least=1)
+    decoder_ffn_dim: int = knob("the same number", least=1)
+    activation_function: str = knob("between their maps", choices=("swish", "silu", "relu", "gelu"))
+    dropout: float = knob("on embeddings and sublayer outputs", least=0, most=0.99, absent=0.1)
+    attention_dropout: float = knob("on attention", least=0, most=0.99, absent=0.0)
+    activation_dropout: float = knob("in feed-forward sublayers", least=0, most=0.99, absent=0.0)
+    max_position_embeddings: int = knob("rows of the table of sinusoids", least=2)
+    decoder_start_token_id: int = knob("the id that starts the decoder", least=0)
+    share_encoder_decoder_embeddings: bool = knob("one matrix for both sides", absent=True)
+    tie_word_embeddings: bool = knob("the output has the target's matrix", absent=True)
+    normalize_before: bool = knob("pre-norm", choices=(False,), absent=False)
+    normalize_embedding: bool = knob("a norm above embeddings", choices=(False,), absent=False)
+    add_final_layer_norm: bool = knob("a norm above the stacks", choices=(False,), absent=False)
+    static_position_embeddings: bool = knob("sinusoids", choices=(True,), absent=True)
+    extra_pos_embeddings: int = knob("rows before the first position", most=0, absent=0)
+
+    def __post_init__(self) -> None:
+        if self.decoder_attention_heads != self.encoder_attention_heads:
+            raise UserError("decoder_attention_heads: must be as many as in the encoder")
+        if self.decoder_ffn_dim != self.encoder_ffn_dim:
+            raise UserError("decoder_ffn_dim: must be that of the encoder")
+        if self.d_model % self.encoder_attention_heads:
+            raise UserError("encoder_attention_heads: must divide d_model")
+        if self.share_encoder_decoder_embeddings and not self.tie_word_embeddings:
+            raise UserError(
+                "tie_word_embeddings=false: where both sides share a matrix, the output does"
+            )
+
+    @property
+    def activation(self) -> str:
+        """The same as `model.activation`."""
+        return "swish" if self.activation_function == "silu" else self.activation_function
+
+    @property
+    def tie(self) -> str:
+        """The same as `model.tie`."""
+        if self.share_encoder_decoder_embeddings:
+            return "all"
+        return "target" if self.tie_word_embeddings else "none"
+
+
+def read(where: Path) -> MarianConfig:
+    """Read config.json, less the keys that change nothing; UserError (65) for other models."""
+    values = read_object(where)
+    known = {key: value for key, value in values.items() if key in keys_in(MarianConfig)}
+    try:
+        return schema.read(MarianConfig, known)
+    except UserError as error:
+        raise UserError(f"{where}: {error}; no other model can be read", Exit.DATA) from None

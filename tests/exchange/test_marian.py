@@ -1,0 +1,263 @@
+"""Marian models are read as transformers reads them, or refused by name."""
+
+import json
+import logging
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+
+from nmt import modeldir
+from nmt.cli import import_model
+from nmt.data.marian import MarianSegmenter
+from nmt.data.segmenter import segmenter_from_json
+from nmt.data.tokenizer import Tokenizer
+from nmt.data.toy import pairs
+from nmt.decode.translator import Translator
+from nmt.errors import Exit, UserError
+from nmt.exchange import certificate, marian
+from nmt.exchange.marian import MarianModel
+from tests.exchange.marian_models import KINDS, make
+
+LINES = [source for source, _ in pairs(8, 4, 14, "samples")]
+TRAINED = "shared swish"  # the outputs of the others hardly ever end
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("marian")
+    for name, options in KINDS.items():
+        make(place / name, **options, updates=90 if name == TRAINED else 0)
+    return place
+
+
+@pytest.fixture
+def copied(models: Path, tmp_path: Path) -> Path:
+    """A directory to be spoiled."""
+    return Path(shutil.copytree(models / TRAINED, tmp_path / "copied"))
+
+
+def lines_of(kind: str) -> list[str]:
+    return [f">>fr<< {line}" for line in LINES] if "multilingual" in kind else LINES
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pieces_logits_and_translations_are_those_of_transformers(kind: str, models: Path) -> None:
+    imported = marian.read(models / kind)
+    lines = lines_of(kind)[: 8 if kind == TRAINED else 3]
+    found = certificate.certify(imported, models / kind, lines)
+    assert found["compared_with"].startswith("transformers 5")
+    assert found["lines"] == found["greedy"]["equal"] == len(lines)
+    assert 0 < found["logits"] < certificate.LOGITS
+    assert kind != TRAINED or found["beam_4"]["equal"] > 4
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda m: m.output.bias[7:9].add_(0.001),
+        lambda m: m.encoder.layers[0].attention.key.weight.mul_(1.5),
+        lambda m: m.decoder.layers[0].around_cross.norm.bias.add_(0.01),
+        lambda m: setattr(m, "scale", 1.0),
+    ],
+)
+def test_whatever_computes_something_else_is_found_out(
+    spoil: Callable[[Any], None], models: Path
+) -> None:
+    imported = marian.read(models / TRAINED)
+    with torch.no_grad():
+        spoil(imported.trained.model)
+    with pytest.raises(UserError, match="logits differ from those of transformers by"):
+        certificate.certify(imported, models / TRAINED, LINES[:2])
+
+
+def test_other_pieces_are_found_out(models: Path) -> None:
+    imported = marian.read(models / TRAINED)
+    imported.trained.source.segmenter = imported.trained.target.segmenter
+    with pytest.raises(UserError, match="transformers makes other pieces of it") as error:
+        certificate.certify(imported, models / TRAINED, LINES)
+    assert error.value.code == Exit.DATA
+
+
+def test_without_transformers_nothing_is_compared_and_that_is_said(
+    models: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(certificate, "find_spec", lambda name: None)
+    imported = marian.read(models / TRAINED)
+    with caplog.at_level(logging.WARNING):
+        found = certificate.certify(imported, models / TRAINED, LINES)
+    assert found == {"compared_with": None}
+    assert "not compared with the original" in caplog.text
+
+
+def test_the_command_makes_a_model_directory(models: Path, tmp_path: Path) -> None:
+    samples, made = tmp_path / "samples.txt", tmp_path / "made"
+    samples.write_text("".join(f"{line}\n" for line in LINES[:3]), encoding="utf-8")
+    arguments = [str(models / TRAINED), str(made)]
+    more = ["--samples", str(samples), "--trained-length", "30"]
+    assert import_model.main([*arguments, *more]) == Exit.OK
+    trained = modeldir.load(made)
+    assert trained.facts["longest_source"] == 30
+    assert json.loads((made / "certificate.json").read_bytes())["lines"] == 3
+    original = marian.read(models / TRAINED).trained
+    texts = [Translator(each, each.settings.decode).texts(LINES) for each in (trained, original)]
+    assert texts[0] == texts[1] and len(set(texts[0])) > 1
+    assert import_model.main(arguments) == Exit.CANT_CREATE
+    assert import_model.main([str(tmp_path / "nothing"), str(tmp_path / "x")]) == Exit.NO_INPUT
+
+
+def test_made_up_lines_will_do(models: Path) -> None:
+    imported = marian.read(models / "multilingual gelu", trained_length=12)
+    lines = certificate.made_up(imported)
+    assert lines == certificate.made_up(imported)
+    found = certificate.certify(imported, models / "multilingual gelu", lines[:3])
+    assert found["lines"] + found["lines_left_out"] == 3 and found["lines"]
+
+
+def test_pytorch_model_bin_is_read_by_a_loader_that_runs_no_code(
+    copied: Path, models: Path, tmp_path: Path
+) -> None:
+    tensors = safetensors.torch.load_file(copied / "model.safetensors")
+    (copied / "model.safetensors").unlink()
+    torch.save(tensors, copied / "pytorch_model.bin")
+    same = [marian.read(path).trained.model.state_dict() for path in (copied, models / TRAINED)]
+    assert all(torch.equal(same[0][name], same[1][name]) for name in same[1])
+    torch.save({"model.shared.weight": Touching(tmp_path / "ran")}, copied / "pytorch_model.bin")
+    with pytest.raises(UserError, match="damaged, or holds more than tensors"):
+        marian.read(copied)
+    assert not (tmp_path / "ran").exists()
+
+
+class Touching:
+    """Makes a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.path,)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("model_type", "bart", "model_type=bart: choose one of marian"),
+        ("scale_embedding", False, "scale_embedding=False: choose one of True"),
+        ("scale_embedding", ..., "scale_embedding: has no value"),
+        ("activation_function", "tanh", "activation_function=tanh: choose one of swish, silu"),
+        ("normalize_before", True, "normalize_before=True: choose one of False"),
+        ("static_position_embeddings", False, "static_position_embeddings=False: choose one of"),
+        ("decoder_ffn_dim", 8, "decoder_ffn_dim: must be that of the encoder"),
+        ("decoder_attention_heads", 1, "decoder_attention_heads: must be as many"),
+        ("tie_word_embeddings", False, "tie_word_embeddings=false: where both sides share"),
+        ("d_model", "wide", "d_model=wide: expected integer"),
+        ("d_model", 18, "config.json asks for"),
+        ("encoder_layers", 3, "the tensor encoder.layers.2"),
+        ("decoder_start_token_id", 0, "starts the decoder with id 0, but <pad> is"),
+    ],
+)
+def test_a_config_that_means_another_model_is_refused(
+    key: str, value: Any, message: str, copied: Path
+) -> None:
+    where = copied / "config.json"
+    values = json.loads(where.read_bytes())
+    values.pop(key, None)
+    where.write_text(json.dumps(values if value is ... else {**values, key: value}))
+    refused(copied, message)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t: t.update(extra=torch.ones(2)), r"the tensor extra, \[2\], has no place"),
+        (lambda t: t.pop("model.shared.weight"), "has no shared.weight"),
+        (lambda t: t.pop("model.encoder.layers.0.fc1.bias"), "feedforward.inner.bias is missing"),
+        (lambda t: t["model.shared.weight"].fill_(torch.nan), "numbers that are not finite"),
+        (
+            lambda t: t.update({"lm_head.weight": t["model.shared.weight"] + 1}),
+            "differ, and should be one matrix",
+        ),
+        (
+            lambda t: t.update({"model.encoder.embed_positions.weight": torch.ones(300, 16)}),
+            "holds other positions than sinusoids",
+        ),
+    ],
+)
+def test_tensors_that_do_not_fit_are_refused(
+    change: Callable[[Any], None], message: str, copied: Path
+) -> None:
+    where = copied / "model.safetensors"
+    tensors = safetensors.torch.load_file(where)
+    change(tensors)
+    safetensors.torch.save_file(tensors, where)
+    refused(copied, message)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("model.safetensors", b"no tensors", "damaged, or holds more than tensors"),
+        ("config.json", b"[]", "expected a JSON object"),
+        ("config.json", b"{", "no valid JSON"),
+        ("vocab.json", b'{"</s>": 0, "<unk>": 1, "a": 2}', "has no <pad>"),
+        ("vocab.json", b'{"</s>": 0, "<unk>": 1, "<pad>": 3}', "expected the ids 0 to 2"),
+        ("vocab.json", b'{"</s>": 0, "<unk>": 1, "<pad>": true}', "expected the ids 0 to 2"),
+        ("vocab.json", b'{"</s>": 0, "<unk>": 1, "a b": 2, "<pad>": 3}', "without white space"),
+        ("source.spm", b"no model", "no SentencePiece model"),
+        ("target.spm", None, "the model is incomplete"),
+        ("model.safetensors", None, "it is incomplete"),
+    ],
+)
+def test_files_that_are_damaged_or_missing_are_named(
+    name: str, data: bytes | None, message: str, copied: Path
+) -> None:
+    (copied / name).unlink()
+    if data is not None:
+        (copied / name).write_bytes(data)
+    refused(copied, message)
+
+
+def test_a_vocabulary_of_another_size_is_refused(copied: Path) -> None:
+    where = copied / "vocab.json"
+    ids = json.loads(where.read_bytes())
+    ids["</pad>"] = len(ids)
+    where.write_text(json.dumps(ids))
+    refused(copied, "the vocabulary has .* pieces, but shared.weight")
+
+
+def refused(directory: Path, message: str) -> MarianModel | None:
+    with pytest.raises(UserError, match=message) as error:
+        marian.read(directory)
+    assert error.value.code == Exit.DATA
+    assert str(directory) in str(error.value)
+    return None
+
+
+def test_the_code_of_a_language_is_a_piece(models: Path) -> None:
+    model = (models / "multilingual gelu" / "source.spm").read_bytes()
+    segmenter = MarianSegmenter(Tokenizer("none", "none", "de"), model)
+    pieces = segmenter.encode(">>fr<< das Buch")
+    assert pieces[0] == ">>fr<<" and segmenter.decode(pieces[1:]) == "das Buch"
+    assert segmenter.encode("das >>fr<< Buch")[0] != ">>fr<<"
+    again = segmenter_from_json(segmenter.to_json())
+    assert isinstance(again, MarianSegmenter) and again.encode(">>fr<< das") == pieces[:2]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_trained_model_translates_two_hundred_lines_as_in_transformers(
+    kind: str, tmp_path: Path
+) -> None:
+    make(tmp_path / "model", **KINDS[kind], pieces=300, dim=64, updates=1500)
+    imported = marian.read(tmp_path / "model")
+    samples = [source for source, _ in pairs(200, 4, 40, "two hundred")]
+    if "multilingual" in kind:
+        samples = [f">>fr<< {line}" for line in samples]
+    found = certificate.certify(imported, tmp_path / "model", samples)
+    assert found["lines"] == found["greedy"]["equal"] == 200
+    assert found["logits"] < certificate.LOGITS
+    assert found["beam_4"]["finished"] > 150
