@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from nmt import schema
 from nmt.errors import UserError
 from nmt.schema import LARGEST, knob, read
 
@@ -138,6 +139,11 @@ class Model:
     norm: str = knob("layer norm before or after each sublayer", choices=("pre", "post"))
     tie: str = knob("embeddings that are one matrix", choices=("none", "target", "all"))
     feedforward: str = knob("numbers of the feed-forward sublayers", choices=("real", "complex"))
+    activation: str = knob(
+        "between the feed-forward sublayers' two maps; swish: x sigmoid(x)",
+        choices=("relu", "gelu", "swish"),
+        absent="relu",
+    )
     share_layers: bool = knob("one layer, gone through again and again (Universal Transformer)")
     halting: bool = knob("each token stops after as many layers as it needs (Graves 2016)")
     halting_threshold: float = knob("halting probability that stops a token", least=0, most=1)
@@ -229,6 +235,11 @@ class Decode:
         "a source beyond the encoding's table, the memory, or 10,000 pieces: translate its parts, "
         "leave its line empty and end with an error, or cut it",
         choices=("split", "refuse", "truncate"),
+    )
+    unknown: str = knob(
+        "the sign for an unknown piece in a translation",
+        choices=("forbid", "allow"),
+        absent="forbid",
     )
 
 
@@ -333,6 +344,16 @@ def integers(options: dict[str, Any], where: str) -> Iterator[tuple[str, int]]:
 def freeze(settings: Settings) -> dict[str, Any]:
     """Turn settings into plain values that `thaw` and JSON take."""
     return json.loads(json.dumps(asdict(settings)))
+
+
+def completed(plain: dict[str, Any]) -> dict[str, Any]:
+    """A plain config with the keys that it lacks because it is older than they are."""
+    return {
+        group: schema.completed(schema_of(group, values), values)
+        if group in KINDS and isinstance(values, dict)
+        else values
+        for group, values in plain.items()
+    }
 
 
 def schema_of(group: str, values: dict[str, Any]) -> type:

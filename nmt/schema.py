@@ -26,19 +26,27 @@ def knob(
     most: float | None = None,
     of: type | None = None,
     check: Callable[[str, Any], None] | None = None,
+    absent: Any = ...,
 ) -> Any:
     """Declare a key: what it means, and which values it may take (bounds included).
 
+    `absent`: what files without the key mean, such as models from before there was one.
     `of`: the key is a mapping of names to values of this schema. `check(where, value)` raises
     UserError for what the type cannot say. Bounds of a list are those of its numbers.
     """
     metadata = {"doc": doc, "choices": choices, "least": least, "most": most}
-    return field(metadata={**metadata, "of": of, "check": check})
+    return field(metadata={**metadata, "of": of, "check": check, "absent": absent})
 
 
 def keys_in(schema: type) -> list[str]:
     """The keys that a schema declares, in order."""
     return [each.name for each in fields(schema)]
+
+
+def completed(schema: type, values: dict[str, Any]) -> dict[str, Any]:
+    """The values with those keys besides that have a meaning where they are absent."""
+    known = {each.name: each.metadata["absent"] for each in fields(schema)}
+    return {**{key: value for key, value in known.items() if value is not ...}, **values}
 
 
 def read(schema: type[T], values: Any, where: str = "") -> T:
@@ -52,6 +60,7 @@ def read(schema: type[T], values: Any, where: str = "") -> T:
         raise UserError(f"{where}={values}: expected {_listed(list(specs))}")
     if extra := sorted(set(values) - set(specs), key=str):
         raise UserError(f"{_below(where, extra[0])}: no such key in {where or 'the config'}")
+    values = completed(schema, values)
     typed = OmegaConf.structured(schema)
     try:
         typed.merge_with(values)  # at once: each merge takes a large part of a millisecond

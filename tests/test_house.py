@@ -106,7 +106,8 @@ def test_files_can_be_read_in_one_sitting() -> None:
 
 FORBIDDEN = {
     r"\.splitlines\(": "splits on nine characters besides LF",
-    r"(?<!safetensors\.)torch\.(load|save)\((?!.*weights_only=True)|import pickle|\bmarshal\b": "runs code from a file",
+    r"(?<!safetensors\.)torch\.(load|save)\((?!.*weights_only=True)": "runs code from a file",
+    r"import pickle|\bmarshal\b": "the same",
     r"codecs\.open\(|for \w+ in sys\.stdin\b": "splits lines where there are none",
     r"\b_target_\b": "a config that names code",
     r"time\.time\(\)": "a clock that jumps",

@@ -183,6 +183,7 @@ TRAINING: list[tuple[str, list[str], str]] = [  # key=value, base words, what mu
     ("model.encoder_layers=2", [], "weights"),
     ("model.decoder_layers=2", [], "weights"),
     ("model.feedforward=complex", [], "refused"),
+    ("model.activation=swish", [], "weights"),
     ("model.share_layers=true", ["model.encoder_layers=2"], "weights"),
     ("model.halting=true", [], "weights"),
     ("model.halting_threshold=0.1", ["model.halting=true", "model.encoder_layers=2"], "weights"),
@@ -265,6 +266,7 @@ DECODING_REFUSED = {  # key -> what is said of its other value
     "target_length": "this model cannot tell a length",
 }
 ELSEWHERE = {  # key -> the test that flips it
+    "decode.unknown": "tests/decode/test_translator.py",
     "data.kind": "chooses the schema, with data=",
     "segmenter.kind": "chooses the schema, with segmenter=",
     "optim.kind": "chooses the schema, with optim=",

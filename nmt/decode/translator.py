@@ -32,6 +32,7 @@ from nmt.precision import NO_BFLOAT16, bfloat16_is_faster
 # CR and NEL among them), and the two separators of Unicode.
 _SEPARATORS = dict.fromkeys([*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029], " ")
 
+FORBIDDEN = {"forbid": (PAD, BOS, UNK), "allow": (PAD, BOS)}  # decode.unknown -> ids
 
 log = logging.getLogger(__name__)
 
@@ -276,7 +277,7 @@ class Translator:
                     alpha=self.decode.alpha,
                     bos=BOS,
                     eos=eos,
-                    forbidden=(PAD, BOS, UNK),
+                    forbidden=FORBIDDEN[self.decode.unknown],
                     n_best=n_best,
                 )
         except (RuntimeError, MemoryError) as error:

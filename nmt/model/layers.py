@@ -34,22 +34,30 @@ class Residual(nn.Module):
         return y if self.pre else self.norm(y)
 
 
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,  # by the error function, not its approximation by tanh
+    "swish": F.silu,
+}
+
+
 class FeedForward(nn.Module):
-    """Two linear layers with a ReLU between them."""
+    """Two linear layers with an activation between them."""
 
     def __init__(self, config: Model) -> None:
         super().__init__()
         self.inner = nn.Linear(config.dim, config.feedforward_dim)
         self.outer = nn.Linear(config.feedforward_dim, config.dim)
+        self.activation = ACTIVATIONS[config.activation]
         self.dropout = config.feedforward_dropout
 
     def forward(self, x: Tensor) -> Tensor:
         """[batch, length, dim] -> the same shape."""
-        return self.outer(dropout(F.relu(self.inner(x)), self.dropout, self.training))
+        return self.outer(dropout(self.activation(self.inner(x)), self.dropout, self.training))
 
 
 class ComplexFeedForward(nn.Module):
-    """Two complex linear layers, ReLU on each part (Wang et al. 2020, complex order).
+    """Two complex linear layers, the activation on each part (Wang et al. 2020, complex order).
 
     Rows hold the real and the imaginary stream of each sentence side by side.
     """
@@ -62,7 +70,7 @@ class ComplexFeedForward(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """[batch x 2, length, dim] -> the same shape."""
         h = _times(self.real.inner, self.imaginary.inner, x)
-        h = dropout(F.relu(h), self.dropout, self.training)
+        h = dropout(self.real.activation(h), self.dropout, self.training)
         return _times(self.real.outer, self.imaginary.outer, h)
 
 

@@ -73,7 +73,7 @@ def check(path: Path, settings: config.Settings, elsewhere: str) -> None:
     old = manifest.parse(where.read_bytes(), where)
     if not isinstance(old, dict):
         raise UserError(f"{where}: expected a JSON object", Exit.DATA)
-    if changes := differences(old, config.freeze(settings)):
+    if changes := differences(config.completed(old), config.freeze(settings)):
         raise UserError(
             f"{where}: another config: {', '.join(changes)}; choose another {elsewhere}"
         )

@@ -45,6 +45,12 @@ def test_empty_lines_stay_empty_and_never_meet_the_model(lines: list[str]) -> No
     assert rows == sum(bool(line.strip()) for line in lines)
 
 
+def test_the_sign_for_an_unknown_piece_may_be_forbidden() -> None:
+    lines = ["w1 never-seen w2"]  # the model copies, and knows no better than the sign
+    assert Translator(trained(), decode(unknown="allow")).texts(lines) == ["w1 <unk> w2"]
+    assert Translator(trained(), decode(unknown="forbid")).texts(lines) == ["w1"]
+
+
 def test_line_ends_are_no_text() -> None:
     assert Translator(trained(), decode()).texts(["w1\n", "w2\r\n", "\n"]) == ["w1", "w2", ""]
 

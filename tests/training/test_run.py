@@ -37,6 +37,20 @@ def test_another_config_is_refused_with_a_list(data: Prepared, tmp_path: Path) -
     assert tiny.tree(tmp_path) == before
 
 
+def test_a_run_from_before_a_key_goes_on_with_what_it_was_made_with(
+    data: Prepared, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    tiny.train(run, data, trainer__max_steps=1)
+    where = run / "config.json"
+    plain = json.loads(where.read_bytes())
+    assert plain["model"].pop("activation") == "relu"
+    where.write_text(json.dumps(plain), encoding="utf-8")
+    open_run(run, tiny.settings()).close()
+    with pytest.raises(UserError, match=r"model\.activation: relu -> gelu"):
+        open_run(run, tiny.settings(model__activation="gelu"))
+
+
 def test_the_order_of_encodings_is_a_difference() -> None:
     one = config.freeze(tiny.settings(encoding={"absolute": {}, "relative": {"tau": 4}}))
     two = config.freeze(tiny.settings(encoding={"relative": {"tau": 4}, "absolute": {}}))

@@ -63,8 +63,8 @@ def _checked(changes: dict[str, Any]) -> config.Settings:
         "model": {
             "encoder_layers": 2, "decoder_layers": 2, "dim": 16, "feedforward_dim": 32, "heads": 2,
             "dropout": 0.2, "attention_dropout": 0.1, "feedforward_dropout": 0.1, "norm": "pre",
-            "tie": "all", "feedforward": "real", "share_layers": False, "halting": False,
-            "halting_threshold": 0.99, "ponder_cost": 0.01, "drop_residual": [],
+            "tie": "all", "feedforward": "real", "activation": "relu", "share_layers": False,
+            "halting": False, "halting_threshold": 0.99, "ponder_cost": 0.01, "drop_residual": [],
             "length_head": False,
         },
         "encoding": {"absolute": {}},
@@ -84,6 +84,7 @@ def _checked(changes: dict[str, Any]) -> config.Settings:
             "max_length_ratio": 2.0, "max_length_offset": 5, "batch_tokens": 100,
             "window": 10, "position_scale": 1.0,
             "target_length": "ratio", "length_ratio": 1.0, "too_long": "refuse",
+            "unknown": "forbid",
         },
     }  # fmt: skip
     for name, value in changes.items():
