@@ -47,7 +47,7 @@ Flip = tuple[Value, dict[str, Value]]  # another value, and the neighbours that 
 _NTK = {"encoding.{}.scaling": "linear", "encoding.{}.factor": 2.0, "encoding.{}.partial": 0.5}
 # Keys that need a value of their own, or neighbours with other values; {} is the option.
 ASKED: dict[tuple[str, str], Flip] = {
-    ("cape", "encoding.{}.at.augment.center"): (True, {"encoding.{}.where": ["encoder"]}),
+    ("cape", "encoding.{}.at.augment.center"): (True, {"encoding.{}.where": "encoder"}),
     ("cape", "encoding.{}.at.augment.scale"): (1.5, {}),
     ("complex_order", "model.feedforward"): ("real", {}),
     # steps of 0.01 are so short that a second one between them changes nothing in float32
@@ -129,6 +129,12 @@ def made(option: str, changes: dict[str, Value]) -> Transformer:
     return moved(settings)
 
 
+@cache
+def unchanged(option: str, *beside: tuple[str, Value]) -> Transformer:
+    """The model before a key is flipped, which many keys of an option share."""
+    return made(option, dict(beside))
+
+
 def said(model: Transformer) -> dict[str, Any]:
     """What a model says of itself."""
     return {
@@ -161,7 +167,7 @@ def test_flipping_a_key_of_an_encoding_shows(option: str, key: str, value: Value
     last = key.rsplit(".", 1)[-1]
     accepted = []
     for other, beside in flipped(option, key, value):
-        before = made(option, beside)
+        before = deepcopy(unchanged(option, *beside.items()))
         try:
             after = made(option, {**beside, key: other})
         except UserError as e:
