@@ -1,5 +1,6 @@
 """Which class a name stands for: a module's own, a plug-in's, or a refusal that names them."""
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from importlib import invalidate_caches
@@ -61,6 +62,13 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name in set(sys.modules) - before:
         if str(folder) in str(getattr(sys.modules[name], "__file__", "")):
             del sys.modules[name]
+
+
+def test_a_module_that_is_added_later_is_found(define: Define) -> None:
+    os.utime(nmt.encodings.__path__[-1], ns=(1, 1))  # the folder has not changed for long
+    assert "late" not in names()
+    define("late", "class Late(Encoding):\n    pass\n")
+    assert "late" in names() and type(made("late")).__name__ == "Late"
 
 
 def test_finds_each_module_by_its_name() -> None:
