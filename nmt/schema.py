@@ -88,8 +88,7 @@ def _listed(names: list[str]) -> str:
 def _merge(section: DictConfig, spec: Field[Any], key: str, value: Any) -> None:
     """Set one value of a section; UserError if its type is wrong, or that of a key below it."""
     inner: Any = spec.type
-    if is_dataclass(spec.type):
-        read(inner, value, key)
+    _check_inner(spec, key, value)
     try:
         section.merge_with({spec.name: value})
     except OmegaConfBaseException:
@@ -100,10 +99,7 @@ def _check(spec: Field[Any], key: str, value: Any, typed: Any) -> None:
     """Check a value, as given and as typed, for what OmegaConf's types leave open."""
     where = f"{key}={value}"
     inner: Any = spec.type
-    if is_dataclass(spec.type):
-        read(inner, value, key)
-    if spec.metadata["check"] is not None:
-        spec.metadata["check"](key, value)
+    _check_inner(spec, key, value)
     if inner is bool and isinstance(value, (int, float)) and value not in (0, 1):
         raise UserError(f"{where}: expected {_wanted(bool)}")
     if typed is None:
@@ -112,6 +108,15 @@ def _check(spec: Field[Any], key: str, value: Any, typed: Any) -> None:
         raise UserError(f"{where}: choose one of {', '.join(map(str, choices))}")
     for number in list(typed) if get_origin(inner) is list else [typed]:
         _check_number(spec, where, number)
+
+
+def _check_inner(spec: Field[Any], key: str, value: Any) -> None:
+    """Check what is below a key, and what the key's own check asks for."""
+    inner: Any = spec.type
+    if is_dataclass(spec.type):
+        read(inner, value, key)
+    if spec.metadata["check"] is not None:
+        spec.metadata["check"](key, value)
 
 
 def _check_number(spec: Field[Any], where: str, number: object) -> None:
