@@ -22,6 +22,7 @@ wmt19-deen: $(VENV)/installed ## German-English of the paper, from downloads to 
 wmt19-zhen: $(VENV)/installed ## Chinese-English, likewise
 	$(BIN)/nmt-recipe wmt19_zhen --runs $(RUNS)/wmt19_zhen $(RECIPE)
 
+test: export PYTHONDONTWRITEBYTECODE = # else each process that a test starts compiles all anew
 test: $(VENV)/installed ## the fast tests, as CI runs them
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 

@@ -30,6 +30,11 @@ def settings_of(*arguments: str) -> Settings:
 
     model.KEY=VALUE is put in afterwards, and a list of encodings is merged of its members.
     """
+    return deepcopy(_settings_of(arguments))
+
+
+@cache
+def _settings_of(arguments: tuple[str, ...]) -> Settings:
     sizes = [a for a in arguments if a.startswith("model.") and a.partition("=")[2]]
     rest = [a for a in arguments if a not in sizes]
     settings = (_merged(rest[0]) if len(rest) == 1 else None) or deepcopy(_composed(*rest))

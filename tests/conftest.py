@@ -22,7 +22,10 @@ from tests import composing
 hypothesis.settings.register_profile("fast", deadline=None, max_examples=50)
 hypothesis.settings.register_profile("slow", deadline=None, max_examples=300)
 
-TOGETHER = ("test_keys", "test_report_runs", "test_whole", "test_workers")  # files; see below
+TOGETHER = (  # files whose fixtures cost seconds; see below
+    *("test_keys", "test_report_runs", "test_whole", "test_workers", "test_marian"),
+    *("test_oracles", "test_scoring", "test_diagnosis", "test_ranking", "test_report", "test_page"),
+)
 TINY = (
     "model.dim=16",
     "model.feedforward_dim=24",
