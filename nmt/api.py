@@ -9,11 +9,10 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt import build, modeldir
+from nmt import build, corpus, modeldir
 from nmt.compare.report import Report
 from nmt.config import Settings
 from nmt.data.prepare import Prepared
-from nmt.data.prepare import prepare as prepare_corpus
 from nmt.decode import forced
 from nmt.decode.forced import GivenTranslation
 from nmt.decode.translator import Translation, Translator
@@ -188,7 +187,7 @@ def prepare(settings: Settings) -> Prepared:
     `train` and `dev` are stores of ids, `source` and `target` know segmenter and vocabulary, and
     `facts` what was dropped. Raises UserError: 66 if a file is missing, 65 if its text is no use.
     """
-    return prepare_corpus(settings.data, settings.segmenter)
+    return corpus.prepare(settings)
 
 
 def list_encodings(config_dir: str | Path | None = None) -> list[EncodingFacts]:

@@ -6,7 +6,6 @@ side), facts.json and model.safetensors. It names no path of a machine and can b
 
 import logging
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, replace
 from itertools import chain
@@ -18,7 +17,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from nmt import build, config, manifest
+from nmt import build, config, manifest, modelpath
 from nmt.data.side import Side
 from nmt.device import pick
 from nmt.errors import Exit, UserError, visible
@@ -28,10 +27,8 @@ from nmt.schema import LARGEST
 
 T = TypeVar("T")
 WEIGHTS = "model.safetensors"
-BEST = "best"  # in a run directory: the name of its best checkpoint
 VOCABULARY_LIMIT = 1 << 28  # bytes of source.json and target.json
 MODEST = 2**26  # numbers in the tables of encodings that are made without looking twice
-STEP = re.compile(r"step-[0-9]{8,}")
 LONGEST = 500  # characters of a message about a package, which decides on some of them
 
 log = logging.getLogger(__name__)
@@ -63,7 +60,7 @@ def reading(path: Path, read: Callable[[Path], T]) -> T:
     Then the one that the path means by now is read instead.
     """
     while True:
-        checkpoint = locate(path)
+        checkpoint = modelpath.locate(path)
         try:
             return read(checkpoint)
         except (UserError, OSError):
@@ -106,51 +103,23 @@ def _is_modest(settings: config.Settings, tensors: dict[str, Tensor]) -> bool:
     return body <= 2 * held and layers * rows * model.dim <= MODEST
 
 
+def sides(path: str | Path) -> tuple[Side, Side]:
+    """Read the source and target side of a model alone; raises what `load` does."""
+
+    def read(checkpoint: Path) -> tuple[Side, Side]:
+        sealed = Sealed(checkpoint)
+        return _side(sealed, "source.json"), _side(sealed, "target.json")
+
+    return reading(Path(path), read)
+
+
 def weights_sum(path: str | Path) -> str:
     """Return the SHA-256 of a model's weights, as its manifest says; raises what `load` does."""
-    sealed = Sealed(locate(Path(path)))
+    sealed = Sealed(modelpath.locate(Path(path)))
     entry = sealed.files.get(WEIGHTS)
     if not isinstance(entry, dict):
         raise UserError(f"{sealed.path}: lists no {WEIGHTS}; it is no model", Exit.DATA)
     return str(entry.get("sha256"))
-
-
-def locate(path: Path) -> Path:
-    """Return the checkpoint directory that a path means; a run means its best, else its newest."""
-    if not path.exists():
-        raise UserError(f"{path}: no such directory; give a run or a checkpoint", Exit.NO_INPUT)
-    if not path.is_dir():
-        raise UserError(
-            f"{path}: not a model directory; nmt reads its own model directories only, "
-            "and never unpickles",
-            Exit.DATA,
-        )
-    if (path / manifest.NAME).exists() or not (path / "checkpoints").is_dir():
-        return path
-    while True:
-        name, steps = best(path), checkpoints(path / "checkpoints")
-        if best(path) == name:  # else training has moved it meanwhile
-            break
-    if not steps:
-        raise UserError(f"{path}: this run has no checkpoint yet", Exit.NO_INPUT)
-    return next((step for step in steps if step.name == name), steps[-1])
-
-
-def checkpoints(directory: Path) -> list[Path]:
-    """List the checkpoint directories, oldest first; none where there is no such directory."""
-    if not directory.is_dir():
-        return []
-    steps = [p for p in directory.iterdir() if STEP.fullmatch(p.name) and p.is_dir()]
-    return sorted(steps, key=lambda p: int(p.name.removeprefix("step-")))
-
-
-def best(run: Path) -> str | None:
-    """Return the name of a run's best checkpoint, where one is known."""
-    pointer = run / BEST
-    if not pointer.is_file() or pointer.stat().st_size > 100:
-        return None
-    name = pointer.read_bytes().decode("ascii", "replace").strip()
-    return name if STEP.fullmatch(name) else None
 
 
 def save(trained: Trained, path: Path, beside: Mapping[str, bytes] | None = None) -> None:

@@ -13,7 +13,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from nmt import build, config, manifest, modeldir
+from nmt import build, config, manifest, modeldir, modelpath
 from nmt.data.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.modeldir import WEIGHTS
@@ -272,7 +272,7 @@ def test_a_run_means_its_best_checkpoint(original: Path, tmp_path: Path) -> None
             (run / "best").unlink()
         else:
             (run / "best").write_bytes(pointer)
-        assert modeldir.locate(run) == run / f"checkpoints/step-{expected:08d}"
+        assert modelpath.locate(run) == run / f"checkpoints/step-{expected:08d}"
 
 
 @pytest.fixture
@@ -303,7 +303,7 @@ def rotating(original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_model_is_read_while_training_rotates_its_checkpoints(rotating: Path) -> None:
     assert modeldir.load(rotating).facts == FACTS
-    assert modeldir.locate(rotating).name == "step-00000005"
+    assert modelpath.locate(rotating).name == "step-00000005"
 
 
 def test_a_checkpoint_that_goes_though_it_was_named_is_an_error(rotating: Path) -> None:

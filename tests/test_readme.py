@@ -6,12 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from nmt import manifest
 from nmt.cli import compare, encodings, evaluate, import_model, parity, report, testset, translate
+from nmt.config import freeze
 from nmt.overrides.arguments import parse
 from nmt.overrides.compose import Experiment, composed
 from nmt.overrides.options import FAMILIES, family_of
 from nmt.overrides.sweep import planned
 from scripts.bench import __main__ as bench
+from tests.composing import settings_of
 from tests.pages import PAGES, ROOT, commands, targets_of_make, text_of
 
 UNDERSTOOD = {  # command -> what reads its arguments and refuses those that do not fit
@@ -28,7 +31,9 @@ COMMANDS = list(dict.fromkeys(command for page in PAGES for command in commands(
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_each_command_is_understood(command: str, tmp_path: Path) -> None:
+def test_each_command_is_understood(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     redirected = re.sub(r"[<>] *\S+", "", command)
     name, *arguments = shlex.split(redirected.removeprefix("python -m "))
     arguments = [re.sub(r"\b(\w+\.png)", rf"{tmp_path}/\1", a) for a in arguments]
@@ -39,6 +44,11 @@ def test_each_command_is_understood(command: str, tmp_path: Path) -> None:
         if options.name is not None:
             encodings.command([options.name, *options.overrides, "--no-timing"])
     elif name in ("nmt-train", "nmt-prepare"):
+        if start := re.search(r"trainer\.init_from=(\S+)", command):
+            monkeypatch.chdir(tmp_path)
+            config = manifest.dump(freeze(settings_of()))
+            (tmp_path / start[1]).parent.mkdir(parents=True)
+            manifest.write(tmp_path / start[1], [("config.json", config)])
         plan = planned(parse(arguments))
         if not isinstance(plan, Experiment):
             composed(plan.jobs[0])

@@ -38,13 +38,14 @@ def command(argv: list[str]) -> None:
     if "--version" in argv:
         sys.stdout.write(f"nmt {__version__}\n")
         return
-    from nmt.data.prepare import prepare, report
+    from nmt import corpus
+    from nmt.data.prepare import report
     from nmt.data.report import describe
     from nmt.overrides.compose import experiment_of
 
     once(argv)
     settings = experiment_of(argv).settings
-    prepared = prepare(settings.data, settings.segmenter)
+    prepared = corpus.prepare(settings)
     sys.stdout.write(f"{describe(report(prepared.path))}\n{prepared.path}\n")
 
 

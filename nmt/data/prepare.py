@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -42,6 +42,10 @@ FEW_LINES = 30_000  # with fewer, starting processes takes longer than they save
 LIBRARIES = ("numpy", "sacremoses", "sentencepiece", "subword-nmt")
 
 
+Segmenter: TypeAlias = config.BpeLearning | config.UnigramLearning | config.ImportedSegmenter
+Sides: TypeAlias = Sequence[Side]  # source and target
+
+
 class Prepared(NamedTuple):
     """A corpus ready to train on."""
 
@@ -61,14 +65,15 @@ class ScannedPair(NamedTuple):
     columns: dict[str, Scan]  # by name
 
 
-def prepare(data: config.Data, segmenter: config.BpeLearning | config.UnigramLearning) -> Prepared:
+def prepare(data: config.Data, segmenter: Segmenter, sides: Sides | None = None) -> Prepared:
     """Prepare a corpus, or take the prepared one if there is one.
 
-    Raises UserError: 66 if a file is missing, 65 if its content cannot be used, 73 or 74 if the
-    cache cannot be written.
+    With `sides`, those of a trained model, nothing is learned of the text: it gets their ids, and
+    is normalised as they do it; `segmenter` only says what they are. Raises UserError: 66 if a file
+    is missing, 65 if its content cannot be used, 73 or 74 if the cache cannot be written.
     """
     scanned = _scan_files(data)
-    digest = _fingerprint(data, segmenter, scanned)
+    digest = _fingerprint(data, segmenter, sides, scanned)
     final = Path(data.cache) / f"{data.name}-{digest[:12]}"
     if wrong := _damage(final, digest):
         with cache.locked(final, wrong):
@@ -76,7 +81,7 @@ def prepare(data: config.Data, segmenter: config.BpeLearning | config.UnigramLea
                 if final.exists():
                     log.warning("%s; the corpus is prepared anew", wrong)
                 with cache.fresh(final) as directory:
-                    _build(data, segmenter, scanned, directory, digest)
+                    _build(data, segmenter, sides, scanned, directory, digest)
     return load(final)
 
 
@@ -89,21 +94,23 @@ def _damage(path: Path, fingerprint: str) -> str | None:
     return None
 
 
-def fingerprint(data: config.Data, segmenter: config.BpeLearning | config.UnigramLearning) -> str:
+def fingerprint(data: config.Data, segmenter: Segmenter, sides: Sides | None = None) -> str:
     """Tell which corpus this is, by the content of its files and each setting that matters.
 
     All text is read for it, prepared or not: nothing less shows that none of it has changed.
     Raises UserError: 66 if a file is missing, 65 if its content cannot be used.
     """
-    return _fingerprint(data, segmenter, _scan_files(data))
+    return _fingerprint(data, segmenter, sides, _scan_files(data))
 
 
 def _fingerprint(
     data: config.Data,
-    segmenter: config.BpeLearning | config.UnigramLearning,
+    segmenter: Segmenter,
+    sides: Sides | None,
     scanned: dict[str, "ScannedPair"],
 ) -> str:
     per = config.columns_of(data)
+    given = {} if sides is None else {"sides": [side.to_json() for side in sides]}
     return cache.fingerprint(
         {
             "format": FORMAT,
@@ -115,6 +122,7 @@ def _fingerprint(
                 split: [[name, per[name], column.sha256] for name, column in p.columns.items()]
                 for split, p in scanned.items()
             },
+            **given,
         }
     )
 
@@ -186,7 +194,8 @@ def _toy_sample() -> str:
 
 def _build(
     data: config.Data,
-    choice: config.BpeLearning | config.UnigramLearning,
+    choice: Segmenter,
+    sides: Sides | None,
     scanned: dict[str, ScannedPair],
     directory: Path,
     fingerprint: str,
@@ -197,9 +206,7 @@ def _build(
     if isinstance(data, config.Toy):
         scanned, tests = _write_toy(data, directory)
         facts |= tests
-    languages = (data.source_language, data.target_language)
-    warn_of_unknown(choice.tokenizer, *languages)
-    tokenizers = [Tokenizer(data.normalize, choice.tokenizer, code) for code in languages]
+    tokenizers = _tokenizers(data, choice, sides)
     work = directory / "work"
     work.mkdir()
     workers = _workers(data.workers, scanned)
@@ -207,14 +214,16 @@ def _build(
     columns = {split: _columns(data, scanned[split], work) for split in SPLITS}
     with Pool(workers) as pool, Pool(1) as here:  # of few lines, as dev has, each would learn anew
         pools = {"train": pool, "dev": here}
-        cleaned, words = _clean_all(data, choice, scanned, columns, work, pools)
+        count_words = sides is None and isinstance(choice, config.BpeLearning)
+        cleaned, words = _clean_all(data, tokenizers, count_words, scanned, columns, work, pools)
         known = None
-        if isinstance(choice, config.BpeLearning):
+        if isinstance(choice, config.BpeLearning) and sides is None:
             known = work / "source.known", work / "target.known"
             sides = learn_bpe_sides(choice, tokenizers, words, known)
             words.clear()  # this room is needed no more
-        else:
+        elif sides is None:
             chunks = [chunk.out for chunk in cleaned["train"]]
+            assert isinstance(choice, config.UnigramLearning), "others come with sides"
             sides = learn_unigram_sides(choice, tokenizers, chunks)
         for name, side in zip(SIDES, sides, strict=True):
             write_json(directory / f"{name}.json", side.to_json())
@@ -232,6 +241,20 @@ def _build(
     log.info("prepared in %.0f s", time.monotonic() - started)
 
 
+def _tokenizers(data: config.Data, choice: Segmenter, sides: Sides | None) -> list[Tokenizer]:
+    """Those of both sides; UserError where nothing is to be learned, and nothing is given."""
+    if sides is not None:
+        return [side.segmenter.tokenizer for side in sides]
+    if isinstance(choice, config.ImportedSegmenter):
+        raise UserError(
+            "segmenter.kind=imported: comes with a model that was imported; give its directory as "
+            "trainer.init_from"
+        )
+    languages = (data.source_language, data.target_language)
+    warn_of_unknown(choice.tokenizer, *languages)
+    return [Tokenizer(data.normalize, choice.tokenizer, code) for code in languages]
+
+
 def _columns(data: config.Data, pair: ScannedPair, work: Path) -> tuple[ColumnChunk, ...]:
     """Say where the columns of a split are read, from their first line on."""
     per = config.columns_of(data)
@@ -243,7 +266,8 @@ def _columns(data: config.Data, pair: ScannedPair, work: Path) -> tuple[ColumnCh
 
 def _clean_all(
     data: config.Data,
-    choice: config.BpeLearning | config.UnigramLearning,
+    tokenizers: Sequence[Tokenizer],
+    count_words: bool,
     scanned: dict[str, ScannedPair],
     columns: dict[str, tuple[ColumnChunk, ...]],
     work: Path,
@@ -253,7 +277,8 @@ def _clean_all(
     words: list[Counter[str]] = [Counter(), Counter()]
     cleaned: dict[str, list[CleanedChunk]] = {}
     for split in SPLITS:
-        tasks = _clean_tasks(split, data, choice, scanned[split], columns[split], work)
+        counted = count_words and split == "train"
+        tasks = _clean_tasks(split, data, tokenizers, counted, scanned[split], columns[split], work)
         cleaned[split] = []
         chunks = pools[split].in_order(clean, tasks)
         lines = scanned[split].source.lines
@@ -268,12 +293,13 @@ def _clean_all(
 def _clean_tasks(
     split: str,
     data: config.Data,
-    choice: config.BpeLearning | config.UnigramLearning,
+    tokenizers: Sequence[Tokenizer],
+    count_words: bool,
     pair: ScannedPair,
     columns: tuple[ColumnChunk, ...],
     work: Path,
 ) -> Iterator[CleanTask]:
-    train = split == "train"
+    of_source, of_target = ((t.normalize, t.kind, t.language) for t in tokenizers)
     source, target = unpacked(pair.source, work), unpacked(pair.target, work)
     for k, starts in enumerate(zip(pair.source.starts[:-1], pair.target.starts[:-1], strict=True)):
         yield CleanTask(
@@ -282,13 +308,10 @@ def _clean_tasks(
             starts=starts,
             line=k * CHUNK + 1,
             lines=min(CHUNK, pair.source.lines - k * CHUNK),
-            tokenizers=(
-                (data.normalize, choice.tokenizer, data.source_language),
-                (data.normalize, choice.tokenizer, data.target_language),
-            ),
+            tokenizers=(of_source, of_target),
             drop_invalid=data.invalid_utf8 == "drop",
             max_bytes=data.max_line_bytes,
-            count_words=train and choice.kind == "bpe",
+            count_words=count_words,
             out=work / f"{split}-{k:06d}",
             columns=tuple(c._replace(start=pair.columns[c.name].starts[k]) for c in columns),
         )

@@ -93,15 +93,15 @@ def prepare_corpora(runs: Sequence[PlannedRun]) -> dict[str, "Prepared"]:
 
     Raises UserError as `prepare` does, and 65 for a run that was trained on another corpus.
     """
-    from nmt.data.prepare import prepare
+    from nmt import corpus
 
     by_settings: dict[bytes, Prepared] = {}
     corpora: dict[str, Prepared] = {}
     for run in runs:
         plain = freeze(run.settings)
-        key = manifest.dump([plain["data"], plain["segmenter"]])
+        key = manifest.dump([plain["data"], plain["segmenter"], plain["trainer"]["init_from"]])
         if key not in by_settings:
-            by_settings[key] = prepare(run.settings.data, run.settings.segmenter)
+            by_settings[key] = corpus.prepare(run.settings, run.directory)
             log_remarks(by_settings[key].facts["corpus"])
         corpora[run.name] = by_settings[key]
         outcome_of(run, corpora[run.name].facts["fingerprint"])

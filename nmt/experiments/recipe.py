@@ -60,21 +60,21 @@ def prepare(request: RecipeRequest) -> Iterator[str]:
     log.info("prepare: %s", needed)
     check_disk(Path(settings.data.cache), "prepare", needed)
     log.info("  nmt-prepare %s", shlex.join(_overrides(request)))
-    from nmt.data.prepare import prepare as prepared_corpus
+    from nmt import corpus
     from nmt.data.prepare import report
     from nmt.data.report import describe
     from nmt.recipes import loss
 
-    prepared = prepared_corpus(settings.data, settings.segmenter)
+    prepared = corpus.prepare(settings)
     counts = report(prepared.path)
     lost = loss.loss(prepared.train, counts, settings.data.max_length)
     yield f"{describe(counts)}\n\n{loss.describe(lost, job.lock.paper)}\n{prepared.path}\n"
     files = [prepared.path / name for name in ("report.json", "facts.json", "manifest.json")]
-    corpus = {
+    made = {
         "path": str(prepared.path.resolve()),
         "fingerprint": prepared.facts["fingerprint"],
     }
-    ledger.note("prepared", inputs, files, corpus | lost._asdict())
+    ledger.note("prepared", inputs, files, made | lost._asdict())
 
 
 def train(request: RecipeRequest) -> Iterator[str]:

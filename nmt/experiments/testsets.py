@@ -49,9 +49,9 @@ def of_corpus(settings: Settings) -> tuple[str, str]:
     if isinstance(data, Files):
         source = data.test_source or f"TEST.{data.source_language}"
         return source, data.test_target or f"TEST.{data.target_language}"
-    from nmt.data.prepare import prepare
+    from nmt import corpus
 
-    prepared = prepare(data, settings.segmenter)
+    prepared = corpus.prepare(settings)
     facts = prepared.facts
     return str(Path(prepared.path, facts["test_source"])), str(
         Path(prepared.path, facts["test_target"])

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt import __version__, atomic, manifest, modeldir
+from nmt import __version__, atomic, manifest, modeldir, modelpath
 from nmt.compare.ranking import MissingSystem
 from nmt.config import freeze
 from nmt.data.corpus import read_text
@@ -87,7 +87,7 @@ def _arguments(translation: KeptTranslation) -> list[str]:
     """Of nmt-translate."""
     run, test = translation.run, translation.test
     return [
-        *(str(modeldir.locate(run.directory)), str(test.source), "-o", str(translation.text)),
+        *(str(modelpath.locate(run.directory)), str(test.source), "-o", str(translation.text)),
         *("--threads", "1", "--device", run.settings.trainer.device),
         *columns_argument(columns_of_test(run.settings)),
         *["--by-sentence"] * test.by_sentence,

@@ -18,6 +18,7 @@ from nmt.errors import UserError
 from nmt.overrides.arguments import lines_of, parse
 from nmt.overrides.keys import ROOT, RUN, SETTINGS, check, check_keys
 from nmt.overrides.options import folders_in, options_of
+from nmt.overrides.parent import inherited
 from nmt.overrides.tables import TableReport, TableScale
 from nmt.schema import keys_in, read
 
@@ -85,13 +86,21 @@ def experiment(cfg: DictConfig, overrides: Sequence[Override]) -> Experiment:
     values = _resolved(cfg)
     scale = _part(TableScale, values, "limits")
     table = _part(TableReport, values, "table")
-    settings = thaw({key: values[key] for key in SETTINGS})
+    plain = {key: values[key] for key in SETTINGS}
     knobs = set(values) - {*SETTINGS, *RUN, *OF_TABLES}  # keys of encodings
     changed = sorted({each.key_or_group for each in overrides} & knobs)
     shown = [f"{key}{values[key]}" for key in changed]
-    name = values["name"] or _default_name(settings, scale is not None, shown, overrides)
+
+    def directory(settings: Settings) -> Path:
+        name = values["name"] or _default_name(settings, scale is not None, shown, overrides)
+        return Path(str(values["runs"])) / str(name)
+
+    settings = thaw(plain)
+    if settings.trainer.init_from is not None:
+        folders = folders_in(overrides) or ()
+        settings = thaw(inherited(plain, overrides, directory(settings), folders))
+    run = directory(settings)
     row = None if values.get("row") is None else str(values["row"])
-    run = Path(str(values["runs"])) / str(name)
     return Experiment(settings, run, lines_of(overrides), shown, scale, table, row)
 
 

@@ -12,7 +12,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from nmt import atomic, manifest, modeldir
+from nmt import atomic, manifest, modeldir, modelpath
 from nmt.errors import Exit, UserError
 from nmt.manifest import OtherFormatError, Sealed
 
@@ -57,7 +57,7 @@ class Checkpoints:
         self.directory.mkdir(exist_ok=True)
         for place in (self.run, self.directory):
             atomic.sweep(place)
-        paths = modeldir.checkpoints(self.directory)
+        paths = modelpath.checkpoints(self.directory)
         saved = [good for path in paths if (good := self._verified(path))]
         if not saved and any(self.directory.glob(f"{CORRUPT}*")):
             raise UserError(
@@ -94,12 +94,12 @@ class Checkpoints:
             return None
 
     def _point(self) -> None:
-        if self.best is not None and modeldir.best(self.run) != self.best[1]:
-            atomic.replace(self.run / modeldir.BEST, f"{self.best[1]}\n".encode())
+        if self.best is not None and modelpath.best(self.run) != self.best[1]:
+            atomic.replace(self.run / modelpath.BEST, f"{self.best[1]}\n".encode())
 
     def _rotate(self) -> None:
         best = self.best[1] if self.best else None
-        for path in modeldir.checkpoints(self.directory)[: -self.keep]:
+        for path in modelpath.checkpoints(self.directory)[: -self.keep]:
             if path.name != best:
                 atomic.discard(path)
 
@@ -115,7 +115,7 @@ def verified(path: Path) -> Saved:
 
 def newest(run: Path) -> Saved | None:
     """Return the newest intact checkpoint of a run, as `recover` does, but change nothing."""
-    for path in reversed(modeldir.checkpoints(run / DIRECTORY)):
+    for path in reversed(modelpath.checkpoints(run / DIRECTORY)):
         try:
             return verified(path)
         except OtherFormatError:

@@ -13,7 +13,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from nmt import atomic, config, manifest, modeldir
+from nmt import atomic, config, manifest, modelpath
 from nmt.errors import Exit, UserError
 from nmt.training.checkpoint import CORRUPT, DIRECTORY
 from nmt.training.progress import BOARD, METRICS
@@ -106,7 +106,7 @@ def hint(path: Path) -> dict[str, Any]:
 
 def _has_checkpoints(path: Path) -> bool:
     directory = path / DIRECTORY
-    return bool(modeldir.checkpoints(directory)) or any(directory.glob(f"{CORRUPT}*"))
+    return bool(modelpath.checkpoints(directory)) or any(directory.glob(f"{CORRUPT}*"))
 
 
 def _others(path: Path) -> Iterator[str]:
@@ -115,7 +115,7 @@ def _others(path: Path) -> Iterator[str]:
     if {"state", "step", "pid", "host"} <= _plain(path / STATUS).keys():
         made |= {STATUS}
     if set(config.KINDS) <= _plain(path / CONFIG).keys():
-        made |= {CONFIG, METRICS, BOARD, modeldir.BEST}
+        made |= {CONFIG, METRICS, BOARD, modelpath.BEST}
     directory = path / DIRECTORY
     inside = sorted(directory.iterdir()) if directory.is_dir() else []
     for there in [*sorted(path.iterdir()), *inside]:

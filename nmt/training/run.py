@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from filelock import FileLock
 
-from nmt import atomic, config, manifest, modeldir
+from nmt import atomic, config, manifest, modeldir, modelpath
 from nmt.errors import Exit, UserError, exit_code
 from nmt.training.checkpoint import Checkpoints, Saved, newest
 from nmt.training.directory import CONFIG, HOLDER, LOG, STATUS, check, hint, locked, refuse_others
@@ -115,7 +115,7 @@ class Run:
     @property
     def has_checkpoint(self) -> bool:
         """Whether there is something to go on from, and so the name belongs to this config."""
-        return bool(modeldir.checkpoints(self.checkpoints.directory))
+        return bool(modelpath.checkpoints(self.checkpoints.directory))
 
     def refuse_other_start(self, settings: config.Settings) -> None:
         """Raise UserError (65) if trainer.init_from has other weights than the run started from.

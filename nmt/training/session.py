@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from nmt import build
+from nmt import build, corpus
 from nmt.config import Settings
-from nmt.data.prepare import Prepared, fingerprint, load, prepare
+from nmt.data.prepare import Prepared, load
 from nmt.errors import UserError
 from nmt.training.run import Outcome, open_run
 from nmt.training.workers import ALONE, Workers
@@ -25,7 +25,7 @@ def train(
         if outcome is None:
             from nmt.training.trainer import fit  # and torch, only where updates are to be made
 
-            outcome = fit(settings, _prepared(settings, workers), run)
+            outcome = fit(settings, _prepared(settings, directory, workers), run)
     if outcome.signal is not None:
         raise UserError(str(outcome), outcome.code)
     return outcome
@@ -36,7 +36,7 @@ def _fingerprint(settings: Settings, directory: Path, workers: Workers) -> str:
     if workers.rank:
         return str(workers.hear())
     try:
-        digest = fingerprint(settings.data, settings.segmenter)
+        digest = corpus.fingerprint(settings, directory)
     except UserError as error:
         raise UserError(
             f"{error}; {directory} is finished, but whether on this corpus cannot be seen without "
@@ -47,10 +47,10 @@ def _fingerprint(settings: Settings, directory: Path, workers: Workers) -> str:
     return digest
 
 
-def _prepared(settings: Settings, workers: Workers) -> Prepared:
+def _prepared(settings: Settings, directory: Path, workers: Workers) -> Prepared:
     """The prepared corpus: worker 0 makes it, the others load it."""
     if workers.rank:
         return load(Path(workers.hear()))
-    prepared = prepare(settings.data, settings.segmenter)
+    prepared = corpus.prepare(settings, directory)
     workers.tell(str(prepared.path))
     return prepared

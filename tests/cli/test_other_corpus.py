@@ -5,9 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from nmt import modeldir
 from nmt.cli import compare, demo
 from nmt.cli.evaluate import main as evaluate
+from nmt.cli.prepare import main as prepare
 from nmt.cli.train import main as train
 from nmt.cli.translate import main as translate
 from nmt.experiments import run
@@ -98,3 +101,36 @@ def test_the_demo_refuses_runs_on_another_corpus(
 
 def refuse_commands(*asked: Any) -> dict[str, int]:
     raise AssertionError("a command was started")
+
+
+def test_training_goes_on_from_a_parent_on_other_text_with_its_pieces(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, two = write(tmp_path / "one", "haus"), write(tmp_path / "two", "sauhaus katze")
+    words = [f"data.cache={tmp_path / 'cache'}", f"runs={tmp_path}"]
+    parent = [*FILES, *words, f"data.root={one}", "encoding=relative", "tau=3", "name=parent"]
+    assert train([*parent, "data.normalize=nfkc"]) == 0
+    child = [
+        "data=files",
+        *words,
+        f"data.root={two}",
+        f"trainer.init_from={tmp_path / 'parent'}",
+        "name=child",
+    ]
+    child += [argument for argument in TINY if argument.startswith("trainer.")]
+    capsys.readouterr()
+    assert train(child) == 0
+    assert "step 0 computes as the parent" in (err := capsys.readouterr().err)
+    assert "unknown pieces: source 0.0 %" not in err, "haus has not all letters of katze"
+    theirs, ours = modeldir.load(tmp_path / "parent"), modeldir.load(tmp_path / "child")
+    assert ours.source.to_json() == theirs.source.to_json()
+    assert ours.settings.segmenter == theirs.settings.segmenter
+    assert ours.settings.encoding == {"relative": theirs.settings.encoding["relative"]}
+    assert ours.settings.data.normalize == "nfkc"
+    assert not any(map(torch.equal, ours.model.parameters(), theirs.model.parameters()))
+    shutil.rmtree(tmp_path / "parent")
+    shutil.rmtree(tmp_path / "cache")
+    longer = [argument.replace("max_steps=2", "max_steps=3") for argument in child]
+    assert train(longer) == 0
+    assert modeldir.load(tmp_path / "child").facts["step"] == 3
+    assert prepare(["data=files", *words, f"data.root={two}", "segmenter.kind=imported"]) == 2

@@ -200,7 +200,7 @@ def test_columns_beside_the_test_text_travel_with_it(
     (planned,), _ = plan.plan_encodings(
         ["none"], [*words, column % f"'{tmp_path / 'c'}'"], tmp_path
     )
-    monkeypatch.setattr("nmt.experiments.translate.modeldir.locate", lambda path: tmp_path)
+    monkeypatch.setattr("nmt.experiments.translate.modelpath.locate", lambda path: tmp_path)
     (planned.directory / translate.TRANSLATIONS).mkdir(parents=True)
     started: list[LoggedCommand] = []
 

@@ -23,13 +23,13 @@ ODD = [
 
 @pytest.mark.parametrize("name", ODD)
 def test_a_path_is_taken_as_it_stands(name: str) -> None:
-    words = ["data=files", f"data.root={name}", f"trainer.init_from={name}", f"runs={name}"]
+    words = ["data=files", f"data.root={name}", f"data.cache={name}", f"runs={name}"]
     asked = experiment_of([*words, "name=n"])
     settings, run = asked.settings, asked.run
     assert isinstance(settings.data, Files)
     assert settings.data.root == name
     assert settings.data.train_source == f"{name}/train.de"
-    assert settings.trainer.init_from == name
+    assert settings.data.cache == name
     assert run == Path(name) / "n"
 
 

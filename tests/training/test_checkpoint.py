@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from nmt import atomic, modeldir
+from nmt import atomic, modeldir, modelpath
 from nmt.data.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.modeldir import WEIGHTS
@@ -44,7 +44,7 @@ def test_the_best_and_the_newest_are_kept(tmp_path: Path) -> None:
         checkpoints.save(step, perplexity, files(step))
     assert names(tmp_path / "run") == ["step-00000002", "step-00000005", "step-00000006"]
     assert (tmp_path / "run/best").read_bytes() == b"step-00000002\n"  # of equals the first
-    assert modeldir.locate(tmp_path / "run").name == "step-00000002"
+    assert modelpath.locate(tmp_path / "run").name == "step-00000002"
 
 
 def test_a_restart_knows_the_best_without_the_pointer(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from nmt import config, manifest, modeldir
+from nmt import config, manifest, modelpath
 from nmt.cli import command
 from nmt.data.prepare import Prepared
 from nmt.errors import Exit, UserError
@@ -46,6 +46,7 @@ def test_a_run_from_before_a_key_goes_on_with_what_it_was_made_with(
     plain = json.loads(where.read_bytes())
     assert plain["model"].pop("activation") == "relu"
     where.write_text(json.dumps(plain), encoding="utf-8")
+    assert config.thaw(plain).model.activation == "relu"
     open_run(run, tiny.settings()).close()
     with pytest.raises(UserError, match=r"model\.activation: relu -> gelu"):
         open_run(run, tiny.settings(model__activation="gelu"))
@@ -245,7 +246,7 @@ def test_a_first_try_that_failed_does_not_block_its_name(
         broken(patch, error)
         with pytest.raises(UserError) as raised:
             tiny.train(run, data)
-    assert not modeldir.checkpoints(run / "checkpoints")
+    assert not modelpath.checkpoints(run / "checkpoints")
     assert "checkpoint is intact" not in str(raised.value)
     assert "another name" not in str(raised.value) and "resume" not in str(raised.value)
     other = {"optim__lr": 0.02, "encoding": {"relative": {"tau": 4}}, "trainer__max_steps": 1}

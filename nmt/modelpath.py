@@ -1,0 +1,48 @@
+"""Where a model lies: a run's best checkpoint, or a model directory itself."""
+
+import re
+from pathlib import Path
+
+from nmt import manifest
+from nmt.errors import Exit, UserError
+
+BEST = "best"  # in a run directory: the name of its best checkpoint
+STEP = re.compile(r"step-[0-9]{8,}")
+
+
+def locate(path: Path) -> Path:
+    """Return the checkpoint directory that a path means; a run means its best, else its newest."""
+    if not path.exists():
+        raise UserError(f"{path}: no such directory; give a run or a checkpoint", Exit.NO_INPUT)
+    if not path.is_dir():
+        raise UserError(
+            f"{path}: not a model directory; nmt reads its own model directories only, "
+            "and never unpickles",
+            Exit.DATA,
+        )
+    if (path / manifest.NAME).exists() or not (path / "checkpoints").is_dir():
+        return path
+    while True:
+        name, steps = best(path), checkpoints(path / "checkpoints")
+        if best(path) == name:  # else training has moved it meanwhile
+            break
+    if not steps:
+        raise UserError(f"{path}: this run has no checkpoint yet", Exit.NO_INPUT)
+    return next((step for step in steps if step.name == name), steps[-1])
+
+
+def checkpoints(directory: Path) -> list[Path]:
+    """List the checkpoint directories, oldest first; none where there is no such directory."""
+    if not directory.is_dir():
+        return []
+    steps = [p for p in directory.iterdir() if STEP.fullmatch(p.name) and p.is_dir()]
+    return sorted(steps, key=lambda p: int(p.name.removeprefix("step-")))
+
+
+def best(run: Path) -> str | None:
+    """Return the name of a run's best checkpoint, where one is known."""
+    pointer = run / BEST
+    if not pointer.is_file() or pointer.stat().st_size > 100:
+        return None
+    name = pointer.read_bytes().decode("ascii", "replace").strip()
+    return name if STEP.fullmatch(name) else None
