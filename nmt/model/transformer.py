@@ -1,7 +1,7 @@
 """The encoder-decoder Transformer (Vaswani et al. 2017), with positions left to its encodings."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +11,6 @@ from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context, causal
 from nmt.model.attention import Attention
-from nmt.model.copies import copied
 from nmt.model.dropout import dropout
 from nmt.model.layers import DecoderLayer, EncoderLayer
 from nmt.model.length import LengthHead
@@ -110,10 +109,6 @@ class Transformer(nn.Module):
         if config.feedforward == "complex" and streams == {1}:
             raise ValueError("feedforward=complex: needs encoding=complex_order")
         return streams.pop()
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> "Transformer":
-        """For `copy.deepcopy`, which is slow at modules."""
-        return copied(self, memo)
 
     @property
     def sites(self) -> dict[str, Encodings]:
