@@ -7,7 +7,17 @@ from pathlib import Path
 import pytest
 
 from nmt import manifest
-from nmt.cli import compare, encodings, evaluate, import_model, parity, report, testset, translate
+from nmt.cli import (
+    compare,
+    encodings,
+    evaluate,
+    import_model,
+    parity,
+    report,
+    score,
+    testset,
+    translate,
+)
 from nmt.config import freeze
 from nmt.overrides.arguments import parse
 from nmt.overrides.compose import Experiment, composed
@@ -20,6 +30,7 @@ from tests.pages import PAGES, ROOT, commands, targets_of_make, text_of
 UNDERSTOOD = {  # command -> what reads its arguments and refuses those that do not fit
     "nmt-evaluate": evaluate.understood,
     "nmt-translate": translate.understood,
+    "nmt-score": score.understood,
     "nmt-parity": parity.understood,
     "nmt-report": report.understood,
     "nmt-testset": testset.understood,

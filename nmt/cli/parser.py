@@ -29,3 +29,11 @@ def once(overrides: Iterable[str]) -> None:
         if key in given:
             raise UserError(f"{override}: {given[key]} is given, too; give {key} once")
         given[key] = override
+
+
+def positive(text: str) -> int:
+    """The type of an option that takes a number of at least 1."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is not positive")
+    return number

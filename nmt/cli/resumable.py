@@ -9,16 +9,18 @@ import fcntl
 import hashlib
 import logging
 import os
+import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from itertools import islice
 from os.path import samestat
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple, Self
 
 from nmt import atomic, manifest
-from nmt.cli.streams import Output, unwritable
+from nmt.cli.streams import Output, named, unwritable
 from nmt.errors import Exit, UserError
 
 log = logging.getLogger(__name__)
@@ -246,6 +248,62 @@ def check_place(path: Path) -> None:
         code = errno.EACCES
     if code:
         raise unwritable(str(path), OSError(code, os.strerror(code)))
+
+
+def check_output(output: str | None, inputs: Iterable[str]) -> None:
+    """Refuse an output that cannot be made, and an input that it would overwrite."""
+    if output is None or not _is_kept(output):
+        return
+    path = Path(output)
+    check_place(path)
+    for name in inputs:
+        try:
+            read = os.fstat(sys.stdin.fileno()) if name == "-" else Path(name).stat()
+        except (OSError, ValueError, AttributeError):  # what cannot be opened is refused later
+            continue
+        for written in (path, *parts_of(path)):
+            if written.exists() and samestat(read, written.stat()):
+                raise UserError(f"-o {output}: {named(name)} is {written.name}; give another -o")
+
+
+def _is_kept(output: str) -> bool:
+    """Whether an output is a file; a device or a pipe keeps nothing, and cannot be renamed over."""
+    return output != "-" and (
+        Path(output).is_dir() or Path(output).is_file() or not Path(output).exists()
+    )
+
+
+def output_of(output: str | None, identity: Mapping[str, Any]) -> Output:
+    """What -o names: a file is resumed where its identity is the same; None: stdout."""
+    if output is None or not _is_kept(output):
+        return Output(output)
+    return ResumableOutput(output, identity)
+
+
+def read_over(
+    output: Output,
+    streams: Iterable[Iterable[str]],
+    read: Mapping[str, Hashed],
+    what: str,
+    source: str,
+) -> Mapping[str, list[int]]:
+    """Read over the lines that are done, and return what was unusual about them.
+
+    `streams` are iterators over what `read` hashes, perhaps with what was made of it. Raises
+    UserError (2) if it is not what those lines of the output were made of: `what`, of `source`.
+    """
+    if not isinstance(output, ResumableOutput) or not output.lines:
+        return {}
+    for stream in streams:
+        for _ in islice(stream, output.lines):
+            pass
+    if digest(read) != output.progress.input:
+        raise UserError(
+            f"{output.part}: its {output.lines} lines are {what} of another text than "
+            f"{source} now holds; give another -o, or remove it"
+        )
+    log.info("%s: goes on after %d lines", output.part, output.lines)
+    return output.progress.notes
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any], at: str = "") -> Iterator[str]:

@@ -50,13 +50,18 @@ def opened_input(name: str) -> AbstractContextManager[BinaryIO]:
     return nullcontext(sys.stdin.buffer) if name == "-" else opened(Path(name))
 
 
+def named(name: str) -> str:
+    """What to call an input in a message."""
+    return "stdin" if name == "-" else name
+
+
 def text_lines(stream: BinaryIO, name: str) -> Iterator[str]:
     """The lines of a stream as text, each as soon as it has been read.
 
     What is not UTF-8 becomes U+FFFD, counted in one warning after the last line. Raises UserError
     (65) for UTF-16 and UTF-32.
     """
-    label = "stdin" if name == "-" else name
+    label = named(name)
     invalid, first = 0, 0
     for number, line in enumerate(raw_lines(stream), start=1):
         if number == 1:

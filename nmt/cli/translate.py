@@ -1,24 +1,19 @@
 """nmt-translate: translate lines of text by a trained model, N lines in, N lines out."""
 
-import argparse
 import json
-import logging
-import os
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from itertools import islice
-from os.path import samestat
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from nmt import __version__
 from nmt.cli.command import lasting, run
 from nmt.cli.decoding import BY_SENTENCE, KEYS, SETTING, change_of, described
-from nmt.cli.parser import Parser, once
-from nmt.cli.resumable import Hashed, Progress, ResumableOutput, check_place, digest, parts_of
-from nmt.cli.streams import Output, opened_input, text_lines
+from nmt.cli.parser import Parser, once, positive
+from nmt.cli.resumable import Hashed, Progress, check_output, digest, output_of, read_over
+from nmt.cli.streams import Output, named, opened_input, text_lines
 from nmt.errors import UserError
 from nmt.experiments.columns import COLUMNS, columns_named, with_columns
 
@@ -27,8 +22,6 @@ if TYPE_CHECKING:
     from nmt.decode.notes import Notes
     from nmt.decode.translator import Translation, Translator
     from nmt.modeldir import Trained
-
-log = logging.getLogger(__name__)
 
 USAGE = "nmt-translate MODEL [INPUT] [-o OUTPUT] [OPTION ...] [decode.KEY=VALUE ...]"
 EPILOG = """
@@ -75,7 +68,7 @@ def main(argv: list[str] | None = None) -> int:
 def command(argv: list[str]) -> None:
     """Translate; on disk nothing is touched before the model is known."""
     options = understood(argv)
-    _check_files(options)
+    check_output(options.output, (options.input, *options.columns.values()))
     with ExitStack() as stack:
         stream = stack.enter_context(opened_input(options.input))
         # torch takes seconds to import: --help and wrong arguments are answered before
@@ -110,7 +103,9 @@ def command(argv: list[str]) -> None:
         given = {name: lines for name, lines in read.items() if name != TEXT}
         lines, columns = with_columns(trained, read[TEXT], given)
         output = stack.enter_context(_output(options, trained, decode))
-        notes = Notes(_passed(options, iter(lines), columns, read, output))
+        streams = (iter(lines), *columns.values())
+        passed = read_over(output, streams, read, "translations", named(options.input))
+        notes = Notes(passed)
         refused: UserError | None = None
         try:
             for number, text in records(options, translator, lines, columns, output.lines, notes):
@@ -123,34 +118,8 @@ def command(argv: list[str]) -> None:
         raise refused
 
 
-def _check_files(options: TranslateOptions) -> None:
-    """Refuse an output that cannot be made, and an input that it would overwrite."""
-    if options.output is None or not _is_kept(options.output):
-        return
-    path = Path(options.output)
-    check_place(path)
-    for name in (options.input, *options.columns.values()):
-        try:
-            read = os.fstat(sys.stdin.fileno()) if name == "-" else Path(name).stat()
-        except (OSError, ValueError, AttributeError):  # what cannot be opened is refused later
-            continue
-        for written in (path, *parts_of(path)):
-            if written.exists() and samestat(read, written.stat()):
-                where = "stdin" if name == "-" else name
-                raise UserError(f"-o {options.output}: {where} is {written.name}; give another -o")
-
-
-def _is_kept(output: str) -> bool:
-    """Whether an output is a file; a device or a pipe keeps nothing, and cannot be renamed over."""
-    return output != "-" and (
-        Path(output).is_dir() or Path(output).is_file() or not Path(output).exists()
-    )
-
-
 def _output(options: TranslateOptions, trained: "Trained", decode: "Decode") -> Output:
     """Where translations go; a file is resumed where all that decides on its lines is the same."""
-    if options.output is None or not _is_kept(options.output):
-        return Output(options.output)
     identity = {
         "model": trained.digest,
         "decode": vars(decode),
@@ -162,30 +131,7 @@ def _output(options: TranslateOptions, trained: "Trained", decode: "Decode") -> 
         "--device": next(trained.model.parameters()).device.type,
         "nmt": __version__,
     }
-    return ResumableOutput(options.output, identity)
-
-
-def _passed(
-    options: TranslateOptions,
-    lines: Iterable[str],
-    columns: Mapping[str, Iterable[str]],
-    read: Mapping[str, Hashed],
-    output: Output,
-) -> Mapping[str, list[int]]:
-    """Read over the lines that are done, and give what was unusual about them."""
-    if not isinstance(output, ResumableOutput) or not output.lines:
-        return {}
-    for stream in (lines, *columns.values()):
-        for _ in islice(stream, output.lines):
-            pass
-    if digest(read) != output.progress.input:
-        source = "stdin" if options.input == "-" else options.input
-        raise UserError(
-            f"{output.part}: its {output.lines} lines are translations of another text than "
-            f"{source} now holds; give another -o, or remove it"
-        )
-    log.info("%s: goes on after %d lines", output.part, output.lines)
-    return output.progress.notes
+    return output_of(options.output, identity)
 
 
 def understood(argv: list[str]) -> TranslateOptions:
@@ -200,13 +146,13 @@ def understood(argv: list[str]) -> TranslateOptions:
     add("model", metavar="MODEL", help="run directory of nmt-train, or one of its checkpoints")
     add("arguments", nargs="*", metavar="INPUT", help="text, perhaps .gz; none or -: stdin")
     add("-o", "--output", help="file to write (default: stdout)")
-    add("--n-best", type=_positive, metavar="N", help="the N best translations, with scores")
+    add("--n-best", type=positive, metavar="N", help="the N best translations, with scores")
     add("--scores", action="store_true", help="a score before each translation")
     add("--json", action="store_true", help="one JSON object per line")
     add("--columns", metavar=COLUMNS, help="integers beside the text, for models that ask")
     add("--by-sentence", action="store_true", help=BY_SENTENCE)
     add("--device", default="auto", help="cpu, cuda, cuda:1, or auto: a GPU if there is one")
-    add("--threads", type=_positive, metavar="N", help="CPU threads (default: torch's choice)")
+    add("--threads", type=positive, metavar="N", help="CPU threads (default: torch's choice)")
     given = parser.parse_intermixed_args(argv)
     settings = [a for a in given.arguments if SETTING.match(a)]
     once(settings)
@@ -220,13 +166,6 @@ def understood(argv: list[str]) -> TranslateOptions:
     if given.by_sentence and inputs == ["-"]:
         raise UserError("--by-sentence: no record lies beside stdin; give a file")
     return TranslateOptions(**values, input=inputs[0], changes=dict(map(change_of, settings)))
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{number} is not positive")
-    return number
 
 
 def records(

@@ -1,0 +1,160 @@
+"""nmt-score: how likely a model finds given translations, N pairs in, N lines out."""
+
+import json
+import sys
+from contextlib import ExitStack
+from dataclasses import astuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from nmt import __version__
+from nmt.cli.command import lasting, run
+from nmt.cli.parser import Parser, positive
+from nmt.cli.resumable import Hashed, Progress, check_output, digest, output_of, read_over
+from nmt.cli.streams import named, opened_input, text_lines
+from nmt.errors import Exit, UserError
+from nmt.experiments.columns import COLUMNS, columns_named, with_columns
+
+if TYPE_CHECKING:
+    from nmt.decode.forced import GivenTranslation
+    from nmt.modeldir import Trained
+
+USAGE = "nmt-score MODEL SOURCE TARGET [-o OUTPUT] [OPTION ...]"
+ABOUT = "Say how likely a model finds the translation TARGET of SOURCE, line by line."
+EPILOG = """
+Line N of SOURCE and line N of TARGET are a pair, and one pair is one line out, in the same order,
+empty lines included. Text is UTF-8, and a line ends at LF. What is written for each pair:
+  (no option)      LOG_PROB TAB LENGTH
+  --tokens         {"line": 1, "log_prob": ..., "pieces": ["gu@@", ..., "</s>"], "log_probs": [...]}
+LOG_PROB is the natural logarithm of the probability of the whole translation given the source, in
+float32, and LENGTH the number of its pieces; both count the end of the sentence, which --tokens
+names </s>. So exp(-sum of LOG_PROB / sum of LENGTH) is the perplexity, and over the development
+text it is that of training. A piece that the vocabulary does not have is <unk>.
+
+A pair with more pieces than the table of an encoding holds gets an empty line (--tokens: null and
+two empty lists); all others are scored, and the exit code is 65. With -o, the lines grow in
+OUTPUT.part, renamed when it is complete; after an interruption the same command goes on from there.
+"""
+BATCH = "tokens of a batch on the longer side, padding included (default: 4000)"
+SOURCE, TARGET = "", "="  # names among what is read, which no column can have
+
+
+class ScoreOptions(NamedTuple):
+    """What the command line says."""
+
+    model: str
+    source: str
+    target: str
+    output: str | None
+    tokens: bool
+    batch_tokens: int
+    columns: dict[str, str]  # name -> file
+    device: str
+    threads: int | None
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The console script; returns the exit code."""
+    return run(command, argv)
+
+
+def command(argv: list[str]) -> None:
+    """Score; on disk nothing is touched before the model is known."""
+    options = understood(argv)
+    files = {SOURCE: options.source, TARGET: options.target, **options.columns}
+    check_output(options.output, files.values())
+    with ExitStack() as stack:
+        opened = {name: stack.enter_context(opened_input(path)) for name, path in files.items()}
+        with lasting():  # torch takes seconds: --help and wrong arguments are answered before
+            import torch
+            from tqdm import tqdm
+
+            from nmt import modeldir
+            from nmt.decode import forced
+            from nmt.decode.notes import Note
+            from nmt.memory import keep_memory
+
+        keep_memory()
+        if options.threads:
+            torch.set_num_threads(options.threads)
+        trained = modeldir.load(options.model, options.device)
+        read = {name: Hashed(text_lines(opened[name], path)) for name, path in files.items()}
+        given = {name: read[name] for name in options.columns}
+        lines, columns = with_columns(trained, read[SOURCE], given)
+        output = stack.enter_context(output_of(options.output, _identity(options, trained)))
+        streams = (iter(lines), read[TARGET], *columns.values())
+        passed = read_over(output, streams, read, "scores", named(options.source))
+        too_long, window = Note(*passed.get("too_long", ())), trained.settings.decode.window
+        found = forced.stream(
+            trained,
+            lines,
+            read[TARGET],
+            columns,
+            batch_tokens=options.batch_tokens,
+            window=window,
+            first=output.lines + 1,
+            too_long=too_long,
+        )
+        quiet = True if options.output is None and sys.stdout.isatty() else None  # unless a TTY
+        shown = tqdm(found, unit=" lines", disable=quiet, initial=output.lines)
+        for number, pair in enumerate(shown, output.lines + 1):
+            output.write(record(options, number, pair))
+            if number % window == 0:
+                notes = {"too_long": list(astuple(too_long))}
+                output.advance(Progress(number, digest(read), notes))
+    if too_long.count:
+        raise UserError(
+            "pairs of which a side has more pieces than the encoding holds, their lines left "
+            f"empty: {too_long}; split them, or leave them out",
+            Exit.DATA,
+        )
+
+
+def _identity(options: ScoreOptions, trained: "Trained") -> dict[str, object]:
+    """All but the input that decides on what is written."""
+    return {
+        "model": trained.digest,
+        "window": trained.settings.decode.window,
+        "--tokens": options.tokens,
+        "--batch-tokens": options.batch_tokens,
+        "--columns": sorted(options.columns),
+        "--device": next(trained.model.parameters()).device.type,
+        "nmt": __version__,
+        "command": "nmt-score",
+    }
+
+
+def understood(argv: list[str]) -> ScoreOptions:
+    """Read the arguments; raises UserError, or SystemExit as argparse does."""
+    parser = Parser(prog="nmt-score", usage=USAGE, description=ABOUT, epilog=EPILOG)
+    add = parser.add_argument
+    add("model", metavar="MODEL", help="run directory of nmt-train, or one of its checkpoints")
+    add("source", metavar="SOURCE", help="text, perhaps .gz; -: stdin")
+    add("target", metavar="TARGET", help="its translations, perhaps .gz; -: stdin")
+    add("-o", "--output", help="file to write (default: stdout)")
+    add("--tokens", action="store_true", help="one JSON object per pair, with each piece's score")
+    add("--columns", metavar=COLUMNS, help="integers beside the source, for models that ask")
+    add("--batch-tokens", type=positive, default=4000, metavar="N", help=BATCH)
+    add("--device", default="auto", help="cpu, cuda, cuda:1, or auto: a GPU if there is one")
+    add("--threads", type=positive, metavar="N", help="CPU threads (default: torch's choice)")
+    values = vars(parser.parse_args(argv))
+    columns = columns_named(values["columns"])
+    if [values["source"], values["target"], *columns.values()].count("-") > 1:
+        raise UserError("-: stdin can be one of the texts only; give files for the others")
+    return ScoreOptions(**{**values, "columns": columns})
+
+
+def record(options: ScoreOptions, number: int, pair: "GivenTranslation | None") -> str:
+    """What is written for a pair, LF included; None: it was too long."""
+    if options.tokens:
+        plain = {
+            "line": number,
+            "log_prob": pair and round(pair.log_prob, 6),
+            "pieces": pair.pieces if pair else [],
+            "log_probs": [round(each, 6) for each in pair.log_probs] if pair else [],
+        }
+        return json.dumps(plain, ensure_ascii=False) + "\n"
+    return f"{pair.log_prob:.6f}\t{pair.length}\n" if pair else "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,258 @@
+"""nmt-score: a line for a pair, in order; of the dev text it says what training said."""
+
+import gzip
+import io
+import json
+import math
+import random
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from nmt import modeldir
+from nmt.cli import score
+from nmt.cli.train import main as train
+from nmt.config import Settings
+from nmt.data.bpe import Bpe
+from nmt.data.side import Side
+from nmt.data.tokenizer import Tokenizer
+from nmt.data.vocab import Vocabulary
+from nmt.decode import forced
+from nmt.model.transformer import Transformer
+from nmt.modeldir import Trained
+from tests.decode.copying import WORDS, Spaces
+
+Run = Callable[..., tuple[int, bytes, str]]
+SPACES = Side(cast(Any, Spaces()), Vocabulary(WORDS))
+LETTERS = Side(Bpe(Tokenizer("nfc", "none", "de"), [], [*"abc"]), Vocabulary([*"abc"]))
+SOURCES = [f"w{i % 9} w{i % 7} w{i % 4}"[: 3 * (i % 4)].strip() for i in range(9)]  # some are empty
+TARGETS = [f"w{i % 5} w{i % 8}"[: 3 * (i % 3)].strip() for i in range(9)]
+
+
+@pytest.fixture
+def nmt_score(monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
+    """Arguments and stdin -> exit code, stdout, stderr."""
+
+    def run(*words: object, stdin: bytes = b"") -> tuple[int, bytes, str]:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        code = score.main(["model", *map(str, words)])
+        out, err = capfdbinary.readouterr()
+        return code, out, err.decode()
+
+    return run
+
+
+@pytest.fixture
+def known(
+    tiny: Callable[..., Transformer],
+    settings_of: Callable[..., Settings],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[..., Trained]:
+    """Makes the model that the command loads, of random weights; its window has two lines."""
+
+    def make(*overrides: str, side: Side = SPACES) -> Trained:
+        model = tiny(*overrides, vocab=len(side.vocabulary))
+        settings = settings_of(*overrides, "decode.window=2")
+        made = Trained(settings, model, side, side, {"longest_source": 30})
+        monkeypatch.setattr(modeldir, "load", lambda path, device: made)
+        return made
+
+    return make
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> tuple[Path, Path]:
+    """Two parallel files."""
+    return write(tmp_path / "in.de", SOURCES), write(tmp_path / "in.en", TARGETS)
+
+
+def write(path: Path, lines: list[str]) -> Path:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def expected(trained: Trained) -> bytes:
+    found = forced.score(trained, SOURCES, TARGETS)
+    assert len({given.log_prob for given in found}) > 5
+    return "".join(f"{given.log_prob:.6f}\t{given.length}\n" for given in found).encode()
+
+
+def close(some: bytes, other: bytes) -> bool:
+    """Whether two outputs are the same but for rounding: other batches have other padding."""
+    rows, others = ([r.split(b"\t") for r in each.split(b"\n")[:-1]] for each in (some, other))
+    pairs = zip(rows, others, strict=True)
+    return all(a[1] == b[1] and abs(float(a[0]) - float(b[0])) < 1e-4 for a, b in pairs)
+
+
+def test_the_dev_text_has_the_perplexity_of_training(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    draw = random.Random(1)
+    for part, count in (("train", 40), ("dev", 30)):
+        lines = [" ".join(draw.choices("abcdefgh", k=draw.randint(1, 9))) for _ in range(count)]
+        unheard = [line.replace("a", "ä") if part == "dev" else line for line in lines]
+        write(tmp_path / f"{part}.de", lines)
+        write(tmp_path / f"{part}.en", [line[::-1] for line in unheard])
+    tiny = ["model.dim=16", "model.feedforward_dim=16", "model.heads=2", "model.encoder_layers=1"]
+    tiny += ["model.decoder_layers=1", "trainer.max_steps=6", "trainer.batch_tokens=80"]
+    tiny += ["trainer.device=cpu", "trainer.threads=1", "trainer.tensorboard=false"]
+    data = ["data=files", f"data.root={tmp_path}", "segmenter.merges=5", "segmenter.tokenizer=none"]
+    assert train([*data, *tiny, f"runs={tmp_path}", "name=run"]) == 0
+    perplexity = modeldir.load(tmp_path / "run").facts["dev_perplexity"]
+
+    pair = [str(tmp_path / "dev.de"), str(tmp_path / "dev.en")]
+    capfdbinary.readouterr()
+    assert score.main([str(tmp_path / "run"), *pair, "--device=cpu"]) == 0
+    rows = [line.split(b"\t") for line in capfdbinary.readouterr().out.split(b"\n")[:-1]]
+    loss = -sum(float(row[0]) for row in rows) / sum(int(row[1]) for row in rows)
+    assert len(rows) == 30 and math.log(perplexity) > 1
+    assert loss == pytest.approx(math.log(perplexity), abs=1e-5)
+
+    assert score.main([str(tmp_path / "run"), *pair, "--tokens", "--device=cpu"]) == 0
+    objects = list(map(json.loads, capfdbinary.readouterr().out.splitlines()))
+    log_probs = [each for found in objects for each in found["log_probs"]]
+    assert -sum(log_probs) / len(log_probs) == pytest.approx(math.log(perplexity), abs=1e-5)
+    assert any("<unk>" in found["pieces"] for found in objects)
+
+
+def test_a_line_for_a_pair(
+    nmt_score: Run, known: Callable[..., Trained], texts: tuple[Path, Path]
+) -> None:
+    whole = expected(known())
+    code, out, err = nmt_score(*texts)
+    assert code == 0 and close(out, whole), err
+    packed = texts[0].with_name("in.gz")
+    packed.write_bytes(gzip.compress(texts[0].read_bytes()))
+    assert nmt_score(packed, "-", stdin=texts[1].read_bytes())[:2] == (0, out)
+    assert nmt_score("-", texts[1], stdin=b"\xef\xbb\xbf" + texts[0].read_bytes())[1] == out
+    file = texts[0].with_name("out")
+    assert nmt_score(*texts, "-o", file)[:2] == (0, b"")
+    assert file.read_bytes() == out
+    assert close(nmt_score(*texts, "--batch-tokens", 1)[1], whole)
+    empty = write(texts[0].with_name("none"), [])
+    assert nmt_score(empty, empty)[:2] == (0, b"")
+
+
+def test_the_pieces_have_their_own(
+    nmt_score: Run, known: Callable[..., Trained], texts: tuple[Path, Path]
+) -> None:
+    found = forced.score(known(), SOURCES, TARGETS)
+    code, out, _ = nmt_score(*texts, "--tokens")
+    objects = [json.loads(line) for line in out.decode().split("\n")[:-1]]
+    assert code == 0 and [each["line"] for each in objects] == list(range(1, 10))
+    for each, given in zip(objects, found, strict=True):
+        assert each["pieces"] == given.pieces and each["pieces"][-1] == forced.END
+        assert each["log_probs"] == pytest.approx(given.log_probs, abs=1e-4)
+        assert each["log_prob"] == pytest.approx(given.log_prob, abs=1e-4)
+
+
+@pytest.mark.parametrize("short", [0, 1])
+@pytest.mark.parametrize("lines", [3, 4])  # within a window, and at its end
+def test_texts_that_are_not_parallel_end_in_65(
+    nmt_score: Run,
+    known: Callable[..., Trained],
+    texts: tuple[Path, Path],
+    short: int,
+    lines: int,
+) -> None:
+    known()
+    write(texts[short], [SOURCES, TARGETS][short][:lines])
+    output = texts[0].with_name("out")
+    code, _, err = nmt_score(*texts, "-o", output)
+    what = f"go on, but the sources end after line {lines}"
+    if short:
+        what = f"end after line {lines}, but the sources go on"
+    assert code == 65 and f"the translations {what}; the two must be parallel" in err
+    assert not output.exists()
+
+
+def test_the_next_command_goes_on(
+    nmt_score: Run,
+    known: Callable[..., Trained],
+    texts: tuple[Path, Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After Ctrl-C in the third window; a pair of the second one was too long."""
+    known("encoding=learned", "encoding.learned.size=3", "data.max_length=2")
+    _, whole, said = nmt_score(*texts)
+    output, scored = texts[0].with_name("out"), forced._log_probs
+    batches: list[int] = []
+
+    def stopping(model: Transformer, pairs: list[forced.Pair]) -> list[list[float]]:
+        batches.append(len(pairs))
+        if len(batches) == 3:
+            raise KeyboardInterrupt
+        return scored(model, pairs)
+
+    monkeypatch.setattr(forced, "_log_probs", stopping)
+    code, _, err = nmt_score(*texts, "-o", output)
+    assert code == 130 and "out.part: keeps the 4 lines done so far" in err
+    for odd, told in (
+        ([*texts, "--tokens"], "its 4 lines were made with --tokens=False, now True"),
+        ([texts[0], texts[0]], "its 4 lines are scores of another text than"),
+    ):
+        code, _, err = nmt_score(*odd, "-o", output)
+        assert code == 2 and told in err and err.count("\n") == 1
+    short = write(texts[0].with_name("in.short"), TARGETS[:5])
+    code, _, err = nmt_score(texts[0], short, "-o", output)
+    assert code == 65 and "the translations end after line 5, but the sources go on" in err
+    short.unlink()
+    code, _, again = nmt_score(*texts, "-o", output)
+    assert code == 65 and "out.part: goes on after 4 lines" in again
+    assert "left empty: 2 (first: line 4; longest: 3 pieces)" in again and said in again
+    assert output.read_bytes() == whole and sum(batches) == 2 + 1 + 2 + 2 + 1 + 1
+    assert sorted(path.name for path in output.parent.iterdir()) == ["in.de", "in.en", "out"]
+
+
+def test_no_more_than_a_window_is_in_memory(known: Callable[..., Trained]) -> None:
+    read: list[str] = []
+    sources = (read.append(line) or line for line in SOURCES)  # type: ignore[func-returns-value]
+    found = forced.stream(known(), sources, iter(TARGETS), window=2)
+    assert [len(read) for _ in found] == [2, 2, 4, 4, 6, 6, 8, 8, 9]
+
+
+def test_pairs_that_are_too_long_are_empty_and_end_in_65(
+    nmt_score: Run, known: Callable[..., Trained], tmp_path: Path
+) -> None:
+    known("encoding=learned", "encoding.learned.size=4", "data.max_length=3")
+    sources = write(tmp_path / "a", ["w1", "w1 w2 w3 w4", "w2", "w3 w4 w5", "w1"])
+    targets = write(tmp_path / "b", ["w1", "w2", "w1 w2 w3 w4 w5", "w3", ""])
+    code, out, err = nmt_score(sources, targets)
+    assert code == 65 and [bool(line) for line in out.split(b"\n")] == [1, 0, 0, 1, 1, 0]
+    assert "left empty: 2 (first: line 2; longest: 5 pieces); split them" in err
+    code, out, _ = nmt_score(sources, targets, "--tokens")
+    refused = json.loads(out.split(b"\n")[1])
+    assert refused == {"line": 2, "log_prob": None, "pieces": [], "log_probs": []}
+
+
+def test_columns_stand_beside_the_source(
+    nmt_score: Run, known: Callable[..., Trained], tmp_path: Path
+) -> None:
+    known("encoding=spr_relative", side=LETTERS)
+    sources, targets = write(tmp_path / "a", ["a b c"] * 3), write(tmp_path / "b", ["a"] * 3)
+    heads = write(tmp_path / "heads", ["0 1 2", "2 0 2", "0 1 2"])
+    code, out, err = nmt_score(sources, targets, "--columns", f"heads={heads}")
+    first, second, third = (float(line.split(b"\t")[0]) for line in out.split(b"\n")[:-1])
+    assert code == 0 and first == pytest.approx(third, abs=1e-5), err
+    assert abs(second - first) > 1e-3
+    code, _, err = nmt_score(sources, targets)
+    assert code == 65 and "add --columns heads=FILE" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (["-", "-"], 2, "-: stdin can be one of the texts only; give files for the others"),
+        (["-", "x", "--columns", "a=-"], 2, "-: stdin can be one of the texts only"),
+        (["x"], 2, "the following arguments are required: TARGET; see --help"),
+        (["x", "y", "--batch-tokens=0"], 2, "0 is not positive"),
+        (["x", "y"], 66, "x: no such file"),
+        (["-", "/dev/null", "-o", "/no/where"], 73, "/no/where: No such file"),
+    ],
+)
+def test_wrong_arguments(nmt_score: Run, words: list[str], code: int, told: str) -> None:
+    found, out, err = nmt_score(*words)
+    assert (found, out) == (code, b"") and told in err and err.count("\n") == 1
