@@ -8,6 +8,7 @@ import pytest
 
 from nmt import manifest
 from nmt.cli import (
+    average,
     compare,
     encodings,
     evaluate,
@@ -35,6 +36,7 @@ UNDERSTOOD = {  # command -> what reads its arguments and refuses those that do 
     "nmt-report": report.understood,
     "nmt-testset": testset.understood,
     "nmt-compare": compare.understood,
+    "nmt-average": average.understood,
     "nmt-import": import_model.understood,
     "scripts.bench": bench.understood,
 }

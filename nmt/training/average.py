@@ -1,0 +1,133 @@
+"""One model from several: the mean of their weights.
+
+Vaswani et al. (2017), section 6.1, translate with the mean of a run's last 5 or 20 checkpoints.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from nmt import config, modeldir, modelpath
+from nmt.errors import Exit, UserError
+from nmt.manifest import Sealed
+from nmt.modeldir import Trained
+from nmt.training.checkpoint import DIRECTORY, STATE, Saved
+from nmt.training.directory import differences
+from nmt.training.timetable import timetable
+
+log = logging.getLogger(__name__)
+
+AVERAGED, PERPLEXITY = "averaged", "dev_perplexity"  # in facts.json
+
+Choice = Callable[[Path, list[Saved], int], list[Saved]]
+
+
+def of_run(run: Path, count: int, choose: Choice) -> Trained:
+    """Return the mean of `count` checkpoints of a run, which may be in training: `last` or `best`.
+
+    Those that a signal asked for do not count: their dev perplexity is unknown, and a run that
+    nobody stopped does not have them. Raises UserError: 66 where there is no run, 65 where it keeps
+    fewer checkpoints than that, where one is damaged, and where they are not of one run.
+    """
+    directory = run / DIRECTORY
+    if not directory.is_dir():
+        raise UserError(
+            f"{run}: no run of nmt-train (it has no {DIRECTORY}); give a run, or several models",
+            Exit.NO_INPUT,
+        )
+    while True:
+        paths = modelpath.checkpoints(directory)
+        try:
+            saved = [Saved(path, Sealed(path).json(STATE)) for path in paths]
+            chosen = choose(run, [s for s in saved if s.perplexity is not None], count)
+            return _mean([each.path for each in chosen])
+        except (UserError, OSError):
+            if all(path.exists() for path in paths):
+                raise  # else training has removed one meanwhile
+
+
+def last(run: Path, saved: list[Saved], count: int) -> list[Saved]:
+    """The newest checkpoints, none left out between them."""
+    kept = saved[-1:]
+    for earlier in reversed(saved[:-1]):
+        if _due_between(earlier, kept[0]):
+            break  # kept because it is the best; those after it are gone
+        kept.insert(0, earlier)
+    return _enough(run, kept[-count:], count, "last")
+
+
+def best(run: Path, saved: list[Saved], count: int) -> list[Saved]:
+    """Those of the lowest dev perplexity, among the ones that are kept; of equals the oldest."""
+    ranked = sorted(saved, key=lambda s: (s.perplexity, s.step))[:count]
+    return _enough(run, sorted(ranked, key=lambda s: s.step), count, "best")
+
+
+def _due_between(earlier: Saved, later: Saved) -> bool:
+    """Whether the run has made a checkpoint between these two."""
+    trainer = config.thaw(Sealed(later.path).json("config.json")).trainer
+    plan = timetable(later.state["batches"], trainer)
+    return any(plan.due(step) for step in range(earlier.step + 1, later.step))
+
+
+def _enough(run: Path, chosen: list[Saved], count: int, which: str) -> list[Saved]:
+    if len(chosen) < count:
+        raise UserError(
+            f"{run}: --{which} {count}: it keeps only {len(chosen)} such checkpoints; give fewer, "
+            "or train with a higher trainer.keep_checkpoints",
+            Exit.DATA,
+        )
+    return chosen
+
+
+def of_models(paths: Sequence[Path]) -> Trained:
+    """Return the mean of models of one config, text and vocabulary; a run means its best.
+
+    Raises UserError: 65 where they are not of one kind, and what `modeldir.load` raises.
+    """
+    seen: dict[str, Path] = {}
+    for path in paths:
+        same = seen.setdefault(modeldir.weights_sum(path), path)
+        if same is not path:
+            raise UserError(f"{path}: has the weights of {same}; give each model once", Exit.DATA)
+    return _mean([modelpath.locate(path) for path in paths])
+
+
+def _mean(paths: Sequence[Path]) -> Trained:
+    """Return the last model with the mean of all weights, summed up in float64."""
+    first = newest = modeldir.load(paths[0])
+    sums = {name: tensor.double() for name, tensor in modeldir.weights(first.model).items()}
+    for path in paths[1:]:
+        newest = modeldir.load(path)
+        _refuse_other(paths[0], first, path, newest)
+        for name, tensor in modeldir.weights(newest.model).items():
+            sums[name] += tensor  # [...], float64
+    means = {name: (total / len(paths)).float() for name, total in sums.items()}
+    modeldir.set_weights(newest.model, means, paths[-1])
+    facts = {key: value for key, value in newest.facts.items() if key != PERPLEXITY}
+    log.info("mean of %d models: %s", len(paths), ", ".join(path.name for path in paths))
+    return newest._replace(
+        facts={**facts, AVERAGED: [_described(path) for path in paths]}, digest=""
+    )
+
+
+def _described(path: Path) -> dict[str, Any]:
+    """What facts.json says of a model that went into the mean; no path of this machine."""
+    facts = Sealed(path).json("facts.json")
+    known = {key: facts[key] for key in ("step", PERPLEXITY, AVERAGED) if key in facts}
+    return {"name": path.name, "weights_sha256": modeldir.weights_sum(path), **known}
+
+
+def _refuse_other(where: Path, one: Trained, path: Path, other: Trained) -> None:
+    """Raise UserError (65) unless two models can have been one, at two times of its training."""
+    frozen = config.freeze(one.settings), config.freeze(other.settings)
+    said = ""
+    if changes := differences(*frozen):
+        said = f"another config than that of {where}: {', '.join(changes)}"
+    elif one.facts.get("fingerprint") != other.facts.get("fingerprint"):
+        said = f"trained on other text than {where}"
+    for side in ("source", "target"):
+        if getattr(one, side).to_json() != getattr(other, side).to_json():
+            said = said or f"another segmenter or vocabulary of the {side} than that of {where}"
+    if said:
+        raise UserError(f"{path}: {said}; only checkpoints of one run have a mean", Exit.DATA)
