@@ -6,7 +6,7 @@ from functools import partial
 
 import torch
 
-from nmt.config import Settings, columns_of, integers
+from nmt.config import Data, Settings, columns_of, integers
 from nmt.device import pick
 from nmt.encodings.registry import create
 from nmt.errors import Exit, UserError, is_want_of_memory, whence
@@ -64,6 +64,7 @@ def check(settings: Settings) -> None:
     model = outline(settings, 8, 8)
     _check_size(settings, model)
     _check_columns(settings, model)
+    _check_joining(settings, model)
     layers = settings.model.encoder_layers
     if wrong := [n for n in settings.model.drop_residual if not 1 <= n <= layers]:
         raise UserError(f"model.drop_residual={wrong}: the encoder has layers 1 to {layers}")
@@ -162,17 +163,39 @@ def _size(option: tuple[str, int]) -> int:
     return option[1]
 
 
+def longest_joined(data: Data) -> int:
+    """Pieces that a side of a training example may have, eos apart."""
+    return max(data.max_length, data.join_length or 0) if data.join > 1 else data.max_length
+
+
+def _check_joining(settings: Settings, model: Transformer) -> None:
+    """Refuse to join lines that columns stand beside, and a border that is no column."""
+    data, offered = settings.data, columns_of(settings.data)
+    if data.join_within is not None and offered.get(data.join_within) != "sentence":
+        has = ", ".join(name for name, per in offered.items() if per == "sentence") or "none"
+        raise UserError(
+            f"data.join_within={data.join_within}: no column with an integer per line; this corpus "
+            f"has {has}; see data.columns"
+        )
+    if data.join > 1 and (read := sorted(model.columns)):
+        raise UserError(
+            f"data.join={data.join}: joined lines have no columns beside them, but the encoding "
+            f"reads {', '.join(read)}"
+        )
+
+
 def _check_lengths(settings: Settings, model: Transformer) -> None:
     """Refuse tables too short for the training sentences that data.max_length lets in."""
-    most = settings.data.max_length + 1  # eos, or bos
+    most = longest_joined(settings.data) + 1  # eos, or bos
     for site in model.sites.values():
         for e in site.each():
             if (why := e.shortage(most)) is not None:
                 limits = (e.limit_in(training) for training in (True, False))
                 least = min(limit for limit in limits if limit is not None) - 1
-                shorter = f", or data.max_length={least}" if least else ""
+                key = "max_length" if most == settings.data.max_length + 1 else "join_length"
+                shorter = f", or data.{key}={least}" if least else ""
                 raise UserError(
-                    f"encoding.{e.name}: data.max_length={most - 1} lets in so many pieces and "
+                    f"encoding.{e.name}: data.{key}={most - 1} lets in so many pieces and "
                     f"eos: {why}{shorter}"
                 )
 

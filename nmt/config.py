@@ -27,6 +27,16 @@ class Data:
     normalize: str = knob("Unicode normal form of all text", choices=("nfc", "nfkc", "none"))
     invalid_utf8: str = knob("a line that is no UTF-8: stop, or drop", choices=("fail", "drop"))
     max_line_bytes: int = knob("drop a training or development pair if a line has more", least=1)
+    join: int = knob("consecutive lines of a training example at most", least=1, most=64, absent=1)
+    join_share: float = knob(
+        "share of the examples that are to have several lines", least=0, most=1, absent=0.5
+    )
+    join_length: int | None = knob(
+        "pieces of a side of such an example at most; null: max_length", least=1, absent=None
+    )
+    join_within: str | None = knob(
+        "column with an integer per line: only lines of the same one are joined", absent=None
+    )
     cache: str = knob("directory of the prepared corpora")
     workers: int | None = knob(
         "processes that prepare text; null: one per core", least=1, most=1024

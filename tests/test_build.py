@@ -123,3 +123,26 @@ def test_an_encoding_takes_no_larger_numbers_either(settings_of: Callable[..., S
     assert str(error.value) == (
         "encoding.relative.tau=99999999999999999999: must be at most 2147483647"
     )
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["data.join=2", "encoding=spr_relative"], "joined lines have no columns beside them"),
+        (["data.join=2", "data.join_within=heads"], "data.join_within=heads: no column with an"),
+        (
+            [
+                "encoding=learned",
+                "encoding.learned.size=120",
+                "data.join=2",
+                "data.join_length=150",
+            ],
+            "data.join_length=150 lets in so many pieces",
+        ),
+    ],
+)
+def test_lines_that_cannot_be_joined_are_refused(
+    overrides: list[str], message: str, settings_of: Callable[..., Settings]
+) -> None:
+    with pytest.raises(UserError, match=message):
+        build.check(settings_of(*overrides))

@@ -165,6 +165,9 @@ TRAINING: list[tuple[str, list[str], str]] = [  # key=value, base words, what mu
         "weights",
     ),
     ("data.max_line_bytes=30", [FILES], "weights"),
+    ("data.join=2", [], "weights"),
+    ("data.join_share=0.1", ["data.join=2"], "weights"),
+    ("data.join_length=9", ["data.join=2"], "weights"),
     ("data.train_source=ROOT/train.en", [FILES], "sides"),
     ("data.train_target=ROOT/train.de", [FILES], "sides"),
     ("data.dev_source=ROOT/dev.en", [FILES], "metrics"),
@@ -267,6 +270,7 @@ DECODING_REFUSED = {  # key -> what is said of its other value
 }
 ELSEWHERE = {  # key -> the test that flips it
     "decode.unknown": "tests/decode/test_translator.py",
+    "data.join_within": "tests/data/test_joining.py",
     "data.kind": "chooses the schema, with data=",
     "segmenter.kind": "chooses the schema, with segmenter=",
     "optim.kind": "chooses the schema, with optim=",

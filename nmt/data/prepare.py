@@ -35,9 +35,16 @@ FORMAT = 5  # raise it when the same input comes to give another prepared corpus
 FACTS = "facts.json"
 SPLITS = ("train", "dev")
 # settings that say where text lies or how fast it is prepared, not what it becomes
-ELSEWHERE = {"name", "root", "cache", "workers", "columns"} | {
-    f"{split}_{side}" for split in ("train", "dev", "test") for side in SIDES
-}
+ELSEWHERE = (
+    {"name", "root", "cache", "workers", "columns"}
+    | {
+        "join",
+        "join_share",
+        "join_length",
+        "join_within",  # lines are joined in training
+    }
+    | {f"{split}_{side}" for split in ("train", "dev", "test") for side in SIDES}
+)
 FEW_LINES = 30_000  # with fewer, starting processes takes longer than they save
 LIBRARIES = ("numpy", "sacremoses", "sentencepiece", "subword-nmt")
 

@@ -15,6 +15,7 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from nmt import build, config, manifest, modeldir
 from nmt.data.batches import Batch, Batches, in_order
 from nmt.data.columns import out_of_range
+from nmt.data.joining import joining_of, longest
 from nmt.data.prepare import Prepared
 from nmt.data.report import log_remarks
 from nmt.errors import Exit, UserError, is_want_of_memory
@@ -92,7 +93,9 @@ class Trainer:
         )
         self.schedule = schedule(self.optim)
         budget, side = self.options.batch_tokens, self.options.batch_count
-        self.batches = Batches(prepared.train, budget, side, settings.seed)
+        joining = joining_of(settings.data)
+        self.batches = Batches(prepared.train, budget, side, settings.seed, joining)
+        self.joined_lengths = {} if joining is None else longest(prepared.train, joining)
         self.refuse_data()
         self.plan = timetable(len(self.batches), self.options)
         self.step = self.nonfinite = 0
@@ -112,6 +115,8 @@ class Trainer:
         for site, encodings in self.model.sites.items():
             if encodings.at_odds is not None and not self.workers.rank:
                 log.info("encoding, %s: %s", site, encodings.at_odds)
+        if not self.workers.rank:
+            self.report_joined()
         last, tensorboard, stopping = self.plan.last, self.options.tensorboard, 0
         reports = Silence if self.workers.rank else MetricsLog
         with Stop() as stop, reports(self.run.path, self.step, last, tensorboard) as self.progress:
@@ -238,7 +243,8 @@ class Trainer:
             "environment": environment.describe(self.device, self.bfloat16),
             "workers": self.workers.size,
         }
-        facts = {**self.prepared.facts, "step": self.step, "dev_perplexity": perplexity}
+        lengths = {f"longest_{side}": pieces for side, pieces in self.joined_lengths.items()}
+        facts = {**self.prepared.facts, **lengths, "step": self.step, "dev_perplexity": perplexity}
         source, target = self.prepared.source, self.prepared.target
 
         def files() -> Iterator[tuple[str, bytes]]:
@@ -290,6 +296,18 @@ class Trainer:
                     if value not in held:
                         per_word = store.per[column] == "word"
                         raise out_of_range(column, value, held, f"data.{name}", per_word)
+
+    def report_joined(self) -> None:
+        """Say how many lines of the first epoch stand in joined examples."""
+        if self.joined_lengths:
+            counts = self.batches.examples(0).counts
+            log.info(
+                "joined: %.1f %% of %s training lines, in %s of %s examples of an epoch; longest "
+                "source %d pieces",
+                100 * counts[counts > 1].sum() / counts.sum(),
+                *(f"{n:,}" for n in (counts.sum(), (counts > 1).sum(), len(counts))),
+                self.joined_lengths["source"],
+            )
 
     def autocast(self) -> AbstractContextManager[None]:
         """Return the context of a forward pass, in the number format of trainer.precision."""

@@ -13,7 +13,7 @@ import pytest
 from torch import Tensor
 
 import nmt
-from nmt import atomic
+from nmt import atomic, modeldir
 from nmt.data.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.model.layers import EncoderLayer
@@ -67,6 +67,22 @@ def test_stop_and_resume(
     assert json.loads((tmp_path / "run/status.json").read_bytes())["state"] == "stopped"
     assert tiny.train(tmp_path / "run", data).code == Exit.OK
     assert same(tmp_path / "run", whole)
+
+
+def test_joined_lines_are_drawn_again_as_they_were(
+    data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    joined = {"data__join": 3, "data__max_length": 14, "trainer__max_epochs": 3}
+    tiny.train(tmp_path / "whole", data, **joined)
+    with monkeypatch.context() as patch:
+        tiny.stop_after(patch, 5)  # within an epoch
+        tiny.train(tmp_path / "run", data, **joined)
+    tiny.train(tmp_path / "run", data, **joined)
+    assert same(tmp_path / "run", tmp_path / "whole")
+    facts = modeldir.load(tmp_path / "run").facts
+    assert 9 < facts["longest_source"] <= 14, "that of joined lines, not of single ones"
+    tiny.train(tmp_path / "single", data, **{**joined, "data__join": 1})
+    assert not same(tmp_path / "single", tmp_path / "whole")
 
 
 @pytest.mark.parametrize("dead", [5, *(pytest.param(n, marks=SLOW) for n in (1, 3, 7, 11))])

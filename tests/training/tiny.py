@@ -52,9 +52,10 @@ def _checked(changes: dict[str, Any]) -> config.Settings:
         "data": {
             "kind": "toy", "name": "tiny", "source_language": "de", "target_language": "en",
             "max_length": 20, "normalize": "nfc", "invalid_utf8": "fail", "max_line_bytes": 1000,
-            "cache": "/home/somebody/cache", "workers": None, "train_pairs": 64,
-            "train_shortest": 3, "train_longest": 9, "dev_pairs": 16, "test_pairs": 16,
-            "test_shortest": 3, "test_longest": 9, "corpus_seed": 1,
+            "cache": "/home/somebody/cache", "workers": None,
+            "join": 1, "join_share": 0.5, "join_length": None, "join_within": None,
+            "train_pairs": 64, "train_shortest": 3, "train_longest": 9, "dev_pairs": 16,
+            "test_pairs": 16, "test_shortest": 3, "test_longest": 9, "corpus_seed": 1,
         },
         "segmenter": {
             "kind": "bpe", "tokenizer": "none", "merges": 0, "min_frequency": 1,
