@@ -299,7 +299,7 @@ _COLUMN_PATH = re.compile(r"columns\.\w+\.(train|dev|test)")  # below data.colum
 def is_path(key: str) -> bool:
     """Tell whether a key of a command line or config names a place of one machine."""
     group, _, rest = key.partition(".")
-    if key in ("trainer.init_from", "runs", "tests.root"):
+    if key in ("trainer.init_from", "parent", "runs", "tests.root"):
         return True
     return group == "data" and (rest in PATHS or _COLUMN_PATH.fullmatch(rest) is not None)
 

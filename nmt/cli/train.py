@@ -101,7 +101,19 @@ def train(experiment: "Experiment", workers: "Workers") -> None:
     if not workers.rank:
         log.info("%s", outcome)
         sys.stdout.write(f"{experiment.run}\n")
+        if experiment.parent is not None:
+            beside_parent(experiment)
         next_commands(experiment)
+
+
+def beside_parent(experiment: "Experiment") -> None:
+    """Show what a child of experiment=lengthen wins and loses beside its parent."""
+    from nmt.compare import text
+    from nmt.experiments.lengthen import reports
+
+    for name, report in reports(experiment):
+        sys.stdout.write(f"\nThe test text, {name} lines:\n{text.blocks(report)}")
+        sys.stdout.flush()
 
 
 def table(plan: "Sweep", arguments: "Arguments", argv: list[str]) -> None:

@@ -23,7 +23,7 @@ from nmt.overrides.tables import TableReport, TableScale
 from nmt.schema import keys_in, read
 
 T = TypeVar("T")
-OF_TABLES = {*keys_in(TableScale), *keys_in(TableReport), "row"}  # at the root of some configs
+OF_TABLES = {*keys_in(TableScale), *keys_in(TableReport), "row", "parent"}  # at the root
 
 
 class Experiment(NamedTuple):
@@ -36,6 +36,7 @@ class Experiment(NamedTuple):
     scale: TableScale | None = None  # scale=NAME
     table: TableReport | None = None  # experiment=table1 ... table4
     row: str | None = None  # run=NAME: its row in the paper's tables, as `absolute 100`
+    parent: Path | None = None  # experiment=lengthen: what the run goes on from, and is beside
     elsewhere: str = "name="  # the option that names another directory, for errors about this one
 
 
@@ -101,7 +102,8 @@ def experiment(cfg: DictConfig, overrides: Sequence[Override]) -> Experiment:
         settings = thaw(inherited(plain, overrides, directory(settings), folders))
     run = directory(settings)
     row = None if values.get("row") is None else str(values["row"])
-    return Experiment(settings, run, lines_of(overrides), shown, scale, table, row)
+    parent = None if values.get("parent") is None else Path(str(values["parent"]))
+    return Experiment(settings, run, lines_of(overrides), shown, scale, table, row, parent)
 
 
 _POSITIONS = re.compile(r"encoding\.(\w+)\.at")

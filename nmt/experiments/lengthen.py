@@ -1,0 +1,60 @@
+"""A child that went on from its parent for longer text, beside it: what was won, what was lost."""
+
+import logging
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nmt.config import Files
+from nmt.experiments import outputs
+from nmt.experiments.evaluate import EvaluationOptions, NamedSystem, evaluate
+from nmt.experiments.testsets import ParallelFiles, joined_pairs, of_corpus
+from nmt.overrides.compose import Experiment
+
+if TYPE_CHECKING:
+    from nmt.compare.report import Report
+
+log = logging.getLogger(__name__)
+DIRECTORY = "lengthened"  # in the directory of the run: joined lines, and what was measured
+METRICS = ("BLEU-moses", "TER-moses")
+
+
+def reports(experiment: Experiment) -> Iterator[tuple[str, "Report"]]:
+    """Translate the test set with both, as it is and joined in pairs, and score it by length.
+
+    The lengths are divided at half the longest source that the parent was trained on, at it, and
+    at twice as much. Each report is also written to a JSON file in the directory of the run.
+    Yields nothing, with a word, where the corpus names no test set. Raises what `evaluate` does.
+    """
+    assert experiment.parent is not None, "experiment=lengthen has one"
+    data, run = experiment.settings.data, experiment.run
+    if isinstance(data, Files) and not (data.test_source and data.test_target):
+        log.info("no test set to compare on: name data.test_source and data.test_target")
+        return
+    source, reference = map(Path, of_corpus(experiment.settings))
+    single = ParallelFiles("single", "the test text as it is", source, reference)
+    languages = (data.source_language, data.target_language)
+    (joined,) = joined_pairs([single], languages, run / DIRECTORY)
+    trained = _longest(experiment.parent)
+    options = EvaluationOptions(
+        bounds=sorted({max(1, trained // 2), trained, 2 * trained}),
+        metrics=METRICS,
+        device=experiment.settings.trainer.device,
+    )
+    systems = [NamedSystem("parent", experiment.parent), NamedSystem("child", run)]
+    for test in (single, joined):
+        report = evaluate(systems, test.reference, test.source, options)
+        place = run / DIRECTORY / f"{test.name}.json"
+        outputs.write(place, partial(outputs.as_json, report.to_json()))
+        yield test.name, report
+
+
+def _longest(parent: Path) -> int:
+    """Pieces of the longest source that a model was trained on."""
+    from nmt import modeldir
+    from nmt.manifest import Sealed
+
+    return modeldir.reading(
+        parent, lambda checkpoint: int(Sealed(checkpoint).json("facts.json")["longest_source"])
+    )
