@@ -57,7 +57,7 @@ def test_each_command_is_understood(
         if options.name is not None:
             encodings.command([options.name, *options.overrides, "--no-timing"])
     elif name in ("nmt-train", "nmt-prepare"):
-        if start := re.search(r"trainer\.init_from=(\S+)", command):
+        if start := re.search(r"(?:init_from|parent)=(\S+)", command):
             monkeypatch.chdir(tmp_path)
             config = manifest.dump(freeze(settings_of()))
             (tmp_path / start[1]).parent.mkdir(parents=True)

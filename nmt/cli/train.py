@@ -111,8 +111,8 @@ def beside_parent(experiment: "Experiment") -> None:
     from nmt.compare import text
     from nmt.experiments.lengthen import reports
 
-    for name, report in reports(experiment):
-        sys.stdout.write(f"\nThe test text, {name} lines:\n{text.blocks(report)}")
+    for about, report in reports(experiment):
+        sys.stdout.write(f"\nThe test text, {about}:\n{text.blocks(report)}")
         sys.stdout.flush()
 
 

@@ -24,8 +24,9 @@ def reports(experiment: Experiment) -> Iterator[tuple[str, "Report"]]:
     """Translate the test set with both, as it is and joined in pairs, and score it by length.
 
     The lengths are divided at half the longest source that the parent was trained on, at it, and
-    at twice as much. Each report is also written to a JSON file in the directory of the run.
-    Yields nothing, with a word, where the corpus names no test set. Raises what `evaluate` does.
+    at twice as much. Each report comes with what its text is, and is also written to a JSON file in
+    the directory of the run. Yields nothing, with a word, where the corpus names no test set.
+    Raises what `evaluate` does.
     """
     assert experiment.parent is not None, "experiment=lengthen has one"
     data, run = experiment.settings.data, experiment.run
@@ -33,7 +34,7 @@ def reports(experiment: Experiment) -> Iterator[tuple[str, "Report"]]:
         log.info("no test set to compare on: name data.test_source and data.test_target")
         return
     source, reference = map(Path, of_corpus(experiment.settings))
-    single = ParallelFiles("single", "the test text as it is", source, reference)
+    single = ParallelFiles("test", "as it is", source, reference)
     languages = (data.source_language, data.target_language)
     (joined,) = joined_pairs([single], languages, run / DIRECTORY)
     trained = _longest(experiment.parent)
@@ -45,9 +46,9 @@ def reports(experiment: Experiment) -> Iterator[tuple[str, "Report"]]:
     systems = [NamedSystem("parent", experiment.parent), NamedSystem("child", run)]
     for test in (single, joined):
         report = evaluate(systems, test.reference, test.source, options)
-        place = run / DIRECTORY / f"{test.name}.json"
+        place = run / DIRECTORY / f"report-{test.name}.json"
         outputs.write(place, partial(outputs.as_json, report.to_json()))
-        yield test.name, report
+        yield test.about, report
 
 
 def _longest(parent: Path) -> int:

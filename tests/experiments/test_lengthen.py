@@ -1,0 +1,73 @@
+"""A child goes on from its parent on joined lines, and stands beside it by length."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nmt import modeldir
+from nmt.cli.train import main as train
+from nmt.overrides.compose import experiment_of
+
+TINY = [
+    *("model.dim=16", "model.feedforward_dim=16", "model.heads=2", "model.encoder_layers=1"),
+    *("model.decoder_layers=1", "segmenter.merges=30"),
+]
+TRAINER = [
+    *("trainer.device=cpu", "trainer.threads=1", "trainer.batch_tokens=300"),
+    *("trainer.tensorboard=false", "decode.max_length_ratio=1", "decode.beam_size=1"),
+]
+TOY = ["data.train_pairs=60", "data.train_longest=9", "data.dev_pairs=8", "data.test_pairs=10"]
+
+
+def test_a_child_is_trained_on_joined_lines_and_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    toy = [*TRAINER, *TOY, f"runs={tmp_path}", f"data.cache={tmp_path / 'cache'}"]
+    assert train([*TINY, *toy, "trainer.max_steps=2", "name=parent"]) == 0
+    parent = modeldir.load(tmp_path / "parent")
+    command = ["experiment=lengthen", f"parent={tmp_path / 'parent'}", "encoding=relative", *toy]
+    command += ["trainer.max_steps=3", "name=child"]
+    capsys.readouterr()
+    assert train(command) == 0
+    out, err = capsys.readouterr()
+    child = modeldir.load(tmp_path / "child")
+    assert "joined: " in err and "started from" in err
+    assert list(child.settings.encoding) == ["relative"]
+    assert child.settings.model == parent.settings.model
+    longest = parent.facts["longest_source"]
+    assert longest < child.facts["longest_source"] <= 100
+    assert "The test text, as it is:" in out and "consecutive pairs of test, joined:" in out
+    reports = {
+        name: json.loads((tmp_path / "child" / "lengthened" / f"report-{name}.json").read_bytes())
+        for name in ("test", "test-joined")
+    }
+    for report in reports.values():
+        assert [system["label"] for system in report["systems"]] == ["parent", "child"]
+        assert report["systems"][0]["longest_trained"] == longest
+        bounds = [row["high"] for row in report["tests"][0]["rows"] if row["high"]]
+        assert bounds == [longest // 2, longest, 2 * longest]
+    assert train(command) == 0, "again: nothing is trained, the same is shown"
+    again = capsys.readouterr()
+    assert again.out == out and "already finished" in again.err
+
+
+def test_a_corpus_without_a_test_set_is_told_what_to_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for part in ("train", "dev"):
+        for language in ("de", "en"):
+            lines = "".join(f"das haus {number}\n" for number in range(9))
+            (tmp_path / f"{part}.{language}").write_text(lines, encoding="utf-8")
+    files = ["data=files", f"data.root={tmp_path}", f"data.cache={tmp_path / 'cache'}"]
+    files += [*TRAINER, f"runs={tmp_path}", "trainer.max_steps=1"]
+    assert train([*TINY, *files, "name=parent"]) == 0
+    assert train(["experiment=lengthen", f"parent={tmp_path / 'parent'}", *files, "name=c"]) == 0
+    out, err = capsys.readouterr()
+    assert "no test set to compare on: name data.test_source" in err
+    assert "The test text" not in out
+
+
+def test_a_parent_has_to_be_named() -> None:
+    with pytest.raises(Exception, match="parent"):
+        experiment_of(["experiment=lengthen"])
