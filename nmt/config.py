@@ -230,7 +230,12 @@ class Decode:
         "number format; all but float32 are faster and round more",
         choices=("float32", "bfloat16", "int8"),
     )
-    alpha: float = knob("length penalty of Wu et al. 2016; 0: none", least=0)
+    alpha: float = knob("exponent of the length penalty; 0: none", least=0)
+    length_penalty: str = knob(
+        "wu: ((5 + pieces) / 6)^alpha; power: pieces^alpha, as Marian and CTranslate2 have it",
+        choices=("wu", "power"),
+        absent="wu",
+    )
     max_length_ratio: float = knob("longest output = ratio x source + offset", least=0, most=1000)
     max_length_offset: int = knob("see max_length_ratio", least=1)
     batch_tokens: int = knob("source tokens x beam_size of a batch", least=1)

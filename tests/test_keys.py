@@ -256,6 +256,7 @@ TRAINING: list[tuple[str, list[str], str]] = [  # key=value, base words, what mu
 DECODING = {  # key -> value that changes a translation (or refuses it)
     "beam_size": 1,
     "alpha": 5.0,
+    "length_penalty": "power",
     "max_length_ratio": 0.0,
     "max_length_offset": 2,
     "precision": "bfloat16",

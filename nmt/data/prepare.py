@@ -217,7 +217,8 @@ def _build(
     work = directory / "work"
     work.mkdir()
     workers = _workers(data.workers, scanned)
-    log.info("preparing %s lines with %d processes", f"{scanned['train'].source.lines:,}", workers)
+    several = f" with {workers} processes" if workers > 1 else ""
+    log.info("preparing %s lines%s", f"{scanned['train'].source.lines:,}", several)
     columns = {split: _columns(data, scanned[split], work) for split in SPLITS}
     with Pool(workers) as pool, Pool(1) as here:  # of few lines, as dev has, each would learn anew
         pools = {"train": pool, "dev": here}

@@ -25,9 +25,13 @@ class Hypothesis(NamedTuple):
     finished: bool  # false: cut at the limit, or (if shorter) where no score was finite
 
 
-def length_penalty(length: int, alpha: float) -> float:
-    """Wu et al. (2016), equation 14: ((5 + |Y|) / 6) ** alpha; |Y| counts eos."""
-    return ((5 + length) / 6) ** alpha
+def length_penalty(length: int, alpha: float, kind: str = "wu") -> float:
+    """What log-probabilities are divided by; `length` counts eos.
+
+    wu: ((5 + length) / 6) ** alpha (Wu et al. 2016, equation 14). power: length ** alpha, that of
+    Marian (--normalize), transformers and CTranslate2; of no piece at all, that of one.
+    """
+    return ((5 + length) / 6 if kind == "wu" else max(1, length)) ** alpha
 
 
 def search(
@@ -36,6 +40,7 @@ def search(
     *,
     beam_size: int,
     alpha: float,
+    penalised: str = "wu",
     bos: int,
     eos: int,
     forbidden: Sequence[int] = (),
@@ -46,6 +51,8 @@ def search(
     `limits` [batch] is the greatest length of each output, eos apart; it also says how many
     sentences there are, and on which device. The first call of `step` gets one row per sentence,
     later ones up to beam_size rows for each sentence that is not done, side by side.
+
+    `alpha` and `penalised` are those of `length_penalty`.
 
     At each step an eos among the beam_size best continuations finishes a hypothesis; the best
     others form the next beam. A sentence is done when beam_size hypotheses are finished and no open
@@ -58,11 +65,12 @@ def search(
     if not 1 <= n_best <= beam_size:
         raise ValueError(f"n_best={n_best}: must be from 1 to beam_size={beam_size}")
     live = _Live.all_of(limits)
-    hypotheses = _Hypotheses(limits.numel(), alpha)
+    hypotheses = _Hypotheses(limits.numel(), alpha, penalised)
     tokens, parents = torch.full_like(limits, bos), None
     while live.sentence.numel():
         log_probs = step(tokens, parents)  # [live * width, vocab]
-        penalty = length_penalty(live.prefix.shape[2] + 1, alpha)  # of all continuations
+        longer = live.prefix.shape[2] + 1
+        penalty = length_penalty(longer, alpha, penalised)  # of all continuations
         scores, parent, token = _continue(log_probs, live.total, 2 * beam_size, forbidden)
         is_eos = token == eos  # [live, k], as scores, parent and token
         at_limit = live.limits == live.prefix.shape[2]  # [live]
@@ -138,8 +146,8 @@ class _Live(NamedTuple):
 class _Hypotheses:
     """The hypotheses of each sentence, in the order in which they were found."""
 
-    def __init__(self, batch: int, alpha: float) -> None:
-        self.alpha = alpha
+    def __init__(self, batch: int, alpha: float, penalised: str) -> None:
+        self.alpha, self.penalised = alpha, penalised
         self.of: list[list[Hypothesis]] = [[] for _ in range(batch)]
 
     def finished(self, live: _Live, scores: Tensor, parent: Tensor, ending: Tensor) -> None:
@@ -158,7 +166,8 @@ class _Hypotheses:
     ) -> None:
         if not place.numel():
             return
-        penalty = length_penalty(live.prefix.shape[2] + finished, self.alpha)
+        length = live.prefix.shape[2] + finished
+        penalty = length_penalty(length, self.alpha, self.penalised)
         every_ids = live.prefix[place, row].tolist()
         sentences = live.sentence[place].tolist()
         for sentence, ids, log_prob in zip(sentences, every_ids, log_probs.tolist(), strict=True):

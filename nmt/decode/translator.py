@@ -236,7 +236,8 @@ class Translator:
             length = sum(len(each.ids) + each.finished for each in one_of_each)
             log_prob = sum(each.log_prob for each in one_of_each)
             text = " ".join(filter(None, map(self._text, one_of_each)))
-            score = log_prob / length_penalty(length, self.decode.alpha)
+            penalty = length_penalty(length, self.decode.alpha, self.decode.length_penalty)
+            score = log_prob / penalty
             ids = tuple(number for each in one_of_each for number in each.ids)
             made.append(Translation(text, score, ids, all(each.finished for each in one_of_each)))
         return made
@@ -275,6 +276,7 @@ class Translator:
                     limits.to(self.device),
                     beam_size=self.decode.beam_size,
                     alpha=self.decode.alpha,
+                    penalised=self.decode.length_penalty,
                     bos=BOS,
                     eos=eos,
                     forbidden=FORBIDDEN[self.decode.unknown],

@@ -17,7 +17,7 @@ from nmt.data.vocab import Vocabulary
 from nmt.errors import Exit, UserError
 from nmt.exchange import marian_config, marian_weights
 from nmt.exchange.files import read_bytes, read_object
-from nmt.exchange.marian_config import MarianConfig
+from nmt.exchange.marian_config import Generation, MarianConfig
 from nmt.exchange.marian_weights import Numbering
 from nmt.modeldir import Trained
 from nmt.overrides.compose import experiment_of
@@ -57,7 +57,8 @@ def read(directory: Path, trained_length: int | None = None) -> MarianModel:
             Exit.DATA,
         )
     longest = min(trained_length or LARGEST, config.max_position_embeddings - 1)
-    settings = _settings(config, languages, longest, shared=not separate)
+    generation = marian_config.read_generation(directory)
+    settings = _settings(config, generation, languages, longest, shared=not separate)
     sides = [
         Side(_segmenter(directory / f"{name}.spm", language), side.vocabulary)
         for name, language, side in zip(
@@ -111,14 +112,17 @@ def _numbering(where: Path) -> Numbering:
     return Numbering(vocabulary, [*special, *(ids[piece] for piece in pieces)], pad)
 
 
-def _settings(config: MarianConfig, languages: list[str], longest: int, shared: bool) -> Settings:
+def _settings(
+    config: MarianConfig, generation: Generation, languages: list[str], longest: int, shared: bool
+) -> Settings:
     """What nmt-train would have been told; conf/ says what the files do not."""
     source, target = languages
     arguments = [
         *("data=files", "data.root=elsewhere", "data.name=imported", "data.normalize=none"),
         *(f"data.source_language={source}", f"data.target_language={target}"),
         *(f"data.max_length={longest}", "encoding=absolute", "encoding.absolute.layout=halves"),
-        "decode.unknown=allow",
+        *("decode.unknown=allow", f"decode.beam_size={generation.num_beams}"),
+        *("decode.length_penalty=power", f"decode.alpha={generation.length_penalty}"),
     ]
     settings = experiment_of(arguments).settings
     model = Model(

@@ -2,11 +2,14 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from nmt import schema
 from nmt.errors import Exit, UserError
 from nmt.exchange.files import read_object
 from nmt.schema import keys_in, knob
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -61,11 +64,31 @@ class MarianConfig:
         return "target" if self.tie_word_embeddings else "none"
 
 
+@dataclass
+class Generation:
+    """How the model is decoded where nobody says otherwise, as transformers reads it."""
+
+    num_beams: int = knob("hypotheses kept", least=1, absent=1)
+    length_penalty: float = knob("exponent of the length", least=0, absent=1.0)
+
+
+def read_generation(directory: Path) -> Generation:
+    """Read generation_config.json, or of older models config.json; UserError (65) if damaged."""
+    where = directory / "generation_config.json"
+    where = where if where.exists() else directory / "config.json"
+    return _read(Generation, where)
+
+
 def read(where: Path) -> MarianConfig:
     """Read config.json, less the keys that change nothing; UserError (65) for other models."""
-    values = read_object(where)
-    known = {key: value for key, value in values.items() if key in keys_in(MarianConfig)}
+    return _read(MarianConfig, where)
+
+
+def _read(kind: type[T], where: Path) -> T:
+    """The keys of a file that a schema declares, less those without a value."""
+    given = read_object(where).items()
+    known = {k: v for k, v in given if k in keys_in(kind) and v is not None}
     try:
-        return schema.read(MarianConfig, known)
+        return schema.read(kind, known)
     except UserError as error:
         raise UserError(f"{where}: {error}; no other model can be read", Exit.DATA) from None

@@ -13,7 +13,9 @@ from nmt.data.vocab import BOS, PAD, Vocabulary
 from nmt.encodings.sinusoids import sinusoids
 from nmt.errors import Exit, UserError
 
-NEVER = -1e4  # the logit of an id that Marian does not have; its probability is 0 in every format
+# The logit of an id that Marian does not have: its probability is nothing beside any other, and the
+# share of it that label smoothing adds to a loss, when training goes on, is next to nothing, too.
+NEVER = -100.0
 TABLE_ERROR = 1e-4  # of stored sinusoids: some were computed in float32, up to position 512
 _SHARED = "shared.weight"
 _SOURCE, _TARGET = "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"

@@ -277,6 +277,12 @@ def test_the_length_penalty_is_that_of_wu_et_al() -> None:
     assert length_penalty(30, 0.0) == 1.0
 
 
+def test_the_length_penalty_of_other_engines_is_a_power_of_the_length() -> None:
+    assert length_penalty(7, 1.0, "power") == 7.0
+    assert length_penalty(9, 0.5, "power") == 3.0
+    assert length_penalty(0, 1.0, "power") == 1.0
+
+
 @pytest.mark.parametrize("n_best", [0, 3])
 def test_more_than_the_beam_holds_is_refused(n_best: int) -> None:
     with pytest.raises(ValueError, match="from 1 to beam_size=2"):

@@ -17,6 +17,7 @@ from nmt.data.marian import MarianSegmenter
 from nmt.data.segmenter import segmenter_from_json
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.toy import pairs
+from nmt.data.vocab import EOS
 from nmt.decode.translator import Translator
 from nmt.errors import Exit, UserError
 from nmt.exchange import certificate, marian
@@ -73,6 +74,32 @@ def test_whatever_computes_something_else_is_found_out(
         spoil(imported.trained.model)
     with pytest.raises(UserError, match="logits differ from those of transformers by"):
         certificate.certify(imported, models / TRAINED, LINES[:2])
+
+
+@pytest.mark.parametrize("penalty", [0.0, 1.0])
+def test_beam_search_is_that_of_transformers_with_its_length_penalty(
+    penalty: float, copied: Path
+) -> None:
+    where = copied / "generation_config.json"
+    given = json.loads(where.read_bytes())
+    where.write_text(json.dumps({**given, "num_beams": 4, "length_penalty": penalty}))
+    imported = marian.read(copied)
+    decode = imported.trained.settings.decode
+    assert (decode.beam_size, decode.alpha, decode.length_penalty) == (4, penalty, "power")
+    reference = certificate._reference(copied)
+    translations = Translator(imported.trained, decode).translate(LINES)
+    compared = 0
+    for line, (ours, *_) in zip(LINES, translations, strict=True):
+        theirs = reference.model.generate(
+            **reference.tokenizer(line, return_tensors="pt"), max_new_tokens=80,
+            forced_eos_token_id=None, bad_words_ids=[[imported.target.pad]],
+            return_dict_in_generate=True, output_scores=True,
+        )  # fmt: skip
+        ids = imported.target.ours(theirs.sequences[0].tolist())[1:]
+        if ours.finished and ids[-1] == EOS and ours.ids == tuple(ids[:-1]):
+            assert ours.score == pytest.approx(float(theirs.sequences_scores[0]), abs=1e-4)
+            compared += 1
+    assert compared >= 4
 
 
 def test_other_pieces_are_found_out(models: Path) -> None:

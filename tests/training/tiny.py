@@ -85,7 +85,7 @@ def _checked(changes: dict[str, Any]) -> config.Settings:
             "max_length_ratio": 2.0, "max_length_offset": 5, "batch_tokens": 100,
             "window": 10, "position_scale": 1.0,
             "target_length": "ratio", "length_ratio": 1.0, "too_long": "refuse",
-            "unknown": "forbid",
+            "unknown": "forbid", "length_penalty": "wu",
         },
     }  # fmt: skip
     for name, value in changes.items():
