@@ -213,6 +213,12 @@ class Training:
     keep_checkpoints: int = knob("newest checkpoints kept beside the best one", least=2)
     log_every: int = knob("updates between lines of metrics.jsonl", least=1)
     init_from: str | None = knob("run or checkpoint whose weights training starts from")
+    ema: float = knob(
+        "decay of a moving average of the weights, which is then evaluated and saved; 0: none",
+        least=0,
+        most=0.99999,
+        absent=0.0,
+    )
     nonfinite_patience: int = knob("stop after so many non-finite updates in a row", least=1)
     tensorboard: bool = knob("write TensorBoard files too, where it is installed")
 

@@ -239,6 +239,7 @@ TRAINING: list[tuple[str, list[str], str]] = [  # key=value, base words, what mu
     ("trainer.precision=bfloat16", [], "weights"),
     ("trainer.threads=2", ["trainer.max_steps=1"], "threads"),
     ("trainer.init_from=ROOT/nowhere", [], "refused"),
+    ("trainer.ema=0.5", [], "weights"),
     ("trainer.batch_tokens=80", [], "weights"),
     ("trainer.batch_count=source", [], "weights"),
     ("trainer.accumulate=2", [], "weights"),

@@ -24,6 +24,7 @@ from nmt.memory import keep_memory, peak_memory, release_memory
 from nmt.precision import NO_BFLOAT16, bfloat16_is_faster
 from nmt.training import environment, loss
 from nmt.training.checkpoint import STATE, Saved, optimizer_files, restore_optimizer
+from nmt.training.ema import MovingAverage
 from nmt.training.progress import Meter, MetricsLog, Silence
 from nmt.training.run import Outcome, Run, open_run
 from nmt.training.schedule import schedule
@@ -91,6 +92,7 @@ class Trainer:
             weight_decay=self.optim.weight_decay,
             fused=True,
         )
+        self.average = MovingAverage(self.model, self.options.ema)
         self.schedule = schedule(self.optim)
         budget, side = self.options.batch_tokens, self.options.batch_count
         joining = joining_of(settings.data)
@@ -111,6 +113,7 @@ class Trainer:
             vocabularies = self.prepared.source.vocabulary, self.prepared.target.vocabulary
             graft(self.model, self.settings, self.options.init_from, *vocabularies)
             self.start = modeldir.weights_sum(self.options.init_from)
+            self.average.restart()
         self.run.begin(self.settings, self.step)
         for site, encodings in self.model.sites.items():
             if encodings.at_odds is not None and not self.workers.rank:
@@ -154,6 +157,7 @@ class Trainer:
             if self.optim.clip:
                 clip_grads_with_norm_(self.parameters, self.optim.clip, norm)
             self.optimizer.step()
+            self.average.update(self.step)
             self.nonfinite = 0
             spent = time.monotonic() - began
             self.seconds += spent
@@ -212,7 +216,10 @@ class Trainer:
         """
         o = self.options
         dev = in_order(self.prepared.dev, o.batch_tokens, o.batch_count)
-        perplexity = loss.perplexity(self.model, dev, self.device, self.autocast(), self.workers)
+        with self.average.applied():
+            perplexity = loss.perplexity(
+                self.model, dev, self.device, self.autocast(), self.workers
+            )
         if not math.isfinite(perplexity):
             raise self.diverged(f"the dev perplexity is {perplexity}")
         rate = self.schedule.rate(self.step)
@@ -248,7 +255,9 @@ class Trainer:
         source, target = self.prepared.source, self.prepared.target
 
         def files() -> Iterator[tuple[str, bytes]]:
-            yield from modeldir.parts(self.settings, self.model, source, target, facts)
+            with self.average.applied():
+                yield from modeldir.parts(self.settings, self.model, source, target, facts)
+            yield from self.average.files()
             yield from optimizer_files(self.model, self.optimizer, self.device)
             yield STATE, manifest.dump(state)
 
@@ -263,6 +272,7 @@ class Trainer:
         sealed = Sealed(saved.path)
         tensors = modeldir.read_tensors(sealed, modeldir.WEIGHTS)
         modeldir.set_weights(self.model, tensors, saved.path / modeldir.WEIGHTS)
+        self.average.restore(sealed)
         restore_optimizer(sealed, self.model, self.optimizer, self.device)
         self.schedule.restore(state["schedule"])
         self.meter.restore(state["meter"])

@@ -20,6 +20,7 @@ from nmt.data.batches import Batches
 from nmt.data.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.training.directory import HOLDER
+from nmt.training.ema import RAW
 from nmt.training.workers import Several, buckets
 from tests.training import tiny
 
@@ -42,7 +43,8 @@ fit, update, smoothed = Trainer.fit, Trainer.update, loss.smoothed
 
 def noted(self):
     outcome = fit(self)
-    sums = [str(value.double().sum().item()) for value in self.model.state_dict().values()]
+    held = [*self.model.state_dict().values(), *self.average.means.values()]
+    sums = [str(value.double().sum().item()) for value in held]
     told = [f"{outcome.step} {outcome.signal and outcome.signal.name}", *sums]
     (root / f"{name}-{self.workers.rank}").write_bytes("\\n".join(told).encode())
     return outcome
@@ -218,7 +220,7 @@ def test_a_signal_to_one_stops_both_after_the_same_step(pair: Path) -> None:
 def test_stop_and_resume_with_two_workers(pair: Path) -> None:
     whole, run = newest(pair / "whole"), newest(pair / "run")
     assert whole.name == run.name
-    for name in (WEIGHTS, OPTIMIZER):
+    for name in (WEIGHTS, OPTIMIZER, RAW):
         assert tiny.digest(whole / name) == tiny.digest(run / name)
     seen = [
         [(m["step"], m["perplexity"]) for m in lines(pair / r, "dev")] for r in ("whole", "run")

@@ -29,7 +29,10 @@ EXACT: dict[str, Any] = {
     "trainer__accumulate": 3,  # worker 0 gets two of three batches; an epoch may end with one
     "trainer__log_every": 1,
 }
-DRAWN: dict[str, Any] = {"encoding": {"absolute": {"at": {"shift": {"k": 5}}}}}  # beside dropout
+DRAWN: dict[str, Any] = {
+    "encoding": {"absolute": {"at": {"shift": {"k": 5}}}},  # beside dropout
+    "trainer__ema": 0.9,
+}
 
 
 def settings(**changes: Any) -> config.Settings:
@@ -78,7 +81,7 @@ def _checked(changes: dict[str, Any]) -> config.Settings:
             "device": "cpu", "precision": "float32", "threads": 1, "batch_tokens": 64,
             "batch_count": "max", "accumulate": 2, "gradient_checkpointing": False, "max_epochs": 3,
             "max_steps": None, "checkpoints_per_epoch": 2, "keep_checkpoints": 2, "log_every": 2,
-            "init_from": None, "nonfinite_patience": 3, "tensorboard": False,
+            "init_from": None, "ema": 0.0, "nonfinite_patience": 3, "tensorboard": False,
         },
         "decode": {
             "beam_size": 1, "precision": "float32", "alpha": 0.0,

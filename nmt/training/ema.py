@@ -1,0 +1,77 @@
+"""An exponential moving average of the weights, beside the weights that are trained.
+
+It is what Marian calls exponential smoothing and TensorFlow ExponentialMovingAverage; after update
+t the decay is at most (1 + t) / (10 + t), as there, so that the random start is soon forgotten.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import safetensors.torch
+import torch
+from torch import nn
+
+from nmt import modeldir
+from nmt.errors import Exit, UserError
+from nmt.manifest import Sealed
+
+RAW = "raw.safetensors"  # in a checkpoint: the weights that training goes on from
+
+
+class MovingAverage:
+    """Follows the weights of a model in training; with decay 0 there is none, and nothing is done.
+
+    All workers follow the same weights, and so have the same average.
+    """
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        self.decay = decay
+        trained = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
+        self.raw = dict(trained) if decay else {}  # the parameters themselves
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin anew with the weights as they are."""
+        self.means = {name: p.detach().clone() for name, p in self.raw.items()}
+
+    @torch.no_grad()
+    def update(self, step: int) -> None:
+        """Take in the weights after an update; steps count from 1."""
+        if self.raw:
+            decay = min(self.decay, (1 + step) / (10 + step))
+            torch._foreach_lerp_([*self.means.values()], [*self.raw.values()], 1 - decay)
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Let the model have the average meanwhile."""
+        before = {name: p.detach().clone() for name, p in self.raw.items()}
+        self._set(self.means)
+        try:
+            yield
+        finally:
+            self._set(before)
+
+    @torch.no_grad()
+    def _set(self, values: dict[str, torch.Tensor]) -> None:
+        for name, value in values.items():
+            self.raw[name].copy_(value)
+
+    def files(self) -> Iterator[tuple[str, bytes]]:
+        """Yield what `restore` needs beside the weights of the model directory, the average."""
+        if self.raw:
+            tensors = {n: p.detach().cpu().contiguous() for n, p in self.raw.items()}
+            yield RAW, safetensors.torch.save(tensors)
+
+    def restore(self, sealed: Sealed) -> None:
+        """Go on as before a checkpoint was written, once the model has the weights it holds.
+
+        Raises UserError (exit 65) for weights of another model.
+        """
+        if not self.raw:
+            return
+        self.restart()
+        tensors = modeldir.read_tensors(sealed, RAW)
+        shapes = {name: (p.shape, p.dtype) for name, p in self.raw.items()}
+        if {name: (t.shape, t.dtype) for name, t in tensors.items()} != shapes:
+            raise UserError(f"{sealed.path / RAW}: belongs to another model", Exit.DATA)
+        self._set(tensors)
