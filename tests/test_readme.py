@@ -12,6 +12,7 @@ from nmt.cli import (
     compare,
     encodings,
     evaluate,
+    export_model,
     import_model,
     parity,
     report,
@@ -38,6 +39,7 @@ UNDERSTOOD = {  # command -> what reads its arguments and refuses those that do 
     "nmt-compare": compare.understood,
     "nmt-average": average.understood,
     "nmt-import": import_model.understood,
+    "nmt-export": export_model.understood,
     "scripts.bench": bench.understood,
 }
 COMMANDS = list(dict.fromkeys(command for page in PAGES for command in commands(page)))

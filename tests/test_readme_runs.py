@@ -93,6 +93,7 @@ def test_every_command_is_run_or_has_a_reason_not_to() -> None:
         "nmt-translate",
         "nmt-score",
         "nmt-average",
+        "nmt-export",
         "nmt-encodings",
         "nmt-testset",
     }

@@ -1,0 +1,69 @@
+"""A model as a directory of CTranslate2, which is kept where it is proven to compute the same."""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from nmt import manifest
+from nmt.errors import Exit, UserError
+from nmt.exchange import ctranslate2_proof, ctranslate2_spec
+from nmt.exchange.certificate import NAME
+from nmt.exchange.ctranslate2_spec import Exported
+from nmt.modeldir import Trained
+
+LONGEST = 2048  # tokens that tables of positions are written for, where the encoding has no end
+
+log = logging.getLogger(__name__)
+
+
+def export(
+    trained: Trained, path: Path, lines: Sequence[str] | None = None, precision: str = "float32"
+) -> dict[str, Any]:
+    """Write a directory of CTranslate2 that computes what the model does; returns its certificate.
+
+    `lines`: of the source language, to compare on; by default made-up ones. Joined and made-up
+    lines beyond the length of training are added. Log-probabilities of outputs in float32 must
+    agree within 1e-4, and greedy and beam outputs piece by piece; another precision is measured
+    besides. The path must not exist; where anything fails, nothing is there afterwards. Raises
+    UserError: 2 for what CTranslate2 cannot express, 69 where it is not installed, 65 where it
+    computes something else.
+    """
+    if find_spec("ctranslate2") is None:
+        raise UserError(
+            "--to ctranslate2: ctranslate2 is not installed; pip install 'nmt[ct2]'",
+            Exit.UNAVAILABLE,
+        )
+    exported = ctranslate2_spec.specification(trained, LONGEST)
+    ours = ctranslate2_proof.outputs(trained, ctranslate2_proof.samples(trained, exported, lines))
+    with TemporaryDirectory() as place:
+        kept = saved(exported, "float32", Path(place) / "float32")
+        found = ctranslate2_proof.certify(trained, ours, exported, kept)
+        if precision != "float32":  # what is saved cannot be made of another precision again
+            exported = ctranslate2_spec.specification(trained, LONGEST)
+            kept = saved(exported, precision, Path(place) / precision)
+            found[precision] = ctranslate2_proof.measure(trained, ours, exported, kept)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        manifest.write(path, _files(kept, trained, found))
+    log.info("CTranslate2 computes the same: %s", found)
+    return found
+
+
+def saved(exported: Exported, precision: str, path: Path) -> Path:
+    """Write a specification as CTranslate2 does."""
+    exported.spec.optimize(quantization=precision)
+    path.mkdir()
+    exported.spec.save(str(path))
+    return path
+
+
+def _files(
+    directory: Path, trained: Trained, found: Mapping[str, Any]
+) -> Iterator[tuple[str, bytes]]:
+    for file in sorted(directory.iterdir()):
+        yield file.name, file.read_bytes()
+    yield "source.json", manifest.dump(trained.source.to_json())
+    yield "target.json", manifest.dump(trained.target.to_json())
+    yield NAME, manifest.dump(found)

@@ -1,0 +1,346 @@
+"""What a directory of CTranslate2 computes beside the model that it was written from: measured."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+
+import torch
+
+from nmt.data.side import Side
+from nmt.data.unigram import SPACE
+from nmt.data.vocab import BOS, EOS, PAD, SPECIALS, UNK
+from nmt.decode import forced
+from nmt.decode.translator import Translator
+from nmt.errors import Exit, UserError
+from nmt.exchange.certificate import BEAM, MADE_UP, ROOM
+from nmt.exchange.ctranslate2_spec import Exported
+from nmt.modeldir import Trained
+
+LOG_PROBS = 1e-4  # largest difference of two log-probabilities in float32 that passes
+BEYOND = 300  # pieces of the longest samples; more where training had more
+LONG = 6  # samples that are longer than what was trained on
+MOST = 1024  # pieces of a sample, whatever was trained on
+RATIO = 1.5  # pieces of an output, for each of the source, and ROOM besides
+SEARCHES = {"greedy": 1, f"beam_{BEAM}": BEAM}  # name in the certificate -> beam
+NEVER = -1e9  # the logit of a piece that must not be chosen; its probability is 0
+
+log = logging.getLogger(__name__)
+
+
+class Sample(NamedTuple):
+    """A line of the source, and the ids that our model reads."""
+
+    line: str
+    ids: list[int]  # without eos
+
+
+class Output(NamedTuple):
+    """What our model makes of a sample."""
+
+    ids: list[int]  # without eos
+    text: str
+    finished: bool
+    limit: int  # pieces that it might have had
+
+
+class Ours(NamedTuple):
+    """What our model makes of all samples."""
+
+    samples: list[Sample]
+    searches: dict[str, list[Output]]  # by name of the search
+    plain: list[Output]  # by beam search as nmt-translate has it
+    judge: Any  # the model that searched: no forbidden piece has any probability
+
+
+class Engine(NamedTuple):
+    """A model in CTranslate2, with the names that it knows our ids by."""
+
+    translator: Any  # ctranslate2.Translator
+    exported: Exported
+    options: dict[str, Any]  # of translate_batch
+
+    def outputs(
+        self, samples: Sequence[Sample], limits: Sequence[int], beam: int
+    ) -> list[list[int]]:
+        """Our ids of each output, without eos, of at most so many pieces."""
+        ids = {name: number for number, name in enumerate(self.exported.target)}
+        made = []
+        for sample, limit in zip(samples, limits, strict=True):
+            (result,) = self.translator.translate_batch(
+                [self._named(sample)],
+                beam_size=beam,
+                length_penalty=0,
+                max_decoding_length=limit,
+                **self.options,
+            )
+            made.append([ids[piece] for piece in result.hypotheses[0]])
+        return made
+
+    def log_probs(
+        self, samples: Sequence[Sample], targets: Sequence[list[int]]
+    ) -> list[list[float]]:
+        """Of each target's ids and eos, in batches that mix lengths."""
+        scored = self.translator.score_batch(
+            [self._named(sample) for sample in samples],
+            [[self.exported.target[i] for i in ids] for ids in targets],
+            max_batch_size=8,
+            max_input_length=0,
+        )
+        return [list(each.log_probs) for each in scored]
+
+    def _named(self, sample: Sample) -> list[str]:
+        return [self.exported.source[i] for i in sample.ids]
+
+
+def options(exported: Exported, unknown: str) -> dict[str, Any]:
+    """What `translate_batch` must be told to choose among the same outputs as nmt does."""
+    return {
+        "suppress_sequences": [[exported.target[i]] for i in (PAD, BOS)],
+        "disable_unk": unknown != "allow",
+        "min_decoding_length": 0,  # by default 1: no output is empty
+        "max_input_length": 0,  # all of it: by default what is beyond 1,024 is not read
+    }
+
+
+def engine(trained: Trained, exported: Exported, directory: Path, precision: str) -> Engine:
+    """Read a directory, for the CPU and one thread."""
+    from ctranslate2 import Translator as Reader
+
+    reader = Reader(str(directory), compute_type=precision, inter_threads=1, intra_threads=1)
+    return Engine(reader, exported, options(exported, trained.settings.decode.unknown))
+
+
+def certify(trained: Trained, ours: Ours, exported: Exported, directory: Path) -> dict[str, Any]:
+    """Compare a directory in float32 with the model; raises UserError (65) where they differ.
+
+    Returns what was found, as plain values. Two outputs that part where our model finds both pieces
+    equally likely, within LOG_PROBS, count as ties.
+    """
+    import ctranslate2
+
+    made = engine(trained, exported, directory, "float32")
+    difference, pieces = _difference(trained, ours, made)
+    if not difference <= LOG_PROBS:
+        raise UserError(
+            f"log-probabilities in CTranslate2 differ by {difference:.2g}; it computes something "
+            "else, so that nothing is written",
+            Exit.DATA,
+        )
+    found: dict[str, Any] = {
+        "compared_with": f"ctranslate2 {ctranslate2.__version__}",
+        "lines": len(ours.samples),
+        "longest_trained_source": trained.facts["longest_source"],
+        "longest_source": max(len(sample.ids) for sample in ours.samples),
+        "log_probs": difference,
+        "pieces": pieces,
+    }
+    for name in SEARCHES:
+        found[name], differing = _compared(ours, made, name)
+        if differing:
+            raise UserError(
+                f"{differing[0]!r}: CTranslate2 translates it otherwise by {name}; nothing is "
+                "written",
+                Exit.DATA,
+            )
+    if not found[f"beam_{BEAM}"]["compared"]:
+        log.warning("beam search was compared on no line: no translation of the samples ends; "
+                    "give --samples of the source language")  # fmt: skip
+    found["right_for"] = {
+        "source_pieces": exported.longest_source and exported.longest_source - 1,  # null: any
+        "target_pieces": exported.longest_target and exported.longest_target - 1,
+    }
+    found["options"] = made.options
+    return found
+
+
+def measure(trained: Trained, ours: Ours, exported: Exported, directory: Path) -> dict[str, Any]:
+    """How far a directory in another precision is from the model; nothing is refused."""
+    made = engine(trained, exported, directory, "default")
+    difference, _ = _difference(trained, ours, made)
+    found: dict[str, Any] = {"computed_in": made.translator.compute_type, "log_probs": difference}
+    return found | {name: _compared(ours, made, name)[0] for name in SEARCHES}
+
+
+def outputs(trained: Trained, chosen: list[Sample]) -> Ours:
+    """Translate all samples.
+
+    CTranslate2 takes forbidden pieces out before it computes probabilities, nmt thereafter. So
+    that the searches see the same numbers, ours is given a model that never has these pieces.
+    """
+    forbidden = [PAD, BOS] + [UNK] * (trained.settings.decode.unknown != "allow")
+    judge = deepcopy(trained.model)
+    with torch.no_grad():
+        judge.output.bias[forbidden] = NEVER
+    judging = trained._replace(model=judge)
+    searches = {name: _search(judging, chosen, beam) for name, beam in SEARCHES.items()}
+    return Ours(chosen, searches, _search(trained, chosen, BEAM), judge)
+
+
+def _search(trained: Trained, chosen: Sequence[Sample], beam: int) -> list[Output]:
+    decode = replace(
+        trained.settings.decode,
+        beam_size=beam,
+        alpha=0.0,
+        max_length_ratio=RATIO,
+        max_length_offset=ROOM,
+        precision="float32",
+    )
+    table = trained.model.limits(training=False).target
+    lines = [sample.line for sample in chosen]
+    with _quiet():
+        best = [translations[0] for translations in Translator(trained, decode).translate(lines)]
+    made = []
+    for sample, translation in zip(chosen, best, strict=True):
+        limit = int(RATIO * len(sample.ids)) + ROOM
+        limit = limit if table is None else min(limit, table - 1)
+        made.append(Output(list(translation.ids), translation.text, translation.finished, limit))
+    return made
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without warnings about lines that are longer than in training: some are meant to be."""
+    notes = logging.getLogger("nmt.decode")
+    level = notes.level
+    notes.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        notes.setLevel(level)
+
+
+def _difference(trained: Trained, ours: Ours, made: Engine) -> tuple[float, int]:
+    """The largest difference of log-probabilities, and of how many pieces.
+
+    Of our greedy outputs, and of made-up targets that are about as long as the sources.
+    """
+    most = _least(trained.model.limits(training=False).target, made.exported.longest_target)
+    draw = Random(2)
+    drawn = [_made_up(trained.target, draw, len(sample.ids)) for sample in ours.samples]
+    texts = [output.text for output in ours.searches["greedy"]] + drawn
+    pairs = [
+        (sample, text, ids)
+        for sample, text in zip([*ours.samples, *ours.samples], texts, strict=True)
+        if len(ids := trained.target.ids(text)[:-1]) < (most or len(ids) + 1)
+    ]
+    if not pairs:
+        raise UserError("no translation of the samples fits into the encoding; give others")
+    given = forced.score(trained, [sample.line for sample, _, _ in pairs], [t for _, t, _ in pairs])
+    theirs = made.log_probs([sample for sample, _, _ in pairs], [ids for _, _, ids in pairs])
+    differences = [
+        abs(a - b)
+        for one, other in zip(given, theirs, strict=True)
+        for a, b in zip(one.log_probs, other, strict=True)
+    ]
+    return max(differences), len(differences)
+
+
+def _compared(ours: Ours, made: Engine, name: str) -> tuple[dict[str, int], list[str]]:
+    """How many outputs are compared, and equal piece by piece; and the lines of the others.
+
+    At a limit the engines choose otherwise among beams that have not ended: those do not count.
+    """
+    beam, all_of = SEARCHES[name], ours.searches[name]
+    theirs = made.outputs(ours.samples, [output.limit for output in all_of], beam)
+    counts = {"finished": 0, "compared": 0, "equal": 0, "ties": 0}
+    if beam > 1:
+        counts["as_nmt_translate"] = 0
+    differing = []
+    for sample, output, plain, other in zip(ours.samples, all_of, ours.plain, theirs, strict=True):
+        counts["finished"] += output.finished
+        if beam > 1 and not (output.finished and len(output.ids) < output.limit):
+            continue
+        counts["compared"] += 1
+        if beam > 1:
+            counts["as_nmt_translate"] += plain.ids == other
+        if output.ids == other:
+            counts["equal"] += 1
+        elif _tied(ours.judge, sample, output, other, beam):
+            counts["ties"] += 1
+        else:
+            differing.append(sample.line)
+    return counts, differing
+
+
+@torch.inference_mode()
+def _tied(judge: Any, sample: Sample, output: Output, other: list[int], beam: int) -> bool:
+    """Whether two outputs are equally good to our model: where they part, or as a whole."""
+    device = next(judge.parameters()).device
+    source = torch.tensor([[*sample.ids, EOS]], device=device)
+
+    def log_probs(ids: list[int]) -> Any:
+        states = judge(source, torch.tensor([[BOS, *ids]], device=device))
+        return states[0].float().log_softmax(-1)  # [ids + 1, vocab]
+
+    if beam == 1:
+        mine, theirs = [*output.ids, EOS], [*other, EOS]
+        at = next(i for i, (a, b) in enumerate(zip(mine, theirs, strict=False)) if a != b)
+        row = log_probs(output.ids[:at])[-1]
+        return bool(abs(row[mine[at]] - row[theirs[at]]) <= LOG_PROBS)
+    totals = []
+    for ids, ended in ((output.ids, output.finished), (other, len(other) < output.limit)):
+        given = [*ids, EOS] if ended else ids
+        rows = log_probs(ids)
+        totals.append(rows[range(len(given)), given].sum())
+    return bool(abs(totals[0] - totals[1]) <= LOG_PROBS)
+
+
+def samples(
+    trained: Trained, exported: Exported, lines: Sequence[str] | None = None, seed: int = 1
+) -> list[Sample]:
+    """Lines to compare on: the given or made-up ones, and some beyond the length of training.
+
+    Those are given lines joined, and made-up ones of up to BEYOND pieces. Lines that the encoding
+    cannot hold, and empty ones, are left out. Raises UserError (65) where none is left.
+    """
+    before = max(1, int(trained.facts["longest_source"]))
+    holds = _least(trained.model.limits(training=False).source, exported.longest_source)
+    room = MOST if holds is None else min(holds - 1, MOST)
+    most = max(BEYOND, before + before // 4)
+    draw = Random(seed)
+    if lines is None:
+        lengths = [draw.randint(1, min(before, room)) for _ in range(MADE_UP)]
+        texts = [_made_up(trained.source, draw, length) for length in lengths]
+    else:
+        texts = [*lines, *_joined(trained, lines, before, most)]
+    for step in range(1, LONG + 1):
+        length = before + (most - before) * step // LONG
+        texts.append(_made_up(trained.source, draw, min(length, room)))
+    made = [Sample(text, trained.source.ids(text)[:-1]) for text in texts]
+    kept = [sample for sample in made if 0 < len(sample.ids) <= room]
+    if not kept:
+        raise UserError("no sample is short enough for the encoding; give others", Exit.DATA)
+    return kept
+
+
+def _made_up(side: Side, draw: Random, length: int) -> str:
+    """A line of about so many pieces, drawn at random."""
+    first = min(SPECIALS, len(side.vocabulary) - 1)
+    pieces = draw.choices(range(first, len(side.vocabulary)), k=length)
+    return " ".join(side.text(pieces).replace(SPACE, " ").split())
+
+
+def _joined(trained: Trained, lines: Sequence[str], beyond: int, most: int) -> list[str]:
+    """Up to LONG lines of consecutive ones, longer than `beyond` pieces but not than `most`."""
+    made: list[str] = []
+    held: list[str] = []
+    pieces = 0
+    for line in lines:
+        held.append(line)
+        pieces += len(trained.source.ids(line)) - 1
+        if pieces > beyond:
+            if pieces <= most:
+                made.append(" ".join(held))
+            held, pieces = [], 0
+        if len(made) == LONG:
+            break
+    return made
+
+
+def _least(*numbers: int | None) -> int | None:
+    return min((n for n in numbers if n is not None), default=None)

@@ -1,0 +1,396 @@
+"""What the encodings of a site compute, as plain tables: found by asking them, not by their names.
+
+Other engines know a few forms of positions: vectors added to the embeddings, vectors or numbers for
+each distance, rotations. Whether a site has such a form is seen from the hooks that its encodings
+override, and from what these answer; where answers depend on more than the form knows, it is
+refused.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from nmt.encodings.base import Dims, Encoding
+from nmt.encodings.composition import Encodings
+from nmt.encodings.context import Context, causal
+from nmt.encodings.rotary import Rotary
+from nmt.errors import UserError
+
+EXACT = 1e-5  # largest difference, relative to the largest number, that rounding explains
+HIDDEN = -1e9  # what is added to hide a key: how much below matters to nobody
+CHECKED = 21  # tokens of a sentence in which all pairs are compared with the tables
+ROWS = 64  # of a batch in which single components are asked for
+KINDS = {
+    "embed": "input", "scores": "vectors", "values": "vectors", "bias": "bias", "project": "turned",
+}  # hook -> form of positions  # fmt: skip
+NEAREST = {
+    "embed": "encoding=absolute", "layer": "encoding=absolute", "readout": "encoding=absolute", "project": "encoding=rotary",
+    "scores": "encoding=relative", "values": "encoding=relative", "bias": "encoding=t5",
+}  # hook -> the option of an expressible form that comes nearest  # fmt: skip
+
+
+class Turns(NamedTuple):
+    """Rotations of queries and keys: component pair b turns by position base^(-2b / dim) / slow."""
+
+    dim: int
+    base: float
+    interleaved: bool
+    slow: float
+
+
+class SitePositions(NamedTuple):
+    """The positions of a site; None where it has none of that form."""
+
+    table: Tensor | None = None  # [position, dim], added to the scaled embeddings
+    keys: Tensor | None = None  # [layers, 2 tau + 1, head_dim] by distance, key minus query
+    values: Tensor | None = None  # likewise; both or neither are there
+    bias: Tensor | None = None  # [layers, heads, 2 reach + 1] by distance, added after scaling
+    turns: Turns | None = None
+    scale: float | None = None  # of the scores; None: 1 / sqrt(head_dim)
+    limit: int | None = None  # tokens of the longest sequence that the tables are right for
+
+
+class _Probe(NamedTuple):
+    """A site that is asked, and how far."""
+
+    site: Encodings
+    dims: Dims
+    length: int
+
+    def context(self, queries: Tensor, keys: int, rows: int = 1, seed: int = 0) -> Context:
+        """Some queries of a sentence of so many tokens, of random words."""
+        draw = torch.Generator().manual_seed(seed)
+        at, there = queries[None], torch.arange(keys)[None]
+        words = (min(4, self.dims.vocab - 1), self.dims.vocab)
+        square = len(queries) == keys
+        own = square and self.dims.site == "decoder"
+        return Context(
+            self.dims.site,
+            queries=there if square else at,
+            keys=there,
+            new_keys=there,
+            rows=rows,
+            allowed=causal(keys, keys, there.device) if own else None,
+            lengths=torch.full((rows,), keys),
+            tokens=torch.randint(*words, (rows, len(queries)), generator=draw),
+        )
+
+    @property
+    def ends(self) -> list[Tensor]:
+        """The last token as a query, which sees all that lies behind, and the first, likewise.
+
+        A decoder never looks ahead.
+        """
+        last, first = torch.tensor([self.length - 1]), torch.tensor([0])
+        return [last] if self.dims.site == "decoder" else [last, first]
+
+    def having(self, *hooks: str) -> list[Encoding]:
+        """The entries that override one of the hooks."""
+        return [e for e in self.site.each() if any(e.overrides(hook) for hook in hooks)]
+
+    def refuse(self, why: str, hook: str, entries: Sequence[Encoding] = ()) -> UserError:
+        """An error that names the encodings, what is wrong, and the nearest that would do."""
+        names = "+".join(e.name for e in entries or self.having(hook))
+        return UserError(
+            f"encoding.{names}: cannot be exported from the {self.dims.site}, because {why}; the "
+            f"nearest that can is {NEAREST[hook]}"
+        )
+
+
+@torch.inference_mode()
+def read(site: Encodings, dims: Dims, longest: int) -> SitePositions:
+    """Find the form of a site's positions, for up to `longest` tokens.
+
+    Raises UserError for what has no such form, with the reason.
+    """
+    limit = site.limit_in(training=False)
+    probe = _Probe(site, dims, min(longest, limit or longest))
+    _refuse_needs(probe)
+    forms = {KINDS[h]: h for h in KINDS if probe.having(h)}
+    if "bias" in forms and _no_bias(probe):
+        del forms["bias"]
+    if "input" in forms and len(forms) > 1:
+        other = next(h for form, h in forms.items() if form != "input")
+        why = "nothing is added to the embeddings where attention knows positions of its own"
+        raise probe.refuse(why, other, probe.having("embed", other))
+    if {"vectors", "bias"} <= set(forms):
+        why = "distances have either vectors or numbers, not both"
+        raise probe.refuse(why, "scores", probe.having("scores", "values", "bias"))
+    found = SitePositions(scale=site.scale, limit=limit)
+    if "turned" in forms:
+        found = found._replace(turns=_turns(probe))
+    if "vectors" in forms:
+        keys, values = _vectors(probe)
+        reach = max(_reach(keys, 1), _reach(values, 1))
+        cut = slice(probe.length - 1 - reach, probe.length + reach)
+        found = found._replace(keys=keys[:, cut], values=values[:, cut])
+    elif "bias" in forms:
+        bias = _bias(probe)
+        reach = _reach(bias, 2)
+        bias = bias[..., probe.length - 1 - reach : probe.length + reach]
+        found = found._replace(bias=bias)
+    elif "turned" in forms:
+        return found
+    else:
+        return found._replace(table=_table(probe), limit=probe.length)
+    return found if reach < probe.length - 1 else found._replace(limit=probe.length)
+
+
+def _refuse_needs(probe: _Probe) -> None:
+    """Refuse what no other engine gives to positions."""
+    for e in probe.site.each():
+        one = [e]
+        if e.columns:
+            raise probe.refuse(
+                f"it reads the column {min(e.columns)} beside the text", "scores", one
+            )
+        if e.lengths:
+            raise probe.refuse("it is told how long the output is to be", "embed", one)
+        if e.streams > 1:
+            raise probe.refuse("its states are complex", "embed", one)
+        if e.overrides("layer"):
+            raise probe.refuse("it changes the input of every layer", "layer", one)
+        if e.overrides("readout"):
+            raise probe.refuse("it changes the top of the stack", "readout", one)
+        if e.widens:
+            raise probe.refuse("it makes queries and keys wider", "project", one)
+        if e.positions.pairs:
+            raise probe.refuse("its distances are counted along edges", "scores", one)
+
+
+def _table(probe: _Probe) -> Tensor:
+    """What is added to the embeddings at each position [position, dim]."""
+
+    def added(x: Tensor, keys: int, seed: int, queries: Tensor | None = None) -> Tensor:
+        at = torch.arange(keys) if queries is None else queries
+        return probe.site.embed(x, probe.context(at, keys, len(x), seed)) - x
+
+    n, dim = probe.length, probe.dims.dim
+    table = added(torch.zeros(1, n, dim), n, 0)[0]
+    few = min(n, CHECKED)
+    draw = torch.Generator().manual_seed(1)
+    others = added(torch.randn(2, few, dim, generator=draw), few, 2)
+
+    def alone() -> Tensor:  # as a decoder asks, token by token
+        return added(torch.zeros(1, 1, dim), few, 3, torch.tensor([few - 1]))
+
+    if not _same(others, table[:few]) or (
+        probe.dims.site == "decoder" and not _same(alone(), table[few - 1 : few])
+    ):
+        why = "what it adds to an embedding depends on the words, or on how many there are"
+        raise probe.refuse(why, "embed")
+    return table
+
+
+def _no_bias(probe: _Probe) -> bool:
+    """Whether what may add numbers to scores adds none, as it was configured."""
+    few = min(probe.length, CHECKED)
+    context = probe.context(torch.arange(few), few)
+    return all(probe.site.bias(layer, context) is None for layer in range(probe.dims.layers))
+
+
+def _bias(probe: _Probe) -> Tensor:
+    """The number that is added for each distance [layers, heads, 2 length - 1]."""
+    dims, few = probe.dims, min(probe.length, CHECKED)
+    made = []
+    for layer in range(dims.layers):
+
+        def rows(queries: Tensor, keys: int, seed: int, layer: int = layer) -> Tensor:
+            bias = probe.site.bias(layer, probe.context(queries, keys, 1, seed))
+            assert bias is not None  # an entry overrides the hook
+            return bias.expand(1, dims.heads, -1, -1)[0].float().clamp(min=HIDDEN)
+
+        table = _by_distance([rows(q, probe.length, 0)[:, 0] for q in probe.ends])
+        seen = rows(torch.arange(few), few, 1)
+        middle = torch.tensor([probe.length // 2])
+        far = rows(middle, probe.length, 2)
+        if not (
+            _same_seen(seen, _pairs(table, torch.arange(few), few), probe)
+            and _same_seen(far, _pairs(table, middle, probe.length), probe, middle)
+        ):
+            why = "the number that it adds to a score depends on more than layer, head and distance"
+            raise probe.refuse(why, "bias")
+        made.append(table)
+    return torch.stack(made)
+
+
+def _vectors(probe: _Probe) -> tuple[Tensor, Tensor]:
+    """The vectors on keys and on values [layers, 2 length - 1, head_dim], of zeros if none."""
+    layers = range(probe.dims.layers)
+    _check_scores(probe)
+    keys = torch.stack([_shared(probe, _key_vectors(probe, layer)) for layer in layers])
+    values = torch.stack([_shared(probe, _value_vectors(probe, layer)) for layer in layers])
+    for layer in layers:
+        _check_vectors(probe, layer, keys[layer], values[layer])
+    return keys, values
+
+
+def _check_scores(probe: _Probe) -> None:
+    """Refuse scores that change with what they are added to, or with the keys."""
+    heads, width, few = probe.dims.heads, probe.dims.head_dim, min(probe.length, CHECKED)
+    draw = torch.Generator().manual_seed(1)
+
+    def change(q: Tensor) -> Tensor:
+        k = torch.randn(2, heads, few, width, generator=draw)
+        context = probe.context(torch.arange(few), few, 2, 1)
+        s = q @ k.mT
+        return _scores(probe, s, q, k, 0, context) - s
+
+    q = torch.randn(2, heads, few, width, generator=draw)
+    if not _same_seen(change(q), change(q), probe):
+        raise _more_than_products(probe)
+
+
+def _more_than_products(probe: _Probe) -> UserError:
+    return probe.refuse(
+        "its scores are more than products of queries with vectors of the distances",
+        "scores", probe.having("scores", "values"),
+    )  # fmt: skip
+
+
+def _key_vectors(probe: _Probe, layer: int) -> Tensor:
+    """[heads, 2 length - 1, head_dim]: each component is the score of a query that has it alone."""
+    heads, width, n = probe.dims.heads, probe.dims.head_dim, probe.length
+    ends = []
+    for query in probe.ends:
+        chunks = []
+        for units in torch.eye(width).split(ROWS):  # [rows, head_dim]
+            q = units[:, None, None].expand(-1, heads, 1, -1)
+            k = torch.zeros(1, 1, 1, 1).expand(len(units), heads, n, width)
+            s = torch.zeros(len(units), heads, 1, n)
+            chunks.append(_scores(probe, s, q, k, layer, probe.context(query, n, len(units))))
+        ends.append(torch.cat(chunks)[:, :, 0].permute(1, 2, 0).transpose(1, 2))
+    return _by_distance(ends).transpose(1, 2)
+
+
+def _value_vectors(probe: _Probe, layer: int) -> Tensor:
+    """[heads, 2 length - 1, head_dim]: each is the output of all attention on one key."""
+    heads, n = probe.dims.heads, probe.length
+    ends = []
+    for query in probe.ends:
+        chunks = []
+        for on in torch.eye(n).split(ROWS):  # [rows, key]
+            p = on[:, None, None].expand(-1, heads, 1, -1)
+            chunks.append(_values(probe, p, layer, probe.context(query, n, len(on))))
+        ends.append(torch.cat(chunks)[:, :, 0].permute(1, 2, 0))  # [heads, head_dim, key]
+    return _by_distance(ends).transpose(1, 2)
+
+
+def _scores(probe: _Probe, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
+    for e in probe.having("scores"):
+        s = e.scores(s, q, k, layer, context.placed(e.positions))
+    return s
+
+
+def _values(probe: _Probe, p: Tensor, layer: int, context: Context) -> Tensor:
+    total = p.new_zeros(*p.shape[:3], probe.dims.head_dim)
+    for e in probe.having("values"):
+        more = e.values(p, layer, context.placed(e.positions))
+        total = total if more is None else total + more
+    return total
+
+
+def _shared(probe: _Probe, vectors: Tensor) -> Tensor:
+    """The vectors of all heads [distance, head_dim], which must be the same."""
+    if not _same(vectors, vectors[:1]):
+        raise probe.refuse(
+            "heads have vectors of their own for the distances, where they must share them",
+            "scores", probe.having("scores", "values"),
+        )  # fmt: skip
+    return vectors[0]
+
+
+def _check_vectors(probe: _Probe, layer: int, keys: Tensor, values: Tensor) -> None:
+    """Compare all pairs of a sentence with what the vectors say."""
+    heads, width, few = probe.dims.heads, probe.dims.head_dim, min(probe.length, CHECKED)
+    draw = torch.Generator().manual_seed(1)
+    q, k = (torch.randn(2, heads, few, width, generator=draw) for _ in "qk")
+    p = torch.rand(2, heads, few, few, generator=draw)
+    at = torch.arange(few)
+    context = probe.context(at, few, 2, 1)
+    if probe.dims.site == "decoder":
+        p = p.tril()
+    by_pair = [_pairs(t.T, at, few).permute(1, 2, 0) for t in (keys, values)]  # [query, key, width]
+    s = q @ k.mT
+    right = _same_seen(
+        _scores(probe, s, q, k, layer, context),
+        s + torch.einsum("bhqd,qkd->bhqk", q, by_pair[0]),
+        probe,
+    )
+    o = torch.einsum("bhqk,qkd->bhqd", p, by_pair[1])
+    if not (right and _same(_values(probe, p, layer, context), o)):
+        raise _more_than_products(probe)
+
+
+def _turns(probe: _Probe) -> Turns:
+    """The rotations of queries and keys."""
+    entries = probe.having("project")
+    (e, *more) = entries
+    if more or not isinstance(e, Rotary):
+        raise probe.refuse("queries and keys are changed by more than a rotation", "project")
+    few = min(probe.length, CHECKED)
+    context = probe.context(torch.arange(few), few)
+    at = context.placed(e.positions).queries[0].double()
+    step = float(at[1] - at[0]) if few > 1 else 1.0
+    draw = torch.Generator().manual_seed(1)
+    q, k = (torch.randn(1, 1, few, probe.dims.head_dim, generator=draw) for _ in "qk")
+    made = e.project(lambda *_: (q, k, k), q, k, k, 0, context.placed(e.positions))
+    angles = (at[:, None] * e.w).float()
+    steady = _same(at - at[0], torch.arange(few) * step) and step > 0
+    right = [_same(m, _turned(x, angles, e)) for m, x in zip(made, (q, k), strict=False)]
+    if not steady or not all(right) or not _same(made[2], k):
+        raise probe.refuse("queries and keys are changed by more than a rotation", "project")
+    ratio = float(e.w[0] / e.w[1]) if len(e.w) > 1 else 1.0
+    base = ratio ** (e.turned / 2) if len(e.w) > 1 else 10000.0
+    slow = 1 / (float(e.w[0]) * step)
+    return Turns(e.turned, base, e.layout == "interleaved", slow)
+
+
+def _turned(x: Tensor, angles: Tensor, e: Rotary) -> Tensor:
+    """The rotation itself, by its definition."""
+    a, b = e.pairs(x[..., : e.turned])
+    cos, sin = angles.cos(), angles.sin()
+    return torch.cat([e.unpaired(a * cos - b * sin, a * sin + b * cos), x[..., e.turned :]], -1)
+
+
+def _by_distance(ends: Sequence[Tensor]) -> Tensor:
+    """[.., 2 n - 1] of what the last query, and perhaps the first, gets of n keys [.., n] each."""
+    behind = ends[0]
+    ahead = ends[1] if len(ends) > 1 else behind[..., -1:].expand_as(behind)  # is never asked for
+    return torch.cat([behind, ahead[..., 1:]], dim=-1)
+
+
+def _pairs(table: Tensor, queries: Tensor, keys: int) -> Tensor:
+    """[.., 2 n - 1] by distance -> [.., query, key]."""
+    middle = table.shape[-1] // 2
+    return table[..., torch.arange(keys) - queries[:, None] + middle]
+
+
+def _reach(table: Tensor, axis: int) -> int:
+    """The least distance at which all greater ones count as the same; `axis` holds 2 n - 1."""
+    rows = table.movedim(axis, 0).flatten(1)
+    n = (len(rows) + 1) // 2
+
+    def last_change(side: Tensor) -> int:
+        moved = (side != side[-1]).any(1).nonzero()
+        return int(moved[-1]) + 1 if len(moved) else 0
+
+    return max(last_change(rows[:n].flip(0)), last_change(rows[n - 1 :]))
+
+
+def _same(a: Tensor, b: Tensor) -> bool:
+    """Whether two tensors agree but for rounding."""
+    most = max(1.0, float(b.abs().max()))
+    return bool((a - b).abs().max() <= EXACT * most)
+
+
+def _same_seen(a: Tensor, b: Tensor, probe: _Probe, queries: Tensor | None = None) -> bool:
+    """Whether [.., query, key] agree where a query may look."""
+    if probe.dims.site == "decoder":
+        at = torch.arange(a.shape[-2]) if queries is None else queries
+        seen = torch.arange(a.shape[-1]) <= at[:, None]
+        a, b = a.masked_fill(~seen, 0), b.masked_fill(~seen, 0)
+    hidden = (a <= HIDDEN) & (b <= HIDDEN)
+    return _same(a.masked_fill(hidden, 0), b.masked_fill(hidden, 0))

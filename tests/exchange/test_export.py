@@ -1,0 +1,262 @@
+"""Models go out to CTranslate2 with proof, or are refused by name and reason."""
+
+import json
+import logging
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import ctranslate2
+import pytest
+import torch
+
+from nmt import modeldir
+from nmt.cli import export_model
+from nmt.data.bpe import Bpe
+from nmt.data.side import Side
+from nmt.data.tokenizer import Tokenizer
+from nmt.data.toy import pairs
+from nmt.data.vocab import EOS, Vocabulary
+from nmt.errors import Exit, UserError
+from nmt.exchange import ctranslate2_export, ctranslate2_proof, marian, site_positions
+from nmt.exchange.ctranslate2_export import export
+from nmt.exchange.ctranslate2_spec import names, t5_buckets
+from nmt.modeldir import Trained
+from nmt.overrides.options import options_of
+from tests.composing import settings_of
+from tests.conftest import TINY, moved
+from tests.encodings.agreement import theirs
+from tests.exchange.marian_models import KINDS, make
+
+LINES = [source for source, _ in pairs(3, 3, 5, "samples")]
+LETTERS = sorted({letter for line in LINES for letter in line if letter != " "})
+WANTED = {  # option -> a part of the reason why it is refused; the others export
+    **dict.fromkeys(("lstm", "gru", "convolution"), "depends on the words"),
+    **dict.fromkeys(("relative_absolute", "floater", "rr_transformer"), "nothing is added to the"),
+    **dict.fromkeys(("relative_per_head", "deberta", "tener"), "heads have vectors of their own"),
+    **dict.fromkeys(("transformer_xl", "transformer_xl_untied"), "heads have vectors of their own"),
+    **dict.fromkeys(("conv_spe", "cope", "da_transformer", "irpe_qkv"), "more than products"),
+    **dict.fromkeys(("huang_1", "huang_2", "huang_3", "huang_4"), "more than products"),
+    "shaw_absolute": "more than products",
+    **dict.fromkeys(("diet_absolute", "disan", "fire", "scalar_absolute"), "depends on more than"),
+    **dict.fromkeys(("tupe_absolute", "tupe_relative"), "depends on more than"),
+    "composite": "either vectors or numbers",
+    **dict.fromkeys(("ldpe", "lrpe"), "told how long the output is to be"),
+    **dict.fromkeys(("position_infused", "xpos"), "more than a rotation"),
+    **dict.fromkeys(("sine_spe", "sine_spe_stochastic"), "queries and keys wider"),
+    **dict.fromkeys(("graformer", "spr_absolute", "spr_relative", "tpe"), "the column heads"),
+    "graph_bert": "the column depth",
+    "per_language": "the column language",
+    "xl_pe": "the column order",
+    "universal": "the input of every layer",
+    "complex_order": "no complex maps",
+    "floater_cross": "attention to the source",
+}
+
+
+def made(*words: str, letters: list[str] = LETTERS) -> Trained:
+    """A tiny model of single letters, every parameter moved; some of its outputs end."""
+    pieces = [*letters, *(f"{letter}@@" for letter in letters)]
+    side = Side(Bpe(Tokenizer("nfc", "none", "de"), []), Vocabulary(pieces))
+    settings = settings_of(*TINY, *words)
+    model = moved(settings, 0, len(side.vocabulary))
+    with torch.no_grad():
+        model.output.bias[EOS] += 0.5
+    return Trained(settings, model, side, side, {"longest_source": 12})
+
+
+@pytest.fixture(autouse=True)
+def short(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Samples of up to 40 pieces; slow tests have those of up to 300."""
+    if "slow" not in request.keywords:
+        monkeypatch.setattr(ctranslate2_proof, "BEYOND", 40)
+        monkeypatch.setattr(ctranslate2_proof, "LONG", 2)
+        monkeypatch.setattr(ctranslate2_export, "LONGEST", 128)
+
+
+def proven(trained: Trained, place: Path, lines: list[str] | None = LINES) -> dict[str, Any]:
+    found = export(trained, place / "made", lines)
+    assert found["log_probs"] < 2e-5 and found["pieces"] > 100
+    for search in ("greedy", "beam_4"):
+        counts = found[search]
+        assert counts["equal"] + counts["ties"] == counts["compared"] and counts["ties"] <= 1
+    assert found["greedy"]["compared"] == found["lines"]
+    assert found["longest_source"] > 3 * found["longest_trained_source"] or lines is None
+    return found
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["encoding=absolute", "encoding.absolute.at.index.start=3", "model.norm=post",
+         "model.activation=gelu"],
+        ["encoding=none", "model.activation=swish", "model.tie=all"],
+        ["encoding=relative", "tau=3", "model.share_layers=true"],
+        ["encoding=relative_value", "tau=3", "encoding.relative_value.where=encoder"],
+        ["encoding=t5", "encoding.t5.buckets=8", "encoding.t5.max_distance=9",
+         "encoding.t5.scaled=false"],
+        ["encoding=alibi_directional"],
+        ["encoding=scalar_relative", "encoding.scalar_relative.longest=5"],
+        ["encoding=rotary", "encoding.rotary.layout=halves", "encoding.rotary.partial=0.5",
+         "encoding.rotary.scaling=linear", "encoding.rotary.factor=2"],
+        ["encoding=[rotary,kerple_log]"],
+    ],
+)  # fmt: skip
+def test_each_form_of_positions_is_proven(words: list[str], tmp_path: Path) -> None:
+    found = proven(made(*words), tmp_path)
+    assert found["compared_with"] == f"ctranslate2 {version('ctranslate2')}"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        *(([f"encoding={name}"], WANTED[name]) for name in (
+            "lstm", "relative_absolute", "relative_per_head", "cope", "fire", "composite", "ldpe",
+            "xpos", "sine_spe", "tpe", "universal", "complex_order", "floater_cross")),
+        (["encoding=[relative,alibi]"], "either vectors or numbers"),
+        (["encoding=[absolute,alibi]"], "nothing is added to the embeddings where"),
+        (["encoding=absolute", "model.length_head=true"], "model.length_head=true: cannot be"),
+        (["encoding=absolute", "model.drop_residual=[1]"], r"model.drop_residual=\[1\]: cannot"),
+        (["encoding=absolute", "model.share_layers=true", "model.halting=true"], "halting=true"),
+        (["encoding=absolute", "decode.position_scale=0.5"], "decode.position_scale=0.5"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_expressed_is_refused(
+    words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ctranslate2_export, "LONGEST", 2048)
+    with pytest.raises(UserError, match=message) as error:
+        export(made(*words), tmp_path / "made", LINES)
+    assert error.value.code == Exit.USAGE and not list(tmp_path.iterdir())
+
+
+def test_a_refusal_names_the_encoding_the_site_and_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(UserError) as error:
+        export(made("encoding=[absolute,relative]"), tmp_path / "made", LINES)
+    assert str(error.value) == (
+        "encoding.absolute+relative: cannot be exported from the encoder, because nothing is added "
+        "to the embeddings where attention knows positions of its own; the nearest that can is "
+        "encoding=relative"
+    )
+
+
+@pytest.mark.parametrize(
+    ("encoding", "spoil"),
+    [
+        ("absolute", lambda p: p._replace(table=p.table.roll(1, 0))),
+        ("relative", lambda p: p._replace(values=p.values.flip(1))),
+        ("alibi", lambda p: p._replace(bias=p.bias * 1.01)),
+        ("rotary", lambda p: p._replace(turns=p.turns._replace(base=5000.0))),
+    ],
+)
+def test_what_computes_something_else_is_not_written(
+    encoding: str, spoil: Callable[[Any], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = site_positions.read
+    monkeypatch.setattr(site_positions, "read", lambda *a: spoil(read(*a)))
+    with pytest.raises(UserError, match="log-probabilities in CTranslate2 differ by") as error:
+        export(made(f"encoding={encoding}"), tmp_path / "made", LINES)
+    assert error.value.code == Exit.DATA and not list(tmp_path.iterdir())
+
+
+def test_an_output_that_differs_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def outputs(engine: Any, samples: list[Any], *_: Any) -> list[list[int]]:
+        return [[5, 6] for _ in samples]
+
+    monkeypatch.setattr(ctranslate2_proof.Engine, "outputs", outputs)
+    with pytest.raises(UserError, match="translates it otherwise by greedy"):
+        export(made("encoding=none"), tmp_path / "made", LINES)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_command_writes_what_ctranslate2_reads(tmp_path: Path) -> None:
+    trained = made("encoding=alibi")
+    modeldir.save(trained, tmp_path / "model")
+    samples, place = tmp_path / "samples.txt", tmp_path / "out" / "made"
+    samples.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
+    arguments = [str(tmp_path / "model"), str(place), "--to", "ctranslate2"]
+    assert export_model.main([*arguments, "--samples", str(samples), "--precision", "int8"]) == 0
+    found = json.loads((place / "certificate.json").read_bytes())
+    assert found["log_probs"] < 1e-5 < found["int8"]["log_probs"]
+    assert found["int8"]["computed_in"] == "int8_float32"
+    side = Side.from_json(json.loads((place / "source.json").read_bytes()))
+    translator = ctranslate2.Translator(str(place))
+    (result,) = translator.translate_batch([side.segmenter.encode(LINES[0])], **found["options"])
+    assert isinstance(side.segmenter.decode(result.hypotheses[0]), str)
+    assert export_model.main(arguments) == Exit.CANT_CREATE
+    assert export_model.main([str(tmp_path), str(tmp_path / "x"), "--to", "ctranslate2"]) != 0
+
+
+def test_without_ctranslate2_it_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ctranslate2_export, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"pip install 'nmt\[ct2\]'") as error:
+        export(made("encoding=none"), tmp_path / "made")
+    assert error.value.code == Exit.UNAVAILABLE
+
+
+def test_pieces_that_look_like_special_ids_are_no_special_ids(tmp_path: Path) -> None:
+    assert names(Vocabulary(["a", "<s>", "<s>_"]), Vocabulary(["</s>"])) == (
+        ["<blank>", "<s>__", "</s>_", "<unk>", "a", "<s>", "<s>_"],
+        ["<blank>", "<s>__", "</s>_", "<unk>", "</s>"],
+    )
+    proven(made("encoding=none", letters=[*LETTERS, "</s>", "<s>"]), tmp_path)
+
+
+def test_buckets_hold_each_distance_and_all_beyond() -> None:
+    by_distance = torch.tensor([[-2.0, -1, 0, 1, 2]])  # [heads, distance]
+    one, both = (t5_buckets(by_distance, both)[:, 0].tolist() for both in (False, True))
+    assert one == [0, -1, -2, -2, -2, -2]
+    assert both == [*one, 0, 1, 2, 2, 2, 2]
+
+
+def test_that_no_beam_was_compared_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    trained = made("encoding=none")
+    with torch.no_grad():
+        trained.model.output.bias[EOS] -= 50
+    with caplog.at_level(logging.WARNING):
+        found = export(trained, tmp_path / "made", LINES)
+    assert found["beam_4"]["compared"] == 0 and found["greedy"]["compared"] == found["lines"]
+    assert "beam search was compared on no line" in caplog.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_marian_models_go_out_as_ctranslate2_itself_converts_them(
+    kind: str, tmp_path: Path
+) -> None:
+    make(tmp_path / "marian", **KINDS[kind], updates=90)
+    trained = marian.read(tmp_path / "marian").trained
+    lines = [source for source, _ in pairs(8, 4, 14, "samples")]
+    if "multilingual" in kind:
+        lines = [f">>fr<< {line}" for line in lines]
+    found = export(trained, tmp_path / "made", lines)
+    assert found["greedy"]["compared"] == found["lines"] and not found["options"]["disable_unk"]
+    converters = theirs("ctranslate2.converters")
+    converters.TransformersConverter(str(tmp_path / "marian")).convert(str(tmp_path / "other"))
+    sources = [trained.source.segmenter.encode(line) for line in lines]
+    targets = [trained.target.segmenter.encode(target) for _, target in pairs(8, 4, 14, "samples")]
+    read = {name: ctranslate2.Translator(str(tmp_path / name)) for name in ("made", "other")}
+    ours = read["made"].score_batch(sources, targets)
+    other = read["other"].score_batch([[*source, "</s>"] for source in sources], targets)
+    for one, two in zip(ours, other, strict=True):
+        assert one.log_probs == pytest.approx(two.log_probs, abs=2e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("option", options_of("encoding"))
+def test_every_option_exports_with_proof_or_is_refused_with_a_reason(
+    option: str, tmp_path: Path
+) -> None:
+    trained = made(f"encoding={option}")
+    if option not in WANTED:
+        found = proven(trained, tmp_path, None)
+        assert found["longest_source"] > 250
+        return
+    with pytest.raises(UserError, match=WANTED[option]):
+        export(trained, tmp_path / "made")
+    assert not list(tmp_path.iterdir())
