@@ -26,9 +26,11 @@ KINDS = {
     "embed": "input", "scores": "vectors", "values": "vectors", "bias": "bias", "project": "turned",
 }  # hook -> form of positions  # fmt: skip
 NEAREST = {
-    "embed": "encoding=absolute", "layer": "encoding=absolute", "readout": "encoding=absolute", "project": "encoding=rotary",
-    "scores": "encoding=relative", "values": "encoding=relative", "bias": "encoding=t5",
-}  # hook -> the option of an expressible form that comes nearest  # fmt: skip
+    **dict.fromkeys(("embed", "layer", "readout"), "encoding=absolute"),
+    **dict.fromkeys(("scores", "values"), "encoding=relative"),
+    "bias": "encoding=t5",
+    "project": "encoding=rotary",
+}  # hook -> the option of an expressible form that comes nearest
 
 
 class Turns(NamedTuple):

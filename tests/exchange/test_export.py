@@ -34,8 +34,9 @@ LETTERS = sorted({letter for line in LINES for letter in line if letter != " "})
 WANTED = {  # option -> a part of the reason why it is refused; the others export
     **dict.fromkeys(("lstm", "gru", "convolution"), "depends on the words"),
     **dict.fromkeys(("relative_absolute", "floater", "rr_transformer"), "nothing is added to the"),
-    **dict.fromkeys(("relative_per_head", "deberta", "tener"), "heads have vectors of their own"),
-    **dict.fromkeys(("transformer_xl", "transformer_xl_untied"), "heads have vectors of their own"),
+    "relative_per_head": "heads have vectors of their own",
+    **dict.fromkeys(("deberta", "tener", "transformer_xl"), "more than products"),
+    "transformer_xl_untied": "more than products",
     **dict.fromkeys(("conv_spe", "cope", "da_transformer", "irpe_qkv"), "more than products"),
     **dict.fromkeys(("huang_1", "huang_2", "huang_3", "huang_4"), "more than products"),
     "shaw_absolute": "more than products",
@@ -225,11 +226,16 @@ def test_that_no_beam_was_compared_is_said(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["shared swish", "multilingual gelu"])  # it reads one vocabulary
 def test_marian_models_go_out_as_ctranslate2_itself_converts_them(
     kind: str, tmp_path: Path
 ) -> None:
-    make(tmp_path / "marian", **KINDS[kind], updates=90)
+    model = make(tmp_path / "marian", **KINDS[kind], updates=90)
+    start = model.config.decoder_start_token_id
+    with torch.no_grad():  # as in OPUS-MT, which CTranslate2 takes for granted
+        model.get_decoder().embed_tokens.weight[start] = 0
+        model.final_logits_bias[0, start] = -1e4
+    model.save_pretrained(tmp_path / "marian")
     trained = marian.read(tmp_path / "marian").trained
     lines = [source for source, _ in pairs(8, 4, 14, "samples")]
     if "multilingual" in kind:
