@@ -213,6 +213,30 @@ def test_buckets_hold_each_distance_and_all_beyond() -> None:
     assert both == [*one, 0, 1, 2, 2, 2, 2]
 
 
+@pytest.mark.parametrize(
+    ("words", "longest"),
+    [
+        (["encoding=alibi"], 127),
+        (["encoding=learned", "encoding.learned.size=70"], 69),
+        (["encoding=relative"], None),
+        (["encoding=scalar_relative", "encoding.scalar_relative.longest=9"], None),
+    ],
+)
+def test_the_longest_line_that_the_tables_are_right_for_is_said(
+    words: list[str], longest: int | None, tmp_path: Path
+) -> None:
+    found = proven(made(*words), tmp_path)
+    assert found["right_for"] == {"source_pieces": longest, "target_pieces": longest}
+
+
+def test_an_output_may_be_empty(tmp_path: Path) -> None:
+    trained = made("encoding=none")
+    with torch.no_grad():
+        trained.model.output.bias[EOS] += 50
+    found = export(trained, tmp_path / "made", LINES)
+    assert found["beam_4"]["equal"] == found["lines"]
+
+
 def test_that_no_beam_was_compared_is_said(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
