@@ -226,4 +226,5 @@ def _vocabularies(spec: Any, source: list[str], target: list[str]) -> None:
 
 
 def _numbers(t: Tensor) -> Any:
-    return t.detach().float().cpu().contiguous().numpy()
+    """A copy: CTranslate2 quantises in place."""
+    return np.array(t.detach().float().cpu().numpy(), order="C")

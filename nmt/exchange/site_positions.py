@@ -19,7 +19,7 @@ from nmt.encodings.rotary import Rotary
 from nmt.errors import UserError
 
 EXACT = 1e-5  # largest difference, relative to the largest number, that rounding explains
-HIDDEN = -1e9  # what is added to hide a key: how much below matters to nobody
+HIDDEN = -3e4  # what is added to hide a key, in float16 too: its probability is 0
 CHECKED = 21  # tokens of a sentence in which all pairs are compared with the tables
 ROWS = 64  # of a batch in which single components are asked for
 KINDS = {

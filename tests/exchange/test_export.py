@@ -189,6 +189,15 @@ def test_the_command_writes_what_ctranslate2_reads(tmp_path: Path) -> None:
     assert export_model.main([str(tmp_path), str(tmp_path / "x"), "--to", "ctranslate2"]) != 0
 
 
+def test_another_precision_is_measured_and_leaves_the_model_as_it_is(tmp_path: Path) -> None:
+    trained = made("encoding=none")
+    before = {name: t.clone() for name, t in trained.model.state_dict().items()}
+    found = export(trained, tmp_path / "made", LINES, "int8")
+    assert all(torch.equal(before[name], t) for name, t in trained.model.state_dict().items())
+    assert 1e-4 < found["int8"]["log_probs"] < 0.3
+    assert found["int8"]["greedy"]["compared"] == found["lines"]
+
+
 def test_without_ctranslate2_it_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
