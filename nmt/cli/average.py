@@ -8,7 +8,7 @@ from nmt.cli.command import run
 from nmt.cli.parser import Parser
 from nmt.errors import Exit, UserError
 
-USAGE = "nmt-average RUN --last K | RUN --best K | MODEL MODEL ... -o OUTPUT"
+USAGE = "nmt-average (RUN --last K | RUN --best K | MODEL MODEL ...) -o OUTPUT"
 ABOUT = """
 Make a model directory whose weights are the mean of those of several checkpoints (Vaswani et al.
 2017, section 6.1): the K newest ones of a run, its K best ones by dev perplexity, or the models
