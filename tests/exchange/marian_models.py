@@ -33,6 +33,8 @@ def make(
     text = pairs(300, 4, 14, "marian")
     known = [_spm(directory / f"{name}.spm", [pair[side] for pair in text], pieces)
              for side, name in enumerate(("source", "target"))]  # fmt: skip
+    for side, other in (known, known[::-1]):  # transformers wants one id of padding in both
+        side += [f"unused{number}" for number in range(len(other) - len(side))]
     both = [*known[0], *known[1]]
     source, target = (
         {
