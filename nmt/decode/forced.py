@@ -92,7 +92,7 @@ def stream(
         for number, (line, target, row) in enumerate(zip(some, given, rows, strict=True), first):
             text = line.removesuffix("\n")
             source = reader.read(text, trained.source.ids(text), row, f"line {number}")
-            pair = Pair(number, source, trained.target.ids(target.removesuffix("\n")))
+            pair = ForcedPair(number, source, trained.target.ids(target.removesuffix("\n")))
             pairs.append(pair if _fits(trained.model, pair, too_long) else None)
         yield from _window(trained, pairs, batch_tokens)
         first += len(some)
@@ -101,7 +101,7 @@ def stream(
         raise _unparallel(f"go on, but the sources end after line {first - 1}")
 
 
-class Pair(NamedTuple):
+class ForcedPair(NamedTuple):
     """A line and its translation in numbers."""
 
     line: int  # its number
@@ -113,7 +113,7 @@ def _unparallel(what: str) -> UserError:
     return UserError(f"the translations {what}; the two must be parallel", Exit.DATA)
 
 
-def _fits(model: Transformer, pair: Pair, too_long: Note | None) -> bool:
+def _fits(model: Transformer, pair: ForcedPair, too_long: Note | None) -> bool:
     """Whether the encoding's tables hold a pair; one that is too long is counted, or raised."""
     limits = model.limits(training=False)
     for side, length, limit in (
@@ -134,7 +134,7 @@ def _fits(model: Transformer, pair: Pair, too_long: Note | None) -> bool:
 
 
 def _window(
-    trained: Trained, pairs: list[Pair | None], batch_tokens: int
+    trained: Trained, pairs: list[ForcedPair | None], batch_tokens: int
 ) -> list[GivenTranslation | None]:
     """Score the pairs that are there in batches of like length; in their order."""
     there = [pair for pair in pairs if pair is not None]
@@ -155,7 +155,7 @@ def _window(
     return [None if pair is None else _given(trained, pair, scores[pair.line]) for pair in pairs]
 
 
-def _given(trained: Trained, pair: Pair, log_probs: list[float]) -> GivenTranslation:
+def _given(trained: Trained, pair: ForcedPair, log_probs: list[float]) -> GivenTranslation:
     if not math.isfinite(sum(log_probs)):
         raise UserError(
             f"line {pair.line}: the model gives no finite log-probability; its weights are no use",
@@ -165,7 +165,7 @@ def _given(trained: Trained, pair: Pair, log_probs: list[float]) -> GivenTransla
 
 
 @torch.inference_mode()
-def _log_probs(model: Transformer, pairs: list[Pair]) -> list[list[float]]:
+def _log_probs(model: Transformer, pairs: list[ForcedPair]) -> list[list[float]]:
     """Log-probabilities of each target's ids, EOS included, in one pass over a batch."""
     sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
     device = next(model.parameters()).device

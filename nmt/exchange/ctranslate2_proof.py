@@ -32,14 +32,14 @@ NEVER = -1e9  # the logit of a piece that must not be chosen; its probability is
 log = logging.getLogger(__name__)
 
 
-class Sample(NamedTuple):
+class SampleLine(NamedTuple):
     """A line of the source, and the ids that our model reads."""
 
     line: str
     ids: list[int]  # without eos
 
 
-class Output(NamedTuple):
+class SampleOutput(NamedTuple):
     """What our model makes of a sample."""
 
     ids: list[int]  # without eos
@@ -51,9 +51,9 @@ class Output(NamedTuple):
 class Ours(NamedTuple):
     """What our model makes of all samples."""
 
-    samples: list[Sample]
-    searches: dict[str, list[Output]]  # by name of the search
-    plain: list[Output]  # by beam search as nmt-translate has it
+    samples: list[SampleLine]
+    searches: dict[str, list[SampleOutput]]  # by name of the search
+    plain: list[SampleOutput]  # by beam search as nmt-translate has it
     judge: Any  # the model that searched: no forbidden piece has any probability
 
 
@@ -65,7 +65,7 @@ class Engine(NamedTuple):
     options: dict[str, Any]  # of translate_batch
 
     def outputs(
-        self, samples: Sequence[Sample], limits: Sequence[int], beam: int
+        self, samples: Sequence[SampleLine], limits: Sequence[int], beam: int
     ) -> list[list[int]]:
         """Our ids of each output, without eos, of at most so many pieces."""
         ids = {name: number for number, name in enumerate(self.exported.target)}
@@ -82,7 +82,7 @@ class Engine(NamedTuple):
         return made
 
     def log_probs(
-        self, samples: Sequence[Sample], targets: Sequence[list[int]]
+        self, samples: Sequence[SampleLine], targets: Sequence[list[int]]
     ) -> list[list[float]]:
         """Of each target's ids and eos, in batches that mix lengths."""
         scored = self.translator.score_batch(
@@ -93,7 +93,7 @@ class Engine(NamedTuple):
         )
         return [list(each.log_probs) for each in scored]
 
-    def _named(self, sample: Sample) -> list[str]:
+    def _named(self, sample: SampleLine) -> list[str]:
         return [self.exported.source[i] for i in sample.ids]
 
 
@@ -166,7 +166,7 @@ def measure(trained: Trained, ours: Ours, exported: Exported, directory: Path) -
     return found | {name: _compared(ours, made, name)[0] for name in SEARCHES}
 
 
-def outputs(trained: Trained, chosen: list[Sample]) -> Ours:
+def outputs(trained: Trained, chosen: list[SampleLine]) -> Ours:
     """Translate all samples.
 
     CTranslate2 takes forbidden pieces out before it computes probabilities, nmt thereafter. So
@@ -181,7 +181,7 @@ def outputs(trained: Trained, chosen: list[Sample]) -> Ours:
     return Ours(chosen, searches, _search(trained, chosen, BEAM), judge)
 
 
-def _search(trained: Trained, chosen: Sequence[Sample], beam: int) -> list[Output]:
+def _search(trained: Trained, chosen: Sequence[SampleLine], beam: int) -> list[SampleOutput]:
     decode = replace(
         trained.settings.decode,
         beam_size=beam,
@@ -198,7 +198,9 @@ def _search(trained: Trained, chosen: Sequence[Sample], beam: int) -> list[Outpu
     for sample, translation in zip(chosen, best, strict=True):
         limit = int(RATIO * len(sample.ids)) + ROOM
         limit = limit if table is None else min(limit, table - 1)
-        made.append(Output(list(translation.ids), translation.text, translation.finished, limit))
+        made.append(
+            SampleOutput(list(translation.ids), translation.text, translation.finished, limit)
+        )
     return made
 
 
@@ -268,7 +270,9 @@ def _compared(ours: Ours, made: Engine, name: str) -> tuple[dict[str, int], list
 
 
 @torch.inference_mode()
-def _tied(judge: Any, sample: Sample, output: Output, other: list[int], beam: int) -> bool:
+def _tied(
+    judge: Any, sample: SampleLine, output: SampleOutput, other: list[int], beam: int
+) -> bool:
     """Whether two outputs are equally good to our model: where they part, or as a whole."""
     device = next(judge.parameters()).device
     source = torch.tensor([[*sample.ids, EOS]], device=device)
@@ -292,7 +296,7 @@ def _tied(judge: Any, sample: Sample, output: Output, other: list[int], beam: in
 
 def samples(
     trained: Trained, exported: Exported, lines: Sequence[str] | None = None, seed: int = 1
-) -> list[Sample]:
+) -> list[SampleLine]:
     """Lines to compare on: the given or made-up ones, and some beyond the length of training.
 
     Those are given lines joined, and made-up ones of up to BEYOND pieces. Lines that the encoding
@@ -311,7 +315,7 @@ def samples(
     for step in range(1, LONG + 1):
         length = before + (most - before) * step // LONG
         texts.append(_made_up(trained.source, draw, min(length, room)))
-    made = [Sample(text, trained.source.ids(text)[:-1]) for text in texts]
+    made = [SampleLine(text, trained.source.ids(text)[:-1]) for text in texts]
     kept = [sample for sample in made if 0 < len(sample.ids) <= room]
     if not kept:
         raise UserError("no sample is short enough for the encoding; give others", Exit.DATA)

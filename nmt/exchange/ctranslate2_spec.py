@@ -12,13 +12,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from nmt import config
+from nmt.config import Model, Settings
 from nmt.data.vocab import Vocabulary
 from nmt.encodings.base import Dims
 from nmt.encodings.composition import Encodings
 from nmt.errors import UserError
 from nmt.exchange import site_positions
 from nmt.exchange.site_positions import SitePositions
+from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
 
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "swish": "SWISH"}
@@ -42,13 +43,9 @@ def specification(trained: Trained, longest: int) -> Exported:
     """
     from ctranslate2 import specs
 
-    refuse(trained)
     model: Any = trained.model
     shape = trained.settings.model
-    sites = {
-        name: _positions(model.sites[name], name, shape, longest, len(side.vocabulary))
-        for name, side in (("encoder", trained.source), ("decoder", trained.target))
-    }
+    sites = positions(trained.settings, trained.model, longest)
     options = {
         "pre_norm": shape.norm == "pre",
         "activation": getattr(specs.common_spec.Activation, ACTIVATIONS[shape.activation]),
@@ -93,9 +90,25 @@ def names(source: Vocabulary, target: Vocabulary) -> tuple[list[str], list[str]]
     return [*special, *source.to_json()], [*special, *target.to_json()]
 
 
-def refuse(trained: Trained) -> None:
+def positions(settings: Settings, model: Transformer, longest: int) -> dict[str, SitePositions]:
+    """The positions of encoder and decoder in a form that CTranslate2 has, for so many tokens.
+
+    Raises UserError for what it does not have, of the encodings or of the rest of the model.
+    """
+    _refuse(settings, model)
+    sizes = {
+        "encoder": model.source_embedding.num_embeddings,
+        "decoder": model.target_embedding.num_embeddings,
+    }
+    return {
+        name: _positions(model.sites[name], name, settings.model, longest, vocab)
+        for name, vocab in sizes.items()
+    }
+
+
+def _refuse(settings: Settings, model: Transformer) -> None:
     """Raise UserError for parts of a model that CTranslate2 does not have."""
-    shape, model = trained.settings.model, trained.model
+    shape = settings.model
     for wrong, key, why in (
         (shape.halting, "halting=true", "every token goes through all layers there"),
         (shape.length_head, "length_head=true", "there is nothing that tells a length"),
@@ -110,7 +123,7 @@ def refuse(trained: Trained) -> None:
             raise UserError(
                 f"model.{key}: cannot be exported to CTranslate2, because {why}; train without it"
             )
-    if (factor := trained.settings.decode.position_scale) != 1:
+    if (factor := settings.decode.position_scale) != 1:
         raise UserError(f"decode.position_scale={factor}: cannot be exported; choose 1")
     for e in model.cross_encodings.each():
         hooks = [hook for hook in site_positions.NEAREST if e.overrides(hook)]
@@ -122,9 +135,7 @@ def refuse(trained: Trained) -> None:
             )
 
 
-def _positions(
-    site: Encodings, name: str, shape: config.Model, longest: int, vocab: int
-) -> SitePositions:
+def _positions(site: Encodings, name: str, shape: Model, longest: int, vocab: int) -> SitePositions:
     layers = shape.encoder_layers if name == "encoder" else shape.decoder_layers
     width = shape.dim // shape.heads
     return site_positions.read(

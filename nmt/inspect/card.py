@@ -7,16 +7,17 @@ from collections.abc import Iterator
 
 from nmt import build
 from nmt.config import Settings
-from nmt.encodings.base import Encoding
 from nmt.encodings.composition import hooks_of
 from nmt.encodings.lookup import find
-from nmt.encodings.relative import Relative
+from nmt.errors import UserError
+from nmt.exchange import ctranslate2_spec
 from nmt.inspect import checks, cost, facts
 from nmt.inspect.checks import Check
-from nmt.inspect.specimen import Specimen, entries, small
+from nmt.inspect.specimen import Specimen, small
 from nmt.overrides.options import Folders, encoding_keys, family_of, path_of, summary
 
 NAME, WIDTH = 20, 100
+TOKENS = 64  # of the sentences in which positions are looked at
 REFERENCES = {"A": "absolute positions", "R": "distances", "B": "both", "-": "none"}
 INJECTIONS = {
     "ape": "adds vectors of positions, whatever the content (ape)",
@@ -34,7 +35,7 @@ def card(option: str, settings: Settings, timed: bool, folders: Folders = ()) ->
     lines = [option, f"  {summary('encoding', option, folders)}", "", *_documents(settings)]
     rows = [("family", family_of(option, folders))]
     rows += [*_survey(specimen, option), *_sites(specimen), *_size(settings), *_lengths(specimen)]
-    rows += [*_trials(specimen), ("CTranslate2", exportable(specimen))]
+    rows += [*_trials(specimen), ("CTranslate2", exportable(specimen, settings))]
     rows += _cost(settings) if timed else ()
     for name, text in rows:
         indents = f"  {name:<{NAME}}", " " * (NAME + 2)
@@ -112,33 +113,13 @@ def _trials(specimen: Specimen) -> Rows:
     yield "cached decoding", f"{'exact' if exact.holds else 'WRONG'}: {exact.finding}"
 
 
-def exportable(specimen: Specimen) -> str:
-    """Whether CTranslate2 has a form for it, as far as the code tells.
-
-    Its relative_position_keys and _values are the tables of `relative` alone, shared by heads:
-    same code, same formula. Its position_encodings are vectors added at the input that depend
-    on nothing but the token's index.
-    """
-    model, hooks = specimen.model, {site: set[str]() for site in facts.SITES}
-    for site, e in entries(model):
-        hooks[site] |= set(hooks_of(type(e)))
-    inside = [(site, e) for site, e in entries(model) if site != "cross"]
-    if hooks["cross"] or model.columns or model.needs_lengths or not inside:
-        return "no form for it"
-    if all(_is_shaw(e) for _, e in inside):
-        return "as relative_position_keys and _values"
-    if hooks["encoder"] | hooks["decoder"] == {"embed"} and all(
-        facts.Probe(site, e, specimen).injection == "ape" for site, e in entries(model)
-    ):
-        return "as a table of position_encodings, up to a longest sentence"
-    return "unknown; no test here compares it"
-
-
-def _is_shaw(e: Encoding) -> bool:
-    tables = [getattr(e, name, None) for name in ("key_table", "value_table")]
-    return (type(e).scores, type(e).values) == (Relative.scores, Relative.values) and all(
-        t is None or t.shape[1] == 1 for t in tables
-    )
+def exportable(specimen: Specimen, settings: Settings) -> str:
+    """Whether nmt-export can write it for CTranslate2; if not, why."""
+    try:
+        ctranslate2_spec.positions(build.narrow(settings), specimen.model, TOKENS)
+    except UserError as error:
+        return f"no: {error}"
+    return "nmt-export --to ctranslate2 writes it, and compares"
 
 
 def _cost(settings: Settings) -> Rows:

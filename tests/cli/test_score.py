@@ -181,7 +181,7 @@ def test_the_next_command_goes_on(
     output, scored = texts[0].with_name("out"), forced._log_probs
     batches: list[int] = []
 
-    def stopping(model: Transformer, pairs: list[forced.Pair]) -> list[list[float]]:
+    def stopping(model: Transformer, pairs: list[forced.ForcedPair]) -> list[list[float]]:
         batches.append(len(pairs))
         if len(batches) == 3:
             raise KeyboardInterrupt

@@ -2,8 +2,9 @@
 
 import pytest
 
-from nmt.inspect.card import card
+from nmt.inspect.card import card, exportable
 from nmt.inspect.facts import counted
+from nmt.inspect.specimen import small
 from tests.composing import one_of_each_class
 from tests.inspect.chosen import settings_of
 
@@ -40,3 +41,17 @@ def test_every_option_has_a_card(option: str) -> None:
 def test_counts_at_base_size(option: str, total: int) -> None:
     counts = counted(settings_of(option, "model=base"))
     assert sum(n for n, _ in counts) == total and not any(per_word for _, per_word in counts)
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("relative", "nmt-export --to ctranslate2 writes it"),
+        ("rotary", "nmt-export --to ctranslate2 writes it"),
+        ("relative_absolute", "no: encoding."),
+        ("lstm", "no: encoding.lstm: cannot be exported"),
+    ],
+)
+def test_the_card_says_what_the_export_would(option: str, said: str) -> None:
+    settings = settings_of(option)
+    assert exportable(small(settings), settings).startswith(said)
