@@ -11,95 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from nmt import schema
+from nmt.config_data import HEADS as HEADS
+from nmt.config_data import TOY_COLUMNS as TOY_COLUMNS
+from nmt.config_data import WORDS as WORDS
+from nmt.config_data import Column as Column
+from nmt.config_data import Data as Data
+from nmt.config_data import Files as Files
+from nmt.config_data import Toy as Toy
+from nmt.config_data import columns_of as columns_of
 from nmt.errors import UserError
 from nmt.schema import LARGEST, knob, read
-
-
-@dataclass
-class Data:
-    """Which corpus, and what is kept of it."""
-
-    kind: str = knob("where the text comes from", choices=("files", "toy"))
-    name: str = knob("names the run directory and the prepared corpus")
-    source_language: str = knob("language code of the source, for Moses")
-    target_language: str = knob("language code of the target, for Moses")
-    max_length: int = knob("drop a training pair if a side has more pieces, eos apart", least=1)
-    normalize: str = knob("Unicode normal form of all text", choices=("nfc", "nfkc", "none"))
-    invalid_utf8: str = knob("a line that is no UTF-8: stop, or drop", choices=("fail", "drop"))
-    max_line_bytes: int = knob("drop a training or development pair if a line has more", least=1)
-    join: int = knob("consecutive lines of a training example at most", least=1, most=64, absent=1)
-    join_share: float = knob(
-        "share of the examples that are to have several lines", least=0, most=1, absent=0.5
-    )
-    join_length: int | None = knob(
-        "pieces of a side of such an example at most; null: max_length", least=1, absent=None
-    )
-    join_within: str | None = knob(
-        "column with an integer per line: only lines of the same one are joined", absent=None
-    )
-    cache: str = knob("directory of the prepared corpora")
-    workers: int | None = knob(
-        "processes that prepare text; null: one per core", least=1, most=1024
-    )
-
-
-@dataclass
-class Column:
-    """Integers beside the source text, in files parallel to it (.gz may be)."""
-
-    per: str = knob("integers of a line: one for each word, or one", choices=("word", "sentence"))
-    train: str = knob("file beside the training text")
-    dev: str = knob("file beside the development text")
-    test: str | None = knob("file beside the test text; only named in the closing hint")
-
-
-HEADS = "heads"  # the column of dependency heads
-WORDS = "words"  # the column that is made of all text: which word a piece belongs to
-TOY_COLUMNS = {HEADS: "word", "order": "word", "depth": "word", "language": "sentence"}
-COLUMN_NAME = re.compile("[a-z][a-z0-9_]*")  # it is part of file names and of error messages
-
-
-def _check_columns(where: str, values: Any) -> None:
-    """Check a mapping of names to columns."""
-    if not isinstance(values, dict):
-        raise UserError(f"{where}={values}: expected a mapping of names to columns")
-    for name, value in values.items():
-        if not isinstance(name, str) or not COLUMN_NAME.fullmatch(name):
-            raise UserError(f"{where}.{name}: a column is named by small letters, digits and _")
-        if name == WORDS:
-            raise UserError(f"{where}.{name}: made of all text; choose another name")
-        if read(Column, value, f"{where}.{name}").per != "word" and name == HEADS:
-            raise UserError(f"{where}.{name}.per={value['per']}: each word has a head; say word")
-
-
-@dataclass
-class Files(Data):
-    """A parallel corpus in pairs of text files, one sentence per line (.gz may be)."""
-
-    root: str = knob("directory that the file names below refer to")
-    train_source: str = knob("training text, source side")
-    train_target: str = knob("training text, target side")
-    dev_source: str = knob("text that decides on learning rate and best checkpoint, source side")
-    dev_target: str = knob("the same, target side")
-    test_source: str | None = knob("test text, source side; only named in the closing hint")
-    test_target: str | None = knob("test text, target side; only named in the closing hint")
-    columns: dict[str, Column] = knob(
-        "integers beside the source; add them with +", of=Column, check=_check_columns
-    )
-
-
-@dataclass
-class Toy(Data):
-    """The embedded German-English grammar; lengths are counted in words of the source."""
-
-    train_pairs: int = knob("training pairs", least=1)
-    train_shortest: int = knob("words of the shortest training sentence", least=3)
-    train_longest: int = knob("words of the longest training sentence", least=3)
-    dev_pairs: int = knob("pairs of the development set, of training lengths", least=1)
-    test_pairs: int = knob("pairs of the test set, spread evenly over its lengths", least=1)
-    test_shortest: int = knob("words of the shortest test sentence", least=3)
-    test_longest: int = knob("words of the longest test sentence", least=3)
-    corpus_seed: int = knob("draws the sentences", least=0)
 
 
 @dataclass
@@ -276,18 +197,6 @@ class Settings:
     optim: Optim
     trainer: Training
     decode: Decode
-
-
-def columns_of(data: Data) -> dict[str, str]:
-    """The columns beside the source that a corpus has: name -> "word" or "sentence".
-
-    Where one has an integer per word, there is also WORDS.
-    """
-    if isinstance(data, Files):
-        columns = {name: column.per for name, column in data.columns.items()}
-    else:
-        columns = dict(TOY_COLUMNS)
-    return columns | ({WORDS: "word"} if "word" in columns.values() else {})
 
 
 KINDS: dict[str, dict[str, type]] = {

@@ -13,6 +13,7 @@ FILES = sorted((ROOT / "nmt").rglob("*.py")) + sorted((ROOT / "scripts").rglob("
 ROOMS = rooms()  # room -> rooms that it may import, as docs/architecture.md says
 BASE = {
     "config",
+    "config_data",
     "schema",
     "errors",
     "atomic",
