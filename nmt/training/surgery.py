@@ -7,6 +7,7 @@ it can be (`Encoding.zero_initialise`), so that training goes on from exactly th
 import logging
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -17,9 +18,17 @@ from nmt.encodings.base import Encoding
 from nmt.errors import UserError
 from nmt.model import example
 from nmt.model.transformer import Transformer
-from nmt.modeldir import Trained
+
+Sentences = tuple[Tensor, Tensor, dict[str, Tensor]]
 
 log = logging.getLogger(__name__)
+
+
+class Configured(NamedTuple):
+    """A model, and the settings that say what its entries are."""
+
+    model: Transformer
+    settings: config.Settings
 
 
 @dataclass
@@ -31,6 +40,7 @@ class Graft:
     zero_initialised: list[str] = field(default_factory=list)  # new, and change nothing yet
     dropped: list[str] = field(default_factory=list)  # of the parent
     difference: float = 0.0  # largest difference of the logits on made-up sentences
+    exchanged: list[str] = field(default_factory=list)  # what each entry alone does to them
 
     def __str__(self) -> str:
         """Say in a few lines what was done."""
@@ -40,7 +50,7 @@ class Graft:
                 parts.append(f"{what.replace('_', '-')}: {', '.join(names)}")
         exact = "as the parent" if self.difference < 1e-5 else "not as the parent"
         parts.append(f"step 0 computes {exact} (largest difference {self.difference:.2g})")
-        return "; ".join(parts)
+        return "; ".join([*parts, *self.exchanged])
 
 
 def graft(
@@ -62,47 +72,52 @@ def graft(
                 "train on the same prepared corpus with the same segmenter"
             )
     report = Graft()
-    unchanging = {e for site, e in _new_entries(model, settings, parent) if e.zero_initialise()}
-    _copy(model, settings, parent, unchanging, report)
+    child, origin = Configured(model, settings), Configured(parent.model, parent.settings)
+    came, went = _not_in(child, origin), _not_in(origin, child)
+    unchanging = {e for e in came if e.zero_initialise()}
+    _copy(model, parent.model, came, unchanging, report)
     report.difference = difference(model, parent.model)
+    for what, entries, of in (("taken away", went, parent.model), ("added", came, model)):
+        for name in sorted({e.name for e in entries}):
+            report.exchanged.append(f"{name} {what}: {_effect(of, name)}")
     log.info("started from %s: %s", path, report)
     return report
 
 
-def _new_entries(
-    model: Transformer, settings: config.Settings, parent: Trained
-) -> list[tuple[str, Encoding]]:
-    """The entries of each site that the parent does not have as they are."""
+def _not_in(one: Configured, other: Configured) -> list[Encoding]:
+    """The entries of one model that the other does not have at the same site as they are."""
     return [
-        (site, e)
-        for site, encodings in model.sites.items()
+        e
+        for site, encodings in one.model.sites.items()
         for e in encodings.each()
-        if not _same(e, site, settings, parent)
+        if not _has(other, site, e.name, _options(one.settings, e.name))
     ]
 
 
-def _same(e: Encoding, site: str, settings: config.Settings, parent: Trained) -> bool:
-    """Whether the parent has an entry of this name and these options at this site."""
-    theirs = {other.name for other in parent.model.sites[site].each()}
-    options = (s.encoding.get(e.name, {}) for s in (settings, parent.settings))
-    mine, old = ({k: v for k, v in each.items() if k != "where"} for each in options)
-    return e.name in theirs and mine == old
+def _has(configured: Configured, site: str, name: str, options: dict[str, Any]) -> bool:
+    """Whether a model has an entry of this name and these options at this site."""
+    names = {e.name for e in configured.model.sites[site].each()}
+    return name in names and _options(configured.settings, name) == options
+
+
+def _options(settings: config.Settings, name: str) -> dict[str, Any]:
+    """An entry's options, but for the sites that it serves."""
+    return {k: v for k, v in settings.encoding.get(name, {}).items() if k != "where"}
 
 
 def _copy(
     model: Transformer,
-    settings: config.Settings,
-    parent: Trained,
+    parent: Transformer,
+    came: list[Encoding],
     unchanging: set[Encoding],
     report: Graft,
 ) -> None:
     """Copy equal names of equal shape, the body's and those of entries that are the same."""
-    fresh = {id(e) for _, e in _new_entries(model, settings, parent)}
-    theirs, own = _named(parent.model), _named(model)
+    theirs, own = _named(parent), _named(model)
     with torch.no_grad():
         for name, (tensor, owner) in own.items():
             old = theirs.get(name)
-            if old is not None and old[0].shape == tensor.shape and id(owner) not in fresh:
+            if old is not None and old[0].shape == tensor.shape and owner not in came:
                 tensor.copy_(old[0])
                 report.loaded.append(name)
             else:
@@ -130,22 +145,45 @@ def _named(model: Transformer) -> dict[str, tuple[Tensor, nn.Module]]:
 
 def difference(model: Transformer, parent: Transformer) -> float:
     """The largest difference of the logits of two models on made-up sentences."""
-    device = next(model.parameters()).device
-    vocab = min(model.source_embedding.num_embeddings, model.target_embedding.num_embeddings)
-    limits = [m for each in (model, parent) for m in (each.source_limit, each.target_limit) if m]
+    sentences = _sentences(model, parent)
+    return float((_logits(model, sentences) - _logits(parent, sentences)).abs().max())
+
+
+def _effect(model: Transformer, name: str) -> str:
+    """How much the logits change if only the entries of this name are left out."""
+    sentences = _sentences(model)
+    here = [e for site in model.sites.values() for e in site.each() if e.name == name]
+    if any(e.streams > 1 or e.widens or not e.projects_keys for e in here):
+        return "not measured alone, as it has projections of its own"
+    with_it = _logits(model, sentences)
+    kept = {site: encodings.entries for site, encodings in model.sites.items()}
+    try:
+        for encodings in model.sites.values():
+            left = [e for e in encodings.each() if e.name != name]
+            encodings.entries = nn.ModuleList(left)
+        without = _logits(model, sentences)
+    finally:
+        for site, encodings in model.sites.items():
+            encodings.entries = kept[site]
+    return f"changes the logits by up to {float((with_it - without).abs().max()):.2g}"
+
+
+def _sentences(*models: Transformer) -> Sentences:
+    """Made-up pairs that all models can read: source and target ids [4, n], columns."""
+    vocab = min(e.num_embeddings for m in models for e in (m.source_embedding, m.target_embedding))
+    limits = [n for m in models for n in (m.source_limit, m.target_limit) if n]
     length = min([20, *limits])
     source, target = example.ids(4, length, vocab), example.ids(4, length, vocab, seed=1)
-    columns = example.columns(model.columns | parent.columns, source)
-    training = model.training
+    return source, target, example.columns(set().union(*(m.columns for m in models)), source)
+
+
+@torch.no_grad()
+def _logits(model: Transformer, sentences: Sentences) -> Tensor:
+    """Logits [4, n, vocab] without dropout."""
+    source, target, columns = sentences
+    device, training = next(model.parameters()).device, model.training
     model.eval()
-    with torch.no_grad():
-        new, old = (
-            m.to(device)(source.to(device), target.to(device), _on(columns, device))
-            for m in (model, parent)
-        )
+    there = {name: c.to(device) for name, c in columns.items()}
+    logits = model(source.to(device), target.to(device), there)
     model.train(training)
-    return float((new - old).abs().max())
-
-
-def _on(columns: dict[str, Tensor], device: torch.device) -> dict[str, Tensor]:
-    return {name: c.to(device) for name, c in columns.items()}
+    return logits.cpu()
