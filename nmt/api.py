@@ -105,7 +105,7 @@ def n_best(
         raise UserError(f"n={n}: the beam holds {settings.decode.beam_size}; give beam_size={n}")
     if settings.decode.position_scale != 1:
         model = model._replace(model=deepcopy(model.model))  # whose positions will be scaled
-    translator = Translator(model, settings.decode)
+    translator = Translator.of(model, settings.decode)
     read, beside = with_columns(model, _lines("lines", lines), columns or {})
     return list(translator.translate(read, n, beside))
 

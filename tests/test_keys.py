@@ -295,7 +295,7 @@ ELSEWHERE = {  # key -> the test that flips it
 @pytest.fixture(autouse=True)
 def bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is used here even where it is slow and would give way to float32."""
-    monkeypatch.setattr("nmt.decode.translator.bfloat16_is_faster", lambda: True)
+    monkeypatch.setattr("nmt.decode.torch_engine.bfloat16_is_faster", lambda: True)
     monkeypatch.setattr("nmt.training.trainer.bfloat16_is_faster", lambda: True)
 
 
@@ -367,7 +367,7 @@ def test_flipping_a_key_of_decoding_shows(key: str, trained: modeldir.Trained) -
         decode = decoding(**short | change)
         lines = ["das " * (20 if key != "too_long" else 250)]
         try:
-            return list(Translator(trained, decode).translate(lines, n_best=1))
+            return list(Translator.of(trained, decode).translate(lines, n_best=1))
         except UserError as e:
             refusals.append(str(e))
             return None
@@ -389,7 +389,7 @@ def test_decoding_windows_and_batches(trained: modeldir.Trained) -> None:
 
     def first_read(window: int) -> int:
         read.clear()
-        next(iter(Translator(trained, decoding(window=window)).translate(reading())))
+        next(iter(Translator.of(trained, decoding(window=window)).translate(reading())))
         return len(read)
 
     assert first_read(1) < first_read(100)
@@ -406,7 +406,7 @@ def test_decoding_windows_and_batches(trained: modeldir.Trained) -> None:
 
     trained.model.start = spy  # type: ignore[method-assign]
     for budget in (8000, 8):
-        list(Translator(trained, decoding(batch_tokens=budget)).translate(lines))
+        list(Translator.of(trained, decoding(batch_tokens=budget)).translate(lines))
     trained.model.start = start  # type: ignore[method-assign]
     assert rows == [3, 1, 1, 1]
 

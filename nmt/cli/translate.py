@@ -92,7 +92,7 @@ def command(argv: list[str]) -> None:
                 f"--n-best {options.n_best}: the beam holds {decode.beam_size}; "
                 f"add decode.beam_size={options.n_best}"
             )
-        translator = Translator(trained, decode)
+        translator = Translator.of(trained, decode)
         source: Iterable[str] = text_lines(stream, options.input)
         if options.by_sentence:
             source = by_sentence(Path(options.input))

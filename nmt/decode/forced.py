@@ -81,7 +81,7 @@ def stream(
     in `too_long`, and None is given back for it. Raises what `score` does; without `too_long` also
     for such pairs, before any pair of their window is scored.
     """
-    reader = SourceReader(trained)
+    reader = SourceReader(trained.source.segmenter, trained.settings, trained.model)
     beside = Columns(columns or {}, reader.kinds(columns or {}))
     lines, translations = iter(sources), iter(targets)
     while some := list(islice(lines, window)):

@@ -1,12 +1,12 @@
 """A line of source text, and the columns beside it, in the numbers that a model reads."""
 
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Set
+from typing import NamedTuple, Protocol
 
-from nmt.config import WORDS, columns_of
+from nmt.config import WORDS, Settings, columns_of
 from nmt.data.columns import ColumnLine, check_ranges, expand, missing
+from nmt.data.segmenter import Segmenter
 from nmt.errors import UserError
-from nmt.modeldir import Trained
 
 LENGTH = "length"  # the column of desired lengths in pieces, for decode.target_length=given
 
@@ -18,20 +18,38 @@ class Source(NamedTuple):
     columns: dict[str, list[int]]  # as many integers as ids, or one
 
 
+class ColumnsRead(Protocol):
+    """What tells which columns it reads: a model, or an engine."""
+
+    @property
+    def columns(self) -> Set[str]:
+        """Their names."""
+
+    @property
+    def column_ranges(self) -> Mapping[str, range]:
+        """The integers that each may hold, by name; those without an entry: any."""
+
+
 class SourceReader:
     """Knows which columns a trained model reads beside the text, and numbers them."""
 
-    def __init__(self, trained: Trained, given_lengths: bool = False) -> None:
+    def __init__(
+        self,
+        segmenter: Segmenter,
+        settings: Settings,
+        reads: ColumnsRead,
+        given_lengths: bool = False,
+    ) -> None:
         """`given_lengths`: each line comes with the desired length of its translation."""
-        self.model, self.segmenter = trained.model, trained.source.segmenter
-        self.settings, self.given_lengths = trained.settings, given_lengths
+        self.segmenter, self.settings, self.reads = segmenter, settings, reads
+        self.given_lengths = given_lengths
 
     def kinds(self, given: Mapping[str, Iterable[str]]) -> dict[str, str]:
         """Whether each column has integers per word or per sentence.
 
         Raises UserError for a column that is missing, or that the model does not know.
         """
-        needed = self.model.columns | ({LENGTH} if self.given_lengths else set())
+        needed = self.reads.columns | ({LENGTH} if self.given_lengths else set())
         if absent := missing(needed, given):
             raise UserError(
                 f"column {absent[0]}: this model reads it beside the text; "
@@ -50,9 +68,9 @@ class SourceReader:
 
     def read(self, text: str, ids: list[int], beside: dict[str, ColumnLine], where: str) -> Source:
         """A text of these ids with what stands beside it; UserError (65) if that does not fit."""
-        words = WORDS in self.model.columns
+        words = WORDS in self.reads.columns
         if not beside and not words:
             return Source(ids, {})
         columns = expand(text, beside, self.segmenter, where, most=len(ids) - 1, words=words)
-        check_ranges(columns, self.model.column_ranges, where)
+        check_ranges(columns, self.reads.column_ranges, where)
         return Source(ids, columns)

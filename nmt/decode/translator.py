@@ -1,40 +1,29 @@
 """Text in, text out: a translation for every line, in the order of the lines, window by window."""
 
-import logging
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-import torch
-from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
-
-from nmt.config import WORDS, Decode
+from nmt.config import WORDS, Decode, Settings
 from nmt.data.columns import ColumnLine
 from nmt.data.grouping import by_length
 from nmt.data.seams import JoinedLine
-from nmt.data.vocab import BOS, EOS, PAD, UNK
-from nmt.decode import source_limit
-from nmt.decode.beam import Hypothesis, length_penalty, search
+from nmt.data.side import Side
+from nmt.data.vocab import EOS
+from nmt.decode.beam import Hypothesis, length_penalty
 from nmt.decode.columns import Columns
+from nmt.decode.engine import Engine
 from nmt.decode.notes import Notes
 from nmt.decode.parts import parts_of
-from nmt.decode.quantised import quantised
 from nmt.decode.source_limit import ALWAYS, GIANT
-from nmt.decode.sources import LENGTH, Source, SourceReader
-from nmt.errors import Exit, UserError, is_want_of_memory
-from nmt.memory import memory_of
-from nmt.model import example
+from nmt.decode.sources import Source, SourceReader
+from nmt.decode.torch_engine import TorchEngine
+from nmt.errors import Exit, UserError
 from nmt.modeldir import Trained
-from nmt.precision import NO_BFLOAT16, bfloat16_is_faster
 
 # What a reader could take for the end of a line or of a field: C0 and C1 controls (with TAB, LF,
 # CR and NEL among them), and the two separators of Unicode.
 _SEPARATORS = dict.fromkeys([*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029], " ")
-
-FORBIDDEN = {"forbid": (PAD, BOS, UNK), "allow": (PAD, BOS)}  # decode.unknown -> ids
-
-log = logging.getLogger(__name__)
 
 
 class Translation(NamedTuple):
@@ -50,59 +39,45 @@ class RefusedLinesError(UserError):
     """Some lines were too long, and were left empty; all others are translated."""
 
 
+class TextSides(Protocol):
+    """What a translator knows of a model apart from its engine; a modeldir.Trained is one."""
+
+    @property
+    def settings(self) -> Settings:
+        """Of the training; here those of its data."""
+
+    @property
+    def source(self) -> Side:
+        """Segmenter and vocabulary of the lines that are read."""
+
+    @property
+    def target(self) -> Side:
+        """Those of the lines that are written."""
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """`longest_source` is the pieces of the longest source in training."""
+
+
 class Translator:
-    """A trained model that turns lines into lines; what it translates needs no preparation."""
+    """An engine that turns lines into lines; what it translates needs no preparation."""
 
-    def __init__(self, trained: Trained, decode: Decode) -> None:
-        self.model = trained.model
-        self.source, self.target = trained.source, trained.target
-        self.longest_trained = int(trained.facts["longest_source"])
+    def __init__(self, sides: TextSides, decode: Decode, engine: Engine) -> None:
+        self.source, self.target, self.engine = sides.source, sides.target, engine
+        self.longest_trained = int(sides.facts["longest_source"])
         self.decode = decode
-        self.reader = SourceReader(trained, given_lengths=decode.target_length == "given")
+        self.reader = SourceReader(
+            sides.source.segmenter,
+            sides.settings,
+            engine,
+            given_lengths=decode.target_length == "given",
+        )
         self._room: int | None = None  # pieces of the longest source, once it was measured
-        self._check_length(decode)
-        if decode.position_scale != 1:
-            self._scale_positions(decode.position_scale)
-        self.device = next(trained.model.parameters()).device
-        self._choose_precision(decode.precision)
 
-    def _check_length(self, decode: Decode) -> None:
-        """Refuse a way to the desired length that this model cannot go."""
-        if decode.target_length == "predicted" and self.model.length_head is None:
-            raise UserError(
-                "decode.target_length=predicted: this model cannot tell a length; train one with "
-                "model.length_head=true"
-            )
-        if decode.target_length == "given" and not self.model.needs_lengths:
-            raise UserError(
-                "decode.target_length=given: no encoding of this model asks for a length; train "
-                "one with encoding=ldpe or encoding=lrpe"
-            )
-
-    def _choose_precision(self, precision: str) -> None:
-        """Take a number format; float32, with a warning, where that is faster on this CPU.
-
-        Raises UserError for what the device cannot.
-        """
-        if precision == "int8":
-            self.model = quantised(self.model)
-        self.bfloat16 = precision == "bfloat16"
-        if not self.bfloat16:
-            return
-        if self.device.type == "cuda" and not torch.cuda.is_bf16_supported(False):
-            raise UserError(
-                f"decode.precision=bfloat16: {self.device} has no units for it; choose float32"
-            )
-        if self.device.type == "cpu" and not bfloat16_is_faster():
-            log.warning(NO_BFLOAT16, "decode")
-            self.bfloat16 = False
-
-    def _scale_positions(self, factor: float) -> None:
-        try:
-            for site in self.model.sites.values():
-                site.scale_positions(factor)
-        except ValueError as error:
-            raise UserError(f"decode.position_scale={factor}: {error}") from None
+    @classmethod
+    def of(cls, trained: Trained, decode: Decode) -> "Translator":
+        """That of a trained model; UserError for settings that it, or its device, cannot follow."""
+        return cls(trained, decode, TorchEngine(trained, decode))
 
     def texts(
         self, lines: Iterable[str], columns: Mapping[str, Iterable[str]] | None = None
@@ -169,7 +144,7 @@ class Translator:
         if self.decode.too_long == "truncate":
             notes.truncated.add(number, pieces)
             return [self.reader.read(text, [*ids[:longest], EOS], beside, where)]
-        if self.decode.too_long == "refuse" or beside or self.model.columns - {WORDS}:
+        if self.decode.too_long == "refuse" or beside or self.engine.columns - {WORDS}:
             notes.refused.add(number, pieces)
             return []
         notes.split.add(number, pieces)
@@ -180,24 +155,13 @@ class Translator:
 
     def _longest(self, pieces: int) -> int:
         """The most pieces that a source may have, if one of so many is to be judged."""
-        table = self.model.source_limit
+        table = self.engine.source_limit
         longest = GIANT if table is None else min(GIANT, table - 1)
         if pieces <= ALWAYS or longest <= ALWAYS:
             return longest
         if self._room is None:
-            self._room = source_limit.longest(self._try, self._limit, memory_of(self.device))
+            self._room = self.engine.room(self._limit)
         return min(longest, self._room)
-
-    def _try(self, length: int, steps: int) -> None:
-        """Search for a translation of so many pieces of a made-up source of this length, eos in."""
-        source = example.ids(1, length, len(self.source.vocabulary))
-        columns = example.columns(self.model.columns, source)
-        rows = {name: column[0].tolist() for name, column in columns.items()}
-        if self.decode.target_length == "given":
-            rows[LENGTH] = [steps]
-        table = self.model.target_limit
-        steps = steps if table is None else min(steps, table - 1)
-        self._search([Source(source[0].tolist(), rows)], [steps], 1, eos=-1)
 
     def _window(
         self, lines: list[list[Source]], first: int, n_best: int, notes: Notes
@@ -211,7 +175,7 @@ class Translator:
         for group in by_length(lengths, self.decode.batch_tokens // self.decode.beam_size):
             batch = [places[i] for i in group]
             limits = [self._limit(len(sources[place].ids) - 1) for place in batch]
-            made = self._search([sources[place] for place in batch], limits, n_best)
+            made = self.engine.search([sources[place] for place in batch], limits, n_best)
             for place, limit, hypotheses in zip(batch, limits, made, strict=True):
                 of_sources[place] = hypotheses
                 best = hypotheses[0]
@@ -248,59 +212,5 @@ class Translator:
     def _limit(self, pieces: int) -> int:
         """Pieces that the translation of so many may have; eos counts in neither."""
         limit = int(self.decode.max_length_ratio * pieces) + self.decode.max_length_offset
-        table = self.model.target_limit  # bos, or eos, and the pieces
+        table = self.engine.target_limit  # bos, or eos, and the pieces
         return limit if table is None else min(limit, table - 1)
-
-    @torch.inference_mode()
-    def _search(
-        self, sources: list[Source], most: list[int], n_best: int, eos: int = EOS
-    ) -> list[list[Hypothesis]]:
-        """Search for the translations of one batch of sources."""
-        source = self._padded([source.ids for source in sources])  # [batch, source]
-        columns = {  # [batch, source] each, or [batch, 1]
-            name: self._padded([source.columns[name] for source in sources])
-            for name in sources[0].columns
-        }
-        limits = torch.tensor(most)
-        try:
-            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bfloat16):
-                state = self.model.start(source, columns, self._lengths(sources, columns))
-
-                def step(tokens: Tensor, parents: Tensor | None) -> Tensor:
-                    if parents is not None:
-                        state.reorder(parents)
-                    return self.model.step(tokens, state).float().log_softmax(dim=-1)
-
-                return search(
-                    step,
-                    limits.to(self.device),
-                    beam_size=self.decode.beam_size,
-                    alpha=self.decode.alpha,
-                    penalised=self.decode.length_penalty,
-                    bos=BOS,
-                    eos=eos,
-                    forbidden=FORBIDDEN[self.decode.unknown],
-                    n_best=n_best,
-                )
-        except (RuntimeError, MemoryError) as error:
-            if not is_want_of_memory(error):
-                raise
-            raise UserError(
-                f"decode.batch_tokens={self.decode.batch_tokens}: too much for the memory of "
-                f"{self.device}; give a smaller one",
-                Exit.NO_MEMORY,
-            ) from None
-
-    def _lengths(self, sources: list[Source], columns: dict[str, Tensor]) -> Tensor | None:
-        """Desired lengths [batch], eos included; None: nobody asks, or the model's head tells."""
-        if not self.model.needs_lengths or self.decode.target_length == "predicted":
-            return None
-        if self.decode.target_length == "given":
-            return columns.pop(LENGTH)[:, 0].clamp(min=0) + 1
-        pieces = [len(source.ids) - 1 for source in sources]
-        lengths = [max(1, round(self.decode.length_ratio * n)) + 1 for n in pieces]
-        return torch.tensor(lengths, device=self.device)
-
-    def _padded(self, rows: list[list[int]]) -> Tensor:
-        tensors = [torch.tensor(row) for row in rows]
-        return pad_sequence(tensors, batch_first=True, padding_value=PAD).to(self.device)

@@ -158,7 +158,7 @@ def _same_outputs(
         max_length_offset=ROOM,
     )
     finished = 0
-    translations = Translator(imported.trained, decode).translate(lines)
+    translations = Translator.of(imported.trained, decode).translate(lines)
     for line, (ours, *_), reference in zip(lines, translations, theirs, strict=True):
         ends = reference[-1] == EOS
         if not ends and beam > 1:

@@ -193,7 +193,7 @@ def _search(trained: Trained, chosen: Sequence[SampleLine], beam: int) -> list[S
     table = trained.model.limits(training=False).target
     lines = [sample.line for sample in chosen]
     with _quiet():
-        best = [translations[0] for translations in Translator(trained, decode).translate(lines)]
+        best = [translations[0] for translations in Translator.of(trained, decode).translate(lines)]
     made = []
     for sample, translation in zip(chosen, best, strict=True):
         limit = int(RATIO * len(sample.ids)) + ROOM

@@ -278,7 +278,7 @@ def _translate(
     given = {name: texts.columns[name] for name in trained.model.columns & set(texts.columns)}
     lines, columns = with_columns(trained, sources, given)
     bar = tqdm(
-        Translator(trained, decode).translate(lines, 1, columns),
+        Translator.of(trained, decode).translate(lines, 1, columns),
         desc=system.label,
         total=len(sources),
         unit=" lines",

@@ -26,7 +26,7 @@ def main() -> None:
     job = read_job()
     keep_memory()
     trained = modeldir.load(job["model"], job["device"])
-    translator = Translator(trained, config.thaw(job["settings"]).decode)
+    translator = Translator.of(trained, config.thaw(job["settings"]).decode)
     lines = Path(job["lines"]).read_text(encoding="utf-8").split("\n")[:-1]
 
     def play() -> dict[str, Any]:

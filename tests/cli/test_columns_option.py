@@ -15,6 +15,7 @@ from nmt.experiments import columns as options
 from nmt.modeldir import Trained
 from nmt.overrides.compose import experiment_of
 from nmt.training.directory import differences
+from tests.decode.copying import model_of
 from tests.decode.test_columns_beside import beside, settings, translator
 
 
@@ -23,7 +24,7 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A model that copies, and reads heads and a language beside the text."""
     made = translator({"heads", "language"}, "heads", "language")
     facts = {"longest_source": 30}
-    some = Trained(made.reader.settings, made.model, made.source, made.target, facts)
+    some = Trained(made.reader.settings, model_of(made), made.source, made.target, facts)
     monkeypatch.setattr(modeldir, "load", lambda *_: some)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"ab c\ngh\n")))
     return made
@@ -96,7 +97,7 @@ def test_wrong_words(word: str) -> None:
 
 def test_the_embedded_grammar_says_its_columns_itself(model: Any) -> None:
     toy = experiment_of([]).settings
-    some = Trained(toy, model.model, model.source, model.target, {})
+    some = Trained(toy, model_of(model), model.source, model.target, {})
     lines = ["Er schläft.", "", "Heute lacht der Mann."]
     text, found = options.with_columns(some, lines, {})
     assert list(text) == lines
@@ -109,7 +110,7 @@ def test_the_embedded_grammar_says_its_columns_itself(model: Any) -> None:
     _, wrong = options.with_columns(some, ["Er schläft.", "ein Satz"], {})
     with pytest.raises(UserError, match="line 2: no sentence of the embedded grammar, so its head"):
         list(wrong["heads"])
-    files = Trained(model.reader.settings, model.model, model.source, model.target, {})
+    files = Trained(model.reader.settings, model_of(model), model.source, model.target, {})
     assert options.with_columns(files, lines, {}) == (lines, {})
 
 

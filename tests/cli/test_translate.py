@@ -197,7 +197,7 @@ def test_changes_reach_the_search(nmt_translate: Run, monkeypatch: pytest.Monkey
 
     seen = []
     monkeypatch.setattr(
-        translator.Translator, "__init__", lambda self, some, decode: seen.append(decode)
+        translator.Translator, "__init__", lambda self, sides, decode, engine: seen.append(decode)
     )
     monkeypatch.setattr(translator.Translator, "translate", lambda *_, **__: iter([]))
     assert nmt_translate("decode.alpha=1", "decode.window=1", "decode.too_long=truncate")[0] == 0

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from nmt.config import Decode
 from nmt.data.side import Side
 from nmt.data.vocab import BOS, EOS, PAD, Vocabulary
+from nmt.decode.translator import Translator
 from nmt.modeldir import Trained
 from tests.composing import settings_of
 
@@ -86,6 +87,11 @@ def trained(longest_source: int = 30) -> Trained:
     side = Side(cast(Any, Spaces()), vocabulary)
     model = cast(Any, Copying(vocabulary).eval())
     return Trained(cast(Any, None), model, side, side, {"longest_source": longest_source})
+
+
+def model_of(translator: Translator) -> Any:
+    """The model behind a translator."""
+    return cast(Any, translator.engine).model
 
 
 def ended() -> Trained:

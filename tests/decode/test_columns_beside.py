@@ -17,7 +17,7 @@ from nmt.decode.translator import Translator
 from nmt.errors import Exit, UserError
 from nmt.modeldir import Trained
 from nmt.overrides.compose import experiment_of
-from tests.decode.copying import Copying, CopyState, decode
+from tests.decode.copying import Copying, CopyState, decode, model_of
 
 PIECES = [letter + end for letter in "abcdefgh" for end in ("", "@@")]
 LINES = ["ab c", "", "h", "abc d ef", "a b c d", "gh"]
@@ -58,14 +58,14 @@ def translator(wanted: set[str], *names: str, **options: Any) -> Translator:
     vocabulary = Vocabulary(PIECES)
     side = Side(Bpe(Tokenizer("nfc", "none", "de"), [], PIECES), vocabulary)
     model = cast(Any, Watched(vocabulary, wanted).eval())
-    return Translator(
+    return Translator.of(
         Trained(settings(*names), model, side, side, {"longest_source": 30}), decode(**options)
     )
 
 
 def beside(some: Translator, line: str) -> dict[str, list[int]]:
     """What the model was given beside a line."""
-    return cast(Any, some.model).seen[tuple(some.source.ids(line))]
+    return model_of(some).seen[tuple(some.source.ids(line))]
 
 
 @pytest.mark.parametrize("window", [1, 2, 99])
@@ -113,7 +113,7 @@ def test_a_model_that_asks_for_none_is_given_none() -> None:
 
 def test_an_integer_beyond_the_table_is_refused_with_its_line() -> None:
     some = translator({"language"}, "language")
-    some.model.column_ranges = {"language": range(2)}  # type: ignore[misc]
+    model_of(some).column_ranges = {"language": range(2)}
     assert some.texts(["ab c"], {"language": ["1"]}) == ["ab c"]
     with pytest.raises(UserError, match=r"line 2: column 'language' has 2, .* holds 0 to 1") as e:
         some.texts(["ab c", "h"], {"language": ["1", "2"]})
@@ -122,7 +122,7 @@ def test_an_integer_beyond_the_table_is_refused_with_its_line() -> None:
 
 def test_a_cut_source_keeps_a_tree() -> None:
     some = translator({"heads"}, "heads", too_long="truncate")
-    some.model.source_limit = 4  # type: ignore[misc]
+    model_of(some).source_limit = 4
     assert some.texts(["ab c d", "h"], {"heads": ["3 1 0", "0"]}) == ["ab c", "h"]
     assert beside(some, "ab c") == {"heads": [0, 0, 1, 0], "words": [0, 0, 1, 2]}
 

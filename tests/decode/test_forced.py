@@ -64,7 +64,7 @@ def test_the_score_of_a_translation_is_its_log_probability_over_the_penalty(
 ) -> None:
     known = trained("encoding=relative")
     decode = known.settings.decode
-    found = Translator(known, decode).translate(SOURCES)
+    found = Translator.of(known, decode).translate(SOURCES)
     for (best, *_), source in zip(found, SOURCES, strict=True):
         (given,) = score(known, [source], [best.text])
         if given.length <= decode.max_length_ratio * len(source.split()):  # else it has no end

@@ -49,7 +49,7 @@ def told(trained: Trained, columns: Any = None, **options: Any) -> dict[int, int
         return state
 
     model.start = watched  # type: ignore[method-assign,assignment]
-    Translator(trained, decode(**options)).texts(LINES, columns)
+    Translator.of(trained, decode(**options)).texts(LINES, columns)
     return seen
 
 
@@ -87,7 +87,7 @@ def test_predicted_lengths_come_from_the_head(trained: Callable[..., Trained]) -
 
 def test_another_length_gives_another_text(trained: Callable[..., Trained]) -> None:
     short, long = (
-        Translator(trained("encoding=ldpe"), decode(length_ratio=r)).texts(LINES) for r in (1, 4)
+        Translator.of(trained("encoding=ldpe"), decode(length_ratio=r)).texts(LINES) for r in (1, 4)
     )
     assert short != long
 
@@ -95,13 +95,13 @@ def test_another_length_gives_another_text(trained: Callable[..., Trained]) -> N
 def test_positions_are_scaled_once_and_by_name(trained: Callable[..., Trained]) -> None:
     rotary = trained("encoding=rotary")
     for _ in range(2):  # a second translator does not scale what is scaled already
-        Translator(rotary, decode(position_scale=0.5))
+        Translator.of(rotary, decode(position_scale=0.5))
     e = _first(rotary.model)
     assert e.positions.assign(torch.tensor([[4]]), None).tolist() == [[2.0]]
     with pytest.raises(
         UserError, match=r"position_scale=0\.5: encoding\.relative: .*whole positions"
     ):
-        Translator(trained("encoding=relative"), decode(position_scale=0.5))
+        Translator.of(trained("encoding=relative"), decode(position_scale=0.5))
 
 
 def _first(model: Transformer) -> Any:

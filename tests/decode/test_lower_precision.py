@@ -24,7 +24,7 @@ RIGHT = [integers for integers in FORMATS if is_exact(integers)]  # on this proc
 @pytest.fixture(autouse=True)
 def lower(monkeypatch: pytest.MonkeyPatch) -> None:
     """Formats are used here even where they are slow, which tests of their choice undo."""
-    monkeypatch.setattr("nmt.decode.translator.bfloat16_is_faster", lambda: True)
+    monkeypatch.setattr("nmt.decode.torch_engine.bfloat16_is_faster", lambda: True)
     monkeypatch.setattr("nmt.decode.quantised.fastest", lambda: RIGHT[0])
 
 
@@ -32,7 +32,7 @@ def translations(model: Transformer, **changes: Any) -> list[Translation]:
     """Of LINES, the best of each; every piece is long in coming to an end."""
     whole = trained()._replace(model=model)
     options = decode(beam_size=3, max_length_ratio=0.0, max_length_offset=6, **changes)
-    return [found[0] for found in Translator(whole, options).translate(LINES)]
+    return [found[0] for found in Translator.of(whole, options).translate(LINES)]
 
 
 def sharp(tiny: Make, *words: str) -> Transformer:
@@ -121,7 +121,7 @@ def test_other_devices_refuse_8_bits(tiny: Make) -> None:
     ("precision", "choice", "answer"),
     [
         ("int8", "nmt.decode.quantised.fastest", None),
-        ("bfloat16", "nmt.decode.translator.bfloat16_is_faster", False),
+        ("bfloat16", "nmt.decode.torch_engine.bfloat16_is_faster", False),
     ],
 )
 def test_a_format_that_is_not_faster_gives_way_to_float32(
@@ -173,6 +173,6 @@ def test_the_step_gives_float32_to_the_search(tiny: Make, monkeypatch: pytest.Mo
 
         return search(watched, *a, **k)
 
-    monkeypatch.setattr("nmt.decode.translator.search", spy)
+    monkeypatch.setattr("nmt.decode.torch_engine.search", spy)
     translations(sharp(tiny, "encoding=none"), precision="bfloat16")
     assert set(seen) == {torch.float32}

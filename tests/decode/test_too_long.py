@@ -1,6 +1,7 @@
 """A source that is too long: translated in parts, left empty or cut; all other lines as ever."""
 
 from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from nmt.decode.translator import RefusedLinesError, Translator
 from nmt.errors import Exit
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
-from tests.decode.copying import decode, trained
+from tests.decode.copying import decode, model_of, trained
 
 LINES = ["w1 w2 w3", "", "w1 w2 w3 w4 w5 w6 w7", "w9", "w1 w2 w3 w4"]
 
@@ -28,9 +29,9 @@ def limited(longest_source: int = 30) -> Trained:
 
 
 def test_split_into_parts_that_are_said(caplog: pytest.LogCaptureFixture) -> None:
-    translator = Translator(limited(), decode(too_long="split", window=2))
+    translator = Translator.of(limited(), decode(too_long="split", window=2))
     assert translator.texts(LINES) == LINES
-    assert max(width for _, width in translator.model.batches) == 4  # type: ignore[union-attr]
+    assert max(width for _, width in model_of(translator).batches) == 4
     assert [r.getMessage() for r in caplog.records] == [
         "sources of more pieces than model and memory hold (3), translated in parts: "
         "2 (first: line 3; longest: 7 pieces)"
@@ -38,9 +39,9 @@ def test_split_into_parts_that_are_said(caplog: pytest.LogCaptureFixture) -> Non
 
 
 def test_parts_are_no_longer_than_what_was_trained() -> None:
-    translator = Translator(limited(longest_source=2), decode(too_long="split", batch_tokens=1))
+    translator = Translator.of(limited(longest_source=2), decode(too_long="split", batch_tokens=1))
     assert translator.texts(LINES) == LINES
-    lengths = [width - 1 for _, width in translator.model.batches]  # type: ignore[union-attr]
+    lengths = [width - 1 for _, width in model_of(translator).batches]
     assert sorted({*lengths}) == [1, 2, 3]  # 3: the line that fits is left whole
 
 
@@ -50,14 +51,14 @@ def test_parts_share_a_score() -> None:
     options = decode(too_long="split", alpha=0.6)
     first, second, whole = (
         found[0].score
-        for found in Translator(some, options).translate(["w1 w2", "w3 w4", "w1 w2 w3 w4"])
+        for found in Translator.of(some, options).translate(["w1 w2", "w3 w4", "w1 w2 w3 w4"])
     )
     log_prob = (first + second) * length_penalty(3, 0.6)
     assert whole == pytest.approx(log_prob / length_penalty(6, 0.6))
 
 
 def test_refused_with_its_number_while_the_rest_is_translated() -> None:
-    found = Translator(limited(), decode(too_long="refuse", window=2)).translate(LINES)
+    found = Translator.of(limited(), decode(too_long="refuse", window=2)).translate(LINES)
     assert [next(found)[0].text for _ in LINES] == ["w1 w2 w3", "", "", "w9", ""]
     with pytest.raises(RefusedLinesError) as error:
         next(found)
@@ -69,7 +70,7 @@ def test_refused_with_its_number_while_the_rest_is_translated() -> None:
 
 
 def test_or_cut_and_counted(caplog: pytest.LogCaptureFixture) -> None:
-    translator = Translator(limited(), decode(too_long="truncate", window=2))
+    translator = Translator.of(limited(), decode(too_long="truncate", window=2))
     assert translator.texts(LINES) == ["w1 w2 w3", "", "w1 w2 w3", "w9", "w1 w2 w3"]
     assert [r.getMessage() for r in caplog.records] == [
         "sources of more pieces than model and memory hold (3), cut: "
@@ -110,16 +111,16 @@ def test_what_a_source_takes_is_foreseen(
         words.append("encoding.shaw_absolute.longest=400")
     model = tiny(*words, vocab=len(side.vocabulary))
     whole = Trained(settings_of(*words), model, side, side, {"longest_source": 30})
-    monkeypatch.setattr("nmt.decode.translator.memory_of", lambda device: memory)
+    monkeypatch.setattr("nmt.decode.torch_engine.memory_of", lambda device: memory)
     monkeypatch.setattr(source_limit, "LENGTHS", (150, 200, 300))
     monkeypatch.setattr(source_limit, "STEPS", (4, 16))
     monkeypatch.setattr("nmt.decode.translator.ALWAYS", 300)
     monkeypatch.setattr(source_limit, "ALWAYS", 300)
-    translator = Translator(whole, decode(max_length_ratio=0.0, max_length_offset=2))
+    translator = Translator.of(whole, decode(max_length_ratio=0.0, max_length_offset=2))
     longest = translator._longest(10**6)
     assert 300 < longest < 10_000
     with MemoryMeter() as live:
-        translator._try(longest + 1, 2)
+        cast(Any, translator.engine)._try(longest + 1, 2)
     assert live.peak * source_limit.SHARE == pytest.approx(memory, rel=0.1)
 
 

@@ -14,7 +14,7 @@ from nmt.decode.translator import Translation, Translator
 from nmt.errors import Exit, UserError
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
-from tests.decode.copying import ENDLESS, NAN, TAB, WORDS, decode, trained
+from tests.decode.copying import ENDLESS, NAN, TAB, WORDS, decode, model_of, trained
 
 lines_of_words = st.lists(st.lists(st.sampled_from(WORDS), max_size=9).map(" ".join), max_size=25)
 
@@ -24,39 +24,39 @@ def test_each_line_gets_its_own_translation_whatever_the_batches(
     lines: list[str], beam_size: int, window: int, batch_tokens: int
 ) -> None:
     options = decode(beam_size=beam_size, window=window, batch_tokens=batch_tokens)
-    translator = Translator(trained(), options)
+    translator = Translator.of(trained(), options)
     assert translator.texts(lines) == lines
-    for rows, longest in translator.model.batches:  # type: ignore[union-attr]
+    for rows, longest in model_of(translator).batches:
         assert rows == 1 or rows * beam_size * longest <= batch_tokens
 
 
 @given(st.lists(st.text(st.characters(exclude_characters="\n", codec="utf-8")), max_size=12))
 def test_any_text_gives_as_many_lines_back(lines: list[str]) -> None:
-    found = Translator(trained(), decode(window=5)).texts(lines)
+    found = Translator.of(trained(), decode(window=5)).texts(lines)
     assert len(found) == len(lines)
     assert not any(set(text) & set("\n\r\t\u2028") for text in found)
 
 
 @pytest.mark.parametrize("lines", [[], [""], ["", "w1"], ["w1", ""], ["w1", "", "  ", "w2"]])
 def test_empty_lines_stay_empty_and_never_meet_the_model(lines: list[str]) -> None:
-    translator = Translator(trained(), decode())
+    translator = Translator.of(trained(), decode())
     assert translator.texts(lines) == [line.strip() for line in lines]
-    rows = sum(rows for rows, _ in translator.model.batches)  # type: ignore[union-attr]
+    rows = sum(rows for rows, _ in model_of(translator).batches)
     assert rows == sum(bool(line.strip()) for line in lines)
 
 
 def test_the_sign_for_an_unknown_piece_may_be_forbidden() -> None:
     lines = ["w1 never-seen w2"]  # the model copies, and knows no better than the sign
-    assert Translator(trained(), decode(unknown="allow")).texts(lines) == ["w1 <unk> w2"]
-    assert Translator(trained(), decode(unknown="forbid")).texts(lines) == ["w1"]
+    assert Translator.of(trained(), decode(unknown="allow")).texts(lines) == ["w1 <unk> w2"]
+    assert Translator.of(trained(), decode(unknown="forbid")).texts(lines) == ["w1"]
 
 
 def test_line_ends_are_no_text() -> None:
-    assert Translator(trained(), decode()).texts(["w1\n", "w2\r\n", "\n"]) == ["w1", "w2", ""]
+    assert Translator.of(trained(), decode()).texts(["w1\n", "w2\r\n", "\n"]) == ["w1", "w2", ""]
 
 
 def test_a_translation_is_one_line_and_one_field() -> None:
-    translator = Translator(trained(), decode())
+    translator = Translator.of(trained(), decode())
     assert translator.texts([f"{TAB} w1"]) == ["a b  c  w1"]
 
 
@@ -69,25 +69,25 @@ def test_a_window_is_translated_before_the_next_is_read() -> None:
             yield f"w{read}"
 
     counts = []
-    for translations in Translator(trained(), decode(window=3)).translate(source()):
+    for translations in Translator.of(trained(), decode(window=3)).translate(source()):
         counts.append((translations[0].text, read))
     assert counts == [("w1", 3), ("w2", 3), ("w3", 3), ("w4", 6), ("w5", 6), ("w6", 6), ("w7", 7)]
 
 
 def test_the_caller_is_not_in_inference_mode() -> None:
-    for _ in Translator(trained(), decode()).translate(["w1", "w2"]):
+    for _ in Translator.of(trained(), decode()).translate(["w1", "w2"]):
         assert not torch.is_inference_mode_enabled()
 
 
 def test_what_is_unknown_is_never_said() -> None:
     """The model would copy UNK, and says its second choice instead."""
-    (text,) = Translator(trained(), decode(beam_size=1)).texts(["w3 strange w4"])
+    (text,) = Translator.of(trained(), decode(beam_size=1)).texts(["w3 strange w4"])
     assert text.startswith("w3")
     assert "<unk>" not in text
 
 
 def test_n_best_are_best_first() -> None:
-    first, empty = Translator(trained(), decode(beam_size=3)).translate(["w1 w2", ""], 3)
+    first, empty = Translator.of(trained(), decode(beam_size=3)).translate(["w1 w2", ""], 3)
     assert len(first) == 3
     assert first[0].text == "w1 w2"
     assert [t.score for t in first] == sorted((t.score for t in first), reverse=True)
@@ -96,7 +96,7 @@ def test_n_best_are_best_first() -> None:
 
 def test_outputs_end_at_ratio_times_source_plus_offset(caplog: pytest.LogCaptureFixture) -> None:
     options = decode(max_length_ratio=1.5, max_length_offset=4, window=2)
-    found = Translator(trained(), options).texts(["w1", f"{ENDLESS} w1 w2", "", ENDLESS])
+    found = Translator.of(trained(), options).texts(["w1", f"{ENDLESS} w1 w2", "", ENDLESS])
     assert [len(text.split()) for text in found] == [1, 4 + 4, 0, 1 + 4]
     assert [r.getMessage() for r in caplog.records] == [
         "translations cut at the limit of their length: 2 (first: line 2; longest: 8 pieces); "
@@ -107,12 +107,12 @@ def test_outputs_end_at_ratio_times_source_plus_offset(caplog: pytest.LogCapture
 def test_outputs_stay_within_the_table_of_the_target() -> None:
     some = trained()
     some.model.target_limit = 4  # type: ignore[misc]
-    found = Translator(some, decode()).texts([ENDLESS, "w1 w2 w3", "w1 w2 w3 w4"])
+    found = Translator.of(some, decode()).texts([ENDLESS, "w1 w2 w3", "w1 w2 w3 w4"])
     assert found == [" ".join([ENDLESS] * 3), "w1 w2 w3", "w1 w2 w3"]
 
 
 def test_a_model_that_gives_no_number_is_reported(caplog: pytest.LogCaptureFixture) -> None:
-    found = Translator(trained(), decode()).texts(["w1", f"w1 {NAN} w2", NAN, "w3"])
+    found = Translator.of(trained(), decode()).texts(["w1", f"w1 {NAN} w2", NAN, "w3"])
     assert found[0] == "w1"
     assert found[1].startswith("w1")
     assert found[3] == "w3"
@@ -122,7 +122,7 @@ def test_a_model_that_gives_no_number_is_reported(caplog: pytest.LogCaptureFixtu
 
 def test_sources_beyond_the_trained_length_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
     lines = ["w1", "w1 w2 w3", "w1 w2", "w1 w2 w3 w4 w5", "w1 w2 w3"]
-    assert Translator(trained(longest_source=2), decode(window=1)).texts(lines) == lines
+    assert Translator.of(trained(longest_source=2), decode(window=1)).texts(lines) == lines
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
     assert record.getMessage() == (
@@ -143,7 +143,7 @@ def test_too_little_memory_names_the_key(device: str, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(some.model, "start", full)
     with pytest.raises(UserError, match=r"^decode\.batch_tokens=60: too much") as error:
-        Translator(some, decode()).texts(["w1"])
+        Translator.of(some, decode()).texts(["w1"])
     assert error.value.code == Exit.NO_MEMORY
 
 
@@ -168,7 +168,7 @@ def test_a_real_model_translates_alike_alone_and_in_company(
     def outcome(lines: list[str], batch_tokens: int, window: int) -> list[list[Translation]]:
         brief = {"max_length_ratio": 1.0, "max_length_offset": 3}  # nothing else ends it
         options = decode(beam_size=beam_size, batch_tokens=batch_tokens, window=window, **brief)
-        return list(Translator(whole, options).translate(lines, beam_size))
+        return list(Translator.of(whole, options).translate(lines, beam_size))
 
     together, alone = outcome(lines, 10_000, 100), outcome(lines, 1, 1)
     turned = outcome(lines[::-1], 90, 4)[::-1]
@@ -188,7 +188,7 @@ def test_greedy_search_on_a_real_model_agrees_with_its_forward_pass(
     model = tiny("encoding=relative", vocab=len(side.vocabulary))
     whole = Trained(settings_of("encoding=relative"), model, side, side, {"longest_source": 30})
     line = "w3 w1 w4 w1 w5"
-    (found,) = Translator(whole, decode(beam_size=1)).translate([line])
+    (found,) = Translator.of(whole, decode(beam_size=1)).translate([line])
     source, ids = torch.tensor([side.ids(line)]), [1]
     while len(ids) <= 15:
         logits = model(source, torch.tensor([ids]))[0, -1]

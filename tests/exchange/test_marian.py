@@ -87,7 +87,7 @@ def test_beam_search_is_that_of_transformers_with_its_length_penalty(
     decode = imported.trained.settings.decode
     assert (decode.beam_size, decode.alpha, decode.length_penalty) == (4, penalty, "power")
     reference = certificate._reference(copied)
-    translations = Translator(imported.trained, decode).translate(LINES)
+    translations = Translator.of(imported.trained, decode).translate(LINES)
     compared = 0
     for line, (ours, *_) in zip(LINES, translations, strict=True):
         theirs = reference.model.generate(
@@ -131,7 +131,7 @@ def test_the_command_makes_a_model_directory(models: Path, tmp_path: Path) -> No
     assert trained.facts["longest_source"] == 30
     assert json.loads((made / "certificate.json").read_bytes())["lines"] == 3
     original = marian.read(models / TRAINED).trained
-    texts = [Translator(each, each.settings.decode).texts(LINES) for each in (trained, original)]
+    texts = [Translator.of(each, each.settings.decode).texts(LINES) for each in (trained, original)]
     assert texts[0] == texts[1] and len(set(texts[0])) > 1
     assert import_model.main(arguments) == Exit.CANT_CREATE
     assert import_model.main([str(tmp_path / "nothing"), str(tmp_path / "x")]) == Exit.NO_INPUT

@@ -1,0 +1,37 @@
+"""What searches for translations: the side of a translator that knows ids and no text."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from nmt.decode.beam import Hypothesis
+from nmt.decode.sources import ColumnsRead, Source
+
+
+class Engine(ColumnsRead, Protocol):
+    """A model, or what stands for one, below the lines, windows and parts of a Translator.
+
+    It is made with its settings (`config.Decode`), and refuses those that it cannot follow.
+    """
+
+    @property
+    def source_limit(self) -> int | None:
+        """Ids of the longest source that its tables hold, EOS included; None: any length."""
+
+    @property
+    def target_limit(self) -> int | None:
+        """Ids of the longest output that its tables hold, BOS or EOS included; None: any length."""
+
+    def room(self, limit: Callable[[int], int]) -> int:
+        """Return how many pieces, eos apart, a source may have by the memory alone.
+
+        `limit(pieces)` is the greatest length of its output. Measured, so it may take seconds.
+        """
+
+    def search(
+        self, sources: list[Source], limits: list[int], n_best: int
+    ) -> list[list[Hypothesis]]:
+        """Find n_best hypotheses or fewer, at least one, for each source of a batch; best first.
+
+        None of them has more pieces than its limit, eos apart. Raises UserError (71) where memory
+        is short.
+        """
