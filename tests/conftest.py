@@ -106,10 +106,12 @@ def built(arguments: tuple[str, ...], seed: int, vocab: int) -> Transformer:
     return moved(composing.settings_of(*TINY, *arguments), seed, vocab)
 
 
-def moved(settings: Settings, seed: int = 0, vocab: int = 30) -> Transformer:
+def moved(
+    settings: Settings, seed: int = 0, vocab: int = 30, target: int | None = None
+) -> Transformer:
     """A model in eval mode, every parameter away from where it starts."""
     torch.manual_seed(seed)
-    model = build.transformer(settings, vocab, vocab)
+    model = build.transformer(settings, vocab, vocab if target is None else target)
     with torch.no_grad():
         for p in model.parameters():
             p.add_(torch.randn_like(p) * 0.1)

@@ -53,7 +53,7 @@ def small(command: str) -> str:
         more += TABLE if any(w.startswith("experiment=table") for w in words) else []
     if words[0] == "nmt-evaluate" and "=" not in words[1]:
         more.remove("decode.beam_size=1")  # of files
-    if re.search("(init_from|parent)=", command):  # text is cut as the parent cuts it
+    if re.search("(init_from|parent)=|segmenter=unigram", command):  # merges are not learned
         more = [word for word in more if not word.startswith("segmenter.")]
     given = {word.partition("=")[0] for word in words}
     return f"{command} {shlex.join(w for w in more if w.partition('=')[0] not in given)}"

@@ -1,7 +1,9 @@
-"""What an imported model computes beside what its own engine computes: measured, not believed."""
+"""What a Marian model computes here beside what transformers computes: measured, not believed."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,15 +14,19 @@ import torch
 from torch import Tensor
 
 from nmt.data.unigram import SPACE
-from nmt.data.vocab import BOS, EOS
+from nmt.data.vocab import BOS, EOS, PAD
+from nmt.decode.torch_engine import FORBIDDEN
 from nmt.decode.translator import Translator
 from nmt.errors import Exit, UserError
 from nmt.exchange.marian import MarianModel
-from nmt.exchange.marian_weights import Numbering
+from nmt.modeldir import Trained
 
 LOGITS = 1e-4  # largest difference of two logits in float32 that passes
+TIE = 1e-4  # difference of two log-probabilities that rounding may turn around
+IMPOSSIBLE = -1e9  # the logit of an id whose probability is 0
 BEAM = 4
-ROOM = 20  # pieces that a translation may have beyond twice those of its source
+RATIO = 1.5  # pieces of an output, for each of the source, and ROOM besides
+ROOM = 20
 MADE_UP = 40  # lines, where none are given
 LONGEST_MADE_UP = 60  # pieces of such a line
 NAME = "certificate.json"  # beside the files of a model directory
@@ -37,47 +43,57 @@ class Reference(NamedTuple):
 
 
 def certify(imported: MarianModel, directory: Path, lines: Sequence[str]) -> dict[str, Any]:
-    """Compare the model with transformers, extra `oracles`, on lines of its source.
+    """Compare an imported model with transformers, extra `oracles`, on lines of its source.
 
-    Returns what was found, as plain values: how many lines became the same ids, the largest
-    difference of two logits, and how many translations, greedy and by beam search without a length
-    penalty, are the same piece by piece. A translation that does not end within the limit counts in
-    greedy search alone. Raises UserError (65) where anything differs.
+    Where transformers is not installed, that is said, and nothing compared. Else does what
+    `compare` does.
     """
     if find_spec("transformers") is None:
         log.warning("not compared with the original: transformers is not installed (nmt[oracles])")
         return {"compared_with": None}
+    found = compare(imported, directory, lines)
+    log.info("as transformers computes it: %s", found)
+    return found
+
+
+def compare(model: MarianModel, directory: Path, lines: Sequence[str]) -> dict[str, Any]:
+    """Compare a model with what transformers computes of a directory, on lines of its source.
+
+    Returns what was found, as plain values: how many lines became the same ids, the largest
+    difference of two logits, and how many translations, greedy and by beam search without a length
+    penalty, are the same piece by piece, or tie. A translation that does not end within the limit
+    counts in greedy search alone. Raises UserError (65) where anything differs.
+    """
     import transformers
 
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     reference = _reference(directory)
-    kept = [line for line in lines if _fits(imported, line, reference)]
+    kept = [line for line in lines if _fits(model, line, reference)]
     if not kept:
-        raise UserError(f"no sample is shorter than the {reference.positions} positions of "
-                        f"{directory}; give others", Exit.DATA)  # fmt: skip
-    _same_ids(imported, reference, kept)
+        raise UserError(f"no sample is short enough for {reference.positions} positions of "
+                        "source and translation; give others", Exit.DATA)  # fmt: skip
+    _same_ids(model, reference, kept)
     found: dict[str, Any] = {
         "compared_with": f"transformers {transformers.__version__}",
         "lines": len(kept),
         "lines_left_out": len(lines) - len(kept),  # empty, or too long for the reference
-        "longest_source": max(len(imported.trained.source.ids(line)) - 1 for line in kept),
+        "longest_source": max(len(model.trained.source.ids(line)) - 1 for line in kept),
     }
-    greedy = [_outputs(imported.target, reference, line, 1) for line in kept]
+    greedy = [_outputs(model, reference, line, 1) for line in kept]
     found["logits"] = max(
-        _difference(imported, reference, line, output)
+        _difference(model, reference, line, output)
         for line, output in zip(kept, greedy, strict=True)
     )
     if not found["logits"] <= LOGITS:
         raise UserError(
-            f"{directory}: logits differ from those of transformers by {found['logits']:.2g}; this "
-            "model computes something that nmt does not know",
+            f"logits differ from those of transformers by {found['logits']:.2g}: it computes "
+            "something else, so that nothing is written",
             Exit.DATA,
         )
-    beam = [_outputs(imported.target, reference, line, BEAM) for line in kept]
-    found["greedy"] = _same_outputs(imported, kept, greedy, 1)
-    found[f"beam_{BEAM}"] = _same_outputs(imported, kept, beam, BEAM)
-    log.info("as transformers computes it: %s", found)
+    beam = [_outputs(model, reference, line, BEAM) for line in kept]
+    found["greedy"] = _same_outputs(model, kept, greedy, 1)
+    found[f"beam_{BEAM}"] = _same_outputs(model, kept, beam, BEAM)
     return found
 
 
@@ -106,7 +122,7 @@ def _fits(imported: MarianModel, line: str, reference: Reference) -> bool:
 
 def _room(pieces: int) -> int:
     """Pieces that a translation of so many may have."""
-    return 2 * pieces + ROOM
+    return int(RATIO * pieces) + ROOM
 
 
 def _same_ids(imported: MarianModel, reference: Reference, lines: Sequence[str]) -> None:
@@ -117,8 +133,10 @@ def _same_ids(imported: MarianModel, reference: Reference, lines: Sequence[str])
 
 
 @torch.inference_mode()
-def _outputs(target: Numbering, reference: Reference, line: str, beam: int) -> list[int]:
+def _outputs(model: MarianModel, reference: Reference, line: str, beam: int) -> list[int]:
     """Our ids of their translation, eos included where it ends in time, without BOS."""
+    target = model.target
+    forbidden = FORBIDDEN[model.trained.settings.decode.unknown]
     ids = reference.tokenizer(line, return_tensors="pt")
     (row,) = reference.model.generate(
         **ids,
@@ -127,7 +145,7 @@ def _outputs(target: Numbering, reference: Reference, line: str, beam: int) -> l
         length_penalty=0.0,
         early_stopping=False,
         forced_eos_token_id=None,
-        bad_words_ids=[[target.pad]],
+        bad_words_ids=[[target.theirs[i - BOS]] for i in forbidden if i != PAD],
         max_new_tokens=_room(ids["input_ids"].shape[1] - 1) + 1,
     )
     return target.ours(row.tolist())[1:]
@@ -147,25 +165,91 @@ def _difference(imported: MarianModel, reference: Reference, line: str, output: 
 
 
 def _same_outputs(
-    imported: MarianModel, lines: Sequence[str], theirs: Sequence[list[int]], beam: int
+    model: MarianModel, lines: Sequence[str], theirs: Sequence[list[int]], beam: int
 ) -> dict[str, int]:
     """Compare translations; raises UserError (65) for the first that differs."""
     decode = replace(
-        imported.trained.settings.decode,
+        model.trained.settings.decode,
         beam_size=beam,
         alpha=0.0,
-        max_length_ratio=2.0,
+        max_length_ratio=RATIO,
         max_length_offset=ROOM,
+        precision="float32",
     )
-    finished = 0
-    translations = Translator.of(imported.trained, decode).translate(lines)
+    judge = without(model.trained, [PAD])  # which is no id of theirs
+    counts = {"equal": 0, "finished": 0, "ties": 0}
+    with quiet():
+        translations = list(Translator.of(judge, decode).translate(lines))
     for line, (ours, *_), reference in zip(lines, translations, theirs, strict=True):
+        source = model.trained.source.ids(line)[:-1]
         ends = reference[-1] == EOS
-        if not ends and beam > 1:
+        ids, other = list(ours.ids), reference[:-1]  # theirs have one id more than the limit
+        if beam > 1 and not (ends and ours.finished and len(other) < _room(len(source))):
             continue  # at a limit the two engines choose otherwise among what is not finished
-        if (ours.finished, list(ours.ids)) != (ends, reference[:-1]):
+        counts["finished"] += ends
+        if (ours.finished, ids) == (ends, other):
+            counts["equal"] += 1
+        elif tied(judge.model, source, (ids, ours.finished),
+                  (other, ends), beam):  # fmt: skip
+            counts["ties"] += 1
+        else:
             raise UserError(
-                f"{line!r}: transformers translates it otherwise with a beam of {beam}", Exit.DATA
+                f"{line!r}: transformers translates it otherwise with a beam of {beam}; nothing is "
+                "written",
+                Exit.DATA,
             )
-        finished += ends
-    return {"equal": len(lines) if beam == 1 else finished, "finished": finished}
+    return counts
+
+
+def without(trained: Trained, ids: Sequence[int]) -> Trained:
+    """A model that never gives some ids any probability: a copy."""
+    judge = deepcopy(trained.model)
+    with torch.no_grad():
+        judge.output.bias[list(ids)] = IMPOSSIBLE
+    return trained._replace(model=judge)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without warnings about lines that are longer than in training: some are meant to be."""
+    notes = logging.getLogger("nmt.decode")
+    level = notes.level
+    notes.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        notes.setLevel(level)
+
+
+@torch.inference_mode()
+def tied(
+    model: Any,
+    source: Sequence[int],
+    output: tuple[list[int], bool],
+    other: tuple[list[int], bool],
+    beam: int,
+) -> bool:
+    """Whether two outputs are equally good to a model, within TIE: where they part, or as a whole.
+
+    `source`: its ids, without eos; of an output its ids without eos, and whether it ends in eos.
+    """
+    device = next(model.parameters()).device
+    read = torch.tensor([[*source, EOS]], device=device)
+
+    def log_probs(ids: list[int]) -> Any:
+        states = model(read, torch.tensor([[BOS, *ids]], device=device))
+        return states[0].float().log_softmax(-1)  # [ids + 1, vocab]
+
+    if beam == 1:
+        mine, theirs = [*output[0], EOS], [*other[0], EOS]
+        places = enumerate(zip(mine, theirs, strict=False))
+        at = next((i for i, (a, b) in places if a != b), None)
+        if at is None:
+            return False
+        row = log_probs(output[0][:at])[-1]
+        return bool(abs(row[mine[at]] - row[theirs[at]]) <= TIE)
+    totals = []
+    for ids, ends in (output, other):
+        given = [*ids, EOS] if ends else ids
+        totals.append(log_probs(ids)[range(len(given)), given].sum())
+    return bool(abs(totals[0] - totals[1]) <= TIE)

@@ -9,7 +9,7 @@ from typing import Any
 
 from nmt import manifest
 from nmt.errors import Exit, UserError
-from nmt.exchange import ctranslate2_proof, ctranslate2_spec
+from nmt.exchange import ctranslate2_proof, ctranslate2_spec, samples
 from nmt.exchange.certificate import NAME
 from nmt.exchange.ctranslate2_spec import Exported
 from nmt.modeldir import Trained
@@ -37,7 +37,8 @@ def export(
             Exit.UNAVAILABLE,
         )
     exported = ctranslate2_spec.specification(trained, LONGEST)
-    ours = ctranslate2_proof.outputs(trained, ctranslate2_proof.samples(trained, exported, lines))
+    chosen = samples.samples(trained, exported.longest_source, lines)
+    ours = ctranslate2_proof.outputs(trained, chosen)
     with TemporaryDirectory() as place:
         kept = saved(exported, "float32", Path(place) / "float32")
         found = ctranslate2_proof.certify(trained, ours, exported, kept)

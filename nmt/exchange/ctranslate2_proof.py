@@ -1,42 +1,24 @@
 """What a directory of CTranslate2 computes beside the model that it was written from: measured."""
 
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from copy import deepcopy
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-import torch
-
-from nmt.data.side import Side
-from nmt.data.unigram import SPACE
-from nmt.data.vocab import BOS, EOS, PAD, SPECIALS, UNK
+from nmt.data.vocab import BOS, PAD, UNK
 from nmt.decode import forced
 from nmt.decode.translator import Translator
 from nmt.errors import Exit, UserError
-from nmt.exchange.certificate import BEAM, MADE_UP, ROOM
+from nmt.exchange.certificate import BEAM, RATIO, ROOM, quiet, tied, without
 from nmt.exchange.ctranslate2_spec import Exported
+from nmt.exchange.samples import SampleLine, least, made_up
 from nmt.modeldir import Trained
 
 LOG_PROBS = 1e-4  # largest difference of two log-probabilities in float32 that passes
-BEYOND = 300  # pieces of the longest samples; more where training had more
-LONG = 6  # samples that are longer than what was trained on
-MOST = 1024  # pieces of a sample, whatever was trained on
-RATIO = 1.5  # pieces of an output, for each of the source, and ROOM besides
 SEARCHES = {"greedy": 1, f"beam_{BEAM}": BEAM}  # name in the certificate -> beam
-NEVER = -1e9  # the logit of a piece that must not be chosen; its probability is 0
-
 log = logging.getLogger(__name__)
-
-
-class SampleLine(NamedTuple):
-    """A line of the source, and the ids that our model reads."""
-
-    line: str
-    ids: list[int]  # without eos
 
 
 class SampleOutput(NamedTuple):
@@ -173,12 +155,9 @@ def outputs(trained: Trained, chosen: list[SampleLine]) -> Ours:
     that the searches see the same numbers, ours is given a model that never has these pieces.
     """
     forbidden = [PAD, BOS] + [UNK] * (trained.settings.decode.unknown != "allow")
-    judge = deepcopy(trained.model)
-    with torch.no_grad():
-        judge.output.bias[forbidden] = NEVER
-    judging = trained._replace(model=judge)
+    judging = without(trained, forbidden)
     searches = {name: _search(judging, chosen, beam) for name, beam in SEARCHES.items()}
-    return Ours(chosen, searches, _search(trained, chosen, BEAM), judge)
+    return Ours(chosen, searches, _search(trained, chosen, BEAM), judging.model)
 
 
 def _search(trained: Trained, chosen: Sequence[SampleLine], beam: int) -> list[SampleOutput]:
@@ -192,7 +171,7 @@ def _search(trained: Trained, chosen: Sequence[SampleLine], beam: int) -> list[S
     )
     table = trained.model.limits(training=False).target
     lines = [sample.line for sample in chosen]
-    with _quiet():
+    with quiet():
         best = [translations[0] for translations in Translator.of(trained, decode).translate(lines)]
     made = []
     for sample, translation in zip(chosen, best, strict=True):
@@ -204,26 +183,14 @@ def _search(trained: Trained, chosen: Sequence[SampleLine], beam: int) -> list[S
     return made
 
 
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without warnings about lines that are longer than in training: some are meant to be."""
-    notes = logging.getLogger("nmt.decode")
-    level = notes.level
-    notes.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        notes.setLevel(level)
-
-
 def _difference(trained: Trained, ours: Ours, made: Engine) -> tuple[float, int]:
     """The largest difference of log-probabilities, and of how many pieces.
 
     Of our greedy outputs, and of made-up targets that are about as long as the sources.
     """
-    most = _least(trained.model.limits(training=False).target, made.exported.longest_target)
+    most = least(trained.model.limits(training=False).target, made.exported.longest_target)
     draw = Random(2)
-    drawn = [_made_up(trained.target, draw, len(sample.ids)) for sample in ours.samples]
+    drawn = [made_up(trained.target, draw, len(sample.ids)) for sample in ours.samples]
     texts = [output.text for output in ours.searches["greedy"]] + drawn
     pairs = [
         (sample, text, ids)
@@ -262,89 +229,11 @@ def _compared(ours: Ours, made: Engine, name: str) -> tuple[dict[str, int], list
             counts["as_nmt_translate"] += plain.ids == other
         if output.ids == other:
             counts["equal"] += 1
-        elif _tied(ours.judge, sample, output, other, beam):
+        elif tied(
+            ours.judge, sample.ids, (output.ids, output.finished),
+            (other, len(other) < output.limit), beam,
+        ):  # fmt: skip
             counts["ties"] += 1
         else:
             differing.append(sample.line)
     return counts, differing
-
-
-@torch.inference_mode()
-def _tied(
-    judge: Any, sample: SampleLine, output: SampleOutput, other: list[int], beam: int
-) -> bool:
-    """Whether two outputs are equally good to our model: where they part, or as a whole."""
-    device = next(judge.parameters()).device
-    source = torch.tensor([[*sample.ids, EOS]], device=device)
-
-    def log_probs(ids: list[int]) -> Any:
-        states = judge(source, torch.tensor([[BOS, *ids]], device=device))
-        return states[0].float().log_softmax(-1)  # [ids + 1, vocab]
-
-    if beam == 1:
-        mine, theirs = [*output.ids, EOS], [*other, EOS]
-        at = next(i for i, (a, b) in enumerate(zip(mine, theirs, strict=False)) if a != b)
-        row = log_probs(output.ids[:at])[-1]
-        return bool(abs(row[mine[at]] - row[theirs[at]]) <= LOG_PROBS)
-    totals = []
-    for ids, ended in ((output.ids, output.finished), (other, len(other) < output.limit)):
-        given = [*ids, EOS] if ended else ids
-        rows = log_probs(ids)
-        totals.append(rows[range(len(given)), given].sum())
-    return bool(abs(totals[0] - totals[1]) <= LOG_PROBS)
-
-
-def samples(
-    trained: Trained, exported: Exported, lines: Sequence[str] | None = None, seed: int = 1
-) -> list[SampleLine]:
-    """Lines to compare on: the given or made-up ones, and some beyond the length of training.
-
-    Those are given lines joined, and made-up ones of up to BEYOND pieces. Lines that the encoding
-    cannot hold, and empty ones, are left out. Raises UserError (65) where none is left.
-    """
-    before = max(1, int(trained.facts["longest_source"]))
-    holds = _least(trained.model.limits(training=False).source, exported.longest_source)
-    room = MOST if holds is None else min(holds - 1, MOST)
-    most = max(BEYOND, before + before // 4)
-    draw = Random(seed)
-    if lines is None:
-        lengths = [draw.randint(1, min(before, room)) for _ in range(MADE_UP)]
-        texts = [_made_up(trained.source, draw, length) for length in lengths]
-    else:
-        texts = [*lines, *_joined(trained, lines, before, most)]
-    for step in range(1, LONG + 1):
-        length = before + (most - before) * step // LONG
-        texts.append(_made_up(trained.source, draw, min(length, room)))
-    made = [SampleLine(text, trained.source.ids(text)[:-1]) for text in texts]
-    kept = [sample for sample in made if 0 < len(sample.ids) <= room]
-    if not kept:
-        raise UserError("no sample is short enough for the encoding; give others", Exit.DATA)
-    return kept
-
-
-def _made_up(side: Side, draw: Random, length: int) -> str:
-    """A line of about so many pieces, drawn at random."""
-    first = min(SPECIALS, len(side.vocabulary) - 1)
-    pieces = draw.choices(range(first, len(side.vocabulary)), k=length)
-    return " ".join(side.text(pieces).replace(SPACE, " ").split())
-
-
-def _joined(trained: Trained, lines: Sequence[str], beyond: int, most: int) -> list[str]:
-    """Up to LONG lines of consecutive ones, longer than `beyond` pieces but not than `most`."""
-    made: list[str] = []
-    held: list[str] = []
-    pieces = 0
-    for line in lines:
-        held.append(line)
-        pieces += len(trained.source.ids(line)) - 1
-        if pieces > beyond:
-            if pieces <= most:
-                made.append(" ".join(held))
-            held, pieces = [], 0
-        if len(made) == LONG:
-            break
-    return made
-
-
-def _least(*numbers: int | None) -> int | None:
-    return min((n for n in numbers if n is not None), default=None)

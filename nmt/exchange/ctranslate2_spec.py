@@ -16,8 +16,7 @@ from nmt.config import Model, Settings
 from nmt.data.vocab import Vocabulary
 from nmt.encodings.base import Dims
 from nmt.encodings.composition import Encodings
-from nmt.errors import UserError
-from nmt.exchange import site_positions
+from nmt.exchange import site_positions, unshared
 from nmt.exchange.site_positions import SitePositions
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
@@ -95,7 +94,7 @@ def positions(settings: Settings, model: Transformer, longest: int) -> dict[str,
 
     Raises UserError for what it does not have, of the encodings or of the rest of the model.
     """
-    _refuse(settings, model)
+    unshared.refuse(settings, model, "CTranslate2")
     sizes = {
         "encoder": model.source_embedding.num_embeddings,
         "decoder": model.target_embedding.num_embeddings,
@@ -104,35 +103,6 @@ def positions(settings: Settings, model: Transformer, longest: int) -> dict[str,
         name: _positions(model.sites[name], name, settings.model, longest, vocab)
         for name, vocab in sizes.items()
     }
-
-
-def _refuse(settings: Settings, model: Transformer) -> None:
-    """Raise UserError for parts of a model that CTranslate2 does not have."""
-    shape = settings.model
-    for wrong, key, why in (
-        (shape.halting, "halting=true", "every token goes through all layers there"),
-        (shape.length_head, "length_head=true", "there is nothing that tells a length"),
-        (
-            shape.drop_residual,
-            f"drop_residual={shape.drop_residual}",
-            "no residual can be left out",
-        ),
-        (shape.feedforward != "real", f"feedforward={shape.feedforward}", "it has no complex maps"),
-    ):
-        if wrong:
-            raise UserError(
-                f"model.{key}: cannot be exported to CTranslate2, because {why}; train without it"
-            )
-    if (factor := settings.decode.position_scale) != 1:
-        raise UserError(f"decode.position_scale={factor}: cannot be exported; choose 1")
-    for e in model.cross_encodings.each():
-        hooks = [hook for hook in site_positions.NEAREST if e.overrides(hook)]
-        if hooks or e.scale is not None:
-            raise UserError(
-                f"encoding.{e.name}: cannot be exported to CTranslate2, because attention to the "
-                "source knows no positions there; the nearest that can is "
-                f"{site_positions.NEAREST[hooks[0] if hooks else 'bias']}, without where=cross"
-            )
 
 
 def _positions(site: Encodings, name: str, shape: Model, longest: int, vocab: int) -> SitePositions:

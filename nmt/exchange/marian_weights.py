@@ -19,20 +19,20 @@ NEVER = -100.0
 TABLE_ERROR = 1e-4  # of stored sinusoids: some were computed in float32, up to position 512
 _SHARED = "shared.weight"
 _SOURCE, _TARGET = "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"
-_OUTPUT = "lm_head.weight"
-_MATRICES: dict[
+OUTPUT = "lm_head.weight"
+MATRICES: dict[
     str, dict[str, tuple[str, ...]]
 ] = {  # model.tie -> our name of each matrix -> under which of theirs it may stand
-    "all": {"source_embedding": (_SHARED, _SOURCE, _TARGET, _OUTPUT)},
-    "target": {"source_embedding": (_SOURCE,), "target_embedding": (_TARGET, _OUTPUT)},
+    "all": {"source_embedding": (_SHARED, _SOURCE, _TARGET, OUTPUT)},
+    "target": {"source_embedding": (_SOURCE,), "target_embedding": (_TARGET, OUTPUT)},
     "none": {
         "source_embedding": (_SOURCE,),
         "target_embedding": (_TARGET,),
-        "output": (_OUTPUT,),
+        "output": (OUTPUT,),
     },
 }
 _ATTENTION = {"q_proj": "query", "k_proj": "key", "v_proj": "value", "out_proj": "out"}
-_MODULES = {
+MODULES = {
     **{f"self_attn.{theirs}": f"attention.{ours}" for theirs, ours in _ATTENTION.items()},
     "self_attn_layer_norm": "around_attention.norm",
     **{f"encoder_attn.{theirs}": f"cross.{ours}" for theirs, ours in _ATTENTION.items()},
@@ -111,9 +111,9 @@ def renamed(
         stack, _, rest = short.partition(".layers.")
         number, _, inner = rest.partition(".")
         module, _, kind = inner.rpartition(".")
-        if module in _MODULES and stack in ("encoder", "decoder"):
-            ours[f"{stack}.layers.{number}.{_MODULES[module]}.{kind}"] = tensor
-        elif short in (_SHARED, _SOURCE, _TARGET, _OUTPUT):
+        if module in MODULES and stack in ("encoder", "decoder"):
+            ours[f"{stack}.layers.{number}.{MODULES[module]}.{kind}"] = tensor
+        elif short in (_SHARED, _SOURCE, _TARGET, OUTPUT):
             matrices[short] = tensor
         elif name == "final_logits_bias":
             bias = tensor.flatten()
@@ -123,7 +123,7 @@ def renamed(
                 "that config.json describes",
                 Exit.DATA,
             )
-    for name, theirs in _MATRICES[tie].items():
+    for name, theirs in MATRICES[tie].items():
         side = source if name == "source_embedding" else target
         table = _matrix(directory, matrices, theirs)
         _check_rows(directory, theirs[0], len(table), side)

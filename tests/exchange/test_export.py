@@ -19,7 +19,7 @@ from nmt.data.tokenizer import Tokenizer
 from nmt.data.toy import pairs
 from nmt.data.vocab import EOS, Vocabulary
 from nmt.errors import Exit, UserError
-from nmt.exchange import ctranslate2_export, ctranslate2_proof, marian, site_positions
+from nmt.exchange import ctranslate2_export, ctranslate2_proof, marian, samples, site_positions
 from nmt.exchange.ctranslate2_export import export
 from nmt.exchange.ctranslate2_spec import names, t5_buckets
 from nmt.modeldir import Trained
@@ -71,8 +71,8 @@ def made(*words: str, letters: list[str] = LETTERS) -> Trained:
 def short(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Samples of up to 40 pieces; slow tests have those of up to 300."""
     if "slow" not in request.keywords:
-        monkeypatch.setattr(ctranslate2_proof, "BEYOND", 40)
-        monkeypatch.setattr(ctranslate2_proof, "LONG", 2)
+        monkeypatch.setattr(samples, "BEYOND", 40)
+        monkeypatch.setattr(samples, "LONG", 2)
         monkeypatch.setattr(ctranslate2_export, "LONGEST", 128)
 
 

@@ -1,0 +1,35 @@
+"""What no other engine has: refused before anything is written for one."""
+
+from nmt.config import Settings
+from nmt.errors import UserError
+from nmt.exchange.site_positions import NEAREST
+from nmt.model.transformer import Transformer
+
+
+def refuse(settings: Settings, model: Transformer, engine: str) -> None:
+    """Raise UserError for parts of a model that only this toolkit computes."""
+    shape = settings.model
+    for wrong, key, why in (
+        (shape.halting, "halting=true", "every token goes through all layers there"),
+        (shape.length_head, "length_head=true", "there is nothing that tells a length"),
+        (
+            shape.drop_residual,
+            f"drop_residual={shape.drop_residual}",
+            "no residual can be left out",
+        ),
+        (shape.feedforward != "real", f"feedforward={shape.feedforward}", "it has no complex maps"),
+    ):
+        if wrong:
+            raise UserError(
+                f"model.{key}: cannot be exported to {engine}, because {why}; train without it"
+            )
+    if (factor := settings.decode.position_scale) != 1:
+        raise UserError(f"decode.position_scale={factor}: cannot be exported; choose 1")
+    for e in model.cross_encodings.each():
+        hooks = [hook for hook in NEAREST if e.overrides(hook)]
+        if hooks or e.scale is not None:
+            raise UserError(
+                f"encoding.{e.name}: cannot be exported to {engine}, because attention to the "
+                "source knows no positions there; the nearest that can is "
+                f"{NEAREST[hooks[0] if hooks else 'bias']}, without where=cross"
+            )
