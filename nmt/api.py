@@ -20,7 +20,13 @@ from nmt.encodings import registry
 from nmt.encodings.base import Dims, Encoding
 from nmt.errors import Exit, UserError
 from nmt.experiments.columns import with_columns
-from nmt.experiments.evaluate import USUAL, EvaluationOptions, NamedSystem, with_decode
+from nmt.experiments.evaluate import (
+    USUAL,
+    EvaluationOptions,
+    NamedSystem,
+    check_n_best,
+    with_decode,
+)
 from nmt.experiments.evaluate import evaluate as evaluate_named
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained, load
@@ -98,11 +104,11 @@ def n_best(
     """The n best translations of each line, best first, with their scores.
 
     A score is the log-probability over the length penalty. An empty line has one empty translation.
-    Takes and raises what `translate` does; `n` is at most `beam_size`.
+    Takes and raises what `translate` does; `n` is at most `beam_size`. With `method="sample"` they
+    are n samples, in the order in which they were drawn, and a score is the log-probability alone.
     """
     settings = with_decode(model.settings, decode)
-    if n > settings.decode.beam_size:
-        raise UserError(f"n={n}: the beam holds {settings.decode.beam_size}; give beam_size={n}")
+    check_n_best(n, settings.decode, f"n={n}", "give beam_size")
     if settings.decode.position_scale != 1:
         model = model._replace(model=deepcopy(model.model))  # whose positions will be scaled
     translator = Translator.of(model, settings.decode)

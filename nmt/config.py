@@ -6,7 +6,7 @@ A class here holds types, documentation and limits, never a default: the values 
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -148,10 +148,19 @@ class Training:
             raise UserError("trainer.max_epochs and trainer.max_steps are null: give one of them")
 
 
+SAMPLING = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "seed": 1}  # key -> without effect
+BEAM = ("beam_size", "alpha", "length_penalty")  # keys without effect where decode.method=sample
+
+
 @dataclass
 class Decode:
     """How to search for a translation."""
 
+    method: str = knob(
+        "beam: search by beam_size; sample: draw at random",
+        choices=("beam", "sample"),
+        absent="beam",
+    )
     beam_size: int = knob("hypotheses kept; 1 is greedy", least=1)
     precision: str = knob(
         "number format; all but float32 are faster and round more",
@@ -183,6 +192,38 @@ class Decode:
         choices=("forbid", "allow"),
         absent="forbid",
     )
+    temperature: float = knob(
+        "method=sample: divides log-probabilities; below 1: nearer to the best",
+        least=0.01,
+        most=100,
+        absent=1.0,
+    )
+    top_k: int = knob("method=sample: from the k best tokens alone; 0: all", least=0, absent=0)
+    top_p: float = knob(
+        "method=sample: from the fewest best tokens that hold this probability; 1: all",
+        least=0.001,
+        most=1,
+        absent=1.0,
+    )
+    seed: int = knob("method=sample: another seed, other samples", least=1, absent=1)
+
+    def __post_init__(self) -> None:
+        if self.method == "sample":
+            return
+        for key, neutral in SAMPLING.items():
+            if (value := getattr(self, key)) != neutral:
+                raise UserError(
+                    f"decode.{key}={value}: no effect without sampling; add decode.method=sample, "
+                    f"or leave it at {neutral}"
+                )
+
+    def by_beam(self) -> "Decode":
+        """The same, without sampling."""
+        return replace(self, method="beam", temperature=1.0, top_k=0, top_p=1.0, seed=1)
+
+    def width(self, n_best: int) -> int:
+        """Hypotheses of each source that are held at a time, if n_best are asked for."""
+        return n_best if self.method == "sample" else self.beam_size
 
 
 @dataclass

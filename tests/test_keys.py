@@ -255,6 +255,7 @@ TRAINING: list[tuple[str, list[str], str]] = [  # key=value, base words, what mu
     ("trainer.tensorboard=true", [], "tensorboard"),
 ]
 DECODING = {  # key -> value that changes a translation (or refuses it)
+    "method": "sample",
     "beam_size": 1,
     "alpha": 5.0,
     "length_penalty": "power",
@@ -272,6 +273,10 @@ DECODING_REFUSED = {  # key -> what is said of its other value
 }
 ELSEWHERE = {  # key -> the test that flips it
     "decode.unknown": "tests/decode/test_translator.py",
+    "decode.temperature": "tests/decode/test_sampling.py",
+    "decode.top_k": "tests/decode/test_sampling.py",
+    "decode.top_p": "tests/decode/test_sampling.py",
+    "decode.seed": "tests/decode/test_sampling.py",
     "data.join_within": "tests/data/test_joining.py",
     "data.kind": "chooses the schema, with data=",
     "segmenter.kind": "chooses the schema, with segmenter=",

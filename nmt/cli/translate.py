@@ -29,11 +29,13 @@ One line in is one line out, in the same order; an empty line stays empty. Text 
 line ends at LF. What is written for each line of the input:
   (no option)      TEXT
   --scores         SCORE TAB TEXT
-  --n-best N       LINE TAB RANK TAB SCORE TAB TEXT, up to N times, best first; LINE, RANK from 1
+  --n-best N       LINE TAB RANK TAB SCORE TAB TEXT, up to N times, best first; LINE, RANK from 1;
+                   with decode.method=sample N samples, RANK the order in which they were drawn
   --json           {"line": 1, "source": ..., "translations": [{"text": ..., "score": ...}]}
 A model that reads integers beside the text gets them by --columns heads=FILE,order=FILE: line N of
 each file belongs to line N of INPUT; a model of the embedded corpus parses its sentences itself.
-SCORE is the log-probability over the length penalty. With -o, the text grows in OUTPUT.part and
+SCORE is the log-probability over the length penalty; of a sample, the log-probability alone, under
+the model as it is (temperature 1, all tokens). With -o, the text grows in OUTPUT.part and
 is renamed when it is complete; after an interruption the same command goes on from there, to the
 same bytes. OUTPUT.part.json, beside it, knows the model, the settings and the lines read so far.
 
@@ -79,7 +81,7 @@ def command(argv: list[str]) -> None:
             from nmt.data.joined import by_sentence
             from nmt.decode.notes import Notes
             from nmt.decode.translator import RefusedLinesError, Translator
-            from nmt.experiments.evaluate import with_decode
+            from nmt.experiments.evaluate import check_n_best, with_decode
             from nmt.memory import keep_memory
 
         keep_memory()
@@ -87,11 +89,8 @@ def command(argv: list[str]) -> None:
             torch.set_num_threads(options.threads)
         trained = modeldir.load(options.model, options.device)
         decode = with_decode(trained.settings, options.changes).decode
-        if (options.n_best or 1) > decode.beam_size:
-            raise UserError(
-                f"--n-best {options.n_best}: the beam holds {decode.beam_size}; "
-                f"add decode.beam_size={options.n_best}"
-            )
+        wanted = options.n_best or 1
+        check_n_best(wanted, decode, f"--n-best {wanted}", "add decode.beam_size")
         translator = Translator.of(trained, decode)
         source: Iterable[str] = text_lines(stream, options.input)
         if options.by_sentence:

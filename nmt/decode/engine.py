@@ -21,10 +21,11 @@ class Engine(ColumnsRead, Protocol):
     def target_limit(self) -> int | None:
         """Ids of the longest output that its tables hold, BOS or EOS included; None: any length."""
 
-    def room(self, limit: Callable[[int], int]) -> int:
+    def room(self, limit: Callable[[int], int], n_best: int) -> int:
         """Return how many pieces, eos apart, a source may have by the memory alone.
 
-        `limit(pieces)` is the greatest length of its output. Measured, so it may take seconds.
+        `limit(pieces)` is the greatest length of its output, `n_best` what `search` will be asked
+        for. Measured, so it may take seconds.
         """
 
     def search(
@@ -32,6 +33,6 @@ class Engine(ColumnsRead, Protocol):
     ) -> list[list[Hypothesis]]:
         """Find n_best hypotheses or fewer, at least one, for each source of a batch; best first.
 
-        None of them has more pieces than its limit, eos apart. Raises UserError (71) where memory
-        is short.
+        Samples come in the order in which they were drawn. None has more pieces than its limit, eos
+        apart. Raises UserError (71) where memory is short.
         """

@@ -91,7 +91,7 @@ def stream(
         rows, pairs = beside.read(len(some), first), []
         for number, (line, target, row) in enumerate(zip(some, given, rows, strict=True), first):
             text = line.removesuffix("\n")
-            source = reader.read(text, trained.source.ids(text), row, f"line {number}")
+            source = reader.read(text, trained.source.ids(text), row, number)
             pair = ForcedPair(number, source, trained.target.ids(target.removesuffix("\n")))
             pairs.append(pair if _fits(trained.model, pair, too_long) else None)
         yield from _window(trained, pairs, batch_tokens)

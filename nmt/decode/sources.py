@@ -16,6 +16,8 @@ class Source(NamedTuple):
 
     ids: list[int]  # ending in EOS
     columns: dict[str, list[int]]  # as many integers as ids, or one
+    line: int = 1  # its number in the text, from 1
+    part: int = 0  # of a line that is translated in parts, from 0
 
 
 class ColumnsRead(Protocol):
@@ -66,11 +68,14 @@ class SourceReader:
             )
         return known
 
-    def read(self, text: str, ids: list[int], beside: dict[str, ColumnLine], where: str) -> Source:
+    def read(
+        self, text: str, ids: list[int], beside: dict[str, ColumnLine], line: int, part: int = 0
+    ) -> Source:
         """A text of these ids with what stands beside it; UserError (65) if that does not fit."""
         words = WORDS in self.reads.columns
         if not beside and not words:
-            return Source(ids, {})
+            return Source(ids, {}, line, part)
+        where = f"line {line}"
         columns = expand(text, beside, self.segmenter, where, most=len(ids) - 1, words=words)
         check_ranges(columns, self.reads.column_ranges, where)
-        return Source(ids, columns)
+        return Source(ids, columns, line, part)

@@ -1,4 +1,4 @@
-"""The engine of this toolkit: its own models, searched by beams."""
+"""The engine of this toolkit: its own models, searched by beams or sampled from."""
 
 import logging
 from collections.abc import Callable, Mapping, Set
@@ -10,8 +10,9 @@ from torch.nn.utils.rnn import pad_sequence
 from nmt.config import Decode
 from nmt.data.vocab import BOS, EOS, PAD, UNK
 from nmt.decode import source_limit
-from nmt.decode.beam import Hypothesis, search
+from nmt.decode.beam import Hypothesis, Step, search
 from nmt.decode.quantised import quantised
+from nmt.decode.sampling import Draw, random_numbers, sample
 from nmt.decode.sources import LENGTH, Source
 from nmt.errors import Exit, UserError, is_want_of_memory
 from nmt.memory import memory_of
@@ -76,26 +77,31 @@ class TorchEngine:
         """The integers that each column may hold, by name."""
         return self.model.column_ranges
 
-    def room(self, limit: Callable[[int], int]) -> int:
+    def room(self, limit: Callable[[int], int], n_best: int) -> int:
         """Return how many pieces, eos apart, a source may have by the memory of the device."""
-        return source_limit.longest(self._try, limit, memory_of(self.device))
+        table = self.model.target_limit
 
-    def _try(self, length: int, steps: int) -> None:
+        def attempt(length: int, steps: int) -> None:
+            steps = steps if table is None else min(steps, table - 1)
+            self._try(length, steps, n_best)
+
+        return source_limit.longest(attempt, limit, memory_of(self.device))
+
+    def _try(self, length: int, steps: int, n_best: int) -> None:
         """Search for a translation of so many pieces of a made-up source of this length, eos in."""
         source = example.ids(1, length, self.source_size)
         columns = example.columns(self.model.columns, source)
         rows = {name: column[0].tolist() for name, column in columns.items()}
         if self.decode.target_length == "given":
             rows[LENGTH] = [steps]
-        table = self.model.target_limit
-        steps = steps if table is None else min(steps, table - 1)
-        self._search([Source(source[0].tolist(), rows)], [steps], 1, eos=-1)
+        self._search([Source(source[0].tolist(), rows)], [steps], n_best, eos=-1)
 
     def search(
         self, sources: list[Source], limits: list[int], n_best: int
     ) -> list[list[Hypothesis]]:
         """Find the n_best hypotheses, or fewer, for each source of a batch; best first.
 
+        With decode.method=sample they are n_best samples, in the order in which they were drawn.
         Raises UserError (71) where memory is short.
         """
         try:
@@ -126,17 +132,39 @@ class TorchEngine:
                     state.reorder(parents)
                 return self.model.step(tokens, state).float().log_softmax(dim=-1)
 
-            return search(
-                step,
-                torch.tensor(limits).to(self.device),
-                beam_size=self.decode.beam_size,
-                alpha=self.decode.alpha,
-                penalised=self.decode.length_penalty,
-                bos=BOS,
-                eos=eos,
-                forbidden=FORBIDDEN[self.decode.unknown],
-                n_best=n_best,
-            )
+            choose = self._sampled if self.decode.method == "sample" else self._best
+            return choose(step, sources, torch.tensor(limits).to(self.device), n_best, eos)
+
+    def _best(
+        self, step: Step, sources: list[Source], limits: Tensor, n_best: int, eos: int
+    ) -> list[list[Hypothesis]]:
+        return search(
+            step,
+            limits,
+            beam_size=self.decode.beam_size,
+            alpha=self.decode.alpha,
+            penalised=self.decode.length_penalty,
+            bos=BOS,
+            eos=eos,
+            forbidden=FORBIDDEN[self.decode.unknown],
+            n_best=n_best,
+        )
+
+    def _sampled(
+        self, step: Step, sources: list[Source], limits: Tensor, n_best: int, eos: int
+    ) -> list[list[Hypothesis]]:
+        draws = [Draw(source.line, source.part) for source in sources]
+        return sample(
+            step,
+            limits,
+            random_numbers(self.decode.seed, draws, n_best, int(limits.max()) + 1),
+            temperature=self.decode.temperature,
+            top_k=self.decode.top_k,
+            top_p=self.decode.top_p,
+            bos=BOS,
+            eos=eos,
+            forbidden=FORBIDDEN[self.decode.unknown],
+        )
 
     def _lengths(self, sources: list[Source], columns: dict[str, Tensor]) -> Tensor | None:
         """Desired lengths [batch], eos included; None: nobody asks, or the model's head tells."""

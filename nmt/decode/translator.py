@@ -72,7 +72,7 @@ class Translator:
             engine,
             given_lengths=decode.target_length == "given",
         )
-        self._room: int | None = None  # pieces of the longest source, once it was measured
+        self._room: dict[int, int] = {}  # n_best -> pieces of the longest source, once measured
 
     @classmethod
     def of(cls, trained: Trained, decode: Decode) -> "Translator":
@@ -96,6 +96,9 @@ class Translator:
     ) -> Iterator[list[Translation]]:
         """For each line its n_best translations (at most beam_size), best first.
 
+        With decode.method=sample they are n_best samples in the order in which they were drawn:
+        which, follows from decode.seed, the number of the line and that of the sample alone.
+
         `columns` are the integers beside the text that the model asks for, line by line as in
         their files. `first` and `notes` are the number of the first line, and what was unusual
         about those before it. Reads decode.window lines of each, gives back as many, and only then
@@ -110,13 +113,13 @@ class Translator:
         while window := list(islice(lines, self.decode.window)):
             rows = beside.read(len(window), first)
             sources = [
-                self._parts(line, row, number, notes)
+                self._parts(line, row, number, n_best, notes)
                 for number, (line, row) in enumerate(zip(window, rows, strict=True), first)
             ]
-            yield from self._window(sources, first, n_best, notes)
+            yield from self._window(sources, n_best, notes)
             first += len(window)
         beside.end(first - 1)
-        longest = self._longest(notes.too_long)
+        longest = self._longest(notes.too_long, n_best)
         notes.report(self.longest_trained, longest)
         if notes.refused.count:
             raise RefusedLinesError(
@@ -126,7 +129,7 @@ class Translator:
             )
 
     def _parts(
-        self, line: str, beside: dict[str, ColumnLine], number: int, notes: Notes
+        self, line: str, beside: dict[str, ColumnLine], number: int, n_best: int, notes: Notes
     ) -> list[Source]:
         """A line and its columns in numbers: one source, several if it was split, none if refused.
 
@@ -135,15 +138,15 @@ class Translator:
         known = isinstance(line, JoinedLine)  # its sentences, which any copy would forget
         text = line if known else line.removesuffix("\n").removesuffix("\r")
         ids = self.source.ids(text)
-        pieces, where = len(ids) - 1, f"line {number}"
-        longest = self._longest(pieces)
+        pieces = len(ids) - 1
+        longest = self._longest(pieces, n_best)
         if pieces <= longest:
             if pieces > self.longest_trained:
                 notes.long.add(number, pieces)
-            return [self.reader.read(text, ids, beside, where)]
+            return [self.reader.read(text, ids, beside, number)]
         if self.decode.too_long == "truncate":
             notes.truncated.add(number, pieces)
-            return [self.reader.read(text, [*ids[:longest], EOS], beside, where)]
+            return [self.reader.read(text, [*ids[:longest], EOS], beside, number)]
         if self.decode.too_long == "refuse" or beside or self.engine.columns - {WORDS}:
             notes.refused.add(number, pieces)
             return []
@@ -151,28 +154,29 @@ class Translator:
         most = max(1, min(longest, self.longest_trained))
         parts = parts_of(text, most, lambda part: len(self.source.ids(part)) - 1)
         made = ((part, [*self.source.ids(part)[:-1][:most], EOS]) for part in parts)
-        return [self.reader.read(part, part_ids, {}, where) for part, part_ids in made]
+        return [
+            self.reader.read(part, of_part, {}, number, i) for i, (part, of_part) in enumerate(made)
+        ]
 
-    def _longest(self, pieces: int) -> int:
+    def _longest(self, pieces: int, n_best: int) -> int:
         """The most pieces that a source may have, if one of so many is to be judged."""
         table = self.engine.source_limit
         longest = GIANT if table is None else min(GIANT, table - 1)
         if pieces <= ALWAYS or longest <= ALWAYS:
             return longest
-        if self._room is None:
-            self._room = self.engine.room(self._limit)
-        return min(longest, self._room)
+        if n_best not in self._room:
+            self._room[n_best] = self.engine.room(self._limit, n_best)
+        return min(longest, self._room[n_best])
 
     def _window(
-        self, lines: list[list[Source]], first: int, n_best: int, notes: Notes
+        self, lines: list[list[Source]], n_best: int, notes: Notes
     ) -> list[list[Translation]]:
         """Translate lines, or the parts of long ones, in batches; answer in their order."""
         sources = [source for parts in lines for source in parts]
-        numbers = [number for number, parts in enumerate(lines, first) for _ in parts]
         of_sources: list[list[Hypothesis]] = [[] for _ in sources]
         places = [place for place, source in enumerate(sources) if len(source.ids) > 1]
         lengths = [len(sources[place].ids) for place in places]
-        for group in by_length(lengths, self.decode.batch_tokens // self.decode.beam_size):
+        for group in by_length(lengths, self.decode.batch_tokens // self.decode.width(n_best)):
             batch = [places[i] for i in group]
             limits = [self._limit(len(sources[place].ids) - 1) for place in batch]
             made = self.engine.search([sources[place] for place in batch], limits, n_best)
@@ -181,7 +185,7 @@ class Translator:
                 best = hypotheses[0]
                 if not best.finished:
                     note = notes.cut if len(best.ids) == limit else notes.broken
-                    note.add(numbers[place], len(best.ids))
+                    note.add(sources[place].line, len(best.ids))
         answers, rest = [], iter(of_sources)
         for parts in lines:
             translated = [hypotheses for _ in parts if (hypotheses := next(rest))]
@@ -200,11 +204,16 @@ class Translator:
             length = sum(len(each.ids) + each.finished for each in one_of_each)
             log_prob = sum(each.log_prob for each in one_of_each)
             text = " ".join(filter(None, map(self._text, one_of_each)))
-            penalty = length_penalty(length, self.decode.alpha, self.decode.length_penalty)
-            score = log_prob / penalty
+            score = log_prob / self._penalty(length)
             ids = tuple(number for each in one_of_each for number in each.ids)
             made.append(Translation(text, score, ids, all(each.finished for each in one_of_each)))
         return made
+
+    def _penalty(self, length: int) -> float:
+        """What the score of so many pieces is divided by; nothing for samples."""
+        if self.decode.method == "sample":
+            return 1.0
+        return length_penalty(length, self.decode.alpha, self.decode.length_penalty)
 
     def _text(self, hypothesis: Hypothesis) -> str:
         return self.target.text(hypothesis.ids).translate(_SEPARATORS)

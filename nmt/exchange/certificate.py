@@ -169,7 +169,7 @@ def _same_outputs(
 ) -> dict[str, int]:
     """Compare translations; raises UserError (65) for the first that differs."""
     decode = replace(
-        model.trained.settings.decode,
+        model.trained.settings.decode.by_beam(),
         beam_size=beam,
         alpha=0.0,
         max_length_ratio=RATIO,

@@ -162,7 +162,7 @@ def outputs(trained: Trained, chosen: list[SampleLine]) -> Ours:
 
 def _search(trained: Trained, chosen: Sequence[SampleLine], beam: int) -> list[SampleOutput]:
     decode = replace(
-        trained.settings.decode,
+        trained.settings.decode.by_beam(),
         beam_size=beam,
         alpha=0.0,
         max_length_ratio=RATIO,

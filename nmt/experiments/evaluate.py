@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmt.compare import buckets
-from nmt.config import Settings, freeze, thaw
+from nmt.config import BEAM, Settings, freeze, thaw
 from nmt.data.corpus import read_text
 from nmt.data.joined import by_sentence as lines_by_sentence
 from nmt.errors import Exit, UserError
@@ -227,7 +227,24 @@ def with_decode(settings: Settings, changes: Mapping[str, Any]) -> Settings:
     if not changes:
         return settings
     plain = freeze(settings)
-    return thaw({**plain, "decode": {**plain["decode"], **changes}})
+    changed = thaw({**plain, "decode": {**plain["decode"], **changes}})
+    before, after = vars(settings.decode), vars(changed.decode)
+    idle = [key for key in BEAM if before[key] != after[key]]
+    if idle and changed.decode.method == "sample":
+        raise UserError(
+            f"decode.{idle[0]}={changes[idle[0]]}: no effect on samples; leave it out, or choose "
+            "decode.method=beam"
+        )
+    return changed
+
+
+def check_n_best(count: int, decode: "Decode", what: str, key: str) -> None:
+    """Raise UserError if so many hypotheses are more than the search holds.
+
+    `what` asks for them, as "--n-best 9"; `key` is how its user sets beam_size.
+    """
+    if decode.method == "beam" and count > decode.beam_size:
+        raise UserError(f"{what}: the beam holds {decode.beam_size}; {key}={count}")
 
 
 def _load(path: Path, device: str) -> "Trained":

@@ -81,6 +81,20 @@ def test_scores_n_best_and_json(nmt_translate: Run) -> None:
     assert objects[1] == {"line": 2, "source": "", "translations": [{"text": "", "score": 0.0}]}
 
 
+def test_samples_are_numbered_as_they_were_drawn(nmt_translate: Run) -> None:
+    words, text = ("--n-best", "6", "decode.method=sample", "decode.temperature=9"), b"w1 w2\nw3\n"
+    code, out, _ = nmt_translate(*words, stdin=text)
+    fields = [line.split(b"\t") for line in out.split(b"\n")[:-1]]
+    assert code == 0
+    assert [f[:2] for f in fields] == [[b"%d" % n, b"%d" % k] for n in (1, 2) for k in range(1, 7)]
+    scores = [float(f[2]) for f in fields[:6]]
+    assert scores != sorted(scores, reverse=True)
+    assert nmt_translate(*words, stdin=text)[1] == out
+    assert nmt_translate(*words, "decode.seed=2", stdin=text)[1] != out
+    code, out, _ = nmt_translate(*words[2:], stdin=text)
+    assert out.splitlines() == [f[3] for f in fields if f[1] == b"1"]
+
+
 def test_bytes_that_are_no_utf8_are_counted(nmt_translate: Run) -> None:
     bad = [b"\xff", b"\xc0\xaf", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xe2\x82", b"\x80"]
     code, out, err = nmt_translate(stdin=b"w1\n" + b"\n".join(bad) + b"\nw2")
@@ -178,6 +192,15 @@ def test_a_failure_before_the_first_line_leaves_nothing(nmt_translate: Run, tmp_
         (["decode.too_long=crop"], "decode.too_long=crop: choose one of split, refuse, truncate"),
         (["decode.alpha=nan"], "decode.alpha=nan: expected a finite number"),
         (["decode.alpha=${seed}"], "decode.alpha=${seed}: interpolation is not allowed here"),
+        (
+            ["decode.top_k=5"],
+            "decode.top_k=5: no effect without sampling; add decode.method=sample, or leave it at "
+            "0",
+        ),
+        (
+            ["decode.method=sample", "decode.alpha=1"],
+            "decode.alpha=1: no effect on samples; leave it out, or choose decode.method=beam",
+        ),
         (["--n-best", "9"], "--n-best 9: the beam holds 4; add decode.beam_size=9"),
         (["-", "b"], "b: a second input; give one, or join them: cat A B | ..."),
     ],
@@ -189,7 +212,7 @@ def test_wrong_words(nmt_translate: Run, words: list[str], message: str) -> None
 def test_far_from_every_key_all_are_listed(nmt_translate: Run) -> None:
     code, _, err = nmt_translate("decode.xyzzy=3")
     assert code == 2
-    assert "known are beam_size, precision, alpha, " in err
+    assert "known are method, beam_size, precision, alpha, " in err
 
 
 def test_changes_reach_the_search(nmt_translate: Run, monkeypatch: pytest.MonkeyPatch) -> None:

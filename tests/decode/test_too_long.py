@@ -117,10 +117,10 @@ def test_what_a_source_takes_is_foreseen(
     monkeypatch.setattr("nmt.decode.translator.ALWAYS", 300)
     monkeypatch.setattr(source_limit, "ALWAYS", 300)
     translator = Translator.of(whole, decode(max_length_ratio=0.0, max_length_offset=2))
-    longest = translator._longest(10**6)
+    longest = translator._longest(10**6, 1)
     assert 300 < longest < 10_000
     with MemoryMeter() as live:
-        cast(Any, translator.engine)._try(longest + 1, 2)
+        cast(Any, translator.engine)._try(longest + 1, 2, 1)
     assert live.peak * source_limit.SHARE == pytest.approx(memory, rel=0.1)
 
 

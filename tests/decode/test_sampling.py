@@ -1,0 +1,281 @@
+"""Samples have the probabilities they should, and none depends on its company."""
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from nmt.config import Decode, Settings
+from nmt.decode import forced
+from nmt.decode.beam import Hypothesis
+from nmt.decode.sampling import Draw, chosen, probabilities, random_numbers, sample
+from nmt.decode.torch_engine import TorchEngine
+from nmt.decode.translator import Translation, Translator
+from nmt.errors import UserError
+from nmt.experiments.evaluate import check_n_best, with_decode
+from nmt.model.transformer import Transformer
+from nmt.modeldir import Trained
+from tests.decode.copying import ENDLESS, NAN, trained
+from tests.decode.copying import decode as decode_of
+from tests.decode.test_beam import BOS, EOS, Table
+
+LONGEST = 2
+WAYS: list[dict[str, Any]] = [
+    {},
+    {"temperature": 0.5},
+    {"temperature": 3.0},
+    {"top_k": 2},
+    {"top_p": 0.6},
+    {"temperature": 2.0, "top_k": 4, "top_p": 0.9},
+    {"forbidden": (0, 3)},
+]
+
+
+def kept(
+    log_probs: list[float],
+    temperature: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    forbidden: tuple[int, ...] = (),
+) -> dict[int, float]:
+    """Token -> probability, one token after the other."""
+    weights = {
+        token: math.exp(log_prob / temperature)
+        for token, log_prob in enumerate(log_probs)
+        if token not in forbidden
+    }
+    ranked = sorted(weights, key=lambda token: -weights[token])
+    ranked = ranked[: top_k or len(ranked)]
+    whole, nucleus = sum(weights[token] for token in ranked), list[int]()
+    for token in ranked:
+        if top_p < 1 and sum(weights[t] for t in nucleus) >= top_p * whole:
+            break
+        nucleus.append(token)
+    mass = sum(weights[token] for token in nucleus)
+    return {token: weights[token] / mass for token in nucleus}
+
+
+@given(
+    st.lists(st.floats(-9, 0), min_size=1, max_size=12, unique=True),
+    st.floats(0.1, 5),
+    st.integers(0, 13),
+    st.sampled_from([0.001, 0.3, 0.77, 0.95, 1.0]),
+)
+def test_what_is_kept_and_how_likely_it_is(
+    log_probs: list[float], temperature: float, top_k: int, top_p: float
+) -> None:
+    exact = kept(log_probs, temperature, top_k, top_p)
+    row = torch.tensor([log_probs], dtype=torch.float64)
+    found = probabilities(row, temperature, top_k, top_p)[0].tolist()
+    assert found == pytest.approx([exact.get(token, 0.0) for token in range(len(row[0]))])
+
+
+def test_of_equals_the_lower_id_is_kept_and_a_nucleus_may_be_reached_exactly() -> None:
+    row = torch.tensor([[0.25, 0.25, 0.25, 0.25]]).log()
+    assert probabilities(row, top_k=3)[0].tolist() == pytest.approx([1 / 3] * 3 + [0])
+    assert probabilities(row, top_p=0.5)[0].tolist() == pytest.approx([0.5, 0.5, 0, 0])
+    assert probabilities(row, top_p=0.51)[0].tolist() == pytest.approx([1 / 3] * 3 + [0])
+
+
+def test_each_token_gets_its_share_of_the_numbers() -> None:
+    chances = torch.tensor([[0.0, 0.25, 0.0, 0.5, 0.25, 0.0]], dtype=torch.float64)
+    numbers = [0.0, 0.2499, 0.25, 0.7499, 0.75, 1 - 2**-53]
+    found = chosen(chances.repeat(len(numbers), 1), torch.tensor(numbers, dtype=torch.float64))
+    assert found.tolist() == [1, 1, 3, 3, 4, 4]
+
+
+def test_random_numbers_are_those_of_philox_whatever_else_is_drawn() -> None:
+    draws = [Draw(7, 0), Draw(8, 0), Draw(8, 1)]
+    numbers = random_numbers(5, draws, samples=3, steps=9)
+    for (row, draw), index in itertools.product(enumerate(draws), range(3)):
+        bits = np.random.Philox(key=[5, draw.line], counter=[0, index, draw.part, 0])
+        assert numbers[row, index].tolist() == np.random.Generator(bits).random(9).tolist()
+    assert torch.equal(random_numbers(5, draws[1:2], 2, 4), numbers[1:2, :2, :4])
+    assert len({*numbers.flatten().tolist()}) == numbers.numel()
+    assert not torch.equal(random_numbers(6, draws, 3, 9), numbers)
+
+
+def drawn(table: Table, limits: list[int], samples: int, **way: Any) -> list[list[Hypothesis]]:
+    draws = [Draw(line, 0) for line in range(1, len(limits) + 1)]
+    numbers = random_numbers(1, draws, samples, max(limits) + 1)
+    return sample(table, torch.tensor(limits), numbers, bos=BOS, eos=EOS, **way)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_outputs_are_as_frequent_as_their_probability_says(way: dict[str, Any]) -> None:
+    """Pearson's chi-squared over all outputs, at a fixed seed: below its 99.9th percentile."""
+    table, count = Table.random(3, batch=2, vocab=4, longest=LONGEST), 6000
+    found = drawn(table.again(), [LONGEST, 1], count, **way)
+    for sentence, limit in enumerate([LONGEST, 1]):
+        expected = outputs(table, sentence, limit, way)
+        assert sum(expected.values()) == pytest.approx(1)
+        seen = Counter((tuple(h.ids), h.finished) for h in found[sentence])
+        assert set(seen) <= set(expected)
+        common = {output for output, chance in expected.items() if chance * count >= 5}
+        pairs = [(seen[output], expected[output] * count) for output in common]
+        rare = count - sum(n for n, _ in pairs), count - sum(e for _, e in pairs)
+        pairs += [rare] if rare[1] > 1 else []
+        squared = sum((n - e) ** 2 / e for n, e in pairs)
+        free = max(1, len(pairs) - 1)  # Wilson and Hilferty 1931: the bound is within 2 %
+        bound = free * (1 - 2 / (9 * free) + 3.09 * math.sqrt(2 / (9 * free))) ** 3
+        assert squared < bound
+
+
+def outputs(
+    table: Table, sentence: int, limit: int, way: dict[str, Any]
+) -> dict[tuple[tuple[int, ...], bool], float]:
+    """(ids, finished) of every output -> its probability."""
+    found: dict[tuple[tuple[int, ...], bool], float] = {}
+
+    def follow(prefix: tuple[int, ...], chance: float) -> None:
+        for token, share in kept(table.after(sentence, prefix), **way).items():
+            if token == EOS or len(prefix) == limit:
+                end = prefix, token == EOS
+                found[end] = found.get(end, 0) + chance * share
+            else:
+                follow((*prefix, token), chance * share)
+
+    follow((), 1.0)
+    return found
+
+
+@given(st.integers(0, 99), st.integers(1, 5), st.lists(st.integers(1, 3), min_size=1, max_size=4))
+def test_scores_are_log_probabilities_under_the_function_itself(
+    seed: int, samples: int, limits: list[int]
+) -> None:
+    table = Table.random(seed, batch=len(limits), vocab=4, longest=3)
+    found = drawn(table.again(), limits, samples, temperature=1.7, top_k=3)
+    for sentence, (hypotheses, limit) in enumerate(zip(found, limits, strict=True)):
+        assert len(hypotheses) == samples
+        for each in hypotheses:
+            prefixes = itertools.accumulate([(token,) for token in each.ids], initial=())
+            tokens = [*each.ids, EOS] if each.finished else each.ids
+            steps = zip(tokens, prefixes, strict=False)
+            exact = sum(table.after(sentence, prefix)[token] for token, prefix in steps)
+            assert each.log_prob == each.score == pytest.approx(exact, abs=1e-5)
+            assert len(each.ids) == limit or each.finished
+
+
+def test_without_a_finite_number_a_sample_ends_as_it_is() -> None:
+    def step(tokens: Tensor, parents: Tensor | None) -> Tensor:
+        rows = torch.tensor([[0.0, 0.0, 1.0]]).log().repeat(len(tokens), 1)
+        rows[tokens == 2] = float("nan")
+        return rows
+
+    (found,) = sample(step, torch.tensor([5]), torch.full((1, 2, 6), 0.5), bos=BOS, eos=EOS)
+    assert found == [Hypothesis([2], 0.0, 0.0, False)] * 2
+
+
+def whole(tiny: Callable[..., Transformer], settings_of: Callable[..., Settings]) -> Trained:
+    side = trained().source
+    model = tiny("encoding=relative", vocab=len(side.vocabulary))
+    return Trained(settings_of("encoding=relative"), model, side, side, {"longest_source": 30})
+
+
+def sampling(**changes: Any) -> Decode:
+    brief = {"max_length_ratio": 1.0, "max_length_offset": 3, "seed": 4}
+    return decode_of(method="sample", **{**brief, **changes})
+
+
+LINES = ["w3 w1 w4", "", "w1 w5 w9 w2 w6 w5", "w3", "w5 w8 w9 w7 w9 w3 w2 w3 w8", "w4 w6"]
+
+
+def test_a_line_has_the_same_samples_alone_and_in_company(
+    tiny: Callable[..., Transformer], settings_of: Callable[..., Settings]
+) -> None:
+    some = whole(tiny, settings_of)
+
+    def outcome(count: int, **changes: Any) -> list[list[Translation]]:
+        return list(Translator.of(some, sampling(**changes)).translate(LINES, count))
+
+    together = outcome(3, batch_tokens=10_000, window=100)
+    assert [len(each) for each in together] == [3, 1, 3, 3, 3, 3]
+    texts = [[t.text for t in each] for each in together]
+    assert len({text for each in texts for text in each}) == 16  # nothing makes two of them alike
+    for changes in ({"batch_tokens": 1}, {"window": 1}, {"batch_tokens": 30, "window": 4}):
+        other = outcome(3, **changes)
+        assert [[t.text for t in each] for each in other] == texts
+        for these, those in zip(other, together, strict=True):
+            assert [t.score for t in these] == pytest.approx([t.score for t in those], abs=1e-4)
+    assert [[t.text for t in each] for each in outcome(2)] == [each[:2] for each in texts]
+    later = Translator.of(some, sampling()).translate(LINES[3:], 3, first=4)
+    assert [[t.text for t in each] for each in later] == texts[3:]
+    assert [[t.text for t in each] for each in outcome(3, seed=5)] != texts
+
+
+def test_the_score_of_a_sample_is_that_of_forced_decoding(
+    tiny: Callable[..., Transformer], settings_of: Callable[..., Settings]
+) -> None:
+    some = whole(tiny, settings_of)
+    options = sampling(temperature=2.0, top_k=40, alpha=3.0, max_length_offset=50)
+    found = Translator.of(some, options).translate(LINES, 3)
+    ended = [
+        (line, each.text, each.score)
+        for line, samples in zip(LINES, found, strict=True)
+        for each in samples
+        if line and each.finished and some.target.ids(each.text)[:-1] == list(each.ids)
+    ]
+    assert len(ended) > 3
+    given = forced.score(some, [line for line, _, _ in ended], [text for _, text, _ in ended])
+    assert [score for _, _, score in ended] == pytest.approx([g.log_prob for g in given], abs=1e-4)
+
+
+def test_parts_of_a_line_have_random_numbers_of_their_own(
+    tiny: Callable[..., Transformer],
+    settings_of: Callable[..., Settings],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(TorchEngine, "source_limit", 3)
+    some = whole(tiny, settings_of)
+    translator = Translator.of(some, sampling(too_long="split", max_length_ratio=0.0))
+    (alone,), (twice,) = (next(translator.translate([line])) for line in ("w1 w2", "w1 w2 w1 w2"))
+    first, second = twice.text[: len(alone.text)], twice.text[len(alone.text) + 1 :]
+    assert first == alone.text != second
+    assert twice.score < alone.score  # of both, without a penalty
+    options = sampling(too_long="split", max_length_ratio=0.0, alpha=2.0)
+    assert next(Translator.of(some, options).translate(["w1 w2 w1 w2"]))[0].score == twice.score
+
+
+def test_a_sample_that_never_ends_is_cut_and_one_without_a_number_is_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    found = Translator.of(trained(), sampling()).texts(["w1 w2", ENDLESS, NAN, "w3"])
+    assert found[0] == "w1 w2" and found[3] == "w3"  # copied with a probability of nearly 1
+    assert found[1] == " ".join([ENDLESS] * 4)
+    assert "cut at the limit of their length: 1 (first: line 2" in caplog.text
+    assert "no finite score: 1 (first: line 3" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("temperature", 0.5), ("top_k", 5), ("top_p", 0.9), ("seed", 2)]
+)
+def test_keys_of_sampling_are_refused_where_nothing_is_drawn(key: str, value: float) -> None:
+    message = rf"^decode\.{key}={value}: no effect without sampling; add decode\.method=sample"
+    with pytest.raises(UserError, match=message):
+        decode_of(**{key: value})
+    assert getattr(decode_of(method="sample", **{key: value}), key) == value
+
+
+@pytest.mark.parametrize("key", ["beam_size", "alpha", "length_penalty"])
+def test_keys_of_the_beam_are_refused_where_samples_are_drawn(
+    key: str, settings_of: Callable[..., Settings]
+) -> None:
+    settings, value = settings_of(), {"length_penalty": "power"}.get(key, 3)
+    assert vars(with_decode(settings, {key: value}).decode)[key] == value
+    with pytest.raises(UserError, match=rf"^decode\.{key}={value}: no effect on samples"):
+        with_decode(settings, {"method": "sample", key: value})
+
+
+def test_more_samples_than_a_beam_holds(settings_of: Callable[..., Settings]) -> None:
+    settings = settings_of()
+    check_n_best(9, with_decode(settings, {"method": "sample"}).decode, "n=9", "give beam_size")
+    with pytest.raises(UserError, match="n=9: the beam holds 4; give beam_size=9"):
+        check_n_best(9, settings.decode, "n=9", "give beam_size")
