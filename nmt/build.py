@@ -7,6 +7,7 @@ from functools import partial
 import torch
 
 from nmt.config import Data, Settings, columns_of, integers
+from nmt.data.sampling import refusal
 from nmt.device import pick
 from nmt.encodings.registry import create
 from nmt.errors import Exit, UserError, is_want_of_memory, whence
@@ -65,6 +66,7 @@ def check(settings: Settings) -> None:
     _check_size(settings, model)
     _check_columns(settings, model)
     _check_joining(settings, model)
+    _check_sampling(settings, model)
     layers = settings.model.encoder_layers
     if wrong := [n for n in settings.model.drop_residual if not 1 <= n <= layers]:
         raise UserError(f"model.drop_residual={wrong}: the encoder has layers 1 to {layers}")
@@ -181,6 +183,20 @@ def _check_joining(settings: Settings, model: Transformer) -> None:
         raise UserError(
             f"data.join={data.join}: joined lines have no columns beside them, but the encoding "
             f"reads {', '.join(read)}"
+        )
+
+
+def _check_sampling(settings: Settings, model: Transformer) -> None:
+    """Refuse a random segmentation that the segmenter has not, or that integers per word go by."""
+    data, offered = settings.data, columns_of(settings.data)
+    if (why := refusal(data, settings.segmenter.kind)) is not None:
+        raise UserError(why)
+    per_word = sorted(name for name in model.columns if offered.get(name) == "word")
+    if per_word and (data.bpe_dropout or data.subword_alpha is not None):
+        key = "bpe_dropout" if data.bpe_dropout else "subword_alpha"
+        raise UserError(
+            f"data.{key}={getattr(data, key)}: text that is segmented at random has no integers "
+            f"per word beside it, but the encoding reads {', '.join(per_word)}"
         )
 
 

@@ -30,6 +30,20 @@ class Data:
     join_within: str | None = knob(
         "column with an integer per line: only lines of the same one are joined", absent=None
     )
+    bpe_dropout: float = knob(
+        "segmenter=bpe: probability of leaving out a merge in training (Provilkov et al. 2020)",
+        least=0,
+        most=1,
+        absent=0.0,
+    )
+    subword_alpha: float | None = knob(
+        "segmenter=unigram: training segmentations are drawn by p^alpha (Kudo 2018); null: none",
+        least=0,
+        absent=None,
+    )
+    subword_nbest: int | None = knob(
+        "draw from so many best segmentations of a line; null: from all", least=2, absent=None
+    )
     cache: str = knob("directory of the prepared corpora")
     workers: int | None = knob(
         "processes that prepare text; null: one per core", least=1, most=1024

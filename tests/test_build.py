@@ -146,3 +146,23 @@ def test_lines_that_cannot_be_joined_are_refused(
 ) -> None:
     with pytest.raises(UserError, match=message):
         build.check(settings_of(*overrides))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["data.bpe_dropout=0.1", "segmenter=unigram"], "segmenter.kind=unigram has none; data.s"),
+        (["data.subword_alpha=0.1"], "segmenter.kind=bpe has none; data.bpe_dropout is its way"),
+        (["data.subword_nbest=8", "segmenter=unigram"], "says nothing without data.subword_alpha"),
+        (["data.bpe_dropout=0.1", "encoding=spr_relative"], "but the encoding reads heads"),
+        (
+            ["data.subword_alpha=0.1", "segmenter=unigram", "encoding=spr_relative"],
+            "data.subword_alpha=0.1: text that is segmented at random has no integers per word",
+        ),
+    ],
+)
+def test_text_that_cannot_be_segmented_at_random_is_refused(
+    overrides: list[str], message: str, settings_of: Callable[..., Settings]
+) -> None:
+    with pytest.raises(UserError, match=message):
+        build.check(settings_of(*overrides))

@@ -11,7 +11,8 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from nmt.data.joining import Examples, Joining, alone, joined
-from nmt.data.store import SIDES, PairStore
+from nmt.data.sampling import SampledText
+from nmt.data.store import SIDES, Pairs
 from nmt.data.vocab import BOS, EOS, PAD
 
 SPARE = 0.03  # of the first epoch's batches: so many more may another one need
@@ -30,6 +31,7 @@ class Batch(NamedTuple):
 class BatchPlan(NamedTuple):
     """Which examples stand together in one epoch."""
 
+    text: Pairs  # that they are made of
     examples: Examples
     order: NDArray[np.integer[Any]]  # [example] numbers of examples, longest first
     starts: NDArray[np.int64]  # [batch] where each batch begins in `order`, in training order
@@ -43,21 +45,28 @@ class Batches:
     Pairs are sorted by length, equal ones in random order, so a batch holds little padding;
     then the batches are shuffled. A pair longer than the budget makes a batch of its own.
 
-    With `joining`, examples are drawn anew in each epoch. All epochs have as many batches, so that
-    the place in the data is a function of the step alone: some few percent more than the first
-    epoch needs, made by halving large ones. An epoch whose examples cannot be cut into as many
-    has those of the first.
+    With `joining`, examples are drawn anew in each epoch; with `sampled`, text that is segmented
+    anew takes the place of the store. All epochs have as many batches, so that the place in the
+    data is a function of the step alone: some few percent more than the first epoch needs, made by
+    halving large ones. An epoch whose examples cannot be cut into as many has those of the first.
     """
 
     def __init__(
-        self, store: PairStore, budget: int, count: str, seed: int, joining: Joining | None = None
+        self,
+        store: Pairs,
+        budget: int,
+        count: str,
+        seed: int,
+        joining: Joining | None = None,
+        sampled: SampledText | None = None,
     ) -> None:
         self._store, self._seed, self._budget, self._count = store, seed, budget, count
-        self._joining = joining
+        self._joining, self._sampled = joining, sampled
         self._plan: tuple[int, BatchPlan] | None = None
         examples = self.examples(0)
         needed = len(self._cut(examples))
-        spare = 0 if joining is None else 1 + int(SPARE * needed)
+        differ = joining is not None or sampled is not None
+        spare = 1 + int(SPARE * needed) if differ else 0
         self._batches = min(needed + spare, len(examples.first)) if spare else needed
 
     def __len__(self) -> int:
@@ -65,23 +74,28 @@ class Batches:
 
     def examples(self, epoch: int) -> Examples:
         """Give the examples of an epoch, in the order of the text."""
+        text = self._text(epoch)
         if self._joining is None:
-            return alone(self._store)
-        return joined(self._store, self._joining, self._seed, epoch)
+            return alone(text)
+        return joined(text, self._joining, self._seed, epoch)
+
+    def _text(self, epoch: int) -> Pairs:
+        return self._store if self._sampled is None else self._sampled.epoch(epoch)
 
     def _cut(self, examples: Examples) -> NDArray[np.int64]:
         """Where batches start, among the examples from the longest on."""
         counted = _lengths(examples, self._count)[1]
         return _cuts(np.sort(counted)[::-1] + 1, self._budget)
 
-    def _planned(self, epoch: int) -> tuple[Examples, NDArray[np.int64]]:
-        """The examples of an epoch, and where its batches start among them."""
+    def _planned(self, epoch: int) -> tuple[Pairs, Examples, NDArray[np.int64]]:
+        """The text and examples of an epoch, and where its batches start among them."""
         examples = self.examples(epoch)
         starts = self._cut(examples)
         if not len(starts) <= self._batches <= len(examples.first):
-            examples = self.examples(0)
+            epoch = 0
+            examples = self.examples(epoch)
             starts = self._cut(examples)
-        return examples, _halved(starts, len(examples.first), self._batches)
+        return self._text(epoch), examples, _halved(starts, len(examples.first), self._batches)
 
     def order(self, epoch: int) -> BatchPlan:
         """Give the plan of an epoch; the last one asked for is kept."""
@@ -90,23 +104,23 @@ class Batches:
             draw = np.random.Generator(
                 np.random.Philox(np.random.SeedSequence([self._seed, epoch]))
             )
-            examples, starts = self._planned(epoch)
+            text, examples, starts = self._planned(epoch)
             key, _ = _lengths(examples, self._count)
             mixed = draw.permutation(len(key)).astype(np.uint32)
             order = mixed[_descending(key[mixed])]
             shuffled = draw.permutation(len(starts))
             sizes = np.diff(starts, append=len(order))
-            self._plan = epoch, BatchPlan(examples, order, starts[shuffled], sizes[shuffled])
+            self._plan = epoch, BatchPlan(text, examples, order, starts[shuffled], sizes[shuffled])
         return self._plan[1]
 
     def batch(self, epoch: int, index: int) -> Batch:
         """Make batch number `index` of an epoch; IndexError beyond the last one."""
         plan = self.order(epoch)
         start = plan.starts[index]
-        return _batch(self._store, plan.examples, plan.order[start : start + plan.sizes[index]])
+        return _batch(plan.text, plan.examples, plan.order[start : start + plan.sizes[index]])
 
 
-def in_order(store: PairStore, budget: int, count: str) -> Iterator[Batch]:
+def in_order(store: Pairs, budget: int, count: str) -> Iterator[Batch]:
     """Yield all pairs once, always in the same order: longest first, then as in the file."""
     examples = alone(store)
     key, counted = _lengths(examples, count)
@@ -161,7 +175,7 @@ def _halved(starts: NDArray[np.int64], total: int, wanted: int) -> NDArray[np.in
     return np.array(sorted(start for _, start in heap), np.int64)
 
 
-def _batch(store: PairStore, examples: Examples, rows: NDArray[np.integer[Any]]) -> Batch:
+def _batch(store: Pairs, examples: Examples, rows: NDArray[np.integer[Any]]) -> Batch:
     """Put examples together; where pairs may be joined, without the columns beside them."""
     if (counts := examples.counts[rows]).max(initial=1) > 1:
         return _joined_batch(store, examples.first[rows].tolist(), counts.tolist())
@@ -182,7 +196,7 @@ def _batch(store: PairStore, examples: Examples, rows: NDArray[np.integer[Any]])
     )
 
 
-def _joined_batch(store: PairStore, first: list[int], counts: list[int]) -> Batch:
+def _joined_batch(store: Pairs, first: list[int], counts: list[int]) -> Batch:
     """Examples of several pairs: their ids one after the other, and one EOS at the end."""
     sides = []
     for side in SIDES:

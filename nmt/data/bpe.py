@@ -34,7 +34,7 @@ class Bpe:
     ) -> None:
         self.tokenizer, self.merges, self.pieces = tokenizer, list(merges), list(pieces)
         codes = io.StringIO("#version: 0.2\n" + "\n".join(self.merges))
-        self._bpe = BPE(codes, merges=len(self.merges), vocab=set(self.pieces) or None)
+        self.codes = BPE(codes, merges=len(self.merges), vocab=set(self.pieces) or None)
         self._known = _Known(self._pieces)
 
     def encode(self, text: str) -> list[str]:
@@ -84,9 +84,9 @@ class Bpe:
         *heads, last = parts(word)
         pieces: list[str] = []
         for head in heads:  # a line feed, in no merge, follows it: so no piece ends the word
-            pieces += self._bpe.segment_tokens([head + "\n"])[:-1]
-        pieces += self._bpe.segment_tokens([last])
-        self._bpe.cache.clear()  # our own, of whole words, stands before it
+            pieces += self.codes.segment_tokens([head + "\n"])[:-1]
+        pieces += self.codes.segment_tokens([last])
+        self.codes.cache.clear()  # our own, of whole words, stands before it
         return pieces
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt import config
-from nmt.data.store import SIDES, PairStore
+from nmt.data.store import SIDES, Pairs
 
 STREAM = 1  # tells its random numbers from those that shuffle batches
 
@@ -42,14 +42,14 @@ class Examples(NamedTuple):
     target: NDArray[np.int32]
 
 
-def alone(store: PairStore) -> Examples:
+def alone(store: Pairs) -> Examples:
     """Each pair as an example of its own."""
     every = np.arange(len(store), dtype=np.uint32)  # a corpus may have many millions
     ones = np.broadcast_to(np.int64(1), len(every))
     return Examples(every, ones, store.source_lengths, store.target_lengths)
 
 
-def joined(store: PairStore, joining: Joining, seed: int, epoch: int) -> Examples:
+def joined(store: Pairs, joining: Joining, seed: int, epoch: int) -> Examples:
     """Draw the examples of an epoch; a function of the text, seed and epoch alone.
 
     How many lines an example has is drawn for one after the other: 1 with probability 1 - share,
@@ -71,7 +71,7 @@ def joined(store: PairStore, joining: Joining, seed: int, epoch: int) -> Example
         counts = parts[parts > 0]
 
 
-def longest(store: PairStore, joining: Joining) -> dict[str, int]:
+def longest(store: Pairs, joining: Joining) -> dict[str, int]:
     """Pieces of the longest example that any epoch may have, by side."""
     most = {side: int(lengths.max()) for side, lengths in _lengths(store).items()}
     for count in range(2, min(joining.most, len(store)) + 1):
@@ -84,12 +84,12 @@ def longest(store: PairStore, joining: Joining) -> dict[str, int]:
     return most
 
 
-def _lengths(store: PairStore) -> dict[str, NDArray[np.int32]]:
+def _lengths(store: Pairs) -> dict[str, NDArray[np.int32]]:
     return {"source": store.source_lengths, "target": store.target_lengths}
 
 
 def _fits(
-    store: PairStore, joining: Joining, first: NDArray[np.int64], counts: NDArray[np.int64]
+    store: Pairs, joining: Joining, first: NDArray[np.int64], counts: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
     """Whether so many pairs from each first one on may be joined.
 
@@ -109,7 +109,7 @@ def _fits(
 
 
 def _pieces(
-    store: PairStore, side: str, first: NDArray[np.int64], counts: NDArray[np.int64]
+    store: Pairs, side: str, first: NDArray[np.int64], counts: NDArray[np.int64]
 ) -> NDArray[np.int32]:
     """Pieces of a side of each example, without eos."""
     ends: NDArray[Any] = store.offsets[side].astype(np.int64)

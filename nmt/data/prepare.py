@@ -37,12 +37,8 @@ SPLITS = ("train", "dev")
 # settings that say where text lies or how fast it is prepared, not what it becomes
 ELSEWHERE = (
     {"name", "root", "cache", "workers", "columns"}
-    | {
-        "join",
-        "join_share",
-        "join_length",
-        "join_within",  # lines are joined in training
-    }
+    | {"join", "join_share", "join_length", "join_within"}  # lines are joined in training
+    | {"bpe_dropout", "subword_alpha", "subword_nbest"}  # and segmented at random
     | {f"{split}_{side}" for split in ("train", "dev", "test") for side in SIDES}
 )
 FEW_LINES = 30_000  # with fewer, starting processes takes longer than they save

@@ -25,29 +25,19 @@ def id_type(*vocabulary_sizes: int) -> "np.dtype[Any]":
     return np.dtype("<u2" if max(vocabulary_sizes) <= MAXIMAL_UINT16 else "<u4")
 
 
-class PairStore:
-    """Reads pairs of id sequences, each ending in EOS, without loading them all.
+class Pairs:
+    """Pairs of id sequences, each ending in EOS; all sequences of a side in a row."""
 
-    Raises UserError (65) if the files do not fit together.
-    """
-
-    def __init__(self, path: Path) -> None:
-        facts = plain.read_json(path / "store.json")
-        plain.checked(facts, f"{path}/store.json", dtype=str, pairs=int, columns=dict)
-        dtype = plain.one_of(facts["dtype"], ("<u2", "<u4"), f"{path}/store.json.dtype")
-        pairs = facts["pairs"]
-        self.lines: NDArray[np.uint32] = _mapped(path / "lines", LINES, pairs)
-        self.offsets, self.ids = {}, {}
-        for side in SIDES:
-            self.offsets[side] = _mapped(path / f"{side}.offsets", OFFSETS, pairs + 1)
-            size = int(self.offsets[side][-1])
-            self.ids[side] = _mapped(path / f"{side}.ids", np.dtype(dtype), size)
-        self.per: dict[str, str] = facts["columns"]  # name of a column -> word or sentence
-        self.columns: dict[str, NDArray[np.int32]] = {}  # [source ids], or [pair] per sentence
-        for name, per in self.per.items():
-            plain.one_of(per, ("word", "sentence"), f"{path}/store.json.columns.{name}")
-            size = pairs if per == "sentence" else len(self.ids["source"])
-            self.columns[name] = _mapped(path / f"column.{name}", COLUMN, size)
+    def __init__(
+        self,
+        lines: NDArray[np.uint32],  # [pair] where it stood in its file, from 1
+        ids: Mapping[str, NDArray[Any]],  # by side: [ids of all pairs]
+        offsets: Mapping[str, NDArray[Any]],  # by side: [pair + 1]
+        per: Mapping[str, str] | None = None,  # name of a column -> word or sentence
+        columns: Mapping[str, NDArray[np.int32]] | None = None,  # [source ids], or [pair]
+    ) -> None:
+        self.lines, self.ids, self.offsets = lines, ids, offsets
+        self.per, self.columns = per or {}, columns or {}
         self.source_lengths = self._lengths("source")
         self.target_lengths = self._lengths("target")
 
@@ -65,6 +55,30 @@ class PairStore:
     def _lengths(self, side: str) -> NDArray[np.int32]:
         """Give the number of pieces of each sequence, without EOS."""
         return np.diff(self.offsets[side]).astype(np.int32) - 1
+
+
+class PairStore(Pairs):
+    """Reads pairs from a directory, without loading them all.
+
+    Raises UserError (65) if the files do not fit together.
+    """
+
+    def __init__(self, path: Path) -> None:
+        facts = plain.read_json(path / "store.json")
+        plain.checked(facts, f"{path}/store.json", dtype=str, pairs=int, columns=dict)
+        dtype = plain.one_of(facts["dtype"], ("<u2", "<u4"), f"{path}/store.json.dtype")
+        pairs = facts["pairs"]
+        lines = _mapped(path / "lines", LINES, pairs)
+        offsets, ids = {}, {}
+        for side in SIDES:
+            offsets[side] = _mapped(path / f"{side}.offsets", OFFSETS, pairs + 1)
+            ids[side] = _mapped(path / f"{side}.ids", np.dtype(dtype), int(offsets[side][-1]))
+        columns = {}
+        for name, per in facts["columns"].items():
+            plain.one_of(per, ("word", "sentence"), f"{path}/store.json.columns.{name}")
+            size = pairs if per == "sentence" else len(ids["source"])
+            columns[name] = _mapped(path / f"column.{name}", COLUMN, size)
+        super().__init__(lines, ids, offsets, facts["columns"], columns)
 
 
 class Writer:

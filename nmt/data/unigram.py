@@ -38,6 +38,25 @@ class Unigram:
         """Segment words that stand apart by single spaces."""
         return self._processor.encode(words, out_type=str)
 
+    def best(self, words: str, most: int) -> list[list[str]]:
+        """Give the most probable segmentations of words, the best first.
+
+        RuntimeError for a SentencePiece model that is no unigram model.
+        """
+        return self._processor.nbest_encode(words, nbest_size=most, out_type=str)
+
+    def log_probabilities(self) -> dict[str, float]:
+        """Those of the pieces of the language model: no signs, no bytes, and nothing that is
+        always a piece (SentencePiece scores that as 0).
+        """
+        p = self._processor
+        no_piece = (p.is_control, p.is_unknown, p.is_unused, p.is_byte)
+        return {
+            p.id_to_piece(i): p.get_score(i)
+            for i in range(len(p))
+            if p.get_score(i) < 0 and not any(no(i) for no in no_piece)
+        }
+
     def surfaces(self, pieces: Sequence[str]) -> list[str]:
         """Give the characters that each piece stands for; a piece may be a mere space."""
         return [piece.replace(SPACE, "") for piece in pieces]

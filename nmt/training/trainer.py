@@ -18,6 +18,7 @@ from nmt.data.columns import out_of_range
 from nmt.data.joining import joining_of, longest
 from nmt.data.prepare import Prepared
 from nmt.data.report import log_remarks
+from nmt.data.sampling import sampled_text
 from nmt.errors import Exit, UserError, is_want_of_memory
 from nmt.manifest import Sealed
 from nmt.memory import keep_memory, peak_memory, release_memory
@@ -96,7 +97,9 @@ class Trainer:
         self.schedule = schedule(self.optim)
         budget, side = self.options.batch_tokens, self.options.batch_count
         joining = joining_of(settings.data)
-        self.batches = Batches(prepared.train, budget, side, settings.seed, joining)
+        sides = prepared.source, prepared.target
+        self.sampled = sampled_text(settings.data, prepared.train, sides, settings.seed)
+        self.batches = Batches(prepared.train, budget, side, settings.seed, joining, self.sampled)
         self.joined_lengths = {} if joining is None else longest(prepared.train, joining)
         self.refuse_data()
         self.plan = timetable(len(self.batches), self.options)
@@ -120,6 +123,8 @@ class Trainer:
                 log.info("encoding, %s: %s", site, encodings.at_odds)
         if not self.workers.rank:
             self.report_joined()
+            if self.sampled is not None:
+                self.sampled.report()
         last, tensorboard, stopping = self.plan.last, self.options.tensorboard, 0
         reports = Silence if self.workers.rank else MetricsLog
         with Stop() as stop, reports(self.run.path, self.step, last, tensorboard) as self.progress:

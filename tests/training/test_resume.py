@@ -14,7 +14,7 @@ from torch import Tensor
 
 import nmt
 from nmt import atomic, modeldir
-from nmt.data.prepare import Prepared
+from nmt.data.prepare import Prepared, prepare
 from nmt.errors import Exit, UserError
 from nmt.model.layers import EncoderLayer
 from nmt.training import loss
@@ -83,6 +83,23 @@ def test_joined_lines_are_drawn_again_as_they_were(
     assert 9 < facts["longest_source"] <= 14, "that of joined lines, not of single ones"
     tiny.train(tmp_path / "single", data, **{**joined, "data__join": 1})
     assert not same(tmp_path / "single", tmp_path / "whole")
+
+
+def test_text_is_segmented_at_random_again_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes = {
+        "data__cache": str(tmp_path), "segmenter__merges": 40, "data__workers": 1,
+        "data__bpe_dropout": 0.3, "trainer__max_epochs": 2,
+    }  # fmt: skip
+    chosen = tiny.settings(**changes)
+    data = prepare(chosen.data, chosen.segmenter)
+    tiny.train(tmp_path / "whole", data, **changes)
+    with monkeypatch.context() as patch:
+        tiny.stop_after(patch, 8)  # in the second epoch
+        tiny.train(tmp_path / "run", data, **changes)
+    tiny.train(tmp_path / "run", data, **changes)
+    assert same(tmp_path / "run", tmp_path / "whole")
 
 
 @pytest.mark.parametrize("dead", [5, *(pytest.param(n, marks=SLOW) for n in (1, 3, 7, 11))])

@@ -1,0 +1,309 @@
+"""Segmentations are drawn as the papers say, by seed, epoch and line alone, and fit in batches."""
+
+import io
+import itertools
+import math
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import sentencepiece
+from hypothesis import given
+from hypothesis import strategies as st
+from subword_nmt.apply_bpe import BPE
+
+from nmt.data.batches import Batches
+from nmt.data.bpe import SEPARATOR, Bpe, learn_merges
+from nmt.data.dropout import BpeDropout
+from nmt.data.joining import Joining
+from nmt.data.lattice import NBest, UnigramSampling
+from nmt.data.marian import MarianSegmenter
+from nmt.data.sampling import SampledText
+from nmt.data.store import SIDES, PairStore, Writer
+from nmt.data.tokenizer import Tokenizer
+from nmt.data.unigram import SPACE, Unigram, learn_model
+from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocabulary
+
+PLAIN = Tokenizer("nfc", "none", "de")
+WORDS = Counter({"low": 9, "lower": 8, "lowest": 7, "newer": 9, "wider": 6, "banana": 9, "x": 1})
+LINES = ["the lower the newer", "wider banana and lowest", "banana low", "lowest of the low"] * 30
+EVERY_CHARACTER = [c + end for c in sorted(set("".join(WORDS))) for end in ("", SEPARATOR)]
+
+
+def bpe(more: Sequence[str] = EVERY_CHARACTER) -> tuple[Bpe, Vocabulary]:
+    """Merges of the words, and a vocabulary with their pieces and `more`."""
+    merges, pieces = learn_merges(WORDS, 14, 1)
+    known = sorted({piece for word in pieces.values() for piece in word} | set(more))
+    return Bpe(PLAIN, merges, known), Vocabulary(known)
+
+
+def unigram(kind: type[Unigram] = Unigram) -> tuple[Unigram, Vocabulary]:
+    segmenter = kind(PLAIN, learn_model(LINES, 40, 1.0))
+    return segmenter, Vocabulary(segmenter.pieces)
+
+
+def numbers(seed: int = 1) -> Callable[[], float]:
+    return random.Random(seed).random
+
+
+def alike(first: Counter[str], second: Counter[str]) -> bool:
+    """Whether two samples may be of one distribution: Pearson's chi-squared, at three sigma."""
+    sizes = first.total(), second.total()
+    statistic, cells = 0.0, 0
+    for outcome in first | second:
+        both = first[outcome] + second[outcome]
+        expected = [both * size / sum(sizes) for size in sizes]
+        if min(expected) < 5:
+            continue
+        cells += 1
+        for counts, mean in zip((first, second), expected, strict=True):
+            statistic += (counts[outcome] - mean) ** 2 / mean
+    return cells > 2 and statistic < cells - 1 + 3 * math.sqrt(2 * (cells - 1))
+
+
+@given(st.lists(st.text(st.sampled_from("lowernbaxid@é"), min_size=1), min_size=1))
+def test_without_dropout_each_word_keeps_its_segmentation(words: list[str]) -> None:
+    segmenter, vocabulary = bpe()
+    ids = vocabulary.ids(segmenter.segment(" ".join(words)))[:-1]
+    sampled = BpeDropout(segmenter, vocabulary, 0.0).line(ids, numbers())
+    assert sampled == ids
+
+
+def test_with_all_merges_left_out_there_are_characters() -> None:
+    segmenter, vocabulary = bpe()
+    ids = vocabulary.ids(segmenter.segment("lower x banana"))[:-1]
+    sampled = BpeDropout(segmenter, vocabulary, 1.0).line(ids, numbers())
+    assert " ".join(vocabulary.pieces(sampled)) == ("l@@ o@@ w@@ e@@ r x b@@ a@@ n@@ a@@ n@@ a")
+
+
+@pytest.mark.parametrize("word", ["lowest", "banana"])
+@pytest.mark.parametrize("dropout", [0.1, 0.5])
+def test_dropout_is_distributed_as_that_of_subword_nmt(word: str, dropout: float) -> None:
+    symbols = (merge.replace(" ", "") for merge in bpe()[0].merges)
+    half = [s.removesuffix("</w>") if s.endswith("</w>") else s + SEPARATOR for s in symbols][::2]
+    segmenter, vocabulary = bpe([*half, *EVERY_CHARACTER])  # others are cut again
+    sampler, draw = BpeDropout(segmenter, vocabulary, dropout), numbers(3)
+    ids = vocabulary.ids(segmenter.segment(word))[:-1]
+    ours = Counter(" ".join(vocabulary.pieces(sampler.line(ids, draw))) for _ in range(3000))
+    codes = io.StringIO("#version: 0.2\n" + "\n".join(segmenter.merges))
+    theirs = BPE(codes, vocab=set(vocabulary.to_json()))
+    random.seed(3)
+    counted = Counter(theirs.process_line(word, dropout) for _ in range(3000))
+    assert len(ours) > 3 and alike(ours, counted)
+
+
+def test_no_piece_is_unknown_that_was_known() -> None:
+    """A piece outside the vocabulary is cut again; where a character is none, all stays."""
+    segmenter, vocabulary = bpe(["l@@", "o@@", "w@@", "e@@", "r", "lo@@", "wer", "an@@", "a"])
+    ids = vocabulary.ids(segmenter.segment("lower banana"))[:-1]
+    assert UNK not in ids
+    sampler, draw = BpeDropout(segmenter, vocabulary, 0.6), numbers()
+    lines = [sampler.line(ids, draw) for _ in range(200)]
+    texts = {" ".join(vocabulary.pieces(line)) for line in lines}
+    assert not any(UNK in line for line in lines)
+    assert all(text.replace("@@ ", "") == "lower banana" for text in texts)
+    assert "b@@" not in vocabulary.to_json() and len(texts) > 3
+    assert all(text.endswith(" banana") for text in texts)
+
+
+def test_words_with_an_unknown_piece_keep_their_segmentation() -> None:
+    segmenter, vocabulary = bpe()
+    lower = vocabulary.ids(segmenter.segment("lower"))[:-1]
+    head = vocabulary.ids(["l@@"])[0]
+    sampler, draw = BpeDropout(segmenter, vocabulary, 1.0), numbers()
+    characters = sampler.line(lower, draw)
+    broken = [head, UNK, *lower]  # `l`, something unknown, and what may be the rest of the word
+    assert sampler.line([*lower, *broken, *lower], draw) == [*characters, *broken, *characters]
+    assert sampler.line([UNK], draw) == [UNK]
+
+
+def cut(text: str, known: Sequence[str]) -> list[list[str]]:
+    """All ways to make the text of known pieces."""
+    if not text:
+        return [[]]
+    return [
+        [text[:end], *rest]
+        for end in range(1, len(text) + 1)
+        if text[:end] in known
+        for rest in cut(text[end:], known)
+    ]
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.2, 1.0])
+def test_unigram_segmentations_are_drawn_by_the_power_of_their_probability(alpha: float) -> None:
+    segmenter, vocabulary = unigram()
+    probable = segmenter.log_probabilities()
+    draw, sampler = numbers(5), UnigramSampling(segmenter, vocabulary, alpha)
+    ids = vocabulary.ids(segmenter.segment("banana low"))[:-1]
+    drawn = Counter(" ".join(vocabulary.pieces(sampler.line(ids, draw))) for _ in range(4000))
+    ways = [
+        [*first, *second]
+        for first in cut(f"{SPACE}banana", list(probable))
+        for second in cut(f"{SPACE}low", list(probable))
+    ]
+    weights = [math.exp(alpha * sum(probable[piece] for piece in way)) for way in ways]
+    exact = random.Random(6).choices([" ".join(way) for way in ways], weights, k=40_000)
+    assert len(ways) > 10 and set(drawn) <= set(map(" ".join, ways))
+    assert alike(drawn, Counter(exact))
+
+
+def test_unigram_sampling_is_distributed_as_that_of_sentencepiece() -> None:
+    segmenter, vocabulary = unigram()
+    sampler, draw = UnigramSampling(segmenter, vocabulary, 0.3), numbers(2)
+    ids = vocabulary.ids(segmenter.segment("wider lowest"))[:-1]
+    ours = Counter(" ".join(vocabulary.pieces(sampler.line(ids, draw))) for _ in range(4000))
+    theirs = sentencepiece.SentencePieceProcessor(model_proto=segmenter.model)
+    lines = (
+        theirs.encode("wider lowest", out_type=str, enable_sampling=True, nbest_size=-1, alpha=0.3)
+        for _ in range(4000)
+    )
+    assert alike(ours, Counter(map(" ".join, lines)))
+
+
+def test_the_best_segmentations_are_drawn_by_the_power_of_their_probability() -> None:
+    segmenter, vocabulary = unigram()
+    sampler, draw = NBest(segmenter, vocabulary, 0.5, 4), numbers(4)
+    ids = vocabulary.ids(segmenter.segment("banana low"))[:-1]
+    drawn = Counter(" ".join(vocabulary.pieces(sampler.line(ids, draw))) for _ in range(2000))
+    best, probable = segmenter.best("banana low", 4), segmenter.log_probabilities()
+    weights = [math.exp(0.5 * sum(map(probable.__getitem__, way))) for way in best]
+    exact = random.Random(6).choices([" ".join(way) for way in best], weights, k=20_000)
+    assert len(drawn) == 4 and alike(drawn, Counter(exact))
+    assert sampler.line([*ids, UNK], draw) == [*ids, UNK]
+
+
+@pytest.mark.parametrize("kind", [UnigramSampling, NBest])
+def test_the_code_of_a_language_stays_in_front(kind: type) -> None:
+    segmenter, _ = unigram(MarianSegmenter)
+    vocabulary = Vocabulary([">>de<<", *segmenter.pieces])
+    sampler = kind(segmenter, vocabulary, 0.1, *([8] if kind is NBest else []))
+    ids = vocabulary.ids(segmenter.segment(">>de<< banana lowest"))[:-1]
+    lines = {tuple(sampler.line(ids, numbers(seed))) for seed in range(30)}
+    assert len(lines) > 3 and {line[0] for line in lines} == {ids[0]}
+    assert {segmenter.decode(vocabulary.pieces(line)) for line in lines} == {">>de<< banana lowest"}
+
+
+def test_what_cannot_be_sampled_is_refused() -> None:
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(LINES), model_writer=model, model_type="bpe", vocab_size=40,
+        minloglevel=3,
+    )  # fmt: skip
+    merged = Unigram(PLAIN, model.getvalue())
+    for sampler in (UnigramSampling, NBest):
+        with pytest.raises(ValueError, match="no unigram model"):
+            sampler(merged, Vocabulary(merged.pieces), 0.1, *([4] if sampler is NBest else []))
+
+
+TEXTS = [" ".join(words) for words in itertools.product(WORDS, WORDS, WORDS)]  # 343 lines
+
+
+def stored(path: Path, lines: Sequence[int]) -> PairStore:
+    """Some lines of the text and their reversal, with a column of each kind."""
+    segmenter, vocabulary = bpe()
+    with Writer(path, np.dtype("<u2"), {"tag": "word", "document": "sentence"}) as writer:
+        for number in lines:
+            for side, step in (("source", 1), ("target", -1)):
+                words = TEXTS[number].split()[::step]
+                ids = np.array(vocabulary.ids(segmenter.segment(" ".join(words))))
+                writer.add(side, ids, np.array([len(ids)]))
+                if side == "source":
+                    writer.add_column("tag", ids)
+            writer.add_column("document", np.array([number // 40]))
+        writer.add_lines(np.array(lines))
+    return PairStore(path)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> PairStore:
+    return stored(tmp_path_factory.mktemp("sampled") / "train", range(len(TEXTS)))
+
+
+def sampled(store: PairStore, dropout: float = 0.3, seed: int = 1, most: int = 100) -> SampledText:
+    return SampledText(store, [BpeDropout(*bpe(), dropout)] * 2, seed, most)
+
+
+def rows(text: SampledText, epoch: int) -> dict[int, tuple[list[int], list[int]]]:
+    pairs = text.epoch(epoch)
+    both = ([ids.tolist() for ids in pairs.pair(i)] for i in range(len(pairs)))
+    return {int(line): (s, t) for line, (s, t) in zip(pairs.lines, both, strict=True)}
+
+
+def test_a_line_depends_on_seed_epoch_and_its_number_alone(
+    store: PairStore, tmp_path: Path
+) -> None:
+    first = rows(sampled(store), 2)
+    few = stored(tmp_path / "few", range(7, 300, 3))
+    fresh, used = rows(sampled(few), 2), sampled(few)
+    rows(used, 5)
+    assert fresh == rows(used, 2) == {line: first[line] for line in fresh}
+    others = [rows(sampled(few), 3), rows(sampled(few, seed=2), 2)]
+    assert all(other != fresh for other in others)
+    same_words = [s != t for line, (s, t) in first.items() if len({*TEXTS[line].split()}) == 1]
+    assert any(same_words), "both sides of a pair have draws of their own"
+
+
+def test_each_line_is_the_same_text_in_other_pieces(store: PairStore) -> None:
+    _, vocabulary = bpe()
+    text = sampled(store)
+    for line, (source, target) in rows(text, 0).items():
+        assert source[-1] == target[-1] == EOS
+        for ids, step in ((source, 1), (target, -1)):
+            joined = " ".join(vocabulary.pieces(ids)).replace("@@ ", "")
+            assert joined.split() == TEXTS[line].split()[::step]
+    pieces = text.epoch(0).ids["source"].size - len(store)
+    assert text.outcomes["source"] == (store.ids["source"].size - len(store), pieces, 0)
+    assert 1.2 < pieces / text.outcomes["source"].own < 2.5
+
+
+def test_what_would_be_too_long_keeps_its_own_pieces(store: PairStore) -> None:
+    text = sampled(store, dropout=1.0, most=16)
+    kept = 0
+    for number, (source, _) in enumerate(rows(text, 0).values()):
+        characters = sum(map(len, TEXTS[number].split()))
+        if characters > 16:
+            kept += 1
+            assert source == store.pair(number)[0].tolist()
+        else:
+            assert len(source) - 1 == characters
+    assert kept == text.outcomes["source"].kept > 10
+
+
+def test_integers_per_line_stay_and_those_per_word_do_not(store: PairStore) -> None:
+    text = sampled(store).epoch(0)
+    assert list(text.columns) == ["document"] and text.per == {"document": "sentence"}
+    batch = Batches(store, 200, "max", 1, sampled=sampled(store)).batch(0, 3)
+    assert list(batch.columns) == ["document"]
+
+
+@pytest.mark.parametrize("joining", [None, Joining(3, 0.5, 30, "document")])
+def test_batches_of_all_epochs_are_as_many_and_hold_the_text_of_theirs(
+    store: PairStore, joining: Joining | None
+) -> None:
+    for budget in (20, 100, 400):
+        batches = Batches(store, budget, "max", 1, joining, sampled(store))
+        for epoch in (0, 4):
+            text, seen = rows(sampled(store), epoch), list[int]()
+            for number in range(len(batches)):
+                batch = batches.batch(epoch, number)
+                wide = max(batch.source.shape[1], batch.target.shape[1] - 1)
+                assert len(batch.lines) == 1 or len(batch.lines) * wide <= budget
+                plan = batches.order(epoch)
+                some = plan.order[plan.starts[number] :][: plan.sizes[number]]
+                for row, (line, count) in enumerate(
+                    zip(batch.lines, plan.examples.counts[some].tolist(), strict=True)
+                ):
+                    parts = [text[line + more] for more in range(count)]
+                    seen += range(line, line + count)
+                    source, target = (
+                        [*itertools.chain.from_iterable(part[side][:-1] for part in parts), EOS]
+                        for side in range(len(SIDES))
+                    )
+                    assert batch.source[row][batch.source[row] != PAD].tolist() == source
+                    assert batch.target[row][batch.target[row] != PAD].tolist() == [BOS, *target]
+            assert sorted(seen) == list(range(len(store)))
+        with pytest.raises(IndexError):
+            batches.batch(4, len(batches))
