@@ -3,11 +3,15 @@
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nmt.cli.command import run
 from nmt.cli.parser import Parser
 from nmt.cli.streams import opened_input, text_lines
 from nmt.errors import Exit, UserError
+
+if TYPE_CHECKING:
+    from nmt.exchange.model_card import CardScores
 
 USAGE = "nmt-export MODEL DIR --to ctranslate2|marian [--precision float32|int8|...] [OPTION ...]"
 ABOUT = """
@@ -18,6 +22,9 @@ reads them, and besides source.json and target.json, the segmenters of the model
 --to marian (nmt[oracles]): config.json, model.safetensors, vocab.json, source.spm and target.spm,
 as MarianMTModel and MarianTokenizer of transformers read them; for models with model.norm=post,
 encoding=absolute and SentencePiece, among them those that nmt-import made.
+
+DIR/README.md is a model card: sizes, data, training, how it is used, what was compared, and the
+scores by length that --scores names, or experiment=lengthen left in a run.
 
 What the engine makes of it is compared with the model on the lines of FILE (or made-up ones), and
 on longer ones than in training: log-probabilities or logits in float32 (to 1e-4), greedy and beam
@@ -43,17 +50,49 @@ def command(argv: list[str]) -> None:
     options = understood(argv)
     from nmt import modeldir
     from nmt.exchange import ctranslate2_export, marian_export
+    from nmt.exchange.model_card import CardOptions
 
+    given = [_scores(argument) for argument in options.scores]
     trained = modeldir.load(options.model)
     lines = None
     if options.samples is not None:
         with opened_input(options.samples) as stream:
             lines = [line.rstrip("\r\n") for line in text_lines(stream, options.samples)]
+    name = Path(options.model).resolve().name
+    card = CardOptions(name, options.license, [*_own_scores(options.model), *given])
     if options.to == "marian":
-        marian_export.export(trained, options.directory, lines)
+        marian_export.export(trained, options.directory, lines, card)
     else:
-        ctranslate2_export.export(trained, options.directory, lines, options.precision)
+        ctranslate2_export.export(trained, options.directory, lines, options.precision, card)
     sys.stdout.write(f"{options.directory}\n")
+
+
+def _own_scores(model: str) -> "list[CardScores]":
+    """Those that experiment=lengthen left in a run."""
+    from nmt.experiments import lengthen
+
+    files = sorted((Path(model) / lengthen.DIRECTORY).glob("report-*.json"))
+    return [_scores(f"{lengthen.CHILD}={file}") for file in files]
+
+
+def _scores(argument: str) -> "CardScores":
+    """Read [LABEL=]FILE."""
+    from nmt.compare.report import Report
+    from nmt.exchange.files import read_object
+    from nmt.exchange.model_card import scores_of
+
+    label, equals, name = argument.partition("=")
+    whole = Path(argument).exists() or not equals
+    file = Path(argument if whole else name)
+    if not file.is_file():
+        raise UserError(f"--scores {file}: no such file", Exit.NO_INPUT)
+    try:
+        report = Report.from_json(read_object(file))
+    except (ValueError, TypeError) as error:
+        raise UserError(
+            f"{file}: not the scores that nmt-evaluate --json writes ({error})", Exit.DATA
+        ) from None
+    return scores_of(report, None if whole else label)
 
 
 def understood(argv: list[str]) -> argparse.Namespace:
@@ -65,6 +104,14 @@ def understood(argv: list[str]) -> argparse.Namespace:
     add("--to", required=True, choices=ENGINES, help="the engine")
     add("--precision", default="float32", choices=PRECISIONS, help="of the weights")
     add("--samples", metavar="FILE", help="lines of the source language to compare on")
+    add("--license", metavar="ID", help="for the card; an identifier of the hub, as apache-2.0")
+    add(
+        "--scores",
+        action="append",
+        default=[],
+        metavar="[LABEL=]FILE",
+        help="for the card: what nmt-evaluate --json wrote, and which of its systems this is",
+    )
     options = parser.parse_args(argv)
     if options.directory.exists():
         raise UserError(f"{options.directory}: exists; name another directory", Exit.CANT_CREATE)

@@ -305,6 +305,8 @@ def _restored(kind: Any, plain: Any) -> Any:
         return kind(**{name: _restored(types[name], value) for name, value in plain.items()})
     if get_origin(kind) is list:
         (item,) = get_args(kind)
+        if not isinstance(plain, list):
+            raise ValueError(f"expected a list, not {plain!r:.40}")
         return [_restored(item, value) for value in plain]
     if get_origin(kind) is dict:
         _, item = get_args(kind)

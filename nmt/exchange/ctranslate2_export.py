@@ -9,9 +9,10 @@ from typing import Any
 
 from nmt import manifest
 from nmt.errors import Exit, UserError
-from nmt.exchange import ctranslate2_proof, ctranslate2_spec, samples
+from nmt.exchange import ctranslate2_proof, ctranslate2_spec, model_card, samples
 from nmt.exchange.certificate import NAME
 from nmt.exchange.ctranslate2_spec import Exported
+from nmt.exchange.model_card import CardOptions
 from nmt.modeldir import Trained
 
 LONGEST = 2048  # tokens that tables of positions are written for, where the encoding has no end
@@ -19,17 +20,46 @@ LONGEST = 2048  # tokens that tables of positions are written for, where the enc
 log = logging.getLogger(__name__)
 
 
+USAGE = """
+```python
+import json
+from pathlib import Path
+
+import ctranslate2
+from nmt.data.side import Side
+
+place = Path("{name}")  # this directory
+source, target = (
+    Side.from_json(json.loads((place / f"{{side}}.json").read_bytes()))
+    for side in ("source", "target")
+)
+options = json.loads((place / "certificate.json").read_bytes())["options"]
+translator = ctranslate2.Translator(str(place))
+(result,) = translator.translate_batch([source.segmenter.encode("a line")], **options)
+print(target.segmenter.decode(result.hypotheses[0]))
+```
+
+`source.json` and `target.json` hold the segmenters. Without `max_input_length=0`, which is among
+the options, CTranslate2 reads the first 1,024 pieces of a line alone; it stops after 256 pieces of
+output unless `max_decoding_length` says otherwise.
+"""
+
+
 def export(
-    trained: Trained, path: Path, lines: Sequence[str] | None = None, precision: str = "float32"
+    trained: Trained,
+    path: Path,
+    lines: Sequence[str] | None = None,
+    precision: str = "float32",
+    card: CardOptions | None = None,
 ) -> dict[str, Any]:
     """Write a directory of CTranslate2 that computes what the model does; returns its certificate.
 
     `lines`: of the source language, to compare on; by default made-up ones. Joined and made-up
     lines beyond the length of training are added. Log-probabilities of outputs in float32 must
     agree within 1e-4, and greedy and beam outputs piece by piece; another precision is measured
-    besides. The path must not exist; where anything fails, nothing is there afterwards. Raises
-    UserError: 2 for what CTranslate2 cannot express, 69 where it is not installed, 65 where it
-    computes something else.
+    besides. `card`: what its README.md says besides; by default the name of the path. The path must
+    not exist; where anything fails, nothing is there afterwards. Raises UserError: 2 for what
+    CTranslate2 cannot express, 69 where it is not installed, 65 where it computes something else.
     """
     if find_spec("ctranslate2") is None:
         raise UserError(
@@ -47,7 +77,11 @@ def export(
             kept = saved(exported, precision, Path(place) / precision)
             found[precision] = ctranslate2_proof.measure(trained, ours, exported, kept)
         path.parent.mkdir(parents=True, exist_ok=True)
-        manifest.write(path, _files(kept, trained, found))
+        options = card or CardOptions(path.name)
+        text = model_card.card(
+            trained, "ctranslate2", found, options, USAGE.format(name=path.name).strip()
+        )
+        manifest.write(path, [*_files(kept, trained, found), (model_card.NAME, text)])
     log.info("CTranslate2 computes the same: %s", found)
     return found
 

@@ -9,21 +9,40 @@ from typing import Any
 
 from nmt import manifest
 from nmt.errors import Exit, UserError
-from nmt.exchange import certificate, marian_files, samples
+from nmt.exchange import certificate, marian_files, model_card, samples
+from nmt.exchange.model_card import CardOptions
 from nmt.modeldir import Trained
 
 log = logging.getLogger(__name__)
 
 
-def export(trained: Trained, path: Path, lines: Sequence[str] | None = None) -> dict[str, Any]:
+USAGE = """
+```python
+from transformers import MarianMTModel, MarianTokenizer
+
+tokenizer = MarianTokenizer.from_pretrained("{name}")  # this directory
+model = MarianMTModel.from_pretrained("{name}")
+outputs = model.generate(**tokenizer(["a line"], return_tensors="pt", padding=True))
+print(tokenizer.batch_decode(outputs, skip_special_tokens=True))
+```
+"""
+
+
+def export(
+    trained: Trained,
+    path: Path,
+    lines: Sequence[str] | None = None,
+    card: CardOptions | None = None,
+) -> dict[str, Any]:
     """Write a directory that MarianMTModel and MarianTokenizer read; returns its certificate.
 
     `lines`: of the source language, to compare on; by default made-up ones. Joined and made-up
     lines beyond the length of training are added, as far as the table of positions reaches. Logits
     must agree within 1e-4, and greedy and beam outputs piece by piece. Text is compared as nmt
-    normalises it, which transformers does not. The path must not exist; where anything fails,
-    nothing is there afterwards. Raises UserError: 2 for what such a directory cannot hold, 69 where
-    transformers is not installed, 65 where it computes something else.
+    normalises it, which transformers does not. `card`: what its README.md says besides; by default
+    the name of the path. The path must not exist; where anything fails, nothing is there
+    afterwards. Raises UserError: 2 for what such a directory cannot hold, 69 where transformers is
+    not installed, 65 where it computes something else.
     """
     if find_spec("transformers") is None:
         raise UserError(
@@ -43,6 +62,10 @@ def export(trained: Trained, path: Path, lines: Sequence[str] | None = None) -> 
         found["right_for"] = {"source_pieces": most, "target_pieces": most}
         path.parent.mkdir(parents=True, exist_ok=True)
         held = [(file.name, file.read_bytes()) for file in sorted(Path(place).iterdir())]
-        manifest.write(path, [*held, (certificate.NAME, manifest.dump(found))])
+        options = card or CardOptions(path.name)
+        usage = USAGE.format(name=path.name).strip()
+        text = model_card.card(trained, "marian", found, options, usage)
+        beside = [(certificate.NAME, manifest.dump(found)), (model_card.NAME, text)]
+        manifest.write(path, [*held, *beside])
     log.info("transformers computes the same: %s", found)
     return found

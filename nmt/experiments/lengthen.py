@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 DIRECTORY = "lengthened"  # in the directory of the run: joined lines, and what was measured
+CHILD = "child"  # the label of the run in these reports
 METRICS = ("BLEU-moses", "TER-moses")
 
 
@@ -43,7 +44,7 @@ def reports(experiment: Experiment) -> Iterator[tuple[str, "Report"]]:
         metrics=METRICS,
         device=experiment.settings.trainer.device,
     )
-    systems = [NamedSystem("parent", experiment.parent), NamedSystem("child", run)]
+    systems = [NamedSystem("parent", experiment.parent), NamedSystem(CHILD, run)]
     for test in (single, joined):
         report = evaluate(systems, test.reference, test.source, options)
         place = run / DIRECTORY / f"report-{test.name}.json"

@@ -1,0 +1,260 @@
+"""The card of a model that leaves: what its own files know of it, in the form of the hub.
+
+Front matter and sections are those of https://huggingface.co/docs/hub/model-cards. What is not
+known is left out: a model from elsewhere does not tell what it was trained on.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from omegaconf import OmegaConf
+
+from nmt import __version__
+from nmt.compare.notation import beyond, count, interval, number
+from nmt.compare.report import FEW, Report, ScoredTest
+from nmt.errors import UserError
+from nmt.exchange.marian import UNNAMED
+from nmt.modeldir import Trained
+
+NAME = "README.md"
+LIBRARIES = {"ctranslate2": "ctranslate2", "marian": "transformers"}  # as the hub calls them
+METRICS = {
+    **dict.fromkeys(("BLEU", "BLEU-moses"), "bleu"),
+    **dict.fromkeys(("TER", "TER-moses"), "ter"),
+    "chrF2": "chrf",
+    "exact": "exact_match",
+}  # our name -> the hub's
+
+
+class CardScores(NamedTuple):
+    """The scores of one system of a report."""
+
+    report: Report
+    system: int
+
+
+class CardOptions(NamedTuple):
+    """What a card says that no file of the model does."""
+
+    name: str
+    license: str | None = None  # None: left out
+    scores: Sequence[CardScores] = ()
+
+
+def scores_of(report: Report, label: str | None = None) -> CardScores:
+    """The system of this label, or the only one; UserError for none, or several."""
+    labels = [system.label for system in report.systems]
+    if label is None and len(labels) == 1:
+        return CardScores(report, 0)
+    if label not in labels:
+        raise UserError(
+            f"{label or 'no label'}: name the system that is this model, LABEL=FILE; there are "
+            f"{', '.join(labels)}"
+        )
+    return CardScores(report, labels.index(label))
+
+
+def card(
+    trained: Trained, engine: str, found: Mapping[str, Any], options: CardOptions, usage: str
+) -> bytes:
+    """The text of README.md for a model that was written for `engine`.
+
+    `found`: its certificate; `usage`: Markdown on how the engine is called.
+    """
+    parts = [
+        f"---\n{_front(trained, engine, options)}---\n",
+        f"# {options.name}\n\n{_about(trained, engine)}\n",
+        f"## Use\n\n{usage}\n",
+        f"## Model\n\n{_table(_shape(trained))}\n",
+    ]
+    if rows := list(_training(trained)):
+        parts.append(f"## Training\n\n{_table(rows)}\n")
+    parts.append(f"## Compared with the model that was trained\n\n{_table(_compared(found))}\n")
+    if options.scores:
+        sections = (_scores(scores) for scores in options.scores)
+        parts.append("## Scores by source length\n\n" + "\n".join(sections))
+    return "\n".join(parts).encode(errors="replace")
+
+
+def _front(trained: Trained, engine: str, options: CardOptions) -> str:
+    """The YAML that the hub reads."""
+    languages = _languages(trained)
+    values: dict[str, Any] = {}
+    if languages:
+        values["language"] = languages
+    if options.license:
+        values["license"] = options.license
+    if engine in LIBRARIES:
+        values["library_name"] = LIBRARIES[engine]
+    values |= {"pipeline_tag": "translation", "tags": ["translation", *trained.settings.encoding]}
+    if options.scores:
+        results = [entry for scores in options.scores for entry in _results(scores, languages)]
+        values["model-index"] = [{"name": options.name, "results": results}]
+    return OmegaConf.to_yaml(OmegaConf.create(values))
+
+
+def _results(scores: CardScores, languages: list[str]) -> Iterator[dict[str, Any]]:
+    """The scores on all pairs of each test, as entries of a model index."""
+    for test in scores.report.tests:
+        known = test.rows[-1].cells[scores.system].scores
+        metrics = [
+            {
+                "type": METRICS[metric.name],
+                "name": metric.name,
+                "value": round(known[metric.name].mean, 2),
+                "args": {"signature": metric.signature},
+            }
+            for metric in test.metrics
+            if metric.name in known
+        ]
+        if metrics:
+            task = {"type": "translation", "name": " ".join(["Translation", "-".join(languages)])}
+            data = dict.fromkeys(("type", "name"), _test_name(scores.report, test))
+            yield {"task": task, "dataset": data, "metrics": metrics}
+
+
+def _test_name(report: Report, test: ScoredTest) -> str:
+    """The name of a test set: that of its source or reference file, where no other is known."""
+    files = report.about.get("files", {})
+    for kind in ("source", "reference"):
+        if test.name == "test" and (path := files.get(kind, {}).get("path")):
+            return str(path).replace("\\", "/").rpartition("/")[2]
+    return test.name
+
+
+def _languages(trained: Trained) -> list[str]:
+    data = trained.settings.data
+    codes = [data.source_language, data.target_language]
+    return [] if UNNAMED in codes else codes
+
+
+def _about(trained: Trained, engine: str) -> str:
+    languages = _languages(trained)
+    pair = f" from `{languages[0]}` to `{languages[1]}`" if languages else ""
+    what = {"ctranslate2": "CTranslate2", "marian": "Hugging Face transformers (Marian)",
+            "argos": "Argos Translate and LibreTranslate"}[engine]  # fmt: skip
+    return f"A Transformer that translates{pair}, written for {what} by nmt {__version__}."
+
+
+def _shape(trained: Trained) -> Iterator[tuple[str, str]]:
+    """Sizes, encoding, segmentation."""
+    shape = trained.settings.model
+    numbers = sum({id(p): p.numel() for p in trained.model.parameters()}.values())
+    yield "parameters", count(numbers)
+    yield "layers", f"{shape.encoder_layers} in the encoder, {shape.decoder_layers} in the decoder"
+    yield "width", f"{shape.dim}, feed-forward {shape.feedforward_dim}, {shape.heads} heads"
+    yield "norm, activation", f"{shape.norm}-norm, {shape.activation}"
+    for name, values in trained.settings.encoding.items():
+        yield "positional encoding", f"{name} {json.dumps(values, ensure_ascii=False)}"
+    for name, side in (("source", trained.source), ("target", trained.target)):
+        plain = side.segmenter.to_json()
+        words = plain["tokenizer"]
+        kind = {"bpe": "byte pair encoding"}.get(plain["kind"], "SentencePiece")
+        yield (
+            f"{name} pieces",
+            (
+                f"{count(len(side.vocabulary.to_json()))}, {kind}; tokenizer {words['kind']}, "
+                f"normalisation {words['normalize']}"
+            ),
+        )
+
+
+def _training(trained: Trained) -> Iterator[tuple[str, str]]:
+    """What is known of the training; nothing where the model came from elsewhere untouched."""
+    facts, settings = trained.facts, trained.settings
+    if "step" not in facts:
+        return
+    optim, trainer = settings.optim, settings.trainer
+    if trainer.init_from:
+        yield "started from", trainer.init_from
+    yield "corpus", settings.data.name
+    for key, what in (("train_pairs", "training pairs"), ("dev_pairs", "development pairs")):
+        if key in facts:
+            yield what, count(facts[key])
+    if fingerprint := facts.get("fingerprint"):
+        yield "fingerprint of the text", f"`{fingerprint}`"
+    if settings.data.join > 1:
+        yield (
+            "joined lines",
+            f"up to {settings.data.join}, {settings.data.join_share:g} of the examples",
+        )
+    for side in ("source", "target"):
+        if (longest := facts.get(f"longest_{side}")) is not None:
+            yield f"longest {side}", f"{count(longest)} pieces"
+    yield "updates", count(facts["step"])
+    yield "tokens of an update", f"up to {count(trainer.batch_tokens * trainer.accumulate)}"
+    yield "optimiser", f"Adam, {optim.kind}, learning rate {optim.lr:g}"
+    yield "label smoothing, dropout", f"{optim.label_smoothing:g}, {settings.model.dropout:g}"
+    yield "seed", str(settings.seed)
+    if (perplexity := facts.get("dev_perplexity")) is not None:
+        yield "development perplexity", f"{perplexity:.2f}"
+
+
+def _compared(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The findings of a certificate."""
+    yield "compared with", str(found["compared_with"])
+    yield "lines", f"{found['lines']}, up to {count(found['longest_source'])} pieces long"
+    yield "trained on lines of up to", f"{count(found['longest_trained_source'])} pieces"
+    for key, what in (("logits", "logits"), ("log_probs", "log-probabilities")):
+        if key in found:
+            yield f"largest difference of {what}, float32", f"{found[key]:.1e}"
+    yield from _searches(found)
+    for precision, measured in found.items():
+        if isinstance(measured, dict) and "computed_in" in measured:
+            yield (
+                f"largest difference of log-probabilities, {precision}",
+                (f"{measured['log_probs']:.1e}, computed in {measured['computed_in']}"),
+            )
+            yield from _searches(measured, f", {precision}")
+    for side in ("source", "target"):
+        if (most := found["right_for"][f"{side}_pieces"]) is not None:
+            yield f"longest {side} that it is right for", f"{count(most)} pieces"
+
+
+def _searches(found: Mapping[str, Any], more: str = "") -> Iterator[tuple[str, str]]:
+    for key, what in (("greedy", "greedy"), ("beam_4", "beam of 4")):
+        counts = found[key]
+        among = counts.get("compared", counts["equal"] + counts["ties"])
+        ties = f", {counts['ties']} ties" if counts["ties"] else ""
+        yield f"equal output, {what}{more}", f"{counts['equal']} of {among} lines{ties}"
+
+
+def _scores(scores: CardScores) -> str:
+    """The tables of a report for one system."""
+    report, s = scores
+    made = []
+    for test in report.tests:
+        rows = [row for row in test.rows if row.pairs]
+        names = [metric.name for metric in test.metrics]
+        heads = ["length", "pairs", *(f"{name} [95%]" for name in names), "length ratio"]
+        lines = [heads, ["---:"] * len(heads)]
+        for row in rows:
+            cell = row.cells[s]
+            values = [cell.scores.get(name) for name in names]
+            texts = [
+                f"{number(score.mean)}{beyond(cell)} {interval(score)}" if score else "-"
+                for score in values
+            ]
+            pairs = count(row.pairs) + (" (few)" if row.few else "")
+            lines.append([row.name, pairs, *texts, number(cell.ratio, 2)])
+        table = "\n".join(f"| {' | '.join(map(_cell, line))} |" for line in lines)
+        unit = f"Lengths in {test.unit}. " if test.unit else ""
+        notes = f"{unit}Intervals: bootstrap of {report.samples} samples; few: under {FEW} pairs"
+        notes += "; ^: every source is longer than any in training.\n"
+        signatures = "\n".join(f"- {m.name}: `{m.signature}`" for m in test.metrics)
+        head = (
+            f"### {_test_name(report, test)}\n\nTranslated by `{report.systems[s].label}` in nmt."
+        )
+        made.append(f"{head} {notes}\n{table}\n\n{signatures}\n")
+    return "\n".join(made)
+
+
+def _table(rows: Iterable[tuple[str, str]]) -> str:
+    lines = [("", ""), ("---", "---"), *((_cell(a), _cell(b)) for a, b in rows)]
+    return "\n".join(f"| {a} | {b} |" for a, b in lines)
+
+
+def _cell(text: str) -> str:
+    """Text in a cell of a table."""
+    return " ".join(text.replace("|", "\\|").split())

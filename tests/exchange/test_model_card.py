@@ -1,0 +1,166 @@
+"""The card of a model that leaves tells what its files know, and nothing else."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nmt import modeldir
+from nmt.cli import export_model
+from nmt.errors import Exit, UserError
+from nmt.exchange import ctranslate2_export, samples
+from nmt.exchange.model_card import CardOptions, card, scores_of
+from tests.compare import made_up_report
+from tests.encodings.agreement import theirs
+from tests.exchange.test_export import LINES, made
+
+FOUND = {
+    "compared_with": "ctranslate2 4.8.5",
+    "lines": 7,
+    "longest_source": 300,
+    "longest_trained_source": 12,
+    "log_probs": 2.5e-6,
+    "greedy": {"compared": 7, "equal": 6, "ties": 1},
+    "beam_4": {"compared": 5, "equal": 5, "ties": 0},
+    "right_for": {"source_pieces": 2047, "target_pieces": None},
+    "int8": {
+        "computed_in": "int8_float32",
+        "log_probs": 0.125,
+        "greedy": {"compared": 7, "equal": 4, "ties": 0},
+        "beam_4": {"compared": 5, "equal": 3, "ties": 0},
+    },
+}
+TRAINED = {
+    "train_pairs": 20000,
+    "dev_pairs": 300,
+    "fingerprint": "c5f2",
+    "longest_source": 12,
+    "longest_target": 14,
+    "step": 457,
+    "dev_perplexity": 1.1634,
+}
+
+
+def text_of(options: CardOptions, *words: str, facts: dict[str, Any] | None = None) -> str:
+    trained = made("encoding=relative", *words)._replace(facts=facts or {"longest_source": 12})
+    trained.settings.trainer.init_from = "parent"
+    return card(trained, "ctranslate2", FOUND, options, "call it so").decode()
+
+
+def test_the_hub_reads_its_front_matter() -> None:
+    report = made_up_report.whole()
+    options = CardOptions("my model", "apache-2.0", [scores_of(report, "relative 100")])
+    read = theirs("huggingface_hub").ModelCard(text_of(options))
+    assert read.data.language == ["de", "en"] and read.data.license == "apache-2.0"
+    assert read.data.library_name == "ctranslate2" and read.data.pipeline_tag == "translation"
+    assert read.data.tags == ["translation", "relative"] and read.data.model_name == "my model"
+    kinds = {"BLEU": "bleu", "TER": "ter", "chrF2": "chrf"}
+    wanted = [
+        (kinds[metric.name], round(test.rows[-1].cells[1].scores[metric.name].mean, 2), test.name)
+        for test in report.tests
+        for metric in test.metrics
+        if metric.name in test.rows[-1].cells[1].scores
+    ]
+    found = [(e.metric_type, e.metric_value, e.dataset_name) for e in read.data.eval_results]
+    assert found == wanted and len(wanted) > 2
+
+
+def test_what_is_known_is_told() -> None:
+    report = made_up_report.whole()
+    scores = [scores_of(report, "relative 100")]
+    words = ["data.join=2", "data.join_share=0.25"]
+    text = text_of(CardOptions("m", None, scores), *words, facts=TRAINED)
+    for line in (
+        "| training pairs | 20,000 |",
+        "| fingerprint of the text | `c5f2` |",
+        "| updates | 457 |",
+        "| development perplexity | 1.16 |",
+        "| longest source | 12 pieces |",
+        "| joined lines | up to 2, 0.25 of the examples |",
+        "| started from | parent |",
+        "| lines | 7, up to 300 pieces long |",
+        "| trained on lines of up to | 12 pieces |",
+        "| largest difference of log-probabilities, float32 | 2.5e-06 |",
+        "| equal output, greedy | 6 of 7 lines, 1 ties |",
+        "| equal output, beam of 4, int8 | 3 of 5 lines |",
+        "| longest source that it is right for | 2,047 pieces |",
+        "call it so",
+    ):
+        assert line in text, line
+    row = report.tests[0].rows[3]
+    score = row.cells[1].scores["BLEU"]
+    assert f"| {row.name} | {row.pairs:,} | {score.mean:.1f}" in text
+    assert f"[{score.low:.1f}, {score.high:.1f}]" in text
+    assert text.index("| positional encoding | relative {") < text.index("## Training")
+
+
+def test_what_is_not_known_is_left_out() -> None:
+    text = text_of(CardOptions("m"), "data.source_language=und")
+    for word in ("license", "language:", "model-index", "## Training", "## Scores", "from `",
+                 "updates", "longest target"):  # fmt: skip
+        assert word not in text, word
+    assert "## Compared with the model that was trained" in text
+
+
+def test_no_name_leaves_its_cell() -> None:
+    text = text_of(CardOptions("m"), facts=TRAINED | {"fingerprint": "a | b\n| c | d"})
+    assert "| fingerprint of the text | `a \\| b \\| c \\| d` |" in text
+
+
+def test_the_system_is_named_where_there_are_several() -> None:
+    report = made_up_report.whole()
+    assert scores_of(report, "LSTM 100").system == 2
+    for label in (None, "other"):
+        with pytest.raises(UserError, match="name the system that is this model, LABEL=FILE"):
+            scores_of(report, label)
+
+
+@pytest.fixture
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A model directory, and samples that are few and short."""
+    monkeypatch.setattr(samples, "BEYOND", 15)
+    monkeypatch.setattr(samples, "LONG", 1)
+    monkeypatch.setattr(ctranslate2_export, "LONGEST", 64)
+    modeldir.save(made("encoding=none"), tmp_path / "model")
+    (tmp_path / "in.txt").write_text(f"{LINES[0]}\n", encoding="utf-8")
+    return tmp_path / "model"
+
+
+def test_the_command_writes_it(model: Path, tmp_path: Path) -> None:
+    report = made_up_report.whole().to_json()
+    (tmp_path / "r.json").write_text(json.dumps(report), encoding="utf-8")
+    place = model / "lengthened"
+    place.mkdir()
+    report["systems"][0]["label"] = "child"
+    (place / "report-test.json").write_text(json.dumps(report), encoding="utf-8")
+    command = [str(model), str(tmp_path / "out"), "--to", "ctranslate2", "--license", "mit",
+               "--samples", str(tmp_path / "in.txt")]  # fmt: skip
+    assert export_model.main([*command, "--scores", f"relative 100={tmp_path / 'r.json'}"]) == 0
+    text = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert "# model\n" in text and "license: mit" in text and 'Path("out")' in text
+    assert text.index("Translated by `child`") < text.index("Translated by `relative 100`")
+    assert "README.md" in json.loads((tmp_path / "out" / "manifest.json").read_bytes())["files"]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "code"),
+    [
+        (lambda plain: {**plain, "format": 99}, Exit.DATA),
+        (lambda plain: {**plain, "systems": "none"}, Exit.DATA),
+        (lambda plain: {"format": 2}, Exit.DATA),
+        (lambda plain: [], Exit.DATA),
+        (None, Exit.NO_INPUT),
+    ],
+)
+def test_other_files_than_scores_are_refused(
+    spoil: Callable[[Any], Any] | None, code: Exit, model: Path, tmp_path: Path
+) -> None:
+    if spoil is not None:
+        plain = spoil(made_up_report.whole().to_json())
+        (tmp_path / "r.json").write_text(json.dumps(plain), encoding="utf-8")
+    scores = f"relative 100={tmp_path / 'r.json'}"
+    command = [str(model), str(tmp_path / "out"), "--to", "ctranslate2", "--scores", scores]
+    assert export_model.main(command) == code
+    assert not (tmp_path / "out").exists()
