@@ -2,6 +2,7 @@
 
 import ast
 import re
+import tomllib
 from functools import cache
 from pathlib import Path
 
@@ -167,3 +168,11 @@ def test_only_its_own_files_know_an_encoding_by_name() -> None:
         for node in nodes_of(path):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 assert node.value not in names, f"{module_of(path)} knows {node.value}"
+
+
+def test_every_command_also_runs_as_a_module() -> None:
+    scripts = tomllib.loads(text_of(ROOT / "pyproject.toml"))["project"]["scripts"]
+    modules = [target.removesuffix(":main").replace(".", "/") for target in scripts.values()]
+    assert modules
+    guard = 'if __name__ == "__main__":\n    sys.exit(main())\n'
+    assert [m for m in modules if not text_of(ROOT / f"{m}.py").endswith(guard)] == []

@@ -118,3 +118,7 @@ def understood(argv: list[str]) -> argparse.Namespace:
     if options.to == "marian" and options.precision != "float32":
         raise UserError(f"--precision {options.precision}: only CTranslate2 has it; leave it out")
     return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -66,3 +66,7 @@ def understood(argv: list[str]) -> argparse.Namespace:
     if options.trained_length is not None and options.trained_length < 1:
         raise UserError(f"--trained-length {options.trained_length}: must be at least 1")
     return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from nmt.compare import buckets
 from nmt.config import BEAM, Settings, freeze, thaw
 from nmt.data.corpus import read_text
-from nmt.data.joined import by_sentence as lines_by_sentence
+from nmt.data import joined
 from nmt.errors import Exit, UserError
 from nmt.experiments import outputs
 from nmt.experiments.columns import with_columns
 
 if TYPE_CHECKING:
     from nmt.compare.report import Report
+    from nmt.compare.scoring import JoinedParts
     from nmt.config import Decode
     from nmt.modeldir import Trained
 
@@ -132,6 +133,7 @@ def evaluate(
     longest, lengths, language, decodes = _translated(systems, texts, options)
     from nmt.compare.report import ComparedSystem, Report
     from nmt.compare.scoring import Bootstrap, TranslatedTest, score  # sacrebleu takes a second
+    from nmt.compare.undertranslation import with_signs
 
     log.info("scoring %d pairs of %d systems", len(texts.references), len(systems))
     test = TranslatedTest(
@@ -144,10 +146,12 @@ def evaluate(
         longest_trained=longest,
         metrics=None if options.metrics is None else list(options.metrics),
         tokenize=options.tokenize,
+        parts=None if source is None else _parts(source, reference),
     )
+    scored = score(test, Bootstrap(list(options.bounds), options.samples, options.seed))
     report = Report(
         systems=[ComparedSystem(s.label, n) for s, n in zip(systems, longest, strict=True)],
-        tests=[score(test, Bootstrap(list(options.bounds), options.samples, options.seed))],
+        tests=[scored if test.parts is None else with_signs(scored, test, jobs=1)],
         samples=options.samples,
         seed=options.seed,
         about={
@@ -162,6 +166,15 @@ def evaluate(
     )
     log.info("done in %.0f s", time.monotonic() - started)
     return report
+
+
+def _parts(source: Path, reference: Path) -> "JoinedParts | None":
+    """The sentences of joined lines; None where the record beside them is none of these texts."""
+    try:
+        return joined.parts_of(source, reference)
+    except UserError as error:
+        log.warning("dropped second halves are not counted: %s", error)
+        return None
 
 
 def _read(
@@ -187,7 +200,7 @@ def _read(
 
     sources: list[str] | None = parallel(source) if source else None
     if source and options.by_sentence:
-        sources = list(lines_by_sentence(source))
+        sources = list(joined.by_sentence(source))
     hypotheses = {s.label: parallel(s.path) for s in systems if not s.is_model}
     if empty := sum(not line.strip() for line in references):
         log.warning("%s: %d references are empty; all words count as wrong", reference, empty)

@@ -213,6 +213,24 @@ def test_joined_lines_by_sentence(
     assert code == 66 and "two.json: no record of a joined test set" in err
 
 
+def test_dropped_second_halves_of_joined_lines_are_counted(command: Run, tmp_path: Path) -> None:
+    first, second = ["Der alte Mann schläft.", "Wir gehen."], ["Sie sah den Hund.", "Es schneit."]
+    pairs = [line for two in zip(first, second, strict=True) for line in two]
+    joined.write(tmp_path, "two", "de", "en", joined.join(pairs, pairs), {})
+    write(tmp_path / "half", first)
+    words = ("half", "whole=two.de", "--source", "two.de", "--reference", "two.en")
+    code, out, err = command(*words, "--json", "r.json")
+    assert code == 0, err
+    block = out.split("second half dropped  (% of joined lines)\n")[1].split("\n\n")[0]
+    assert block.split("\n")[-1].split() == ["all", "2", "few", "100.0", "0.0"]
+    cells = json.loads((tmp_path / "r.json").read_text())["tests"][0]["rows"][-1]["cells"]
+    assert [cell["signs"]["dropped_half"] for cell in cells] == [1.0, 0.0]
+    write(tmp_path / "other", read_text(tmp_path / "two.en")[::-1])
+    code, out, err = command("half", "--source", "two.de", "--reference", "other")
+    assert code == 0 and "second half dropped" not in out
+    assert "dropped second halves are not counted: other: is not the reference" in err
+
+
 def test_only_decode_may_change(command: Run, models: None) -> None:
     code, _, err = command("m1", "decode.beam=2", "--reference", "s", "--source", "s")
     assert code == 2

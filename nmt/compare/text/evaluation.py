@@ -5,12 +5,15 @@ from collections.abc import Iterable, Sequence
 from nmt.compare.notation import (
     BEYOND,
     EMPTY,
+    SIGNS,
     STAR,
     beyond,
     count,
     marks_of,
     number,
     p_value,
+    percent,
+    sign,
     star,
 )
 from nmt.compare.report import FEW, SIGNIFICANT, TESTED, Report, Score, ScoredTest
@@ -18,6 +21,7 @@ from nmt.compare.text.columns import beside, padded
 
 TERMINAL = 100  # columns that a block should not exceed
 SYSTEMS = 4  # side by side; more go below
+DROPPED = "dropped_half"  # the sign that is shown here
 HEADING = 17  # longer labels are cut to their column, or to this if that is wider
 
 
@@ -38,6 +42,13 @@ def blocks(report: Report) -> str:
             "length ratio  (tokens of the hypotheses / of the references, as BLEU counts them)\n"
             + _block(test, ratios)
         )
+        dropped = [[sign(row.cells[s], DROPPED) for row in test.rows] for s in group]
+        if any(share is not None for shares in dropped for share in shares):
+            shown = [
+                [report.systems[s].label, *map(percent, shares)]
+                for s, shares in zip(group, dropped, strict=True)
+            ]
+            parts.append(f"{SIGNS[DROPPED]}  (% of joined lines)\n" + _block(test, shown))
     return "\n\n".join([*parts, _notes(report, test), _signatures(test)]) + "\n"
 
 
