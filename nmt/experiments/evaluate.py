@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmt.compare import buckets
 from nmt.config import BEAM, Settings, freeze, thaw
-from nmt.data.corpus import read_text
 from nmt.data import joined
+from nmt.data.corpus import read_text
 from nmt.errors import Exit, UserError
 from nmt.experiments import outputs
 from nmt.experiments.columns import with_columns
