@@ -82,14 +82,19 @@ class EncodingFacts(NamedTuple):
 
 
 def translate(
-    model: Trained, lines: Iterable[str], columns: Columns | None = None, **decode: Any
+    model: Trained | Sequence[Trained],
+    lines: Iterable[str],
+    columns: Columns | None = None,
+    **decode: Any,
 ) -> list[str]:
     """Translate lines of text: one translation for each line, in their order.
 
-    `decode` are keys of the group decode, as `beam_size=8, alpha=1.0`; others stay as the model was
-    trained with. `columns` are the integers beside the text that encodings of trees ask for; a
-    model of the embedded corpus parses its sentences itself. Raises UserError for a key or value
-    that does not fit (exit code 2), and for text that cannot be translated (65).
+    `model` may be a list of models with equal vocabularies, which translate together by the mean of
+    their probabilities; they search as the first was trained to. `decode` are keys of the group
+    decode, as `beam_size=8, alpha=1.0`; others stay as the model was trained with. `columns` are
+    the integers beside the text that encodings of trees ask for; a model of the embedded corpus
+    parses its sentences itself. Raises UserError for a key or value that does not fit (exit code
+    2), and for text that cannot be translated (65).
 
     >>> model = nmt.load("runs/toy/relative-seed1")
     >>> nmt.translate(model, ["der Hund schläft ."], beam_size=1)
@@ -99,7 +104,11 @@ def translate(
 
 
 def n_best(
-    model: Trained, lines: Iterable[str], n: int, columns: Columns | None = None, **decode: Any
+    model: Trained | Sequence[Trained],
+    lines: Iterable[str],
+    n: int,
+    columns: Columns | None = None,
+    **decode: Any,
 ) -> list[list[Translation]]:
     """The n best translations of each line, best first, with their scores.
 
@@ -107,12 +116,14 @@ def n_best(
     Takes and raises what `translate` does; `n` is at most `beam_size`. With `method="sample"` they
     are n samples, in the order in which they were drawn, and a score is the log-probability alone.
     """
-    settings = with_decode(model.settings, decode)
+    first, *others = [model] if isinstance(model, Trained) else model
+    settings = with_decode(first.settings, decode)
     check_n_best(n, settings.decode, f"n={n}", "give beam_size")
-    if settings.decode.position_scale != 1:
-        model = model._replace(model=deepcopy(model.model))  # whose positions will be scaled
-    translator = Translator.of(model, settings.decode)
-    read, beside = with_columns(model, _lines("lines", lines), columns or {})
+    if settings.decode.position_scale != 1:  # of copies
+        first, *others = (m._replace(model=deepcopy(m.model)) for m in (first, *others))
+    translator = Translator.of(first, settings.decode, *others)
+    reader, some = translator.reader, _lines("lines", lines)
+    read, beside = with_columns(reader.reads.columns, reader.settings, some, columns or {})
     return list(translator.translate(read, n, beside))
 
 
@@ -134,7 +145,9 @@ def score(
     >>> one.log_prob / one.length
     -0.0123
     """
-    read, beside = with_columns(model, _lines("sources", sources), columns or {})
+    read, beside = with_columns(
+        model.model.columns, model.settings, _lines("sources", sources), columns or {}
+    )
     return forced.score(model, read, _lines("targets", targets), beside, batch_tokens)
 
 

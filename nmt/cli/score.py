@@ -79,7 +79,7 @@ def command(argv: list[str]) -> None:
         trained = modeldir.load(options.model, options.device)
         read = {name: Hashed(text_lines(opened[name], path)) for name, path in files.items()}
         given = {name: read[name] for name in options.columns}
-        lines, columns = with_columns(trained, read[SOURCE], given)
+        lines, columns = with_columns(trained.model.columns, trained.settings, read[SOURCE], given)
         output = stack.enter_context(output_of(options.output, _identity(options, trained)))
         streams = (iter(lines), read[TARGET], *columns.values())
         passed = read_over(output, streams, read, "scores", named(options.source))

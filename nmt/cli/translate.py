@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from nmt.decode.translator import Translation, Translator
     from nmt.modeldir import Trained
 
-USAGE = "nmt-translate MODEL [INPUT] [-o OUTPUT] [OPTION ...] [decode.KEY=VALUE ...]"
+USAGE = "nmt-translate MODEL [MODEL ...] [INPUT] [-o OUTPUT] [OPTION ...] [decode.KEY=VALUE ...]"
 EPILOG = """
 One line in is one line out, in the same order; an empty line stays empty. Text is UTF-8, and a
 line ends at LF. What is written for each line of the input:
@@ -32,6 +32,8 @@ line ends at LF. What is written for each line of the input:
   --n-best N       LINE TAB RANK TAB SCORE TAB TEXT, up to N times, best first; LINE, RANK from 1;
                    with decode.method=sample N samples, RANK the order in which they were drawn
   --json           {"line": 1, "source": ..., "translations": [{"text": ..., "score": ...}]}
+Several models are an ensemble: the mean of their probabilities decides on each piece. They need
+equal segmenters and vocabularies, and search as the first was trained to.
 A model that reads integers beside the text gets them by --columns heads=FILE,order=FILE: line N of
 each file belongs to line N of INPUT; a model of the embedded corpus parses its sentences itself.
 SCORE is the log-probability over the length penalty; of a sample, the log-probability alone, under
@@ -49,7 +51,7 @@ TEXT = ""  # the name of the text among what is read; columns have names
 class TranslateOptions(NamedTuple):
     """What the command line says."""
 
-    model: str
+    models: list[str]
     input: str
     output: str | None
     n_best: int | None
@@ -87,11 +89,11 @@ def command(argv: list[str]) -> None:
         keep_memory()
         if options.threads:
             torch.set_num_threads(options.threads)
-        trained = modeldir.load(options.model, options.device)
+        trained, *others = (modeldir.load(model, options.device) for model in options.models)
         decode = with_decode(trained.settings, options.changes).decode
         wanted = options.n_best or 1
         check_n_best(wanted, decode, f"--n-best {wanted}", "add decode.beam_size")
-        translator = Translator.of(trained, decode)
+        translator = Translator.of(trained, decode, *others)
         source: Iterable[str] = text_lines(stream, options.input)
         if options.by_sentence:
             source = by_sentence(Path(options.input))
@@ -100,8 +102,9 @@ def command(argv: list[str]) -> None:
             for name, path in options.columns.items()
         }
         given = {name: lines for name, lines in read.items() if name != TEXT}
-        lines, columns = with_columns(trained, read[TEXT], given)
-        output = stack.enter_context(_output(options, trained, decode))
+        reader = translator.reader
+        lines, columns = with_columns(reader.reads.columns, reader.settings, read[TEXT], given)
+        output = stack.enter_context(_output(options, [trained, *others], decode))
         streams = (iter(lines), *columns.values())
         passed = read_over(output, streams, read, "translations", named(options.input))
         notes = Notes(passed)
@@ -117,17 +120,17 @@ def command(argv: list[str]) -> None:
         raise refused
 
 
-def _output(options: TranslateOptions, trained: "Trained", decode: "Decode") -> Output:
+def _output(options: TranslateOptions, members: "list[Trained]", decode: "Decode") -> Output:
     """Where translations go; a file is resumed where all that decides on its lines is the same."""
     identity = {
-        "model": trained.digest,
+        "model": [member.digest for member in members],
         "decode": vars(decode),
         "--n-best": options.n_best,
         "--scores": options.scores,
         "--json": options.json,
         "--by-sentence": options.by_sentence,
         "--columns": sorted(options.columns),
-        "--device": next(trained.model.parameters()).device.type,
+        "--device": next(members[0].model.parameters()).device.type,
         "nmt": __version__,
     }
     return output_of(options.output, identity)
@@ -143,7 +146,12 @@ def understood(argv: list[str]) -> TranslateOptions:
     )
     add = parser.add_argument
     add("model", metavar="MODEL", help="run directory of nmt-train, or one of its checkpoints")
-    add("arguments", nargs="*", metavar="INPUT", help="text, perhaps .gz; none or -: stdin")
+    add(
+        "arguments",
+        nargs="*",
+        metavar="INPUT",
+        help="text, perhaps .gz; none or -: stdin; a directory: another MODEL",
+    )
     add("-o", "--output", help="file to write (default: stdout)")
     add("--n-best", type=positive, metavar="N", help="the N best translations, with scores")
     add("--scores", action="store_true", help="a score before each translation")
@@ -155,10 +163,15 @@ def understood(argv: list[str]) -> TranslateOptions:
     given = parser.parse_intermixed_args(argv)
     settings = [a for a in given.arguments if SETTING.match(a)]
     once(settings)
-    inputs = [a for a in given.arguments if not SETTING.match(a)] or ["-"]
+    named = [a for a in given.arguments if not SETTING.match(a)]
+    inputs = [a for a in named if not Path(a).is_dir()] or ["-"]
     if len(inputs) > 1:
-        raise UserError(f"{inputs[1]}: a second input; give one, or join them: cat A B | ...")
-    values = {k: v for k, v in vars(given).items() if k != "arguments"}
+        raise UserError(
+            f"{inputs[0]}, {inputs[1]}: two inputs, as neither is the directory of a model; "
+            "give one, or join them: cat A B | ..."
+        )
+    values = {k: v for k, v in vars(given).items() if k not in ("model", "arguments")}
+    values["models"] = [given.model, *(a for a in named if Path(a).is_dir())]
     values["columns"] = columns_named(given.columns)
     if "-" in values["columns"].values():
         raise UserError(f"--columns {given.columns}: stdin is for the text; give a file")

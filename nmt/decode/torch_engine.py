@@ -1,13 +1,14 @@
 """The engine of this toolkit: its own models, searched by beams or sampled from."""
 
 import logging
-from collections.abc import Callable, Mapping, Set
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from nmt.config import Decode
+from nmt.config import WORDS, Decode
 from nmt.data.vocab import BOS, EOS, PAD, UNK
 from nmt.decode import source_limit
 from nmt.decode.beam import Hypothesis, Step, search
@@ -27,16 +28,24 @@ log = logging.getLogger(__name__)
 
 
 class TorchEngine:
-    """A trained model that searches for translations; an Engine."""
+    """Trained models that search for translations, alone or as an ensemble; an Engine.
 
-    def __init__(self, trained: Trained, decode: Decode) -> None:
-        """Raises UserError for settings that this model or its device cannot follow."""
-        self.model, self.decode = trained.model, decode
-        self.source_size = len(trained.source.vocabulary)
-        _check_length(self.model, decode)
+    An ensemble takes the mean of the probabilities of its members, token by token (as fairseq, and
+    OpenNMT-py with -avg_raw_probs); each reads the columns that it knows.
+    """
+
+    def __init__(self, members: Sequence[Trained], decode: Decode) -> None:
+        """`members` have the same vocabularies (`ensemble.together`).
+
+        Raises UserError for settings that they or their device cannot follow.
+        """
+        self.models, self.decode = [member.model for member in members], decode
+        self.source_size = len(members[0].source.vocabulary)
+        _check_length(self.models, decode)
         if decode.position_scale != 1:
-            _scale_positions(self.model, decode.position_scale)
-        self.device = next(self.model.parameters()).device
+            for model in self.models:
+                _scale_positions(model, decode.position_scale)
+        self.device = next(self.models[0].parameters()).device
         self._choose_precision(decode.precision)
 
     def _choose_precision(self, precision: str) -> None:
@@ -45,7 +54,7 @@ class TorchEngine:
         Raises UserError for what the device cannot.
         """
         if precision == "int8":
-            self.model = quantised(self.model)
+            self.models = [quantised(model) for model in self.models]
         self.bfloat16 = precision == "bfloat16"
         if not self.bfloat16:
             return
@@ -59,27 +68,32 @@ class TorchEngine:
 
     @property
     def source_limit(self) -> int | None:
-        """Ids of the longest source that its tables hold, EOS included; None: any length."""
-        return self.model.source_limit
+        """Ids of the longest source that all tables hold, EOS included; None: any length."""
+        return _least(model.source_limit for model in self.models)
 
     @property
     def target_limit(self) -> int | None:
-        """Ids of the longest output that its tables hold, BOS or EOS included; None: any length."""
-        return self.model.target_limit
+        """Ids of the longest output that all tables hold, BOS or EOS included; None: any length."""
+        return _least(model.target_limit for model in self.models)
 
     @property
     def columns(self) -> Set[str]:
-        """Names of the columns of integers that the model reads beside the source."""
-        return self.model.columns
+        """Names of the columns of integers that a model reads beside the source."""
+        return {name for model in self.models for name in model.columns}
 
     @property
     def column_ranges(self) -> Mapping[str, range]:
-        """The integers that each column may hold, by name."""
-        return self.model.column_ranges
+        """The integers that each column may hold for all models, by name."""
+        ranges: dict[str, range] = {}
+        for model in self.models:
+            for name, held in model.column_ranges.items():
+                known = ranges.get(name, held)
+                ranges[name] = range(max(known.start, held.start), min(known.stop, held.stop))
+        return ranges
 
     def room(self, limit: Callable[[int], int], n_best: int) -> int:
         """Return how many pieces, eos apart, a source may have by the memory of the device."""
-        table = self.model.target_limit
+        table = self.target_limit
 
         def attempt(length: int, steps: int) -> None:
             steps = steps if table is None else min(steps, table - 1)
@@ -90,7 +104,7 @@ class TorchEngine:
     def _try(self, length: int, steps: int, n_best: int) -> None:
         """Search for a translation of so many pieces of a made-up source of this length, eos in."""
         source = example.ids(1, length, self.source_size)
-        columns = example.columns(self.model.columns, source)
+        columns = example.columns(set(self.columns), source)
         rows = {name: column[0].tolist() for name, column in columns.items()}
         if self.decode.target_length == "given":
             rows[LENGTH] = [steps]
@@ -125,15 +139,33 @@ class TorchEngine:
             for name in sources[0].columns
         }
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bfloat16):
-            state = self.model.start(source, columns, self._lengths(sources, columns))
-
-            def step(tokens: Tensor, parents: Tensor | None) -> Tensor:
-                if parents is not None:
-                    state.reorder(parents)
-                return self.model.step(tokens, state).float().log_softmax(dim=-1)
-
+            step = self._step(sources, source, columns)
             choose = self._sampled if self.decode.method == "sample" else self._best
             return choose(step, sources, torch.tensor(limits).to(self.device), n_best, eos)
+
+    def _step(self, sources: list[Source], source: Tensor, columns: dict[str, Tensor]) -> Step:
+        """The log-probabilities of the next token after each prefix of a batch of sources."""
+        told = columns.pop(LENGTH)[:, 0] if self.decode.target_length == "given" else None
+        states = [
+            model.start(
+                source,
+                {name: columns[name] for name in columns if name in {*model.columns, WORDS}},
+                self._lengths(model, sources, told),
+            )
+            for model in self.models
+        ]
+
+        def step(tokens: Tensor, parents: Tensor | None) -> Tensor:
+            each = []
+            for model, state in zip(self.models, states, strict=True):
+                if parents is not None:
+                    state.reorder(parents)
+                each.append(model.step(tokens, state).float().log_softmax(dim=-1))
+            if len(each) == 1:
+                return each[0]
+            return torch.stack(each).logsumexp(dim=0) - math.log(len(each))
+
+        return step
 
     def _best(
         self, step: Step, sources: list[Source], limits: Tensor, n_best: int, eos: int
@@ -166,12 +198,17 @@ class TorchEngine:
             forbidden=FORBIDDEN[self.decode.unknown],
         )
 
-    def _lengths(self, sources: list[Source], columns: dict[str, Tensor]) -> Tensor | None:
-        """Desired lengths [batch], eos included; None: nobody asks, or the model's head tells."""
-        if not self.model.needs_lengths or self.decode.target_length == "predicted":
+    def _lengths(
+        self, model: Transformer, sources: list[Source], told: Tensor | None
+    ) -> Tensor | None:
+        """Desired lengths [batch], eos included; None: nobody asks, or the model's head tells.
+
+        `told` are those that were given, in pieces.
+        """
+        if not model.needs_lengths or self.decode.target_length == "predicted":
             return None
-        if self.decode.target_length == "given":
-            return columns.pop(LENGTH)[:, 0].clamp(min=0) + 1
+        if told is not None:
+            return told.clamp(min=0) + 1
         pieces = [len(source.ids) - 1 for source in sources]
         lengths = [max(1, round(self.decode.length_ratio * n)) + 1 for n in pieces]
         return torch.tensor(lengths, device=self.device)
@@ -181,14 +218,22 @@ class TorchEngine:
         return pad_sequence(tensors, batch_first=True, padding_value=PAD).to(self.device)
 
 
-def _check_length(model: Transformer, decode: Decode) -> None:
-    """Refuse a way to the desired length that this model cannot go."""
-    if decode.target_length == "predicted" and model.length_head is None:
+def _least(limits: Iterable[int | None]) -> int | None:
+    """The smallest limit; None: there is none."""
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def _check_length(models: Sequence[Transformer], decode: Decode) -> None:
+    """Refuse a way to the desired length that these models cannot go."""
+    asking = [model for model in models if model.needs_lengths]
+    if decode.target_length == "predicted" and any(
+        model.length_head is None for model in asking or models
+    ):
         raise UserError(
             "decode.target_length=predicted: this model cannot tell a length; train one with "
             "model.length_head=true"
         )
-    if decode.target_length == "given" and not model.needs_lengths:
+    if decode.target_length == "given" and not asking:
         raise UserError(
             "decode.target_length=given: no encoding of this model asks for a length; train "
             "one with encoding=ldpe or encoding=lrpe"

@@ -13,6 +13,7 @@ from nmt.data.vocab import EOS
 from nmt.decode.beam import Hypothesis, length_penalty
 from nmt.decode.columns import Columns
 from nmt.decode.engine import Engine
+from nmt.decode.ensemble import together
 from nmt.decode.notes import Notes
 from nmt.decode.parts import parts_of
 from nmt.decode.source_limit import ALWAYS, GIANT
@@ -75,9 +76,14 @@ class Translator:
         self._room: dict[int, int] = {}  # n_best -> pieces of the longest source, once measured
 
     @classmethod
-    def of(cls, trained: Trained, decode: Decode) -> "Translator":
-        """That of a trained model; UserError for settings that it, or its device, cannot follow."""
-        return cls(trained, decode, TorchEngine(trained, decode))
+    def of(cls, trained: Trained, decode: Decode, *others: Trained) -> "Translator":
+        """That of a trained model, or with `others` of an ensemble.
+
+        Raises UserError for settings that a model or its device cannot follow, and for models that
+        do not share their vocabularies.
+        """
+        members = [trained, *others]
+        return cls(together(members), decode, TorchEngine(members, decode))
 
     def texts(
         self, lines: Iterable[str], columns: Mapping[str, Iterable[str]] | None = None

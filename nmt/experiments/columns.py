@@ -1,14 +1,10 @@
 """Columns of integers beside a text: which files hold them, and what a model reads of them."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from itertools import tee
-from typing import TYPE_CHECKING
 
 from nmt.config import Files, Settings, Toy
 from nmt.errors import Exit, UserError
-
-if TYPE_CHECKING:
-    from nmt.modeldir import Trained
 
 COLUMNS = "NAME=FILE,..."  # what --columns takes
 
@@ -39,17 +35,18 @@ def columns_named(argument: str | None) -> dict[str, str]:
 
 
 def with_columns(
-    trained: "Trained", lines: Iterable[str], given: Mapping[str, Iterable[str]]
+    reads: Set[str], settings: Settings, lines: Iterable[str], given: Mapping[str, Iterable[str]]
 ) -> tuple[Iterable[str], dict[str, Iterable[str]]]:
     """The lines to translate, and all columns beside them that are known.
 
-    What a model of the embedded corpus wants and is not given, the grammar says as the lines are
-    read: UserError (65) for a line that is none of its sentences.
+    `reads` are the columns that a model of these settings reads. What a model of the embedded
+    corpus wants and is not given, the grammar says as the lines are read: UserError (65) for a line
+    that is none of its sentences.
     """
     from nmt.data.columns import missing
 
-    absent = missing(trained.model.columns, given)
-    if not absent or not isinstance(trained.settings.data, Toy):
+    absent = missing(reads, given)
+    if not absent or not isinstance(settings.data, Toy):
         return lines, dict(given)
     lines, *copies = tee(lines, 1 + len(absent))
     return lines, {**given, **dict(zip(absent, map(_parsed, absent, copies), strict=True))}

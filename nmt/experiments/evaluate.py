@@ -306,7 +306,7 @@ def _translate(
     keep_memory()
     sources = texts.sources or []
     given = {name: texts.columns[name] for name in trained.model.columns & set(texts.columns)}
-    lines, columns = with_columns(trained, sources, given)
+    lines, columns = with_columns(trained.model.columns, trained.settings, sources, given)
     bar = tqdm(
         Translator.of(trained, decode).translate(lines, 1, columns),
         desc=system.label,

@@ -314,7 +314,9 @@ def _observed(
         for t, test in enumerate(translated):
             if not test.hypotheses[s]:
                 continue
-            _, beside = with_columns(trained, test.sources or [], given)
+            _, beside = with_columns(
+                trained.model.columns, trained.settings, test.sources or [], given
+            )
             columns = {name: list(column) for name, column in beside.items()}
             tests[t], profile = attention.observe(trained, tests[t], test, s, columns, SEED)
             profiles += profile

@@ -99,19 +99,26 @@ def test_the_embedded_grammar_says_its_columns_itself(model: Any) -> None:
     toy = experiment_of([]).settings
     some = Trained(toy, model_of(model), model.source, model.target, {})
     lines = ["Er schläft.", "", "Heute lacht der Mann."]
-    text, found = options.with_columns(some, lines, {})
+    text, found = options.with_columns(some.model.columns, some.settings, lines, {})
     assert list(text) == lines
     assert {name: list(values) for name, values in found.items()} == {
         "heads": [columns(line)["heads"] if line else "" for line in lines],
         "language": ["0", "0", "0"],
     }
     given = ["9", "9", "9"]
-    assert options.with_columns(some, lines, {"language": given})[1]["language"] is given
-    _, wrong = options.with_columns(some, ["Er schläft.", "ein Satz"], {})
+    assert (
+        options.with_columns(some.model.columns, some.settings, lines, {"language": given})[1][
+            "language"
+        ]
+        is given
+    )
+    _, wrong = options.with_columns(
+        some.model.columns, some.settings, ["Er schläft.", "ein Satz"], {}
+    )
     with pytest.raises(UserError, match="line 2: no sentence of the embedded grammar, so its head"):
         list(wrong["heads"])
     files = Trained(model.reader.settings, model_of(model), model.source, model.target, {})
-    assert options.with_columns(files, lines, {}) == (lines, {})
+    assert options.with_columns(files.model.columns, files.settings, lines, {}) == (lines, {})
 
 
 def beside_test(settings: config.Settings) -> list[str]:

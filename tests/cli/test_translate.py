@@ -15,7 +15,7 @@ import pytest
 
 from nmt import manifest, modeldir
 from nmt.cli import translate
-from nmt.config import Settings
+from nmt.config import Decode, Settings
 from nmt.data.bpe import Bpe
 from nmt.data.joined import join, write
 from nmt.data.side import Side
@@ -93,6 +93,34 @@ def test_samples_are_numbered_as_they_were_drawn(nmt_translate: Run) -> None:
     assert nmt_translate(*words, "decode.seed=2", stdin=text)[1] != out
     code, out, _ = nmt_translate(*words[2:], stdin=text)
     assert out.splitlines() == [f[3] for f in fields if f[1] == b"1"]
+
+
+def test_every_directory_is_a_model_and_a_file_the_input(
+    command: Run, copying: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded: list[str] = []
+
+    def load(path: str, device: str) -> Trained:
+        loaded.append(path)
+        return copying
+
+    told: Any = copying.source  # has no segmenter that says what it is
+    monkeypatch.setattr(type(told), "to_json", lambda self: {"segmenter": {}, "vocabulary": []})
+    monkeypatch.setattr(modeldir, "load", load)
+    for name in ("a", "b", "c"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "in.txt").write_bytes(b"w1 w2\n\nw3\n")
+    monkeypatch.chdir(tmp_path)
+    code, out, err = command("a", "b", "in.txt", "decode.beam_size=2", "c", "--scores")
+    assert (code, loaded) == (0, ["a", "b", "c"]), err
+    alone = command("a", "in.txt", "decode.beam_size=2", "--scores")[1]
+    assert [line.split(b"\t")[1] for line in out.splitlines()] == [b"w1 w2", b"", b"w3"]
+    assert out == alone  # to four places
+    loaded.clear()
+    assert command("a", "b", stdin=b"w1\n")[:2] == (0, b"w1\n")
+    assert loaded == ["a", "b"]
+    code, _, err = command("a", "none", "in.txt")
+    assert (code, "none, in.txt: two inputs, as neither" in err) == (2, True)
 
 
 def test_bytes_that_are_no_utf8_are_counted(nmt_translate: Run) -> None:
@@ -202,7 +230,11 @@ def test_a_failure_before_the_first_line_leaves_nothing(nmt_translate: Run, tmp_
             "decode.alpha=1: no effect on samples; leave it out, or choose decode.method=beam",
         ),
         (["--n-best", "9"], "--n-best 9: the beam holds 4; add decode.beam_size=9"),
-        (["-", "b"], "b: a second input; give one, or join them: cat A B | ..."),
+        (
+            ["-", "b"],
+            "-, b: two inputs, as neither is the directory of a model; give one, or join them: "
+            "cat A B | ...",
+        ),
     ],
 )  # fmt: skip
 def test_wrong_words(nmt_translate: Run, words: list[str], message: str) -> None:
@@ -218,10 +250,14 @@ def test_far_from_every_key_all_are_listed(nmt_translate: Run) -> None:
 def test_changes_reach_the_search(nmt_translate: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     from nmt.decode import translator
 
-    seen = []
-    monkeypatch.setattr(
-        translator.Translator, "__init__", lambda self, sides, decode, engine: seen.append(decode)
-    )
+    seen: list[Decode] = []
+    make = translator.Translator.__init__
+
+    def spy(self: Any, sides: Any, decode: Decode, engine: Any) -> None:
+        seen.append(decode)
+        make(self, sides, decode, engine)
+
+    monkeypatch.setattr(translator.Translator, "__init__", spy)
     monkeypatch.setattr(translator.Translator, "translate", lambda *_, **__: iter([]))
     assert nmt_translate("decode.alpha=1", "decode.window=1", "decode.too_long=truncate")[0] == 0
     assert (seen[0].alpha, seen[0].window, seen[0].too_long) == (1.0, 1, "truncate")
@@ -321,7 +357,7 @@ def test_help_is_there_at_once(capsys: pytest.CaptureFixture[str]) -> None:
         translate.main(["--help"])
     assert exit.value.code == 0
     out = capsys.readouterr().out
-    assert "nmt-translate MODEL [INPUT]" in out
+    assert "nmt-translate MODEL [MODEL ...] [INPUT]" in out
     assert "decode.beam_size" in out
     code = "import sys; from nmt.cli import translate; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

@@ -91,7 +91,7 @@ def trained(longest_source: int = 30) -> Trained:
 
 def model_of(translator: Translator) -> Any:
     """The model behind a translator."""
-    return cast(Any, translator.engine).model
+    return cast(Any, translator.engine).models[0]
 
 
 def ended() -> Trained:

@@ -1,0 +1,152 @@
+"""An ensemble searches by the mean of the probabilities of its members, whatever they are."""
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import nmt
+from nmt.config import Decode, Settings
+from nmt.data.bpe import Bpe
+from nmt.data.side import Side
+from nmt.data.tokenizer import Tokenizer
+from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocabulary
+from nmt.decode.beam import length_penalty
+from nmt.decode.translator import Translation, Translator
+from nmt.errors import UserError
+from nmt.model.transformer import Transformer
+from nmt.modeldir import Trained
+from tests.decode.copying import decode as decode_of
+
+LETTERS = ["a", "b", "c"]
+LINES = ["a b", "", "c", "b b a c"]
+LIMIT = 2
+Make = Callable[..., Trained]
+
+
+@pytest.fixture
+def member(tiny: Callable[..., Transformer], settings_of: Callable[..., Settings]) -> Make:
+    """A model of a few letters, sure enough of what it says that models differ."""
+
+    def make(*words: str, seed: int = 0, letters: tuple[str, ...] = tuple(LETTERS)) -> Trained:
+        vocabulary = Vocabulary(list(letters))
+        side = Side(Bpe(Tokenizer("nfc", "none", "de"), [], list(letters)), vocabulary)
+        torch.manual_seed(seed)
+        model = tiny(*words, vocab=len(vocabulary))
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(torch.randn(parameter.shape) * 0.5)
+        return Trained(settings_of(*words), model, side, side, {"longest_source": 30})
+
+    return make
+
+
+def short(**changes: Any) -> Decode:
+    return decode_of(max_length_ratio=0.0, max_length_offset=LIMIT, **changes)
+
+
+def translations(*members: Trained, n_best: int = 1, **changes: Any) -> list[list[Translation]]:
+    first, *others = members
+    return list(Translator.of(first, short(**changes), *others).translate(LINES, n_best))
+
+
+@pytest.mark.parametrize("changes", [{"beam_size": 4}, {"method": "sample", "seed": 3}], ids=str)
+def test_a_model_beside_itself_is_the_model(member: Make, changes: dict[str, Any]) -> None:
+    one = member("encoding=relative")
+    alone, twice = (translations(*[one] * n, n_best=3, **changes) for n in (1, 2))
+    assert [[t.text for t in some] for some in alone] == [[t.text for t in some] for some in twice]
+    for some, same in zip(alone, twice, strict=True):
+        assert [t.score for t in some] == pytest.approx([t.score for t in same], abs=1e-5)
+
+
+def test_two_models_find_what_all_continuations_by_their_mean_say(member: Make) -> None:
+    """Other encodings and sizes; the oracle reads the whole prefix anew at each step."""
+    members = [
+        member("encoding=relative", seed=1),
+        member("encoding=absolute", "model.dim=16", seed=2),
+        member("encoding=rotary", "model.decoder_layers=1", seed=3),
+    ]
+    found = translations(*members, n_best=5, beam_size=40)
+    for line, translated in zip(LINES, found, strict=True):
+        if not line:
+            assert translated == [Translation("", 0.0)]
+            continue
+        source = torch.tensor([members[0].source.ids(line)])
+        best = exhaustive([member.model for member in members], source)[:5]
+        assert [t.ids for t in translated] == [ids for _, ids in best]
+        assert [t.score for t in translated] == pytest.approx([s for s, _ in best], abs=1e-4)
+    for one in members:  # and no member says so alone
+        assert [t.ids for t, *_ in translations(one)] != [t.ids for t, *_ in found]
+
+
+@torch.inference_mode()
+def exhaustive(models: list[Transformer], source: Tensor) -> list[tuple[float, tuple[int, ...]]]:
+    """All outputs and their scores, the best first; ends at the limit as in `search`."""
+    letters = [i for i in range(models[0].output.out_features) if i not in (PAD, BOS, EOS, UNK)]
+    found = []
+    for length in range(LIMIT + 1):
+        for ids in itertools.product(letters, repeat=length):
+            prefix = torch.tensor([[BOS, *ids]])
+            each = [model(source, prefix)[0].double().softmax(-1) for model in models]
+            log_probs = torch.stack(each).mean(0).log()  # [length + 1, vocab]
+            total = sum(float(log_probs[at, token]) for at, token in enumerate(ids))
+            last = log_probs[-1, [EOS, *letters]]
+            ends = length < LIMIT or int(last.argmax()) == 0  # else it is closed as it is
+            total += float(last[0]) if ends else 0.0
+            found.append((total / length_penalty(length + ends, short().alpha), ids))
+    return sorted(found, reverse=True)
+
+
+def test_an_ensemble_reads_no_more_than_each_of_its_members(member: Make) -> None:
+    long, less = member("encoding=learned"), member("encoding=learned", "encoding.learned.size=4")
+    less = less._replace(facts={"longest_source": 2})
+    some = Translator.of(long, short(), less)
+    assert (some.engine.source_limit, some.engine.target_limit) == (4, 4)
+    assert some.longest_trained == 2
+    assert Translator.of(long, short()).longest_trained == 30
+
+
+def test_members_read_the_columns_that_they_know(
+    member: Make, settings_of: Callable[..., Settings]
+) -> None:
+    tree, plain = member("encoding=spr_relative"), member("encoding=relative", seed=1)
+    some = Translator.of(plain, short(), tree)
+    assert "heads" in some.engine.columns
+    heads = {"heads": ["0 1", "", "0", "2 0 2 2"]}
+    found, other = (list(some.translate(LINES, 1, given)) for given in (heads, OTHER))
+    assert found != other
+    with pytest.raises(UserError, match="column heads: this model reads it"):
+        some.texts(LINES)
+    files = settings_of("data=files", "data.root=x")
+    with pytest.raises(UserError, match=r"^columns heads: no model of the ensemble had all"):
+        Translator.of(plain._replace(settings=files), short(), tree._replace(settings=files))
+
+
+OTHER = {"heads": ["2 0", "", "0", "0 1 1 1"]}
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_other_vocabularies_and_segmenters_are_refused(member: Make, side: str) -> None:
+    one: Any = member("encoding=relative")
+
+    def mixed(segmenter: Any, *letters: str) -> Trained:
+        return one._replace(**{side: Side(segmenter, Vocabulary(list(letters)))})
+
+    other = mixed(one.source.segmenter, "a", "b", "d")
+    with pytest.raises(UserError, match=f"^model 3 of 3: its vocabulary of the {side} is not"):
+        Translator.of(one, short(), one, other)
+    other = mixed(Bpe(Tokenizer("nfkc", "none", "de"), [], LETTERS), *LETTERS)
+    with pytest.raises(UserError, match=f"^model 2 of 2: its segmenter of the {side} is not"):
+        Translator.of(one, short(), other)
+
+
+def test_the_python_api_takes_a_list(member: Make) -> None:
+    members = [member("encoding=relative", seed=1), member("encoding=absolute", seed=2)]
+    brief: dict[str, Any] = {"max_length_ratio": 0, "max_length_offset": LIMIT, "beam_size": 2}
+    brief |= {"alpha": 0.6, "batch_tokens": 60}
+    found = nmt.translate(members, LINES, **brief)
+    assert found == [best.text for best, *_ in translations(*members)]
+    assert nmt.translate(members[0], LINES, **brief) == nmt.translate(members[:1], LINES, **brief)
