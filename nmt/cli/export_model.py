@@ -1,6 +1,7 @@
 """nmt-export: write a trained model as another engine reads it, with proof."""
 
 import argparse
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from nmt.errors import Exit, UserError
 if TYPE_CHECKING:
     from nmt.exchange.model_card import CardScores
 
-USAGE = "nmt-export MODEL DIR --to ctranslate2|marian [--precision float32|int8|...] [OPTION ...]"
+USAGE = "nmt-export MODEL DIR --to ctranslate2|marian|argos [OPTION ...]"
 ABOUT = """
 Write the model of a run or model directory as another engine reads it.
 
@@ -23,7 +24,11 @@ reads them, and besides source.json and target.json, the segmenters of the model
 as MarianMTModel and MarianTokenizer of transformers read them; for models with model.norm=post,
 encoding=absolute and SentencePiece, among them those that nmt-import made.
 
-DIR/README.md is a model card: sizes, data, training, how it is used, what was compared, and the
+--to argos (nmt[ct2]): a package, DIR.argosmodel, as Argos Translate and LibreTranslate install it;
+for models of segmenter=unigram without a tokenizer, whose two sides share a SentencePiece model or
+whose pieces are joined alike.
+
+README.md there is a model card: sizes, data, training, how it is used, what was compared, and the
 scores by length that --scores names, or experiment=lengthen left in a run.
 
 What the engine makes of it is compared with the model on the lines of FILE (or made-up ones), and
@@ -33,7 +38,7 @@ another precision the certificate says besides how much it changes. What the eng
 is refused, with the reason.
 """
 
-ENGINES = ("ctranslate2", "marian")
+ENGINES = ("ctranslate2", "marian", "argos")
 PRECISIONS = (
     *("float32", "float16", "bfloat16", "int16"),
     *("int8", "int8_float32", "int8_float16", "int8_bfloat16"),
@@ -49,7 +54,8 @@ def command(argv: list[str]) -> None:
     """Read, write, compare."""
     options = understood(argv)
     from nmt import modeldir
-    from nmt.exchange import ctranslate2_export, marian_export
+    from nmt.exchange import argos_export, ctranslate2_export, marian_export
+    from nmt.exchange.argos_export import PackageOptions
     from nmt.exchange.model_card import CardOptions
 
     given = [_scores(argument) for argument in options.scores]
@@ -62,6 +68,9 @@ def command(argv: list[str]) -> None:
     card = CardOptions(name, options.license, [*_own_scores(options.model), *given])
     if options.to == "marian":
         marian_export.export(trained, options.directory, lines, card)
+    elif options.to == "argos":
+        package = PackageOptions(options.names, options.package_version)
+        argos_export.export(trained, options.directory, lines, options.precision, card, package)
     else:
         ctranslate2_export.export(trained, options.directory, lines, options.precision, card)
     sys.stdout.write(f"{options.directory}\n")
@@ -112,12 +121,37 @@ def understood(argv: list[str]) -> argparse.Namespace:
         metavar="[LABEL=]FILE",
         help="for the card: what nmt-evaluate --json wrote, and which of its systems this is",
     )
+    add("--names", type=_two, metavar="SOURCE,TARGET", help="of the languages, in a package")
+    add(
+        "--package-version",
+        type=_version,
+        default="1.0",
+        metavar="N.N",
+        help="of a package (default 1.0)",
+    )
     options = parser.parse_args(argv)
     if options.directory.exists():
         raise UserError(f"{options.directory}: exists; name another directory", Exit.CANT_CREATE)
+    if options.to == "argos" and options.directory.suffix != ".argosmodel":
+        raise UserError(f"{options.directory}: a package is a file; call it NAME.argosmodel")
+    if options.to != "argos" and (options.names or options.package_version != "1.0"):
+        raise UserError("--names, --package-version: only packages have them; add --to argos")
     if options.to == "marian" and options.precision != "float32":
         raise UserError(f"--precision {options.precision}: only CTranslate2 has it; leave it out")
     return options
+
+
+def _version(text: str) -> str:
+    if not re.fullmatch(r"[0-9]+(\.[0-9]+)*", text):
+        raise argparse.ArgumentTypeError(f"{text}: expected numbers, as 1.0")
+    return text
+
+
+def _two(text: str) -> tuple[str, str]:
+    source, _, target = text.partition(",")
+    if not (source and target) or "," in target:
+        raise argparse.ArgumentTypeError(f"{text}: expected two names, as German,English")
+    return source, target
 
 
 if __name__ == "__main__":

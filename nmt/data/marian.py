@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from nmt.data.unigram import Unigram
 
-_CODE = re.compile(">>.*?<<")
+CODE = re.compile(">>.*?<<")
 
 
 class MarianSegmenter(Unigram):
@@ -19,7 +19,7 @@ class MarianSegmenter(Unigram):
 
     def segment(self, words: str) -> list[str]:
         """Segment words that stand apart by single spaces."""
-        code = _CODE.match(words)
+        code = CODE.match(words)
         return [*([code[0]] if code else []), *super().segment(words[code.end() if code else 0 :])]
 
     def decode(self, pieces: Sequence[str]) -> str:

@@ -148,8 +148,8 @@ def measure(trained: Trained, ours: Ours, exported: Exported, directory: Path) -
     return found | {name: _compared(ours, made, name)[0] for name in SEARCHES}
 
 
-def outputs(trained: Trained, chosen: list[SampleLine]) -> Ours:
-    """Translate all samples.
+def outputs(trained: Trained, chosen: list[SampleLine], plain: Trained | None = None) -> Ours:
+    """Translate all samples; `plain` is the model that nmt-translate has, if that is another.
 
     CTranslate2 takes forbidden pieces out before it computes probabilities, nmt thereafter. So
     that the searches see the same numbers, ours is given a model that never has these pieces.
@@ -157,7 +157,7 @@ def outputs(trained: Trained, chosen: list[SampleLine]) -> Ours:
     forbidden = [PAD, BOS] + [UNK] * (trained.settings.decode.unknown != "allow")
     judging = without(trained, forbidden)
     searches = {name: _search(judging, chosen, beam) for name, beam in SEARCHES.items()}
-    return Ours(chosen, searches, _search(trained, chosen, BEAM), judging.model)
+    return Ours(chosen, searches, _search(plain or trained, chosen, BEAM), judging.model)
 
 
 def _search(trained: Trained, chosen: Sequence[SampleLine], beam: int) -> list[SampleOutput]:

@@ -200,6 +200,11 @@ def _compared(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if key in found:
             yield f"largest difference of {what}, float32", f"{found[key]:.1e}"
     yield from _searches(found)
+    if counts := found.get("as_argos_asks"):
+        yield (
+            "output as of nmt-translate, searched as Argos Translate does",
+            (f"{counts['equal']} of {counts['compared']} lines"),
+        )
     for precision, measured in found.items():
         if isinstance(measured, dict) and "computed_in" in measured:
             yield (

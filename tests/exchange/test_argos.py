@@ -1,0 +1,220 @@
+"""Packages of Argos Translate hold what it reads, and it translates as nmt does, or are refused."""
+
+import io
+import json
+import os
+import subprocess
+import threading
+import zipfile
+from collections.abc import Callable, Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import ctranslate2
+import pytest
+import torch
+from sentencepiece import SentencePieceProcessor
+
+from nmt import modeldir
+from nmt.cli import export_model, translate
+from nmt.cli.train import main as train
+from nmt.data.side import Side
+from nmt.data.toy import pairs
+from nmt.data.unigram import SPACE
+from nmt.data.vocab import BOS, PAD, UNK, Vocabulary
+from nmt.errors import Exit, UserError
+from nmt.exchange import argos_export, ctranslate2_export, samples
+from nmt.exchange.argos_export import PackageOptions, export
+from nmt.modeldir import Trained
+from tests.exchange.test_export import made as of_bpe
+from tests.exchange.test_marian_export import LINES, made
+
+PYTHON = os.environ.get("NMT_ARGOS")  # of an environment that has argostranslate
+HOW = "NMT_ARGOS names no Python that has argostranslate (pip install argostranslate==1.11.0)"
+
+
+def shared(*words: str, **options: Any) -> Trained:
+    return made("encoding=relative", *words, shared=True, **options)
+
+
+@pytest.fixture(autouse=True)
+def short(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few and short samples; slow tests have those of up to 300 pieces."""
+    if "slow" not in request.keywords:
+        monkeypatch.setattr(samples, "BEYOND", 30)
+        monkeypatch.setattr(samples, "LONG", 2)
+        monkeypatch.setattr(ctranslate2_export, "LONGEST", 128)
+
+
+def test_a_package_holds_what_the_client_reads(tmp_path: Path) -> None:
+    trained = shared()
+    names = PackageOptions(("German", "English"), "1.2")
+    found = export(trained, tmp_path / "a" / "x.argosmodel", LINES, package=names)
+    assert found["log_probs"] < 2e-5 and found["as_argos_asks"]["compared"] >= len(LINES)
+    with zipfile.ZipFile(tmp_path / "a" / "x.argosmodel") as archive:
+        archive.extractall(tmp_path)
+    (place,) = tmp_path.glob("translate-*")
+    assert place.name == "translate-de_en-1_2"
+    assert json.loads((place / "metadata.json").read_bytes()) == {
+        "package_version": "1.2", "argos_version": "1.0",
+        "from_code": "de", "from_name": "German", "to_code": "en", "to_name": "English",
+    }  # fmt: skip
+    processor = SentencePieceProcessor(model_file=str(place / "sentencepiece.model"))
+    assert processor.encode(LINES[0], out_type=str) == trained.source.segmenter.encode(LINES[0])
+    assert "argostranslate.package.install_from_path" in (place / "README.md").read_text()
+    assert json.loads((place / "certificate.json").read_bytes()) == found
+    reader = ctranslate2.Translator(str(place / "model"))
+    (result,) = reader.translate_batch([processor.encode(LINES[0], out_type=str)], beam_size=4)
+    assert result.hypotheses[0]
+
+
+def test_no_special_piece_is_ever_chosen(tmp_path: Path) -> None:
+    trained = shared("decode.unknown=forbid")
+    with torch.no_grad():
+        for number in (PAD, BOS, UNK):
+            trained.model.output.bias[number] += 3
+    export(trained, tmp_path / "x.argosmodel", LINES)
+    with zipfile.ZipFile(tmp_path / "x.argosmodel") as archive:
+        archive.extractall(tmp_path)
+    reader = ctranslate2.Translator(str(tmp_path / "translate-de_en-1_0" / "model"))
+    for line in LINES:
+        (result,) = reader.translate_batch([trained.source.segmenter.encode(line)], beam_size=4,
+                                           num_hypotheses=4, min_decoding_length=20)  # fmt: skip
+        pieces = {piece for hypothesis in result.hypotheses for piece in hypothesis}
+        assert pieces <= set(trained.target.vocabulary.to_json())
+
+
+def test_the_same_model_gives_the_same_bytes() -> None:
+    files = [("a/b.txt", b"text" * 50), ("a/c", b"")]
+    data = argos_export.zipped(files)
+    assert data == argos_export.zipped(files)
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        assert [(name, archive.read(name)) for name in archive.namelist()] == files
+
+
+def _with(side: Side, piece: str) -> Side:
+    return Side(side.segmenter, Vocabulary([piece, *side.vocabulary.to_json()[1:]]))
+
+
+def _joins_otherwise() -> Trained:
+    trained = shared()
+    return trained._replace(target=_with(trained.target, "<unk>"))
+
+
+def _of_several_languages() -> Trained:
+    trained = shared()
+    return trained._replace(source=_with(trained.source, ">>fr<<"))
+
+
+@pytest.mark.parametrize(
+    ("trained", "message"),
+    [
+        (lambda: of_bpe("encoding=none"), "segmenter.kind=bpe: .*XML.* segmenter=unigram segmente"),
+        (lambda: shared(tokenizer="moses"), "segmenter.tokenizer=moses: cannot be exported to Arg"),
+        (lambda: shared(form="nfkc"), "data.normalize=nfkc: cannot be exported to Argos"),
+        (lambda: shared("data.source_language=und"), "data.source_language=und: Argos Translate"),
+        (lambda: shared("data.target_language=../x"), "data.target_language=../x: Argos"),
+        (_joins_otherwise, "the piece '<unk>' of the target: .* segmenter.shared_vocabulary=true"),
+        (_of_several_languages, ">>fr<< in a line: cannot be exported to Argos Translate"),
+        (lambda: made("encoding=lstm", shared=True), "encoding.lstm: cannot be exported"),
+    ],
+)
+def test_what_the_client_would_cut_or_join_otherwise_is_refused(
+    trained: Callable[[], Trained], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=message) as error:
+        export(trained(), tmp_path / "x.argosmodel", LINES)
+    assert error.value.code == Exit.USAGE and not list(tmp_path.iterdir())
+
+
+def test_two_models_will_do_where_pieces_are_joined_alike(tmp_path: Path) -> None:
+    trained = made("encoding=relative")
+    assert trained.source.segmenter.to_json() != trained.target.segmenter.to_json()
+    found = export(trained, tmp_path / "x.argosmodel", LINES)
+    assert found["greedy"]["compared"] == found["lines"]
+    joined = trained.target.vocabulary.to_json()[7:12]
+    with zipfile.ZipFile(tmp_path / "x.argosmodel") as archive:
+        model = archive.read("translate-de_en-1_0/sentencepiece.model")
+    processor = SentencePieceProcessor(model_proto=model)
+    theirs = processor.decode_pieces([f"{SPACE}a", *joined]).replace(SPACE, " ").strip()
+    assert theirs == trained.target.segmenter.decode([f"{SPACE}a", *joined])
+
+
+def test_the_command_writes_a_file(tmp_path: Path) -> None:
+    modeldir.save(shared(), tmp_path / "model")
+    (tmp_path / "in.txt").write_text(f"{LINES[0]}\n", encoding="utf-8")
+    to = ["--to", "argos"]
+    more = ["--samples", str(tmp_path / "in.txt"), "--precision", "int8", "--names", "A,B"]
+    name = str(tmp_path / "x.argosmodel")
+    assert export_model.main([str(tmp_path / "model"), name, *to, *more]) == Exit.OK
+    assert zipfile.is_zipfile(name)
+    for wrong in ([name, *to], [str(tmp_path / "y"), *to],
+                  [str(tmp_path / "y.argosmodel"), *to, "--names", "A"],
+                  [str(tmp_path / "y.argosmodel"), *to, "--package-version", "../1"],
+                  [str(tmp_path / "y"), "--to", "ctranslate2", "--names", "A,B"]):  # fmt: skip
+        assert export_model.main([str(tmp_path / "model"), *wrong]) != Exit.OK
+    assert not list(tmp_path.glob("y*"))
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[str]:
+    """The address at which the files of a directory can be had."""
+    handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(PYTHON is None, reason=HOW)
+def test_it_is_installed_and_translates_five_hundred_lines_alike(
+    tmp_path: Path, served: str
+) -> None:
+    assert PYTHON is not None
+    assert train([
+        *("segmenter=unigram", "segmenter.shared_vocabulary=true", "segmenter.vocabulary_size=300"),
+        *("encoding=relative", "model.dim=64", "model.feedforward_dim=128", "model.heads=4"),
+        *("model.encoder_layers=2", "model.decoder_layers=1", "optim=adam_inverse_sqrt"),
+        *("optim.lr=5e-3", "optim.warmup=100", "trainer.max_steps=300", "trainer.device=cpu"),
+        *("trainer.batch_tokens=1600", "trainer.tensorboard=false", "data.train_pairs=4000"),
+        *(f"runs={tmp_path}", f"data.cache={tmp_path / 'cache'}", "name=run"),
+    ]) == 0  # fmt: skip
+    lines = [source for source, _ in pairs(500, 4, 40, "five hundred")]
+    (tmp_path / "in.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    command = [str(tmp_path / "run"), str(tmp_path / "x.argosmodel"), "--to", "argos"]
+    assert export_model.main([*command, "--samples", str(tmp_path / "in.txt")]) == Exit.OK
+
+    home = tmp_path / "home"
+    index = home / "argos-translate" / "index.json"
+    index.parent.mkdir(parents=True)
+    with zipfile.ZipFile(tmp_path / "x.argosmodel") as archive:
+        metadata = json.loads(archive.read("translate-de_en-1_0/metadata.json"))
+    index.write_text(json.dumps([{**metadata, "links": [f"{served}/x.argosmodel"]}]))
+    environment = {**os.environ, "HOME": str(home), "no_proxy": "127.0.0.1"}
+    environment |= {name: str(home) for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME")}
+    environment |= {"XDG_CACHE_HOME": str(home / "cache"), "OMP_NUM_THREADS": "1"}
+    environment.pop("PYTHONPATH", None)
+
+    def run(*words: str, given: str = "") -> str:
+        done = subprocess.run(
+            words, input=given, capture_output=True, text=True, env=environment, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    argospm = str(Path(PYTHON).parent / "argospm")
+    run(argospm, "install", "translate-de_en")
+    assert run(argospm, "list").strip() == "translate-de_en"
+    client = str(Path(__file__).with_name("argos_client.py"))
+    theirs = json.loads(run(PYTHON, client, "de", "en", given="\n".join(lines)))
+    settings = ["decode.beam_size=4", "decode.alpha=0.2", "decode.length_penalty=power"]
+    output = str(tmp_path / "out.txt")
+    arguments = [str(tmp_path / "run"), str(tmp_path / "in.txt"), "-o", output, *settings]
+    assert translate.main(arguments) == Exit.OK
+    ours = Path(output).read_text(encoding="utf-8").split("\n")[:-1]
+    different = [(a, b) for a, b in zip(ours, theirs, strict=True) if a != b]
+    assert len(ours) == 500 and len(set(ours)) > 400
+    assert not different, f"{len(different)}: {different[0]}"
