@@ -57,6 +57,7 @@ def command(argv: list[str]) -> None:
         seed=options.seed,
         decode=options.decode,
         device=options.device,
+        perplexity=options.perplexity,
         keep=options.output_dir,
         quiet=options.quiet,
     )
@@ -83,6 +84,7 @@ def understood(argv: list[str]) -> argparse.Namespace:
     add("--reference", required=True, type=Path, metavar="REF", help="the right translations")
     add("--source", type=Path, metavar="SRC", help="needed by models, and to count lengths")
     add("--columns", metavar=COLUMNS, help="integers beside SRC, for models that ask for them")
+    add("--perplexity", action="store_true", help="of the references, too, by each model")
     add("--by-sentence", action="store_true", help=BY_SENTENCE)
     add("--bounds", default="25,50,75,100", help="last length of each bucket (default %(default)s)")
     add("--lengths", metavar="MODEL", help="counts source pieces (default: the first model)")

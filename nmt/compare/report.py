@@ -109,6 +109,7 @@ class SystemScores:
     ratio: float | None  # tokens of the hypotheses over those of the references, as BLEU counts
     beyond: bool  # every source of the bucket is longer than any in the system's training
     signs: UnderTranslation | None = None  # None: not asked for, or the bucket is empty
+    perplexity: float | None = None  # of the references, by piece; None: not asked for, or unknown
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from nmt.experiments import outputs
 from nmt.experiments.columns import with_columns
 
 if TYPE_CHECKING:
+    from nmt.compare.likelihood import Likelihood
     from nmt.compare.report import Report
     from nmt.compare.scoring import JoinedParts
     from nmt.config import Decode
@@ -54,6 +55,7 @@ class EvaluationOptions(NamedTuple):
     seed: int = SEED  # of the bootstrap
     decode: Mapping[str, Any] = {}  # key -> value, where models search otherwise than as trained
     device: str = "auto"
+    perplexity: bool = False  # of the references, too, by each model
     keep: Path | None = None  # directory that gets the models' translations as LABEL.txt
     quiet: bool = False  # no progress
 
@@ -76,6 +78,7 @@ class EvaluationTexts(NamedTuple):
     sources: list[str] | None
     hypotheses: dict[str, list[str]]  # by label; those of models are added
     columns: dict[str, list[str]]  # by name; integers beside the sources
+    likelihoods: dict[str, "list[Likelihood | None]"]  # of the references, by label of a model
 
 
 def system_of(argument: str) -> NamedSystem:
@@ -112,6 +115,8 @@ def check(systems: Sequence[NamedSystem], source: Path | None, options: Evaluati
         raise UserError(f"decode.{key}={value}: none of the systems is a model; leave it out")
     if options.lengths and source is None:
         raise UserError(f"--lengths {options.lengths}: no text to count in; add --source SRC")
+    if options.perplexity and not models:
+        raise UserError("--perplexity: none of the systems is a model; leave it out")
     if options.by_sentence and not (models or options.lengths):
         raise UserError("--by-sentence: no model reads the text; give one, or --lengths MODEL")
 
@@ -131,6 +136,7 @@ def evaluate(
     texts = _read(systems, reference, source, options)
     started = time.monotonic()
     longest, lengths, language, decodes = _translated(systems, texts, options)
+    from nmt.compare.likelihood import with_perplexities
     from nmt.compare.report import ComparedSystem, Report
     from nmt.compare.scoring import Bootstrap, TranslatedTest, score  # sacrebleu takes a second
     from nmt.compare.undertranslation import with_signs
@@ -149,9 +155,14 @@ def evaluate(
         parts=None if source is None else _parts(source, reference),
     )
     scored = score(test, Bootstrap(list(options.bounds), options.samples, options.seed))
+    if test.parts is not None:
+        scored = with_signs(scored, test, jobs=1)
+    if texts.likelihoods:
+        found = [texts.likelihoods.get(system.label) for system in systems]
+        scored = with_perplexities(scored, test.lengths or [], found)
     report = Report(
         systems=[ComparedSystem(s.label, n) for s, n in zip(systems, longest, strict=True)],
-        tests=[scored if test.parts is None else with_signs(scored, test, jobs=1)],
+        tests=[scored],
         samples=options.samples,
         seed=options.seed,
         about={
@@ -205,7 +216,7 @@ def _read(
     if empty := sum(not line.strip() for line in references):
         log.warning("%s: %d references are empty; all words count as wrong", reference, empty)
     columns = {name: parallel(path) for name, path in options.columns.items()}
-    return EvaluationTexts(references, sources, hypotheses, columns)
+    return EvaluationTexts(references, sources, hypotheses, columns, {})
 
 
 def _translated(
@@ -229,10 +240,37 @@ def _translated(
         decode = with_decode(trained.settings, options.decode).decode
         decodes[system.label] = vars(decode)
         texts.hypotheses[system.label] = _translate(system, trained, decode, texts, options)
+        if options.perplexity:
+            texts.likelihoods[system.label] = _likelihoods(system, trained, texts)
         unread -= trained.model.columns
     if unread:
         log.warning("--columns: no model reads %s", ", ".join(sorted(unread)))
     return longest, lengths, language or "en", decodes
+
+
+def _likelihoods(
+    system: NamedSystem, trained: "Trained", texts: EvaluationTexts
+) -> "list[Likelihood | None]":
+    """How likely a model finds each reference; None where a side is too long for it."""
+    from nmt.compare.likelihood import Likelihood
+    from nmt.decode import forced
+    from nmt.decode.notes import Note
+
+    sources = texts.sources or []
+    given = {name: texts.columns[name] for name in trained.model.columns & set(texts.columns)}
+    lines, columns = with_columns(trained, sources, given)
+    too_long = Note()
+    found = [
+        each and Likelihood(each.log_prob, each.length)
+        for each in forced.stream(trained, lines, texts.references, columns, too_long=too_long)
+    ]
+    if too_long.count:
+        log.warning(
+            "%s: no perplexity where pairs are longer than the encoding holds: %s",
+            system.label,
+            too_long,
+        )
+    return found
 
 
 def with_decode(settings: Settings, changes: Mapping[str, Any]) -> Settings:

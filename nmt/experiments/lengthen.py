@@ -42,6 +42,7 @@ def reports(experiment: Experiment) -> Iterator[tuple[str, "Report"]]:
     options = EvaluationOptions(
         bounds=sorted({max(1, trained // 2), trained, 2 * trained}),
         metrics=METRICS,
+        perplexity=True,
         device=experiment.settings.trainer.device,
     )
     systems = [NamedSystem("parent", experiment.parent), NamedSystem(CHILD, run)]

@@ -118,6 +118,7 @@ WRONG = {
     "no model": (("a.txt", "decode.alpha=1", "--reference", "ref"), 2, "is a model; leave it out"),
     "no source": (("model", "--reference", "ref"), 2, "add --source SRC"),
     "no text": (("a.txt", "--reference", "ref", "--lengths", "model"), 2, "add --source SRC"),
+    "perplexity": (("a.txt", "--reference", "ref", "--perplexity"), 2, "--perplexity: none of"),
     "metric": (("a.txt", "--reference", "ref", "--metric", "x"), 2, "no metric 'x'; choose from"),
     "plot": (("a.txt", "--reference", "ref", "--plot", "p.gif"), 2, "must end in one of"),
     "output": (("a.txt", "--reference", "ref", "--json", "ref/r.json"), 73, "ref: "),

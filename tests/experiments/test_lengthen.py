@@ -1,12 +1,16 @@
 """A child goes on from its parent on joined lines, and stands beside it by length."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
 
 from nmt import modeldir
 from nmt.cli.train import main as train
+from nmt.data.corpus import read_text
+from nmt.decode import forced
+from nmt.experiments.testsets import of_corpus
 from nmt.overrides.compose import experiment_of
 
 TINY = [
@@ -47,6 +51,17 @@ def test_a_child_is_trained_on_joined_lines_and_compared(
         assert report["systems"][0]["longest_trained"] == longest
         bounds = [row["high"] for row in report["tests"][0]["rows"] if row["high"]]
         assert bounds == [longest // 2, longest, 2 * longest]
+    sources, references = (
+        read_text(Path(path)) for path in of_corpus(experiment_of(command).settings)
+    )
+    for system, label in enumerate(("parent", "child")):
+        model = modeldir.load(tmp_path / label)
+        given = forced.score(model, sources, references)
+        loss = -sum(each.log_prob for each in given) / sum(each.length for each in given)
+        everything = reports["test"]["tests"][0]["rows"][-1]["cells"][system]
+        assert everything["perplexity"] == pytest.approx(math.exp(loss), rel=1e-6)
+    assert "perplexity of the references  (by each model's own pieces)" in out
+    assert "second half dropped  (% of joined lines)" in out
     assert train(command) == 0, "again: nothing is trained, the same is shown"
     again = capsys.readouterr()
     assert again.out == out and "already finished" in again.err

@@ -1,6 +1,6 @@
 """A report of one test set: a block for each metric, buckets down, systems side by side."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from nmt.compare.notation import (
     BEYOND,
@@ -16,13 +16,27 @@ from nmt.compare.notation import (
     sign,
     star,
 )
-from nmt.compare.report import FEW, SIGNIFICANT, TESTED, Report, Score, ScoredTest
+from nmt.compare.report import FEW, SIGNIFICANT, TESTED, Report, Score, ScoredTest, SystemScores
 from nmt.compare.text.columns import beside, padded
 
 TERMINAL = 100  # columns that a block should not exceed
 SYSTEMS = 4  # side by side; more go below
-DROPPED = "dropped_half"  # the sign that is shown here
 HEADING = 17  # longer labels are cut to their column, or to this if that is wider
+
+OTHERS: Sequence[tuple[str, Callable[[SystemScores], str]]] = (  # heading, what it shows of a cell
+    (
+        "length ratio  (tokens of the hypotheses / of the references, as BLEU counts them)",
+        lambda cell: number(cell.ratio, 2),
+    ),
+    (
+        f"{SIGNS['dropped_half']}  (% of joined lines)",
+        lambda cell: percent(sign(cell, "dropped_half")),
+    ),
+    (
+        "perplexity of the references  (by each model's own pieces)",
+        lambda cell: number(cell.perplexity, 2),
+    ),
+)
 
 
 def blocks(report: Report) -> str:
@@ -34,21 +48,13 @@ def blocks(report: Report) -> str:
         for metric in test.metrics:
             block = _scores(report, test, group, metric.name)
             parts.append(f"{metric.name}  ({metric.title})\n{block}")
-        ratios = [
-            [report.systems[s].label, *(number(row.cells[s].ratio, 2) for row in test.rows)]
-            for s in group
-        ]
-        parts.append(
-            "length ratio  (tokens of the hypotheses / of the references, as BLEU counts them)\n"
-            + _block(test, ratios)
-        )
-        dropped = [[sign(row.cells[s], DROPPED) for row in test.rows] for s in group]
-        if any(share is not None for shares in dropped for share in shares):
-            shown = [
-                [report.systems[s].label, *map(percent, shares)]
-                for s, shares in zip(group, dropped, strict=True)
+        for heading, shown in OTHERS:
+            columns = [
+                [report.systems[s].label, *(shown(row.cells[s]) for row in test.rows)]
+                for s in group
             ]
-            parts.append(f"{SIGNS[DROPPED]}  (% of joined lines)\n" + _block(test, shown))
+            if any(cell != EMPTY for _, *cells in columns for cell in cells):
+                parts.append(f"{heading}\n{_block(test, columns)}")
     return "\n\n".join([*parts, _notes(report, test), _signatures(test)]) + "\n"
 
 

@@ -77,7 +77,7 @@ def _score(score: Score) -> dict[str, Any]:
 
 
 def _others(cell: SystemScores) -> dict[str, float | None]:
-    values = {"length ratio": cell.ratio}
+    values = {"length ratio": cell.ratio, "perplexity of the references": cell.perplexity}
     for name, title in SIGNS.items():
         values[title] = sign(cell, name)
         if name == "repeated":
