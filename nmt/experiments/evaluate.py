@@ -258,7 +258,7 @@ def _likelihoods(
 
     sources = texts.sources or []
     given = {name: texts.columns[name] for name in trained.model.columns & set(texts.columns)}
-    lines, columns = with_columns(trained, sources, given)
+    lines, columns = with_columns(trained.model.columns, trained.settings, sources, given)
     too_long = Note()
     found = [
         each and Likelihood(each.log_prob, each.length)
