@@ -85,6 +85,7 @@ def translate(
     model: Trained | Sequence[Trained],
     lines: Iterable[str],
     columns: Columns | None = None,
+    target_prefixes: Iterable[str] | None = None,
     **decode: Any,
 ) -> list[str]:
     """Translate lines of text: one translation for each line, in their order.
@@ -93,14 +94,15 @@ def translate(
     their probabilities; they search as the first was trained to. `decode` are keys of the group
     decode, as `beam_size=8, alpha=1.0`; others stay as the model was trained with. `columns` are
     the integers beside the text that encodings of trees ask for; a model of the embedded corpus
-    parses its sentences itself. Raises UserError for a key or value that does not fit (exit code
-    2), and for text that cannot be translated (65).
+    parses its sentences itself. `target_prefixes` are the beginnings that the translations must
+    have, one for each line, empty where it is free. Raises UserError for a key or value that does
+    not fit (exit code 2), and for text that cannot be translated (65).
 
     >>> model = nmt.load("runs/toy/relative-seed1")
     >>> nmt.translate(model, ["der Hund schläft ."], beam_size=1)
     ['the dog sleeps .']
     """
-    return [best.text for best, *_ in n_best(model, lines, 1, columns, **decode)]
+    return [best.text for best, *_ in n_best(model, lines, 1, columns, target_prefixes, **decode)]
 
 
 def n_best(
@@ -108,6 +110,7 @@ def n_best(
     lines: Iterable[str],
     n: int,
     columns: Columns | None = None,
+    target_prefixes: Iterable[str] | None = None,
     **decode: Any,
 ) -> list[list[Translation]]:
     """The n best translations of each line, best first, with their scores.
@@ -124,7 +127,8 @@ def n_best(
     translator = Translator.of(first, settings.decode, *others)
     reader, some = translator.reader, _lines("lines", lines)
     read, beside = with_columns(reader.reads.columns, reader.settings, some, columns or {})
-    return list(translator.translate(read, n, beside))
+    begin = None if target_prefixes is None else _lines("target_prefixes", target_prefixes)
+    return list(translator.translate(read, n, beside, prefixes=begin))
 
 
 def score(

@@ -83,6 +83,7 @@ def write_texts(place: Path) -> None:
     write("test", 12, "test")
     write("in", 3, "in", heads=True)
     (place / "in.de").rename(place / "in.txt")
+    (place / "begin.txt").write_text("the\n\n\n", encoding="utf-8")
 
 
 def test_every_command_is_run_or_has_a_reason_not_to() -> None:

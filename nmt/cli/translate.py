@@ -36,6 +36,7 @@ Several models are an ensemble: the mean of their probabilities decides on each 
 equal segmenters and vocabularies, and search as the first was trained to.
 A model that reads integers beside the text gets them by --columns heads=FILE,order=FILE: line N of
 each file belongs to line N of INPUT; a model of the embedded corpus parses its sentences itself.
+Line N of --target-prefix FILE is how translation N must begin, in whole words.
 SCORE is the log-probability over the length penalty; of a sample, the log-probability alone, under
 the model as it is (temperature 1, all tokens). With -o, the text grows in OUTPUT.part and
 is renamed when it is complete; after an interruption the same command goes on from there, to the
@@ -46,6 +47,21 @@ A trained model is fixed; only how it searches may change:
 
 
 TEXT = ""  # the name of the text among what is read; columns have names
+PREFIX = "--target-prefix"  # that of the beginnings of the translations
+
+
+class InStep(NamedTuple):
+    """What is read in step, line by line."""
+
+    lines: Iterator[str]
+    columns: Mapping[str, Iterable[str]]
+    prefixes: Iterable[str] | None
+
+    @property
+    def streams(self) -> list[Iterable[str]]:
+        """All of it."""
+        prefixes = [] if self.prefixes is None else [self.prefixes]
+        return [self.lines, *self.columns.values(), *prefixes]
 
 
 class TranslateOptions(NamedTuple):
@@ -61,7 +77,14 @@ class TranslateOptions(NamedTuple):
     threads: int | None
     by_sentence: bool
     columns: dict[str, str]  # name -> file
+    target_prefix: str | None
     changes: dict[str, str]  # key of decode -> value
+
+    @property
+    def beside(self) -> dict[str, str]:
+        """The files that are read in step with the input, by name."""
+        prefix = {} if self.target_prefix is None else {PREFIX: self.target_prefix}
+        return {**self.columns, **prefix}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -72,7 +95,7 @@ def main(argv: list[str] | None = None) -> int:
 def command(argv: list[str]) -> None:
     """Translate; on disk nothing is touched before the model is known."""
     options = understood(argv)
-    check_output(options.output, (options.input, *options.columns.values()))
+    check_output(options.output, (options.input, *options.beside.values()))
     with ExitStack() as stack:
         stream = stack.enter_context(opened_input(options.input))
         # torch takes seconds to import: --help and wrong arguments are answered before
@@ -99,18 +122,18 @@ def command(argv: list[str]) -> None:
             source = by_sentence(Path(options.input))
         read = {TEXT: Hashed(source)} | {
             name: Hashed(text_lines(stack.enter_context(opened_input(path)), path))
-            for name, path in options.columns.items()
+            for name, path in options.beside.items()
         }
-        given = {name: lines for name, lines in read.items() if name != TEXT}
+        given = {name: read[name] for name in options.columns}
         reader = translator.reader
         lines, columns = with_columns(reader.reads.columns, reader.settings, read[TEXT], given)
         output = stack.enter_context(_output(options, [trained, *others], decode))
-        streams = (iter(lines), *columns.values())
-        passed = read_over(output, streams, read, "translations", named(options.input))
+        texts = InStep(iter(lines), columns, read.get(PREFIX))
+        passed = read_over(output, texts.streams, read, "translations", named(options.input))
         notes = Notes(passed)
         refused: UserError | None = None
         try:
-            for number, text in records(options, translator, lines, columns, output.lines, notes):
+            for number, text in records(options, translator, texts, output.lines, notes):
                 output.write(text)
                 if number % decode.window == 0:
                     output.advance(Progress(number, digest(read), notes.plain()))
@@ -123,13 +146,15 @@ def command(argv: list[str]) -> None:
 def _output(options: TranslateOptions, members: "list[Trained]", decode: "Decode") -> Output:
     """Where translations go; a file is resumed where all that decides on its lines is the same."""
     identity = {
-        "model": [member.digest for member in members],
+        "model": members[0].digest,
+        "models beside it": [member.digest for member in members[1:]],
         "decode": vars(decode),
         "--n-best": options.n_best,
         "--scores": options.scores,
         "--json": options.json,
         "--by-sentence": options.by_sentence,
         "--columns": sorted(options.columns),
+        PREFIX: options.target_prefix is not None,
         "--device": next(members[0].model.parameters()).device.type,
         "nmt": __version__,
     }
@@ -157,6 +182,7 @@ def understood(argv: list[str]) -> TranslateOptions:
     add("--scores", action="store_true", help="a score before each translation")
     add("--json", action="store_true", help="one JSON object per line")
     add("--columns", metavar=COLUMNS, help="integers beside the text, for models that ask")
+    add(PREFIX, metavar="FILE", help="line N begins the translation of line N; may be empty")
     add("--by-sentence", action="store_true", help=BY_SENTENCE)
     add("--device", default="auto", help="cpu, cuda, cuda:1, or auto: a GPU if there is one")
     add("--threads", type=positive, metavar="N", help="CPU threads (default: torch's choice)")
@@ -175,6 +201,8 @@ def understood(argv: list[str]) -> TranslateOptions:
     values["columns"] = columns_named(given.columns)
     if "-" in values["columns"].values():
         raise UserError(f"--columns {given.columns}: stdin is for the text; give a file")
+    if given.target_prefix == "-":
+        raise UserError(f"{PREFIX} -: stdin is for the text; give a file")
     if given.by_sentence and inputs == ["-"]:
         raise UserError("--by-sentence: no record lies beside stdin; give a file")
     return TranslateOptions(**values, input=inputs[0], changes=dict(map(change_of, settings)))
@@ -183,8 +211,7 @@ def understood(argv: list[str]) -> TranslateOptions:
 def records(
     options: TranslateOptions,
     translator: "Translator",
-    lines: Iterable[str],
-    columns: Mapping[str, Iterable[str]],
+    texts: InStep,
     done: int,
     notes: "Notes",
 ) -> Iterator[tuple[int, str]]:
@@ -194,13 +221,18 @@ def records(
     waiting: deque[str] = deque()  # read, but not yet translated: at most a window
 
     def remembered() -> Iterator[str]:
-        for line in lines:
+        for line in texts.lines:
             waiting.append(line)
             yield line
 
     quiet = True if options.output is None and sys.stdout.isatty() else None  # None: unless a TTY
     translated = translator.translate(
-        remembered(), options.n_best or 1, columns, first=done + 1, notes=notes
+        remembered(),
+        options.n_best or 1,
+        texts.columns,
+        prefixes=texts.prefixes,
+        first=done + 1,
+        notes=notes,
     )
     shown = tqdm(translated, unit=" lines", disable=quiet, initial=done)
     for number, translations in enumerate(shown, done + 1):

@@ -33,6 +33,7 @@ class Engine(ColumnsRead, Protocol):
     ) -> list[list[Hypothesis]]:
         """Find n_best hypotheses or fewer, at least one, for each source of a batch; best first.
 
-        Samples come in the order in which they were drawn. None has more pieces than its limit, eos
-        apart. Raises UserError (71) where memory is short.
+        Each begins with the prefix of its source. Samples come in the order in which they were
+        drawn. None has more pieces than its limit, eos apart. Raises UserError (71) where memory is
+        short.
         """

@@ -1,6 +1,6 @@
 """A line of source text, and the columns beside it, in the numbers that a model reads."""
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import NamedTuple, Protocol
 
 from nmt.config import WORDS, Settings, columns_of
@@ -18,6 +18,7 @@ class Source(NamedTuple):
     columns: dict[str, list[int]]  # as many integers as ids, or one
     line: int = 1  # its number in the text, from 1
     part: int = 0  # of a line that is translated in parts, from 0
+    prefix: Sequence[int] = ()  # ids with which the output begins, eos apart
 
 
 class ColumnsRead(Protocol):

@@ -12,6 +12,7 @@ from nmt.config import WORDS, Decode
 from nmt.data.vocab import BOS, EOS, PAD, UNK
 from nmt.decode import source_limit
 from nmt.decode.beam import Hypothesis, Step, search
+from nmt.decode.begun import begun
 from nmt.decode.quantised import quantised
 from nmt.decode.sampling import Draw, random_numbers, sample
 from nmt.decode.sources import LENGTH, Source
@@ -139,7 +140,8 @@ class TorchEngine:
             for name in sources[0].columns
         }
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bfloat16):
-            step = self._step(sources, source, columns)
+            prefixes = [source.prefix for source in sources]
+            step = begun(self._step(sources, source, columns), prefixes, self.device)
             choose = self._sampled if self.decode.method == "sample" else self._best
             return choose(step, sources, torch.tensor(limits).to(self.device), n_best, eos)
 

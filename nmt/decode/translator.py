@@ -16,6 +16,7 @@ from nmt.decode.engine import Engine
 from nmt.decode.ensemble import together
 from nmt.decode.notes import Notes
 from nmt.decode.parts import parts_of
+from nmt.decode.prefixes import Prefixes
 from nmt.decode.source_limit import ALWAYS, GIANT
 from nmt.decode.sources import Source, SourceReader
 from nmt.decode.torch_engine import TorchEngine
@@ -97,6 +98,7 @@ class Translator:
         n_best: int = 1,
         columns: Mapping[str, Iterable[str]] | None = None,
         *,
+        prefixes: Iterable[str] | None = None,
         first: int = 1,
         notes: Notes | None = None,
     ) -> Iterator[list[Translation]]:
@@ -106,25 +108,31 @@ class Translator:
         which, follows from decode.seed, the number of the line and that of the sample alone.
 
         `columns` are the integers beside the text that the model asks for, line by line as in
-        their files. `first` and `notes` are the number of the first line, and what was unusual
-        about those before it. Reads decode.window lines of each, gives back as many, and only then
-        reads on. An empty line has one empty translation; a JoinedLine is read as the pieces of its
-        sentences. What was unusual is counted, and logged once after the last line. Raises
-        UserError (65) for columns that do not fit the text, before any line of its window is
-        translated; (2) for a column that is missing or unknown; after the last line
-        RefusedLinesError, if lines were too long and decode.too_long=refuse.
+        their files. `prefixes` are the beginnings that the translations must have, line by line; an
+        empty one leaves a line free. `first` and `notes` are the number of the first line, and what
+        was unusual about those before it. Reads decode.window lines of each, gives back as many,
+        and only then reads on. An empty line has one empty translation; a JoinedLine is read as the
+        pieces of its sentences. What was unusual is counted, and logged once after the last line.
+        Raises UserError (65) for columns and prefixes that do not fit, before any line of their
+        window is translated; (2) for a column that is missing or unknown; after the last line
+        RefusedLinesError, if lines were too long and decode.too_long=refuse, or with a prefix.
         """
         beside = Columns(columns or {}, self.reader.kinds(columns or {}))
+        beginnings = Prefixes(prefixes, self.target)
         lines, notes = iter(lines), Notes() if notes is None else notes
         while window := list(islice(lines, self.decode.window)):
             rows = beside.read(len(window), first)
+            begin = beginnings.read(len(window), first)
             sources = [
-                self._parts(line, row, number, n_best, notes)
-                for number, (line, row) in enumerate(zip(window, rows, strict=True), first)
+                self._begun(self._parts(line, row, bool(ids), number, n_best, notes), ids, number)
+                for number, (line, row, ids) in enumerate(
+                    zip(window, rows, begin, strict=True), first
+                )
             ]
             yield from self._window(sources, n_best, notes)
             first += len(window)
         beside.end(first - 1)
+        beginnings.end(first - 1)
         longest = self._longest(notes.too_long, n_best)
         notes.report(self.longest_trained, longest)
         if notes.refused.count:
@@ -135,11 +143,18 @@ class Translator:
             )
 
     def _parts(
-        self, line: str, beside: dict[str, ColumnLine], number: int, n_best: int, notes: Notes
+        self,
+        line: str,
+        beside: dict[str, ColumnLine],
+        whole: bool,
+        number: int,
+        n_best: int,
+        notes: Notes,
     ) -> list[Source]:
         """A line and its columns in numbers: one source, several if it was split, none if refused.
 
-        What stands beside the words of a line cannot be split: such a line is refused.
+        What stands beside the words of a line cannot be split, nor what must be `whole`: such a
+        line is refused.
         """
         known = isinstance(line, JoinedLine)  # its sentences, which any copy would forget
         text = line if known else line.removesuffix("\n").removesuffix("\r")
@@ -153,7 +168,7 @@ class Translator:
         if self.decode.too_long == "truncate":
             notes.truncated.add(number, pieces)
             return [self.reader.read(text, [*ids[:longest], EOS], beside, number)]
-        if self.decode.too_long == "refuse" or beside or self.engine.columns - {WORDS}:
+        if self.decode.too_long == "refuse" or whole or beside or self.engine.columns - {WORDS}:
             notes.refused.add(number, pieces)
             return []
         notes.split.add(number, pieces)
@@ -163,6 +178,26 @@ class Translator:
         return [
             self.reader.read(part, of_part, {}, number, i) for i, (part, of_part) in enumerate(made)
         ]
+
+    def _begun(self, parts: list[Source], prefix: list[int], number: int) -> list[Source]:
+        """The same sources, whose outputs begin with a prefix; UserError (65) if that cannot be."""
+        if not prefix or not parts:
+            return parts
+        (source,) = parts  # a line with a prefix is not split
+        pieces = len(source.ids) - 1
+        if not pieces:
+            raise UserError(
+                f"target prefix, line {number}: the line of the text is empty, and so will its "
+                "translation be; empty this line, too",
+                Exit.DATA,
+            )
+        if len(prefix) > (limit := self._limit(pieces)):
+            raise UserError(
+                f"target prefix, line {number}: has {len(prefix)} pieces, but the translation may "
+                f"have {limit}; shorten it, or raise decode.max_length_offset",
+                Exit.DATA,
+            )
+        return [source._replace(prefix=prefix)]
 
     def _longest(self, pieces: int, n_best: int) -> int:
         """The most pieces that a source may have, if one of so many is to be judged."""

@@ -123,6 +123,20 @@ def test_every_directory_is_a_model_and_a_file_the_input(
     assert (code, "none, in.txt: two inputs, as neither" in err) == (2, True)
 
 
+def test_target_prefixes_stand_beside_the_input(nmt_translate: Run, tmp_path: Path) -> None:
+    beside = tmp_path / "begin.gz"
+    beside.write_bytes(gzip.compress(b"w5\n\nw3 w7\n"))
+    words = ("--target-prefix", str(beside), "decode.max_length_offset=1")
+    code, out, err = nmt_translate(*words, stdin=b"w1 w2\nw4\nw3 w6\n")
+    assert (code, out) == (0, b"w5 w2\nw4\nw3 w7\n"), err  # it copies, place by place
+    code, _, err = nmt_translate(*words, stdin=b"w1 w2\nw4\n")
+    assert (code, "the target prefixes go on" in err) == (65, True)
+    code, _, err = nmt_translate("--target-prefix", "-", stdin=b"w1\n")
+    assert (code, "--target-prefix -: stdin is for the text" in err) == (2, True)
+    code, _, err = nmt_translate("--target-prefix", str(tmp_path / "none"), stdin=b"w1\n")
+    assert code == 66
+
+
 def test_bytes_that_are_no_utf8_are_counted(nmt_translate: Run) -> None:
     bad = [b"\xff", b"\xc0\xaf", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xe2\x82", b"\x80"]
     code, out, err = nmt_translate(stdin=b"w1\n" + b"\n".join(bad) + b"\nw2")

@@ -1,0 +1,182 @@
+"""Translations begin as they must, with the probability that the model gives to the whole."""
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import nmt
+from nmt.config import Settings
+from nmt.decode import forced
+from nmt.decode.beam import length_penalty, search
+from nmt.decode.begun import begun
+from nmt.decode.sampling import Draw, random_numbers, sample
+from nmt.decode.torch_engine import TorchEngine
+from nmt.decode.translator import RefusedLinesError, Translation, Translator
+from nmt.errors import Exit, UserError
+from nmt.model.transformer import Transformer
+from nmt.modeldir import Trained
+from tests.decode.copying import decode, trained
+from tests.decode.test_beam import BOS, EOS, Table
+
+CPU = torch.device("cpu")
+LINES = ["w3 w1 w4", "w2", "", "w1 w5 w9 w2 w6 w5", "w3", "w5 w8 w9 w7 w9"]
+PREFIXES = ["w7 w7", "", "", "w1 w30 w2", "w31", ""]
+prefixes_of_batch = st.lists(st.lists(st.integers(2, 3), max_size=3), min_size=1, max_size=4)
+
+
+@given(st.integers(0, 99), prefixes_of_batch)
+def test_a_beam_finds_the_best_of_what_begins_so(seed: int, prefixes: list[list[int]]) -> None:
+    """Against all outputs; each sentence of a batch has its own prefix."""
+    longest, vocab, alpha = 3, 4, 0.6
+    table = Table.random(seed, batch=len(prefixes), vocab=vocab, longest=longest)
+    found = search(
+        begun(table.again(), prefixes, CPU),
+        torch.full((len(prefixes),), longest),
+        beam_size=vocab**longest,
+        alpha=alpha,
+        bos=BOS,
+        eos=EOS,
+        forbidden=(BOS,),
+        n_best=vocab**longest,
+    )
+    for sentence, (hypotheses, prefix) in enumerate(zip(found, prefixes, strict=True)):
+        expected = {}
+        for length in range(len(prefix), longest + 1):
+            for rest in itertools.product([2, 3], repeat=length - len(prefix)):
+                ids = (*prefix, *rest)
+                each = [table.after(sentence, ids[:at]) for at in range(length + 1)]
+                total = sum(log_probs[token] for log_probs, token in zip(each, ids, strict=False))
+                ends = length < longest or max(each[-1][1:]) == each[-1][EOS]
+                total += each[-1][EOS] if ends else 0.0
+                expected[ids] = total, total / length_penalty(length + ends, alpha)
+        assert {tuple(h.ids) for h in hypotheses} == set(expected)
+        for each_found in hypotheses:
+            log_prob, score = expected[tuple(each_found.ids)]
+            assert each_found.log_prob == pytest.approx(log_prob, abs=1e-5)
+            assert each_found.score == pytest.approx(score, abs=1e-5)
+
+
+def test_samples_begin_so_and_go_on_as_the_function_says() -> None:
+    table, count, prefix = Table.random(2, batch=2, vocab=4, longest=2), 4000, [3]
+    numbers = random_numbers(1, [Draw(1, 0), Draw(2, 0)], count, 3)
+    step = begun(table.again(), [prefix, []], CPU)
+    first, second = sample(step, torch.tensor([2, 2]), numbers, top_p=1.0, bos=BOS, eos=EOS)
+    assert {h.ids[0] for h in first} == {3} and {tuple(h.ids[:1]) for h in second} > {(3,)}
+    shares = torch.tensor(table.after(0, (3,))).exp()
+    ends = sum(h.ids == [3] for h in first) / count  # drawn after the prefix: eos
+    assert ends == pytest.approx(float(shares[EOS]), abs=4 * (0.25 / count) ** 0.5)
+
+
+@pytest.fixture
+def whole(tiny: Callable[..., Transformer], settings_of: Callable[..., Settings]) -> Trained:
+    side = trained().source
+    model = tiny("encoding=relative", vocab=len(side.vocabulary))
+    return Trained(settings_of("encoding=relative"), model, side, side, {"longest_source": 30})
+
+
+def translations(
+    some: Trained, prefixes: list[str] | None = PREFIXES, n_best: int = 1, **changes: Any
+) -> list[list[Translation]]:
+    options = decode(**{"max_length_ratio": 1.0, "max_length_offset": 6, **changes})
+    return list(Translator.of(some, options).translate(LINES, n_best, prefixes=prefixes))
+
+
+WAYS: list[dict[str, Any]] = [{"beam_size": 1}, {"beam_size": 4}, {"method": "sample"}]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_each_line_begins_as_it_must_whatever_the_batches(
+    whole: Trained, way: dict[str, Any]
+) -> None:
+    n_best = 1 if way == {"beam_size": 1} else 3
+    found = translations(whole, n_best=n_best, **way)
+    for line, prefix, translated in zip(LINES, PREFIXES, found, strict=True):
+        assert all(t.text.startswith(prefix) for t in translated)
+        assert not prefix or line
+    free = translations(whole, None, n_best, **way)
+    pairs = list(zip(PREFIXES, found, free, strict=True))
+    assert all([t.text for t in some] == [t.text for t in same] for p, some, same in pairs if not p)
+    assert not any(some[0].text == same[0].text for prefix, some, same in pairs if prefix)
+    more: list[dict[str, Any]] = [{"batch_tokens": 1}, {"window": 2}, {"window": 99}]
+    for changes in more:
+        other = translations(whole, n_best=n_best, **{**way, **changes})
+        assert [[t.text for t in some] for some in other] == [
+            [t.text for t in some] for some in found
+        ]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_the_score_is_that_of_the_whole_translation(whole: Trained, way: dict[str, Any]) -> None:
+    found = translations(whole, alpha=0.0, **way)
+    some = [
+        (line, best)
+        for line, (best,) in zip(LINES, found, strict=True)
+        if whole.target.ids(best.text)[:-1] == list(best.ids) and line
+    ]
+    scored = forced.score(whole, [line for line, _ in some], [best.text for _, best in some])
+    assert {dict(zip(LINES, PREFIXES, strict=True))[line] for line, _ in some} & {"w7 w7", "w31"}
+    for (_, best), exact in zip(some, scored, strict=True):
+        log_probs = exact.log_probs if best.finished else exact.log_probs[:-1]
+        assert best.score == pytest.approx(sum(log_probs), abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("prefixes", "message"),
+    [
+        (["w1", "", "", "", "w1"], "the target prefixes end after line 5, but the text goes on"),
+        ([""] * 7, "the target prefixes go on, but the text ends after line 6"),
+        (["", "w1", "w1", "", "", ""], "target prefix, line 3: the line of the text is empty"),
+        (["", "w1 what", "", "", "", ""], "target prefix, line 2: the model does not know the pie"),
+        (["", "w1 " * 8, "", "", "", ""], "target prefix, line 2: has 8 pieces, but the translat"),
+    ],
+)
+@pytest.mark.parametrize("window", [2, 99])
+def test_what_cannot_begin_is_refused_by_its_line(
+    whole: Trained, prefixes: list[str], message: str, window: int
+) -> None:
+    with pytest.raises(UserError) as error:
+        translations(whole, prefixes, window=window)
+    assert str(error.value).startswith(message) and error.value.code == Exit.DATA
+
+
+def test_a_prefix_may_fill_all_the_room(whole: Trained) -> None:
+    prefixes = ["", "w1 " * 7, "", "", "", ""]
+    assert translations(whole, prefixes)[1][0].text == "w1 w1 w1 w1 w1 w1 w1"
+
+
+def test_a_line_that_must_be_split_has_no_beginning(
+    whole: Trained, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TorchEngine, "source_limit", 4)
+    options = decode(too_long="split")
+    some = Translator.of(whole, options)
+    assert all(text for text, line in zip(some.texts(LINES), LINES, strict=True) if line)
+    found = some.translate(LINES, prefixes=["", "", "", "w1", "", ""])
+    assert next(found)[0].text and [next(found)[0].text for _ in range(5)][2] == ""
+    with pytest.raises(RefusedLinesError, match=r"1 \(first: line 4"):
+        next(found)
+
+
+def test_prefixes_are_read_a_window_at_a_time(whole: Trained) -> None:
+    read = []
+
+    def reading() -> Any:
+        for prefix in PREFIXES:
+            read.append(prefix)
+            yield prefix
+
+    next(Translator.of(whole, decode(window=2)).translate(LINES, prefixes=reading()))
+    assert len(read) == 2
+
+
+def test_the_python_api_takes_them(whole: Trained) -> None:
+    brief: dict[str, Any] = {"max_length_ratio": 1, "max_length_offset": 6, "alpha": 0.6}
+    found = nmt.translate(whole, LINES, target_prefixes=PREFIXES, beam_size=2, **brief)
+    assert found == [best.text for (best,) in translations(whole, beam_size=2)]
+    with pytest.raises(UserError, match="target_prefixes: a text, where a list"):
+        nmt.translate(whole, LINES, target_prefixes="w1")
