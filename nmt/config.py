@@ -81,6 +81,10 @@ class Model:
     ponder_cost: float = knob("weight of the layers gone through, in the loss", least=0)
     drop_residual: list[int] = knob("encoder passes whose attention has no residual, from 1")
     length_head: bool = knob("learn to predict the length of the target from the source")
+    source_eos: bool = knob(
+        "the model reads the sign that ends a source; false: it does not, as in OpenNMT",
+        absent=True,
+    )
 
 
 @dataclass

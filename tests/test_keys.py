@@ -196,6 +196,7 @@ TRAINING: list[tuple[str, list[str], str]] = [  # key=value, base words, what mu
     ("model.ponder_cost=5.0", ["model.halting=true", "model.encoder_layers=2"], "weights"),
     ("model.drop_residual=[1]", [], "weights"),
     ("model.length_head=true", [], "weights"),
+    ("model.source_eos=false", [], "weights"),
     ("model.dim=16", [], "weights"),
     ("model.feedforward_dim=9", [], "weights"),
     ("model.heads=1", [], "weights"),

@@ -20,6 +20,7 @@ NOT_RUN = {  # command -> why this test does not run it
     "make wmt19-zhen": "the same",
     "nmt-train experiment=table2 scale=wmt19": "needs the corpus that make wmt19-deen downloads",
     "nmt-import opus-mt-de-en opus --samples in.txt": "tests/exchange/test_marian.py",
+    "nmt-import their-ct2 theirs --trained-length 100 --samples in.txt": "test_ctranslate2_read.py",
     "nmt-encodings --table": "a minute; tests/cli/test_survey.py makes it",
     "nmt-compare experiment=compare encoding=all": "trains all; tests/cli/test_compare.py: some",
     "make bench": "installs other libraries; scripts.bench: tests/bench/test_bench.py",

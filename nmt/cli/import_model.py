@@ -14,10 +14,14 @@ ABOUT = """
 Make a model directory of a model that another toolkit trained, so that nmt-translate, nmt-evaluate,
 nmt-parity and trainer.init_from take it. SOURCE is a directory with a Marian model as Hugging Face
 stores it (the OPUS-MT family): config.json, model.safetensors or pytorch_model.bin, source.spm,
-target.spm, vocab.json (target_vocab.json besides, where each side has a vocabulary of its own).
+target.spm, vocab.json (target_vocab.json besides, where each side has a vocabulary of its own). Or
+it holds a model of CTranslate2 in float32 (model.bin, config.json, vocabularies), as the converters
+of OpenNMT-py and OpenNMT-tf write it, with sinusoids or Shaw's relative positions; the segmenters
+lie beside it: source.spm and target.spm of SentencePiece, or source.json and target.json of nmt.
 
-Where transformers is installed (nmt[oracles]), the model is compared with what that computes:
-pieces, logits (to 1e-4), greedy and beam search, on the lines of FILE or on made-up ones. Where
+Where transformers is installed (nmt[oracles]), a Marian model is compared with what that computes:
+pieces, logits (to 1e-4), greedy and beam search, on the lines of FILE or on made-up ones; that of a
+CTranslate2 directory with what ctranslate2 (nmt[ct2]) computes, by log-probabilities. Where
 anything differs, nothing is written; else what was found lies in MODEL/certificate.json.
 
 A model of several target languages wants the one to translate into as the first word of a line, as
@@ -34,16 +38,20 @@ def command(argv: list[str]) -> None:
     """Read, compare, write."""
     options = understood(argv)
     from nmt import manifest, modeldir
-    from nmt.exchange import certificate, marian
+    from nmt.exchange import certificate, ctranslate2_read, marian
 
-    imported = marian.read(options.source, options.trained_length)
-    if options.samples is None:
-        lines = certificate.made_up(imported)
-    else:
+    lines = None
+    if options.samples is not None:
         with opened_input(options.samples) as stream:
             lines = [line.rstrip("\r\n") for line in text_lines(stream, options.samples)]
-    found = certificate.certify(imported, options.source, lines)
-    modeldir.save(imported.trained, options.model, {certificate.NAME: manifest.dump(found)})
+    if ctranslate2_read.is_one(options.source):
+        read = ctranslate2_read.read(options.source, options.trained_length)
+        trained, found = read.trained, ctranslate2_read.certify(read, options.source, lines)
+    else:
+        model = marian.read(options.source, options.trained_length)
+        lines = certificate.made_up(model) if lines is None else lines
+        trained, found = model.trained, certificate.certify(model, options.source, lines)
+    modeldir.save(trained, options.model, {certificate.NAME: manifest.dump(found)})
     sys.stdout.write(f"{options.model}\n")
 
 

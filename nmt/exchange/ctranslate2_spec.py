@@ -71,6 +71,7 @@ def specification(trained: Trained, longest: int) -> Exported:
         _place(side, sites[name])
     source, target = names(trained.source.vocabulary, trained.target.vocabulary)
     _vocabularies(spec, source, target)
+    spec.config.add_source_eos = shape.source_eos
     spec.validate()
     return Exported(spec, source, target, sites["encoder"].limit, sites["decoder"].limit)
 
@@ -203,7 +204,6 @@ def _vocabularies(spec: Any, source: list[str], target: list[str]) -> None:
     spec.config.bos_token, spec.config.eos_token, spec.config.unk_token = bos, eos, unk
     spec.config.decoder_start_token = bos
     spec.config.add_source_bos = False
-    spec.config.add_source_eos = True
 
 
 def _numbers(t: Tensor) -> Any:

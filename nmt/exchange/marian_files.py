@@ -51,6 +51,11 @@ def specification(trained: Trained) -> MarianFiles:
             "model.norm=pre: cannot be exported to Marian, whose norms come after the sublayers; "
             "train with model.norm=post, or export --to ctranslate2"
         )
+    if not trained.settings.model.source_eos:
+        raise UserError(
+            "model.source_eos=false: cannot be exported to Marian, whose models read the sign that "
+            "ends a source; export --to ctranslate2"
+        )
     unshared.refuse(trained.settings, trained.model, ENGINE)
     for name, side in (("source", trained.source), ("target", trained.target)):
         _refuse_segmenter(name, side)

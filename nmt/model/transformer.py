@@ -18,6 +18,7 @@ from nmt.model.stack import Stack
 from nmt.model.state import State
 
 PAD = 0  # the id that fills rows up on the right
+EOS = 2  # the id that ends each row of a source
 
 
 class Limits(NamedTuple):
@@ -55,6 +56,7 @@ class Transformer(nn.Module):
         self.decoder = Stack(config, config.decoder_layers, lambda: DecoderLayer(config))
         self.length_head = LengthHead(config.dim) if config.length_head else None
         self.ponder_cost = config.ponder_cost
+        self.source_eos = config.source_eos
         self._initialise()
 
         def site(name: str, layers: int, vocab: int) -> Encodings:
@@ -206,7 +208,7 @@ class Transformer(nn.Module):
         x, own_ponder = self._decode(target, memory, own, cross, None)
         if not self.training:
             return Hidden(x, None)
-        ponders = [(ponder, source != PAD), (own_ponder, target != PAD)]
+        ponders = [(ponder, self._read(source)), (own_ponder, target != PAD)]
         return Hidden(x, self._side_loss(ponders, memory, allowed, lengths))
 
     def _side_loss(
@@ -231,10 +233,20 @@ class Transformer(nn.Module):
         memory, allowed, _ = self._encode(source, columns or {})
         return memory, allowed
 
+    def _read(self, source: Tensor) -> Tensor:
+        """Which tokens of a source the model reads [batch, source].
+
+        Without model.source_eos an EOS counts as padding, unless it is all that there is.
+        """
+        real = source != PAD
+        if self.source_eos:
+            return real
+        return real & ((source != EOS) | (real.sum(1, keepdim=True) == 1))
+
     def _encode(
         self, source: Tensor, columns: dict[str, Tensor]
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        real = source != PAD
+        real = self._read(source)
         at = torch.arange(source.shape[1], device=source.device)[None]
         allowed = real[:, None, None, :]
         context = Context(

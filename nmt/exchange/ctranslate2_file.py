@@ -1,0 +1,141 @@
+"""The files of a CTranslate2 directory: model.bin, config.json and the vocabularies.
+
+model.bin (`ModelSpec._serialize` of CTranslate2 4.8) holds, little-endian: a version, the name and
+revision of the specification, the variables (name, shape, type, bytes), and names that stand for
+other variables. A name has its length before it and a zero byte behind, both counted.
+"""
+
+import math
+import struct
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nmt import manifest
+from nmt.errors import Exit, UserError
+from nmt.exchange.files import read_bytes, read_object
+
+WEIGHTS = "model.bin"
+VERSION = 6  # of the file format
+SPECIFICATION = ("TransformerSpec", 7)  # name and revision
+TYPES = ("float32", "int8", "int16", "int32", "float16", "bfloat16")  # by number
+
+
+class CTranslate2Files(NamedTuple):
+    """What the files hold."""
+
+    directory: Path
+    config: dict[str, Any]
+    source: list[str]  # names of the ids
+    target: list[str]
+    variables: dict[str, NDArray[Any]]  # scalars have no dimension
+    aliases: dict[str, str]  # names of variables that are others: those are there, too
+
+
+def read(directory: Path) -> CTranslate2Files:
+    """Read a directory in float32; UserError (65) for a file that is missing or cannot be read."""
+    variables, aliases = _variables(directory / WEIGHTS)
+    shared = _vocabulary(directory, "shared")
+    source = shared or _vocabulary(directory, "source")
+    target = shared or _vocabulary(directory, "target")
+    if source is None or target is None:
+        missing = "source" if source is None else "target"
+        raise UserError(
+            f"{directory}: no {missing}_vocabulary.json and no shared_vocabulary.json; "
+            "the model is incomplete",
+            Exit.DATA,
+        )
+    config = read_object(directory / "config.json")
+    return CTranslate2Files(directory, config, source, target, variables, aliases)
+
+
+def _vocabulary(directory: Path, name: str) -> list[str] | None:
+    """The names of ids in a JSON list, or of older directories one to a line; None: no file."""
+    where, older = (directory / f"{name}_vocabulary.{ending}" for ending in ("json", "txt"))
+    if where.exists():
+        names = manifest.parse(read_bytes(where), where)
+    elif older.exists():
+        names = read_bytes(older).decode(errors="replace").removesuffix("\n").split("\n")
+    else:
+        return None
+    if not isinstance(names, list) or not all(isinstance(each, str) for each in names):
+        raise UserError(f"{where}: expected a list of pieces", Exit.DATA)
+    return names
+
+
+def _variables(where: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
+    """The variables, aliases included, and what each alias stands for."""
+    reader = _Reader(where, read_bytes(where))
+    if (version := reader.number("I")) != VERSION:
+        raise UserError(f"{where}: format {version}; only {VERSION} can be read", Exit.DATA)
+    found = (reader.name(), reader.number("I"))
+    if found != SPECIFICATION:
+        raise UserError(
+            f"{where}: {found[0]!r}, revision {found[1]}; only {SPECIFICATION[0]}, revision "
+            f"{SPECIFICATION[1]}, can be read: convert the model with CTranslate2 4",
+            Exit.DATA,
+        )
+    variables: dict[str, NDArray[Any]] = {}
+    for _ in range(reader.number("I")):
+        name = reader.name()
+        variables[name] = reader.array(name)
+    aliases = {reader.name(): reader.name() for _ in range(reader.number("I"))}
+    reader.end()
+    for alias, name in aliases.items():
+        if name not in variables:
+            raise UserError(f"{where}: {alias} stands for {name}, which is not there", Exit.DATA)
+    return variables | {alias: variables[name] for alias, name in aliases.items()}, aliases
+
+
+class _Reader:
+    """Takes a file apart from its beginning."""
+
+    def __init__(self, where: Path, content: bytes) -> None:
+        self._where, self._content, self._at = where, content, 0
+
+    def _take(self, size: int) -> bytes:
+        if size > len(self._content) - self._at:
+            raise UserError(f"{self._where}: ends too early; the model is incomplete", Exit.DATA)
+        self._at += size
+        return self._content[self._at - size : self._at]
+
+    def number(self, kind: str) -> int:
+        """The next number, of a kind as `struct` names it."""
+        return int(struct.unpack(f"<{kind}", self._take(struct.calcsize(f"<{kind}")))[0])
+
+    def name(self) -> str:
+        """The next name."""
+        raw = self._take(self.number("H"))
+        try:
+            return raw.removesuffix(b"\0").decode()
+        except UnicodeDecodeError:
+            raise UserError(f"{self._where}: no name where one should be", Exit.DATA) from None
+
+    def array(self, name: str) -> NDArray[Any]:
+        """The next numbers; UserError for weights that are not float32."""
+        shape = [self.number("I") for _ in range(self.number("B"))]
+        kind = self.number("B")
+        raw = self._take(self.number("I"))
+        said = TYPES[kind] if kind < len(TYPES) else f"type {kind}"
+        if shape and said != "float32":
+            raise UserError(
+                f"{self._where}: {name} is in {said}, which has lost what a trained model had; "
+                "give a directory that was converted in float32, the default of the converters",
+                Exit.DATA,
+            )
+        if (
+            kind >= TYPES.index("bfloat16")
+            or len(raw) != math.prod(shape) * np.dtype(said).itemsize
+        ):
+            raise UserError(f"{self._where}: {name}, {shape}, is damaged", Exit.DATA)
+        array = np.frombuffer(raw, np.dtype(said)).reshape(shape)
+        if not np.isfinite(array).all():
+            raise UserError(f"{self._where}: {name} holds numbers that are not finite", Exit.DATA)
+        return array
+
+    def end(self) -> None:
+        """UserError where more follows."""
+        if self._at != len(self._content):
+            raise UserError(f"{self._where}: goes on where it should end", Exit.DATA)

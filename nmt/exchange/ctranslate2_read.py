@@ -1,0 +1,152 @@
+"""CTranslate2 directories in float32 become models: what OpenNMT-py and OpenNMT-tf train, mostly.
+
+Transformers with sinusoids or Shaw's relative positions, or with none. Nothing is left out in
+silence: a variable that has no place here is refused by name.
+"""
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from nmt import build
+from nmt.data.side import Side
+from nmt.data.tokenizer import Tokenizer
+from nmt.data.unigram import Unigram
+from nmt.data.vocab import SPECIALS, Vocabulary
+from nmt.errors import Exit, UserError
+from nmt.exchange import ctranslate2_file, ctranslate2_proof, samples
+from nmt.exchange.certificate import log
+from nmt.exchange.ctranslate2_config import UNNAMED, encoding_of, settings_of
+from nmt.exchange.ctranslate2_file import WEIGHTS, CTranslate2Files
+from nmt.exchange.ctranslate2_spec import Exported
+from nmt.exchange.ctranslate2_weights import Parts, fill
+from nmt.exchange.files import read_bytes, read_object
+from nmt.modeldir import Trained
+
+PADDINGS = ("<blank>", "<pad>")  # what a vocabulary calls padding
+EPSILON = 1e-5  # of layer norms
+
+
+class CTranslate2Model(NamedTuple):
+    """A model that was read, and what CTranslate2 calls its ids."""
+
+    trained: Trained
+    source: list[str]  # by our ids
+    target: list[str]
+
+
+def is_one(directory: Path) -> bool:
+    """Whether a directory looks like one of CTranslate2."""
+    return (directory / WEIGHTS).is_file()
+
+
+def read(directory: Path, trained_length: int | None = None) -> CTranslate2Model:
+    """Read a model; its segmenters lie beside it as source.json and target.json, or .spm.
+
+    `trained_length`: pieces of the longest source in training, which no file tells; by default,
+    and at most, as many as a table of positions holds beside eos. Raises UserError (65) for a file
+    that is missing, damaged, or holds what cannot be expressed here; 2 where the length is needed.
+    """
+    files = ctranslate2_file.read(directory)
+    source, target = (_order(files, names) for names in (files.source, files.target))
+    parts = Parts(files)
+    encoding, table = encoding_of(parts)
+    longest = _longest(directory, trained_length, table)
+    sides = [
+        _side(directory, name, [names[i] for i in order])
+        for name, names, order in (
+            ("source", files.source, source),
+            ("target", files.target, target),
+        )
+    ]
+    settings = settings_of(parts, encoding, longest)
+    build.check(settings)
+    model: Any = build.transformer(settings, len(source), len(target)).eval()
+    with torch.no_grad():
+        fill(parts, model, source, target)
+    parts.refuse_rest()
+    trained = Trained(settings, model, sides[0], sides[1], {"longest_source": longest})
+    return CTranslate2Model(
+        trained, [files.source[i] for i in source], [files.target[i] for i in target]
+    )
+
+
+def certify(
+    imported: CTranslate2Model, directory: Path, lines: Sequence[str] | None
+) -> dict[str, Any]:
+    """Compare a model with what CTranslate2 computes of its directory, extra `ct2`.
+
+    On the lines, or made-up ones, and beyond the length of training, as `nmt-export` does. Where
+    CTranslate2 is not installed, that is said, and nothing compared. Raises UserError (65) where
+    anything differs.
+    """
+    if find_spec("ctranslate2") is None:
+        log.warning("not compared with the original: ctranslate2 is not installed (nmt[ct2])")
+        return {"compared_with": None}
+    trained = imported.trained
+    limits = trained.model.limits(training=False)
+    exported = Exported(None, imported.source, imported.target, limits.source, limits.target)
+    chosen = samples.samples(trained, limits.source, lines)
+    ours = ctranslate2_proof.outputs(trained, chosen)
+    found = ctranslate2_proof.certify(trained, ours, exported, directory)
+    log.info("as CTranslate2 computes it: %s", found)
+    return found
+
+
+def _order(files: CTranslate2Files, names: Sequence[str]) -> list[int]:
+    """Their id of each of ours: padding, the first token of the decoder, eos, unknown, the rest.
+
+    UserError (65) for a config that asks for what nmt does not do.
+    """
+    where = files.directory / "config.json"
+    given = files.config
+    for key, wanted in (("add_source_bos", (False,)), ("layer_norm_epsilon", (None, EPSILON))):
+        if given.get(key, wanted[0]) not in wanted:
+            raise UserError(f"{where}: {key}={given[key]} cannot be read", Exit.DATA)
+    padding = next((piece for piece in PADDINGS if piece in names), PADDINGS[0])
+    special = [padding, *(given.get(f"{k}_token") for k in ("decoder_start", "eos", "unk"))]
+    for piece in special:
+        if piece not in names:
+            raise UserError(f"{where}: the vocabulary has no {piece}", Exit.DATA)
+    if len(set(special)) < SPECIALS:
+        raise UserError(
+            f"{where}: {special[1]} starts the decoder; a piece of its own must do", Exit.DATA
+        )
+    first = [names.index(str(piece)) for piece in special]
+    return [*first, *(i for i in range(len(names)) if i not in first)]
+
+
+def _side(directory: Path, name: str, names: Sequence[str]) -> Side:
+    """The segmenter beside the model, with the vocabulary of the model."""
+    own, model = directory / f"{name}.json", directory / f"{name}.spm"
+    try:
+        vocabulary = Vocabulary.from_json(list(names[SPECIALS:]))
+    except UserError as error:
+        raise UserError(f"{directory}: {error}", Exit.DATA) from None
+    if own.exists():
+        return Side(Side.from_json(read_object(own)).segmenter, vocabulary)
+    if not model.exists():
+        raise UserError(
+            f"{directory}: no {own.name} and no {model.name}: nothing says how text becomes "
+            "pieces; put the SentencePiece model of that side there",
+            Exit.DATA,
+        )
+    try:
+        return Side(Unigram(Tokenizer("none", "none", UNNAMED), read_bytes(model)), vocabulary)
+    except (RuntimeError, OSError):
+        raise UserError(f"{model}: no SentencePiece model", Exit.DATA) from None
+
+
+def _longest(directory: Path, given: int | None, table: Tensor | None) -> int:
+    """Pieces of the longest source in training."""
+    holds = None if table is None else len(table) - 1
+    if given is None and holds is None:
+        raise UserError(
+            f"{directory}: no file tells how long the lines of training were; give "
+            "--trained-length N, in pieces"
+        )
+    return min(n for n in (given, holds) if n is not None)

@@ -1,0 +1,136 @@
+"""The variables of a CTranslate2 directory, handed over to a model: each once, none left over."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from nmt.encodings.relative import Relative
+from nmt.errors import Exit, UserError
+from nmt.exchange.ctranslate2_file import WEIGHTS, CTranslate2Files
+
+IGNORED = ("decoder/alignment_layer", "decoder/alignment_heads")  # what CTranslate2 tells besides
+
+
+class Parts:
+    """The variables of a directory, each to be taken once."""
+
+    def __init__(self, files: CTranslate2Files) -> None:
+        self.files, self._left = files, dict(files.variables)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._left
+
+    def number(self, name: str, default: int) -> int:
+        """Take a scalar."""
+        return int(self._left.pop(name, default))
+
+    def tensor(self, name: str) -> Tensor:
+        """Take a tensor; UserError (65) where it is missing."""
+        if name not in self._left:
+            raise self.wrong(f"has no {name}")
+        return torch.from_numpy(self._left.pop(name).copy())
+
+    def wrong(self, what: str) -> UserError:
+        """The error for what cannot be read."""
+        return UserError(f"{self.files.directory / WEIGHTS}: {what}", Exit.DATA)
+
+    def layers(self, side: str) -> int:
+        """How many layers a side has."""
+        names = (name.split("/") for name in self.files.variables)
+        return len({part[1] for part in names if part[0] == side and part[1][:6] == "layer_"
+                    and part[1] != "layer_norm"})  # fmt: skip
+
+    def refuse_rest(self) -> None:
+        """UserError (65) for a variable that nobody took."""
+        for name in IGNORED:
+            self._left.pop(name, None)
+        if self._left:
+            raise self.wrong(f"{min(self._left)} has no place in a model of nmt")
+
+
+def fill(parts: Parts, model: Any, source: list[int], target: list[int]) -> None:
+    """Hand the variables over to a model; the rows of embeddings in the order of our ids."""
+    for name, order, module in (
+        ("encoder/embeddings_0", source, model.source_embedding),
+        ("decoder/embeddings", target, model.target_embedding),
+    ):
+        rows = parts.tensor(f"{name}/weight")
+        scaled = parts.number(f"{name.split('/')[0]}/scale_embeddings", 1)
+        _copy(parts, name, module.weight, _rows(parts, name, rows, order) / (
+            1 if scaled else model.scale))  # fmt: skip
+    name = "decoder/projection"
+    _copy(
+        parts, name, model.output.weight, _rows(parts, name, parts.tensor(f"{name}/weight"), target)
+    )
+    bias = _bias(parts, name, len(target))
+    _copy(parts, name, model.output.bias, _rows(parts, name, bias, target))
+    for side, stack in (("encoder", model.encoder), ("decoder", model.decoder)):
+        if isinstance(stack.norm, nn.LayerNorm):
+            _norm(parts, f"{side}/layer_norm", stack.norm)
+        for number, layer in enumerate(stack.layers):
+            _layer(parts, f"{side}/layer_{number}", layer)
+        for e in model.sites[side].each():
+            if isinstance(e, Relative):
+                _relative(parts, side, e)
+
+
+def _rows(parts: Parts, name: str, table: Tensor, order: list[int]) -> Tensor:
+    if len(table) != len(order):
+        raise parts.wrong(f"{name} has {len(table)} rows, but the vocabulary {len(order)} pieces")
+    return table[order]
+
+
+def _relative(parts: Parts, side: str, encoding: Relative) -> None:
+    """The vectors of each distance, of all layers [layers, 1, 2 tau + 1, head_dim]."""
+    tables = {"keys": encoding.key_table, "values": encoding.value_table}
+    for role, parameter in tables.items():
+        names = [f"{side}/layer_{n}/self_attention/relative_position_{role}"
+                 for n in range(parts.layers(side))]  # fmt: skip
+        found = torch.stack([parts.tensor(name) for name in names])
+        if parameter is not None:  # else values are the keys
+            _copy(parts, names[0], parameter, found[:, None])
+
+
+def _layer(parts: Parts, name: str, layer: Any) -> None:
+    """The sublayers of an encoder's or a decoder's layer."""
+    own = layer.attention
+    _norm(parts, f"{name}/self_attention/layer_norm", layer.around_attention.norm)
+    _linear(parts, f"{name}/self_attention/linear_0", own.query, own.key, own.value)
+    _linear(parts, f"{name}/self_attention/linear_1", own.out)
+    if hasattr(layer, "cross"):
+        cross = layer.cross
+        _norm(parts, f"{name}/attention/layer_norm", layer.around_cross.norm)
+        _linear(parts, f"{name}/attention/linear_0", cross.query)
+        _linear(parts, f"{name}/attention/linear_1", cross.key, cross.value)
+        _linear(parts, f"{name}/attention/linear_2", cross.out)
+    _norm(parts, f"{name}/ffn/layer_norm", layer.around_feedforward.norm)
+    _linear(parts, f"{name}/ffn/linear_0", layer.feedforward.inner)
+    _linear(parts, f"{name}/ffn/linear_1", layer.feedforward.outer)
+
+
+def _linear(parts: Parts, name: str, *modules: nn.Linear) -> None:
+    """A linear map, or several of the same input as one; without a bias it is zero."""
+    sizes = [module.weight.shape[0] for module in modules]
+    weight = parts.tensor(f"{name}/weight")
+    if weight.ndim != 2 or len(weight) != sum(sizes):
+        raise parts.wrong(f"{name}/weight is {list(weight.shape)}; expected {sum(sizes)} rows")
+    bias = _bias(parts, name, sum(sizes))
+    for module, w, b in zip(modules, weight.split(sizes), bias.split(sizes), strict=True):
+        _copy(parts, name, module.weight, w)
+        _copy(parts, name, module.bias, b)
+
+
+def _bias(parts: Parts, name: str, size: int) -> Tensor:
+    return parts.tensor(f"{name}/bias") if f"{name}/bias" in parts else torch.zeros(size)
+
+
+def _norm(parts: Parts, name: str, module: nn.LayerNorm) -> None:
+    _copy(parts, name, module.weight, parts.tensor(f"{name}/gamma"))
+    _copy(parts, name, module.bias, parts.tensor(f"{name}/beta"))
+
+
+def _copy(parts: Parts, name: str, parameter: Tensor, values: Tensor) -> None:
+    if parameter.shape != values.shape:
+        raise parts.wrong(f"{name} is {list(values.shape)}; expected {list(parameter.shape)}")
+    parameter.copy_(values)

@@ -1,0 +1,71 @@
+"""CTranslate2 directories as its converter makes them of OpenNMT-py, from random checkpoints."""
+
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from ctranslate2.converters import opennmt_py
+from torch import Tensor
+
+from nmt.data.tokenizer import Tokenizer
+from nmt.data.toy import pairs
+from nmt.data.unigram import Unigram, learn_model
+from nmt.encodings.sinusoids import sinusoids
+
+LINES = [line for pair in pairs(60, 3, 8, "opennmt") for line in pair]
+SPECIAL = ["<unk>", "<blank>", "<s>", "</s>"]
+DIM, HEADS, INNER, TAU, POSITIONS = 16, 2, 24, 3, 160
+
+
+class Checkpoint(dict[str, Tensor]):
+    """The tensors of a checkpoint, drawn when they are asked for."""
+
+    def __init__(self, vocabulary: int) -> None:
+        super().__init__()
+        self._draw = torch.Generator().manual_seed(7)
+        self._shapes = {
+            "emb_luts.0.weight": (vocabulary, DIM), "generator.weight": (vocabulary, DIM),
+            "generator.bias": (vocabulary,), "w_1.weight": (INNER, DIM), "w_1.bias": (INNER,),
+            "w_2.weight": (DIM, INNER), "positions_embeddings.weight": (2 * TAU + 1, DIM // HEADS),
+        }  # fmt: skip
+
+    def __missing__(self, name: str) -> Tensor:
+        if name.endswith(".pe"):
+            table = sinusoids(torch.arange(POSITIONS), DIM, "interleaved", "paper")
+            self[name] = table[:, None].float()
+            return self[name]
+        wide = (DIM, DIM) if "linear" in name and name.endswith("weight") else (DIM,)
+        shape = next((s for end, s in self._shapes.items() if name.endswith(end)), wide)
+        self[name] = torch.randn(shape, generator=self._draw) * (0.6 if len(shape) > 1 else 0.3)
+        if name.endswith("weight") and shape == (DIM,):
+            self[name] += 1  # of a norm
+        if name == "generator.bias":
+            self[name][SPECIAL.index("</s>")] += 4  # so that some outputs end
+        return self[name]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """No map of attention has a bias here, as in OpenNMT-py 3."""
+        return None if "attn" in name and name.endswith("bias") else self[name]
+
+
+def make(place: Path, relative: bool, **config: Any) -> Path:
+    """Write a directory, with one SentencePiece model for both sides."""
+    place.mkdir()
+    model = learn_model(LINES, 60, 1.0)
+    pieces: Sequence[str] = Unigram(Tokenizer("none", "none", "de"), model).pieces
+    names = [*SPECIAL, *pieces]
+    opt = Namespace(
+        enc_layers=2, dec_layers=1, heads=HEADS, max_relative_positions=TAU if relative else 0,
+        position_encoding=not relative, pos_ffn_activation_fn="relu",
+    )  # fmt: skip
+    spec = opennmt_py._get_model_spec_seq2seq(opt, Checkpoint(len(names)), [names], [names], 1)
+    for key, value in config.items():
+        setattr(spec.config, key, value)
+    spec.validate()
+    spec.optimize(quantization="float32")
+    spec.save(str(place))
+    for side in ("source", "target"):
+        (place / f"{side}.spm").write_bytes(model)
+    return place

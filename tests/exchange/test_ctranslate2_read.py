@@ -1,0 +1,171 @@
+"""CTranslate2 directories come in with proof, or are refused by name."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from nmt import modeldir
+from nmt.cli import import_model
+from nmt.data.vocab import EOS
+from nmt.errors import Exit, UserError
+from nmt.exchange import ctranslate2_export, ctranslate2_proof, ctranslate2_read, samples
+from nmt.exchange.ctranslate2_export import export, saved
+from nmt.exchange.ctranslate2_spec import specification
+from tests.exchange.opennmt_models import LINES, TAU, make
+from tests.exchange.test_export import LINES as LETTERED
+from tests.exchange.test_export import made
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Samples of up to 40 pieces."""
+    monkeypatch.setattr(samples, "BEYOND", 40)
+    monkeypatch.setattr(samples, "LONG", 2)
+    monkeypatch.setattr(ctranslate2_export, "LONGEST", 128)
+
+
+@pytest.mark.parametrize("relative", [True, False])
+def test_a_model_of_opennmt_py_computes_the_same(relative: bool, tmp_path: Path) -> None:
+    place = make(tmp_path / "theirs", relative)
+    (tmp_path / "lines").write_text("\n".join(LINES[:9]) + "\n")
+    words = [str(place), str(tmp_path / "ours"), "--samples", str(tmp_path / "lines")]
+    import_model.command([*words, "--trained-length", "20"])
+    found = json.loads((tmp_path / "ours/certificate.json").read_bytes())
+    assert found["log_probs"] < 5e-5 and found["pieces"] > 200
+    assert found["beam_4"]["compared"] > 3
+    assert found["greedy"]["equal"] + found["greedy"]["ties"] == found["lines"] > 9
+    trained = modeldir.load(tmp_path / "ours")
+    assert not trained.settings.model.source_eos and trained.facts["longest_source"] == 20
+    wanted = {"tau": TAU, "tied": True} if relative else {"layout": "interleaved"}
+    (options,) = trained.settings.encoding.values()
+    assert wanted.items() <= options.items()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["encoding=absolute", "encoding.absolute.at.index.start=1", "model.norm=post",
+         "model.activation=gelu", "model.tie=all"],
+        ["encoding=relative", "tau=3", "model.tie=target"],
+        ["encoding=none", "model.activation=swish"],
+    ],
+)  # fmt: skip
+def test_what_was_exported_comes_back(words: list[str], tmp_path: Path) -> None:
+    ours = made(*words)
+    export(ours, tmp_path / "made", LETTERED)
+    again = ctranslate2_read.read(tmp_path / "made", 12).trained
+    assert again.settings.model == ours.settings.model
+    assert list(again.settings.encoding) == list(ours.settings.encoding)
+    mine, theirs = ours.model.state_dict(), again.model.state_dict()
+    assert mine.keys() == theirs.keys()
+    for name in mine:  # a decoder has no use for the vectors of keys ahead
+        seen = (..., slice(4), slice(None)) if "decoder_encodings" in name else ...
+        assert torch.equal(mine[name][seen], theirs[name][seen]), name
+    assert again.source.to_json() == ours.source.to_json()
+
+
+def test_sinusoids_that_are_not_in_the_file_are_those_of_ctranslate2(tmp_path: Path) -> None:
+    """As in directories of OpenNMT-tf."""
+    ours = made("encoding=absolute", "encoding.absolute.layout=halves",
+                "encoding.absolute.denominator=tensor2tensor",
+                "encoding.absolute.at.index.start=1")  # fmt: skip
+    exported = specification(ours, 64)
+    for stack in (exported.spec.encoder, exported.spec.decoder):
+        stack.position_encodings.encodings = "__optional"
+    place = saved(exported, "float32", tmp_path / "made")
+    for name, side in (("source", ours.source), ("target", ours.target)):
+        (place / f"{name}.json").write_text(json.dumps(side.to_json()))
+    with pytest.raises(UserError, match="no file tells how long"):
+        ctranslate2_read.read(place)
+    read = ctranslate2_read.read(place, 12)
+    assert read.trained.settings.encoding == ours.settings.encoding
+    assert ctranslate2_read.certify(read, place, LETTERED)["log_probs"] < 2e-5
+
+
+def test_what_computes_something_else_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = make(tmp_path / "theirs", True)
+    monkeypatch.setattr(ctranslate2_proof, "LOG_PROBS", 1e-12)
+    with pytest.raises(UserError, match="log-probabilities in CTranslate2 differ by"):
+        import_model.command([str(place), str(tmp_path / "ours"), "--trained-length", "9"])
+    assert not (tmp_path / "ours").exists()
+
+
+def test_without_an_eos_the_source_ends_with_its_last_piece() -> None:
+    """What is padding behind it changes nothing; a source that is nothing but eos keeps it."""
+    ours = made("encoding=relative", "model.source_eos=false")
+    with_it = made("encoding=relative")
+    with_it.model.load_state_dict(ours.model.state_dict())
+    target = torch.tensor([[1, 5, 6]])
+    got = ours.model(torch.tensor([[4, 5, 7, EOS]]), target)
+    assert torch.allclose(got, with_it.model(torch.tensor([[4, 5, 7]]), target), atol=1e-6)
+    assert not torch.allclose(got, with_it.model(torch.tensor([[4, 5, 7, EOS]]), target), atol=1e-3)
+    alone = ours.model(torch.tensor([[EOS, 0]]), target)
+    assert torch.allclose(alone, with_it.model(torch.tensor([[EOS]]), target), atol=1e-6)
+
+
+def quantised(place: Path) -> None:
+    spec = specification(made("encoding=relative", "tau=3"), 64)
+    (place / "model.bin").unlink()
+    saved(spec, "int8", place / "int8")
+    (place / "int8/model.bin").rename(place / "model.bin")
+
+
+def configured(key: str, value: Any) -> Callable[[Path], None]:
+    def change(place: Path) -> None:
+        config = json.loads((place / "config.json").read_bytes())
+        (place / "config.json").write_text(json.dumps({**config, key: value}))
+
+    return change
+
+
+def content(change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
+    def write(place: Path) -> None:
+        where = place / "model.bin"
+        where.write_bytes(change(where.read_bytes()))
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (quantised, "is in int8, which has lost what a trained model had"),
+        (configured("add_source_bos", True), "add_source_bos=True cannot be read"),
+        (configured("decoder_start_token", "</s>"), "</s> starts the decoder; a piece of its own"),
+        (configured("unk_token", "<what>"), "the vocabulary has no <what>"),
+        (lambda p: (p / "target.spm").unlink(), "no target.json and no target.spm: nothing says"),
+        (lambda p: (p / "target.spm").write_bytes(b"x"), "target.spm: no SentencePiece model"),
+        (lambda p: (p / "shared_vocabulary.json").unlink(), "no source_vocabulary.json and no"),
+        (content(lambda b: b[:-9]), "ends too early"),
+        (content(lambda b: b + b"x"), "goes on where it should end"),
+        (content(lambda b: b"\x05" + b[1:]), "format 5; only 6"),
+        (content(lambda b: b.replace(b"TransformerSpec", b"TransformerSpek")), "TransformerSpek"),
+        (content(lambda b: b.replace(b"/linear_1/bias", b"/linear_1/bars")), "linear_1/bars has"),
+        (content(lambda b: b.replace(b"r_norm/gamma", b"r_norm/gemma")), "has no encoder/layer_n"),
+        (content(lambda b: b.replace(b"decoder/scale_alibi", b"decoder/scale_alibo")), "no place"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(
+    change: Callable[[Path], Any], message: str, tmp_path: Path
+) -> None:
+    place = make(tmp_path / "theirs", True)
+    change(place)
+    with pytest.raises(UserError, match=message) as error:
+        ctranslate2_read.read(place, 20)
+    assert error.value.code == Exit.DATA
+
+
+def test_ctranslate2_may_be_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    place = make(tmp_path / "theirs", True)
+    monkeypatch.setattr(ctranslate2_read, "find_spec", lambda name: None)
+    read = ctranslate2_read.read(place, 20)
+    assert ctranslate2_read.certify(read, place, None) == {"compared_with": None}
+    assert "ctranslate2 is not installed" in caplog.text
