@@ -8,24 +8,30 @@ nothing is prepared twice; development and test text keep their own segmentation
 import logging
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import chain
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nmt import config
+from nmt.data import plain
 from nmt.data.bpe import Bpe
 from nmt.data.dropout import BpeDropout
 from nmt.data.lattice import NBest, UnigramSampling
+from nmt.data.parallel import Pool, cores
 from nmt.data.side import Side
-from nmt.data.store import SIDES, Pairs
+from nmt.data.store import SIDES, Pairs, PairStore
 from nmt.data.unigram import Unigram
 from nmt.data.vocab import EOS
 from nmt.errors import UserError
 
 log = logging.getLogger(__name__)
-TOGETHER = 10_000  # lines whose ids are plain integers at a time
+TOGETHER = 10_000  # lines that are cut at a time, by one process
+MANY = 100_000  # lines of a text for which it pays to start processes, in each epoch
 
 
 class Sampler(Protocol):
@@ -60,30 +66,103 @@ def refusal(data: config.Data, segmenter: str) -> str | None:
     return None
 
 
+class Sampling(NamedTuple):
+    """How text is segmented at random, as the keys of `data` say it."""
+
+    dropout: float
+    alpha: float | None
+    nbest: int | None
+
+    def sampler(self, name: str, side: Side) -> Sampler:
+        """That of a side; UserError for a segmenter that cannot sample so."""
+        segmenter, vocabulary = side.segmenter, side.vocabulary
+        if isinstance(segmenter, Bpe):
+            return BpeDropout(segmenter, vocabulary, self.dropout)
+        assert isinstance(segmenter, Unigram) and self.alpha is not None, "see `refusal`"
+        try:
+            if self.nbest is None:
+                return UnigramSampling(segmenter, vocabulary, self.alpha)
+            return NBest(segmenter, vocabulary, self.alpha, self.nbest)
+        except ValueError as error:
+            raise UserError(f"data.subword_alpha={self.alpha}: {name}: {error}") from None
+
+
+class Elsewhere(NamedTuple):
+    """What other processes need to segment the text, and how many there are to be."""
+
+    prepared: Path  # directory of the prepared corpus
+    sampling: Sampling
+    workers: int
+
+
 def sampled_text(
-    data: config.Data, store: Pairs, sides: Sequence[Side], seed: int
+    data: config.Data, store: Pairs, sides: Sequence[Side], seed: int, prepared: Path, ranks: int
 ) -> "SampledText | None":
     """The training text as settings ask for it; None where it keeps its own segmentation.
 
-    Raises UserError for a segmenter that cannot sample so.
+    `prepared`: the directory that it comes from; `ranks`: trainings that share the cores. Raises
+    UserError for a segmenter that cannot sample so.
     """
     if not data.bpe_dropout and data.subword_alpha is None:
         return None
-    samplers = [_sampler(data, name, side) for name, side in zip(SIDES, sides, strict=True)]
-    return SampledText(store, samplers, seed, data.max_length)
+    sampling = Sampling(data.bpe_dropout, data.subword_alpha, data.subword_nbest)
+    samplers = [sampling.sampler(name, side) for name, side in zip(SIDES, sides, strict=True)]
+    elsewhere = Elsewhere(prepared, sampling, (data.workers or cores()) // ranks)
+    return SampledText(store, samplers, seed, data.max_length, elsewhere)
 
 
-def _sampler(data: config.Data, name: str, side: Side) -> Sampler:
-    segmenter, vocabulary = side.segmenter, side.vocabulary
-    if isinstance(segmenter, Bpe):
-        return BpeDropout(segmenter, vocabulary, data.bpe_dropout)
-    assert isinstance(segmenter, Unigram) and data.subword_alpha is not None, "see `refusal`"
-    try:
-        if data.subword_nbest is None:
-            return UnigramSampling(segmenter, vocabulary, data.subword_alpha)
-        return NBest(segmenter, vocabulary, data.subword_alpha, data.subword_nbest)
-    except ValueError as error:
-        raise UserError(f"data.subword_alpha={data.subword_alpha}: {name}: {error}") from None
+class Work(NamedTuple):
+    """Some lines of a side, and how they are to be cut."""
+
+    number: int  # of the side, in SIDES
+    rows: range
+    seed: int
+    epoch: int
+    most: int  # pieces of a line
+
+
+class Made(NamedTuple):
+    """What came of it."""
+
+    ids: NDArray[np.integer[Any]]  # all in a row, each line with its EOS
+    lengths: list[int]  # EOS included
+    kept: int  # lines that keep their own pieces
+
+
+def cut(store: Pairs, sampler: Sampler, work: Work) -> Made:
+    """Segment some lines of a side anew."""
+    name, rows = SIDES[work.number], work.rows
+    own, ends = store.ids[name], store.offsets[name][rows.start : rows.stop + 1].astype(np.int64)
+    begin = int(ends[0])
+    some = own[begin : int(ends[-1])].tolist()
+    bounds = (ends - begin).tolist()
+    generator = random.Random()
+    flat, lengths, kept = list[int](), list[int](), 0
+    for line, start, stop in zip(
+        store.lines[rows.start : rows.stop].tolist(), bounds[:-1], bounds[1:], strict=True
+    ):
+        ids = some[start : stop - 1]
+        generator.seed(((work.seed << 32 | work.epoch) << 32 | line) << 1 | work.number)
+        pieces = sampler.line(ids, generator.random)
+        if len(pieces) > work.most:
+            pieces, kept = ids, kept + 1
+        flat += pieces
+        flat.append(EOS)
+        lengths.append(len(pieces) + 1)
+    return Made(np.array(flat, own.dtype), lengths, kept)
+
+
+def cut_elsewhere(task: tuple[Elsewhere, Work]) -> Made:
+    """What `cut` does, in a process that has nothing yet."""
+    elsewhere, work = task
+    return cut(*_opened(elsewhere.prepared, elsewhere.sampling, work.number), work)
+
+
+@lru_cache(maxsize=2)
+def _opened(prepared: Path, sampling: Sampling, number: int) -> tuple[Pairs, Sampler]:
+    name = SIDES[number]
+    side = Side.from_json(plain.read_json(prepared / f"{name}.json"))
+    return PairStore(prepared / "train"), sampling.sampler(name, side)
 
 
 class SampledText:
@@ -95,8 +174,17 @@ class SampledText:
     are left out; those per sentence stay.
     """
 
-    def __init__(self, store: Pairs, samplers: Sequence[Sampler], seed: int, most: int) -> None:
+    def __init__(
+        self,
+        store: Pairs,
+        samplers: Sequence[Sampler],
+        seed: int,
+        most: int,
+        elsewhere: Elsewhere | None = None,
+    ) -> None:
+        """`elsewhere`: where processes find the same, which cut a text of MANY lines or more."""
         self._store, self._samplers, self._seed, self._most = store, samplers, seed, most
+        self._elsewhere = elsewhere
         self._made: tuple[int, Pairs] | None = None
         self.outcomes: dict[str, Outcome] = {}  # of the epoch that was made last
         self.seconds = 0.0  # that it took
@@ -105,7 +193,8 @@ class SampledText:
         """The text of an epoch, from 0; the last one asked for is kept."""
         if self._made is None or self._made[0] != epoch:
             began = time.monotonic()
-            store, sides = self._store, [self._side(number, epoch) for number in range(len(SIDES))]
+            store = self._store
+            sides = [self._side(number, made) for number, made in enumerate(self._cut(epoch))]
             ids = {name: side[0] for name, side in zip(SIDES, sides, strict=True)}
             offsets = {name: side[1] for name, side in zip(SIDES, sides, strict=True)}
             per = {name: each for name, each in store.per.items() if each == "sentence"}
@@ -125,31 +214,29 @@ class SampledText:
             f"{sum(o.kept for o in self.outcomes.values()):,}",
         )
 
-    def _side(self, number: int, epoch: int) -> tuple[NDArray[np.integer[Any]], NDArray[np.uint64]]:
+    def _cut(self, epoch: int) -> Iterator[Iterator[Made]]:
+        """What becomes of the lines of both sides."""
+        lines = len(self._store)
+        elsewhere = self._elsewhere if lines >= MANY else None
+        workers = 1 if elsewhere is None else elsewhere.workers
+        with Pool(workers) as pool:
+            for number, sampler in enumerate(self._samplers):
+                starts = range(0, lines, TOGETHER)
+                rows = [range(start, min(start + TOGETHER, lines)) for start in starts]
+                tasks = [Work(number, some, self._seed, epoch, self._most) for some in rows]
+                if elsewhere is not None and workers > 1:
+                    yield pool.in_order(cut_elsewhere, [(elsewhere, task) for task in tasks])
+                else:
+                    yield (cut(self._store, sampler, task) for task in tasks)
+
+    def _side(
+        self, number: int, made: Iterable[Made]
+    ) -> tuple[NDArray[np.integer[Any]], NDArray[np.uint64]]:
         """Ids of a side, all in a row, and where each line begins."""
-        name, sampler = SIDES[number], self._samplers[number]
-        own, ends = self._store.ids[name], self._store.offsets[name].astype(np.int64)
-        generator = random.Random()
-        parts, lengths, kept = [], np.diff(ends), 0
-        for start in range(0, len(lengths), TOGETHER):
-            rows = range(start, min(start + TOGETHER, len(lengths)))
-            begin = int(ends[start])
-            some = own[begin : int(ends[rows.stop])].tolist()
-            lines = self._store.lines[start : rows.stop].tolist()
-            bounds = (ends[start : rows.stop + 1] - begin).tolist()
-            flat: list[int] = []
-            for row, line in zip(rows, lines, strict=True):
-                ids = some[bounds[row - start] : bounds[row - start + 1] - 1]
-                generator.seed(((self._seed << 32 | epoch) << 32 | line) << 1 | number)
-                pieces = sampler.line(ids, generator.random)
-                if len(pieces) > self._most:
-                    pieces, kept = ids, kept + 1
-                flat += pieces
-                flat.append(EOS)
-                lengths[row] = len(pieces) + 1
-            parts.append(np.array(flat, own.dtype))
-        ids_in_a_row = np.concatenate(parts)
-        self.outcomes[name] = Outcome(
-            len(own) - len(lengths), len(ids_in_a_row) - len(lengths), kept
-        )
-        return ids_in_a_row, np.concatenate(([0], np.cumsum(lengths))).astype(np.uint64)
+        parts = list(made)
+        ids = np.concatenate([part.ids for part in parts])
+        ends = np.cumsum([0, *chain.from_iterable(part.lengths for part in parts)])
+        own, lines = len(self._store.ids[SIDES[number]]), len(self._store)
+        kept = sum(part.kept for part in parts)
+        self.outcomes[SIDES[number]] = Outcome(own - lines, len(ids) - lines, kept)
+        return ids, ends.astype(np.uint64)

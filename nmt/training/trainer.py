@@ -97,8 +97,10 @@ class Trainer:
         self.schedule = schedule(self.optim)
         budget, side = self.options.batch_tokens, self.options.batch_count
         joining = joining_of(settings.data)
-        sides = prepared.source, prepared.target
-        self.sampled = sampled_text(settings.data, prepared.train, sides, settings.seed)
+        sides, ranks = (prepared.source, prepared.target), self.workers.size
+        self.sampled = sampled_text(
+            settings.data, prepared.train, sides, settings.seed, prepared.path, ranks
+        )
         self.batches = Batches(prepared.train, budget, side, settings.seed, joining, self.sampled)
         self.joined_lengths = {} if joining is None else longest(prepared.train, joining)
         self.refuse_data()

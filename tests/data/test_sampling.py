@@ -15,13 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from subword_nmt.apply_bpe import BPE
 
+from nmt import manifest
 from nmt.data.batches import Batches
 from nmt.data.bpe import SEPARATOR, Bpe, learn_merges
 from nmt.data.dropout import BpeDropout
 from nmt.data.joining import Joining
 from nmt.data.lattice import NBest, UnigramSampling
 from nmt.data.marian import MarianSegmenter
-from nmt.data.sampling import SampledText
+from nmt.data.parallel import Pool
+from nmt.data.sampling import Elsewhere, SampledText, Sampling
+from nmt.data.side import Side
 from nmt.data.store import SIDES, PairStore, Writer
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.unigram import SPACE, Unigram, learn_model
@@ -270,6 +273,27 @@ def test_what_would_be_too_long_keeps_its_own_pieces(store: PairStore) -> None:
         else:
             assert len(source) - 1 == characters
     assert kept == text.outcomes["source"].kept > 10
+
+
+@pytest.mark.parametrize("started", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_other_processes_cut_as_this_one(
+    started: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = stored(tmp_path / "train", range(len(TEXTS)))
+    side = Side(*bpe())
+    for name in SIDES:
+        (tmp_path / f"{name}.json").write_bytes(manifest.dump(side.to_json()))
+    here = rows(sampled(store), 2)
+    monkeypatch.setattr("nmt.data.sampling.MANY", 100)
+    monkeypatch.setattr("nmt.data.sampling.TOGETHER", 70)
+    if not started:  # their function, in this process
+        monkeypatch.setattr(Pool, "in_order", lambda _, function, tasks: map(function, tasks))
+        monkeypatch.setattr(Pool, "__init__", lambda *_: None)
+        monkeypatch.setattr(Pool, "__exit__", lambda *_: None)
+    elsewhere = Elsewhere(tmp_path, Sampling(0.3, None, None), 2)
+    nothing = [None, None]  # this process has no sampler
+    text = SampledText(store, nothing, 1, 100, elsewhere)  # type: ignore[arg-type]
+    assert rows(text, 2) == here and text.outcomes["target"].sampled > 1000
 
 
 def test_integers_per_line_stay_and_those_per_word_do_not(store: PairStore) -> None:
