@@ -117,7 +117,8 @@ def n_best(
 
     A score is the log-probability over the length penalty. An empty line has one empty translation.
     Takes and raises what `translate` does; `n` is at most `beam_size`. With `method="sample"` they
-    are n samples, in the order in which they were drawn, and a score is the log-probability alone.
+    are n samples, in the order in which they were drawn, and a score is the log-probability alone;
+    with `mbr=32` the n of 32 candidates with the greatest expected chrF, which is their score.
     """
     first, *others = [model] if isinstance(model, Trained) else model
     settings = with_decode(first.settings, decode)

@@ -210,8 +210,20 @@ class Decode:
         absent=1.0,
     )
     seed: int = knob("method=sample: another seed, other samples", least=1, absent=1)
+    mbr: int = knob(
+        "choose among so many samples, or of the beam, the one most like all by chrF; 0: do not",
+        least=0,
+        absent=0,
+    )
 
     def __post_init__(self) -> None:
+        if self.mbr == 1:
+            raise UserError("decode.mbr=1: no choice; give 2 candidates or more, or 0 for none")
+        if self.method == "beam" and self.mbr > self.beam_size:
+            raise UserError(
+                f"decode.mbr={self.mbr}: the beam holds {self.beam_size}; raise decode.beam_size, "
+                "or choose decode.method=sample"
+            )
         if self.method == "sample":
             return
         for key, neutral in SAMPLING.items():
@@ -222,8 +234,8 @@ class Decode:
                 )
 
     def by_beam(self) -> "Decode":
-        """The same, without sampling."""
-        return replace(self, method="beam", temperature=1.0, top_k=0, top_p=1.0, seed=1)
+        """The same, without sampling and choosing among samples."""
+        return replace(self, method="beam", temperature=1.0, top_k=0, top_p=1.0, seed=1, mbr=0)
 
     def width(self, n_best: int) -> int:
         """Hypotheses of each source that are held at a time, if n_best are asked for."""

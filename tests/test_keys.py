@@ -281,6 +281,7 @@ ELSEWHERE = {  # key -> the test that flips it
     "decode.top_k": "tests/decode/test_sampling.py",
     "decode.top_p": "tests/decode/test_sampling.py",
     "decode.seed": "tests/decode/test_sampling.py",
+    "decode.mbr": "tests/decode/test_mbr.py",
     "data.join_within": "tests/data/test_joining.py",
     "data.kind": "chooses the schema, with data=",
     "segmenter.kind": "chooses the schema, with segmenter=",

@@ -38,7 +38,8 @@ A model that reads integers beside the text gets them by --columns heads=FILE,or
 each file belongs to line N of INPUT; a model of the embedded corpus parses its sentences itself.
 Line N of --target-prefix FILE is how translation N must begin, in whole words.
 SCORE is the log-probability over the length penalty; of a sample, the log-probability alone, under
-the model as it is (temperature 1, all tokens). With -o, the text grows in OUTPUT.part and
+the model as it is (temperature 1, all tokens); with decode.mbr=N the expected chrF, from 0 to 100,
+by which the N candidates are ranked, each text once. With -o, the text grows in OUTPUT.part and
 is renamed when it is complete; after an interruption the same command goes on from there, to the
 same bytes. OUTPUT.part.json, beside it, knows the model, the settings and the lines read so far.
 

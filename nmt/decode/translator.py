@@ -14,6 +14,7 @@ from nmt.decode.beam import Hypothesis, length_penalty
 from nmt.decode.columns import Columns
 from nmt.decode.engine import Engine
 from nmt.decode.ensemble import together
+from nmt.decode.mbr import by_utility
 from nmt.decode.notes import Notes
 from nmt.decode.parts import parts_of
 from nmt.decode.prefixes import Prefixes
@@ -32,7 +33,7 @@ class Translation(NamedTuple):
     """One translation of a line."""
 
     text: str  # holds no newline, no tab and no other control character
-    score: float  # log-probability over the length penalty; 0 for an empty line
+    score: float  # see `Translator.translate`; 0 for an empty line
     ids: tuple[int, ...] = ()  # of its pieces, eos apart; those of parts one after the other
     finished: bool = True  # false: it, or a part, ends without eos
 
@@ -74,7 +75,7 @@ class Translator:
             engine,
             given_lengths=decode.target_length == "given",
         )
-        self._room: dict[int, int] = {}  # n_best -> pieces of the longest source, once measured
+        self._room: dict[int, int] = {}  # hypotheses -> pieces of the longest source, once measured
 
     @classmethod
     def of(cls, trained: Trained, decode: Decode, *others: Trained) -> "Translator":
@@ -104,8 +105,11 @@ class Translator:
     ) -> Iterator[list[Translation]]:
         """For each line its n_best translations (at most beam_size), best first.
 
-        With decode.method=sample they are n_best samples in the order in which they were drawn:
-        which, follows from decode.seed, the number of the line and that of the sample alone.
+        Their score is the log-probability over the length penalty. With decode.method=sample they
+        are n_best samples in the order in which they were drawn, and the score is the
+        log-probability: which, follows from decode.seed, the number of the line and that of the
+        sample alone. With decode.mbr they are the n_best of its candidates by expected utility,
+        which is the score.
 
         `columns` are the integers beside the text that the model asks for, line by line as in
         their files. `prefixes` are the beginnings that the translations must have, line by line; an
@@ -118,22 +122,24 @@ class Translator:
         RefusedLinesError, if lines were too long and decode.too_long=refuse, or with a prefix.
         """
         beside = Columns(columns or {}, self.reader.kinds(columns or {}))
+        count = self.decode.mbr or n_best  # hypotheses that are searched for
         beginnings = Prefixes(prefixes, self.target)
         lines, notes = iter(lines), Notes() if notes is None else notes
         while window := list(islice(lines, self.decode.window)):
             rows = beside.read(len(window), first)
             begin = beginnings.read(len(window), first)
             sources = [
-                self._begun(self._parts(line, row, bool(ids), number, n_best, notes), ids, number)
+                self._begun(self._parts(line, row, bool(ids), number, count, notes), ids, number)
                 for number, (line, row, ids) in enumerate(
                     zip(window, rows, begin, strict=True), first
                 )
             ]
-            yield from self._window(sources, n_best, notes)
+            for answer in self._window(sources, count, notes):
+                yield answer[:n_best]
             first += len(window)
         beside.end(first - 1)
         beginnings.end(first - 1)
-        longest = self._longest(notes.too_long, n_best)
+        longest = self._longest(notes.too_long, count)
         notes.report(self.longest_trained, longest)
         if notes.refused.count:
             raise RefusedLinesError(
@@ -148,7 +154,7 @@ class Translator:
         beside: dict[str, ColumnLine],
         whole: bool,
         number: int,
-        n_best: int,
+        count: int,
         notes: Notes,
     ) -> list[Source]:
         """A line and its columns in numbers: one source, several if it was split, none if refused.
@@ -160,7 +166,7 @@ class Translator:
         text = line if known else line.removesuffix("\n").removesuffix("\r")
         ids = self.source.ids(text)
         pieces = len(ids) - 1
-        longest = self._longest(pieces, n_best)
+        longest = self._longest(pieces, count)
         if pieces <= longest:
             if pieces > self.longest_trained:
                 notes.long.add(number, pieces)
@@ -199,39 +205,49 @@ class Translator:
             )
         return [source._replace(prefix=prefix)]
 
-    def _longest(self, pieces: int, n_best: int) -> int:
+    def _longest(self, pieces: int, count: int) -> int:
         """The most pieces that a source may have, if one of so many is to be judged."""
         table = self.engine.source_limit
         longest = GIANT if table is None else min(GIANT, table - 1)
         if pieces <= ALWAYS or longest <= ALWAYS:
             return longest
-        if n_best not in self._room:
-            self._room[n_best] = self.engine.room(self._limit, n_best)
-        return min(longest, self._room[n_best])
+        if count not in self._room:
+            self._room[count] = self.engine.room(self._limit, count)
+        return min(longest, self._room[count])
 
     def _window(
-        self, lines: list[list[Source]], n_best: int, notes: Notes
+        self, lines: list[list[Source]], count: int, notes: Notes
     ) -> list[list[Translation]]:
         """Translate lines, or the parts of long ones, in batches; answer in their order."""
         sources = [source for parts in lines for source in parts]
         of_sources: list[list[Hypothesis]] = [[] for _ in sources]
         places = [place for place, source in enumerate(sources) if len(source.ids) > 1]
         lengths = [len(sources[place].ids) for place in places]
-        for group in by_length(lengths, self.decode.batch_tokens // self.decode.width(n_best)):
+        for group in by_length(lengths, self.decode.batch_tokens // self.decode.width(count)):
             batch = [places[i] for i in group]
             limits = [self._limit(len(sources[place].ids) - 1) for place in batch]
-            made = self.engine.search([sources[place] for place in batch], limits, n_best)
-            for place, limit, hypotheses in zip(batch, limits, made, strict=True):
+            made = self.engine.search([sources[place] for place in batch], limits, count)
+            for place, hypotheses in zip(batch, made, strict=True):
                 of_sources[place] = hypotheses
-                best = hypotheses[0]
-                if not best.finished:
-                    note = notes.cut if len(best.ids) == limit else notes.broken
-                    note.add(sources[place].line, len(best.ids))
-        answers, rest = [], iter(of_sources)
-        for parts in lines:
-            translated = [hypotheses for _ in parts if (hypotheses := next(rest))]
-            answers.append(self._joined(translated) if translated else [Translation("", 0.0)])
-        return answers
+        found = iter(zip(sources, of_sources, strict=True))
+        return [self._answer(list(islice(found, len(parts))), notes) for parts in lines]
+
+    def _answer(
+        self, parts: list[tuple[Source, list[Hypothesis]]], notes: Notes
+    ) -> list[Translation]:
+        """The translations of a line, best first, from the hypotheses of its parts."""
+        parts = [(source, hypotheses) for source, hypotheses in parts if hypotheses]
+        if not parts:
+            return [Translation("", 0.0)]
+        made, best = self._joined([hypotheses for _, hypotheses in parts]), 0
+        if self.decode.mbr:
+            choices = by_utility([translation.text for translation in made])
+            made, best = [made[i]._replace(score=u) for i, u in choices], choices[0].place
+        for source, hypotheses in parts:
+            if not (one := hypotheses[best]).finished:
+                at_limit = len(one.ids) == self._limit(len(source.ids) - 1)
+                (notes.cut if at_limit else notes.broken).add(source.line, len(one.ids))
+        return made
 
     def _joined(self, parts: list[list[Hypothesis]]) -> list[Translation]:
         """The translations of a line, from those of its parts, all best first."""

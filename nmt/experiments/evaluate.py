@@ -294,6 +294,8 @@ def check_n_best(count: int, decode: "Decode", what: str, key: str) -> None:
 
     `what` asks for them, as "--n-best 9"; `key` is how its user sets beam_size.
     """
+    if decode.mbr and count > decode.mbr:
+        raise UserError(f"{what}: decode.mbr={decode.mbr} has no more candidates; raise it")
     if decode.method == "beam" and count > decode.beam_size:
         raise UserError(f"{what}: the beam holds {decode.beam_size}; {key}={count}")
 

@@ -42,11 +42,12 @@ def shared_settings(settings: Settings, seeds: str) -> list[str]:
 def search_of(settings: Settings) -> str:
     """How a model searches, as its settings say."""
     decode = settings.decode
+    chosen = f", the best of {decode.mbr} by expected chrF" if decode.mbr else ""
     if decode.method == "sample":
         return (
             f"samples (temperature {decode.temperature:g}, top_k {decode.top_k}, "
-            f"top_p {decode.top_p:g}, seed {decode.seed})"
+            f"top_p {decode.top_p:g}, seed {decode.seed}){chosen}"
         )
     if decode.beam_size == 1:
         return "greedy search"
-    return f"beam search of {decode.beam_size}, alpha {decode.alpha:g}"
+    return f"beam search of {decode.beam_size}, alpha {decode.alpha:g}{chosen}"

@@ -1,0 +1,114 @@
+"""The candidate that is most like all of them comes first, and says how much."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sacrebleu import sentence_chrf
+
+import nmt
+from nmt.config import Settings
+from nmt.decode.mbr import by_utility
+from nmt.decode.translator import Translation, Translator
+from nmt.errors import UserError
+from nmt.experiments.evaluate import check_n_best, with_decode
+from nmt.experiments.facts import search_of
+from nmt.model.transformer import Transformer
+from nmt.modeldir import Trained
+from tests.decode.copying import ENDLESS, decode, trained
+
+LINES = ["w3 w1 w4", "", "w1 w5 w9 w2 w6 w5", "w3"]
+texts = st.lists(st.text("abc ", max_size=8), min_size=1, max_size=6)
+
+
+@given(texts)
+def test_candidates_are_ranked_by_their_mean_chrf(candidates: list[str]) -> None:
+    """Against all pairs by sacreBLEU's own function; what occurs twice counts twice."""
+    means = [
+        sum(sentence_chrf(one, [other]).score for other in candidates) / len(candidates)
+        for one in candidates
+    ]
+    found = by_utility(candidates)
+    assert {candidates[choice.place] for choice in found} == set(candidates)
+    assert len(found) == len(set(candidates))
+    for choice in found:
+        assert choice.place == candidates.index(candidates[choice.place])
+        assert choice.utility == pytest.approx(means[choice.place])
+    assert [c.utility for c in found] == sorted((c.utility for c in found), reverse=True)
+
+
+def test_the_consensus_wins_over_what_stands_alone() -> None:
+    candidates = ["xyz xyz", "the cat sleeps", "the cat slept", "a cat sleeps", "qqq"]
+    assert candidates[by_utility(candidates)[0].place] == "the cat sleeps"
+    assert by_utility(["b", "a"]) == by_utility(["a", "b"])  # of equals the first
+
+
+@pytest.fixture
+def whole(tiny: Callable[..., Transformer], settings_of: Callable[..., Settings]) -> Trained:
+    side = trained().source
+    model = tiny("encoding=relative", vocab=len(side.vocabulary))
+    return Trained(settings_of("encoding=relative"), model, side, side, {"longest_source": 30})
+
+
+def translations(some: Trained, n_best: int = 1, **changes: Any) -> list[list[Translation]]:
+    options = decode(**{"max_length_ratio": 1.0, "max_length_offset": 3, **changes})
+    return list(Translator.of(some, options).translate(LINES, n_best))
+
+
+WAYS: list[dict[str, Any]] = [{"beam_size": 6}, {"method": "sample", "top_k": 5}]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_a_translator_ranks_what_the_search_finds(whole: Trained, way: dict[str, Any]) -> None:
+    candidates = translations(whole, 6, **way)
+    chosen = translations(whole, 3, mbr=6, **way)
+    for line, some, best in zip(LINES, candidates, chosen, strict=True):
+        if not line:
+            assert best == [Translation("", 0.0)]
+            continue
+        choices = by_utility([t.text for t in some])[:3]
+        assert best == [some[c.place]._replace(score=c.utility) for c in choices]
+    assert any(some[0].text != best[0].text for some, best in zip(candidates, chosen, strict=True))
+    assert [each[:1] for each in chosen] == translations(whole, 1, mbr=6, **way)
+    for changes in ({"window": 1}, {"batch_tokens": 1}):
+        other = translations(whole, 3, mbr=6, **{**way, **changes})
+        assert [[t.text for t in some] for some in other] == [
+            [t.text for t in some] for some in chosen
+        ]
+
+
+def test_parts_are_chosen_as_one_line() -> None:
+    some, line = trained(), "w1 w2 w3 w4"
+    some.model.source_limit = 3  # type: ignore[misc]
+    options = decode(method="sample", mbr=4, too_long="split", max_length_offset=1)
+    (best,) = next(Translator.of(some, options).translate([line]))
+    assert best.text == line and best.score == pytest.approx(100)
+
+
+def test_what_is_told_is_of_the_choice(caplog: pytest.LogCaptureFixture) -> None:
+    options = decode(method="sample", mbr=3, max_length_offset=2, max_length_ratio=0.0)
+    assert Translator.of(trained(), options).texts(["w1", ENDLESS]) == [
+        "w1",
+        f"{ENDLESS} {ENDLESS}",
+    ]
+    assert "cut at the limit of their length: 1 (first: line 2" in caplog.text
+
+
+def test_too_few_candidates_are_refused(settings_of: Callable[..., Settings]) -> None:
+    with pytest.raises(UserError, match=r"^decode\.mbr=1: no choice"):
+        decode(mbr=1)
+    with pytest.raises(UserError, match=r"^decode\.mbr=9: the beam holds 4; raise decode\.beam"):
+        decode(mbr=9, beam_size=4)
+    settings = with_decode(settings_of(), {"mbr": 9, "method": "sample"})
+    check_n_best(9, settings.decode, "n=9", "give beam_size")
+    with pytest.raises(UserError, match=r"^n=10: decode\.mbr=9 has no more candidates; raise it"):
+        check_n_best(10, settings.decode, "n=10", "give beam_size")
+    assert search_of(settings).endswith(", the best of 9 by expected chrF")
+
+
+def test_the_python_api_ranks_by_utility(whole: Trained) -> None:
+    brief: dict[str, Any] = {"max_length_ratio": 1, "max_length_offset": 3, "method": "sample"}
+    found = nmt.n_best(whole, LINES, 2, mbr=5, **brief)
+    assert found == translations(whole, 2, method="sample", mbr=5)
