@@ -7,7 +7,7 @@ from functools import partial
 import torch
 
 from nmt.config import Data, Settings, columns_of, integers
-from nmt.data.sampling import refusal
+from nmt.data.subword_sampling import refusal
 from nmt.device import pick
 from nmt.encodings.registry import create
 from nmt.errors import Exit, UserError, is_want_of_memory, whence

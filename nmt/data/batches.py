@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from nmt.data.joining import Examples, Joining, alone, joined
-from nmt.data.sampling import SampledText
 from nmt.data.store import SIDES, Pairs
+from nmt.data.subword_sampling import SampledText
 from nmt.data.vocab import BOS, EOS, PAD
 
 SPARE = 0.03  # of the first epoch's batches: so many more may another one need

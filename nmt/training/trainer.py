@@ -18,7 +18,7 @@ from nmt.data.columns import out_of_range
 from nmt.data.joining import joining_of, longest
 from nmt.data.prepare import Prepared
 from nmt.data.report import log_remarks
-from nmt.data.sampling import sampled_text
+from nmt.data.subword_sampling import sampled_text
 from nmt.errors import Exit, UserError, is_want_of_memory
 from nmt.manifest import Sealed
 from nmt.memory import keep_memory, peak_memory, release_memory

@@ -23,9 +23,9 @@ from nmt.data.joining import Joining
 from nmt.data.lattice import NBest, UnigramSampling
 from nmt.data.marian import MarianSegmenter
 from nmt.data.parallel import Pool
-from nmt.data.sampling import Elsewhere, SampledText, Sampling
 from nmt.data.side import Side
 from nmt.data.store import SIDES, PairStore, Writer
+from nmt.data.subword_sampling import Elsewhere, SampledText, Sampling
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.unigram import SPACE, Unigram, learn_model
 from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocabulary
@@ -284,8 +284,8 @@ def test_other_processes_cut_as_this_one(
     for name in SIDES:
         (tmp_path / f"{name}.json").write_bytes(manifest.dump(side.to_json()))
     here = rows(sampled(store), 2)
-    monkeypatch.setattr("nmt.data.sampling.MANY", 100)
-    monkeypatch.setattr("nmt.data.sampling.TOGETHER", 70)
+    monkeypatch.setattr("nmt.data.subword_sampling.MANY", 100)
+    monkeypatch.setattr("nmt.data.subword_sampling.TOGETHER", 70)
     if not started:  # their function, in this process
         monkeypatch.setattr(Pool, "in_order", lambda _, function, tasks: map(function, tasks))
         monkeypatch.setattr(Pool, "__init__", lambda *_: None)
