@@ -134,6 +134,15 @@ class ExampleTranslation:
 
 
 @dataclass(frozen=True)
+class ComparedLine:
+    """A line of a test set with its translations: what a metric of one's own needs."""
+
+    source: str | None  # None: no source was given
+    reference: str
+    hypotheses: list[str]  # by system
+
+
+@dataclass(frozen=True)
 class ExamplePair:
     """A test pair with the translations side by side."""
 
@@ -158,6 +167,7 @@ class ScoredTest:
     metrics: list[Metric]  # the first is the main one
     rows: list[BucketScores]  # the buckets, then all pairs
     examples: list[ExamplePair] = field(default_factory=list)
+    lines: list[ComparedLine] = field(default_factory=list)  # all of them, of nmt-evaluate
 
     @property
     def buckets(self) -> list[BucketScores]:

@@ -4,6 +4,7 @@ import logging
 import re
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -137,7 +138,7 @@ def evaluate(
     started = time.monotonic()
     longest, lengths, language, decodes = _translated(systems, texts, options)
     from nmt.compare.likelihood import with_perplexities
-    from nmt.compare.report import ComparedSystem, Report
+    from nmt.compare.report import ComparedLine, ComparedSystem, Report
     from nmt.compare.scoring import Bootstrap, TranslatedTest, score  # sacrebleu takes a second
     from nmt.compare.undertranslation import with_signs
 
@@ -160,6 +161,10 @@ def evaluate(
     if texts.likelihoods:
         found = [texts.likelihoods.get(system.label) for system in systems]
         scored = with_perplexities(scored, test.lengths or [], found)
+    sources: Sequence[str | None] = texts.sources or [None] * len(texts.references)
+    translated = zip(*(texts.hypotheses[system.label] for system in systems), strict=True)
+    rows = zip(sources, texts.references, translated, strict=True)
+    scored = replace(scored, lines=[ComparedLine(s, r, list(h)) for s, r, h in rows])
     report = Report(
         systems=[ComparedSystem(s.label, n) for s, n in zip(systems, longest, strict=True)],
         tests=[scored],

@@ -62,6 +62,11 @@ def test_two_files(command: Run, tmp_path: Path) -> None:
     hypotheses, right = ((tmp_path / n).read_text().split("\n")[:-1] for n in ("a.txt", "ref"))
     expected = BLEU().corpus_score(hypotheses, [right]).score
     assert made.tests[0].rows[-1].cells[0].scores["BLEU"].mean == pytest.approx(expected)
+    lines = [(line.source, line.reference, line.hypotheses[0]) for line in made.tests[0].lines]
+    sources = (tmp_path / "src").read_text().split("\n")[:-1]
+    assert lines == list(zip(sources, right, hypotheses, strict=True))
+    others = (tmp_path / "b.txt").read_text().split("\n")[:-1]
+    assert [line.hypotheses[1] for line in made.tests[0].lines] == others
     assert set(made.about["versions"]) >= {"nmt", "sacrebleu", "sacremoses"}
     assert made.about["files"]["reference"]["path"] == "ref"
     svg = (tmp_path / "new/p.svg").read_text()

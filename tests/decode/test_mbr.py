@@ -1,6 +1,6 @@
 """The candidate that is most like all of them comes first, and says how much."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Set
 from typing import Any
 
 import pytest
@@ -10,7 +10,9 @@ from sacrebleu import sentence_chrf
 
 import nmt
 from nmt.config import Settings
+from nmt.decode.beam import Hypothesis
 from nmt.decode.mbr import by_utility
+from nmt.decode.sources import Source
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import UserError
 from nmt.experiments.evaluate import check_n_best, with_decode
@@ -94,6 +96,33 @@ def test_what_is_told_is_of_the_choice(caplog: pytest.LogCaptureFixture) -> None
         f"{ENDLESS} {ENDLESS}",
     ]
     assert "cut at the limit of their length: 1 (first: line 2" in caplog.text
+
+
+class Consensus:
+    """An engine whose first hypothesis of a line was cut, while its others agree and are whole."""
+
+    source_limit = target_limit = None
+    columns: Set[str] = frozenset()
+    column_ranges: Mapping[str, range] = {}
+
+    def room(self, limit: Callable[[int], int], n_best: int) -> int:
+        return 99
+
+    def search(
+        self, sources: list[Source], limits: list[int], n_best: int
+    ) -> list[list[Hypothesis]]:
+        cut, whole = Hypothesis([4, 5, 6], -1.0, -1.0, False), Hypothesis([7], -2.0, -2.0, True)
+        return [[cut, *[whole] * (n_best - 1)] for _ in sources]
+
+
+def test_any_engine_will_do_and_only_the_choice_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    options = decode(method="sample", mbr=3, max_length_ratio=0.0, max_length_offset=3)
+    translator = Translator(trained(), options, Consensus())
+    assert translator.texts(["w1", "", "w2 w3"]) == ["w3", "", "w3"]
+    assert not caplog.records
+    first = Translator(trained(), decode(method="sample"), Consensus())
+    assert first.texts(["w1"]) == ["w0 w1 w2"]
+    assert "no finite score: 1 (first: line 1; longest: 3" in caplog.text
 
 
 def test_too_few_candidates_are_refused(settings_of: Callable[..., Settings]) -> None:
