@@ -27,6 +27,7 @@ from nmt.schema import LARGEST
 
 T = TypeVar("T")
 WEIGHTS = "model.safetensors"
+SETTINGS_BESIDE = "settings.json"  # those of a model that was written for another engine
 VOCABULARY_LIMIT = 1 << 28  # bytes of source.json and target.json
 MODEST = 2**26  # numbers in the tables of encodings that are made without looking twice
 LONGEST = 500  # characters of a message about a package, which decides on some of them
@@ -70,6 +71,12 @@ def reading(path: Path, read: Callable[[Path], T]) -> T:
 
 def _load(checkpoint: Path, device: str) -> Trained:
     sealed = Sealed(checkpoint)
+    if SETTINGS_BESIDE in sealed.files:
+        raise UserError(
+            f"{checkpoint}: written by nmt-export for another engine; nmt-translate and "
+            "nmt-evaluate read it, all else needs the model itself",
+            Exit.DATA,
+        )
     settings = _settings(sealed)
     source, target = _side(sealed, "source.json"), _side(sealed, "target.json")
     facts = _facts(sealed)

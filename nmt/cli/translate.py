@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from nmt.config import Decode
     from nmt.decode.notes import Notes
     from nmt.decode.translator import Translation, Translator
-    from nmt.modeldir import Trained
+    from nmt.experiments.engines import LoadedModels
 
 USAGE = "nmt-translate MODEL [MODEL ...] [INPUT] [-o OUTPUT] [OPTION ...] [decode.KEY=VALUE ...]"
 EPILOG = """
@@ -43,10 +43,14 @@ by which the N candidates are ranked, each text once. With -o, the text grows in
 is renamed when it is complete; after an interruption the same command goes on from there, to the
 same bytes. OUTPUT.part.json, beside it, knows the model, the settings and the lines read so far.
 
+MODEL may also be a directory that nmt-export wrote for CTranslate2 (nmt[ct2]), which then
+translates, with the same promises about lines, and the same decode.KEY=VALUE but for sampling.
+
 A trained model is fixed; only how it searches may change:
 """
 
 
+ENGINES = ("nmt", "ctranslate2")
 TEXT = ""  # the name of the text among what is read; columns have names
 PREFIX = "--target-prefix"  # that of the beginnings of the translations
 
@@ -76,6 +80,7 @@ class TranslateOptions(NamedTuple):
     json: bool
     device: str
     threads: int | None
+    engine: str | None
     by_sentence: bool
     columns: dict[str, str]  # name -> file
     target_prefix: str | None
@@ -103,21 +108,25 @@ def command(argv: list[str]) -> None:
         with lasting():
             import torch
 
-            from nmt import modeldir
             from nmt.data.joined import by_sentence
             from nmt.decode.notes import Notes
-            from nmt.decode.translator import RefusedLinesError, Translator
+            from nmt.decode.translator import RefusedLinesError
+            from nmt.experiments import engines
             from nmt.experiments.evaluate import check_n_best, with_decode
             from nmt.memory import keep_memory
 
         keep_memory()
         if options.threads:
             torch.set_num_threads(options.threads)
-        trained, *others = (modeldir.load(model, options.device) for model in options.models)
-        decode = with_decode(trained.settings, options.changes).decode
+        loaded = engines.load(options.models, options.device, options.threads, options.engine)
+        if options.target_prefix and not loaded.models:
+            raise UserError(
+                f"{PREFIX}: not with CTranslate2; translate with the model that was exported"
+            )
+        decode = with_decode(loaded.sides.settings, options.changes).decode
         wanted = options.n_best or 1
         check_n_best(wanted, decode, f"--n-best {wanted}", "add decode.beam_size")
-        translator = Translator.of(trained, decode, *others)
+        translator = loaded.translator(decode)
         source: Iterable[str] = text_lines(stream, options.input)
         if options.by_sentence:
             source = by_sentence(Path(options.input))
@@ -128,7 +137,7 @@ def command(argv: list[str]) -> None:
         given = {name: read[name] for name in options.columns}
         reader = translator.reader
         lines, columns = with_columns(reader.reads.columns, reader.settings, read[TEXT], given)
-        output = stack.enter_context(_output(options, [trained, *others], decode))
+        output = stack.enter_context(_output(options, loaded, decode))
         texts = InStep(iter(lines), columns, read.get(PREFIX))
         passed = read_over(output, texts.streams, read, "translations", named(options.input))
         notes = Notes(passed)
@@ -144,11 +153,11 @@ def command(argv: list[str]) -> None:
         raise refused
 
 
-def _output(options: TranslateOptions, members: "list[Trained]", decode: "Decode") -> Output:
+def _output(options: TranslateOptions, loaded: "LoadedModels", decode: "Decode") -> Output:
     """Where translations go; a file is resumed where all that decides on its lines is the same."""
     identity = {
-        "model": members[0].digest,
-        "models beside it": [member.digest for member in members[1:]],
+        "model": loaded.digests[0],
+        "models beside it": loaded.digests[1:],
         "decode": vars(decode),
         "--n-best": options.n_best,
         "--scores": options.scores,
@@ -156,7 +165,7 @@ def _output(options: TranslateOptions, members: "list[Trained]", decode: "Decode
         "--by-sentence": options.by_sentence,
         "--columns": sorted(options.columns),
         PREFIX: options.target_prefix is not None,
-        "--device": next(members[0].model.parameters()).device.type,
+        "--device": loaded.device,
         "nmt": __version__,
     }
     return output_of(options.output, identity)
@@ -186,7 +195,8 @@ def understood(argv: list[str]) -> TranslateOptions:
     add(PREFIX, metavar="FILE", help="line N begins the translation of line N; may be empty")
     add("--by-sentence", action="store_true", help=BY_SENTENCE)
     add("--device", default="auto", help="cpu, cuda, cuda:1, or auto: a GPU if there is one")
-    add("--threads", type=positive, metavar="N", help="CPU threads (default: torch's choice)")
+    add("--engine", choices=ENGINES, help="what is to translate (default: what reads MODEL)")
+    add("--threads", type=positive, metavar="N", help="CPU threads (default: the engine's choice)")
     given = parser.parse_intermixed_args(argv)
     settings = [a for a in given.arguments if SETTING.match(a)]
     once(settings)

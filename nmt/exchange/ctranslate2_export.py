@@ -9,11 +9,17 @@ from typing import Any
 
 from nmt import manifest
 from nmt.errors import Exit, UserError
-from nmt.exchange import ctranslate2_proof, ctranslate2_spec, model_card, samples
+from nmt.exchange import (
+    ctranslate2_engine,
+    ctranslate2_proof,
+    ctranslate2_spec,
+    model_card,
+    samples,
+)
 from nmt.exchange.certificate import NAME
 from nmt.exchange.ctranslate2_spec import Exported
 from nmt.exchange.model_card import CardOptions
-from nmt.modeldir import Trained
+from nmt.modeldir import SETTINGS_BESIDE, Trained
 
 LONGEST = 2048  # tokens that tables of positions are written for, where the encoding has no end
 
@@ -81,7 +87,9 @@ def export(
         text = model_card.card(
             trained, "ctranslate2", found, options, USAGE.format(name=path.name).strip()
         )
-        manifest.write(path, [*_files(kept, trained, found), (model_card.NAME, text)])
+        settings = (SETTINGS_BESIDE, ctranslate2_engine.beside(trained.settings, precision))
+        files = [*_files(kept, trained, found), settings, (model_card.NAME, text)]
+        manifest.write(path, files)
     log.info("CTranslate2 computes the same: %s", found)
     return found
 
@@ -101,4 +109,5 @@ def _files(
         yield file.name, file.read_bytes()
     yield "source.json", manifest.dump(trained.source.to_json())
     yield "target.json", manifest.dump(trained.target.to_json())
+    yield "facts.json", manifest.dump(trained.facts)
     yield NAME, manifest.dump(found)

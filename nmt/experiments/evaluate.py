@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from nmt.compare.report import Report
     from nmt.compare.scoring import JoinedParts
     from nmt.config import Decode
-    from nmt.modeldir import Trained
+    from nmt.decode.translator import TextSides, Translator
+    from nmt.experiments.engines import LoadedModels
 
 log = logging.getLogger(__name__)
 
@@ -239,24 +240,31 @@ def _translated(
         if not system.is_model:
             longest.append(None)
             continue
-        trained = _load(system.path, options.device)
-        language = language or trained.settings.data.target_language
-        longest.append(_longest(system, trained, lengths))
-        decode = with_decode(trained.settings, options.decode).decode
+        loaded = _load(system.path, options.device)
+        language = language or loaded.sides.settings.data.target_language
+        longest.append(_longest(system, loaded.sides, lengths))
+        decode = with_decode(loaded.sides.settings, options.decode).decode
         decodes[system.label] = vars(decode)
-        texts.hypotheses[system.label] = _translate(system, trained, decode, texts, options)
+        if options.perplexity and not loaded.models:
+            raise UserError(
+                f"{system.path}: --perplexity: CTranslate2 scores otherwise; name the model that "
+                "was exported, or leave it out"
+            )
+        translator = loaded.translator(decode)
+        texts.hypotheses[system.label] = _translate(system, translator, texts, options)
         if options.perplexity:
-            texts.likelihoods[system.label] = _likelihoods(system, trained, texts)
-        unread -= trained.model.columns
+            texts.likelihoods[system.label] = _likelihoods(system, loaded, texts)
+        unread -= translator.engine.columns
     if unread:
         log.warning("--columns: no model reads %s", ", ".join(sorted(unread)))
     return longest, lengths, language or "en", decodes
 
 
 def _likelihoods(
-    system: NamedSystem, trained: "Trained", texts: EvaluationTexts
+    system: NamedSystem, loaded: "LoadedModels", texts: EvaluationTexts
 ) -> "list[Likelihood | None]":
     """How likely a model finds each reference; None where a side is too long for it."""
+    (trained,) = loaded.models
     from nmt.compare.likelihood import Likelihood
     from nmt.decode import forced
     from nmt.decode.notes import Note
@@ -305,11 +313,11 @@ def check_n_best(count: int, decode: "Decode", what: str, key: str) -> None:
         raise UserError(f"{what}: the beam holds {decode.beam_size}; {key}={count}")
 
 
-def _load(path: Path, device: str) -> "Trained":
+def _load(path: Path, device: str) -> "LoadedModels":
     from nmt import device as devices  # torch takes seconds; files of translations do without
-    from nmt import modeldir
+    from nmt.experiments import engines
 
-    return modeldir.load(path, str(devices.pick(device)))
+    return engines.load([path], str(devices.pick(device)))
 
 
 def _lengths(counter: str | None, sources: list[str]) -> SourceLengths:
@@ -318,16 +326,16 @@ def _lengths(counter: str | None, sources: list[str]) -> SourceLengths:
         return SourceLengths([len(line.split()) for line in sources], WORDS, None)
     from nmt.data.seams import pieces_of
 
-    segmenter = _load(Path(counter), "cpu").source.segmenter
+    segmenter = _load(Path(counter), "cpu").sides.source.segmenter
     values = [len(pieces_of(segmenter, line)) for line in sources]
     unit = f"subword pieces of {system_of(counter).label}"
     return SourceLengths(values, unit, segmenter.to_json())
 
 
-def _longest(system: NamedSystem, trained: "Trained", lengths: SourceLengths) -> int | None:
+def _longest(system: NamedSystem, sides: "TextSides", lengths: SourceLengths) -> int | None:
     """Longest source in a model's training, if its pieces are those that were counted."""
-    if trained.source.segmenter.to_json() == lengths.segmenter:
-        return int(trained.facts["longest_source"])
+    if sides.source.segmenter.to_json() == lengths.segmenter:
+        return int(sides.facts["longest_source"])
     log.warning(
         "%s: segments otherwise than lengths are counted; its trained length is not marked",
         system.label,
@@ -337,23 +345,22 @@ def _longest(system: NamedSystem, trained: "Trained", lengths: SourceLengths) ->
 
 def _translate(
     system: NamedSystem,
-    trained: "Trained",
-    decode: "Decode",
+    translator: "Translator",
     texts: EvaluationTexts,
     options: EvaluationOptions,
 ) -> list[str]:
     """The translations of one model, which are kept if that is wanted."""
     from tqdm import tqdm
 
-    from nmt.decode.translator import Translator
     from nmt.memory import keep_memory
 
     keep_memory()
-    sources = texts.sources or []
-    given = {name: texts.columns[name] for name in trained.model.columns & set(texts.columns)}
-    lines, columns = with_columns(trained.model.columns, trained.settings, sources, given)
+    sources, reader = texts.sources or [], translator.reader
+    reads = reader.reads.columns
+    given = {name: texts.columns[name] for name in reads & set(texts.columns)}
+    lines, columns = with_columns(reads, reader.settings, sources, given)
     bar = tqdm(
-        Translator.of(trained, decode).translate(lines, 1, columns),
+        translator.translate(lines, 1, columns),
         desc=system.label,
         total=len(sources),
         unit=" lines",

@@ -1,0 +1,229 @@
+"""CTranslate2 as an engine of nmt-translate: below lines, windows and parts as any other.
+
+What its search does stands in its src/decoding.cc (4.8). With a length penalty it ends as soon as
+beam_size hypotheses are finished, whether or not an open one is better; without, when the best is.
+It ranks by pieces^alpha; here they are scored and ranked anew, as decode.length_penalty says.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import replace
+from importlib.util import find_spec
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from nmt import config, manifest
+from nmt.config import Decode, Settings
+from nmt.data.side import Side
+from nmt.decode.beam import Hypothesis, length_penalty
+from nmt.decode.source_limit import GIANT, SHARE
+from nmt.decode.sources import Source
+from nmt.errors import Exit, UserError, is_want_of_memory
+from nmt.exchange import ctranslate2_proof, ctranslate2_spec
+from nmt.exchange.certificate import NAME
+from nmt.exchange.ctranslate2_spec import Exported
+from nmt.manifest import Sealed
+from nmt.memory import memory_of
+from nmt.modeldir import SETTINGS_BESIDE, VOCABULARY_LIMIT, portable
+
+MODEL = "model.bin"
+PRECISIONS = {"int8": "int8", "bfloat16": "bfloat16"}  # of an export -> decode.precision
+
+
+class ExportedModel(NamedTuple):
+    """What lies in a directory that nmt-export wrote, but for the weights."""
+
+    directory: Path
+    settings: Settings
+    source: Side
+    target: Side
+    facts: dict[str, Any]  # of the model that it was written from
+    right_for: dict[str, int | None]  # pieces of source and target that its tables hold
+    digest: str  # SHA-256 of the manifest
+
+
+def is_exported(path: Path) -> bool:
+    """Whether a directory is CTranslate2's."""
+    return (path / MODEL).is_file()
+
+
+def beside(settings: Settings, precision: str) -> bytes:
+    """The settings that go along with an export of this precision, as a file."""
+    name = next((ours for theirs, ours in PRECISIONS.items() if precision.startswith(theirs)), None)
+    decode = replace(settings.decode, precision=name or "float32")
+    return manifest.dump(config.freeze(portable(replace(settings, decode=decode))))
+
+
+def load(path: Path) -> ExportedModel:
+    """Read a directory; every byte is compared with the manifest. Raises UserError (65, 69)."""
+    if find_spec("ctranslate2") is None:
+        raise UserError(
+            f"{path}: written for CTranslate2, which is not installed; pip install 'nmt[ct2]'",
+            Exit.UNAVAILABLE,
+        )
+    if not (path / manifest.NAME).exists() or not (path / SETTINGS_BESIDE).exists():
+        raise UserError(
+            f"{path}: holds a model for CTranslate2 without what nmt needs to know of it; write it "
+            "by nmt-export",
+            Exit.DATA,
+        )
+    sealed = Sealed(path)
+    for name in sealed.files:
+        sealed.read(name)
+    where = path / SETTINGS_BESIDE
+    try:
+        settings = config.thaw(sealed.json(SETTINGS_BESIDE))
+        sides = [Side.from_json(sealed.json(f"{name}.json", VOCABULARY_LIMIT))
+                 for name in ("source", "target")]  # fmt: skip
+    except UserError as error:
+        raise UserError(f"{where}: {error}", Exit.DATA) from None
+    found = sealed.json(NAME)["right_for"]
+    right_for = {side: found[f"{side}_pieces"] for side in ("source", "target")}
+    return ExportedModel(
+        path, settings, sides[0], sides[1], sealed.json("facts.json"), right_for, sealed.digest
+    )
+
+
+class CTranslate2Engine:
+    """A directory that CTranslate2 searches in; an Engine."""
+
+    columns: Set[str] = frozenset()  # such models are not exported
+    column_ranges: Mapping[str, range] = {}
+
+    def __init__(
+        self, model: ExportedModel, decode: Decode, device: torch.device, threads: int | None = None
+    ) -> None:
+        """Raises UserError for settings that CTranslate2 cannot follow."""
+        _refuse(decode)
+        from ctranslate2 import Translator as Reader
+
+        self.model, self.decode, self.device = model, decode, device
+        stored = model.settings.decode.precision
+        names = ctranslate2_spec.names(model.source.vocabulary, model.target.vocabulary)
+        self.names = Exported(None, *names, self.source_limit, self.target_limit)
+        self.ids = {name: number for number, name in enumerate(names[1])}
+        self.options = ctranslate2_proof.options(self.names, decode.unknown)
+        try:
+            self.reader = Reader(
+                str(model.directory),
+                device=device.type,
+                device_index=device.index or 0,
+                compute_type="default" if decode.precision == stored else decode.precision,
+                inter_threads=1,
+                intra_threads=threads or 0,  # its own choice
+            )
+        except (RuntimeError, ValueError) as error:
+            raise UserError(
+                f"{model.directory}: CTranslate2 cannot read it for {device} and "
+                f"decode.precision={decode.precision}: {' '.join(str(error).split())}"
+            ) from None
+
+    @property
+    def source_limit(self) -> int | None:
+        """Ids of the longest source that its tables are right for, EOS included."""
+        pieces = self.model.right_for["source"]
+        return None if pieces is None else pieces + 1
+
+    @property
+    def target_limit(self) -> int | None:
+        """Ids of the longest output that its tables are right for, BOS included."""
+        pieces = self.model.right_for["target"]
+        return None if pieces is None else pieces + 1
+
+    def room(self, limit: Callable[[int], int], n_best: int) -> int:
+        """Return how many pieces a source may have by the memory of the device.
+
+        Reckoned, as CTranslate2 does not tell: what grows with the square of the length in a layer
+        are the scores of all heads, and with relative positions a vector for each pair.
+        """
+        shape = self.model.settings.model
+        each = 4 * (4 * shape.heads + 2 * shape.dim // shape.heads)  # bytes of a pair of pieces
+        most = int((memory_of(self.device) / SHARE / each) ** 0.5)
+        return max(1, min(GIANT, most))
+
+    def search(
+        self, sources: list[Source], limits: list[int], n_best: int
+    ) -> list[list[Hypothesis]]:
+        """Find up to n_best hypotheses for each source; raises UserError (71) for want of memory.
+
+        Sources of one limit are searched together, so that none depends on others.
+        """
+        if any(source.prefix for source in sources):
+            raise UserError("prefixes: not with CTranslate2; take the model that was exported")
+        made: list[list[Hypothesis]] = [[] for _ in sources]
+        order = sorted(range(len(sources)), key=limits.__getitem__)
+        try:
+            for limit, places in groupby(order, key=limits.__getitem__):
+                group = list(places)
+                some = [sources[place] for place in group]
+                for place, found in zip(group, self._searched(some, limit, n_best), strict=True):
+                    made[place] = found
+        except RuntimeError as error:
+            if not is_want_of_memory(error):
+                raise
+            raise UserError(
+                f"decode.batch_tokens={self.decode.batch_tokens}: too much for the memory of "
+                f"{self.device}; give a smaller one",
+                Exit.NO_MEMORY,
+            ) from None
+        return made
+
+    def _searched(
+        self, sources: Sequence[Source], limit: int, n_best: int
+    ) -> Iterator[list[Hypothesis]]:
+        """The hypotheses of sources of one limit."""
+        alpha, beam = self.decode.alpha, self.decode.beam_size
+        results = self.reader.translate_batch(
+            [self._named(source) for source in sources],
+            beam_size=beam,
+            num_hypotheses=beam if alpha and beam > 1 else n_best,  # to be ranked anew
+            length_penalty=alpha,
+            max_decoding_length=limit + 1,  # eos, too
+            return_scores=True,
+            **self.options,
+        )
+        for source, result in zip(sources, results, strict=True):
+            found = [
+                self._hypothesis(source, [self.ids[name] for name in pieces], score, limit)
+                for pieces, score in zip(result.hypotheses, result.scores, strict=True)
+            ]
+            distinct: dict[Any, Hypothesis] = {}  # cut at the limit, two may have become one
+            for each in found:
+                distinct.setdefault((tuple(each.ids), each.finished), each)
+            yield sorted(distinct.values(), key=lambda each: -each.score)[:n_best]
+
+    def _hypothesis(self, source: Source, ids: list[int], score: float, limit: int) -> Hypothesis:
+        """One output with its score as nmt has it; one that does not end is cut at the limit."""
+        finished = len(ids) <= limit
+        if finished:
+            log_prob = score * (len(ids) + 1) ** self.decode.alpha
+        else:
+            ids = ids[:limit]  # it holds one piece more
+            log_prob = self._log_prob(source, ids)
+        penalty = length_penalty(len(ids) + finished, self.decode.alpha, self.decode.length_penalty)
+        return Hypothesis(ids, log_prob / penalty, log_prob, finished)
+
+    def _log_prob(self, source: Source, ids: list[int]) -> float:
+        """The log-probability of an output without eos."""
+        names = [self.names.target[number] for number in ids]
+        (scored,) = self.reader.score_batch([self._named(source)], [names], max_input_length=0)
+        return sum(scored.log_probs[: len(ids)])
+
+    def _named(self, source: Source) -> list[str]:
+        return [self.names.source[number] for number in source.ids[:-1]]  # it adds eos itself
+
+
+def _refuse(decode: Decode) -> None:
+    """Raise UserError for what CTranslate2 has not, or otherwise."""
+    for key, wrong, why in (
+        ("method", decode.method != "beam", "it draws otherwise, without a seed for each line"),
+        ("position_scale", decode.position_scale != 1, "its positions are fixed"),
+        ("target_length", decode.target_length != "ratio", "no such model asks for a length"),
+    ):
+        if wrong:
+            raise UserError(
+                f"decode.{key}={getattr(decode, key)}: not with CTranslate2, because {why}; "
+                "translate with the model that was exported"
+            )

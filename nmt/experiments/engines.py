@@ -1,0 +1,72 @@
+"""What translates: models of this toolkit, alone or several, or one that nmt-export wrote."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from nmt import device as devices
+from nmt import modeldir
+from nmt.config import Decode
+from nmt.decode.translator import TextSides, Translator
+from nmt.errors import UserError
+from nmt.exchange import ctranslate2_engine
+from nmt.exchange.ctranslate2_engine import CTranslate2Engine
+from nmt.modeldir import Trained
+
+
+class LoadedModels(NamedTuple):
+    """One model, or several that decide together."""
+
+    sides: TextSides
+    models: list[Trained]  # those of this toolkit; none where CTranslate2 translates
+    digests: list[str]  # of each: what vouches for its files
+    device: str  # cpu or cuda
+    translator: Callable[[Decode], Translator]  # UserError for settings that it cannot follow
+
+
+def load(
+    paths: Sequence[str | Path],
+    device: str = "auto",
+    threads: int | None = None,
+    engine: str | None = None,
+) -> LoadedModels:
+    """Read run or model directories, or one that nmt-export wrote for CTranslate2.
+
+    `engine`: which one is expected to read them; None: the one that can. `threads` are those of
+    CTranslate2; of torch they are set elsewhere. Raises UserError for what another engine reads,
+    and what `modeldir.load` raises.
+    """
+    first, *others = paths
+    exported = [path for path in paths if ctranslate2_engine.is_exported(Path(path))]
+    if exported and engine == "nmt":
+        raise UserError(f"{exported[0]}: only CTranslate2 can read it; leave --engine out")
+    if exported and others:
+        raise UserError(
+            f"{exported[0]}: CTranslate2 searches with one model; name the models themselves"
+        )
+    if not exported and engine == "ctranslate2":
+        raise UserError(
+            f"{first}: not written for CTranslate2; first nmt-export {first} DIR --to ctranslate2"
+        )
+    if exported:
+        return _of_ctranslate2(Path(first), device, threads)
+    trained, *members = (modeldir.load(path, device) for path in paths)
+    return LoadedModels(
+        trained,
+        [trained, *members],
+        [each.digest for each in (trained, *members)],
+        next(trained.model.parameters()).device.type,
+        lambda decode: Translator.of(trained, decode, *members),
+    )
+
+
+def _of_ctranslate2(path: Path, device: str, threads: int | None) -> LoadedModels:
+    model = ctranslate2_engine.load(path)
+    place = devices.pick(device)
+    return LoadedModels(
+        model,
+        [],
+        [model.digest],
+        place.type,
+        lambda decode: Translator(model, decode, CTranslate2Engine(model, decode, place, threads)),
+    )
