@@ -56,42 +56,67 @@ def sample(
     `log_prob` and `score` of a hypothesis are its log-probability under the step function itself,
     whatever temperature, top_k and top_p made of it.
     """
-    batch, samples, _ = numbers.shape
-    made: list[Hypothesis | None] = [None] * (batch * samples)
-    row = torch.arange(batch * samples, device=limits.device)  # [live] number of each live sample
-    ids = torch.empty(len(row), 0, dtype=torch.long, device=limits.device)  # [live, length]
-    total = torch.zeros(len(row), dtype=torch.float64, device=limits.device)  # [live] log_prob
-    limit = limits.repeat_interleave(samples)  # [live]
+    samples = _Samples(limits, numbers.shape[1])
     numbers = numbers.to(limits.device).flatten(0, 1)  # [batch x samples, steps]
     log_probs = step(torch.full_like(limits, bos), None)  # [batch, vocab]
-    parents = row // samples  # [live] row of the step before
+    parents = samples.row // samples.each  # [live] rows of log_probs
     while True:
-        length = ids.shape[1]
         known = log_probs[parents].nan_to_num(nan=NEVER, posinf=NEVER, neginf=NEVER)
         chances = probabilities(known, temperature, top_k, top_p, forbidden)  # [live, vocab]
-        token = chosen(chances, numbers[row, length])
+        token = chosen(chances, numbers[samples.row, samples.length])  # [live]
+        gain = known.gather(1, token[:, None])[:, 0].double()
         mute = ~(chances.sum(1) > 0)  # [live] without a finite log-probability
         ended = (token == eos) & ~mute
-        closed = ended | mute | (limit == length)
-        gain = known.gather(1, token[:, None])[:, 0].double()
-        final = torch.where(ended, total + gain, total)
-        for place in closed.nonzero().squeeze(1).tolist():
-            log_prob = float(final[place])
-            made[int(row[place])] = Hypothesis(
-                ids[place].tolist(), log_prob, log_prob, bool(ended[place])
-            )
+        closed = ended | mute | (samples.limit == samples.length)
+        samples.close(closed, ended, torch.where(ended, samples.total + gain, samples.total))
         live = (~closed).nonzero().squeeze(1)
+        samples.lengthen(live, token[live], gain[live])
         if not live.numel():
             break
-        before, token = parents[live], token[live]
-        row, limit, total = row[live], limit[live], (total + gain)[live]
-        ids = torch.cat([ids[live], token[:, None]], dim=1)
-        # the rows of the step function are those of its last call: at first one per sentence
+        before = parents[live]
         unchanged = len(before) == len(log_probs) and bool((before.diff() == 1).all())
-        log_probs = step(token, None if unchanged else before)
-        parents = torch.arange(len(row), device=row.device)
-    whole = [hypothesis for hypothesis in made if hypothesis is not None]
-    return [whole[i * samples : (i + 1) * samples] for i in range(batch)]
+        log_probs = step(token[live], None if unchanged else before)
+        parents = torch.arange(len(live), device=live.device)
+    return samples.made
+
+
+class _Samples:
+    """The samples that have not ended, and the hypotheses of those that have."""
+
+    def __init__(self, limits: Tensor, each: int) -> None:
+        batch, device = limits.numel(), limits.device
+        self.row = torch.arange(batch * each, device=device)  # [live] number of each among all
+        self.limit = limits.repeat_interleave(each)  # [live]
+        self.ids = torch.empty(batch * each, 0, dtype=torch.long, device=device)  # [live, length]
+        self.total = torch.zeros(batch * each, dtype=torch.float64, device=device)  # [live]
+        self.each = each
+        self._made: list[Hypothesis | None] = [None] * (batch * each)
+
+    @property
+    def length(self) -> int:
+        """Ids of each live sample."""
+        return self.ids.shape[1]
+
+    def close(self, closed: Tensor, ended: Tensor, log_probs: Tensor) -> None:
+        """Keep those marked in closed [live] as hypotheses; those in ended [live] are finished."""
+        place = closed.nonzero().squeeze(1)
+        columns = (self.row, self.ids, log_probs, ended)
+        for row, ids, log_prob, finished in zip(
+            *(column[place].tolist() for column in columns), strict=True
+        ):
+            self._made[row] = Hypothesis(ids, log_prob, log_prob, finished)
+
+    def lengthen(self, live: Tensor, token: Tensor, gain: Tensor) -> None:
+        """Go on with the live ones alone, by a token [new live] and its log-probability."""
+        self.row, self.limit = self.row[live], self.limit[live]
+        self.total = self.total[live] + gain
+        self.ids = torch.cat([self.ids[live], token[:, None]], dim=1)
+
+    @property
+    def made(self) -> list[list[Hypothesis]]:
+        """The hypotheses of each sentence, in the order of its samples; all have ended."""
+        made = [hypothesis for hypothesis in self._made if hypothesis is not None]
+        return [made[i : i + self.each] for i in range(0, len(made), self.each)]
 
 
 def probabilities(

@@ -142,9 +142,12 @@ class Translator:
         longest = self._longest(notes.too_long, count)
         notes.report(self.longest_trained, longest)
         if notes.refused.count:
+            advice = "split them, or choose decode.too_long=split"
+            if self.decode.too_long == "split":
+                advice = "split them and what stands beside them: columns, or target prefixes"
             raise RefusedLinesError(
                 f"sources of more pieces than model and memory hold ({longest}), their lines left "
-                f"empty: {notes.refused}; split them, or choose decode.too_long=split",
+                f"empty: {notes.refused}; {advice}",
                 Exit.DATA,
             )
 
