@@ -178,7 +178,7 @@ class Decode:
     )
     max_length_ratio: float = knob("longest output = ratio x source + offset", least=0, most=1000)
     max_length_offset: int = knob("see max_length_ratio", least=1)
-    batch_tokens: int = knob("source tokens x beam_size of a batch", least=1)
+    batch_tokens: int = knob("source tokens x hypotheses of each, of a batch", least=1)
     window: int = knob("lines read, sorted and translated together; 1: line by line", least=1)
     position_scale: float = knob("position interpolation: all positions times this", least=0.001)
     target_length: str = knob(
