@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from nmt import manifest
+from nmt.data.unigram import Unigram
 from nmt.errors import Exit, UserError
 from nmt.exchange import (
     ctranslate2_engine,
@@ -45,9 +46,10 @@ translator = ctranslate2.Translator(str(place))
 print(target.segmenter.decode(result.hypotheses[0]))
 ```
 
-`source.json` and `target.json` hold the segmenters. Without `max_input_length=0`, which is among
-the options, CTranslate2 reads the first 1,024 pieces of a line alone; it stops after 256 pieces of
-output unless `max_decoding_length` says otherwise.
+`source.json` and `target.json` hold the segmenters; where there are `source.spm` and `target.spm`,
+SentencePiece does without nmt, which besides normalises lines. Without `max_input_length=0`, which
+is among the options, CTranslate2 reads the first 1,024 pieces of a line alone; it stops after 256
+pieces of output unless `max_decoding_length` says otherwise.
 """
 
 
@@ -109,5 +111,9 @@ def _files(
         yield file.name, file.read_bytes()
     yield "source.json", manifest.dump(trained.source.to_json())
     yield "target.json", manifest.dump(trained.target.to_json())
+    for name, side in (("source", trained.source), ("target", trained.target)):
+        segmenter = side.segmenter
+        if isinstance(segmenter, Unigram) and segmenter.tokenizer.kind == "none":
+            yield f"{name}.spm", segmenter.model
     yield "facts.json", manifest.dump(trained.facts)
     yield NAME, manifest.dump(found)

@@ -17,13 +17,14 @@ import pytest
 import torch
 from sentencepiece import SentencePieceProcessor
 
+import nmt
 from nmt import modeldir
 from nmt.cli import export_model, translate
 from nmt.cli.train import main as train
 from nmt.data.side import Side
 from nmt.data.toy import pairs
 from nmt.data.unigram import SPACE
-from nmt.data.vocab import BOS, PAD, UNK, Vocabulary
+from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocabulary
 from nmt.errors import Exit, UserError
 from nmt.exchange import argos_export, ctranslate2_export, samples
 from nmt.exchange.argos_export import PackageOptions, export
@@ -68,6 +69,23 @@ def test_a_package_holds_what_the_client_reads(tmp_path: Path) -> None:
     reader = ctranslate2.Translator(str(place / "model"))
     (result,) = reader.translate_batch([processor.encode(LINES[0], out_type=str)], beam_size=4)
     assert result.hypotheses[0]
+
+
+def test_a_directory_is_read_by_sentencepiece_and_ctranslate2_alone(tmp_path: Path) -> None:
+    trained, place = shared(), tmp_path / "made"
+    with torch.no_grad():
+        trained.model.output.bias[EOS] -= 3  # so that there is some text
+    options = ctranslate2_export.export(trained, place, LINES)["options"]
+    read, written = (
+        SentencePieceProcessor(model_file=str(place / f"{side}.spm"))
+        for side in ("source", "target")
+    )
+    reader = ctranslate2.Translator(str(place))
+    pieces = [read.encode(line, out_type=str) for line in LINES]
+    found = reader.translate_batch(pieces, beam_size=1, max_decoding_length=8, **options)
+    decode = {"beam_size": 1, "max_length_ratio": 0.01, "max_length_offset": 8}
+    made = nmt.translate(trained, LINES, **decode)
+    assert [written.decode(each.hypotheses[0]) for each in found] == made and any(made)
 
 
 def test_no_special_piece_is_ever_chosen(tmp_path: Path) -> None:
