@@ -83,8 +83,7 @@ def test_a_directory_is_read_by_sentencepiece_and_ctranslate2_alone(tmp_path: Pa
     reader = ctranslate2.Translator(str(place))
     pieces = [read.encode(line, out_type=str) for line in LINES]
     found = reader.translate_batch(pieces, beam_size=1, max_decoding_length=8, **options)
-    decode = {"beam_size": 1, "max_length_ratio": 0.01, "max_length_offset": 8}
-    made = nmt.translate(trained, LINES, **decode)
+    made = nmt.translate(trained, LINES, beam_size=1, max_length_ratio=0.01, max_length_offset=8)
     assert [written.decode(each.hypotheses[0]) for each in found] == made and any(made)
 
 
