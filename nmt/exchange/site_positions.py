@@ -17,6 +17,7 @@ from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context, causal
 from nmt.encodings.rotary import Rotary
 from nmt.errors import UserError
+from nmt.exchange.distance_tables import by_distance, pairs, reach, widened
 
 EXACT = 1e-5  # largest difference, relative to the largest number, that rounding explains
 HIDDEN = -3e4  # what is added to hide a key, in float16 too: its probability is 0
@@ -117,27 +118,27 @@ def read(site: Encodings, dims: Dims, longest: int) -> SitePositions:
         other = next(h for form, h in forms.items() if form != "input")
         why = "nothing is added to the embeddings where attention knows positions of its own"
         raise probe.refuse(why, other, probe.having("embed", other))
-    if {"vectors", "bias"} <= set(forms):
-        why = "distances have either vectors or numbers, not both"
-        raise probe.refuse(why, "scores", probe.having("scores", "values", "bias"))
     found = SitePositions(scale=site.scale, limit=limit)
     if "turned" in forms:
         found = found._replace(turns=_turns(probe))
+    if not {"vectors", "bias"} & set(forms):
+        if "turned" in forms:
+            return found
+        return found._replace(table=_table(probe), limit=probe.length)
+    far = 0  # the greatest distance that differs from all beyond
+    if "bias" in forms:
+        bias = _bias(probe)
+        far = reach(bias, 2)
+        bias = bias[..., probe.length - 1 - far : probe.length + far]
+        found = found._replace(bias=bias)
     if "vectors" in forms:
         keys, values = _vectors(probe)
-        reach = max(_reach(keys, 1), _reach(values, 1))
-        cut = slice(probe.length - 1 - reach, probe.length + reach)
-        found = found._replace(keys=keys[:, cut], values=values[:, cut])
-    elif "bias" in forms:
-        bias = _bias(probe)
-        reach = _reach(bias, 2)
-        bias = bias[..., probe.length - 1 - reach : probe.length + reach]
-        found = found._replace(bias=bias)
-    elif "turned" in forms:
-        return found
-    else:
-        return found._replace(table=_table(probe), limit=probe.length)
-    return found if reach < probe.length - 1 else found._replace(limit=probe.length)
+        most = max(reach(keys, 1), reach(values, 1))
+        # beside numbers it takes this for the greatest distance that has a bucket of its own
+        wide = max(most, far + 2) if "bias" in forms else most
+        found = found._replace(keys=widened(keys, wide), values=widened(values, wide))
+        far = max(far, most)
+    return found if far < probe.length - 1 else found._replace(limit=probe.length)
 
 
 def _refuse_needs(probe: _Probe) -> None:
@@ -204,13 +205,13 @@ def _bias(probe: _Probe) -> Tensor:
             assert bias is not None  # an entry overrides the hook
             return bias.expand(1, dims.heads, -1, -1)[0].float().clamp(min=HIDDEN)
 
-        table = _by_distance([rows(q, probe.length, 0)[:, 0] for q in probe.ends])
+        table = by_distance([rows(q, probe.length, 0)[:, 0] for q in probe.ends])
         seen = rows(torch.arange(few), few, 1)
         middle = torch.tensor([probe.length // 2])
         far = rows(middle, probe.length, 2)
         if not (
-            _same_seen(seen, _pairs(table, torch.arange(few), few), probe)
-            and _same_seen(far, _pairs(table, middle, probe.length), probe, middle)
+            _same_seen(seen, pairs(table, torch.arange(few), few), probe)
+            and _same_seen(far, pairs(table, middle, probe.length), probe, middle)
         ):
             why = "the number that it adds to a score depends on more than layer, head and distance"
             raise probe.refuse(why, "bias")
@@ -264,7 +265,7 @@ def _key_vectors(probe: _Probe, layer: int) -> Tensor:
             s = torch.zeros(len(units), heads, 1, n)
             chunks.append(_scores(probe, s, q, k, layer, probe.context(query, n, len(units))))
         ends.append(torch.cat(chunks)[:, :, 0].permute(1, 2, 0).transpose(1, 2))
-    return _by_distance(ends).transpose(1, 2)
+    return by_distance(ends).transpose(1, 2)
 
 
 def _value_vectors(probe: _Probe, layer: int) -> Tensor:
@@ -277,7 +278,7 @@ def _value_vectors(probe: _Probe, layer: int) -> Tensor:
             p = on[:, None, None].expand(-1, heads, 1, -1)
             chunks.append(_values(probe, p, layer, probe.context(query, n, len(on))))
         ends.append(torch.cat(chunks)[:, :, 0].permute(1, 2, 0))  # [heads, head_dim, key]
-    return _by_distance(ends).transpose(1, 2)
+    return by_distance(ends).transpose(1, 2)
 
 
 def _scores(probe: _Probe, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
@@ -314,7 +315,7 @@ def _check_vectors(probe: _Probe, layer: int, keys: Tensor, values: Tensor) -> N
     context = probe.context(at, few, 2, 1)
     if probe.dims.site == "decoder":
         p = p.tril()
-    by_pair = [_pairs(t.T, at, few).permute(1, 2, 0) for t in (keys, values)]  # [query, key, width]
+    by_pair = [pairs(t.T, at, few).permute(1, 2, 0) for t in (keys, values)]  # [query, key, width]
     s = q @ k.mT
     right = _same_seen(
         _scores(probe, s, q, k, layer, context),
@@ -355,31 +356,6 @@ def _turned(x: Tensor, angles: Tensor, e: Rotary) -> Tensor:
     a, b = e.pairs(x[..., : e.turned])
     cos, sin = angles.cos(), angles.sin()
     return torch.cat([e.unpaired(a * cos - b * sin, a * sin + b * cos), x[..., e.turned :]], -1)
-
-
-def _by_distance(ends: Sequence[Tensor]) -> Tensor:
-    """[.., 2 n - 1] of what the last query, and perhaps the first, gets of n keys [.., n] each."""
-    behind = ends[0]
-    ahead = ends[1] if len(ends) > 1 else behind[..., -1:].expand_as(behind)  # is never asked for
-    return torch.cat([behind, ahead[..., 1:]], dim=-1)
-
-
-def _pairs(table: Tensor, queries: Tensor, keys: int) -> Tensor:
-    """[.., 2 n - 1] by distance -> [.., query, key]."""
-    middle = table.shape[-1] // 2
-    return table[..., torch.arange(keys) - queries[:, None] + middle]
-
-
-def _reach(table: Tensor, axis: int) -> int:
-    """The least distance at which all greater ones count as the same; `axis` holds 2 n - 1."""
-    rows = table.movedim(axis, 0).flatten(1)
-    n = (len(rows) + 1) // 2
-
-    def last_change(side: Tensor) -> int:
-        moved = (side != side[-1]).any(1).nonzero()
-        return int(moved[-1]) + 1 if len(moved) else 0
-
-    return max(last_change(rows[:n].flip(0)), last_change(rows[n - 1 :]))
 
 
 def _same(a: Tensor, b: Tensor) -> bool:

@@ -42,7 +42,6 @@ WANTED = {  # option -> a part of the reason why it is refused; the others expor
     "shaw_absolute": "more than products",
     **dict.fromkeys(("diet_absolute", "disan", "fire", "scalar_absolute"), "depends on more than"),
     **dict.fromkeys(("tupe_absolute", "tupe_relative"), "depends on more than"),
-    "composite": "either vectors or numbers",
     **dict.fromkeys(("ldpe", "lrpe"), "told how long the output is to be"),
     **dict.fromkeys(("position_infused", "xpos"), "more than a rotation"),
     **dict.fromkeys(("sine_spe", "sine_spe_stochastic"), "queries and keys wider"),
@@ -102,6 +101,9 @@ def proven(trained: Trained, place: Path, lines: list[str] | None = LINES) -> di
         ["encoding=rotary", "encoding.rotary.layout=halves", "encoding.rotary.partial=0.5",
          "encoding.rotary.scaling=linear", "encoding.rotary.factor=2"],
         ["encoding=[rotary,kerple_log]"],
+        ["encoding=[relative,alibi]", "tau=3"],
+        ["encoding=[relative,t5]", "tau=3", "encoding.t5.buckets=8", "encoding.t5.max_distance=9"],
+        ["encoding=[rotary,relative]", "tau=3"],
     ],
 )  # fmt: skip
 def test_each_form_of_positions_is_proven(words: list[str], tmp_path: Path) -> None:
@@ -113,9 +115,8 @@ def test_each_form_of_positions_is_proven(words: list[str], tmp_path: Path) -> N
     ("words", "message"),
     [
         *(([f"encoding={name}"], WANTED[name]) for name in (
-            "lstm", "relative_absolute", "relative_per_head", "cope", "fire", "composite", "ldpe",
+            "lstm", "relative_absolute", "relative_per_head", "cope", "fire", "ldpe",
             "xpos", "sine_spe", "tpe", "universal", "complex_order", "floater_cross")),
-        (["encoding=[relative,alibi]"], "either vectors or numbers"),
         (["encoding=[absolute,alibi]"], "nothing is added to the embeddings where"),
         (["encoding=absolute", "model.length_head=true"], "model.length_head=true: cannot be"),
         (["encoding=absolute", "model.drop_residual=[1]"], r"model.drop_residual=\[1\]: cannot"),
