@@ -46,11 +46,35 @@ translator = ctranslate2.Translator(str(place))
 print(target.segmenter.decode(result.hypotheses[0]))
 ```
 
-`source.json` and `target.json` hold the segmenters; where there are `source.spm` and `target.spm`,
-SentencePiece does without nmt, which besides normalises lines. Without `max_input_length=0`, which
-is among the options, CTranslate2 reads the first 1,024 pieces of a line alone; it stops after 256
-pieces of output unless `max_decoding_length` says otherwise.
+`source.json` and `target.json` hold the segmenters. {limits}
 """
+
+WITHOUT_NMT = """
+```python
+import json
+from pathlib import Path
+
+import ctranslate2
+from sentencepiece import SentencePieceProcessor
+
+place = Path("{name}")  # this directory
+read, written = (
+    SentencePieceProcessor(model_file=str(place / f"{{side}}.spm")) for side in ("source", "target")
+)
+options = json.loads((place / "certificate.json").read_bytes())["options"]
+translator = ctranslate2.Translator(str(place))
+(result,) = translator.translate_batch([read.encode("a line", out_type=str)], **options)
+print(written.decode(result.hypotheses[0]))
+```
+
+nmt besides normalises lines (data.normalize); its segmenters are `source.json` and `target.json`.
+{limits}
+"""
+
+LIMITS = """
+Without `max_input_length=0`, which is among the options, CTranslate2 reads the first 1,024 pieces
+of a line alone; it stops after 256 pieces of output unless `max_decoding_length` says otherwise.
+""".strip()
 
 
 def export(
@@ -86,9 +110,9 @@ def export(
             found[precision] = ctranslate2_proof.measure(trained, ours, exported, kept)
         path.parent.mkdir(parents=True, exist_ok=True)
         options = card or CardOptions(path.name)
-        text = model_card.card(
-            trained, "ctranslate2", found, options, USAGE.format(name=path.name).strip()
-        )
+        usage = WITHOUT_NMT if set(_sentencepiece(trained)) == {"source", "target"} else USAGE
+        usage = usage.format(name=path.name, limits=LIMITS).strip()
+        text = model_card.card(trained, "ctranslate2", found, options, usage)
         settings = (SETTINGS_BESIDE, ctranslate2_engine.beside(trained.settings, precision))
         files = [*_files(kept, trained, found), settings, (model_card.NAME, text)]
         manifest.write(path, files)
@@ -111,9 +135,17 @@ def _files(
         yield file.name, file.read_bytes()
     yield "source.json", manifest.dump(trained.source.to_json())
     yield "target.json", manifest.dump(trained.target.to_json())
-    for name, side in (("source", trained.source), ("target", trained.target)):
-        segmenter = side.segmenter
-        if isinstance(segmenter, Unigram) and segmenter.tokenizer.kind == "none":
-            yield f"{name}.spm", segmenter.model
+    for name, model in _sentencepiece(trained).items():
+        yield f"{name}.spm", model
     yield "facts.json", manifest.dump(trained.facts)
     yield NAME, manifest.dump(found)
+
+
+def _sentencepiece(trained: Trained) -> dict[str, bytes]:
+    """The SentencePiece models that cut plain text into the pieces of a side, by its name."""
+    sides = {"source": trained.source.segmenter, "target": trained.target.segmenter}
+    return {
+        name: segmenter.model
+        for name, segmenter in sides.items()
+        if isinstance(segmenter, Unigram) and segmenter.tokenizer.kind == "none"
+    }
