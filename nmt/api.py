@@ -165,8 +165,9 @@ def evaluate(
     """Score systems by source length, with intervals, and test each against the first.
 
     `systems` are model directories, which translate the file `source`, or files of translations, by
-    the labels that tables show. `reference` is the file of the right translations; line N of all
-    files belongs together. `nmt.compare.text.blocks` makes of the report what nmt-evaluate prints.
+    the labels that tables show; "runs/a,runs/b" is an ensemble. `reference` is the file of the
+    right translations; line N of all files belongs together. `nmt.compare.text.blocks` makes of the
+    report what nmt-evaluate prints.
     Raises UserError: 2 for what does not fit together, 65 for files of unequal lines, 66 for what
     is not there.
 
@@ -174,7 +175,7 @@ def evaluate(
     >>> report.tests[0].rows[-1].cells[1].scores["BLEU"].mean
     31.4
     """
-    named = [NamedSystem(label, Path(path)) for label, path in systems.items()]
+    named = [NamedSystem.at(label, str(path)) for label, path in systems.items()]
     return evaluate_named(named, Path(reference), None if source is None else Path(source), options)
 
 

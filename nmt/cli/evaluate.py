@@ -16,8 +16,9 @@ USAGE = """nmt-evaluate SYSTEM [SYSTEM ...] --reference REF [--source SRC] [OPTI
                     [decode.KEY=VALUE ...]"""
 EPILOG = """
 Each SYSTEM is [LABEL=]PATH: a run directory or checkpoint, which translates SRC, or a file of
-translations. The first is the baseline, against which the others are tested. Line N of all files
-belongs together; a line ends at LF; .gz is read too.
+translations; [LABEL=]PATH,PATH,... are models that translate together. The first is the baseline,
+against which the others are tested. Line N of all files belongs together; a line ends at LF; .gz
+is read too.
 
 BLEU, chrF2 and TER are sacreBLEU's; BLEU-moses is cased BLEU on tokenised text. Shown when asked
 for: TER-moses, the same for TER, and exact, the percentage of lines equal to the reference (white

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from nmt.compare.report import Report
     from nmt.compare.scoring import JoinedParts
     from nmt.config import Decode
-    from nmt.decode.translator import TextSides, Translator
+    from nmt.decode.translator import Translator
     from nmt.experiments.engines import LoadedModels
 
 log = logging.getLogger(__name__)
@@ -32,15 +32,29 @@ WORDS = "words (no model to count pieces)"
 
 
 class NamedSystem(NamedTuple):
-    """A model or a file of translations, under the name that tables show."""
+    """A model, an ensemble or a file of translations, under the name that tables show."""
 
     label: str
     path: Path
+    others: tuple[Path, ...] = ()  # models that translate together with the first
 
     @property
     def is_model(self) -> bool:
         """A directory is a model, anything else a file of translations."""
         return self.path.is_dir()
+
+    @property
+    def place(self) -> str:
+        """Where it is, as it may be typed."""
+        return ",".join(map(str, (self.path, *self.others)))
+
+    @classmethod
+    def at(cls, label: str, place: str) -> "NamedSystem":
+        """That of a path, or of the directories PATH,PATH,..., which are an ensemble."""
+        several = [Path(path) for path in place.split(",")]
+        if Path(place).exists() or not all(path.is_dir() for path in several):
+            return cls(label, Path(place))
+        return cls(label, several[0], tuple(several[1:]))
 
 
 class EvaluationOptions(NamedTuple):
@@ -84,21 +98,28 @@ class EvaluationTexts(NamedTuple):
 
 
 def system_of(argument: str) -> NamedSystem:
-    """Split [LABEL=]PATH; a path that exists as it stands needs no label."""
-    label, equals, rest = argument.partition("=")
-    if not equals or Path(argument).exists():
-        path = Path(argument)
-        resolved = path.resolve()
-        label = resolved.name if path.is_dir() else path.name.removesuffix(".gz")
-        if resolved.parent.name == "checkpoints":
-            label = f"{resolved.parent.parent.name}@{resolved.name}"
-        elif not path.is_dir():
-            label = Path(label).stem
-    else:
-        path = Path(rest)
-    if not label or (equals and not rest) or re.search(r"[/\\\x00-\x1f]", label) or label[0] == ".":
+    """Split [LABEL=]PATH[,PATH ...]; what exists as it stands needs no label."""
+    label, equals, place = argument.partition("=")
+    if not equals or NamedSystem.at("", argument).path.exists():
+        equals, place = "", argument
+        system = NamedSystem.at("", argument)
+        label = "+".join(map(_name, (system.path, *system.others)))
+    if (
+        not label
+        or (equals and not place)
+        or re.search(r"[/\\\x00-\x1f]", label)
+        or label[0] == "."
+    ):
         raise UserError(f"{argument}: expected LABEL=PATH, the label fit for a file name")
-    return NamedSystem(label, path)
+    return NamedSystem.at(label, place)
+
+
+def _name(path: Path) -> str:
+    """What a system is called that is given no label."""
+    resolved = path.resolve()
+    if resolved.parent.name == "checkpoints":
+        return f"{resolved.parent.parent.name}@{resolved.name}"
+    return resolved.name if path.is_dir() else Path(path.name.removesuffix(".gz")).stem
 
 
 def check(systems: Sequence[NamedSystem], source: Path | None, options: EvaluationOptions) -> None:
@@ -119,6 +140,8 @@ def check(systems: Sequence[NamedSystem], source: Path | None, options: Evaluati
         raise UserError(f"--lengths {options.lengths}: no text to count in; add --source SRC")
     if options.perplexity and not models:
         raise UserError("--perplexity: none of the systems is a model; leave it out")
+    if options.perplexity and (several := next((s for s in models if s.others), None)):
+        raise UserError(f"{several.place}: --perplexity: of single models only; leave it out")
     if options.by_sentence and not (models or options.lengths):
         raise UserError("--by-sentence: no model reads the text; give one, or --lengths MODEL")
 
@@ -176,8 +199,7 @@ def evaluate(
             "target_language": language,
             "by_sentence": options.by_sentence,
             "systems": [
-                {"label": s.label, "path": str(s.path), "decode": decodes.get(s.label)}
-                for s in systems
+                {"label": s.label, "path": s.place, "decode": decodes.get(s.label)} for s in systems
             ],
         },
     )
@@ -240,9 +262,8 @@ def _translated(
         if not system.is_model:
             longest.append(None)
             continue
-        loaded = _load(system.path, options.device)
+        loaded = _load([system.path, *system.others], options.device)
         language = language or loaded.sides.settings.data.target_language
-        longest.append(_longest(system, loaded.sides, lengths))
         decode = with_decode(loaded.sides.settings, options.decode).decode
         decodes[system.label] = vars(decode)
         if options.perplexity and not loaded.models:
@@ -251,6 +272,7 @@ def _translated(
                 "was exported, or leave it out"
             )
         translator = loaded.translator(decode)
+        longest.append(_longest(system, translator, lengths))
         texts.hypotheses[system.label] = _translate(system, translator, texts, options)
         if options.perplexity:
             texts.likelihoods[system.label] = _likelihoods(system, loaded, texts)
@@ -313,11 +335,11 @@ def check_n_best(count: int, decode: "Decode", what: str, key: str) -> None:
         raise UserError(f"{what}: the beam holds {decode.beam_size}; {key}={count}")
 
 
-def _load(path: Path, device: str) -> "LoadedModels":
+def _load(paths: Sequence[Path], device: str) -> "LoadedModels":
     from nmt import device as devices  # torch takes seconds; files of translations do without
     from nmt.experiments import engines
 
-    return engines.load([path], str(devices.pick(device)))
+    return engines.load(paths, str(devices.pick(device)))
 
 
 def _lengths(counter: str | None, sources: list[str]) -> SourceLengths:
@@ -326,16 +348,16 @@ def _lengths(counter: str | None, sources: list[str]) -> SourceLengths:
         return SourceLengths([len(line.split()) for line in sources], WORDS, None)
     from nmt.data.seams import pieces_of
 
-    segmenter = _load(Path(counter), "cpu").sides.source.segmenter
+    segmenter = _load([Path(counter)], "cpu").sides.source.segmenter
     values = [len(pieces_of(segmenter, line)) for line in sources]
     unit = f"subword pieces of {system_of(counter).label}"
     return SourceLengths(values, unit, segmenter.to_json())
 
 
-def _longest(system: NamedSystem, sides: "TextSides", lengths: SourceLengths) -> int | None:
+def _longest(system: NamedSystem, translator: "Translator", lengths: SourceLengths) -> int | None:
     """Longest source in a model's training, if its pieces are those that were counted."""
-    if sides.source.segmenter.to_json() == lengths.segmenter:
-        return int(sides.facts["longest_source"])
+    if translator.source.segmenter.to_json() == lengths.segmenter:
+        return translator.longest_trained
     log.warning(
         "%s: segments otherwise than lengths are counted; its trained length is not marked",
         system.label,

@@ -16,6 +16,7 @@ from nmt.config import Settings
 from nmt.data import joined
 from nmt.data.corpus import read_text
 from nmt.experiments.evaluate import system_of
+from nmt.modeldir import Trained
 from tests.compare.made_up import noisy, references
 from tests.decode.copying import Spaces, ended, trained
 
@@ -188,6 +189,31 @@ def test_models_translate_and_count_pieces(command: Run, models: None, tmp_path:
     assert made.tests[0].rows[0].pairs == 4
     assert made.about["systems"][0]["decode"]["beam_size"] == 2
     assert made.about["systems"][2]["decode"] is None
+
+
+def test_several_models_are_one_system(
+    command: Run, models: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded: list[str] = []
+    load = modeldir.load
+
+    def watched(path: str | Path, device: str) -> Trained:
+        loaded.append(str(path))
+        return load(path, device)
+
+    monkeypatch.setattr(modeldir, "load", watched)
+    words = ("both=m1,m2", "m2,m1", "file=s", "--reference", "s", "--source", "s", "--json", "r")
+    code, _, err = command(*words, "--output-dir", "out")
+    assert code == 0, err
+    assert loaded == ["m1", "m1", "m2", "m2", "m1"]  # the first of all counts pieces
+    for name in ("both", "m2+m1"):
+        assert (tmp_path / f"out/{name}.txt").read_bytes() == (tmp_path / "s").read_bytes()
+    made = Report.from_json(json.loads((tmp_path / "r").read_text()))
+    assert [system["path"] for system in made.about["systems"]] == ["m1,m2", "m2,m1", "s"]
+    code, _, err = command(*words, "--perplexity")
+    assert (code, "m1,m2: --perplexity: of single models only" in err) == (2, True)
+    code, _, err = command("m1,none", *words[2:])
+    assert (code, "m1,none: no such file" in err) == (66, True)
 
 
 def test_joined_lines_by_sentence(
