@@ -89,7 +89,7 @@ def test_what_was_imported_goes_back_as_it_came(kind: str, tmp_path: Path) -> No
     [
         (["model.tie=all", "segmenter.shared_vocabulary=true"], True),
         (["model.tie=target", "model.activation=gelu", "encoding.absolute.layout=halves"], False),
-        (["model.tie=none", "model.share_layers=true"], False),
+        pytest.param(["model.tie=none", "model.share_layers=true"], False, marks=pytest.mark.slow),
     ],
 )
 def test_models_of_our_own_go_too(words: list[str], shared: bool, tmp_path: Path) -> None:
