@@ -41,7 +41,7 @@ class Sampler(Protocol):
         """Segment a line anew, given by its own ids without EOS; `draw` gives numbers in [0, 1)."""
 
 
-class Outcome(NamedTuple):
+class SampledSide(NamedTuple):
     """What came of one side of an epoch."""
 
     own: int  # pieces of the text's own segmentation
@@ -186,7 +186,7 @@ class SampledText:
         self._store, self._samplers, self._seed, self._most = store, samplers, seed, most
         self._elsewhere = elsewhere
         self._made: tuple[int, Pairs] | None = None
-        self.outcomes: dict[str, Outcome] = {}  # of the epoch that was made last
+        self.outcomes: dict[str, SampledSide] = {}  # of the epoch that was made last
         self.seconds = 0.0  # that it took
 
     def epoch(self, epoch: int) -> Pairs:
@@ -238,5 +238,5 @@ class SampledText:
         ends = np.cumsum([0, *chain.from_iterable(part.lengths for part in parts)])
         own, lines = len(self._store.ids[SIDES[number]]), len(self._store)
         kept = sum(part.kept for part in parts)
-        self.outcomes[SIDES[number]] = Outcome(own - lines, len(ids) - lines, kept)
+        self.outcomes[SIDES[number]] = SampledSide(own - lines, len(ids) - lines, kept)
         return ids, ends.astype(np.uint64)

@@ -5,6 +5,16 @@ from typing import Protocol
 
 from nmt.decode.beam import Hypothesis
 from nmt.decode.sources import ColumnsRead, Source
+from nmt.errors import Exit, UserError
+
+
+def too_much(batch_tokens: int, device: object) -> UserError:
+    """The error (71) of a batch for which the memory of a device is too small."""
+    return UserError(
+        f"decode.batch_tokens={batch_tokens}: too much for the memory of {device}; "
+        "give a smaller one",
+        Exit.NO_MEMORY,
+    )
 
 
 class Engine(ColumnsRead, Protocol):

@@ -13,10 +13,11 @@ from nmt.data.vocab import BOS, EOS, PAD, UNK
 from nmt.decode import source_limit
 from nmt.decode.beam import Hypothesis, Step, search
 from nmt.decode.begun import begun
+from nmt.decode.engine import too_much
 from nmt.decode.quantised import quantised
 from nmt.decode.sampling import Draw, random_numbers, sample
 from nmt.decode.sources import LENGTH, Source
-from nmt.errors import Exit, UserError, is_want_of_memory
+from nmt.errors import UserError, is_want_of_memory
 from nmt.memory import memory_of
 from nmt.model import example
 from nmt.model.transformer import Transformer
@@ -124,11 +125,7 @@ class TorchEngine:
         except (RuntimeError, MemoryError) as error:
             if not is_want_of_memory(error):
                 raise
-            raise UserError(
-                f"decode.batch_tokens={self.decode.batch_tokens}: too much for the memory of "
-                f"{self.device}; give a smaller one",
-                Exit.NO_MEMORY,
-            ) from None
+            raise too_much(self.decode.batch_tokens, self.device) from None
 
     @torch.inference_mode()
     def _search(

@@ -18,6 +18,7 @@ from nmt import config, manifest
 from nmt.config import Decode, Settings
 from nmt.data.side import Side
 from nmt.decode.beam import Hypothesis, length_penalty
+from nmt.decode.engine import too_much
 from nmt.decode.source_limit import GIANT, SHARE
 from nmt.decode.sources import Source
 from nmt.errors import Exit, UserError, is_want_of_memory
@@ -163,11 +164,7 @@ class CTranslate2Engine:
         except RuntimeError as error:
             if not is_want_of_memory(error):
                 raise
-            raise UserError(
-                f"decode.batch_tokens={self.decode.batch_tokens}: too much for the memory of "
-                f"{self.device}; give a smaller one",
-                Exit.NO_MEMORY,
-            ) from None
+            raise too_much(self.decode.batch_tokens, self.device) from None
         return made
 
     def _searched(
