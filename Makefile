@@ -8,10 +8,12 @@ PEERS ?= data/peers
 BENCH ?=
 MUTATIONS ?=
 
-.PHONY: help demo wmt19-deen wmt19-zhen test check slow mutations processors oracles bench docs lint wheel clean
+.PHONY: help install demo wmt19-deen wmt19-zhen test check slow mutations processors oracles bench docs lint wheel clean
 
 help: ## list all targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+install: $(VENV)/installed ## all commands and what tests need, in .venv; then: . .venv/bin/activate
 
 demo: $(VENV)/installed ## train absolute and relative on the embedded corpus, compare by length
 	$(BIN)/nmt-demo --runs $(RUNS)/demo
