@@ -28,7 +28,7 @@ def test_a_child_is_trained_on_joined_lines_and_compared(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     toy = [*TRAINER, *TOY, f"runs={tmp_path}", f"data.cache={tmp_path / 'cache'}"]
-    assert train([*TINY, *toy, "trainer.max_steps=2", "name=parent"]) == 0
+    assert train([*TINY, *toy, "trainer.max_steps=2", "name=parent", "decode.alpha=0.5"]) == 0
     parent = modeldir.load(tmp_path / "parent")
     command = ["experiment=lengthen", f"parent={tmp_path / 'parent'}", "encoding=relative", *toy]
     command += ["trainer.max_steps=3", "name=child"]
@@ -49,6 +49,8 @@ def test_a_child_is_trained_on_joined_lines_and_compared(
     for report in reports.values():
         assert [system["label"] for system in report["systems"]] == ["parent", "child"]
         assert report["systems"][0]["longest_trained"] == longest
+        searches = [system["decode"] for system in report["about"]["systems"]]
+        assert searches[0] == searches[1] and searches[0]["alpha"] != 0.5
         bounds = [row["high"] for row in report["tests"][0]["rows"] if row["high"]]
         assert bounds == [longest // 2, longest, 2 * longest]
     sources, references = (
