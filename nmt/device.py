@@ -18,3 +18,8 @@ def pick(name: str) -> torch.device:
     if kind == "cuda" and int(index or 0) >= torch.cuda.device_count():
         raise UserError(f"device={name}: torch finds no such GPU here", Exit.NO_MEMORY)
     return torch.device(name)
+
+
+def device_name(device: torch.device) -> str:
+    """The name of a GPU as its maker gives it; of other devices their kind, as "cpu"."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type

@@ -12,11 +12,12 @@ from nmt.experiments import outputs
 from nmt.overrides.options import Folders, beside, folders_of, nearest, options_of
 
 USAGE = """nmt-parity [encoding=all | encoding=A,B,[C,D]] [model=OPTION] [KEY=VALUE ...]
-                  [--pairs] [--tokens N] [--json FILE] [--config-dir DIR]"""
+                  [--pairs] [--tokens N] [--device DEVICE] [--json FILE]
+                  [--config-dir DIR]"""
 EPILOG = """
 KEY is seed, model.KEY, or a key of the encodings (tau, encoding.NAME.KEY): nmt-train --help all.
-Without model=OPTION the model is as small as can be: 2+2 layers of width 32, 2 heads. All runs on
-the CPU. Parameters are random and none stands at its initial value.
+Without model=OPTION the model is as small as can be: 2+2 layers of width 32, 2 heads. Parameters
+are random and none stands at its initial value.
 
 exit codes: 0 all within bounds, 70 a cell beyond its bound or not finite, 2 wrong arguments
 
@@ -39,13 +40,21 @@ def command(argv: list[str]) -> None:
     searched = beside(options.config_dir)
     folders = folders_of(searched) or ()
     encodings, overrides = _sorted_out(options.overrides, folders)
+    from nmt.device import pick
     from nmt.inspect import parity_report as report
 
+    device = pick(options.device)
     overrides = [*searched, *report.sized(overrides)]
     proofs = report.prove(
-        encodings, overrides, options.tokens, _print, pairs=options.pairs, folders=folders
+        encodings,
+        overrides,
+        options.tokens,
+        _print,
+        pairs=options.pairs,
+        folders=folders,
+        device=device,
     )
-    outputs.write(options.json, lambda: report.as_json(proofs, overrides, options.tokens))
+    outputs.write(options.json, lambda: report.as_json(proofs, overrides, options.tokens, device))
     _print(report.closing(proofs))
     if cells := sum(len(proof.failed) for proof in proofs):
         raise UserError(
@@ -67,6 +76,7 @@ def understood(argv: list[str]) -> argparse.Namespace:
     pairs = "each two of the encodings together; of all: one of each kind (hooks, positions)"
     add("--pairs", action="store_true", help=pairs)
     add("--tokens", type=_several, default=40, help="of the target (default %(default)s)")
+    add("--device", default="cpu", metavar="DEVICE", help="cpu (default), cuda, cuda:1, auto")
     add("--json", type=Path, metavar="FILE", help="write all numbers")
     add("--config-dir", metavar="DIR", help="also look for options in DIR")
     return parser.parse_intermixed_args(argv)

@@ -17,12 +17,21 @@ from torch import Tensor
 
 from nmt.config import Settings
 from nmt.errors import UserError, whence
-from nmt.inspect.specimen import VOCAB, Decoding, Sentences, full, perturbed, sentences
+from nmt.inspect.specimen import (
+    VOCAB,
+    Decoding,
+    Sentences,
+    device_of,
+    full,
+    perturbed,
+    sentences,
+)
 from nmt.model import example
 from nmt.model.transformer import PAD, Transformer
 
 TOKENS = 40  # of the target; a cache doubles its room at 17 and at 35
 SOURCE = 12  # tokens of the source
+CPU = torch.device("cpu")
 
 BOUNDS = {
     # 32 units in the last place. Processors sum in other orders: differences were up to 8 of them.
@@ -112,7 +121,8 @@ def used(subject: Subject) -> Pairs:
     longest = subject.model.target_limit or 2 * subject.tokens
     for rows, length in ((5, min(2 * subject.tokens, longest)), (1, max(1, subject.tokens // 4))):
         other = subject.text(rows)
-        full(subject.model, other._replace(target=example.ids(rows, length, VOCAB, seed=length)))
+        ids = example.ids(rows, length, VOCAB, seed=length).to(other.target.device)
+        full(subject.model, other._replace(target=ids))
     decoding = Decoding(subject.model, subject.text())
     decoding.grow(subject.tokens)
     after, should = (full(m, decoding.text) for m in (subject.model, subject.fresh()))
@@ -214,7 +224,10 @@ class Deviation(NamedTuple):
 
 
 def measure(
-    settings: Settings, tokens: int = TOKENS, precisions: Iterable[str] = BOUNDS
+    settings: Settings,
+    tokens: int = TOKENS,
+    precisions: Iterable[str] = BOUNDS,
+    device: torch.device = CPU,
 ) -> list[Deviation]:
     """Decode made-up text in every condition and in these precisions, with settings.seed.
 
@@ -224,7 +237,7 @@ def measure(
     """
     pairs = [(c, p) for p in precisions for c in CONDITIONS]
     try:
-        pristine = perturbed(settings)
+        pristine = perturbed(settings).to(device)
     except UserError:
         raise
     except Exception as e:
@@ -233,9 +246,9 @@ def measure(
 
 
 def _deviation(condition: Condition, precision: str, subject: Subject) -> Deviation:
-    reduced = precision == "bfloat16"
+    reduced, kind = precision == "bfloat16", device_of(subject.model).type
     try:
-        with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=reduced):
+        with torch.inference_mode(), torch.autocast(kind, torch.bfloat16, enabled=reduced):
             difference, largest = _compared(condition.decode(subject))
     except Exception as e:  # any mistake of an encoding, in any of its hooks
         return Deviation(condition, precision, math.nan, math.nan, whence(e))

@@ -9,7 +9,10 @@ from importlib.metadata import version
 from itertools import combinations
 from typing import NamedTuple
 
+import torch
+
 from nmt import __version__
+from nmt.device import device_name
 from nmt.encodings.composition import hooks_of
 from nmt.encodings.lookup import find
 from nmt.errors import UserError
@@ -52,6 +55,7 @@ def prove(
     *,
     pairs: bool = False,
     folders: Folders = (),
+    device: torch.device = parity.CPU,
 ) -> list[Proof]:
     """Measure each encoding, each two of them for `pairs`, and show the matrix as it grows.
 
@@ -67,7 +71,7 @@ def prove(
     proofs: list[Proof] = []
     waiting = [heading()]  # for the first row with numbers: a wrong override refuses them all
     for name in names:
-        proofs.append(measured(name, overrides, tokens, lenient))
+        proofs.append(measured(name, overrides, tokens, lenient, device))
         waiting.append(row(proofs[-1]))
         if any(proof.deviations for proof in proofs):
             show("\n".join(waiting))
@@ -114,11 +118,13 @@ def representatives(folders: Folders = ()) -> list[str]:
     return sorted(option for _, option in kinds.values())
 
 
-def measured(name: str, overrides: list[str], tokens: int, lenient: bool) -> Proof:
+def measured(
+    name: str, overrides: list[str], tokens: int, lenient: bool, device: torch.device = parity.CPU
+) -> Proof:
     """Measure one encoding; raises UserError if it cannot be built, unless `lenient`."""
     try:
         settings = experiment_of([*overrides, f"encoding={name}"]).settings
-        return Proof(name, parity.measure(settings, tokens))
+        return Proof(name, parity.measure(settings, tokens, device=device))
     except UserError as error:
         if not lenient:
             raise
@@ -190,11 +196,17 @@ def _diagnosis(failed: Sequence[Deviation]) -> list[str]:
     return lines
 
 
-def as_json(proofs: Sequence[Proof], overrides: list[str], tokens: int) -> str:
+def as_json(
+    proofs: Sequence[Proof],
+    overrides: list[str],
+    tokens: int,
+    device: torch.device = parity.CPU,
+) -> str:
     """All numbers, and how they were made; what is not finite is null."""
-    torch, python = version("torch"), platform.python_version()
+    versions = {"nmt": __version__, "python": platform.python_version(), "torch": version("torch")}
     document = {
-        "versions": {"nmt": __version__, "python": python, "torch": torch},
+        "versions": versions,
+        "device": device_name(device),
         "overrides": overrides,
         "tokens": tokens,
         "bounds_of_largest_logit": BOUNDS,

@@ -40,7 +40,7 @@ class Sentences(NamedTuple):
 def sentences(
     model: Transformer, source: Sequence[int], target: Sequence[int], seed: int = 0
 ) -> Sentences:
-    """Rows of these lengths with the columns that the model reads.
+    """Rows of these lengths with the columns that the model reads, on its device.
 
     Not all rows of a column are alike, or mixing them up would not show.
     """
@@ -54,7 +54,9 @@ def sentences(
         columns = example.columns(model.columns, sides[0], draw)
         if len(source) == 1 or all((c != c[:1]).any() for c in columns.values()):
             break
-    return Sentences(sides[0], sides[1], columns)
+    device = device_of(model)
+    source_ids, target_ids = (ids.to(device) for ids in sides)
+    return Sentences(source_ids, target_ids, {name: c.to(device) for name, c in columns.items()})
 
 
 def perturbed(settings: Settings) -> Transformer:
@@ -118,13 +120,19 @@ class Decoding:
 
     def reorder(self, rows: list[int]) -> None:
         """Row i becomes old row rows[i]; from here on every row gets tokens of its own."""
-        chosen = torch.tensor(rows)
+        device = self.text.target.device
+        chosen = torch.tensor(rows, device=device)
         self.state.reorder(chosen)
         self._logits = [self.logits[chosen]]
         self.text = self.text.take(chosen)
         rest = self.text.target[:, self.done :]
-        other = example.ids(len(rows), rest.shape[1], VOCAB, seed=self.done)
+        other = example.ids(len(rows), rest.shape[1], VOCAB, seed=self.done).to(device)
         rest.copy_(other.where(rest != PAD, rest))
+
+
+def device_of(model: Transformer) -> torch.device:
+    """Where its parameters lie."""
+    return next(model.parameters()).device
 
 
 def entries(model: Transformer) -> list[tuple[str, Encoding]]:

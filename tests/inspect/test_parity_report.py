@@ -3,8 +3,10 @@
 import json
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 from torch import Tensor
 
 from nmt.cli.parity import main
@@ -156,7 +158,7 @@ def test_all_are_all_and_those_that_the_overrides_do_not_fit_are_refused(
     seen: list[str] = []
 
     def measured(
-        name: str, overrides: list[str], tokens: int, lenient: bool
+        name: str, overrides: list[str], tokens: int, lenient: bool, device: torch.device
     ) -> parity_report.Proof:
         assert tokens == TOKENS and lenient
         seen.append(name)
@@ -190,7 +192,7 @@ def test_pairs_and_their_refusal(capsys: Capture, tmp_path: Path, monkeypatch: P
     assert all(r["passed"] for r in rows)
     capsys.readouterr()
 
-    def picky(settings, tokens):  # type: ignore[no-untyped-def]
+    def picky(settings, tokens, device):  # type: ignore[no-untyped-def]
         if "alibi" in settings.encoding:
             monkeypatch.setattr("nmt.build.create", refuse)
         return measure(settings, tokens)
@@ -224,3 +226,20 @@ def test_help(capsys: Capture) -> None:
     printed = capsys.readouterr().out
     assert all(w in printed for w in ("--pairs", "--json", "exit codes"))
     assert main(["--tokens", "3"]) == 2
+
+
+def test_the_device_is_the_one_that_is_asked_for(
+    capsys: Capture, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    assert main(["encoding=absolute", FEW, "--device", "cuda:7"]) == 71
+    assert "device=cuda:7: torch finds no such GPU here" in capsys.readouterr().err
+    asked: list[torch.device] = []
+
+    def noted(*given: Any, device: torch.device) -> list[Any]:
+        asked.append(device)
+        return measure(*given)
+
+    monkeypatch.setattr("nmt.inspect.parity.measure", noted)
+    file = tmp_path / "out.json"
+    assert main(["encoding=absolute", FEW, "--device", "auto", "--json", str(file)]) == 0
+    assert [device.type for device in asked] == [json.loads(file.read_text())["device"]]
