@@ -23,3 +23,11 @@ def pick(name: str) -> torch.device:
 def device_name(device: torch.device) -> str:
     """The name of a GPU as its maker gives it; of other devices their kind, as "cpu"."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+def pinned(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Return a tensor of the CPU where a GPU copies it from by itself, while the host goes on.
+
+    Copy it by `to(device, non_blocking=True)`. For the CPU itself it stays where it is.
+    """
+    return tensor if device.type == "cpu" else tensor.pin_memory()

@@ -58,10 +58,6 @@ class Axial(Encoding):
     def embed(self, x: Tensor, context: Context) -> Tensor:
         """Add both halves to x [batch, query, dim]; raises ValueError for t outside the table."""
         at, t2 = context.queries, len(self.places)
-        if int(at.min()) < 0 or int(at.max()) >= len(self.segments) * t2:
-            raise ValueError(
-                f"positions {int(at.min())} to {int(at.max())}: the axial tables hold 0 to "
-                f"{len(self.segments) * t2 - 1}"
-            )
+        context.refuse_beyond(len(self.segments) * t2, "queries")
         halves = [self.segments[at // t2], self.places[at % t2]]
         return x + torch.cat(halves, dim=-1).to(x.dtype)

@@ -66,20 +66,10 @@ class BiasTable(Encoding):
 
     def _pairs(self, context: Context) -> Tensor:
         """Row numbers i longest + j: [batch | 1, query, key]."""
-        within(context, self.longest)
+        context.refuse_beyond(self.longest, "queries", "keys")
         return context.queries[:, :, None] * self.longest + context.keys[:, None, :]
 
 
 def scalars(table: Tensor, index: Tensor) -> Tensor:
     """Read table [heads | 1, row] at index [batch | 1, query, key]: [.., heads | 1, query, key]."""
     return F.embedding(index, table.T).permute(0, 3, 1, 2)
-
-
-def within(context: Context, longest: int) -> None:
-    """Raises ValueError where a position is outside 0..longest - 1."""
-    for at in (context.queries, context.keys):
-        if at.numel() and not 0 <= int(at.min()) <= int(at.max()) < longest:
-            raise ValueError(
-                f"positions {int(at.min())} to {int(at.max())} are not all among the {longest} "
-                f"learned ones"
-            )

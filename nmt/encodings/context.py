@@ -39,6 +39,11 @@ class Positions:
         """Whether no token stands further back than one before it; only asked in a decoder."""
         return True
 
+    @property
+    def consecutive(self) -> bool:
+        """Whether each token stands one further than the one before it, whatever the text."""
+        return type(self) is Positions
+
     def limit_in(self, training: bool) -> int | None:
         """The longest sequence that gets positions, in training or otherwise; None: any."""
         return None
@@ -86,6 +91,7 @@ class Context:
     new_keys: Tensor  # [batch | 1, new] positions of the keys that `project` sees
     _: KW_ONLY
     rows: int = 1  # batch
+    ends: tuple[int, int] | None = None  # tokens to the last query, and key, if the host knows
     allowed: Tensor | None = None  # [batch | 1, 1, query, key], true where one may look; None: all
     lengths: Tensor | None = None  # [batch] tokens, eos included; in a decoder the desired ones
     tokens: Tensor | None = None  # [batch, query] ids, where they are known
@@ -163,6 +169,54 @@ class Context:
         So the first token is known where positions start at 1, are shifted or change places.
         """
         return self._indices or (self.queries, self.keys)
+
+    def bounds(self, which: str) -> tuple[int, int]:
+        """The least and the greatest position that "queries" or "keys" may have.
+
+        Where the host can know it (`ends`), nothing is read from a GPU, which would have to finish
+        first; positions that are drawn then count as all that might have been drawn.
+        """
+        if self.ends is not None:
+            end = self.ends[which == "keys"]
+            if (bounds := self.positions.bounds(end, self.training)) is not None:
+                return bounds
+        at: Tensor = getattr(self, which)
+        return (int(at.min()), int(at.max())) if at.numel() else (0, 0)
+
+    def outermost(self) -> tuple[int, int]:
+        """The least and the greatest position of queries and new keys together, as in `bounds`."""
+        if self.consecutive:  # then all keys are new
+            (first, last), (least, greatest) = self.bounds("queries"), self.bounds("keys")
+            return min(first, least), max(last, greatest)
+        at = torch.cat([self.queries.flatten(), self.new_keys.flatten()])
+        return int(at.min()), int(at.max())
+
+    def apart(self) -> int:
+        """The greatest distance that a query may have from a key, known as in `bounds`."""
+        if self.ends is not None:
+            apart = self.positions.apart(max(self.ends), self.training)
+            if apart is not None:
+                return apart
+        return int(self.delta.abs().max()) if self.delta.numel() else 0
+
+    def refuse_beyond(self, holds: int, *which: str) -> None:
+        """Raise ValueError where "queries" or "keys" may stand outside 0 .. holds - 1."""
+        for least, greatest in map(self.bounds, which):
+            if not 0 <= least <= greatest < holds:
+                raise ValueError(
+                    f"positions {least} to {greatest} are not all among the {holds} learned ones"
+                )
+
+    @property
+    def consecutive(self) -> bool:
+        """Whether the host knows that each token stands one further than the one before it.
+
+        And all of them are here: while decoding, most of the queries are gone.
+        """
+        if self.ends is None or 0 in self.ends:
+            return False
+        whole = (self.queries.shape[1], self.keys.shape[1]) == self.ends
+        return whole and self.positions.consecutive
 
     @property
     def delta(self) -> Tensor:

@@ -70,8 +70,21 @@ class ConvSpe(Encoding):
         """sum_d q_d k_d P_d(query - key) of all pairs within the kernel, 0 elsewhere."""
         distance = -context.delta  # [batch | 1, query, key]
         distance = distance.expand(len(q), -1, -1)
-        row, i, j = (distance.abs() < self.kernel).nonzero(as_tuple=True)  # [pairs] each
+        row, i, j = self._near(distance, context)  # [pairs] each
         p = template.movedim(-1, 0)[distance[row, i, j] + self.kernel - 1]  # [pairs, heads, hd]
         sums = (q[row, :, i] * k[row, :, j] * p.to(q.dtype)).sum(-1)  # [pairs, heads]
         band = q.new_zeros(*distance.shape, q.shape[1])
         return band.index_put((row, i, j), sums).permute(0, 3, 1, 2)
+
+    def _near(self, distance: Tensor, context: Context) -> tuple[Tensor, ...]:
+        """Row, query and key of all pairs within the kernel: [pairs] each.
+
+        Where the host knows how many there are, it does not wait for a GPU to count them.
+        """
+        near = distance.abs() < self.kernel
+        if not context.consecutive:
+            return near.nonzero(as_tuple=True)
+        rows, queries, keys = distance.shape
+        reach = range(1 - self.kernel, self.kernel)  # diagonals, key minus query
+        pairs = sum(max(0, min(queries, keys - d, queries + d, keys)) for d in reach)
+        return torch.nonzero_static(near, size=rows * pairs).unbind(1)

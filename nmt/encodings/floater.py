@@ -102,11 +102,11 @@ class Floater(Encoding):
 
     def _path(self, context: Context) -> tuple[Tensor, int]:
         """The stretch [position, layers, 1, role, dim] that the pass needs, and its beginning."""
-        at = torch.cat([context.queries.flatten(), context.new_keys.flatten()])
-        first, last = int(at.min()), int(at.max())
+        first, last = context.outermost()
         if first < 0:
             raise ValueError(f"position {first}: the path of FLOATER begins at 0")
-        with torch.autocast(at.device.type, enabled=False):  # steps of 0.01 do not suit bfloat16
+        device = context.queries.device.type
+        with torch.autocast(device, enabled=False):  # steps of 0.01 do not suit bfloat16
             draw = self._afresh if torch.is_grad_enabled() else self._keep
             path = draw(last + 1)
             return torch.stack(path[first : last + 1]), first

@@ -60,9 +60,6 @@ class Learned(Encoding):
         at = context.queries
         if self.beyond == "clip":
             at = at.clamp(0, self.size - 1)
-        elif not 0 <= int(at.min()) <= int(at.max()) < self.size:
-            raise ValueError(
-                f"positions {int(at.min())} to {int(at.max())} are not all among the {self.size} "
-                f"learned ones"
-            )
+        else:
+            context.refuse_beyond(self.size, "queries")
         return x + self.weight[at].to(x.dtype)

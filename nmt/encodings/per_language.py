@@ -60,11 +60,7 @@ class PerLanguage(Encoding):
         """Add the row of each position in the sentence's table to x [batch, query, dim]."""
         languages, longest, _ = self.weight.shape
         at = context.queries
-        if not 0 <= int(at.min()) <= int(at.max()) < longest:
-            raise ValueError(
-                f"positions {int(at.min())} to {int(at.max())} are not all among the {longest} "
-                f"learned ones"
-            )
+        context.refuse_beyond(longest, "queries")
         return x + self.weight[self._numbers(context, languages), at].to(x.dtype)
 
     def _numbers(self, context: Context, languages: int) -> Tensor:
@@ -72,6 +68,8 @@ class PerLanguage(Encoding):
         numbers = context.column(self.column)
         if numbers.shape[1] != 1:
             raise ValueError(f"column {self.column!r} must have one integer per sentence")
+        if numbers.device.type != "cpu":  # looked at before they came here, as `column_ranges` asks
+            return numbers
         if (wrong := numbers[(numbers < 0) | (numbers >= languages)]).numel():
             raise ValueError(
                 f"column {self.column!r} has the language {int(wrong[0])}, but languages="

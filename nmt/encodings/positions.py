@@ -20,6 +20,11 @@ class Index(Positions):
         """Not with a negative step."""
         return self.step >= 0
 
+    @property
+    def consecutive(self) -> bool:
+        """With a step of 1."""
+        return self.step == 1
+
     def assign(self, index: Tensor, context: Context) -> Tensor:
         """Multiply every index by `step` and shift it by `start`."""
         return index * self.step + self.start

@@ -35,6 +35,11 @@ class Shift(Positions):
         if self.test < 0:
             raise ValueError(f"at.shift.test={self.test}: must be at least 0")
 
+    @property
+    def consecutive(self) -> bool:
+        """Always: all tokens of a sentence have the same shift."""
+        return True
+
     def assign(self, index: Tensor, context: Context) -> Tensor:
         """Shift index [batch | 1, length] by one number per row: [batch, length]."""
         if not context.training:

@@ -61,14 +61,20 @@ class Sample(Positions):
 
     def assign(self, index: Tensor, context: Context) -> Tensor:
         """Positions [batch | 1, length] of index [batch | 1, length]."""
-        n = int(index.max()) + 1 if index.numel() else 0
+        n = self._tokens(index, context)
         room = self.longest if context.training else self.test_length
         if n > room:
             name = "longest" if context.training else "test_length"
             raise ValueError(f"at.sample.{name}={room}: too few positions for {n} tokens")
-        drawn = self._drawn(n, context) if context.training else self._fixed()
+        drawn = self._drawn(n, context) if context.training else self._fixed(index.device)
         rows = max(len(drawn), len(index))
-        return drawn.to(index.device).expand(rows, -1).gather(1, index.expand(rows, -1))
+        return drawn.expand(rows, -1).gather(1, index.expand(rows, -1))
+
+    @staticmethod
+    def _tokens(index: Tensor, context: Context) -> int:
+        if context.ends is not None:
+            return max(context.ends)
+        return int(index.max()) + 1 if index.numel() else 0
 
     def _drawn(self, n: int, context: Context) -> Tensor:
         """[rows | 1, n]; padding stands at the end of the range and takes no position away."""
@@ -80,10 +86,11 @@ class Sample(Positions):
             order = order.masked_fill(padding, self.longest - 1)
         return order.sort(-1).values
 
-    def _fixed(self) -> Tensor:
+    def _fixed(self, device: torch.device) -> Tensor:
         """[1, test_length], the same in every pass."""
         if self.test == "even":
-            return torch.arange(self.test_length)[None] * (self.longest // self.test_length)
+            apart = self.longest // self.test_length
+            return torch.arange(self.test_length, device=device)[None] * apart
         draw = torch.Generator().manual_seed(SEED)
         order = torch.randperm(self.longest, generator=draw, device="cpu")
-        return order[: self.test_length].sort().values[None]
+        return order[: self.test_length].sort().values[None].to(device)

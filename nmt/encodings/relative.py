@@ -109,7 +109,7 @@ class Relative(Encoding):
         """
         reach = self.tau
         if self.longest is not None:
-            reach = context.once("reach", lambda: int(context.delta.abs().max()))
+            reach = context.once("apart", context.apart)
             if reach > self.tau:
                 raise ValueError(
                     f"distance {reach}: longest={self.longest} has vectors to {self.tau}"

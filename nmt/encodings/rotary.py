@@ -49,9 +49,7 @@ class Rotary(Encoding):
                 f"turn, not {self.turned}"
             )
         self.layout = layout
-        self.w = self._frequencies(base, scaling, factor)  # [turned / 2]
-
-    def _frequencies(self, base: float, scaling: str, factor: float) -> Tensor:
+        self.base, self.scaling, self.factor = base, scaling, factor
         if scaling not in SCALINGS:
             raise ValueError(f"scaling={scaling}: choose one of {', '.join(SCALINGS)}")
         if factor < 1 or (scaling == "none" and factor != 1):
@@ -59,9 +57,13 @@ class Rotary(Encoding):
         if scaling == "ntk":
             if self.turned < 4:
                 raise ValueError("scaling=ntk: needs at least 4 components to turn")
-            base = base * factor ** (self.turned / (self.turned - 2))
-        w = frequencies(self.turned, base=base)  # refuses an odd width
-        return w / factor if scaling == "linear" else w
+            self.base = base * factor ** (self.turned / (self.turned - 2))
+        self.frequencies()  # refuses an odd width
+
+    def frequencies(self, device: torch.device | None = None) -> Tensor:
+        """Angles by which neighbours differ, in float64: [turned / 2]."""
+        w = frequencies(self.turned, base=self.base, device=device)
+        return w / self.factor if self.scaling == "linear" else w
 
     def project(
         self, project: Projection, xq: Tensor, xk: Tensor, xv: Tensor, layer: int, context: Context
@@ -101,7 +103,8 @@ class Rotary(Encoding):
         """Cosines and sines of positions x w: [batch | 1, 1, length, turned / 2] each."""
 
         def make() -> tuple[Tensor, Tensor]:
-            a = angles(getattr(context, which), self.w)[:, None]
+            at = getattr(context, which)
+            a = angles(at, self.frequencies(at.device))[:, None]
             return a.cos().to(kind), a.sin().to(kind)
 
         return context.once(("rotary", which, kind, id(self)), make)

@@ -37,6 +37,7 @@ class Sandwich(Encoding):
 
     def _waves(self, positions: Tensor) -> Tensor:
         """[batch | 1, n] -> float64 [batch | 1, n, width]; frequencies count from b = 1."""
-        b = torch.arange(1, self.width // 2 + 1, dtype=torch.float64)
+        device = positions.device
+        b = torch.arange(1, self.width // 2 + 1, dtype=torch.float64, device=device)
         a = angles(positions, 10000 ** (-2 * b / self.width))
         return torch.cat([a.cos(), a.sin()], dim=-1)

@@ -82,8 +82,5 @@ class ShawAbsolute(Encoding):
 
     def _index(self, context: Context) -> Tensor:
         """The row of each pair [batch | 1, query, key]; raises ValueError beyond the table."""
-        for at in (context.queries, context.keys):
-            if int(at.min()) < 0 or int(at.max()) >= self.longest:
-                wrong = int(at.min()) if int(at.min()) < 0 else int(at.max())
-                raise ValueError(f"position {wrong} is not among the {self.longest} learned ones")
+        context.refuse_beyond(self.longest, "queries", "keys")
         return context.queries[:, :, None] * self.longest + context.keys[:, None, :]

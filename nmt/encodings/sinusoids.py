@@ -9,8 +9,15 @@ LAYOUTS = ("interleaved", "halves")
 DENOMINATORS = ("paper", "tensor2tensor")
 
 
-def frequencies(dim: int, denominator: str = "paper", base: float = 10000.0) -> Tensor:
-    """The angular frequencies w_b in float64: [dim / 2].
+def frequencies(
+    dim: int,
+    denominator: str = "paper",
+    base: float = 10000.0,
+    device: torch.device | None = None,
+) -> Tensor:
+    """The angular frequencies w_b in float64: [dim / 2], made where they are needed.
+
+    A copy from the CPU would make it wait for the GPU at every step.
 
     paper: w_b = base^(-2b / dim). tensor2tensor: w_b = base^(-b / (dim / 2 - 1)), the form of
     fairseq, Marian, CTranslate2 and RETURNN; the two are different sets of frequencies.
@@ -20,17 +27,17 @@ def frequencies(dim: int, denominator: str = "paper", base: float = 10000.0) -> 
         raise ValueError(f"sinusoids need an even width, not {dim}")
     if denominator not in DENOMINATORS:
         raise ValueError(f"denominator={denominator}: choose one of {', '.join(DENOMINATORS)}")
-    b = torch.arange(dim // 2, dtype=torch.float64)
+    b = torch.arange(dim // 2, dtype=torch.float64, device=device)
     steps = dim / 2 if denominator == "paper" else max(dim / 2 - 1, 1)
     return torch.exp(b * (-math.log(base) / steps))
 
 
 def angles(positions: Tensor, w: Tensor) -> Tensor:
-    """Positions [...] times frequencies [f], in float64: [..., f].
+    """Positions [...] times frequencies [f] on the same device, in float64: [..., f].
 
     bfloat16 holds integers exactly only up to 256, so angles never see the model's precision.
     """
-    return positions.to(torch.float64)[..., None] * w.to(positions.device)
+    return positions.to(torch.float64)[..., None] * w
 
 
 def sinusoids(
@@ -42,6 +49,7 @@ def sinusoids(
     """
     if layout not in LAYOUTS:
         raise ValueError(f"layout={layout}: choose one of {', '.join(LAYOUTS)}")
-    a = angles(positions, frequencies(dim, denominator))  # [..., dim / 2]
+    w = frequencies(dim, denominator, device=positions.device)
+    a = angles(positions, w)  # [..., dim / 2]
     pair = torch.stack([a.sin(), a.cos()], dim=-1 if layout == "interleaved" else -2)
     return pair.flatten(-2).to(torch.float32)

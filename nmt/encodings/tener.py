@@ -54,7 +54,7 @@ class Tener(Encoding):
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """Add the terms to s [batch, heads, query, key]."""
         u, v = self.pick(self.u, layer).to(q.dtype), self.pick(self.v, layer).to(q.dtype)
-        w = frequencies(self.dims.head_dim, self.denominator)
+        w = frequencies(self.dims.head_dim, self.denominator, device=q.device)
         s = s + u @ k.mT + sinusoid_products(q + v, None, w, context)
         if self.key_term:
             s = s + sinusoid_products(k, None, w, context, keys=True)

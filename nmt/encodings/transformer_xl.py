@@ -46,5 +46,6 @@ class TransformerXl(Encoding):
         """Add the three terms to s [batch, heads, query, key]."""
         u, v = self.pick(self.u, layer).to(q.dtype), self.pick(self.v, layer).to(q.dtype)
         weight = self.pick(self.w_r, layer)[0].unflatten(0, (self.dims.heads, -1))
-        of_distance = sinusoid_products(q + v, weight, frequencies(self.dims.dim), context)
+        w = frequencies(self.dims.dim, device=q.device)
+        of_distance = sinusoid_products(q + v, weight, w, context)
         return s + u @ k.mT + of_distance

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.encodings.base import Dims, Encoding
-from nmt.encodings.bias_table import scalars, within
+from nmt.encodings.bias_table import scalars
 from nmt.encodings.context import Context, Positions
 from nmt.encodings.positions import refuse_descending
 from nmt.encodings.t5 import bucket, check_buckets, two_sided
@@ -73,7 +73,7 @@ class Tupe(Encoding):
         return context.once(("tupe", id(self)), lambda: self._make(context))
 
     def _make(self, context: Context) -> Tensor:
-        within(context, self.longest)
+        context.refuse_beyond(self.longest, "queries", "keys")
         with torch.autocast(context.keys.device.type, enabled=False):
             q = self._heads(self.to_query, context.queries)
             k = self._heads(self.to_key, context.keys)

@@ -37,7 +37,7 @@ class Universal(Encoding):
         places = context.once(
             ("universal", self.layout, self.denominator), lambda: self._pe(context.queries)
         )
-        step = self._pe(torch.tensor([layer + 1], device=x.device))
+        step = self._pe(x.new_full((1,), layer + 1, dtype=torch.long))
         return x + (places + step).to(x.dtype)
 
     def _pe(self, at: Tensor) -> Tensor:

@@ -34,10 +34,9 @@ class Xpos(Rotary):
             raise ValueError(f"scale_base={scale_base}: must be above 0")
         self.scale_base = scale_base
 
-    @property
-    def zeta(self) -> Tensor:
+    def zeta(self, device: torch.device | None = None) -> Tensor:
         """z_b in float64: [head_dim / 2]."""
-        b = torch.arange(self.turned // 2, dtype=torch.float64)
+        b = torch.arange(self.turned // 2, dtype=torch.float64, device=device)
         return (2 * b / self.turned + 0.4) / 1.4
 
     def project(
@@ -55,7 +54,7 @@ class Xpos(Rotary):
 
         def make() -> Tensor:
             at = getattr(context, which).to(torch.float64)[:, None, :, None]
-            z = self.zeta.to(at.device) ** (sign * at / self.scale_base)
+            z = self.zeta(at.device) ** (sign * at / self.scale_base)
             return self.unpaired(z, z).to(kind)  # [batch | 1, 1, n, head_dim]
 
         return (x * context.once(("xpos", which, kind, id(self)), make)).to(x.dtype)

@@ -340,14 +340,15 @@ def _turns(probe: _Probe) -> Turns:
     draw = torch.Generator().manual_seed(1)
     q, k = (torch.randn(1, 1, few, probe.dims.head_dim, generator=draw) for _ in "qk")
     made = e.project(lambda *_: (q, k, k), q, k, k, 0, context.placed(e.positions))
-    angles = (at[:, None] * e.w).float()
+    angles = (at[:, None] * e.frequencies(at.device)).float()
     steady = _same(at - at[0], torch.arange(few) * step) and step > 0
     right = [_same(m, _turned(x, angles, e)) for m, x in zip(made, (q, k), strict=False)]
     if not steady or not all(right) or not _same(made[2], k):
         raise probe.refuse("queries and keys are changed by more than a rotation", "project")
-    ratio = float(e.w[0] / e.w[1]) if len(e.w) > 1 else 1.0
-    base = ratio ** (e.turned / 2) if len(e.w) > 1 else 10000.0
-    slow = 1 / (float(e.w[0]) * step)
+    w = e.frequencies()
+    ratio = float(w[0] / w[1]) if len(w) > 1 else 1.0
+    base = ratio ** (e.turned / 2) if len(w) > 1 else 10000.0
+    slow = 1 / (float(w[0]) * step)
     return Turns(e.turned, base, e.layout == "interleaved", slow)
 
 

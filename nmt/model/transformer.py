@@ -189,6 +189,7 @@ class Transformer(nn.Module):
             keys=at,
             new_keys=at,
             rows=len(target),
+            ends=(at.shape[1], at.shape[1]),
             allowed=causal(at.shape[1], at.shape[1], at.device),
             lengths=lengths,
             tokens=target,
@@ -201,6 +202,7 @@ class Transformer(nn.Module):
             keys=there,
             new_keys=there,
             rows=len(target),
+            ends=(at.shape[1], there.shape[1]),
             allowed=allowed,
             lengths=lengths,
             training=self.training,
@@ -220,7 +222,9 @@ class Transformer(nn.Module):
     ) -> Tensor | None:
         """The cost of the steps that real tokens took, and of misjudged lengths."""
         losses = [
-            self.ponder_cost * ponder[real].mean() for ponder, real in ponders if ponder is not None
+            self.ponder_cost * (ponder * real).sum() / real.sum()
+            for ponder, real in ponders
+            if ponder is not None
         ]
         if self.length_head is not None:
             losses.append(self.length_head.loss(memory[:: self.streams], allowed, lengths))
@@ -255,6 +259,7 @@ class Transformer(nn.Module):
             keys=at,
             new_keys=at,
             rows=len(source),
+            ends=(at.shape[1], at.shape[1]),
             allowed=allowed,
             lengths=real.sum(1),
             tokens=source,
@@ -302,6 +307,7 @@ class Transformer(nn.Module):
             keys=keys,
             new_keys=new,
             rows=len(tokens),
+            ends=(keys.shape[1], keys.shape[1]),
             allowed=causal(n, keys.shape[1], device) if n > 1 else None,
             lengths=None if state.lengths is None else state.per_place(state.lengths),
             tokens=tokens,
@@ -315,6 +321,7 @@ class Transformer(nn.Module):
             keys=there,
             new_keys=there if not state.cross[0].length else there[:, :0],
             rows=len(state.allowed),
+            ends=(keys.shape[1], there.shape[1]),
             allowed=state.allowed,
             lengths=state.lengths,
             state=state.recurrent,

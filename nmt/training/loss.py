@@ -10,9 +10,25 @@ from torch import Tensor, nn
 
 from nmt.data.batches import Batch
 from nmt.data.vocab import EOS, PAD
+from nmt.device import pinned
 from nmt.model.transformer import Transformer
 from nmt.training.crossentropy import CrossEntropy
 from nmt.training.workers import ALONE, Workers
+
+
+class Ready(NamedTuple):
+    """A batch as the host hands it to the model: what is read, and what is to be predicted.
+
+    All that depends on which tokens are padding is found here, and lies where a GPU can copy it
+    from without the host waiting.
+    """
+
+    source: Tensor  # [batch, source] ids
+    read: Tensor  # [batch, target] ids, BOS ..., without EOS
+    columns: dict[str, Tensor]  # [batch, source | 1] each
+    expected: Tensor  # [tokens] ids that are to be predicted: target pieces and one EOS per row
+    real: Tensor  # [tokens] where they stand among [batch x target]
+    lines: list[int]  # [batch] see `nmt.data.batches.Batch`
 
 
 class Predicted(NamedTuple):
@@ -36,8 +52,8 @@ def smoothed(
     return CrossEntropy.apply(hidden, output.weight, output.bias, target, smoothing, learning)
 
 
-def predict(model: Transformer, batch: Batch, device: torch.device) -> Predicted:
-    """Return the states that predict a batch's real target tokens, and their ids.
+def ready(batch: Batch, device: torch.device) -> Ready:
+    """Make a batch ready for `predict` on a device.
 
     Padding is left out before the projection onto the vocabulary, which is most of the work.
     """
@@ -45,16 +61,23 @@ def predict(model: Transformer, batch: Batch, device: torch.device) -> Predicted
     real = expected.ne(PAD).nonzero().squeeze(1)  # found on the CPU: no wait for the GPU
     before = batch.target[:, :-1]
     read = before.masked_fill(before == EOS, PAD)  # eos is predicted and never read
-    source, target = batch.source.to(device), read.to(device)
-    columns = {name: values.to(device) for name, values in batch.columns.items()}
-    hidden = model.hidden(source, target, columns)
+    source, read, expected, real = (
+        pinned(t, device) for t in (batch.source, read, expected[real], real)
+    )
+    columns = {name: pinned(values, device) for name, values in batch.columns.items()}
+    return Ready(source, read, columns, expected, real, batch.lines)
+
+
+def predict(model: Transformer, batch: Ready, device: torch.device) -> Predicted:
+    """Return the states that predict a batch's real target tokens, and their ids."""
+    source, read, expected, real = (
+        t.to(device, non_blocking=True)
+        for t in (batch.source, batch.read, batch.expected, batch.real)
+    )
+    columns = {name: t.to(device, non_blocking=True) for name, t in batch.columns.items()}
+    hidden = model.hidden(source, read, columns)
     states = hidden.states.flatten(0, 1)  # [batch x target, dim]
-    return Predicted(states[real.to(device)], expected[real].to(device), hidden.side_loss)
-
-
-def count(batch: Batch) -> int:
-    """Count the tokens that a batch asks to predict: its target pieces and one eos per row."""
-    return int(batch.target[:, 1:].ne(PAD).sum())
+    return Predicted(states[real], expected, hidden.side_loss)
 
 
 def perplexity(
@@ -69,17 +92,17 @@ def perplexity(
     The workers share the batches, and all get the same result.
     Dropout is off meanwhile, and no random number that training would get is used up.
     """
-    total, tokens = 0.0, 0
+    total, tokens = torch.zeros((), dtype=torch.float64, device=device), 0
     gpus = [device] if device.type == "cuda" else []
     model.eval()
     try:
         with torch.random.fork_rng(gpus), torch.no_grad(), autocast:
             for batch in workers.deal(batches):
-                states, expected, _ = predict(model, batch, device)
+                states, expected, _ = predict(model, ready(batch, device), device)
                 _, likelihoods = smoothed(states, model.output, expected, 0.0)
-                total += float(likelihoods.double().sum())
+                total += likelihoods.double().sum()
                 tokens += len(expected)
     finally:
         model.train()
-    mean = workers.total(total) / workers.total(tokens)
+    mean = workers.total(float(total)) / workers.total(tokens)
     return math.exp(mean) if mean < 700 else math.inf  # exp(710) is no float

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from nmt import build, config, manifest, modeldir
-from nmt.data.batches import Batch, Batches, in_order
+from nmt.data.batches import Batches, in_order
 from nmt.data.columns import out_of_range
 from nmt.data.joining import joining_of, longest
 from nmt.data.prepare import Prepared
@@ -26,6 +26,7 @@ from nmt.precision import NO_BFLOAT16, bfloat16_is_faster
 from nmt.training import environment, loss
 from nmt.training.checkpoint import STATE, Saved, optimizer_files, restore_optimizer
 from nmt.training.ema import MovingAverage
+from nmt.training.loss import Ready
 from nmt.training.progress import Meter, MetricsLog, Silence
 from nmt.training.run import Outcome, Run, open_run
 from nmt.training.schedule import schedule
@@ -106,6 +107,7 @@ class Trainer:
         self.refuse_data()
         self.plan = timetable(len(self.batches), self.options)
         self.step = self.nonfinite = 0
+        self.ahead: dict[int, list[Ready]] = {}  # the next step's batches
         self.seconds = 0.0  # of updates, over all resumptions
         self.start: str | None = None  # SHA-256 of the weights of trainer.init_from
         self.meter = Meter()
@@ -150,16 +152,17 @@ class Trainer:
         """
         began = time.monotonic()
         self.step += 1
-        epoch = self.plan.epoch(self.step)
-        share = self.workers.deal(self.plan.share(self.step))
-        batches = [self.batches.batch(epoch - 1, i) for i in share]
+        batches = self.ahead.pop(self.step, None) or self.ready(self.step)
         rate = self.schedule.rate(self.step)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        tokens = int(self.workers.total(sum(map(loss.count, batches))))
+        tokens = int(self.workers.total(sum(len(batch.expected) for batch in batches)))
         sums = self.workers.add_up(self.parameters, self.backward(batches, tokens))
         norm = get_total_norm([p.grad for p in self.parameters if p.grad is not None])
-        total, nll, size = torch.stack((*sums, norm)).tolist()
+        # while a GPU is still at work on this step, the host makes the next one's batches
+        if self.step < self.plan.last:
+            self.ahead = {self.step + 1: self.ready(self.step + 1)}
+        total, nll, size = torch.stack((*sums, norm)).tolist()  # the one wait for a GPU
         if math.isfinite(total) and math.isfinite(size):
             if self.optim.clip:
                 clip_grads_with_norm_(self.parameters, self.optim.clip, norm)
@@ -178,7 +181,13 @@ class Trainer:
             self.progress.train({**self.where(), "lr": rate, **means})
             self.meter.reset()
 
-    def backward(self, batches: list[Batch], tokens: int) -> tuple[Tensor, Tensor]:
+    def ready(self, step: int) -> list[Ready]:
+        """Make this worker's batches of a step."""
+        epoch, share = self.plan.epoch(step), self.workers.deal(self.plan.share(step))
+        made = (self.batches.batch(epoch - 1, number) for number in share)
+        return [loss.ready(batch, self.device) for batch in made]
+
+    def backward(self, batches: list[Ready], tokens: int) -> tuple[Tensor, Tensor]:
         """Add up the gradients of the mean loss per token over this worker's batches of the update.
 
         Returns the sums of smoothed loss and negative log-likelihood. One count of tokens for

@@ -1,6 +1,7 @@
 """What rows that stand side by side for one sentence share: everything but their states."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -8,6 +9,8 @@ from torch import Tensor
 
 from nmt.encodings.at import POSITIONS
 from nmt.encodings.context import Context, Positions
+from nmt.encodings.distances import distinct
+from nmt.encodings.positions import Index
 from nmt.encodings.positions_columns import ColumnPositions
 from nmt.encodings.positions_remaining import Remaining, noisy
 from nmt.model import example
@@ -94,3 +97,40 @@ def test_both_streams_of_a_token_look_alike_in_training(
     model = tiny(f"encoding=[complex_order,{other}]", f"+encoding.{other}.at={at}").train()
     for look in probabilities(model, ids(3, 9), ids(3, 7, seed=1)):
         assert torch.equal(look.probabilities[0::2], look.probabilities[1::2])
+
+
+@pytest.mark.parametrize("learning", [True, False])
+@pytest.mark.parametrize("name", POSITIONS)
+def test_what_the_host_knows_is_so(name: str, learning: bool) -> None:
+    positions = MADE[name] if name in MADE else POSITIONS[name]()
+    torch.manual_seed(1)
+    read = replace(training(3), training=learning).placed(positions)
+    torch.manual_seed(1)
+    known = replace(training(3), training=learning, ends=(9, 9)).placed(positions)
+    assert torch.equal(read.delta, known.delta)
+    if positions.integer and not positions.pairs:
+        for which in ("queries", "keys"):
+            (least, greatest), (first, last) = known.bounds(which), read.bounds(which)
+            assert least <= first <= last <= greatest
+        assert known.apart() >= read.apart()
+    assert not read.consecutive
+    assert known.consecutive == (name in ("index", "shift"))
+    for tau in (None, 3):
+        for own, other in zip(distinct(known, tau), distinct(read, tau), strict=True):
+            assert torch.equal(own, other)
+
+
+def test_a_part_of_the_queries_has_not_all_distances() -> None:
+    keys = torch.arange(5)[None]
+    step = Context("decoder", keys[:, 3:], keys, keys[:, 3:], ends=(5, 5))
+    assert not step.consecutive and step.bounds("queries") == (0, 4)
+    assert distinct(step)[0].tolist() == [-4, -3, -2, -1, 0, 1]
+
+
+def test_positions_that_count_in_steps_are_no_neighbours() -> None:
+    at = torch.arange(4)[None]
+    two = Context("encoder", at, at, at, ends=(4, 4)).placed(Index(start=3, step=2))
+    assert not two.consecutive and two.bounds("keys") == (3, 9) and two.apart() == 6
+    with pytest.raises(ValueError, match="positions 3 to 9 are not all among the 9 learned ones"):
+        two.refuse_beyond(9, "keys")
+    two.refuse_beyond(10, "queries", "keys")

@@ -95,7 +95,7 @@ def _relayout(t: Tensor, layout: str) -> Tensor:
 
 
 def test_xpos_golden() -> None:
-    zeta = Xpos(dims("decoder", head_dim=64)).zeta[[0, 1, 15, 31]]
+    zeta = Xpos(dims("decoder", head_dim=64)).zeta()[[0, 1, 15, 31]]
     golden = torch.tensor([0.285714, 0.308036, 0.620536, 0.977679]).double()
     assert torch.allclose(zeta, golden, atol=1e-6)
 

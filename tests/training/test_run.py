@@ -220,10 +220,10 @@ def test_a_lost_config_beside_checkpoints_is_refused(data: Prepared, tmp_path: P
 def broken(patch: pytest.MonkeyPatch, error: BaseException) -> None:
     """Let the first update of a run fail."""
 
-    def fails(batch: object) -> int:
+    def fails(batch: object, device: object) -> int:
         raise error
 
-    patch.setattr("nmt.training.loss.count", fails)
+    patch.setattr("nmt.training.loss.ready", fails)
 
 
 @pytest.mark.parametrize(
@@ -374,7 +374,7 @@ def test_the_status_has_the_exit_code_of_the_command(
 def test_an_error_of_ours_is_recorded_and_shown_whole(
     data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nmt.training.loss.count", lambda batch: 1 / 0)
+    monkeypatch.setattr("nmt.training.loss.ready", lambda batch, device: 1 / 0)
     with (
         pytest.raises(ZeroDivisionError),
         open_run(tmp_path / "run", tiny.settings()) as run,

@@ -1,0 +1,214 @@
+"""On a pretended GPU: no two devices meet, and the host waits only where a list says so."""
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
+
+from nmt.data.batches import Batch
+from nmt.data.vocab import BOS, EOS, PAD
+from nmt.encodings.sinusoids import sinusoids
+from nmt.model import example
+from nmt.model.transformer import Transformer
+from nmt.training import loss
+from nmt.training.progress import MetricsLog
+from nmt.training.run import open_run
+from nmt.training.trainer import Trainer
+from nmt.training.workers import Workers
+from tests.composing import one_of_each_class
+from tests.gpu.pretended import GPU, pretended
+from tests.training import tiny as training
+
+Make = Callable[..., Transformer]
+CPU = torch.device("cpu")
+VOCAB = 30
+
+# Where a training pass waits for a GPU, and why it may.
+ALLOWED = {
+    "trees.py:ancestors index",  # heads outside of the sentence
+    "trees.py:ancestors _local_scalar_dense",  # loops go as deep as the deepest tree
+    "recurrent.py:_both_ways _to_copy",  # torch packs sentences by lengths on the host
+}
+PLAIN = [f"model.{which}dropout=0" for which in ("", "attention_", "feedforward_")]
+MODELS = {
+    "dropout": ["encoding=[absolute,relative,t5]", *(f"{word}.1" for word in PLAIN)],
+    "halting": ["model.halting=true", "model.share_layers=true"],
+    "length_head": ["model.length_head=true", "encoding=ldpe"],
+    "no_source_eos": ["model.source_eos=false", "model.norm=post", "model.activation=swish"],
+    "complex": ["encoding=complex_order", "model.feedforward=complex", "model.norm=post"],
+    "bidirectional": ["encoding=gru", "encoding.gru.bidirectional=true"],
+}
+
+
+class Learnt(NamedTuple):
+    """What an update makes of a model."""
+
+    loss: Tensor
+    norm: Tensor  # of the gradient
+    gradients: dict[str, Tensor]  # clipped
+
+
+def batch(model: Transformer) -> Batch:
+    """Two pairs of unlike length, padded."""
+    source, target = example.ids(2, 7, VOCAB), example.ids(2, 6, VOCAB, seed=1)
+    source[:, -1], target[:, 0], target[:, -1] = EOS, BOS, EOS
+    source[0, 4:] = target[0, 4:] = PAD
+    source[0, 4], target[0, 4] = EOS, EOS
+    columns = example.columns(model.columns, source)
+    for name, held in model.column_ranges.items():
+        columns[name] = columns[name].clamp(held.start, held.stop - 1)
+    return Batch(source, target, [1, 2], columns)
+
+
+def learn(model: Transformer, device: torch.device) -> Learnt:
+    """One update as the trainer makes it, of a model that is on the device."""
+    torch.manual_seed(3)
+    optimizer = torch.optim.AdamW(model.parameters(), 0.01, fused=True)
+    states, expected, side_loss = loss.predict(model, loss.ready(batch(model), device), device)
+    summed, _ = loss.smoothed(states, model.output, expected, 0.1)
+    summed = summed if side_loss is None else summed + side_loss * len(expected)
+    summed.backward()
+    norm = get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
+    clip_grads_with_norm_(model.parameters(), 1.0, norm)
+    optimizer.step()
+    given = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
+    return Learnt(summed.detach(), norm, given)
+
+
+def check(model: Transformer) -> Counter[str]:
+    """Learn and decode on the pretended GPU, as on the CPU; gives the waits of the update.
+
+    With dropout the two draw by different kernels, and so learn different things.
+    """
+    model.train()
+    start = {name: t.clone() for name, t in model.state_dict().items()}
+    plain = learn(model, CPU)
+    model.load_state_dict(start)
+    model.zero_grad()
+    with pretended() as gpu:
+        model.to(GPU)
+        gpu.waits.clear()
+        learnt = learn(model, GPU)
+        waits = gpu.waits.copy()
+        decode(model.eval())
+        if model.dropout:
+            return waits
+        torch.testing.assert_close(learnt.loss.cpu(), plain.loss, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(learnt.norm.cpu(), plain.norm, rtol=1e-4, atol=1e-5)
+        assert learnt.gradients.keys() == plain.gradients.keys()
+        for name, gradient in learnt.gradients.items():
+            torch.testing.assert_close(gradient.cpu(), plain.gradients[name], rtol=1e-4, atol=1e-5)
+    return waits
+
+
+@torch.no_grad()
+def decode(model: Transformer) -> None:
+    """Read sources, and take steps with hypotheses that move, on the pretended GPU."""
+    source, target, _, columns = batch(model)
+    there = {name: t.to(GPU) for name, t in columns.items()}
+    lengths = torch.tensor([5, 6]).to(GPU) if model.needs_lengths else None
+    state = model.start(source.to(GPU), there, lengths)
+    for step, rows in enumerate(([0, 0, 1, 1], [1, 0, 2, 2], [2, 3])):
+        tokens = target[[row // 2 for row in range(state.rows)], step].to(GPU)
+        logits = model.step(tokens if state.rows > 2 else target[:, step].to(GPU), state)
+        assert logits.device == GPU
+        state.reorder(torch.tensor(rows).to(GPU))
+
+
+@pytest.mark.parametrize("option", one_of_each_class())
+def test_encodings_meet_no_other_device_and_seldom_wait(option: str, tiny: Make) -> None:
+    model = tiny(f"encoding={option}", *PLAIN)
+    waits = check(model)
+    may = "heads" in model.columns or any(isinstance(m, torch.nn.LSTM) for m in model.modules())
+    assert set(waits) <= (ALLOWED if may else set())
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_meet_no_other_device_and_seldom_wait(name: str, tiny: Make) -> None:
+    waits = check(tiny(*PLAIN, *MODELS[name]))
+    assert set(waits) <= ALLOWED
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_an_update_reads_once(
+    precision: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Workers, "device", lambda self, name: GPU)
+    settings = training.settings(trainer__precision=precision, trainer__ema=0.9)
+    with (
+        pretended() as gpu,
+        open_run(tmp_path / "run", settings) as run,
+        MetricsLog(run.path, 0, 9, False) as progress,
+    ):
+        trainer = Trainer(settings, training.prepared(tmp_path), run)
+        trainer.progress = progress
+        trainer.update()
+        gpu.waits.clear()
+        for _ in range(2):
+            trainer.update()
+    assert gpu.waits == {"trainer.py:update _to_copy": 2}
+    assert len(trainer.optimizer.state) == len(trainer.parameters)  # all three took place
+
+
+def test_dev_text_is_read_once(tiny: Make) -> None:
+    model = tiny("encoding=absolute", *PLAIN)
+    batches = [batch(model)] * 3
+    off = torch.autocast("cpu", enabled=False)
+    plain = loss.perplexity(model, batches, CPU, off)
+    with pretended() as gpu:
+        model.to(GPU)
+        gpu.waits.clear()
+        found = loss.perplexity(model, batches, GPU, off)
+    assert gpu.waits == {"loss.py:perplexity _local_scalar_dense": 1}
+    assert found == pytest.approx(plain, rel=1e-6)
+
+
+def test_a_tensor_made_on_the_host_is_caught(tiny: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    def elsewhere(at: Tensor, *rest: Any) -> Tensor:
+        return sinusoids(torch.arange(at.shape[1])[None], *rest)
+
+    monkeypatch.setattr("nmt.encodings.absolute.sinusoids", elsewhere)
+    with pytest.raises(RuntimeError, match="a tensor of the CPU among those of the device"):
+        check(tiny("encoding=absolute", *PLAIN))
+
+
+def test_a_number_that_is_read_is_caught(tiny: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    def reading(at: Tensor, *rest: Any) -> Tensor:
+        assert at.max().item() >= 0
+        return sinusoids(at, *rest)
+
+    monkeypatch.setattr("nmt.encodings.absolute.sinusoids", reading)
+    assert check(tiny("encoding=absolute", *PLAIN)).total() == 2  # encoder and decoder
+
+
+@pytest.mark.parametrize(
+    "wait",
+    [
+        lambda t: t[t > 1],
+        lambda t: t.nonzero(),
+        lambda t: t.unique(),
+        lambda t: t.tolist(),
+        lambda t: bool((t > 1).any()),
+        lambda t: t.cpu(),
+        lambda t: torch.zeros(3).to(GPU),
+        lambda t: torch.zeros(3).to(GPU, non_blocking=True),  # from memory that is not pinned
+        lambda t: t[torch.tensor([0, 2])],
+    ],
+)
+def test_waits_are_seen(wait: Callable[[Tensor], object]) -> None:
+    with pretended() as gpu:
+        t = torch.arange(3).to(GPU)
+        gpu.waits.clear()
+        wait(t)
+        assert gpu.waits.total() == 1
+
+
+def test_copies_of_pinned_memory_wait_for_nothing() -> None:
+    with pretended() as gpu:
+        torch.arange(3).pin_memory().to(GPU, non_blocking=True)
+        assert not gpu.waits
