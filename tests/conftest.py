@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,9 @@ from nmt.config import Settings
 from nmt.model import example
 from nmt.model.transformer import Transformer
 from tests import composing
+
+if find_spec("triton") is not None and not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # looked at when Triton is first imported, by whomever
 
 # other work may slow a machine down, so that no example has a deadline
 hypothesis.settings.register_profile("fast", deadline=None, max_examples=50)

@@ -26,6 +26,7 @@ from nmt.overrides.compose import Experiment, composed
 from nmt.overrides.options import FAMILIES, family_of
 from nmt.overrides.sweep import planned
 from scripts.bench import __main__ as bench
+from scripts.kernels import __main__ as kernels
 from tests.composing import settings_of
 from tests.pages import PAGES, ROOT, commands, targets_of_make, text_of
 
@@ -41,6 +42,7 @@ UNDERSTOOD = {  # command -> what reads its arguments and refuses those that do 
     "nmt-import": import_model.understood,
     "nmt-export": export_model.understood,
     "scripts.bench": bench.understood,
+    "scripts.kernels": kernels.understood,
 }
 COMMANDS = list(dict.fromkeys(command for page in PAGES for command in commands(page)))
 

@@ -26,6 +26,9 @@ NOT_RUN = {  # command -> why this test does not run it
     "make bench": "installs other libraries; scripts.bench: tests/bench/test_bench.py",
     'make bench BENCH="training --model base --rounds 9"': "minutes of full load",
     "python -m scripts.bench --gpu --json gpu.json": "needs a GPU",
+    "python -m scripts.kernels compare": "needs Triton; tests/kernels/test_kernels_script.py",
+    "python -m scripts.kernels compile": "the same",
+    "python -m scripts.kernels time": "needs a GPU",
 }
 TINY = [
     *("model.dim=16", "model.feedforward_dim=16", "model.heads=2", "model.encoder_layers=2"),

@@ -5,17 +5,21 @@ are most of the memory, and moving them is a third of a step. Here some tokens a
 their loss is taken, and their gradients as well, before the next ones overwrite the logits.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import Function, once_differentiable
 
+from nmt.kernels import choice
+from nmt.kernels.crossentropy import smoothed_
+
 # Numbers at once: as many as some caches hold, or half a gigabyte. On CPUs a quarter and four times
 # as many cost the same within 15 % (AMD's Zen 5, with all it has, AVX2 alone, and without AVX).
 LOGITS = {"cpu": 2**22, "cuda": 2**27}
 FEWEST = 256  # tokens at once, however large the vocabulary: below, the products are slow
+ALIGNED = 8  # columns beside the states for the bias, of which one is used: products stay fast
 STEP = 64  # products have a multiple of so many: for each new shape, a CPU first compiles code
 
 
@@ -39,7 +43,17 @@ class CrossEntropy(Function):
         """Take the loss and, where one is asked for, its gradients with respect to the inputs."""
         low = _number_format(hidden)
         with torch.autocast(hidden.device.type, enabled=False):
-            return _taken(ctx, hidden, weight, bias, target, smoothing, learning, low)
+            needed = learning and any(ctx.needs_input_grad[:3])
+            take = (
+                taken_by_kernel
+                if choice.serves(hidden.new_empty(0, dtype=low))
+                else taken_by_formulas
+            )
+            loss, nll, *gradients = take(hidden, weight, bias, target, smoothing, needed, low)
+        if needed:
+            ctx.save_for_backward(*gradients)
+        ctx.mark_non_differentiable(nll)
+        return loss, nll
 
     @staticmethod
     @once_differentiable
@@ -49,17 +63,26 @@ class CrossEntropy(Function):
         return hidden * by_loss, weight * by_loss, bias * by_loss, None, None, None
 
 
-def _taken(
-    ctx: Any,
+class Taken(NamedTuple):
+    """A loss [], likelihoods [n], and gradients where they are needed; else anything."""
+
+    loss: Tensor
+    nll: Tensor
+    by_hidden: Tensor
+    by_weight: Tensor
+    by_bias: Tensor
+
+
+def taken_by_formulas(
     hidden: Tensor,
     weight: Tensor,
     bias: Tensor,
     target: Tensor,
     smoothing: float,
-    learning: bool,
+    needed: bool,
     low: torch.dtype,
-) -> tuple[Tensor, Tensor]:
-    """What forward gives; products are made in the number format `low`, sums in float32.
+) -> Taken:
+    """Loss and gradients; products are made in the number format `low`, sums in float32.
 
     With p the softmax and q = 1 - smoothing at the true token plus smoothing / vocab all over,
     the gradient of the logits is p - q. What all tokens of the vocabulary share is taken by
@@ -67,12 +90,11 @@ def _taken(
     """
     w, share = weight.to(low), smoothing / len(weight)
     all_w, all_b = weight.sum(0), bias.sum()
-    needed = learning and any(ctx.needs_input_grad[:3])
     by_hidden = torch.empty_like(hidden) if needed else hidden
     by_weight = torch.zeros_like(weight) if needed else weight
     by_bias = torch.zeros_like(bias) if needed else bias
     nll = hidden.new_empty(len(hidden), dtype=torch.float32)
-    size = max(FEWEST, LOGITS.get(hidden.device.type, LOGITS["cpu"]) // len(weight)) // STEP * STEP
+    size = _at_once(hidden, weight)
     room = hidden.new_empty(min(size, _stepped(len(hidden))), len(weight), dtype=low)
     wide = room if low == torch.float32 else torch.empty_like(room, dtype=torch.float32)
     ones = wide.new_ones(len(room))
@@ -103,9 +125,47 @@ def _taken(
         by_hidden -= share * all_w
         by_weight -= share * hidden.sum(0)
         by_bias -= share * len(hidden)
-        ctx.save_for_backward(by_hidden, by_weight, by_bias)
-    ctx.mark_non_differentiable(nll)
-    return loss, nll
+    return Taken(loss, nll, by_hidden, by_weight, by_bias)
+
+
+def taken_by_kernel(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    target: Tensor,
+    smoothing: float,
+    needed: bool,
+    low: torch.dtype,
+) -> Taken:
+    """The same where a kernel makes loss and gradient of logits in two passes, on a GPU.
+
+    The gradient of the bias is a column of the product that gives that of the weights.
+    """
+    w, (vocab, dim) = weight.to(low), weight.shape
+    by_hidden = torch.empty_like(hidden) if needed else hidden
+    by_both = weight.new_zeros(vocab, dim + ALIGNED) if needed else weight
+    nll = hidden.new_empty(len(hidden), dtype=torch.float32)
+    loss = hidden.new_zeros((), dtype=torch.float32)
+    size = _at_once(hidden, weight)
+    room = hidden.new_empty(min(size, len(hidden)), vocab, dtype=low)
+    for start in range(0, len(hidden), size):
+        some = slice(start, start + size)
+        h = hidden[some].to(low)
+        logits = room[: len(h)]
+        torch.mm(h, w.T, out=logits)
+        losses, nll[some] = smoothed_(logits, bias, target[some], smoothing, needed)
+        loss += losses.sum()
+        if needed:
+            by_hidden[some] = logits @ w
+            ones = F.pad(h.new_ones(len(h), 1), (0, ALIGNED - 1))
+            _add_product(by_both, logits.T, torch.cat((h, ones), 1))
+    return Taken(loss, nll, by_hidden, by_both[:, :dim], by_both[:, dim] if needed else bias)
+
+
+def _at_once(hidden: Tensor, weight: Tensor) -> int:
+    """Tokens that are projected at once."""
+    numbers = LOGITS.get(hidden.device.type, LOGITS["cpu"])
+    return max(FEWEST, numbers // len(weight)) // STEP * STEP
 
 
 def _stepped(tokens: int) -> int:

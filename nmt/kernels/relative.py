@@ -1,0 +1,211 @@
+"""Attention with one vector per clipped distance (Shaw et al. 2018) as fused kernels.
+
+What plain formulas keep for the backward pass are [batch, heads, query, key] tensors; here it is
+the sums of probabilities by distance [batch, heads, query, 2 tau + 1], so that memory grows with
+the length as that of fused plain attention does. What meets the tables stays with torch, as one
+product over all tokens: q . r^K of each distance before, the sums times r^V after the kernel, and
+the gradients of the tables. Nothing is added up in an order left to chance: equal calls give equal
+bits.
+"""
+
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd.function import Function, once_differentiable
+
+from nmt.kernels import choice
+
+STEPS = 2**16  # dropout keeps or drops by whole numbers of these parts
+ALIGNED = 8  # numbers: rows by distance are filled up to a multiple, as fast products want it
+
+
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    tau: int,
+    keys: Tensor | None,
+    values: Tensor | None,
+    *,
+    scale: float,
+    allowed: Tensor | None = None,
+    causal: bool = False,
+    rate: float = 0.0,
+) -> Tensor:
+    """Outputs [batch, heads, query, head_dim] of q [.., query, ..], k and v [.., key, ..].
+
+    o_i = sum_j p_ij (v_j + r^V[c(j - i)]) with p = dropout(softmax(scale q_i . (k_j + r^K[c]))) of
+    probability `rate`; c clips to [-tau, tau], whose vectors are keys and values
+    [heads | 1, 2 tau + 1, head_dim], or None where nothing is added. Query i and key j are the
+    i-th and the j-th of their texts, counted from the same place. allowed
+    [batch | 1, 1, query | 1, key] is true where one may look; causal forbids keys after the query
+    beside it. A query that may see nothing gets zeros.
+
+    The random numbers are made anew in the backward pass from one number that is drawn of torch's
+    generator for the device; so a layer that is recomputed from the same state of the generator
+    drops the same.
+    """
+    seed = torch.empty(0, dtype=torch.int64, device=q.device)
+    dropped = round(rate * STEPS)
+    if dropped:
+        seed = torch.empty(1, dtype=torch.int64, device=q.device).random_()
+    call = _Call(tau, scale, dropped, causal)
+    kept = None if allowed is None else allowed.expand(len(q), 1, -1, -1)
+    return _Attention.apply(q, k, v, keys, values, kept, seed, call)
+
+
+class _Call(NamedTuple):
+    """What is no tensor."""
+
+    tau: int
+    scale: float
+    dropped: int  # of STEPS
+    causal: bool
+
+    @property
+    def width(self) -> int:
+        """Columns of what is kept by distance."""
+        return -(-(2 * self.tau + 1) // ALIGNED) * ALIGNED
+
+
+class _Inputs(NamedTuple):
+    """What the kernels read; all contiguous, and `allowed` in its rows."""
+
+    q: Tensor  # [batch, heads, query, head_dim]
+    k: Tensor  # [batch, heads, key, head_dim]
+    v: Tensor
+    t: Tensor | None  # [batch, heads, query, width] q . r^K of each distance
+    allowed: Tensor | None  # [batch, 1, query | 1, key]
+    seed: Tensor  # [1], or [0] without dropout
+
+
+class _Attention(Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        keys: Tensor | None,
+        values: Tensor | None,
+        allowed: Tensor | None,
+        seed: Tensor,
+        call: _Call,
+    ) -> Tensor:
+        with torch.autocast(q.device.type, enabled=False):
+            ctx.formats = tuple(None if t is None else t.dtype for t in (keys, values))
+            keys, values = (_filled(table, call.width, q.dtype) for table in (keys, values))
+            q, k, v = (x.contiguous() for x in (q, k, v))
+            t = None if keys is None else _times(q, keys.mT)
+            given = _Inputs(q, k, v, t, allowed, seed)
+            o, lse, sums = _forward(given, values is not None, call)
+            if values is not None and sums is not None:
+                _add_times(o, sums, values)
+        ctx.save_for_backward(*given, keys, values, o, lse, sums)
+        ctx.call = call
+        return o
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        *inputs, keys, values, o, lse, sums = ctx.saved_tensors
+        given, call = _Inputs(*inputs), ctx.call
+        g = g.to(o.dtype).contiguous()
+        u = None if values is None else _times(g, values.mT)
+        by_q, by_k, by_v, by_t = _backward(given, u, g, o, lse, call)
+        if keys is not None and by_t is not None:
+            _add_times(by_q, by_t, keys)
+        tables = ((keys, by_t, given.q), (values, sums, g))
+        by_tables = [
+            _outer(of, x, len(table), call.tau).to(number_format) if needed else None
+            for (table, of, x), number_format, needed in zip(
+                tables, ctx.formats, ctx.needs_input_grad[3:5], strict=True
+            )
+        ]
+        return by_q, by_k, by_v, *by_tables, None, None, None
+
+
+def _forward(given: _Inputs, values: bool, call: _Call) -> tuple[Tensor, Tensor, Tensor | None]:
+    """p v [as q], lse [batch, heads, query] and, for values, sums by distance [.., width]."""
+    from nmt.kernels import relative_triton as kernels
+
+    q = given.q
+    o, lse = torch.empty_like(q), q.new_empty(q.shape[:3], dtype=torch.float32)
+    sums = q.new_zeros(*q.shape[:3], call.width) if values else None
+    arguments = _arguments(given, call)
+    kernels.forward[_grid(q)](
+        **arguments, o=o, lse=lse, sums=o if sums is None else sums, VALUES=values
+    )
+    return o, lse, sums
+
+
+def _backward(
+    given: _Inputs, u: Tensor | None, g: Tensor, o: Tensor, lse: Tensor, call: _Call
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """The gradients of q (through q k alone), k, v and t, of which the last may be None."""
+    from nmt.kernels import relative_triton as kernels
+
+    q, k, v = given.q, given.k, given.v
+    by_q, by_k, by_v = (torch.empty_like(x) for x in (q, k, v))
+    by_t = None if given.t is None else torch.zeros_like(given.t)
+    delta = torch.empty_like(lse)
+    arguments = {
+        **_arguments(given, call),
+        "u": g if u is None else u, "g": g, "lse": lse, "delta": delta, "VALUES": u is not None,
+    }  # fmt: skip
+    kernels.by_query[_grid(q)](**arguments, o=o, by_q=by_q, sums=by_q if by_t is None else by_t)
+    kernels.by_key[_grid(k)](**arguments, by_k=by_k, by_v=by_v)
+    return by_q, by_k, by_v, by_t
+
+
+def _grid(x: Tensor) -> tuple[int]:
+    """A program for each block of rows of x [batch, heads, n, head_dim]."""
+    batch, heads, n, width = x.shape
+    return (batch * heads * -(-n // choice.block(n, width)),)
+
+
+def _arguments(given: _Inputs, call: _Call) -> dict[str, Any]:
+    """What all three kernels are given."""
+    q, k, v, t, allowed, seed = given
+    seen = None if allowed is None else allowed.view(torch.uint8)
+    mask = 0 if seen is None else 1 if seen.shape[2] == 1 else 2
+    queries, keys = (choice.block(*x.shape[2:]) for x in (q, k))
+    return {
+        "q": q, "k": k, "v": v, "t": q if t is None else t, "seed": seed,
+        "allowed": q if seen is None else seen,
+        "mask_batch": 0 if seen is None else seen.stride(0),
+        "mask_query": 0 if seen is None else seen.stride(2),
+        "heads": q.shape[1], "n": q.shape[2], "m": k.shape[2], "scale": call.scale,
+        "dropped": call.dropped, "grown": STEPS / (STEPS - call.dropped),
+        "KEYS": t is not None, "MASK": mask, "CAUSAL": call.causal, "DROPOUT": bool(call.dropped),
+        "TAU": call.tau, "WIDTH": call.width, "D": q.shape[3], "QUERIES": queries, "OTHERS": keys,
+        "PRECISION": choice.precision(), "num_warps": choice.warps(queries, keys), "num_stages": 2,
+    }  # fmt: skip
+
+
+def _filled(table: Tensor | None, width: int, number_format: torch.dtype) -> Tensor | None:
+    """[heads | 1, rows, head_dim], with rows of zeros up to `width`."""
+    if table is None:
+        return None
+    return F.pad(table.to(number_format), (0, 0, 0, width - table.shape[1]))
+
+
+def _times(x: Tensor, table: Tensor) -> Tensor:
+    """x [batch, heads, n, a] @ table [heads | 1, a, b]."""
+    return x @ (table if len(table) > 1 else table[0])  # one matrix: a product with all tokens
+
+
+def _add_times(to: Tensor, sums: Tensor, table: Tensor) -> None:
+    """to [batch, heads, n, head_dim] += sums [.., width] @ table [heads | 1, width, head_dim]."""
+    if len(table) > 1:
+        to += sums @ table
+    else:
+        to.view(-1, to.shape[-1]).addmm_(sums.flatten(0, 2), table[0])
+
+
+def _outer(sums: Tensor, x: Tensor, heads: int, tau: int) -> Tensor:
+    """sums^T x over all tokens, and the heads that share a table: [heads | 1, rows, head_dim]."""
+    whole = (sums.mT @ x).sum(0) if heads > 1 else (sums.flatten(0, 2).T @ x.flatten(0, 2))[None]
+    return whole[:, : 2 * tau + 1]

@@ -1,0 +1,1 @@
+"""The Triton kernels beside what they stand in for: differences, registers, seconds."""

@@ -1,0 +1,80 @@
+"""Where kernels serve, and where the plain formulas do."""
+
+import pytest
+import torch
+
+from nmt.kernels import choice
+from nmt.kernels.relative import attention  # imports no Triton
+from nmt.training import crossentropy, loss
+from nmt.training.crossentropy import Taken
+
+LOW = torch.bfloat16
+
+
+def of(width: int, number_format: torch.dtype = LOW) -> torch.Tensor:
+    return torch.empty(1, 1, 2, width, dtype=number_format)
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where Triton and a GPU are."""
+    monkeypatch.setattr(choice, "serves", lambda x: x.dtype in choice.FORMATS)
+
+
+def test_a_cpu_is_served_by_the_plain_formulas() -> None:
+    assert not choice.serves(torch.empty(2)) and attention is not None
+    assert not choice.serves_relative(of(64), of(64), of(64), 16)
+
+
+@pytest.mark.parametrize("width, tau, fits", [
+    (64, 16, True), (16, 1, True), (128, 128, True), (64, 0, False), (64, 129, False),
+    (48, 16, False), (8, 2, False), (256, 16, False),
+])  # fmt: skip
+def test_widths_and_distances(gpu: None, width: int, tau: int, fits: bool) -> None:
+    assert choice.serves_relative(of(width), of(width), of(width), tau) is fits
+
+
+def test_numbers_of_other_kinds_or_of_two_kinds_are_left_to_the_formulas(gpu: None) -> None:
+    low, wide, double = of(64), of(64, torch.float32), of(64, torch.float64)
+    assert not choice.serves_relative(wide, low, low, 16)
+    assert not choice.serves_relative(low, low, wide, 16)
+    assert not choice.serves_relative(low, low, of(32), 16)
+    assert not choice.serves_relative(double, double, double, 16)
+
+
+def test_float32_is_served_where_torch_multiplies_it_in_tf32(gpu: None) -> None:
+    wide, flags = of(64, torch.float32), torch.backends.cuda.matmul
+    before = flags.fp32_precision
+    try:
+        flags.fp32_precision = "ieee"
+        assert not choice.serves_relative(wide, wide, wide, 16) and choice.precision() == "ieee"
+        flags.fp32_precision = "tf32"
+        assert choice.serves_relative(wide, wide, wide, 16) and choice.precision() == "tf32"
+    finally:
+        flags.fp32_precision = before
+
+
+def test_blocks_are_powers_of_two_that_hold_what_there_is() -> None:
+    found = [choice.block(n, 64) for n in (1, 16, 17, 32, 33, 64, 65, 4096)]
+    assert found == [16, 16, 32, 32, 64, 64, 64, 64]
+    assert choice.block(4096, 128) == 32
+    assert [choice.warps(n, n) for n in (16, 32, 64)] == [2, 4, 8]
+
+
+def test_the_loss_asks_the_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def taken(hidden: torch.Tensor, weight: torch.Tensor, *rest: object) -> Taken:
+        asked.append(rest[-1])
+        return crossentropy.taken_by_formulas(hidden, weight, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(crossentropy, "taken_by_kernel", taken)
+    output, target = torch.nn.Linear(4, 7), torch.tensor([0, 6, 3])
+    hidden = torch.randn(3, 4, requires_grad=True)
+    before, _ = loss.smoothed(hidden, output, target, 0.1)
+    assert not asked  # on a CPU
+    monkeypatch.setattr(choice, "serves", lambda x: x.dtype == LOW)
+    with torch.autocast("cpu", LOW):
+        loss.smoothed(hidden, output, target, 0.1)
+    assert asked == [LOW]
+    assert torch.equal(loss.smoothed(hidden, output, target, 0.1)[0], before) and len(asked) == 1
