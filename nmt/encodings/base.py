@@ -2,7 +2,8 @@
 
 An encoding overrides one or two hooks. Which ones it overrides decides the fast path: without
 `scores` and `values`, the fused attention kernel serves it. `products` and `sums` answer the same
-two together with what plain attention computes, where that saves time.
+two together with what plain attention computes, where that saves time, and `distance_vectors` says
+what a kernel needs to know.
 
 Axes: batch, query, key, heads, dim (of the model), head_dim. Hooks receive the layer's number
 because one object serves all layers of its site.
@@ -10,7 +11,7 @@ because one object serves all layers of its site.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -36,6 +37,14 @@ class Dims:
     vocab: int = 0  # word types of the side, for encodings that learn something per word
 
 
+class DistanceVectors(NamedTuple):
+    """One vector for each distance, key minus query, clipped to [-tau, tau]."""
+
+    tau: int
+    keys: Tensor | None  # [heads | 1, 2 tau + 1, head_dim], added to keys; None: nothing is
+    values: Tensor | None  # likewise, added to values
+
+
 class Encoding(nn.Module):
     """Where tokens stand, as one attention site and all its layers see it."""
 
@@ -57,6 +66,8 @@ class Encoding(nn.Module):
                 setattr(cls, joint, getattr(Encoding, joint))
             elif joint in vars(cls) and hook not in vars(cls):
                 raise TypeError(f"{cls.__name__}: overrides {joint}, but not {hook}")
+        if JOINT.keys() & vars(cls).keys() and "distance_vectors" not in vars(cls):
+            cls.distance_vectors = Encoding.distance_vectors  # type: ignore[method-assign]
 
     def __init__(self, dims: Dims, positions: Positions | None = None) -> None:
         super().__init__()
@@ -175,6 +186,14 @@ class Encoding(nn.Module):
         """The sum of p v and `values`; called in its place on the first encoding that has one."""
         o, extra = p @ v, self.values(p, layer, context)
         return o if extra is None else o + extra
+
+    def distance_vectors(self, layer: int, context: Context) -> DistanceVectors | None:
+        """All that `scores` and `values` add, where it is one vector per clipped distance.
+
+        And query i and key j are j - i apart. A kernel can then compute both inside of attention;
+        None: only `scores` and `values` know.
+        """
+        return None
 
     def readout(self, x: Tensor, context: Context) -> Tensor:
         """Change the top of the stack [batch, query, dim], once."""

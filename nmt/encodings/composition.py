@@ -5,7 +5,7 @@ from typing import cast
 
 from torch import Tensor, nn
 
-from nmt.encodings.base import Encoding, Projection
+from nmt.encodings.base import DistanceVectors, Encoding, Projection
 from nmt.encodings.context import Context
 from nmt.encodings.positions import Scaled
 from nmt.encodings.together import at_odds, refuse
@@ -32,7 +32,7 @@ class Encodings(nn.Module):
     @property
     def fusible(self) -> bool:
         """Whether a kernel that knows only an additive mask computes the same."""
-        return not any(e.overrides("scores") or e.overrides("values") for e in self.each())
+        return not any(map(_answers, self.each()))
 
     @property
     def relative(self) -> bool:
@@ -150,11 +150,24 @@ class Encodings(nn.Module):
                 o = o + term
         return p @ v if o is None else o
 
+    def distance_vectors(self, layer: int, context: Context) -> DistanceVectors | None:
+        """See there; only where no other entry has `scores` or `values`."""
+        answering = [(e, c) for e, c in self._all(context) if _answers(e)]
+        if len(answering) != 1:
+            return None
+        ((e, c),) = answering
+        return e.distance_vectors(layer, c)
+
     def readout(self, x: Tensor, context: Context) -> Tensor:
         """See `Encoding.readout`."""
         for e, c in self._all(context):
             x = e.readout(x, c)
         return x
+
+
+def _answers(e: Encoding) -> bool:
+    """Whether plain attention with an additive mask does not compute the same."""
+    return e.overrides("scores") or e.overrides("values")
 
 
 HOOKS = ("embed", "layer", "project", "scores", "bias", "values", "readout")

@@ -93,6 +93,7 @@ class Context:
     rows: int = 1  # batch
     ends: tuple[int, int] | None = None  # tokens to the last query, and key, if the host knows
     allowed: Tensor | None = None  # [batch | 1, 1, query, key], true where one may look; None: all
+    causal: bool = False  # allowed forbids a query the keys after it, and nothing else
     lengths: Tensor | None = None  # [batch] tokens, eos included; in a decoder the desired ones
     tokens: Tensor | None = None  # [batch, query] ids, where they are known
     columns: dict[str, Tensor] = field(default_factory=dict)  # [batch, source | 1] each

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from nmt.encodings.base import Dims, Encoding, zeroed
+from nmt.encodings.base import Dims, DistanceVectors, Encoding, zeroed
 from nmt.encodings.by_row import query_products, row_sums
 from nmt.encodings.context import Context, Positions
 
@@ -101,21 +101,36 @@ class Relative(Encoding):
         rows = distances.clamp(-self.tau, self.tau) + self.tau
         return {role: self.pick(t, layer)[:, rows] for role, t in tables.items() if t is not None}
 
+    def distance_vectors(self, layer: int, context: Context) -> DistanceVectors | None:
+        """The tables, where positions are consecutive."""
+        if not context.consecutive:
+            return None
+        reach = self._farthest(context)
+        tables = (self.key_table, self._values)
+        both = (None if t is None else self._part(t, layer, reach) for t in tables)
+        return DistanceVectors(reach, *both)
+
     def _rows(self, table: Tensor, layer: int, context: Context) -> tuple[Tensor, Tensor]:
-        """The rows of a layer [heads | 1, row, head_dim] and the row of each pair of tokens.
+        """The rows of a layer [heads | 1, row, head_dim] and the row of each pair of tokens."""
+        reach = self._farthest(context)
+        return self._part(table, layer, reach), context.clipped(reach)
+
+    def _part(self, table: Tensor, layer: int, reach: int) -> Tensor:
+        """The rows of distances up to `reach`.
 
         Of a table for all distances, which is long, only the part that the sentence needs is read.
         A decoder has no use for half of any, but to leave that out saves no time.
         """
-        reach = self.tau
-        if self.longest is not None:
-            reach = context.once("apart", context.apart)
-            if reach > self.tau:
-                raise ValueError(
-                    f"distance {reach}: longest={self.longest} has vectors to {self.tau}"
-                )
-        rows = self.pick(table, layer)[:, self.tau - reach : self.tau + reach + 1]
-        return rows, context.clipped(reach)
+        return self.pick(table, layer)[:, self.tau - reach : self.tau + reach + 1]
+
+    def _farthest(self, context: Context) -> int:
+        """Distances beyond count as this one."""
+        if self.longest is None:
+            return self.tau
+        reach: int = context.once("reach", context.apart)
+        if reach > self.tau:
+            raise ValueError(f"distance {reach}: longest={self.longest} has vectors to {self.tau}")
+        return reach
 
 
 def _reach(tau: int | None, longest: int | None) -> int:

@@ -10,6 +10,7 @@ from torch.autograd.function import Function
 
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
+from nmt.kernels import choice, relative
 from nmt.model.cache import Cache
 from nmt.model.dropout import dropout
 
@@ -101,6 +102,14 @@ class Attention(nn.Module):
             return F.scaled_dot_product_attention(
                 q, k, v, attn_mask=mask, dropout_p=rate, scale=scale
             )
+        if self.watcher is None and bias is None and choice.serves(q):
+            vectors = encodings.distance_vectors(layer, context)
+            if vectors is not None and choice.serves_relative(q, k, v, vectors.tau):
+                causal = context.causal
+                allowed = None if causal else context.allowed
+                return relative.attention(
+                    q, k, v, *vectors, scale=scale, allowed=allowed, causal=causal, rate=rate
+                )
         s = encodings.scores(q, k, layer, context)  # [batch, heads, query, key], raw
         e = at_least_float32(s) * scale
         e = masked(e if bias is None else e + bias, context.allowed)

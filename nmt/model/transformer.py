@@ -191,6 +191,7 @@ class Transformer(nn.Module):
             rows=len(target),
             ends=(at.shape[1], at.shape[1]),
             allowed=causal(at.shape[1], at.shape[1], at.device),
+            causal=True,
             lengths=lengths,
             tokens=target,
             columns=columns or {},
