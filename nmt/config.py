@@ -126,7 +126,14 @@ class Training:
     """How long and on what to train, and how often to look."""
 
     device: str = knob("where to compute; auto: a GPU if there is one")
-    precision: str = knob("number format", choices=("auto", "float32", "bfloat16"))
+    precision: str = knob(
+        "number format; auto: bfloat16 on a GPU that has it; tf32: float32 with rounded factors, "
+        "on a GPU",
+        choices=("auto", "float32", "tf32", "bfloat16"),
+    )
+    deterministic: bool = knob(
+        "on a GPU: the same bits in every run, and slower; a CPU's are so anyway", absent=False
+    )
     threads: int | None = knob("CPU threads; null: torch's choice", least=1, most=1024)
     batch_tokens: int = knob("tokens of a batch, padding included", least=1)
     batch_count: str = knob("side whose tokens count", choices=("source", "target", "max"))

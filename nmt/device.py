@@ -1,23 +1,86 @@
-"""Where to compute."""
+"""Where to compute, and how a GPU is set up for it: the one place that does."""
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import torch
 
 from nmt.errors import Exit, UserError
 
+WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
+ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")  # who sets them, knows better
+
 
 def pick(name: str) -> torch.device:
     """Return the device of a name: cpu, cuda, cuda:1, or auto (a GPU if there is one).
 
-    Raises UserError: exit 2 for a name that torch does not know, 71 for a device not there.
+    A GPU is `set_up`, in float32. Raises UserError: exit 2 for a name that torch does not know, 71
+    for a device not there.
     """
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        name = "cuda" if torch.cuda.is_available() else "cpu"
     kind, _, index = name.partition(":")
     if kind not in ("cpu", "cuda") or (index and not index.isdecimal()):
         raise UserError(f"device={name}: choose one of auto, cpu, cuda, cuda:0, cuda:1, ...")
     if kind == "cuda" and int(index or 0) >= torch.cuda.device_count():
         raise UserError(f"device={name}: torch finds no such GPU here", Exit.NO_MEMORY)
-    return torch.device(name)
+    device = torch.device(name)
+    set_up(device)
+    return device
+
+
+def set_up(device: torch.device, tf32: bool = False) -> None:
+    """Say for the whole process how it computes on a GPU; of a CPU there is nothing to say.
+
+    tf32: products of float32 round their factors to 10 bits of fraction. Otherwise none does, not
+    those of convolutions and recurrent layers either, which torch lets unless it is told.
+    """
+    if device.type != "cuda":
+        return
+    backends: Any = torch.backends
+    # it plans anew for every shape, up to a second each, and text has hundreds of shapes
+    backends.cuda.enable_cudnn_sdp(False)
+    for products in (backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn):
+        products.fp32_precision = "tf32" if tf32 else "ieee"
+    os.environ.setdefault(WORKSPACE, ":4096:8")  # for `same_bits`; read at the first product
+    if sys.platform == "linux" and not any(map(os.environ.get, ALLOCATOR)):
+        # batches differ in shape, and what one gave back does not fit the next
+        torch._C._accelerator_setAllocatorSettings("expandable_segments:True")
+
+
+@contextmanager
+def same_bits(wanted: bool) -> Iterator[None]:
+    """Let every run on one device come to the same bits meanwhile, if wanted.
+
+    An operation that cannot raises RuntimeError, see `cannot_repeat`. Only GPUs have such.
+    """
+    memory: Any = torch.utils.deterministic
+    before = torch.are_deterministic_algorithms_enabled(), memory.fill_uninitialized_memory
+    if wanted:
+        torch.use_deterministic_algorithms(True)
+        memory.fill_uninitialized_memory = False  # it is to show bugs, and costs
+    try:
+        yield
+    finally:
+        if wanted:
+            torch.use_deterministic_algorithms(before[0])
+            memory.fill_uninitialized_memory = before[1]
+
+
+def cannot_repeat(error: RuntimeError) -> str | None:
+    """Name the operation that has no form with the same bits in every run, if that is the error."""
+    found = re.match(r"(\S+) does not have a deterministic implementation", str(error))
+    return None if found is None else found[1]
+
+
+def has_low_precision(device: torch.device) -> bool:
+    """Whether a GPU has units for bfloat16 and TF32: those since Ampere (2020) have both."""
+    with torch.cuda.device(device):
+        return torch.cuda.is_bf16_supported(including_emulation=False)
 
 
 def device_name(device: torch.device) -> str:

@@ -15,6 +15,7 @@ from torch import nn
 
 ROWS, INPUTS, OUTPUTS = 128, 256, 512  # of the product tried: a decoding step of 32 sentences
 NO_BFLOAT16 = "%s.precision=bfloat16: not faster than float32 on this CPU: float32 is used"
+NO_UNITS = "%s.precision=auto: this GPU has no units for bfloat16: float32 is used"
 ROUNDS, LONGEST = 30, 0.05  # at most, and seconds after which no further one begins
 
 

@@ -1,9 +1,21 @@
-"""Names of devices."""
+"""Names of devices, and what is said to torch of a GPU, which needs none to listen."""
+
+import os
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
 
-from nmt.device import pick
+from nmt.device import (
+    ALLOCATOR,
+    WORKSPACE,
+    cannot_repeat,
+    has_low_precision,
+    pick,
+    same_bits,
+    set_up,
+)
 from nmt.errors import Exit, UserError
 
 
@@ -23,3 +35,102 @@ def test_a_gpu_that_is_not_there() -> None:
     with pytest.raises(UserError, match="finds no such GPU") as error:
         pick("cuda:99")
     assert error.value.code == Exit.NO_MEMORY
+
+
+CUDA = torch.device("cuda", 0)
+BACKENDS: Any = torch.backends
+PRODUCTS = (BACKENDS.cuda.matmul, BACKENDS.cudnn.conv, BACKENDS.cudnn.rnn)
+
+
+@pytest.fixture
+def allocator(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """What the allocator was told; all settings are put back."""
+    for name in (WORKSPACE, *ALLOCATOR):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("sys.platform", "linux")
+    told: list[str] = []
+    monkeypatch.setattr(torch._C, "_accelerator_setAllocatorSettings", told.append)
+    attention, formats = BACKENDS.cuda.cudnn_sdp_enabled(), [p.fp32_precision for p in PRODUCTS]
+    BACKENDS.cuda.enable_cudnn_sdp(True)
+    yield told
+    BACKENDS.cuda.enable_cudnn_sdp(attention)
+    for product, kind in zip(PRODUCTS, formats, strict=True):
+        product.fp32_precision = kind
+    os.environ.pop(WORKSPACE, None)
+
+
+def test_a_gpu_is_set_up(allocator: list[str]) -> None:
+    set_up(CUDA)
+    assert [p.fp32_precision for p in PRODUCTS] == ["ieee"] * 3
+    assert not BACKENDS.cuda.cudnn_sdp_enabled()
+    assert os.environ[WORKSPACE] == ":4096:8"
+    assert allocator == ["expandable_segments:True"]
+    set_up(CUDA, tf32=True)
+    assert [p.fp32_precision for p in PRODUCTS] == ["tf32"] * 3
+
+
+def test_picking_a_gpu_sets_it_up_in_float32(
+    allocator: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    set_up(CUDA, tf32=True)
+    assert pick("auto") == torch.device("cuda")
+    assert [p.fp32_precision for p in PRODUCTS] == ["ieee"] * 3
+
+
+@pytest.mark.parametrize("name", ALLOCATOR)
+def test_what_a_person_told_the_allocator_stays(
+    name: str, allocator: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, "backend:cudaMallocAsync")
+    set_up(CUDA)
+    assert allocator == []
+
+
+def test_a_cpu_needs_nothing(allocator: list[str]) -> None:
+    set_up(torch.device("cpu"), tf32=True)
+    assert allocator == [] and BACKENDS.cuda.cudnn_sdp_enabled() and WORKSPACE not in os.environ
+
+
+def test_units_are_those_of_the_device_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+
+    class Current:
+        def __init__(self, device: torch.device) -> None:
+            self.device = device
+
+        def __enter__(self) -> None:
+            asked.append(self.device)
+
+        def __exit__(self, *error: object) -> None:
+            asked.append(None)
+
+    def supported(including_emulation: bool) -> bool:
+        assert asked == [CUDA] and not including_emulation
+        return True
+
+    monkeypatch.setattr(torch.cuda, "device", Current)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", supported)
+    assert has_low_precision(CUDA)
+
+
+def test_same_bits_are_asked_of_torch_and_only_meanwhile() -> None:
+    memory: Any = torch.utils.deterministic
+    with same_bits(False):
+        assert not torch.are_deterministic_algorithms_enabled()
+    with pytest.raises(KeyError), same_bits(True):
+        assert torch.are_deterministic_algorithms_enabled()
+        assert not memory.fill_uninitialized_memory
+        raise KeyError
+    assert not torch.are_deterministic_algorithms_enabled() and memory.fill_uninitialized_memory
+
+
+def test_the_operation_without_fixed_bits_is_named() -> None:
+    said = "put_ does not have a deterministic implementation, but you set 'torch.use_..."
+    assert cannot_repeat(RuntimeError(said)) == "put_"
+    assert cannot_repeat(RuntimeError("CUDA out of memory")) is None
+    x = torch.zeros(3, requires_grad=True)  # torch's own words
+    with same_bits(True), pytest.raises(RuntimeError) as error:
+        torch.nn.functional.max_unpool1d(x[None].detach(), torch.zeros(1, 3).long(), (1,))
+    assert cannot_repeat(error.value) is not None

@@ -77,9 +77,15 @@ def by_query(t: Tensor, index: Tensor) -> Tensor:
 
 
 def sum_by_row(p: Tensor, index: Tensor, rows: int) -> Tensor:
-    """Sum p [batch, heads, query, key] over the keys of each row: [batch, heads, query, row]."""
-    sums = p.new_zeros(*p.shape[:3], rows)
-    return sums.scatter_add_(-1, index[:, None].expand_as(p), p)
+    """Sum p [batch, heads, query, key] over the keys of each row: [batch, heads, query, row].
+
+    A GPU would round after each addition, which in bfloat16 loses a tenth of a sum of 512, so it
+    adds up in float32; a CPU rounds once. The order of additions is not fixed on a GPU, but with
+    torch's deterministic algorithms.
+    """
+    wide = p if p.device.type == "cpu" else p.float()
+    sums = wide.new_zeros(*p.shape[:3], rows)
+    return sums.scatter_add_(-1, index[:, None].expand_as(p), wide).to(p.dtype)
 
 
 def _product(x: Tensor, y: Tensor) -> Tensor:

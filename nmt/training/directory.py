@@ -23,7 +23,7 @@ LOCK, HOLDER = ".nmt-lock", ".nmt-holder"  # with a mark: a user's own .lock is 
 MAY_DIFFER = (
     *("trainer.max_epochs", "trainer.max_steps", "trainer.threads", "trainer.log_every"),
     *("trainer.keep_checkpoints", "trainer.tensorboard", "data.workers"),
-    *("trainer.gradient_checkpointing", "decode"),
+    *("trainer.gradient_checkpointing", "trainer.deterministic", "decode"),
 )  # keys (and groups) that a resumed run may have otherwise; paths, too: see `differences`
 START = "trainer.init_from"
 

@@ -1,25 +1,51 @@
 """What a run's bits depend on beside its config: equal here and there, they come out equal."""
 
 import logging
+import re
+from pathlib import Path
 
 import torch
 
 import nmt
+from nmt.device import device_name
+
+DRIVER = Path("/proc/driver/nvidia/version")
 
 log = logging.getLogger(__name__)
 
 
-def describe(device: torch.device, bfloat16: bool) -> dict[str, str]:
-    """Return versions, device, threads, instructions and number format, as checkpoints do."""
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
-    return {
+def describe(device: torch.device, number_format: str, deterministic: bool) -> dict[str, str]:
+    """Return versions, device, threads, instructions and number format, as checkpoints do.
+
+    Of a GPU also its libraries, and whether sums on it have a fixed order; on a CPU they do.
+    """
+    described = {
         "nmt": nmt.__version__,
         "torch": torch.__version__,
-        "device": name,
+        "device": device_name(device),
         "threads": str(torch.get_num_threads()),
         "capability": torch.backends.cpu.get_cpu_capability(),
-        "format": "bfloat16" if bfloat16 else "float32",
+        "format": number_format,
     }
+    if device.type != "cuda":
+        return described
+    return {
+        **described,
+        "cuda": str(torch.version.cuda),
+        "cudnn": str(torch.backends.cudnn.version()),
+        "driver": driver(),
+        "deterministic": "yes" if deterministic else "no",
+    }
+
+
+def driver() -> str:
+    """The version of the GPUs' driver, as the system has it; "?" where it does not say."""
+    try:
+        said = DRIVER.read_text(encoding="utf-8")
+    except OSError:
+        return "?"
+    found = re.search(r"\s(\d+(\.\d+)+)\s", said)
+    return "?" if found is None else found[1]
 
 
 def warn_of_changes(before: dict[str, str], now: dict[str, str]) -> None:
@@ -29,5 +55,7 @@ def warn_of_changes(before: dict[str, str], now: dict[str, str]) -> None:
         for key, value in now.items()
         if before.get(key) != value
     ]
+    if now.get("deterministic") == "no":
+        changes.append("sums on a GPU have no fixed order without trainer.deterministic=true")
     if changes:
         log.warning("not bit-identical to a run without a stop: %s", ", ".join(changes))

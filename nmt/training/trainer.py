@@ -19,10 +19,11 @@ from nmt.data.joining import joining_of, longest
 from nmt.data.prepare import Prepared
 from nmt.data.report import log_remarks
 from nmt.data.subword_sampling import sampled_text
+from nmt.device import cannot_repeat, device_name, has_low_precision, same_bits, set_up
 from nmt.errors import Exit, UserError, is_want_of_memory
 from nmt.manifest import Sealed
 from nmt.memory import keep_memory, peak_memory, release_memory
-from nmt.precision import NO_BFLOAT16, bfloat16_is_faster
+from nmt.precision import NO_BFLOAT16, NO_UNITS, bfloat16_is_faster
 from nmt.training import environment, loss
 from nmt.training.checkpoint import STATE, Saved, optimizer_files, restore_optimizer
 from nmt.training.ema import MovingAverage
@@ -45,11 +46,16 @@ def fit(settings: config.Settings, prepared: Prepared, run: Run) -> Outcome:
     Raises UserError: exit 65 if the data is not what the run began with, 70 if training
     diverged, 71 if memory is short, 74 if the disk fails; the last checkpoint stays intact.
     """
-    with run.records():
+    with run.records(), same_bits(settings.trainer.deterministic):
         try:
             log_remarks(prepared.facts["corpus"])
             return Trainer(settings, prepared, run).fit()
         except (RuntimeError, MemoryError) as error:
+            if isinstance(error, RuntimeError) and (name := cannot_repeat(error)) is not None:
+                raise UserError(
+                    f"trainer.deterministic=true: {name}, which this model needs, does not give "
+                    "the same bits in every run on a GPU; leave it out, or train on the CPU"
+                ) from error
             if not is_want_of_memory(error):
                 raise
             begun = run.has_checkpoint
@@ -80,7 +86,8 @@ class Trainer:
             keep_memory()
         if self.options.threads is not None:
             torch.set_num_threads(self.options.threads)
-        self.bfloat16 = self.uses_bfloat16()
+        self.precision = self.number_format()
+        set_up(self.device, tf32=self.precision == "tf32")
         torch.manual_seed(settings.seed)
         sizes = len(prepared.source.vocabulary), len(prepared.target.vocabulary)
         self.model = build.transformer(settings, *sizes).to(self.device).train()
@@ -263,7 +270,7 @@ class Trainer:
             "meter": self.meter.state(),
             "fingerprint": self.prepared.facts["fingerprint"],
             "start": self.start,
-            "environment": environment.describe(self.device, self.bfloat16),
+            "environment": self.environment(),
             "workers": self.workers.size,
         }
         lengths = {f"longest_{side}": pieces for side, pieces in self.joined_lengths.items()}
@@ -295,7 +302,7 @@ class Trainer:
         self.step, self.nonfinite, self.seconds = saved.step, state["nonfinite"], state["seconds"]
         environment.warn_of_changes(
             {**state["environment"], "workers": str(state.get("workers", 1))},
-            {**environment.describe(self.device, self.bfloat16), "workers": str(self.workers.size)},
+            {**self.environment(), "workers": str(self.workers.size)},
         )
         log.info("resuming at step %d", self.step)
 
@@ -337,18 +344,34 @@ class Trainer:
 
     def autocast(self) -> AbstractContextManager[None]:
         """Return the context of a forward pass, in the number format of trainer.precision."""
-        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.bfloat16)
+        enabled = self.precision == "bfloat16"
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=enabled)
 
-    def uses_bfloat16(self) -> bool:
-        """Tell what trainer.precision means here: float32 on a CPU that is faster so."""
-        precision, cuda = self.options.precision, self.device.type == "cuda"
-        if precision == "float32" or (precision == "auto" and not cuda):
-            return False
-        slow = self.device.type == "cpu" and not bfloat16_is_faster()
-        if self.workers.largest(slow):  # all workers add to the same sums
-            log.warning(NO_BFLOAT16, "trainer")
-            return False
-        return True
+    def number_format(self) -> str:
+        """Tell what trainer.precision means here: float32 where a CPU is faster so.
+
+        `auto` gives way where the device is no better; what a GPU has no units for is refused
+        where it was asked for (UserError, exit 2), and so is TF32 on a CPU.
+        """
+        asked, cuda = self.options.precision, self.device.type == "cuda"
+        if asked == "float32" or (asked == "auto" and not cuda):
+            return "float32"
+        if asked == "tf32" and not cuda:
+            raise UserError("trainer.precision=tf32: for GPUs only; on a CPU choose float32")
+        slow = not (has_low_precision(self.device) if cuda else bfloat16_is_faster())
+        if not self.workers.largest(slow):  # all workers add to the same sums
+            return "bfloat16" if asked == "auto" else asked
+        if cuda and asked != "auto":
+            raise UserError(
+                f"trainer.precision={asked}: {device_name(self.device)} has no units for it; "
+                "choose float32"
+            )
+        log.warning(NO_UNITS if cuda else NO_BFLOAT16, "trainer")
+        return "float32"
+
+    def environment(self) -> dict[str, str]:
+        """Return what the bits of this run depend on beside its config."""
+        return environment.describe(self.device, self.precision, self.options.deterministic)
 
     def where(self) -> dict[str, Any]:
         """Return the fields that all lines of metrics.jsonl have."""

@@ -12,6 +12,7 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from nmt.data.batches import Batch
 from nmt.data.vocab import BOS, EOS, PAD
+from nmt.encodings.by_row import sum_by_row
 from nmt.encodings.sinusoids import sinusoids
 from nmt.model import example
 from nmt.model.transformer import Transformer
@@ -139,6 +140,7 @@ def test_an_update_reads_once(
     precision: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Workers, "device", lambda self, name: GPU)
+    monkeypatch.setattr("nmt.training.trainer.bfloat16_is_faster", lambda: True)
     settings = training.settings(trainer__precision=precision, trainer__ema=0.9)
     with (
         pretended() as gpu,
@@ -153,6 +155,22 @@ def test_an_update_reads_once(
             trainer.update()
     assert gpu.waits == {"trainer.py:update _to_copy": 2}
     assert len(trainer.optimizer.state) == len(trainer.parameters)  # all three took place
+
+
+def test_sums_by_row_are_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds = []
+    added = Tensor.scatter_add_
+
+    def spy(self: Tensor, dim: int, index: Tensor, values: Tensor) -> Tensor:
+        kinds.append((self.dtype, values.dtype))
+        return added(self, dim, index, values)
+
+    monkeypatch.setattr(Tensor, "scatter_add_", spy)
+    p, index = torch.full((1, 1, 1, 8), 0.125, dtype=torch.bfloat16), torch.zeros(1, 1, 8).long()
+    with pretended():
+        sums = sum_by_row(p.to(GPU), index.to(GPU), 2).cpu()
+    assert kinds == [(torch.float32, torch.float32)]
+    assert sums.dtype == torch.bfloat16 and sums.flatten().tolist() == [1.0, 0.0]
 
 
 def test_dev_text_is_read_once(tiny: Make) -> None:

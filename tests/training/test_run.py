@@ -73,7 +73,7 @@ def test_exactly_the_documented_keys_may_differ() -> None:
     assert allowed == {  # as README and --help say
         *("trainer.max_epochs", "trainer.max_steps", "trainer.threads", "trainer.log_every"),
         *("trainer.keep_checkpoints", "trainer.tensorboard", "trainer.gradient_checkpointing"),
-        *("data.workers", "decode"),
+        *("trainer.deterministic", "data.workers", "decode"),
     }
 
 

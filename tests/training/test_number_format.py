@@ -1,0 +1,142 @@
+"""What trainer.precision and trainer.deterministic mean on a device, and what a run remembers."""
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from nmt.data.prepare import Prepared
+from nmt.errors import Exit, UserError
+from nmt.training import environment
+from nmt.training.trainer import Trainer
+from nmt.training.workers import Workers
+from tests.training import tiny
+
+CUDA = torch.device("cuda", 0)
+
+
+class Asking(Trainer):
+    """A trainer that knows no more than its device and what was asked for."""
+
+    def __init__(self, device: torch.device, precision: str) -> None:
+        self.device, self.workers = device, Workers()
+        self.options = tiny.settings(trainer__precision=precision).trainer
+
+
+@pytest.fixture(params=[True, False], ids=["with units", "without units"])
+def units(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    found: bool = request.param
+    monkeypatch.setattr("nmt.training.trainer.has_low_precision", lambda device: found)
+    monkeypatch.setattr("nmt.training.trainer.device_name", lambda device: "Tesla T4")
+    return found
+
+
+@pytest.mark.parametrize("asked", ["bfloat16", "tf32"])
+def test_a_gpu_without_units_is_refused(asked: str, units: bool) -> None:
+    trainer = Asking(CUDA, asked)
+    if units:
+        assert trainer.number_format() == asked
+        return
+    with pytest.raises(UserError, match=f"trainer.precision={asked}: Tesla T4 has no") as error:
+        trainer.number_format()
+    assert error.value.code == Exit.USAGE
+
+
+def test_auto_takes_what_the_gpu_has(units: bool, caplog: pytest.LogCaptureFixture) -> None:
+    found = Asking(CUDA, "auto").number_format()
+    assert found == ("bfloat16" if units else "float32")
+    assert ("no units for bfloat16: float32 is used" in caplog.text) == (not units)
+
+
+def test_float32_is_float32(units: bool) -> None:
+    assert Asking(CUDA, "float32").number_format() == "float32"
+
+
+def test_tf32_is_refused_on_a_cpu(data: Prepared, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"trainer\.precision=tf32: for GPUs only") as error:
+        tiny.train(tmp_path / "run", data, trainer__precision="tf32")
+    assert error.value.code == Exit.USAGE
+
+
+@pytest.mark.parametrize("precision", ["float32", "tf32"])
+def test_the_device_is_set_up_as_asked(
+    precision: str, data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[Any] = []
+    monkeypatch.setattr("nmt.training.trainer.set_up", lambda d, tf32: said.append((d.type, tf32)))
+    monkeypatch.setattr(Trainer, "number_format", lambda self: precision)
+    tiny.train(tmp_path / "run", data, trainer__max_steps=1)
+    assert said == [("cpu", precision == "tf32")]
+
+
+def test_determinism_is_asked_for_while_training(
+    data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[bool] = []
+    update = Trainer.update
+
+    def asking(self: Trainer) -> None:
+        found.append(torch.are_deterministic_algorithms_enabled())
+        update(self)
+
+    monkeypatch.setattr(Trainer, "update", asking)
+    for wanted in (True, False):
+        run = tmp_path / f"{wanted}"
+        tiny.train(run, data, trainer__max_steps=1, trainer__deterministic=wanted)
+    assert found == [True, False] and not torch.are_deterministic_algorithms_enabled()
+
+
+def test_what_cannot_be_repeated_is_named(
+    data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(self: Trainer) -> None:
+        raise RuntimeError("cumsum_cuda_kernel does not have a deterministic implementation, but")
+
+    monkeypatch.setattr(Trainer, "update", fails)
+    with pytest.raises(UserError, match="deterministic=true: cumsum_cuda_kernel") as error:
+        tiny.train(tmp_path / "run", data, trainer__deterministic=True)
+    assert error.value.code == Exit.USAGE
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """A driver that says its version; gives the file."""
+    monkeypatch.setattr("nmt.training.environment.device_name", lambda device: "NVIDIA H100")
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(torch.backends.cudnn, "version", lambda: 91900)
+    said = tmp_path / "version"
+    monkeypatch.setattr(environment, "DRIVER", said)
+    said.write_text(
+        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  560.35.03  Release Build  (x)\n"
+        "GCC version:  gcc version 12.2.0 (Debian 12.2.0-14)\n",
+        encoding="utf-8",
+    )
+    yield said
+
+
+def test_of_a_gpu_its_libraries_are_remembered(gpu: Path) -> None:
+    found = environment.describe(CUDA, "tf32", deterministic=True)
+    assert (found["device"], found["format"]) == ("NVIDIA H100", "tf32")
+    assert (found["cuda"], found["cudnn"], found["driver"]) == ("13.0", "91900", "560.35.03")
+    assert found["deterministic"] == "yes"
+    assert json.loads(json.dumps(found)) == found
+    gpu.unlink()
+    assert environment.driver() == "?"
+
+
+def test_resuming_on_a_gpu_promises_no_more_than_it_can(
+    gpu: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    exact, loose = (environment.describe(CUDA, "tf32", wanted) for wanted in (True, False))
+    with caplog.at_level(logging.WARNING):
+        environment.warn_of_changes(exact, exact)
+        assert not caplog.text
+        environment.warn_of_changes(loose, loose)
+        assert "sums on a GPU have no fixed order without trainer.deterministic" in caplog.text
+        caplog.clear()
+        environment.warn_of_changes({**exact, "driver": "550.1"}, exact)
+        assert "not bit-identical" in caplog.text and "driver 550.1 -> 560.35.03" in caplog.text
