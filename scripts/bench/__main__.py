@@ -4,15 +4,20 @@ import argparse
 import json
 import sys
 import tempfile
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nmt.cli.command import run
 from nmt.cli.parser import Parser, once
 from nmt.data.parallel import cores
 from nmt.errors import Exit, UserError
 from nmt.experiments.processes import terminable
+
+if TYPE_CHECKING:
+    from scripts.bench.session import Session
+    from scripts.bench.table import BenchPart
 
 USAGE = "python -m scripts.bench [PART ...] [OPTION ...] [KEY=VALUE ...]"
 ABOUT = """
@@ -27,13 +32,19 @@ From the root of the repository, `python -m scripts.bench` and
   training --rounds 9 --json training.json
   encodings                 a step of every encoding, over one without positions
   growth profile --out DIR  curves as SVG and PNG; what a step consists of
-  --gpu                     the same on CUDA, in some minutes
+  correctness               decoding and gradients of every encoding, beside the CPU's
+  --gpu                     correctness, sizes, lengths and decoding on CUDA, in some minutes
+  --gpu correctness         one of these by itself
   peers DIR                 install other libraries in environments below DIR ...
   --peers DIR               ... and measure those
 
 KEY=VALUE are arguments of nmt-train: encoding=..., trainer.batch_tokens=..., model.dim=..."""
-PARTS = ("training", "decoding", "preparation", "startup", "encodings", "growth", "profile")
+PARTS = (
+    *("training", "decoding", "preparation", "startup"),
+    *("encodings", "growth", "profile", "correctness"),
+)
 DEFAULT = PARTS[:4]
+GPU_PARTS = ("correctness", "sizes", "lengths", "decoding")
 PRECISIONS = ("float32", "bfloat16")
 
 
@@ -77,13 +88,23 @@ def measure(options: argparse.Namespace) -> None:
             encodings=options.encodings.split(",") if options.encodings else None,
             out=options.out,
         )
-        for name in ("gpu",) if options.gpu else options.parts:
-            for part in import_module(f"scripts.bench.{name}").parts(session):
-                sys.stdout.write(f"\n{part.text()}")
-                sys.stdout.flush()
-                facts["parts"][part.name] = part.to_json()
+        for part in _measured(session, options):
+            sys.stdout.write(f"\n{part.text()}")
+            sys.stdout.flush()
+            facts["parts"][part.name] = part.to_json()
     if options.json is not None:
         options.json.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+
+
+def _measured(session: "Session", options: argparse.Namespace) -> Iterator["BenchPart"]:
+    """Each part as soon as it is there."""
+    if options.gpu:
+        from scripts.bench import gpu
+
+        yield from gpu.parts(session, options.parts)
+        return
+    for name in options.parts:
+        yield from import_module(f"scripts.bench.{name}").parts(session)
 
 
 def understood(argv: list[str]) -> argparse.Namespace:
@@ -102,11 +123,11 @@ def understood(argv: list[str]) -> argparse.Namespace:
     named = [word for word in arguments if "=" not in word]
     once(overrides)
     options.overrides = [*beside(options.config_dir), *overrides]
-    options.parts = named or list(DEFAULT)
-    if unknown := [name for name in named if name not in PARTS]:
-        raise UserError(f"{unknown[0]}: no such part; there are {', '.join(PARTS)}")
-    if options.gpu and named:
-        raise UserError("--gpu: chooses the parts itself; name none")
+    known = GPU_PARTS if options.gpu else PARTS
+    options.parts = named or list(GPU_PARTS if options.gpu else DEFAULT)
+    if unknown := [name for name in named if name not in known]:
+        where = " of --gpu" if options.gpu else ""
+        raise UserError(f"{unknown[0]}: no such part{where}; there are {', '.join(known)}")
     if unknown := [name for name in options.precision.split(",") if name not in PRECISIONS]:
         raise UserError(f"--precision {unknown[0]}: choose among {', '.join(PRECISIONS)}")
     if options.peers != "none" and not Path(options.peers).exists():
@@ -135,7 +156,7 @@ def parser() -> Parser:
     add("--config-dir", metavar="DIR", help="also look for options in DIR")
     add("--quick", action="store_true", help="tiny sizes: to see that all of it runs")
     add("--peers", default=sys.executable, metavar="DIR", help="see above; none: without peers")
-    add("--gpu", action="store_true", help="sizes, compilation, lengths, decoding on a GPU")
+    add("--gpu", action="store_true", help="correctness, sizes, lengths, decoding on a GPU")
     add("--device", metavar="DEVICE", help="cpu, cuda, cuda:1 (cpu; with --gpu: cuda)")
     add("--json", type=Path, metavar="FILE", help="write every round's figures")
     add("--out", type=Path, metavar="DIR", help="where pictures go (.)", default=Path())

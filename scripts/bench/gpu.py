@@ -1,11 +1,11 @@
-"""The bench on a GPU, within minutes: sizes, lengths up to 4096, decoding."""
+"""The bench on a GPU, within minutes: correctness, sizes, lengths up to 4096, decoding."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from nmt.config import Settings
-from scripts.bench import decoding
+from scripts.bench import correctness, decoding
 from scripts.bench.rounds import ratio, to_json
 from scripts.bench.session import Session
 from scripts.bench.table import BenchPart, Columns, figure_of, gigabytes, rates, rows
@@ -15,6 +15,7 @@ MINUTES = 8.0
 VOCAB = 32_000
 LENGTHS = (25, 64, 128, 256, 512, 1024, 2048, 4096)
 SIZES = ("base", "big")
+BOTH = ("bfloat16", "bfloat16 relative")
 BESIDE = "over the first"
 COLUMNS: Columns = {
     "target tokens/s": rates,
@@ -35,17 +36,21 @@ class GpuBenchmark(NamedTuple):
     kind: dict[str, Any]  # of the corpus
 
 
-def benchmarks(quick: bool) -> Iterator[GpuBenchmark]:
-    """What is measured, the most important first."""
-    both, tokens = ("bfloat16", "bfloat16 relative"), 400 if quick else 25_000
+def sizes(quick: bool) -> Iterator[GpuBenchmark]:
+    """Sentences of all lengths, models of two sizes."""
+    tokens = 400 if quick else 25_000
     for size in SIZES:
         title = f"training, {'tiny' if quick else size}, {tokens} tokens"
-        yield GpuBenchmark(title, size, tokens, (*both, "float32"), {})
+        yield GpuBenchmark(title, size, tokens, (*BOTH, "float32"), {})
+
+
+def lengths(quick: bool) -> Iterator[GpuBenchmark]:
+    """Sentences of one length, as many as make a batch of equal size."""
     for length in LENGTHS[:2] if quick else LENGTHS:
         title, size = f"length {length}, {'tiny' if quick else 'base'}", "base"
         tokens = (2 if quick else max(1, 16_384 // length)) * (length + 1)
         kind = {"mean": length, "equal": True, "pairs": 64 if quick else 4096}
-        yield GpuBenchmark(title, size, tokens, both, kind)
+        yield GpuBenchmark(title, size, tokens, BOTH, kind)
 
 
 def settings_of(session: Session, planned: GpuBenchmark, choice: str) -> Settings | str:
@@ -58,29 +63,40 @@ def settings_of(session: Session, planned: GpuBenchmark, choice: str) -> Setting
     )
 
 
-def parts(session: Session, minutes: float = MINUTES) -> list[BenchPart]:
-    """Run one benchmark after another while there is time; the notes say what was left out."""
+def parts(session: Session, chosen: Sequence[str], minutes: float = MINUTES) -> Iterator[BenchPart]:
+    """Run the chosen parts while there is time; the notes say what was left out."""
     ends = time.monotonic() + 60 * minutes
+    if "correctness" in chosen:
+        yield from correctness.parts(session)
+    for name, benchmarks in (("sizes", sizes), ("lengths", lengths)):
+        if name in chosen:
+            yield _training(session, name, benchmarks(session.quick), ends)
+    if "decoding" in chosen:
+        sized = () if session.quick else ("model=base",)
+        if time.monotonic() < ends:
+            yield decoding.part(session, ("float32", "bfloat16"), *sized)
+
+
+def _training(
+    session: Session, name: str, benchmarks: Iterator[GpuBenchmark], ends: float
+) -> BenchPart:
+    """One training benchmark after the other, as long as there is time."""
     table, facts, notes = [], [], []
-    for planned in benchmarks(session.quick):
+    for planned in benchmarks:
         if time.monotonic() > ends:
-            notes.append(f"{planned.title}: left out, as the {minutes:g} minutes were over")
+            notes.append(f"{planned.title}: left out, as the time was over")
             continue
         more, fact = _measure(session, planned)
         table += more
         facts.append(fact)
-    training = BenchPart(
-        "gpu training",
-        f"training on {session.device}",
+    return BenchPart(
+        f"gpu {name}",
+        f"training on {session.device}: {name}",
         list(COLUMNS),
         table,
         ["MFU: model operations over the matmul peak in the same number format and rounds", *notes],
         {"benchmarks": facts},
     )
-    if time.monotonic() > ends:
-        return [training]
-    sized = () if session.quick else ("model=base",)
-    return [training, decoding.part(session, ("float32", "bfloat16"), *sized)]
 
 
 def _measure(session: Session, planned: GpuBenchmark) -> tuple[list[list[str]], dict[str, Any]]:

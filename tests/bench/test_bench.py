@@ -15,7 +15,7 @@ import torch
 
 import scripts.bench
 from nmt.errors import Exit, UserError
-from scripts.bench import session
+from scripts.bench import correctness, session
 from scripts.bench.__main__ import main, understood
 from scripts.bench.candidates import Answer, Worker
 from scripts.bench.peers.protocol import Channel
@@ -136,15 +136,36 @@ def test_peers_do_the_same_work(capsys: pytest.CaptureFixture[str], tmp_path: Pa
     assert "nmt float32: 8 of 8 translations equal CTranslate2's" in out
 
 
+def test_correctness(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("--gpu", "correctness", "--device", "cpu", "--encodings", "relative,lstm")
+    out, report = run(capsys, tmp_path, *words)
+    (part,) = report["parts"].values()
+    checks = [value for key, value in part.items() if isinstance(value, dict)]
+    assert len(checks) == 3 and all(not check["errors"] for check in checks)
+    assert set(checks[0]["shares"]) == {"relative", "lstm"}
+    assert all(share <= 1 for check in checks for share in check["shares"].values())
+    gradients = correctness._gradients
+    calls = iter([1.0, 1.001] * 2)
+    monkeypatch.setattr(
+        correctness, "_gradients", lambda model: [g * next(calls) for g in gradients(model)[:1]]
+    )
+    out, report = run(capsys, tmp_path, *words)
+    (row,) = [line for line in out.split("\n") if line.startswith("loss and gradients")]
+    assert "relative: " in row and "lstm: " in row and "none" not in row
+
+
 @pytest.mark.slow
 def test_gpu_mode_runs_to_its_end_on_a_cpu(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     words = ("--gpu", "--device", "cpu", "--peers", "none")
     _, report = run(capsys, tmp_path, *words)
-    benchmarks = report["parts"]["gpu training"]["benchmarks"]
-    assert len(benchmarks) == 4
-    assert all(each["entries"][0]["rounds"] for each in benchmarks)
+    for name in ("gpu sizes", "gpu lengths"):
+        benchmarks = report["parts"][name]["benchmarks"]
+        assert len(benchmarks) == 2
+        assert all(each["entries"][0]["rounds"] for each in benchmarks)
     assert report["parts"]["decoding"]["entries"][0]["rounds"]
 
 
@@ -153,7 +174,7 @@ def test_gpu_mode_runs_to_its_end_on_a_cpu(
     [
         (["traning"], "traning: no such part; there are training, decoding"),
         (["--rounds", "0"], "--rounds 0: must be at least 1"),
-        (["--gpu", "training"], "--gpu: chooses the parts itself"),
+        (["--gpu", "training"], "training: no such part of --gpu; there are correctness, sizes"),
         (["--precision", "float16"], "--precision float16: choose among float32, bfloat16"),
         (["peers"], "peers DIR: name the directory"),
         (["seed=1", "seed=2"], "seed=2: seed=1 is given, too; give seed once"),

@@ -1,0 +1,176 @@
+"""Is what a device computes right? Gradients beside those of the CPU, decoding beside one pass."""
+
+import copy
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from nmt import build
+from nmt.config import Settings
+from nmt.data.vocab import PAD
+from nmt.errors import UserError, whence
+from nmt.inspect import parity, specimen
+from nmt.inspect.specimen import Sentences
+from nmt.model.transformer import Transformer
+from nmt.overrides.options import folders_of, options_of
+from scripts.bench.session import Session
+from scripts.bench.table import BenchPart
+
+TOKENS = 24  # of a target that is decoded
+SOURCES, TARGETS = (9, 12, 5), (14, 10, 14)  # tokens of the sentences beside the CPU
+# float32 has 24 bits; sums of other orders through some layers were up to 40 units in the last
+# place apart between two CPUs, and a GPU's kernels sum in yet other ones.
+NEAR = 2**-16
+COLUMNS = ("encodings", "worst", "beyond its bound")
+
+
+class Checked(NamedTuple):
+    """What a check found, over all encodings that were tried."""
+
+    name: str
+    shares: dict[str, float]  # encoding -> difference in units of the bound; NaN: not finite
+    errors: dict[str, str]  # encoding -> what was raised
+
+    @property
+    def beyond(self) -> dict[str, str]:
+        """Encodings that failed, and how."""
+        wrong = {name: f"{share:.1f}" for name, share in self.shares.items() if not share <= 1}
+        return {**wrong, **self.errors}
+
+    def row(self) -> list[str]:
+        """The row below COLUMNS."""
+        worst = max(self.shares, key=lambda name: _worse(self.shares[name]), default=None)
+        told = "-" if worst is None else f"{worst}: {self.shares[worst]:.0%} of its bound"
+        failed = "; ".join(f"{name}: {how}" for name, how in self.beyond.items()) or "none"
+        return [self.name, str(len(self.shares) + len(self.errors)), told, failed, ""]
+
+
+def parts(session: Session) -> list[BenchPart]:
+    """Check all encodings on the session's device."""
+    device = torch.device(session.device)
+    names = session.encodings or options_of("encoding", folders_of(session.overrides) or ())
+    if session.quick and session.encodings is None:
+        names = names[::12]
+    settings, refused = dict[str, Settings](), list[str]()
+    for name in names:
+        answer = session.attempt("model=tiny", f"encoding={name}")
+        if isinstance(answer, str):
+            refused.append(f"{name}: {answer}")
+        else:
+            settings[name] = build.narrow(answer)
+    checks = [
+        _checked("decoding with a cache, beside a full pass", settings, _cached(device)),
+        _checked("loss and gradients, beside those of the CPU", settings, _beside_cpu(device)),
+        Checked("log_softmax in place, beside a new tensor", {"all": _in_place(device)}, {}),
+    ]
+    waits = _waits(settings, device)
+    return [
+        BenchPart(
+            "correctness",
+            f"correctness on {device}",
+            COLUMNS,
+            [check.row() for check in checks],
+            [*refused, *waits],
+            {c.name: {"shares": _finite(c.shares), "errors": c.errors} for c in checks}
+            | {"waits": waits},
+        )
+    ]
+
+
+def _checked(
+    name: str, settings: dict[str, Settings], share: Callable[[Settings], float]
+) -> Checked:
+    """Try each encoding; what one raises is its result, the others are still tried."""
+    shares, errors = dict[str, float](), dict[str, str]()
+    for encoding, chosen in settings.items():
+        try:
+            shares[encoding] = share(chosen)
+        except Exception as error:  # any mistake of an encoding or of a device's kernel
+            errors[encoding] = str(error) if isinstance(error, UserError) else whence(error)
+    return Checked(name, shares, errors)
+
+
+def _cached(device: torch.device) -> Callable[[Settings], float]:
+    """Cached decoding in float32, under all conditions of nmt-parity."""
+
+    def share(settings: Settings) -> float:
+        found = parity.measure(settings, TOKENS, ["float32"], device)
+        if errors := [deviation.error for deviation in found if deviation.error]:
+            raise RuntimeError(errors[0])
+        return max((deviation.share for deviation in found), key=_worse)
+
+    return share
+
+
+def _beside_cpu(device: torch.device) -> Callable[[Settings], float]:
+    """The loss and all gradients of one model and text, there and here, in float32."""
+
+    def share(settings: Settings) -> float:
+        here = specimen.perturbed(settings)
+        there = copy.deepcopy(here).to(device)
+        shares = []
+        for one, other in zip(*(_gradients(model) for model in (here, there)), strict=True):
+            difference, largest = (one - other.cpu()).abs().max(), one.abs().max()
+            shares.append(float(difference / (NEAR * largest.clamp(min=NEAR))))
+        return max(shares, key=_worse)
+
+    return share
+
+
+def _gradients(model: Transformer) -> list[Tensor]:
+    """The loss of a padded batch and its gradients, in the order of the parameters."""
+    text = specimen.sentences(model, SOURCES, TARGETS)
+    loss = _loss(model, text)
+    loss.backward()
+    zero = torch.zeros(1)
+    return [loss.detach(), *(zero if p.grad is None else p.grad for p in model.parameters())]
+
+
+def _loss(model: Transformer, text: Sentences) -> Tensor:
+    logits = model(text.source, text.target[:, :-1], text.columns)
+    return F.cross_entropy(logits.flatten(0, 1), text.target[:, 1:].flatten(), ignore_index=PAD)
+
+
+def _in_place(device: torch.device) -> float:
+    """What the loss over the vocabulary relies on: 0 if the bits are the same, else NaN."""
+    draw = torch.Generator().manual_seed(1)
+    logits = torch.randn(257, 32_003, generator=draw).to(device)
+    new = logits.log_softmax(1)
+    torch.log_softmax(logits, 1, out=logits)
+    return 0.0 if torch.equal(logits, new) else math.nan
+
+
+def _waits(settings: dict[str, Settings], device: torch.device) -> list[str]:
+    """Encodings whose forward and backward pass wait for the GPU, and how often; torch counts."""
+    if device.type != "cuda":
+        return ["waits for the device: only a GPU has them"]
+    counts = {}
+    for name, chosen in settings.items():
+        model = specimen.perturbed(chosen).to(device)
+        text = specimen.sentences(model, SOURCES, TARGETS)
+        _loss(model, text).backward()  # kernels are loaded at first use
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            torch.cuda.set_sync_debug_mode("warn")
+            try:
+                _loss(model, text).backward()
+            finally:
+                torch.cuda.set_sync_debug_mode("default")
+        counts[name] = sum("synchroniz" in str(warning.message) for warning in seen)
+    told = ", ".join(f"{name} {count}" for name, count in counts.items() if count)
+    return [f"waits for the GPU in forward and backward: {told or 'none'}"]
+
+
+def _worse(share: float) -> float:
+    """For comparisons: what is not finite is worst."""
+    return share if math.isfinite(share) else math.inf
+
+
+def _finite(shares: dict[str, float]) -> dict[str, Any]:
+    """For JSON, which knows neither NaN nor infinity."""
+    return {name: s if math.isfinite(s) else None for name, s in shares.items()}
