@@ -86,6 +86,7 @@ def translate(
     lines: Iterable[str],
     columns: Columns | None = None,
     target_prefixes: Iterable[str] | None = None,
+    workers: int | None = None,
     **decode: Any,
 ) -> list[str]:
     """Translate lines of text: one translation for each line, in their order.
@@ -95,14 +96,17 @@ def translate(
     decode, as `beam_size=8, alpha=1.0`; others stay as the model was trained with. `columns` are
     the integers beside the text that encodings of trees ask for; a model of the embedded corpus
     parses its sentences itself. `target_prefixes` are the beginnings that the translations must
-    have, one for each line, empty where it is free. Raises UserError for a key or value that does
-    not fit (exit code 2), and for text that cannot be translated (65).
+    have, one for each line, empty where it is free. `workers` are processes that search, with one
+    thread each; None: as many as torch has threads where that pays for the text, and where nothing
+    speaks against a fork (another thread of Python, a GPU). Raises UserError for a key or value
+    that does not fit (exit code 2), and for text that cannot be translated (65).
 
     >>> model = nmt.load("runs/toy/relative-seed1")
     >>> nmt.translate(model, ["der Hund schläft ."], beam_size=1)
     ['the dog sleeps .']
     """
-    return [best.text for best, *_ in n_best(model, lines, 1, columns, target_prefixes, **decode)]
+    found = n_best(model, lines, 1, columns, target_prefixes, workers, **decode)
+    return [best.text for best, *_ in found]
 
 
 def n_best(
@@ -111,6 +115,7 @@ def n_best(
     n: int,
     columns: Columns | None = None,
     target_prefixes: Iterable[str] | None = None,
+    workers: int | None = None,
     **decode: Any,
 ) -> list[list[Translation]]:
     """The n best translations of each line, best first, with their scores.
@@ -125,11 +130,11 @@ def n_best(
     check_n_best(n, settings.decode, f"n={n}", "give beam_size")
     if settings.decode.position_scale != 1:  # of copies
         first, *others = (m._replace(model=deepcopy(m.model)) for m in (first, *others))
-    translator = Translator.of(first, settings.decode, *others)
+    translator = Translator.of(first, settings.decode, *others, workers=workers)
     reader, some = translator.reader, _lines("lines", lines)
     read, beside = with_columns(reader.reads.columns, reader.settings, some, columns or {})
     begin = None if target_prefixes is None else _lines("target_prefixes", target_prefixes)
-    return list(translator.translate(read, n, beside, prefixes=begin))
+    return list(translator.translate(read, n, beside, prefixes=begin, read_ahead=True))
 
 
 def score(

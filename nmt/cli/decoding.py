@@ -10,6 +10,7 @@ from nmt.errors import UserError
 
 KEYS = fields(Decode)
 BY_SENTENCE = "segment each sentence of a joined line apart, by the record of nmt-testset"
+WORKERS = "processes that translate, with one thread each (default: as many as pay for the text)"
 SETTING = re.compile(r"[\w.+~]+=")  # a file of such a name is still ./a=b
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from nmt.cli.command import run
-from nmt.cli.decoding import BY_SENTENCE, KEYS, change_of, described
-from nmt.cli.parser import Parser, once
+from nmt.cli.decoding import BY_SENTENCE, KEYS, WORKERS, change_of, described
+from nmt.cli.parser import Parser, once, positive
 from nmt.experiments import outputs
 from nmt.experiments.columns import COLUMNS, columns_named
 
@@ -58,6 +58,7 @@ def command(argv: list[str]) -> None:
         seed=options.seed,
         decode=options.decode,
         device=options.device,
+        workers=options.workers,
         perplexity=options.perplexity,
         keep=options.output_dir,
         quiet=options.quiet,
@@ -107,6 +108,7 @@ def understood(argv: list[str]) -> argparse.Namespace:
     )
     add("--output-dir", type=Path, metavar="DIR", help="keep models' translations as LABEL.txt")
     add("--device", default="auto", help="cpu, cuda, cuda:1, or auto: a GPU if there is one")
+    add("--workers", type=positive, metavar="N", help=WORKERS)
     add("--quiet", action="store_true", help="no progress, only warnings")
     options = parser.parse_intermixed_args(argv)
     settings = [a for a in options.arguments if a.startswith("decode.") and "=" in a]

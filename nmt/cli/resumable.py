@@ -30,11 +30,14 @@ CHUNK = 2**20  # bytes read at once
 
 
 class Hashed:
-    """Lines, and the SHA-256 of those read so far."""
+    """Lines, and the SHA-256 of those read so far, or of fewer where that is marked."""
 
-    def __init__(self, lines: Iterable[str]) -> None:
+    def __init__(self, lines: Iterable[str], every: int | None = None) -> None:
+        """With `every`, the hash of each multiple of so many lines is known while more are read."""
         self._lines = iter(lines)
         self._hash = hashlib.sha256()
+        self._every, self._count = every, 0
+        self._marks: dict[int, bytes] = {}
 
     def __iter__(self) -> Iterator[str]:
         return self
@@ -42,16 +45,19 @@ class Hashed:
     def __next__(self) -> str:
         line = next(self._lines)
         self._hash.update(f"{line}\n".encode())
+        self._count += 1
+        if self._every and self._count % self._every == 0:
+            self._marks[self._count] = self._hash.digest()
         return line
 
-    def digest(self) -> bytes:
-        """The hash of the lines read so far."""
-        return self._hash.digest()
+    def digest(self, count: int | None = None) -> bytes:
+        """The hash of the lines read so far, or of the first `count`, which is not asked again."""
+        return self._hash.digest() if count is None else self._marks.pop(count)
 
 
-def digest(read: Mapping[str, Hashed]) -> str:
-    """The hash, in hexadecimal digits, of all that was read so far under these names."""
-    parts = (name.encode() + lines.digest() for name, lines in sorted(read.items()))
+def digest(read: Mapping[str, Hashed], count: int | None = None) -> str:
+    """The hash, in hexadecimal digits, of all that was read under these names, or its beginning."""
+    parts = (name.encode() + lines.digest(count) for name, lines in sorted(read.items()))
     return hashlib.sha256(b"".join(parts)).hexdigest()
 
 

@@ -3,6 +3,7 @@
 import io
 import logging
 import os
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -53,6 +54,16 @@ def opened_input(name: str) -> AbstractContextManager[BinaryIO]:
 def named(name: str) -> str:
     """What to call an input in a message."""
     return "stdin" if name == "-" else name
+
+
+def waits_for_nobody(name: str) -> bool:
+    """Whether an input is a file, whose lines are all there; a pipe's may follow on an answer."""
+    if name != "-":
+        return Path(name).is_file()
+    try:
+        return stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode)
+    except (OSError, ValueError):  # a stream of Python's own
+        return False
 
 
 def text_lines(stream: BinaryIO, name: str) -> Iterator[str]:

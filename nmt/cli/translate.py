@@ -3,17 +3,17 @@
 import json
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from nmt import __version__
 from nmt.cli.command import lasting, run
-from nmt.cli.decoding import BY_SENTENCE, KEYS, SETTING, change_of, described
+from nmt.cli.decoding import BY_SENTENCE, KEYS, SETTING, WORKERS, change_of, described
 from nmt.cli.parser import Parser, once, positive
 from nmt.cli.resumable import Hashed, Progress, check_output, digest, output_of, read_over
-from nmt.cli.streams import Output, named, opened_input, text_lines
+from nmt.cli.streams import Output, named, opened_input, text_lines, waits_for_nobody
 from nmt.errors import UserError
 from nmt.experiments.columns import COLUMNS, columns_named, with_columns
 
@@ -80,6 +80,7 @@ class TranslateOptions(NamedTuple):
     json: bool
     device: str
     threads: int | None
+    workers: int | None
     engine: str | None
     by_sentence: bool
     columns: dict[str, str]  # name -> file
@@ -118,7 +119,9 @@ def command(argv: list[str]) -> None:
         keep_memory()
         if options.threads:
             torch.set_num_threads(options.threads)
-        loaded = engines.load(options.models, options.device, options.threads, options.engine)
+        loaded = engines.load(
+            options.models, options.device, options.threads, options.engine, options.workers
+        )
         if options.target_prefix and not loaded.models:
             raise UserError(
                 f"{PREFIX}: not with CTranslate2; translate with the model that was exported"
@@ -130,8 +133,8 @@ def command(argv: list[str]) -> None:
         source: Iterable[str] = text_lines(stream, options.input)
         if options.by_sentence:
             source = by_sentence(Path(options.input))
-        read = {TEXT: Hashed(source)} | {
-            name: Hashed(text_lines(stack.enter_context(opened_input(path)), path))
+        read = {TEXT: Hashed(source, decode.window)} | {
+            name: Hashed(text_lines(stack.enter_context(opened_input(path)), path), decode.window)
             for name, path in options.beside.items()
         }
         given = {name: read[name] for name in options.columns}
@@ -143,10 +146,11 @@ def command(argv: list[str]) -> None:
         notes = Notes(passed)
         refused: UserError | None = None
         try:
-            for number, text in records(options, translator, texts, output.lines, notes):
+            made = records(options, translator, texts, output.lines, notes)
+            for number, text in stack.enter_context(closing(made)):
                 output.write(text)
                 if number % decode.window == 0:
-                    output.advance(Progress(number, digest(read), notes.plain()))
+                    output.advance(Progress(number, digest(read, number), notes.plain()))
         except RefusedLinesError as error:
             refused = error  # raised when the output is complete: all other lines are translated
     if refused is not None:
@@ -196,8 +200,14 @@ def understood(argv: list[str]) -> TranslateOptions:
     add("--by-sentence", action="store_true", help=BY_SENTENCE)
     add("--device", default="auto", help="cpu, cuda, cuda:1, or auto: a GPU if there is one")
     add("--engine", choices=ENGINES, help="what is to translate (default: what reads MODEL)")
-    add("--threads", type=positive, metavar="N", help="CPU threads (default: the engine's choice)")
+    add("--threads", type=positive, metavar="N", help="CPU threads in all (default: all cores)")
+    add("--workers", type=positive, metavar="N", help=WORKERS)
     given = parser.parse_intermixed_args(argv)
+    if (given.workers or 1) > 1 and given.threads not in (None, given.workers):
+        raise UserError(
+            f"--workers {given.workers} --threads {given.threads}: each worker has one thread; "
+            "leave one of the two out"
+        )
     settings = [a for a in given.arguments if SETTING.match(a)]
     once(settings)
     named = [a for a in given.arguments if not SETTING.match(a)]
@@ -225,11 +235,11 @@ def records(
     texts: InStep,
     done: int,
     notes: "Notes",
-) -> Iterator[tuple[int, str]]:
+) -> Generator[tuple[int, str], None, None]:
     """The number of each line after those done, and what is to be written for it, LF included."""
     from tqdm import tqdm
 
-    waiting: deque[str] = deque()  # read, but not yet translated: at most a window
+    waiting: deque[str] = deque()  # read, but not yet translated: some windows at most
 
     def remembered() -> Iterator[str]:
         for line in texts.lines:
@@ -244,10 +254,13 @@ def records(
         prefixes=texts.prefixes,
         first=done + 1,
         notes=notes,
+        read_ahead=all(map(waits_for_nobody, [options.input, *options.beside.values()])),
     )
+    tqdm.monitor_interval = 0  # no thread beside those that work: see decode.workers.may_fork
     shown = tqdm(translated, unit=" lines", disable=quiet, initial=done)
-    for number, translations in enumerate(shown, done + 1):
-        yield number, record(options, number, waiting.popleft(), translations)
+    with closing(translated):
+        for number, translations in enumerate(shown, done + 1):
+            yield number, record(options, number, waiting.popleft(), translations)
 
 
 def record(

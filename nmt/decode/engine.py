@@ -1,9 +1,11 @@
 """What searches for translations: the side of a translator that knows ids and no text."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from nmt.decode.beam import Hypothesis
+from nmt.decode.mbr import Choice
 from nmt.decode.sources import ColumnsRead, Source
 from nmt.errors import Exit, UserError
 
@@ -15,6 +17,29 @@ def too_much(batch_tokens: int, device: object) -> UserError:
         "give a smaller one",
         Exit.NO_MEMORY,
     )
+
+
+class Searcher(Protocol):
+    """Begins searches, and gives the result of each when it is asked for."""
+
+    def search(
+        self, sources: list[Source], limits: list[int], n_best: int
+    ) -> Callable[[], list[list[Hypothesis]]]:
+        """Begin what `Engine.search` does; its result, or error, comes by a call of the result."""
+
+    def rank(self, texts: list[str]) -> Callable[[], list[Choice]]:
+        """Begin what `mbr.by_utility` does, likewise."""
+
+    def attend(self) -> None:
+        """Give workers that wait what there is to do; cheap, for those who have other work."""
+
+    @property
+    def at_once(self) -> int:
+        """How many workers there are; 0: none but this process."""
+
+    @property
+    def wants_more(self) -> bool:
+        """Whether workers could soon have nothing to do."""
 
 
 class Engine(ColumnsRead, Protocol):
@@ -30,6 +55,17 @@ class Engine(ColumnsRead, Protocol):
     @property
     def target_limit(self) -> int | None:
         """Ids of the longest output that its tables hold, BOS or EOS included; None: any length."""
+
+    @property
+    def shares(self) -> int:
+        """Batches that this device searches best at a time: one on each core, or 1 on a GPU."""
+
+    @property
+    def most_workers(self) -> int:
+        """How many workers device and threads allow where nobody says how many; 1: none."""
+
+    def workers(self, count: int) -> AbstractContextManager[Searcher]:
+        """Begin so many workers (from 2), with one thread each; UserError where that cannot be."""
 
     def room(self, limit: Callable[[int], int], n_best: int) -> int:
         """Return how many pieces, eos apart, a source may have by the memory alone.

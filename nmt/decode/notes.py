@@ -21,6 +21,13 @@ class Note:
         self.count += 1
         self.longest = max(self.longest, pieces)
 
+    def merge(self, later: "Note") -> None:
+        """Count those of later lines, too."""
+        if later.count:
+            self.first = self.first if self.count else later.first
+            self.count += later.count
+            self.longest = max(self.longest, later.longest)
+
     def __str__(self) -> str:
         return f"{self.count} (first: line {self.first}; longest: {self.longest} pieces)"
 
@@ -43,6 +50,11 @@ class Notes:
     def plain(self) -> dict[str, list[int]]:
         """The notes as plain values."""
         return {name: list(astuple(note)) for name, note in vars(self).items()}
+
+    def merge(self, later: "Notes") -> None:
+        """Add what was unusual about later lines."""
+        for name, note in vars(later).items():
+            getattr(self, name).merge(note)
 
     @property
     def too_long(self) -> int:

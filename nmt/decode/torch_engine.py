@@ -3,20 +3,24 @@
 import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from contextlib import AbstractContextManager
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from nmt.config import WORDS, Decode
+from nmt.data.parallel import cores
 from nmt.data.vocab import BOS, EOS, PAD, UNK
 from nmt.decode import source_limit
 from nmt.decode.beam import Hypothesis, Step, search
 from nmt.decode.begun import begun
-from nmt.decode.engine import too_much
+from nmt.decode.engine import Searcher, too_much
 from nmt.decode.quantised import quantised
 from nmt.decode.sampling import Draw, random_numbers, sample
+from nmt.decode.searching import Forked
 from nmt.decode.sources import LENGTH, Source
+from nmt.decode.workers import can_fork
 from nmt.errors import UserError, is_want_of_memory
 from nmt.memory import memory_of
 from nmt.model import example
@@ -92,6 +96,24 @@ class TorchEngine:
                 known = ranges.get(name, held)
                 ranges[name] = range(max(known.start, held.start), min(known.stop, held.stop))
         return ranges
+
+    @property
+    def shares(self) -> int:
+        """Batches that this device searches best at a time: one on each core, or 1 on a GPU."""
+        return cores() if self.device.type == "cpu" else 1
+
+    @property
+    def most_workers(self) -> int:
+        """As many as torch has threads; 1 on a GPU, and where no process can be forked."""
+        return torch.get_num_threads() if self.device.type == "cpu" and can_fork() else 1
+
+    def workers(self, count: int) -> AbstractContextManager[Searcher]:
+        """Begin so many workers, with one thread each and this engine; UserError where none can."""
+        if self.device.type != "cpu":
+            raise UserError(f"{count} workers: {self.device} searches for one process; take 1")
+        if not can_fork():
+            raise UserError(f"{count} workers: only Linux forks them safely; take 1, and threads")
+        return Forked.of(self, count)
 
     def room(self, limit: Callable[[int], int], n_best: int) -> int:
         """Return how many pieces, eos apart, a source may have by the memory of the device."""

@@ -1,28 +1,30 @@
 """Text in, text out: a translation for every line, in the order of the lines, window by window."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
 from nmt.config import WORDS, Decode, Settings
 from nmt.data.columns import ColumnLine
-from nmt.data.grouping import by_length
 from nmt.data.seams import JoinedLine
 from nmt.data.side import Side
 from nmt.data.vocab import EOS
 from nmt.decode.beam import Hypothesis, length_penalty
 from nmt.decode.columns import Columns
-from nmt.decode.engine import Engine
+from nmt.decode.engine import Engine, Searcher
 from nmt.decode.ensemble import together
-from nmt.decode.mbr import by_utility
 from nmt.decode.notes import Notes
 from nmt.decode.parts import parts_of
 from nmt.decode.prefixes import Prefixes
+from nmt.decode.searching import Searching, batches_of
 from nmt.decode.source_limit import ALWAYS, GIANT
 from nmt.decode.sources import Source, SourceReader
 from nmt.decode.torch_engine import TorchEngine
 from nmt.errors import Exit, UserError
 from nmt.modeldir import Trained
+
+SMALLEST = 4000  # source tokens x hypotheses of a batch; a core is 8 to 20 % slower with less
 
 # What a reader could take for the end of a line or of a field: C0 and C1 controls (with TAB, LF,
 # CR and NEL among them), and the two separators of Unicode.
@@ -62,13 +64,26 @@ class TextSides(Protocol):
         """`longest_source` is the pieces of the longest source in training."""
 
 
+_Searched = tuple[Source, list[Hypothesis]]  # a source, and what was found for it
+
+
+class _Window(NamedTuple):
+    """Lines that are translated together, each as its sources: one, several parts, or none."""
+
+    lines: list[list[Source]]
+    notes: Notes  # of them
+
+
 class Translator:
     """An engine that turns lines into lines; what it translates needs no preparation."""
 
-    def __init__(self, sides: TextSides, decode: Decode, engine: Engine) -> None:
+    def __init__(
+        self, sides: TextSides, decode: Decode, engine: Engine, workers: int | None = 1
+    ) -> None:
+        """`workers`: processes that search; None: as many as pay for the text and this machine."""
         self.source, self.target, self.engine = sides.source, sides.target, engine
         self.longest_trained = int(sides.facts["longest_source"])
-        self.decode = decode
+        self.decode, self.workers = decode, workers
         self.reader = SourceReader(
             sides.source.segmenter,
             sides.settings,
@@ -78,14 +93,16 @@ class Translator:
         self._room: dict[int, int] = {}  # hypotheses -> pieces of the longest source, once measured
 
     @classmethod
-    def of(cls, trained: Trained, decode: Decode, *others: Trained) -> "Translator":
+    def of(
+        cls, trained: Trained, decode: Decode, *others: Trained, workers: int | None = 1
+    ) -> "Translator":
         """That of a trained model, or with `others` of an ensemble.
 
         Raises UserError for settings that a model or its device cannot follow, and for models that
         do not share their vocabularies.
         """
         members = [trained, *others]
-        return cls(together(members), decode, TorchEngine(members, decode))
+        return cls(together(members), decode, TorchEngine(members, decode), workers)
 
     def texts(
         self, lines: Iterable[str], columns: Mapping[str, Iterable[str]] | None = None
@@ -102,7 +119,8 @@ class Translator:
         prefixes: Iterable[str] | None = None,
         first: int = 1,
         notes: Notes | None = None,
-    ) -> Iterator[list[Translation]]:
+        read_ahead: bool = False,
+    ) -> Generator[list[Translation], None, None]:
         """For each line its n_best translations (at most beam_size), best first.
 
         Their score is the log-probability over the length penalty. With decode.method=sample they
@@ -124,21 +142,14 @@ class Translator:
         beside = Columns(columns or {}, self.reader.kinds(columns or {}))
         count = self.decode.mbr or n_best  # hypotheses that are searched for
         beginnings = Prefixes(prefixes, self.target)
-        lines, notes = iter(lines), Notes() if notes is None else notes
-        while window := list(islice(lines, self.decode.window)):
-            rows = beside.read(len(window), first)
-            begin = beginnings.read(len(window), first)
-            sources = [
-                self._begun(self._parts(line, row, bool(ids), number, count, notes), ids, number)
-                for number, (line, row, ids) in enumerate(
-                    zip(window, rows, begin, strict=True), first
-                )
-            ]
-            for answer in self._window(sources, count, notes):
-                yield answer[:n_best]
-            first += len(window)
-        beside.end(first - 1)
-        beginnings.end(first - 1)
+        notes = Notes() if notes is None else notes
+        with Searching(self.engine, self.workers) as searching:
+            windows = self._windows(iter(lines), beside, beginnings, count, first, searching)
+            begin = partial(self._begin, count, searching)
+            for answers, unusual in searching.in_order(windows, begin, read_ahead):
+                notes.merge(unusual)
+                for answer in answers:
+                    yield answer[:n_best]
         longest = self._longest(notes.too_long, count)
         notes.report(self.longest_trained, longest)
         if notes.refused.count:
@@ -150,6 +161,29 @@ class Translator:
                 f"empty: {notes.refused}; {advice}",
                 Exit.DATA,
             )
+
+    def _windows(
+        self,
+        lines: Iterator[str],
+        beside: Columns,
+        beginnings: Prefixes,
+        count: int,
+        first: int,
+        searching: Searching,
+    ) -> Iterator[_Window]:
+        """Read all lines, and what stands beside them, window by window."""
+        while window := list(islice(lines, self.decode.window)):
+            rows = beside.read(len(window), first)
+            begin = beginnings.read(len(window), first)
+            notes, sources = Notes(), []
+            for number, (line, row, ids) in enumerate(zip(window, rows, begin, strict=True), first):
+                parts = self._parts(line, row, bool(ids), number, count, notes)
+                sources.append(self._begun(parts, ids, number))
+                searching.attend()
+            yield _Window(sources, notes)
+            first += len(window)
+        beside.end(first - 1)
+        beginnings.end(first - 1)
 
     def _parts(
         self,
@@ -218,42 +252,75 @@ class Translator:
             self._room[count] = self.engine.room(self._limit, count)
         return min(longest, self._room[count])
 
-    def _window(
-        self, lines: list[list[Source]], count: int, notes: Notes
-    ) -> list[list[Translation]]:
-        """Translate lines, or the parts of long ones, in batches; answer in their order."""
-        sources = [source for parts in lines for source in parts]
-        of_sources: list[list[Hypothesis]] = [[] for _ in sources]
+    def _begin(
+        self, count: int, searching: Searching, window: _Window
+    ) -> Callable[[], tuple[list[list[Translation]], Notes]]:
+        """Begin to search for the translations of a window, batch by batch."""
+        sources = [source for parts in window.lines for source in parts]
         places = [place for place, source in enumerate(sources) if len(source.ids) > 1]
-        lengths = [len(sources[place].ids) for place in places]
-        for group in by_length(lengths, self.decode.batch_tokens // self.decode.width(count)):
-            batch = [places[i] for i in group]
-            limits = [self._limit(len(sources[place].ids) - 1) for place in batch]
-            made = self.engine.search([sources[place] for place in batch], limits, count)
-            for place, hypotheses in zip(batch, made, strict=True):
-                of_sources[place] = hypotheses
-        found = iter(zip(sources, of_sources, strict=True))
-        return [self._answer(list(islice(found, len(parts))), notes) for parts in lines]
+        width = self.decode.width(count)
+        groups = batches_of(
+            [len(sources[place].ids) for place in places],
+            *(self.decode.batch_tokens // width, max(1, SMALLEST // width), self.engine.shares),
+        )
+        batches = [[places[i] for i in group] for group in groups]
+        searcher = searching.searcher(len(batches))
+        found = [
+            searcher.search(
+                [sources[place] for place in batch],
+                [self._limit(len(sources[place].ids) - 1) for place in batch],
+                count,
+            )
+            for batch in batches
+        ]
+        return partial(self._end, window, batches, found, searcher)
 
-    def _answer(
-        self, parts: list[tuple[Source, list[Hypothesis]]], notes: Notes
-    ) -> list[Translation]:
-        """The translations of a line, best first, from the hypotheses of its parts."""
-        parts = [(source, hypotheses) for source, hypotheses in parts if hypotheses]
-        if not parts:
-            return [Translation("", 0.0)]
-        made, best = self._joined([hypotheses for _, hypotheses in parts]), 0
+    def _end(
+        self,
+        window: _Window,
+        batches: list[list[int]],
+        found: list[Callable[[], list[list[Hypothesis]]]],
+        searcher: Searcher,
+    ) -> tuple[list[list[Translation]], Notes]:
+        """The translations of a window, in the order of its lines, and what was unusual."""
+        of_sources: list[list[Hypothesis]] = [[] for _ in range(sum(map(len, window.lines)))]
+        for batch, made in zip(batches, found, strict=True):
+            for place, hypotheses in zip(batch, made(), strict=True):
+                of_sources[place] = hypotheses
+        each = iter(of_sources)
+        lines = [
+            [(source, some) for source, some in zip(parts, each, strict=False) if some]
+            for parts in window.lines
+        ]
+        return self._answers(lines, searcher, window.notes), window.notes
+
+    def _answers(
+        self, lines: list[list[_Searched]], searcher: Searcher, notes: Notes
+    ) -> list[list[Translation]]:
+        """The translations of each line, best first, from the hypotheses of its parts."""
+        every = [self._joined([hypotheses for _, hypotheses in parts]) for parts in lines]
+        best = [0] * len(lines)
         if self.decode.mbr:
-            choices = by_utility([translation.text for translation in made])
-            made, best = [made[i]._replace(score=u) for i, u in choices], choices[0].place
-        for source, hypotheses in parts:
-            if not (one := hypotheses[best]).finished:
-                at_limit = len(one.ids) == self._limit(len(source.ids) - 1)
-                (notes.cut if at_limit else notes.broken).add(source.line, len(one.ids))
-        return made
+            ranks = {
+                i: searcher.rank([translation.text for translation in made])
+                for i, made in enumerate(every)
+                if lines[i]
+            }
+            for i, rank in ranks.items():
+                made, choices = every[i], rank()
+                every[i] = [made[place]._replace(score=utility) for place, utility in choices]
+                best[i] = choices[0].place
+        for parts, i in zip(lines, best, strict=True):
+            for source, hypotheses in parts:
+                if not (one := hypotheses[i]).finished:
+                    at_limit = len(one.ids) == self._limit(len(source.ids) - 1)
+                    (notes.cut if at_limit else notes.broken).add(source.line, len(one.ids))
+        return every
 
     def _joined(self, parts: list[list[Hypothesis]]) -> list[Translation]:
-        """The translations of a line, from those of its parts, all best first."""
+        """The translations of a line, from those of its parts, all best first; empty of none."""
+        if not parts:
+            return [Translation("", 0.0)]
         if len(parts) == 1:
             return [
                 Translation(self._text(each), each.score, tuple(each.ids), each.finished)

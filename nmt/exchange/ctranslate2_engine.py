@@ -6,7 +6,9 @@ It ranks by pieces^alpha; here they are scored and ranked anew, as decode.length
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
@@ -16,9 +18,11 @@ import torch
 
 from nmt import config, manifest
 from nmt.config import Decode, Settings
+from nmt.data.parallel import cores
 from nmt.data.side import Side
 from nmt.decode.beam import Hypothesis, length_penalty
-from nmt.decode.engine import too_much
+from nmt.decode.engine import Searcher, too_much
+from nmt.decode.searching import Threaded
 from nmt.decode.source_limit import GIANT, SHARE
 from nmt.decode.sources import Source
 from nmt.errors import Exit, UserError, is_want_of_memory
@@ -106,15 +110,16 @@ class CTranslate2Engine:
         self.names = Exported(None, *names, self.source_limit, self.target_limit)
         self.ids = {name: number for number, name in enumerate(names[1])}
         self.options = ctranslate2_proof.options(self.names, decode.unknown)
+        self.threads = threads
+        self.open = partial(
+            Reader,
+            str(model.directory),
+            device=device.type,
+            device_index=device.index or 0,
+            compute_type="default" if decode.precision == stored else decode.precision,
+        )
         try:
-            self.reader = Reader(
-                str(model.directory),
-                device=device.type,
-                device_index=device.index or 0,
-                compute_type="default" if decode.precision == stored else decode.precision,
-                inter_threads=1,
-                intra_threads=threads or 0,  # its own choice
-            )
+            self.reader = self.open(inter_threads=1, intra_threads=threads or 0)  # 0: its choice
         except (RuntimeError, ValueError) as error:
             raise UserError(
                 f"{model.directory}: CTranslate2 cannot read it for {device} and "
@@ -132,6 +137,31 @@ class CTranslate2Engine:
         """Ids of the longest output that its tables are right for, BOS included."""
         pieces = self.model.right_for["target"]
         return None if pieces is None else pieces + 1
+
+    @property
+    def shares(self) -> int:
+        """Batches that this device searches best at a time: one on each core, or 1 on a GPU."""
+        return cores() if self.device.type == "cpu" else 1
+
+    @property
+    def most_workers(self) -> int:
+        """As many as it may have threads; 1 on a GPU."""
+        return self.threads or cores() if self.device.type == "cpu" else 1
+
+    @contextmanager
+    def workers(self, count: int) -> Iterator[Searcher]:
+        """Its own threads, each with a batch, which share the weights; UserError on a GPU."""
+        if self.device.type != "cpu":
+            raise UserError(f"{count} workers: {self.device} searches for one process; take 1")
+        alone = self.reader
+        alone.unload_model()
+        self.reader = self.open(inter_threads=count, intra_threads=1)
+        try:
+            with Threaded.of(self, count) as searcher:
+                yield searcher
+        finally:
+            self.reader = alone
+            alone.load_model()
 
     def room(self, limit: Callable[[int], int], n_best: int) -> int:
         """Return how many pieces a source may have by the memory of the device.

@@ -29,12 +29,14 @@ def load(
     device: str = "auto",
     threads: int | None = None,
     engine: str | None = None,
+    workers: int | None = 1,
 ) -> LoadedModels:
     """Read run or model directories, or one that nmt-export wrote for CTranslate2.
 
     `engine`: which one is expected to read them; None: the one that can. `threads` are those of
-    CTranslate2; of torch they are set elsewhere. Raises UserError for what another engine reads,
-    and what `modeldir.load` raises.
+    CTranslate2; of torch they are set elsewhere. `workers`: processes that search, or threads of
+    CTranslate2 for a batch each; None: as many as pay for the text. Raises UserError for what
+    another engine reads, and what `modeldir.load` raises.
     """
     first, *others = paths
     exported = [path for path in paths if ctranslate2_engine.is_exported(Path(path))]
@@ -49,18 +51,20 @@ def load(
             f"{first}: not written for CTranslate2; first nmt-export {first} DIR --to ctranslate2"
         )
     if exported:
-        return _of_ctranslate2(Path(first), device, threads)
+        return _of_ctranslate2(Path(first), device, threads, workers)
     trained, *members = (modeldir.load(path, device) for path in paths)
     return LoadedModels(
         trained,
         [trained, *members],
         [each.digest for each in (trained, *members)],
         next(trained.model.parameters()).device.type,
-        lambda decode: Translator.of(trained, decode, *members),
+        lambda decode: Translator.of(trained, decode, *members, workers=workers),
     )
 
 
-def _of_ctranslate2(path: Path, device: str, threads: int | None) -> LoadedModels:
+def _of_ctranslate2(
+    path: Path, device: str, threads: int | None, workers: int | None
+) -> LoadedModels:
     model = ctranslate2_engine.load(path)
     place = devices.pick(device)
     return LoadedModels(
@@ -68,5 +72,7 @@ def _of_ctranslate2(path: Path, device: str, threads: int | None) -> LoadedModel
         [],
         [model.digest],
         place.type,
-        lambda decode: Translator(model, decode, CTranslate2Engine(model, decode, place, threads)),
+        lambda decode: Translator(
+            model, decode, CTranslate2Engine(model, decode, place, threads), workers
+        ),
     )

@@ -4,6 +4,7 @@ import logging
 import re
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -71,6 +72,7 @@ class EvaluationOptions(NamedTuple):
     seed: int = SEED  # of the bootstrap
     decode: Mapping[str, Any] = {}  # key -> value, where models search otherwise than as trained
     device: str = "auto"
+    workers: int | None = None  # processes that translate; None: as many as pay for the text
     perplexity: bool = False  # of the references, too, by each model
     keep: Path | None = None  # directory that gets the models' translations as LABEL.txt
     quiet: bool = False  # no progress
@@ -262,7 +264,7 @@ def _translated(
         if not system.is_model:
             longest.append(None)
             continue
-        loaded = _load([system.path, *system.others], options.device)
+        loaded = _load([system.path, *system.others], options.device, options.workers)
         language = language or loaded.sides.settings.data.target_language
         decode = with_decode(loaded.sides.settings, options.decode).decode
         decodes[system.label] = vars(decode)
@@ -335,11 +337,11 @@ def check_n_best(count: int, decode: "Decode", what: str, key: str) -> None:
         raise UserError(f"{what}: the beam holds {decode.beam_size}; {key}={count}")
 
 
-def _load(paths: Sequence[Path], device: str) -> "LoadedModels":
+def _load(paths: Sequence[Path], device: str, workers: int | None = 1) -> "LoadedModels":
     from nmt import device as devices  # torch takes seconds; files of translations do without
     from nmt.experiments import engines
 
-    return engines.load(paths, str(devices.pick(device)))
+    return engines.load(paths, str(devices.pick(device)), workers=workers)
 
 
 def _lengths(counter: str | None, sources: list[str]) -> SourceLengths:
@@ -381,14 +383,16 @@ def _translate(
     reads = reader.reads.columns
     given = {name: texts.columns[name] for name in reads & set(texts.columns)}
     lines, columns = with_columns(reads, reader.settings, sources, given)
-    bar = tqdm(
-        translator.translate(lines, 1, columns),
-        desc=system.label,
-        total=len(sources),
-        unit=" lines",
-        disable=True if options.quiet else None,  # None: unless stderr is a terminal
-    )
-    translations = [best[0].text for best in bar]
+    tqdm.monitor_interval = 0  # no thread beside those that work: see decode.workers.may_fork
+    with closing(translator.translate(lines, 1, columns, read_ahead=True)) as translated:
+        bar = tqdm(
+            translated,
+            desc=system.label,
+            total=len(sources),
+            unit=" lines",
+            disable=True if options.quiet else None,  # None: unless stderr is a terminal
+        )
+        translations = [best[0].text for best in bar]
     if options.keep:
         text = "".join(f"{line}\n" for line in translations)
         outputs.write(options.keep / f"{system.label}.txt", lambda: text)

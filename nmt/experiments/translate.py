@@ -61,10 +61,11 @@ def translate_all(
     ]
     names = _process_names([each for each, _ in pending])
     commands = []
+    workers = max(1, at_once // max(1, len(pending)))  # of each: cores that would be idle
     for name, (each, _) in zip(names, pending, strict=True):
         each.text.parent.mkdir(exist_ok=True)
         each.record.unlink(missing_ok=True)
-        commands.append(LoggedCommand(name, "translate", _arguments(each), each.log))
+        commands.append(LoggedCommand(name, "translate", _arguments(each, workers), each.log))
     codes = run_all(commands, at_once, lambda name: "translating") if commands else {}
     missing = []
     for name, (each, origin) in zip(names, pending, strict=True):
@@ -83,12 +84,12 @@ def translate_all(
     return lines, missing
 
 
-def _arguments(translation: KeptTranslation) -> list[str]:
-    """Of nmt-translate."""
+def _arguments(translation: KeptTranslation, workers: int) -> list[str]:
+    """Of nmt-translate; `workers` are its processes, or 1."""
     run, test = translation.run, translation.test
     return [
         *(str(modelpath.locate(run.directory)), str(test.source), "-o", str(translation.text)),
-        *("--threads", "1", "--device", run.settings.trainer.device),
+        *("--threads", str(workers), "--device", run.settings.trainer.device),
         *columns_argument(columns_of_test(run.settings)),
         *["--by-sentence"] * test.by_sentence,
         *(f"decode.{key}={value}" for key, value in vars(run.settings.decode).items()),

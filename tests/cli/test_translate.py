@@ -267,12 +267,12 @@ def test_changes_reach_the_search(nmt_translate: Run, monkeypatch: pytest.Monkey
     seen: list[Decode] = []
     make = translator.Translator.__init__
 
-    def spy(self: Any, sides: Any, decode: Decode, engine: Any) -> None:
+    def spy(self: Any, sides: Any, decode: Decode, *rest: Any) -> None:
         seen.append(decode)
-        make(self, sides, decode, engine)
+        make(self, sides, decode, *rest)
 
     monkeypatch.setattr(translator.Translator, "__init__", spy)
-    monkeypatch.setattr(translator.Translator, "translate", lambda *_, **__: iter([]))
+    monkeypatch.setattr(translator.Translator, "translate", lambda *_, **__: (_ for _ in ()))
     assert nmt_translate("decode.alpha=1", "decode.window=1", "decode.too_long=truncate")[0] == 0
     assert (seen[0].alpha, seen[0].window, seen[0].too_long) == (1.0, 1, "truncate")
     assert seen[0].beam_size == 4

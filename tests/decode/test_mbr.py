@@ -1,7 +1,7 @@
 """The candidate that is most like all of them comes first, and says how much."""
 
 from collections.abc import Callable, Mapping, Set
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from hypothesis import given
@@ -104,6 +104,10 @@ class Consensus:
     source_limit = target_limit = None
     columns: Set[str] = frozenset()
     column_ranges: Mapping[str, range] = {}
+    shares = most_workers = 1
+
+    def workers(self, count: int) -> NoReturn:
+        raise NotImplementedError
 
     def room(self, limit: Callable[[int], int], n_best: int) -> int:
         return 99

@@ -15,6 +15,7 @@ from torch.nn.utils.rnn import pad_sequence
 from nmt import modeldir
 from nmt.cli import evaluate, score, translate
 from nmt.config import Decode
+from nmt.data.parallel import cores
 from nmt.data.toy import pairs
 from nmt.data.vocab import BOS, EOS, PAD, UNK
 from nmt.decode.notes import Notes
@@ -180,6 +181,29 @@ def test_sources_beyond_the_table_are_treated_alike(
     assert [line.split(":", 3)[-1] for line in logged[0].split("\n")] == [
         line.split(":", 3)[-1] for line in logged[1].split("\n")
     ]
+
+
+def test_its_own_threads_find_what_one_finds(place: Path, model: Trained) -> None:
+    options = replace(model.settings.decode, window=5, batch_tokens=30)
+    lines = [source for source, _ in pairs(30, 3, 6, "threads")]
+    alone, several = (
+        engines.load([place / "made"], "cpu", 1, workers=workers).translator(options)
+        for workers in (1, 3)
+    )
+    engine = several.engine
+    assert isinstance(engine, CTranslate2Engine)
+    assert (engine.shares, engine.most_workers) == (cores(), 1)
+    expected = list(alone.translate(lines, 2))
+    for _ in range(2):  # its model is there again
+        assert list(several.translate(lines, 2, read_ahead=True)) == expected
+        assert engine.reader.num_translators == 1 and engine.reader.model_is_loaded
+    running = several.translate(lines)
+    next(running)
+    assert engine.reader.num_translators == 3
+    running.close()
+    engine.device = torch.device("meta")
+    with pytest.raises(UserError, match=r"^3 workers: meta searches for one process; take 1"):
+        several.texts(lines)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,201 @@
+"""Translating by several processes: the same bytes, and nothing lost or left behind."""
+
+import json
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nmt
+from nmt import modeldir
+from nmt.cli import resumable
+from nmt.decode.workers import Workers, can_fork
+from nmt.experiments import translate
+from nmt.experiments.evaluate import EvaluationOptions, NamedSystem, evaluate
+from nmt.experiments.processes import LoggedCommand
+from nmt.modeldir import Trained
+from tests.cli.conftest import Run
+from tests.decode.copying import ENDLESS
+
+pytestmark = pytest.mark.skipif(not can_fork(), reason="forks are for Linux")
+
+LINES = [f"w{i % 40} w{i % 7}" for i in range(20)]
+LINES[1] = LINES[13] = f"{ENDLESS} w1"  # cut at the limit, and counted
+TWO = ("--workers", "2")
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "in"
+    path.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """How many workers were begun, each time."""
+    seen: list[int] = []
+    enter = Workers.__enter__
+
+    def spy(self: Workers) -> Workers:
+        seen.append(self.count)
+        return enter(self)
+
+    monkeypatch.setattr(Workers, "__enter__", spy)
+    yield seen
+    assert not multiprocessing.active_children()
+
+
+@pytest.mark.parametrize("words", [(), ("--scores",), ("--json", "--n-best=2")])
+def test_the_bytes_are_those_of_one_process(
+    nmt_translate: Run, text: Path, begun: list[int], words: tuple[str, ...]
+) -> None:
+    code, out, err = nmt_translate(str(text), *words)
+    assert (code, begun) == (0, [])
+    assert nmt_translate(str(text), *words, *TWO) == (0, out, err)
+    assert nmt_translate(*words, *TWO, stdin=text.read_bytes()) == (0, out, err)
+    output = text.with_name("out")
+    assert nmt_translate(str(text), *words, "-o", str(output), "--workers=3") == (0, b"", err)
+    assert (output.read_bytes(), begun) == (out, [2, 2, 3])
+    assert "cut at the limit of their length: 2 (first: line 2; longest" in err
+
+
+def stop(patch: pytest.MonkeyPatch, copying: Trained, line: int, act: Callable[[], None]) -> None:
+    """Let a worker act when it meets a line, numbered from 1."""
+    ids, start = copying.source.ids(LINES[line - 1]), copying.model.start
+
+    def acting(source: Any, *rest: Any) -> Any:
+        if ids in source[:, : len(ids)].tolist():
+            act()
+        return start(source, *rest)
+
+    patch.setattr(copying.model, "start", acting)
+
+
+def interrupt(record: Path) -> None:
+    while json.loads(record.read_bytes())["progress"]["lines"] < 6:
+        time.sleep(0.01)
+    os.kill(os.getppid(), signal.SIGINT)
+    signal.pause()  # until the parent ends it
+
+
+def kill(record: Path) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    ("act", "found", "told"),
+    [
+        (interrupt, 130, "nmt: interrupted\n"),
+        (kill, 71, "nmt: worker {} of 2: killed, as the system does for want of memory; give "
+                   "fewer --workers, or a smaller decode.batch_tokens\n"),
+    ],
+)  # fmt: skip
+def test_what_was_done_is_kept_and_the_same_command_goes_on(
+    nmt_translate: Run,
+    text: Path,
+    copying: Trained,
+    begun: list[int],
+    act: Callable[[Path], None],
+    found: int,
+    told: str,
+) -> None:
+    whole, output = nmt_translate(str(text), "--scores")[1:], text.with_name("out")
+    part, record = output.with_name("out.part"), output.with_name("out.part.json")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(resumable, "EVERY", 0)
+        stop(patch, copying, 11, lambda: act(record))
+        code, _, err = nmt_translate(str(text), "--scores", "-o", str(output), *TWO)
+    assert code == found
+    last = err.splitlines(keepends=True)[-1]
+    assert last in {told.format(number) for number in (1, 2)}
+    done = json.loads(record.read_bytes())["progress"]["lines"]
+    assert done in ((6, 9) if act is interrupt else (9,))  # a Ctrl-C ends at once
+    assert part.read_bytes().count(b"\n") == done
+    assert f"keeps the {done} lines done so far" in err
+    code, out, err = nmt_translate(str(text), "--scores", "-o", str(output), *TWO)
+    assert (code, out) == (0, b"")
+    assert (output.read_bytes(), err.splitlines()[-1:]) == (whole[0], whole[1].splitlines())
+    assert not part.exists() and not record.exists()
+    assert begun == [2, 2]
+
+
+def test_a_full_disk_is_one_line(nmt_translate: Run, text: Path, begun: list[int]) -> None:
+    code, _, err = nmt_translate(str(text), "-o", "/dev/full", *TWO)
+    assert (code, err.count("\n"), begun) == (74, 1, [2])
+
+
+def test_workers_and_threads(nmt_translate: Run, text: Path, begun: list[int]) -> None:
+    code, out, err = nmt_translate(str(text), *TWO, "--threads", "4")
+    assert (code, out, err) == (2, b"", (
+        "nmt: --workers 2 --threads 4: each worker has one thread; leave one of the two out\n"
+    ))  # fmt: skip
+    assert nmt_translate(str(text), "--workers=1", "--threads=1")[0] == 0
+    assert begun == []
+    assert nmt_translate(str(text), *TWO, "--threads", "2")[0] == 0
+    assert begun == [2]
+    import torch
+
+    torch.set_num_threads(1)
+
+
+def test_evaluation_translates_by_workers(
+    copying: Trained, text: Path, begun: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(modeldir, "load", lambda *_: copying)
+    segmenter: Any = copying.source.segmenter
+    monkeypatch.setattr(type(segmenter), "to_json", lambda self: {}, raising=False)
+    (model := text.with_name("model")).mkdir()
+    systems, kept = [NamedSystem("a", model)], text.with_name("kept")
+    kept.mkdir()
+    options = EvaluationOptions(samples=40, metrics=["exact"], quiet=True, keep=kept)
+    alone = evaluate(systems, text, text, options._replace(workers=1)).tests
+    made = (kept / "a.txt").read_bytes()
+    assert begun == []
+    assert evaluate(systems, text, text, options._replace(workers=2)).tests == alone
+    assert begun == [2] and (kept / "a.txt").read_bytes() == made
+    assert made.count(b"\n") == len(LINES)
+
+
+def test_the_api_translates_by_workers(copying: Trained, begun: list[int]) -> None:
+    alone = nmt.n_best(copying, LINES, 2, workers=1)
+    assert nmt.n_best(copying, LINES, 2, workers=2) == alone
+    assert nmt.translate(copying, LINES, workers=2) == [best.text for best, *_ in alone]
+    assert begun == [2, 2]
+    assert nmt.n_best(copying, LINES, 2) == alone
+    assert begun == [2, 2]  # a small text
+
+
+@pytest.mark.parametrize(("at_once", "expected"), [(1, "1"), (2, "1"), (5, "2")])
+def test_cores_that_would_be_idle_are_workers_of_a_run(
+    at_once: int, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[LoggedCommand] = []
+
+    def run_all(commands: list[LoggedCommand], *_: Any) -> dict[str, int]:
+        asked.extend(commands)
+        return {command.name: 1 for command in commands}
+
+    def arguments(each: Any, workers: int) -> list[str]:
+        return [str(workers)]
+
+    monkeypatch.setattr(translate, "run_all", run_all)
+    monkeypatch.setattr(translate, "_arguments", arguments)
+    monkeypatch.setattr(translate, "_origin", lambda each: {})
+
+    class Run:
+        def __init__(self, name: str) -> None:
+            self.name, self.directory = name, tmp_path
+
+    class Test:
+        name = "test"
+
+    two: list[Any] = [translate.KeptTranslation(Run(n), Test()) for n in "ab"]  # type: ignore[arg-type]
+    _, missing = translate.translate_all(two, at_once)
+    assert len(missing) == 2
+    assert [command.arguments for command in asked] == [[expected]] * 2

@@ -1,0 +1,276 @@
+"""By workers or alone: the same translations, in the same order, with the same words about them."""
+
+import logging
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nmt.config import Settings
+from nmt.data.grouping import by_length
+from nmt.decode import searching
+from nmt.decode.notes import Notes
+from nmt.decode.searching import Searching, batches_of
+from nmt.decode.translator import RefusedLinesError, Translation, Translator
+from nmt.decode.workers import can_fork
+from nmt.errors import Exit, UserError
+from nmt.model.transformer import Transformer
+from nmt.modeldir import Trained
+from tests.decode.copying import ENDLESS, WORDS, decode, model_of, trained
+
+pytestmark = pytest.mark.skipif(not can_fork(), reason="forks are for Linux")
+
+LINES = [
+    *("w1 w2", "", "w3", "w4 w5 w6", f"{ENDLESS} w1", "w7", "w8 w9", "w1 w2 w3 w4 w5", "", "w6"),
+    *(f"w{n} w{n + 1}" for n in range(9)),
+]
+
+
+@pytest.fixture(autouse=True)
+def nobody_is_left() -> Iterator[None]:
+    yield
+    assert not multiprocessing.active_children()
+
+
+def outcome(
+    some: Trained, workers: int, options: Any, n_best: int = 1, **more: Any
+) -> tuple[list[list[Translation]], Notes]:
+    notes = Notes()
+    translator = Translator.of(some, options, workers=workers)
+    return list(translator.translate(LINES, n_best, notes=notes, **more)), notes
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"window": 3, "batch_tokens": 8},
+        {"window": 1},
+        {"method": "sample", "temperature": 2.0, "seed": 3},
+        {"method": "sample", "mbr": 4},
+        {"precision": "int8"},
+    ],
+)
+def test_hypotheses_and_scores_do_not_depend_on_workers(
+    tiny: Callable[..., Transformer],
+    settings_of: Callable[..., Settings],
+    changes: dict[str, Any],
+) -> None:
+    side = trained().source
+    model = tiny("encoding=relative", vocab=len(side.vocabulary))
+    whole = Trained(settings_of("encoding=relative"), model, side, side, {"longest_source": 2})
+    brief = {"beam_size": 3, "max_length_ratio": 1.0, "max_length_offset": 3, "batch_tokens": 24}
+    options = decode(**{**brief, **changes})
+    prefixes = ["w9" if line and n % 3 == 2 else "" for n, line in enumerate(LINES)]
+    more: dict[str, Any] = {"prefixes": prefixes, "first": 11}
+    alone, notes = outcome(whole, 1, options, 3, **more)
+    several, same = outcome(whole, 3, options, 3, **more, read_ahead="window" in changes)
+    assert several == alone  # texts, scores, ids and ends, to the last bit
+    assert same.plain() == notes.plain()
+    assert notes.long.first == 14 and notes.cut.count > 3
+
+
+def test_what_is_unusual_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    options, told = decode(window=4, too_long="split"), []
+    for workers in (1, 2):
+        caplog.clear()
+        some = trained(longest_source=3)
+        some.model.source_limit = 5  # type: ignore[misc]
+        outcome(some, workers, options, read_ahead=True)
+        told.append([record.getMessage() for record in caplog.records])
+    assert told[0] == told[1]
+    assert [message[:30] for message in told[0]] == [
+        "sources of more pieces than mo",
+        "translations cut at the limit ",
+    ]
+    assert "first: line 8" in told[0][0] and "1 (first: line 5" in told[0][1]
+
+
+def test_refused_lines_are_told_after_the_last_line() -> None:
+    some = trained()
+    some.model.source_limit = 4  # type: ignore[misc]
+    found: list[str] = []
+    with pytest.raises(RefusedLinesError, match=r"their lines left empty: 1 \(first: line 8"):
+        for best, *_ in Translator.of(some, decode(window=4), workers=2).translate(
+            LINES, read_ahead=True
+        ):
+            found.append(best.text)
+    assert len(found) == len(LINES) and found[7] == "" and found[-1] == LINES[-1]
+
+
+def reader(read: list[int], count: int = 40) -> Iterator[str]:
+    for number in range(1, count + 1):
+        read[0] = number
+        yield f"w{number % 40}"
+
+
+def test_without_reading_ahead_a_window_is_given_back_before_the_next_is_read() -> None:
+    read = [0]
+    some = Translator.of(trained(), decode(window=3), workers=2).translate(reader(read, 7))
+    assert [read[0] for _ in some] == [3, 3, 3, 6, 6, 6, 7]
+
+
+@pytest.mark.parametrize(("workers", "most"), [(2, 4), (1, 1)])
+def test_few_windows_are_under_way(workers: int, most: int) -> None:
+    """As many as keep the workers at work, whatever the length of the text; alone, none."""
+    read = [0]
+    some = Translator.of(trained(), decode(window=2), workers=workers)
+    ahead = [
+        (read[0] + 1) // 2 - number // 2  # windows read, but not given back
+        for number, _ in enumerate(some.translate(reader(read), read_ahead=True))
+    ]
+    assert max(ahead) <= most
+    assert workers == 1 or min(ahead[:-8]) >= 2
+
+
+def test_lines_before_an_error_are_given_back() -> None:
+    """Of reading, and of a batch; as by one process."""
+
+    def broken() -> Iterator[str]:
+        yield from LINES[:10]
+        raise UserError("text: damaged", Exit.DATA)
+
+    for workers in (1, 2):
+        found = list[str]()
+        some = Translator.of(trained(), decode(window=3), workers=workers)
+        with pytest.raises(UserError, match="damaged"):
+            for best, *_ in some.translate(broken(), read_ahead=True):
+                found.append(best.text)
+        assert len(found) == 9
+
+
+@pytest.mark.parametrize("how", ["killed", "memory"])
+def test_lines_before_a_lost_batch_are_given_back(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    some = Translator.of(trained(), decode(window=3), workers=2)
+    model, word = model_of(some), trained().source.ids("w7")[0]
+    start = model.start
+
+    def full(source: Any, *rest: Any) -> Any:
+        if (source == word).any():
+            if how == "killed":
+                os.kill(os.getpid(), signal.SIGKILL)
+            raise torch.OutOfMemoryError
+        return start(source, *rest)
+
+    monkeypatch.setattr(model, "start", full)
+    found = list[str]()
+    told = "killed, as the system does" if how == "killed" else r"decode\.batch_tokens=60: too much"
+    with pytest.raises(UserError, match=told) as error:
+        for best, *_ in some.translate(LINES, read_ahead=True):
+            found.append(best.text)
+    assert error.value.code == Exit.NO_MEMORY
+    assert found == LINES[:3]
+
+
+def test_workers_end_where_a_reader_leaves() -> None:
+    lines = Translator.of(trained(), decode(window=3), workers=2).translate(LINES)
+    next(lines)
+    assert len(multiprocessing.active_children()) == 2
+    lines.close()
+    assert not multiprocessing.active_children()
+
+
+lengths_of_sentences = st.lists(st.integers(1, 60), max_size=80)
+
+
+@given(lengths_of_sentences, st.integers(1, 300), st.integers(1, 40), st.integers(1, 9))
+def test_batches_hold_each_place_once_and_are_even(
+    lengths: list[int], budget: int, least: int, shares: int
+) -> None:
+    groups = batches_of(lengths, budget, least, shares)
+    assert sorted(place for group in groups for place in group) == list(range(len(lengths)))
+    sizes = [len(group) * max(lengths[i] for i in group) for group in groups]
+    assert all(size <= budget or len(g) == 1 for size, g in zip(sizes, groups, strict=True))
+    tops = [lengths[group[0]] for group in groups]
+    assert tops == sorted(tops, reverse=True)  # the longest first
+    if shares == 1:
+        assert groups == by_length(lengths, budget)
+
+
+def test_there_are_as_many_batches_as_cores_if_that_leaves_enough_for_each() -> None:
+    lengths = [10] * 100
+    for shares, least, expected in (
+        (1, 50, 3), (2, 50, 4), (3, 50, 3), (4, 50, 4), (16, 50, 15), (32, 50, 20), (4, 400, 3),
+        (64, 2000, 3),
+    ):  # fmt: skip
+        groups = batches_of(lengths, 400, least, shares)
+        assert len(groups) == expected, (shares, least)
+        assert shares == 1 or max(map(len, groups)) <= -(-100 // expected) + 1
+
+
+class Device:
+    """An engine that says how many workers it may have."""
+
+    def __init__(self, most_workers: int) -> None:
+        self.most_workers = most_workers
+
+    def workers(self, count: int) -> Any:
+        raise UserError(f"{count} were asked for")
+
+
+@pytest.mark.parametrize(
+    ("batches", "most", "asked", "forks", "gigabytes", "expected"),
+    [
+        (1, 4, None, True, 64, 1),  # a small text
+        (2, 4, None, True, 64, 1),
+        (3, 4, None, True, 64, 3),
+        (9, 4, None, True, 64, 4),
+        (2, 2, None, True, 64, 2),
+        (1, 2, None, True, 64, 1),
+        (9, 1, None, True, 64, 1),  # one thread, or a GPU
+        (9, 4, None, False, 64, 1),  # other threads are at work
+        (90, 64, None, True, 16, 16),  # a gigabyte for each
+        (9, 4, 1, True, 64, 1),
+        (1, 1, 3, False, 1, 3),  # as was asked for
+    ],
+)
+def test_how_many_workers_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+    batches: int,
+    most: int,
+    asked: int | None,
+    forks: bool,
+    gigabytes: int,
+    expected: int,
+) -> None:
+    monkeypatch.setattr(searching, "may_fork", lambda: forks)
+    monkeypatch.setattr(searching, "memory_of", lambda device: gigabytes * 2**30)
+    some: Any = Device(most)
+    with Searching(some, asked) as job:
+        assert not job.searcher(0).at_once  # empty lines decide nothing
+        if expected > 1:
+            with pytest.raises(UserError, match=f"^{expected} were asked for"):
+                job.searcher(batches)
+        else:
+            assert not job.searcher(batches).at_once
+            assert not job.searcher(99).at_once  # decided by the first window
+
+
+def test_a_gpu_searches_for_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    some = Translator.of(trained(), decode(), workers=2)
+    engine: Any = some.engine
+    engine.device = torch.device("meta")
+    assert (engine.shares, engine.most_workers) == (1, 1)
+    with pytest.raises(UserError, match=r"^2 workers: meta searches for one process; take 1"):
+        some.texts(["w1"])
+
+
+def test_workers_say_nothing_themselves(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    caplog.set_level(logging.INFO)
+    outcome(trained(), 2, decode(window=4), read_ahead=True)
+    assert [record.getMessage()[:21] for record in caplog.records] == ["translations cut at t"]
+    assert capfd.readouterr() == ("", "")
+
+
+def test_words_of_the_test_are_known() -> None:
+    assert {word for line in LINES for word in line.split()} <= {*WORDS, ENDLESS}
