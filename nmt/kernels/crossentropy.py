@@ -19,8 +19,9 @@ def smoothed_(
 
     loss = logits.new_empty(len(logits), dtype=torch.float32)
     nll, vocab = torch.empty_like(loss), logits.shape[1]
-    kernels.smoothed[(len(logits),)](
-        logits, bias, target, loss, nll, vocab, logits.stride(0), smoothing,
-        GRADIENT=gradient, BLOCK=min(BLOCK, 1 << (vocab - 1).bit_length()), num_warps=WARPS,
-    )  # fmt: skip
+    with torch.cuda.device_of(logits):  # Triton asks which one is current
+        kernels.smoothed[(len(logits),)](
+            logits, bias, target, loss, nll, vocab, logits.stride(0), smoothing,
+            GRADIENT=gradient, BLOCK=min(BLOCK, 1 << (vocab - 1).bit_length()), num_warps=WARPS,
+        )  # fmt: skip
     return loss, nll

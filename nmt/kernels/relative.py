@@ -53,6 +53,8 @@ def attention(
         seed = torch.empty(1, dtype=torch.int64, device=q.device).random_()
     call = _Call(tau, scale, dropped, causal)
     kept = None if allowed is None else allowed.expand(len(q), 1, -1, -1)
+    if kept is not None and kept.stride(3) != 1:
+        kept = kept.contiguous()
     return _Attention.apply(q, k, v, keys, values, kept, seed, call)
 
 
@@ -71,7 +73,7 @@ class _Call(NamedTuple):
 
 
 class _Inputs(NamedTuple):
-    """What the kernels read; all contiguous, and `allowed` in its rows."""
+    """What the kernels read; all contiguous, `allowed` in its last axis alone."""
 
     q: Tensor  # [batch, heads, query, head_dim]
     k: Tensor  # [batch, heads, key, head_dim]
@@ -135,9 +137,10 @@ def _forward(given: _Inputs, values: bool, call: _Call) -> tuple[Tensor, Tensor,
     o, lse = torch.empty_like(q), q.new_empty(q.shape[:3], dtype=torch.float32)
     sums = q.new_zeros(*q.shape[:3], call.width) if values else None
     arguments = _arguments(given, call)
-    kernels.forward[_grid(q)](
-        **arguments, o=o, lse=lse, sums=o if sums is None else sums, VALUES=values
-    )
+    with torch.cuda.device_of(q):  # Triton asks which one is current
+        kernels.forward[_grid(q)](
+            **arguments, o=o, lse=lse, sums=o if sums is None else sums, VALUES=values
+        )
     return o, lse, sums
 
 
@@ -155,8 +158,9 @@ def _backward(
         **_arguments(given, call),
         "u": g if u is None else u, "g": g, "lse": lse, "delta": delta, "VALUES": u is not None,
     }  # fmt: skip
-    kernels.by_query[_grid(q)](**arguments, o=o, by_q=by_q, sums=by_q if by_t is None else by_t)
-    kernels.by_key[_grid(k)](**arguments, by_k=by_k, by_v=by_v)
+    with torch.cuda.device_of(q):
+        kernels.by_query[_grid(q)](**arguments, o=o, by_q=by_q, sums=by_q if by_t is None else by_t)
+        kernels.by_key[_grid(k)](**arguments, by_k=by_k, by_v=by_v)
     return by_q, by_k, by_v, by_t
 
 

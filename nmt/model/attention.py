@@ -98,9 +98,11 @@ class Attention(nn.Module):
         scale = self.scale if encodings.scale is None else encodings.scale
         bias = encodings.bias(layer, context)  # [batch | 1, heads | 1, query, key]
         if self.watcher is None and encodings.fusible and _fusing_pays(k):
-            mask = context.allowed if bias is None else masked(bias, context.allowed).to(q.dtype)
+            causal = context.causal and bias is None  # said so, a GPU takes its fastest kernel
+            mask = None if causal else context.allowed
+            mask = mask if bias is None else masked(bias, context.allowed).to(q.dtype)
             return F.scaled_dot_product_attention(
-                q, k, v, attn_mask=mask, dropout_p=rate, scale=scale
+                q, k, v, attn_mask=mask, dropout_p=rate, is_causal=causal, scale=scale
             )
         if self.watcher is None and bias is None and choice.serves(q):
             vectors = encodings.distance_vectors(layer, context)

@@ -93,9 +93,12 @@ def shapes() -> list[Shape]:
     return [*grid, *across, *low, *dropped]
 
 
-def some(count: int) -> list[Shape]:
-    """Shapes of the grid, drawn the same always."""
-    return random.Random(0).sample(shapes(), count)
+def some(count: int, low: bool = False) -> list[Shape]:
+    """Shapes of the grid, drawn the same always; with `low` all are made bfloat16."""
+    every = shapes()
+    if low:
+        every = list(dict.fromkeys(shape._replace(low=True) for shape in every))
+    return random.Random(0).sample(every, min(count, len(every)))
 
 
 def losses() -> Iterator[Tokens]:

@@ -1,4 +1,4 @@
-"""A model by kernels beside itself by formulas, in Triton's interpreter or on a GPU."""
+"""A model by kernels beside itself by formulas, in Triton's interpreter."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 
 pytest.importorskip("triton", reason="triton is not installed; it comes with torch for GPUs")
+if torch.cuda.is_available():  # where exact float32, which these tests need, compiles for minutes
+    pytest.skip("on a GPU: python -m scripts.kernels compare", allow_module_level=True)
 
 from nmt.kernels import choice, relative
 from nmt.model.attention import Attention, Memory

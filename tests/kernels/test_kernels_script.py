@@ -8,7 +8,7 @@ from importlib.util import find_spec
 import pytest
 
 from nmt.errors import Exit
-from scripts.kernels import where
+from scripts.kernels import grid, where
 from scripts.kernels.__main__ import main
 from tests.pages import ROOT
 
@@ -44,6 +44,13 @@ def started(*words: str) -> "subprocess.CompletedProcess[str]":
         text=True,
         check=False,
     )
+
+
+def test_a_gpu_compares_shapes_in_bfloat16_alone() -> None:
+    shapes = grid.some(500, low=True)
+    assert len(set(shapes)) == 500 and all(shape.low for shape in shapes)
+    assert not all(shape.low for shape in grid.some(500))
+    assert set(grid.some(10**6)) == set(grid.shapes())
 
 
 @NEEDS_TRITON

@@ -1,0 +1,37 @@
+"""Where a mask is causal and nothing else, the fused kernel of torch is told so, and no mask."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from nmt.model import attention
+from nmt.model.transformer import Transformer
+
+Make = Callable[..., Transformer]
+Ids = Callable[..., Tensor]
+
+
+@pytest.mark.parametrize("option, told", [("absolute", True), ("t5", False), ("rotary", True)])
+def test_a_causal_pass_without_a_bias_hands_no_mask_over(
+    option: str, told: bool, tiny: Make, ids: Ids, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attention, "FUSE_FROM", 1)
+    fused, calls = F.scaled_dot_product_attention, []
+
+    def spy(*given: Any, **more: Any) -> Tensor:
+        calls.append((more["is_causal"], more["attn_mask"] is None))
+        return fused(*given, **more)
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", spy)
+    model, source, target = tiny(f"encoding={option}"), ids(3, 9), ids(3, 7, seed=1)
+    source[0, 5:] = 0
+    found = model(source, target)
+    assert set(calls) == {(False, False), (told, told)}
+    monkeypatch.setattr(attention, "FUSE_FROM", 1000)
+    calls.clear()
+    torch.testing.assert_close(found, model(source, target))
+    assert not calls
