@@ -4,7 +4,7 @@ import copy
 import math
 import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -16,29 +16,35 @@ from nmt.data.vocab import PAD
 from nmt.errors import UserError, whence
 from nmt.inspect import parity, specimen
 from nmt.inspect.specimen import Sentences
+from nmt.kernels import choice
 from nmt.model.transformer import Transformer
 from nmt.overrides.options import folders_of, options_of
 from scripts.bench.session import Session
 from scripts.bench.table import BenchPart
+from scripts.kernels import grid
 
 TOKENS = 24  # of a target that is decoded
 SOURCES, TARGETS = (9, 12, 5), (14, 10, 14)  # tokens of the sentences beside the CPU
 # float32 has 24 bits; sums of other orders through some layers were up to 40 units in the last
 # place apart between two CPUs, and a GPU's kernels sum in yet other ones.
 NEAR = 2**-16
-COLUMNS = ("encodings", "worst", "beyond its bound")
+KERNEL_SHAPES, KERNEL_LOSSES = 12, 4  # of the grid; all are compiled first, seconds each
+COLUMNS = ("cases", "worst", "beyond its bound")
+
+
+Case = TypeVar("Case")
 
 
 class Checked(NamedTuple):
-    """What a check found, over all encodings that were tried."""
+    """What a check found, over all encodings, or shapes, that were tried."""
 
     name: str
-    shares: dict[str, float]  # encoding -> difference in units of the bound; NaN: not finite
-    errors: dict[str, str]  # encoding -> what was raised
+    shares: dict[str, float]  # case -> difference in units of the bound; NaN: not finite
+    errors: dict[str, str]  # case -> what was raised
 
     @property
     def beyond(self) -> dict[str, str]:
-        """Encodings that failed, and how."""
+        """Cases that failed, and how."""
         wrong = {name: f"{share:.1f}" for name, share in self.shares.items() if not share <= 1}
         return {**wrong, **self.errors}
 
@@ -68,30 +74,32 @@ def parts(session: Session) -> list[BenchPart]:
         _checked("loss and gradients, beside those of the CPU", settings, _beside_cpu(device)),
         Checked("log_softmax in place, beside a new tensor", {"all": _in_place(device)}, {}),
     ]
-    waits = _waits(settings, device)
+    notes = _waits(settings, device)
+    if choice.serves(torch.empty(0, device=device)):
+        checks += _kernels(device)
+    else:
+        notes.append("kernels: only a GPU with Triton has them")
     return [
         BenchPart(
             "correctness",
             f"correctness on {device}",
             COLUMNS,
             [check.row() for check in checks],
-            [*refused, *waits],
+            [*refused, *notes],
             {c.name: {"shares": _finite(c.shares), "errors": c.errors} for c in checks}
-            | {"waits": waits},
+            | {"notes": notes},
         )
     ]
 
 
-def _checked(
-    name: str, settings: dict[str, Settings], share: Callable[[Settings], float]
-) -> Checked:
-    """Try each encoding; what one raises is its result, the others are still tried."""
+def _checked(name: str, cases: dict[str, Case], share: Callable[[Case], float]) -> Checked:
+    """Try each case; what one raises is its result, the others are still tried."""
     shares, errors = dict[str, float](), dict[str, str]()
-    for encoding, chosen in settings.items():
+    for case, chosen in cases.items():
         try:
-            shares[encoding] = share(chosen)
+            shares[case] = share(chosen)
         except Exception as error:  # any mistake of an encoding or of a device's kernel
-            errors[encoding] = str(error) if isinstance(error, UserError) else whence(error)
+            errors[case] = str(error) if isinstance(error, UserError) else whence(error)
     return Checked(name, shares, errors)
 
 
@@ -143,6 +151,25 @@ def _in_place(device: torch.device) -> float:
     new = logits.log_softmax(1)
     torch.log_softmax(logits, 1, out=logits)
     return 0.0 if torch.equal(logits, new) else math.nan
+
+
+def _kernels(device: torch.device) -> list[Checked]:
+    """The kernels beside the plain formulas, in bfloat16: see `scripts.kernels`."""
+    bound = grid.BOUNDS[torch.bfloat16]
+
+    def attention(shape: grid.Shape) -> float:
+        return max(grid.compare(shape, device).values()) / bound
+
+    def loss(case: grid.Tokens) -> float:
+        return max(grid.compare_loss(case, device).values()) / bound
+
+    shapes = {str(shape): shape for shape in grid.some(KERNEL_SHAPES, low=True)}
+    low = [case for case in grid.losses() if case.low]
+    losses = {str(case): case for case in low[-KERNEL_LOSSES:]}
+    return [
+        _checked("kernel of relative attention, beside the formulas", shapes, attention),
+        _checked("kernel of the loss, beside the formulas", losses, loss),
+    ]
 
 
 def _waits(settings: dict[str, Settings], device: torch.device) -> list[str]:

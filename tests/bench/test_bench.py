@@ -15,10 +15,12 @@ import torch
 
 import scripts.bench
 from nmt.errors import Exit, UserError
+from nmt.kernels import choice
 from scripts.bench import correctness, session
 from scripts.bench.__main__ import main, understood
 from scripts.bench.candidates import Answer, Worker
 from scripts.bench.peers.protocol import Channel
+from scripts.kernels import grid
 
 QUICK = ("--quick", "--rounds", "1", "--threads", "1")
 PEERS = Path(scripts.bench.__file__).parent / "peers"
@@ -154,6 +156,23 @@ def test_correctness(
     out, report = run(capsys, tmp_path, *words)
     (row,) = [line for line in out.split("\n") if line.startswith("loss and gradients")]
     assert "relative: " in row and "lstm: " in row and "none" not in row
+
+
+def test_kernels_are_checked_where_they_serve(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("--gpu", "correctness", "--device", "cpu", "--encodings", "alibi")
+    out, _ = run(capsys, tmp_path, *words)
+    assert "kernels: only a GPU with Triton has them" in out
+    monkeypatch.setattr(choice, "serves", lambda x: True)
+    monkeypatch.setattr(grid, "compare", lambda shape, device: {"output": 1e-3})
+    monkeypatch.setattr(grid, "compare_loss", lambda case, device: {"loss": case.vocab / 5000})
+    out, report = run(capsys, tmp_path, *words)
+    attention, loss = (row for row in out.split("\n") if row.startswith("kernel of"))
+    assert "none" in attention and "vocab=5000" in loss and "none" not in loss
+    (part,) = report["parts"].values()
+    checks = [value for key, value in part.items() if key.startswith("kernel of")]
+    assert [len(check["shares"]) for check in checks] == [12, 4]
 
 
 @pytest.mark.slow
