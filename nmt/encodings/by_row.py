@@ -79,13 +79,28 @@ def by_query(t: Tensor, index: Tensor) -> Tensor:
 def sum_by_row(p: Tensor, index: Tensor, rows: int) -> Tensor:
     """Sum p [batch, heads, query, key] over the keys of each row: [batch, heads, query, row].
 
-    A GPU would round after each addition, which in bfloat16 loses a tenth of a sum of 512, so it
-    adds up in float32; a CPU rounds once. The order of additions is not fixed on a GPU, but with
-    torch's deterministic algorithms.
+    index: [batch | 1, query, key]. A CPU adds one number after the other, and rounds once. A GPU
+    would add many at a time, in no fixed order, and round after each, which in bfloat16 loses a
+    tenth of a sum of 512: it gets a product, or adds in float32.
     """
-    wide = p if p.device.type == "cpu" else p.float()
-    sums = wide.new_zeros(*p.shape[:3], rows)
-    return sums.scatter_add_(-1, index[:, None].expand_as(p), wide).to(p.dtype)
+    at = index[:, None].expand_as(p)
+    if p.device.type == "cpu":
+        return p.new_zeros(*p.shape[:3], rows).scatter_add_(-1, at, p)
+    if len(index) == 1 and rows <= p.shape[0] * p.shape[1]:
+        return _sums_as_product(p, index[0], rows)
+    sums = p.new_zeros(*p.shape[:3], rows, dtype=torch.float32)
+    return sums.scatter_add_(-1, at, p.float()).to(p.dtype)
+
+
+def _sums_as_product(p: Tensor, index: Tensor, rows: int) -> Tensor:
+    """The same for index [query, key], as a product with ones where a key belongs to a row.
+
+    Its order is fixed, and it is made in float32. The ones [query, key, row] need no more memory
+    than p where there are no more rows than heads of all sentences.
+    """
+    ones = (index[:, :, None] == torch.arange(rows, device=p.device)).to(p.dtype)
+    sums = torch.bmm(p.flatten(0, 1).transpose(0, 1), ones)  # [query, batch x heads, row]
+    return sums.transpose(0, 1).unflatten(0, p.shape[:2])
 
 
 def _product(x: Tensor, y: Tensor) -> Tensor:

@@ -77,6 +77,9 @@ class Positions:
         return context.keys[:, None, :] - context.queries[:, :, None]
 
 
+INDICES = Positions()  # each token stands where it is
+
+
 @dataclass(eq=False)
 class Context:
     """Positions, mask and memory of one forward pass (or one decoding step) at one site.
@@ -99,10 +102,15 @@ class Context:
     columns: dict[str, Tensor] = field(default_factory=dict)  # [batch, source | 1] each
     state: dict[str, Tensor] | None = None  # of recurrent encodings; None: not decoding
     training: bool = False
-    positions: Positions = field(default_factory=Positions)
+    positions: Positions = None  # type: ignore[assignment]  # at once INDICES
     _indices: tuple[Tensor, Tensor] | None = None  # of queries and keys, once they are placed
     _single: "Context | None" = None  # of rows side by side: the pass with one of each
     _memo: dict[Hashable, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """An object as a default would break the graphs of torch.compile; a global one does not."""
+        if self.positions is None:
+            self.positions = INDICES
 
     def placed(self, positions: Positions) -> "Context":
         """The same pass with token indices turned into positions; one object per assignment."""

@@ -157,20 +157,28 @@ def test_an_update_reads_once(
     assert len(trainer.optimizer.state) == len(trainer.parameters)  # all three took place
 
 
-def test_sums_by_row_are_float32(monkeypatch: pytest.MonkeyPatch) -> None:
-    kinds = []
-    added = Tensor.scatter_add_
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("shared", [True, False])
+def test_sums_by_row_have_a_fixed_order_or_are_float32(
+    shared: bool, kind: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    p, at = torch.rand(2, 3, 5, 7).to(kind), torch.arange(7)
+    index = (at - at[:5, None]).clamp(-2, 2)[None].expand(1 if shared else 2, -1, -1) + 2
+    expected = sum_by_row(p.double(), index, 5).to(kind)
+    added, kinds = Tensor.scatter_add_, []
 
     def spy(self: Tensor, dim: int, index: Tensor, values: Tensor) -> Tensor:
         kinds.append((self.dtype, values.dtype))
         return added(self, dim, index, values)
 
     monkeypatch.setattr(Tensor, "scatter_add_", spy)
-    p, index = torch.full((1, 1, 1, 8), 0.125, dtype=torch.bfloat16), torch.zeros(1, 1, 8).long()
-    with pretended():
-        sums = sum_by_row(p.to(GPU), index.to(GPU), 2).cpu()
-    assert kinds == [(torch.float32, torch.float32)]
-    assert sums.dtype == torch.bfloat16 and sums.flatten().tolist() == [1.0, 0.0]
+    with pretended() as gpu:
+        there = p.to(GPU), index.to(GPU)
+        gpu.waits.clear()
+        sums = sum_by_row(*there, 5)
+        assert not gpu.waits
+        torch.testing.assert_close(sums.cpu(), expected)
+    assert kinds == ([] if shared else [(torch.float32, torch.float32)])
 
 
 def test_dev_text_is_read_once(tiny: Make) -> None:

@@ -1,0 +1,71 @@
+"""torch.compile makes one graph of a pass, and few of them serve many shapes."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from nmt.model import example
+from nmt.model.transformer import Transformer
+from nmt.overrides.options import options_of
+
+Make = Callable[..., Transformer]
+SIZE = [f"model.{which}dropout=0" for which in ("", "attention_", "feedforward_")]  # of a CPU's own
+SIZE += ["model.encoder_layers=1", "model.decoder_layers=1"]
+BROKEN = {  # by what numbers say, or by networks that torch does not look into
+    *("graformer", "spr_absolute", "spr_relative", "tpe", "per_language"),
+    *("gru", "lstm", "rr_transformer"),
+}
+SHAPES = [
+    *((2, 5, 4), (3, 6, 9), (4, 9, 3), (2, 17, 12), (5, 4, 21)),
+    *((7, 8, 8), (3, 30, 2), (6, 3, 3), (2, 40, 30), (9, 2, 5)),
+]  # rows, source, target
+MOST = 3  # compilations; two in torch 2.13
+
+
+@pytest.fixture(autouse=True)
+def afresh() -> None:
+    """No graphs of other tests."""
+    torch._dynamo.reset()
+
+
+def given(model: Transformer, rows: int = 2, source: int = 7, target: int = 6) -> tuple[Any, ...]:
+    ids = example.ids(rows, source, 30)
+    columns = example.columns(model.columns, ids)
+    for name, held in model.column_ranges.items():
+        columns[name] = columns[name].clamp(held.start, held.stop - 1)
+    return ids, example.ids(rows, target, 30, seed=1), columns
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("option", options_of("encoding"))
+def test_a_pass_is_one_graph(option: str, tiny: Make) -> None:
+    model = tiny(f"encoding={option}", *SIZE).train()
+    found = torch._dynamo.explain(lambda *a: model.hidden(*a).states)(*given(model))
+    assert (found.graph_break_count > 0) == (option in BROKEN), found.break_reasons
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("option", ["absolute", "relative"])
+def test_few_graphs_serve_many_shapes(option: str, tiny: Make) -> None:
+    from torch._dynamo.testing import CompileCounterWithBackend  # seconds, which others need not
+
+    model = tiny(f"encoding={option}", *SIZE).train()
+    counting = CompileCounterWithBackend("aot_eager")
+
+    def states(*inputs: Any) -> Tensor:
+        return model.hidden(*inputs).states
+
+    compiled = torch.compile(states, backend=counting, fullgraph=True, dynamic=True)
+    for shape in SHAPES:
+        inputs = given(model, *shape)
+        found = []
+        for run in (states, compiled):
+            model.zero_grad()
+            run(*inputs).square().sum().backward()
+            found.append([p.grad.clone() for p in model.parameters() if p.grad is not None])
+        for own, other in zip(*found, strict=True):
+            torch.testing.assert_close(own, other, rtol=1e-4, atol=1e-4)
+    assert 1 <= counting.frame_count <= MOST
