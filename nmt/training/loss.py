@@ -29,6 +29,12 @@ class Ready(NamedTuple):
     expected: Tensor  # [tokens] ids that are to be predicted: target pieces and one EOS per row
     real: Tensor  # [tokens] where they stand among [batch x target]
     lines: list[int]  # [batch] see `nmt.data.batches.Batch`
+    counts: bool = True  # false: another worker's, gone through for the exchange of gradients alone
+
+    @property
+    def tokens(self) -> int:
+        """How many of an update's tokens it predicts."""
+        return len(self.expected) if self.counts else 0
 
 
 class Predicted(NamedTuple):

@@ -28,6 +28,7 @@ from nmt.training import environment, loss
 from nmt.training.checkpoint import STATE, Saved, optimizer_files, restore_optimizer
 from nmt.training.ema import MovingAverage
 from nmt.training.loss import Ready
+from nmt.training.objective import Objective
 from nmt.training.progress import Meter, MetricsLog, Silence
 from nmt.training.run import Outcome, Run, open_run
 from nmt.training.schedule import schedule
@@ -101,6 +102,9 @@ class Trainer:
             weight_decay=self.optim.weight_decay,
             fused=True,
         )
+        self.objective = self.workers.exchanged(
+            Objective(self.model, self.optim.label_smoothing, self.device)
+        )
         self.average = MovingAverage(self.model, self.options.ema)
         self.schedule = schedule(self.optim)
         budget, side = self.options.batch_tokens, self.options.batch_count
@@ -139,9 +143,7 @@ class Trainer:
         last, tensorboard, stopping = self.plan.last, self.options.tensorboard, 0
         reports = Silence if self.workers.rank else MetricsLog
         with Stop() as stop, reports(self.run.path, self.step, last, tensorboard) as self.progress:
-            # whichever worker got the signal, all stop after the same step
-            while self.step < last and not (stopping := self.workers.largest(stop.signal or 0)):
-                self.update()
+            while self.step < last and not (stopping := self.update(stop.signal or 0)):
                 if self.plan.due(self.step) or self.step == last:
                     self.checkpoint()
             if self.step < last:
@@ -152,24 +154,28 @@ class Trainer:
             self.run.report(state, self.step, code=int(outcome.code))
         return outcome
 
-    def update(self) -> None:
+    def update(self, signal: int = 0) -> int:
         """Take the next step on the gradient of its batches, unless that is not finite.
 
         Each worker takes its part of the batches; the sum of the gradients is the same for all.
+        Returns the greatest signal of all workers: they stop after the same step, whichever got it,
+        and no step is taken where there is one.
         """
         began = time.monotonic()
+        batches = self.ahead.get(self.step + 1) or self.ready(self.step + 1)
+        tokens, signal = self.workers.agree(sum(batch.tokens for batch in batches), signal)
+        if signal:
+            return signal
         self.step += 1
-        batches = self.ahead.pop(self.step, None) or self.ready(self.step)
         rate = self.schedule.rate(self.step)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        tokens = int(self.workers.total(sum(len(batch.expected) for batch in batches)))
-        sums = self.workers.add_up(self.parameters, self.backward(batches, tokens))
+        sums = self.workers.added(self.backward(batches, tokens))
         norm = get_total_norm([p.grad for p in self.parameters if p.grad is not None])
         # while a GPU is still at work on this step, the host makes the next one's batches
         if self.step < self.plan.last:
             self.ahead = {self.step + 1: self.ready(self.step + 1)}
-        total, nll, size = torch.stack((*sums, norm)).tolist()  # the one wait for a GPU
+        total, nll, size = torch.cat((sums, norm[None])).tolist()  # the one wait for a GPU
         if math.isfinite(total) and math.isfinite(size):
             if self.optim.clip:
                 clip_grads_with_norm_(self.parameters, self.optim.clip, norm)
@@ -187,33 +193,35 @@ class Trainer:
             means = {**self.meter.report(), "memory_bytes": peak_memory(self.device)}
             self.progress.train({**self.where(), "lr": rate, **means})
             self.meter.reset()
+        return 0
 
     def ready(self, step: int) -> list[Ready]:
-        """Make this worker's batches of a step."""
-        epoch, share = self.plan.epoch(step), self.workers.deal(self.plan.share(step))
-        made = (self.batches.batch(epoch - 1, number) for number in share)
-        return [loss.ready(batch, self.device) for batch in made]
+        """Make this worker's batches of a step.
 
-    def backward(self, batches: list[Ready], tokens: int) -> tuple[Tensor, Tensor]:
-        """Add up the gradients of the mean loss per token over this worker's batches of the update.
+        The last step of an epoch may have fewer batches than there are workers. One that has none
+        goes through the first without counting it, as all take part in the exchange of gradients.
+        """
+        epoch, share = self.plan.epoch(step), self.plan.share(step)
+        own = list(self.workers.deal(share))
+        made = (self.batches.batch(epoch - 1, number) for number in own or share[:1])
+        return [loss.ready(batch, self.device)._replace(counts=bool(own)) for batch in made]
 
-        Returns the sums of smoothed loss and negative log-likelihood. One count of tokens for
-        all, on whichever worker, makes two half batches equal to a whole one.
+    def backward(self, batches: list[Ready], tokens: int) -> Tensor:
+        """Add up the gradients of the mean loss per token over the batches of the update.
+
+        Those of all workers, once the last batch is done. Returns this one's sums [2] of smoothed
+        loss and negative log-likelihood. One count of tokens for all, on whichever worker, makes
+        two half batches equal to a whole one.
         """
         total = torch.zeros(2, device=self.device)
         for number, batch in enumerate(batches):
             self.workers.seed(self.settings.seed, self.step, number)
-            with self.autocast():
-                states, expected, side_loss = loss.predict(self.model, batch, self.device)
-                smoothed, likelihoods = loss.smoothed(
-                    states, self.model.output, expected, self.optim.label_smoothing
-                )
-            summed = smoothed
-            if side_loss is not None:  # per token, so that it weighs as its batch does
-                summed = smoothed + side_loss * len(expected)
-            (summed / tokens).backward()
-            total += torch.stack((smoothed.detach(), likelihoods.sum()))
-        return total[0], total[1]
+            with self.workers.exchange(self.objective, batch is batches[-1]):
+                with self.autocast():
+                    mean, sums = self.objective(batch, tokens)
+                mean.backward()
+            total += sums
+        return total
 
     def skip(self, rate: float) -> None:
         """Leave the parameters as they are; give up after so many times in a row."""

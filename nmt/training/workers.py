@@ -9,9 +9,10 @@ import itertools
 import json
 import logging
 import os
+import re
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from types import TracebackType
@@ -22,12 +23,12 @@ from nmt.errors import Exit, UserError, exit_code
 
 if TYPE_CHECKING:  # torch takes two seconds, and one worker alone needs none of it here
     import torch
-    from torch import Tensor
+    from torch import Tensor, nn
 
 T = TypeVar("T")
 VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK")  # torchrun sets them
 TIMEOUT = timedelta(minutes=30)  # without a sign from the others, who may be saving
-BUCKET = 64 * 2**20  # bytes that travel at once: the copy on their way needs no more memory
+LOST = re.compile("gloo|nccl|connection", re.IGNORECASE)  # such errors have no class of their own
 FAILED = "nmt/failed"  # key of the store: who failed first, and why
 
 log = logging.getLogger(__name__)
@@ -67,13 +68,25 @@ class Workers:
         """Return the sum of the workers' values, in float64."""
         return value
 
-    def add_up(
-        self, parameters: Sequence["Tensor"], sums: tuple["Tensor", "Tensor"]
-    ) -> tuple["Tensor", "Tensor"]:
-        """Give the parameters the sum of all workers' gradients, and return that of `sums`.
+    def agree(self, tokens: int, signal: int) -> tuple[int, int]:
+        """Return the sum of the workers' tokens, and the greatest of their signals."""
+        return tokens, signal
 
-        What is not finite anywhere is then finite nowhere: all skip the update, or none.
+    def exchanged(self, objective: "nn.Module") -> "nn.Module":
+        """Return a module that gives the same, and whose gradients are exchanged on their way."""
+        return objective
+
+    @contextmanager
+    def exchange(self, objective: "nn.Module", last: bool) -> Iterator[None]:
+        """Go forward and backward through what `exchanged` gave.
+
+        After the `last` batch of an update the gradients are the sums over all workers. What is
+        not finite anywhere is then finite nowhere: all skip the update, or none.
         """
+        yield
+
+    def added(self, sums: "Tensor") -> "Tensor":
+        """Return the sums over all workers."""
         return sums
 
     def tell(self, value: Any) -> None:
@@ -182,43 +195,75 @@ class Several(Workers):
         self._reduce(total, "SUM")
         return float(total)
 
-    def add_up(
-        self, parameters: Sequence["Tensor"], sums: tuple["Tensor", "Tensor"]
-    ) -> tuple["Tensor", "Tensor"]:
-        """Give the parameters the sum of all workers' gradients, and return that of `sums`.
+    def agree(self, tokens: int, signal: int) -> tuple[int, int]:
+        """Return the sum of the workers' tokens, and the greatest of their signals."""
+        import torch
+        import torch.distributed as dist
+
+        told = [torch.empty(2, dtype=torch.int64) for _ in range(self.size)]
+        with self._watched():  # by gloo, which notices a failed worker; NCCL would wait
+            dist.all_gather(told, torch.tensor([tokens, signal]))
+        counts, signals = torch.stack(told).T.tolist()
+        return sum(counts), max(signals)
+
+    def exchanged(self, objective: "nn.Module") -> "nn.Module":
+        """Return it in torch's own engine, which adds gradients up while backward runs.
 
         A parameter that no worker has a gradient of keeps none, as with one worker.
         """
         import torch
+        import torch.distributed as dist
+        from torch.nn.parallel import DistributedDataParallel
 
-        there = torch.tensor([int(p.grad is not None) for p in parameters])
-        self._reduce(there, "MAX")  # by gloo, which notices a failed worker; NCCL would wait
-        known = [p for p, has in zip(parameters, there.tolist(), strict=True) if has]
-        own = [torch.zeros_like(p) if p.grad is None else p.grad for p in known]
-        *grads, loss, nll = self._added([*own, *sums])
-        for parameter, grad in zip(known, grads, strict=True):
-            parameter.grad = grad
-        return loss, nll
+        with self._watched():
+            module = DistributedDataParallel(
+                objective,
+                find_unused_parameters=True,  # an encoding may leave some out in some batches
+                gradient_as_bucket_view=True,
+            )
 
-    def _added(self, tensors: list["Tensor"]) -> list["Tensor"]:
-        """The sums over workers, as views of one flat tensor for each bucket."""
-        import torch
+        # torch compares the annotations with its own names
+        def summed(
+            _: None,
+            bucket: dist.GradBucket,  # type: ignore[name-defined]
+        ) -> torch.futures.Future[torch.Tensor]:
+            """Sums, where torch would take means: the loss is per token of the whole update."""
+            work = dist.all_reduce(bucket.buffer(), async_op=True)
+            return work.get_future().then(lambda done: done.value()[0])
 
-        added: list[Tensor] = []
-        for bucket in buckets(tensors, BUCKET):
-            flat = torch.cat([t.reshape(-1) for t in bucket])
-            self._reduce(flat, "SUM")
-            parts = flat.split([t.numel() for t in bucket])
-            added += [part.view(t.shape) for part, t in zip(parts, bucket, strict=True)]
-        return added
+        module.register_comm_hook(None, summed)
+        return module
+
+    @contextmanager
+    def exchange(self, objective: "nn.Module", last: bool) -> Iterator[None]:
+        """Go forward and backward; the sums travel during the last batch's backward pass."""
+        if last:
+            with self._watched():
+                yield
+        else:
+            with objective.no_sync():  # type: ignore[operator]
+                yield
+
+    def added(self, sums: "Tensor") -> "Tensor":
+        """Return the sums over all workers."""
+        self._reduce(sums, "SUM")
+        return sums
 
     def _reduce(self, tensor: "Tensor", how: str) -> None:
-        """Put the sum or maximum over workers into a tensor; UserError if one of them is gone."""
+        """Put the sum or maximum over workers into a tensor."""
         import torch.distributed as dist
 
-        try:
+        with self._watched():
             dist.all_reduce(tensor, getattr(dist.ReduceOp, how))
-        except RuntimeError as error:  # gloo has no class of its own
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        """UserError if one of the workers is gone meanwhile."""
+        try:
+            yield
+        except RuntimeError as error:
+            if not LOST.search(str(error)):
+                raise
             raise self._failure() or UserError(
                 "a worker is gone, without a word; the same command goes on from the last "
                 f"checkpoint, if there is one ({str(error).partition(chr(10))[0]})",
@@ -292,19 +337,7 @@ def joined() -> Iterator[Workers]:
     if not all(map(str.isdecimal, numbers)) or numbers[1] == "1":
         yield ALONE
         return
+    # torch would warn each worker that all parameters have a gradient, as `exchanged` allows not to
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     with Several(*map(int, numbers)) as workers:
         yield workers
-
-
-def buckets(tensors: Sequence["Tensor"], limit: int) -> Iterator[list["Tensor"]]:
-    """Cut a sequence where it exceeds so many bytes, or where the dtype changes."""
-    bucket: list[Tensor] = []
-    size = 0
-    for tensor in tensors:
-        size += tensor.nbytes
-        if bucket and (size > limit or tensor.dtype != bucket[-1].dtype):
-            yield bucket
-            bucket, size = [], tensor.nbytes
-        bucket.append(tensor)
-    if bucket:
-        yield bucket

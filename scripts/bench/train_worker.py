@@ -20,17 +20,18 @@ class HeldTrainer(Trainer):
     updates: int  # of a round
     tokens: list[int]  # how many each batch of the first epoch asks to predict
 
-    def update(self) -> None:
+    def update(self, signal: int = 0) -> int:
         """Take a step; the first of a round starts the clock, the last one answers."""
         if self.step % self.updates == 0:
             if not self.channel.next_round():
                 raise SystemExit(0)
             self.begin()
-        super().update()
+        signal = super().update(signal)
         if self.step % self.updates == 0:
             done = range(self.step - self.updates, self.step)
             tokens = sum(self.tokens[i % len(self.tokens)] for i in done)
             self.channel.answer(tokens, **self.end())
+        return signal
 
     def begin(self) -> None:
         """Start the clock."""

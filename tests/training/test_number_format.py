@@ -79,9 +79,9 @@ def test_determinism_is_asked_for_while_training(
     found: list[bool] = []
     update = Trainer.update
 
-    def asking(self: Trainer) -> None:
+    def asking(self: Trainer, signal: int = 0) -> int:
         found.append(torch.are_deterministic_algorithms_enabled())
-        update(self)
+        return update(self, signal)
 
     monkeypatch.setattr(Trainer, "update", asking)
     for wanted in (True, False):
@@ -93,7 +93,7 @@ def test_determinism_is_asked_for_while_training(
 def test_what_cannot_be_repeated_is_named(
     data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(self: Trainer) -> None:
+    def fails(self: Trainer, signal: int) -> int:
         raise RuntimeError("cumsum_cuda_kernel does not have a deterministic implementation, but")
 
     monkeypatch.setattr(Trainer, "update", fails)

@@ -110,10 +110,11 @@ def test_train_lines_average_over_the_same_updates_after_a_kill(
     tiny.train(tmp_path / "whole", data, trainer__log_every=3)
     update = Trainer.update
 
-    def killed(self: Trainer) -> None:
-        update(self)
+    def killed(self: Trainer, signal: int = 0) -> int:
+        signal = update(self, signal)
         if self.step == dead:
             raise SystemExit  # nothing is saved
+        return signal
 
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "update", killed)
@@ -230,9 +231,10 @@ logging.basicConfig(level=logging.INFO)
 tiny.without_compiler()
 run, hang = Path(sys.argv[1]), sys.argv[3] == "hang"
 update = tiny.Trainer.update
-def slowly(self):  # lest all is over before the test has looked
-    update(self)
+def slowly(self, signal=0):  # lest all is over before the test has looked
+    signal = update(self, signal)
     time.sleep(0.2 if not hang else 600 if self.step == 7 else 0)
+    return signal
 tiny.Trainer.update = slowly
 outcome = tiny.train(run, tiny.prepared(run.with_name(sys.argv[2])))
 sys.stderr.write(str(outcome))

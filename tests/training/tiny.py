@@ -142,10 +142,10 @@ def stop_after(patch: "pytest.MonkeyPatch", step: int, number: int = signal.SIGT
     """Send this process a signal once, within the update `step`."""
     update = Trainer.update
 
-    def interrupted(self: Trainer) -> None:
-        update(self)
-        if self.step == step:
+    def interrupted(self: Trainer, stopping: int = 0) -> int:
+        if not (stopping := update(self, stopping)) and self.step == step:
             signal.raise_signal(number)
+        return stopping
 
     patch.setattr(Trainer, "update", interrupted)
 
