@@ -19,6 +19,7 @@ from nmt.inspect.specimen import Sentences
 from nmt.kernels import choice
 from nmt.model.transformer import Transformer
 from nmt.overrides.options import folders_of, options_of
+from scripts.bench.resuming import resumed
 from scripts.bench.session import Session
 from scripts.bench.table import BenchPart
 from scripts.kernels import grid
@@ -29,6 +30,7 @@ SOURCES, TARGETS = (9, 12, 5), (14, 10, 14)  # tokens of the sentences beside th
 # place apart between two CPUs, and a GPU's kernels sum in yet other ones.
 NEAR = 2**-16
 KERNEL_SHAPES, KERNEL_LOSSES = 12, 4  # of the grid; all are compiled first, seconds each
+RESUMED = 3  # encodings; seconds each
 COLUMNS = ("cases", "worst", "beyond its bound")
 
 
@@ -73,6 +75,11 @@ def parts(session: Session) -> list[BenchPart]:
         _checked("decoding with a cache, beside a full pass", settings, _cached(device)),
         _checked("loss and gradients, beside those of the CPU", settings, _beside_cpu(device)),
         Checked("log_softmax in place, beside a new tensor", {"all": _in_place(device)}, {}),
+        _checked(
+            "resumed, beside a run that never stopped",
+            _few(settings, 1 if session.quick else RESUMED),
+            resumed(session),
+        ),
     ]
     notes = _waits(settings, device)
     if choice.serves(torch.empty(0, device=device)):
@@ -101,6 +108,14 @@ def _checked(name: str, cases: dict[str, Case], share: Callable[[Case], float]) 
         except Exception as error:  # any mistake of an encoding or of a device's kernel
             errors[case] = str(error) if isinstance(error, UserError) else whence(error)
     return Checked(name, shares, errors)
+
+
+def _few(settings: dict[str, Settings], few: int) -> dict[str, Settings]:
+    """The first encodings that read no columns, which made-up text does not have."""
+    plain = {
+        name: chosen for name, chosen in settings.items() if not specimen.perturbed(chosen).columns
+    }
+    return dict(list(plain.items())[:few])
 
 
 def _cached(device: torch.device) -> Callable[[Settings], float]:

@@ -145,17 +145,21 @@ def test_correctness(
     out, report = run(capsys, tmp_path, *words)
     (part,) = report["parts"].values()
     checks = [value for key, value in part.items() if isinstance(value, dict)]
-    assert len(checks) == 3 and all(not check["errors"] for check in checks)
-    assert set(checks[0]["shares"]) == {"relative", "lstm"}
+    assert len(checks) == 4 and all(not check["errors"] for check in checks)
+    assert all(set(checks[i]["shares"]) == {"relative", "lstm"} for i in (0, 1))
+    assert set(checks[3]["shares"]) == {"relative"}
     assert all(share <= 1 for check in checks for share in check["shares"].values())
     gradients = correctness._gradients
     calls = iter([1.0, 1.001] * 2)
     monkeypatch.setattr(
         correctness, "_gradients", lambda model: [g * next(calls) for g in gradients(model)[:1]]
     )
+    monkeypatch.setattr("nmt.training.trainer.restore_optimizer", lambda *given: None)
     out, report = run(capsys, tmp_path, *words)
     (row,) = [line for line in out.split("\n") if line.startswith("loss and gradients")]
     assert "relative: " in row and "lstm: " in row and "none" not in row
+    (row,) = [line for line in out.split("\n") if line.startswith("resumed")]
+    assert "relative: nan" in row
 
 
 def test_kernels_are_checked_where_they_serve(
