@@ -264,8 +264,11 @@ def test_a_gpu_searches_for_one_process(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_workers_say_nothing_themselves(
-    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(logging.getLogger("nmt"), "handlers", [])  # of a command tested before
     caplog.set_level(logging.INFO)
     outcome(trained(), 2, decode(window=4), read_ahead=True)
     assert [record.getMessage()[:21] for record in caplog.records] == ["translations cut at t"]
