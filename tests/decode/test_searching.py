@@ -268,7 +268,8 @@ def test_workers_say_nothing_themselves(
     capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(logging.getLogger("nmt"), "handlers", [])  # of a command tested before
+    # without the handler of a command that was tested before
+    monkeypatch.setattr(logging.getLogger(), "handlers", [caplog.handler])
     caplog.set_level(logging.INFO)
     outcome(trained(), 2, decode(window=4), read_ahead=True)
     assert [record.getMessage()[:21] for record in caplog.records] == ["translations cut at t"]
