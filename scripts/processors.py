@@ -83,6 +83,7 @@ def decoding(environment: dict[str, str]) -> dict[str, float]:
     seconds = {
         entry["name"].split()[-1]: [each["seconds"] for each in entry["rounds"]]
         for entry in part["entries"]
+        if not entry["name"].endswith("1-process")
     }
     plain = seconds.pop("float32")
     return {

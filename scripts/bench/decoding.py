@@ -22,6 +22,7 @@ PYTORCH = ("sockeye_", "marian_hf")
 PRECISIONS = ("float32", "bfloat16", "int8")
 SENTENCES, STEPS = 256, 32
 WHOLE = 64  # sentences of a whole process
+ALONE = "1-process"  # ends the name of nmt without workers
 TORCH, CT2, CT2_INT8 = (
     f"over {name}" for name in ("the best PyTorch peer", "CTranslate2 float32", "CTranslate2 int8")
 )
@@ -66,6 +67,10 @@ def part(session: Session, precisions: Sequence[str], *overrides: str) -> BenchP
     model, lines = task.model, task.lines
     steady = [translator(session, name, s, model, lines) for name, s in chosen.items()]
     whole = [_command(session, name, s, task) for name, s in chosen.items()]
+    if session.threads > 1 and session.device == "cpu":
+        name, first = f"nmt {precisions[0]} {ALONE}", next(iter(chosen.values()))
+        steady.append(translator(session, name, first, model, lines, workers=1))
+        whole.append(_command(session, name, first, task, "--workers", "1"))
     notes = []
 
     def peer(name: str, precision: str, units: int | None, options: Options) -> Candidate:
@@ -91,10 +96,22 @@ def part(session: Session, precisions: Sequence[str], *overrides: str) -> BenchP
 
 
 def translator(
-    session: Session, name: str, settings: Settings | str, model: Path, lines: Path
+    session: Session,
+    name: str,
+    settings: Settings | str,
+    model: Path,
+    lines: Path,
+    workers: int | None = None,
 ) -> Candidate:
-    """nmt's Translator, which translates the lines in each round."""
-    return session.worker(name, "translate_worker", settings, model=str(model), lines=str(lines))
+    """nmt's Translator, which translates the lines in each round; by as many workers as pays."""
+    return session.worker(
+        name,
+        "translate_worker",
+        settings,
+        model=str(model),
+        lines=str(lines),
+        workers=workers,
+    )
 
 
 def alone(session: Session, settings: Settings, steps: int) -> Candidate:
@@ -124,7 +141,7 @@ def _task(session: Session, settings: Settings) -> TranslationTask:
 
 
 def _command(
-    session: Session, name: str, settings: Settings | str, task: TranslationTask
+    session: Session, name: str, settings: Settings | str, task: TranslationTask, *more: str
 ) -> Candidate:
     """The command that a user types, on a few sentences."""
     if isinstance(settings, str):
@@ -133,7 +150,7 @@ def _command(
     argv = [
         *(sys.executable, "-m", "nmt.cli.translate", str(task.model), str(task.first_lines)),
         *("-o", str(session.directory / "whole.txt"), "--device", session.device),
-        *("--threads", str(session.threads)),
+        *("--threads", str(session.threads), *more),
         *(f"decode.{k}={v}" for k, v in asdict(settings.decode).items() if v != trained[k]),
     ]
     return Command(name, argv, session.threads, task.few * STEPS)
@@ -177,6 +194,7 @@ def report(
     notes = [
         f"steady: {len(task.sources)} sentences of mean {corpus.MEAN} pieces in a running process; "
         f"whole: {task.few} sentences, from the start of the process to its end",
+        "GB is the first process's own; workers share its model, and have activations beside it",
         f"matmul peak in the same rounds: float32 {giga(top)} GFLOP/s",
         *agreement,
         *setups,

@@ -26,7 +26,8 @@ def main() -> None:
     job = read_job()
     keep_memory()
     trained = modeldir.load(job["model"], job["device"])
-    translator = Translator.of(trained, config.thaw(job["settings"]).decode)
+    decode = config.thaw(job["settings"]).decode
+    translator = Translator.of(trained, decode, workers=job["workers"])  # None: as by itself
     lines = Path(job["lines"]).read_text(encoding="utf-8").split("\n")[:-1]
 
     def play() -> dict[str, Any]:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from nmt.decode.beam import Hypothesis, Step, length_penalty, search
+from nmt.decode.beam import Hypothesis, Step, _continue, length_penalty, search
 
 BOS, EOS = 0, 1
 NEVER = float("-inf")
@@ -195,7 +195,7 @@ def test_poor_ends_do_not_stop_a_sure_hypothesis() -> None:
     def sure(tokens: Tensor, parents: Tensor | None) -> Tensor:
         called.append(len(tokens))
         good, end = (-0.1, -8.0) if len(called) <= 3 else (-8.0, -0.1)
-        return torch.tensor([[NEVER, end, good, -9.0]]).expand(len(tokens), 4)
+        return torch.tensor([[NEVER, end, good, -9.0]]).repeat(len(tokens), 1)
 
     called: list[int] = []
     (found,) = whole(sure, [9], 2, 0.6)
@@ -241,7 +241,7 @@ def test_forbidden_ids_are_never_produced_however_probable() -> None:
 
 def test_an_output_that_never_ends_is_cut_at_its_limit_and_flagged() -> None:
     def endless(tokens: Tensor, parents: Tensor | None) -> Tensor:
-        return torch.tensor([[NEVER, -9.0, -1.0, -2.0]]).expand(len(tokens), 4)
+        return torch.tensor([[NEVER, -9.0, -1.0, -2.0]]).repeat(len(tokens), 1)
 
     first, second = whole(endless, [3, 1], 2, 0.6)
     assert first[0] == Hypothesis([2, 2, 2], -3 / length_penalty(3, 0.6), -3.0, False)
@@ -287,3 +287,27 @@ def test_the_length_penalty_of_other_engines_is_a_power_of_the_length() -> None:
 def test_more_than_the_beam_holds_is_refused(n_best: int) -> None:
     with pytest.raises(ValueError, match="from 1 to beam_size=2"):
         whole(Table.random(0, 1, 3, 1), [1], 2, 0.0, n_best=n_best)
+
+
+@given(st.integers(0, 2**32), st.integers(1, 4), st.integers(1, 5), st.integers(1, 30))
+def test_the_best_continuations_are_those_of_all_sums(
+    seed: int, live: int, width: int, vocab: int
+) -> None:
+    """Also where log-probabilities differ and sums do not, and where some are no numbers."""
+    random = torch.Generator().manual_seed(seed)
+    size = 10.0 ** int(torch.randint(-7, 2, (1,), generator=random))
+    log_probs = torch.randn(live * width, vocab, generator=random) * size
+    log_probs = log_probs.round() if seed % 3 == 0 else log_probs
+    for wrong in (NEVER, -NEVER, float("nan")):
+        if seed % 5 == 1:
+            log_probs[torch.rand(log_probs.shape, generator=random) < 0.2] = wrong
+    total = -100 * torch.rand(live, width, generator=random)
+    count, forbidden = 2 * (1 + seed % 4), (0, vocab // 2)
+    sums = total[:, :, None] + log_probs.view(live, width, vocab)
+    sums[:, :, list(forbidden)] = NEVER
+    sums = sums.nan_to_num(nan=NEVER, posinf=NEVER, neginf=NEVER).flatten(1)
+    expected, index = sums.sort(dim=1, descending=True, stable=True)
+    scores, parent, token = _continue(log_probs, total, count, forbidden)
+    assert torch.equal(scores, expected[:, :count])
+    real = scores > NEVER
+    assert torch.equal((parent * vocab + token)[real], index[:, :count][real])
