@@ -21,6 +21,7 @@ from nmt.decode.sampling import Draw, random_numbers, sample
 from nmt.decode.searching import Forked
 from nmt.decode.sources import LENGTH, Source
 from nmt.decode.workers import can_fork
+from nmt.device import has_low_precision
 from nmt.errors import UserError, is_want_of_memory
 from nmt.memory import memory_of
 from nmt.model import example
@@ -64,7 +65,7 @@ class TorchEngine:
         self.bfloat16 = precision == "bfloat16"
         if not self.bfloat16:
             return
-        if self.device.type == "cuda" and not torch.cuda.is_bf16_supported(False):
+        if self.device.type == "cuda" and not has_low_precision(self.device):
             raise UserError(
                 f"decode.precision=bfloat16: {self.device} has no units for it; choose float32"
             )
