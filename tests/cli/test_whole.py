@@ -147,10 +147,8 @@ def test_stdin_to_stdout(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    class Stdin:
-        buffer = io.BytesIO("\nder Mann schläft.\n\n".encode())
-
-    monkeypatch.setattr(sys, "stdin", Stdin())
+    given = io.BytesIO("\nder Mann schläft.\n\n".encode())
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(given))
     assert translate([str(learnt[1])]) == 0
     out = capsys.readouterr().out.split("\n")
     assert len(out) == 4 and not out[0] and out[1] and not out[2]
