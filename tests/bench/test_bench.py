@@ -141,12 +141,12 @@ def test_peers_do_the_same_work(capsys: pytest.CaptureFixture[str], tmp_path: Pa
 def test_correctness(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = ("--gpu", "correctness", "--device", "cpu", "--encodings", "relative,lstm")
+    words = ("--gpu", "correctness", "--device", "cpu", "--encodings", "relative")
     out, report = run(capsys, tmp_path, *words)
     (part,) = report["parts"].values()
     checks = [value for key, value in part.items() if isinstance(value, dict)]
     assert len(checks) == 4 and all(not check["errors"] for check in checks)
-    assert all(set(checks[i]["shares"]) == {"relative", "lstm"} for i in (0, 1))
+    assert all(set(checks[i]["shares"]) == {"relative"} for i in (0, 1))
     assert set(checks[3]["shares"]) == {"relative"}
     assert all(share <= 1 for check in checks for share in check["shares"].values())
     gradients = correctness._gradients
@@ -157,7 +157,7 @@ def test_correctness(
     monkeypatch.setattr("nmt.training.trainer.restore_optimizer", lambda *given: None)
     out, report = run(capsys, tmp_path, *words)
     (row,) = [line for line in out.split("\n") if line.startswith("loss and gradients")]
-    assert "relative: " in row and "lstm: " in row and "none" not in row
+    assert "relative: " in row and "none" not in row
     (row,) = [line for line in out.split("\n") if line.startswith("resumed")]
     assert "relative: nan" in row
 

@@ -84,6 +84,7 @@ def test_is_among_all(folder: Path) -> None:
     assert NAME in compare_words(["encoding=all", "--config-dir", str(folder)])[1]
 
 
+@pytest.mark.slow
 def test_is_shown_at_work(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:

@@ -46,7 +46,10 @@ def lines_of(kind: str) -> list[str]:
     return [f">>fr<< {line}" for line in LINES] if "multilingual" in kind else LINES
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(k, marks=[pytest.mark.slow] * k.startswith("multilingual")) for k in KINDS],
+)
 def test_pieces_logits_and_translations_are_those_of_transformers(kind: str, models: Path) -> None:
     imported = marian.read(models / kind)
     lines = lines_of(kind)[: 8 if kind == TRAINED else 3]
