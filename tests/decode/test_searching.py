@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from nmt.config import Settings
 from nmt.data.grouping import by_length
 from nmt.decode import searching
-from nmt.decode.notes import Notes
+from nmt.decode.notes import Note, Notes
 from nmt.decode.searching import Searching, batches_of
 from nmt.decode.translator import RefusedLinesError, Translation, Translator
 from nmt.decode.workers import can_fork
@@ -274,6 +274,13 @@ def test_workers_say_nothing_themselves(
     outcome(trained(), 2, decode(window=4), read_ahead=True)
     assert [record.getMessage()[:21] for record in caplog.records] == ["translations cut at t"]
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_note_names_the_first_line_in_whatever_order_they_come() -> None:
+    note = Note()
+    for line in (5, 3, 4):
+        note.add(line, pieces=line)
+    assert str(note) == "3 (first: line 3; longest: 5 pieces)"
 
 
 def test_words_of_the_test_are_known() -> None:
