@@ -208,7 +208,7 @@ class AttentionProfile:
 
 
 @dataclass(frozen=True)
-class DistanceVectors:
+class DistanceCosines:
     """Learned vectors per distance, beside sinusoids of the same distances."""
 
     system: int
@@ -245,7 +245,7 @@ class Report:
     notes: list[str] = field(default_factory=list)  # on data, budget, search, and the paper
     tables: list[PaperTable] = field(default_factory=list)
     profiles: list[AttentionProfile] = field(default_factory=list)
-    vectors: list[DistanceVectors] = field(default_factory=list)
+    vectors: list[DistanceCosines] = field(default_factory=list)
     about: dict[str, Any] = field(default_factory=dict)  # versions, files, settings
 
     def to_json(self) -> dict[str, Any]:

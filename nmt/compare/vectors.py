@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nmt.compare.report import DistanceVectors
+from nmt.compare.report import DistanceCosines
 from nmt.encodings.base import Encoding
 from nmt.encodings.sinusoids import sinusoids
 from nmt.modeldir import Trained
@@ -15,7 +15,7 @@ REACH = 32  # distances beyond are not shown
 DIGITS = 4  # of a cosine
 
 
-def learned(trained: Trained, system: int) -> list[DistanceVectors]:
+def learned(trained: Trained, system: int) -> list[DistanceCosines]:
     """How alike the vectors of two distances are, in each table that a model has learned.
 
     One for each site, layer and role (keys, values, ...) of every encoding that answers
@@ -40,7 +40,7 @@ def learned(trained: Trained, system: int) -> list[DistanceVectors]:
     return tables
 
 
-def _of_layer(e: Encoding, layer: int, where: str, system: int) -> list[DistanceVectors]:
+def _of_layer(e: Encoding, layer: int, where: str, system: int) -> list[DistanceCosines]:
     """One for each table of a layer."""
     backwards = e.positions.lengths  # positions count down to the desired length
     last = 0 if e.dims.site == "decoder" and not backwards else REACH
@@ -55,7 +55,7 @@ def _of_layer(e: Encoding, layer: int, where: str, system: int) -> list[Distance
         width = vectors.shape[2] + vectors.shape[2] % 2  # sinusoids come in pairs
         fixed = sinusoids(torch.tensor(distances), width)[None, :, : vectors.shape[2]]
         title = f"{where}, {role}{heads}"
-        tables.append(DistanceVectors(system, title, distances, _cosines(vectors), _cosines(fixed)))
+        tables.append(DistanceCosines(system, title, distances, _cosines(vectors), _cosines(fixed)))
     return tables
 
 

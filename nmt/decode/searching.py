@@ -19,7 +19,7 @@ from nmt.decode.engine import Engine, Searcher
 from nmt.decode.mbr import Choice, by_utility
 from nmt.decode.source_limit import ALWAYS
 from nmt.decode.sources import Source
-from nmt.decode.workers import Workers, may_fork
+from nmt.decode.workers import WorkerPool, may_fork
 from nmt.memory import memory_of
 
 Window = TypeVar("Window")
@@ -54,14 +54,14 @@ class Here:
 class Forked:
     """A Searcher whose workers have an engine by a fork."""
 
-    def __init__(self, workers: Workers) -> None:
+    def __init__(self, workers: WorkerPool) -> None:
         self._workers = workers
 
     @classmethod
     @contextmanager
     def of(cls, engine: Engine, count: int) -> Iterator["Forked"]:
         """Workers for as long as the block lasts; UserError (71) where no more can begin."""
-        with Workers(count, {"search": engine.search, "rank": by_utility}) as workers:
+        with WorkerPool(count, {"search": engine.search, "rank": by_utility}) as workers:
             yield cls(workers)
 
     def search(

@@ -73,7 +73,7 @@ class _Member:
         self.task: _Task | None = None
 
 
-class Workers:
+class WorkerPool:
     """Processes that call functions; they begin and end with a `with` block.
 
     A task goes to whoever is free first, in the order in which tasks were begun. An exception of a

@@ -39,7 +39,7 @@ class Ours(NamedTuple):
     judge: Any  # the model that searched: no forbidden piece has any probability
 
 
-class CTranslate2Model(NamedTuple):
+class CTranslate2Translator(NamedTuple):
     """A model in CTranslate2, with the names that it knows our ids by."""
 
     translator: Any  # ctranslate2.Translator
@@ -91,12 +91,14 @@ def options(exported: Exported, unknown: str) -> dict[str, Any]:
 
 def engine(
     trained: Trained, exported: Exported, directory: Path, precision: str
-) -> CTranslate2Model:
+) -> CTranslate2Translator:
     """Read a directory, for the CPU and one thread."""
     from ctranslate2 import Translator as Reader
 
     reader = Reader(str(directory), compute_type=precision, inter_threads=1, intra_threads=1)
-    return CTranslate2Model(reader, exported, options(exported, trained.settings.decode.unknown))
+    return CTranslate2Translator(
+        reader, exported, options(exported, trained.settings.decode.unknown)
+    )
 
 
 def certify(trained: Trained, ours: Ours, exported: Exported, directory: Path) -> dict[str, Any]:
@@ -185,7 +187,7 @@ def _search(trained: Trained, chosen: Sequence[SampleLine], beam: int) -> list[S
     return made
 
 
-def _difference(trained: Trained, ours: Ours, made: CTranslate2Model) -> tuple[float, int]:
+def _difference(trained: Trained, ours: Ours, made: CTranslate2Translator) -> tuple[float, int]:
     """The largest difference of log-probabilities, and of how many pieces.
 
     Of our greedy outputs, and of made-up targets that are about as long as the sources.
@@ -211,7 +213,9 @@ def _difference(trained: Trained, ours: Ours, made: CTranslate2Model) -> tuple[f
     return max(differences), len(differences)
 
 
-def _compared(ours: Ours, made: CTranslate2Model, name: str) -> tuple[dict[str, int], list[str]]:
+def _compared(
+    ours: Ours, made: CTranslate2Translator, name: str
+) -> tuple[dict[str, int], list[str]]:
     """How many outputs are compared, and equal piece by piece; and the lines of the others.
 
     At a limit the engines choose otherwise among beams that have not ended: those do not count.

@@ -14,7 +14,7 @@ from nmt.compare.diagnosis import diagnose
 from nmt.compare.report import (
     AttentionProfile,
     ComparedSystem,
-    DistanceVectors,
+    DistanceCosines,
     PaperTable,
     Report,
     trained_run,
@@ -303,7 +303,7 @@ def _observed(
     from nmt.compare import attention, vectors
 
     tests, profiles = list(made.tests), list[AttentionProfile]()
-    learned: list[DistanceVectors] = []
+    learned: list[DistanceCosines] = []
     for s, system in enumerate(systems):
         run = system.runs[0]
         log.info("observing the attention of %s", run.directory)

@@ -14,7 +14,7 @@ import pytest
 import nmt
 from nmt import modeldir
 from nmt.cli import resumable
-from nmt.decode.workers import Workers, can_fork
+from nmt.decode.workers import WorkerPool, can_fork
 from nmt.experiments import translate
 from nmt.experiments.evaluate import EvaluationOptions, NamedSystem, evaluate
 from nmt.experiments.processes import LoggedCommand
@@ -40,13 +40,13 @@ def text(tmp_path: Path) -> Path:
 def begun(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """How many workers were begun, each time."""
     seen: list[int] = []
-    enter = Workers.__enter__
+    enter = WorkerPool.__enter__
 
-    def spy(self: Workers) -> Workers:
+    def spy(self: WorkerPool) -> WorkerPool:
         seen.append(self.count)
         return enter(self)
 
-    monkeypatch.setattr(Workers, "__enter__", spy)
+    monkeypatch.setattr(WorkerPool, "__enter__", spy)
     yield seen
     assert not multiprocessing.active_children()
 

@@ -8,7 +8,7 @@ from nmt.compare.report import (
     AttentionProfile,
     BucketScores,
     ComparedSystem,
-    DistanceVectors,
+    DistanceCosines,
     ExamplePair,
     ExampleTranslation,
     LearningCurve,
@@ -250,7 +250,7 @@ def _profiles(made: random.Random) -> list[AttentionProfile]:
     return profiles
 
 
-def _vectors(made: random.Random) -> list[DistanceVectors]:
+def _vectors(made: random.Random) -> list[DistanceCosines]:
     found = []
     distances = list(range(-16, 17))
     sinusoids = _cosines(
@@ -261,7 +261,7 @@ def _vectors(made: random.Random) -> list[DistanceVectors]:
             table = [[made.gauss(0, 1) for _ in range(16)] for _ in distances]
             for i in range(1, len(table)):  # neighbours look alike
                 table[i] = [0.6 * a + 0.8 * b for a, b in zip(table[i - 1], table[i], strict=True)]
-            found.append(DistanceVectors(system, title, distances, _cosines(table), sinusoids))
+            found.append(DistanceCosines(system, title, distances, _cosines(table), sinusoids))
     return found
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.compare.report import DistanceVectors
+from nmt.compare.report import DistanceCosines
 from nmt.compare.vectors import REACH, learned
 from nmt.encodings.base import Encoding
 from nmt.encodings.context import Context
@@ -26,7 +26,7 @@ LEARNED = {
 }
 
 
-def shown(model: Transformer) -> list[DistanceVectors]:
+def shown(model: Transformer) -> list[DistanceCosines]:
     none = cast(Any, None)
     return learned(Trained(none, model, none, none, {}), 4)
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from nmt.decode import workers
-from nmt.decode.workers import Workers, may_fork
+from nmt.decode.workers import WorkerPool, may_fork
 from nmt.errors import Exit, UserError
 
 pytestmark = pytest.mark.skipif(not workers.can_fork(), reason="forks are for Linux")
@@ -54,7 +54,7 @@ def nobody_is_left() -> Iterator[None]:
 def test_results_come_from_other_processes_with_one_thread_each() -> None:
     torch.set_num_threads(2)
     try:
-        with Workers(2, FUNCTIONS) as some:
+        with WorkerPool(2, FUNCTIONS) as some:
             asked = [some.begin("compute", number) for number in range(7)]
             made = [result() for result in reversed(asked)][::-1]
             assert asked[3]() == made[3]  # once more
@@ -78,7 +78,7 @@ def test_results_come_from_other_processes_with_one_thread_each() -> None:
 def test_an_error_is_raised_where_its_result_is_asked_for(
     number: int, kind: type[Exception], code: int, told: str
 ) -> None:
-    with Workers(1, FUNCTIONS) as some:
+    with WorkerPool(1, FUNCTIONS) as some:
         before, wrong, after = (some.begin("compute", n) for n in (2, number, 3))
         assert before()[0] == 4
         with pytest.raises(kind, match=told) as error:
@@ -92,7 +92,7 @@ def test_an_error_is_raised_where_its_result_is_asked_for(
 
 
 def test_others_go_on_where_one_is_killed() -> None:
-    with Workers(2, FUNCTIONS) as some:
+    with WorkerPool(2, FUNCTIONS) as some:
         wrong, *rest = [some.begin("compute", n) for n in (9, 1, 2, 3, 4, 5)]
         assert [result()[0] for result in rest] == [1, 4, 9, 16, 25]
         with pytest.raises(UserError, match="of 2: killed"):
@@ -102,7 +102,7 @@ def test_others_go_on_where_one_is_killed() -> None:
 
 def test_large_calls_never_meet_and_urgent_ones_come_first(tmp_path: Path) -> None:
     path = str(tmp_path / "notes")
-    with Workers(2, FUNCTIONS) as some:
+    with WorkerPool(2, FUNCTIONS) as some:
         every = [some.begin("note", path, f"large{n}", large=True) for n in range(3)]
         every += [some.begin("note", path, f"small{n}") for n in range(2)]
         every.append(some.begin("note", path, "urgent", urgent=True))
@@ -117,7 +117,7 @@ def test_large_calls_never_meet_and_urgent_ones_come_first(tmp_path: Path) -> No
 
 def test_attending_gives_out_tasks_without_waiting_for_a_result(tmp_path: Path) -> None:
     path = tmp_path / "notes"
-    with Workers(1, FUNCTIONS) as some:
+    with WorkerPool(1, FUNCTIONS) as some:
         for number in range(3):
             some.begin("note", str(path), str(number))
         until = time.monotonic() + 60
@@ -131,7 +131,7 @@ def test_all_end_with_the_process_that_forked_them(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     if not (child := os.fork()):
         try:
-            with Workers(3, {"sleep": time.sleep}) as some:
+            with WorkerPool(3, {"sleep": time.sleep}) as some:
                 results = [some.begin("sleep", 600) for _ in range(2)]
                 children = multiprocessing.active_children()
                 os.write(writing, " ".join(str(process.pid) for process in children).encode())
@@ -159,7 +159,7 @@ def _lives(pid: int) -> bool:
 
 
 def test_ctrl_c_is_for_the_parent_alone() -> None:
-    with Workers(1, FUNCTIONS) as some:
+    with WorkerPool(1, FUNCTIONS) as some:
         pid = some.begin("compute", 1)()[1]
         os.kill(pid, signal.SIGINT)
         assert some.begin("compute", 2)()[:2] == (4, pid)
@@ -175,7 +175,7 @@ def test_a_system_that_is_full_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(os, "fork", full)
     with pytest.raises(UserError, match=r"^--workers 3: the system begins no further") as error:
-        Workers(3, FUNCTIONS).__enter__()
+        WorkerPool(3, FUNCTIONS).__enter__()
     assert error.value.code == Exit.NO_MEMORY
 
 

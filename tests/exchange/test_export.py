@@ -166,7 +166,7 @@ def test_an_output_that_differs_is_named(tmp_path: Path, monkeypatch: pytest.Mon
     def outputs(engine: Any, samples: list[Any], *_: Any) -> list[list[int]]:
         return [[5, 6] for _ in samples]
 
-    monkeypatch.setattr(ctranslate2_proof.CTranslate2Model, "outputs", outputs)
+    monkeypatch.setattr(ctranslate2_proof.CTranslate2Translator, "outputs", outputs)
     with pytest.raises(UserError, match="translates it otherwise by greedy"):
         export(made("encoding=none"), tmp_path / "made", LINES)
     assert not list(tmp_path.iterdir())

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from nmt.compare.page import heat
 from nmt.compare.page.text import MINUS
-from nmt.compare.report import DistanceVectors, Report
+from nmt.compare.report import DistanceCosines, Report
 
 
 class HeatMap(NamedTuple):
@@ -23,7 +23,7 @@ def vector_maps(report: Report) -> list[tuple[int, list[HeatMap]]]:
     return [(key[0], _maps(report, list(tables))) for key, tables in groups]
 
 
-def _maps(report: Report, tables: list[DistanceVectors]) -> list[HeatMap]:
+def _maps(report: Report, tables: list[DistanceCosines]) -> list[HeatMap]:
     matrices = [("sinusoids", tables[0].sinusoids), *((t.title, t.similarity) for t in tables)]
     label = report.systems[tables[0].system].label
     low, high = tables[0].distances[0], tables[0].distances[-1]
