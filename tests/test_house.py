@@ -21,6 +21,9 @@ BASE = {
     "manifest",
     "device",
     "memory",
+    "products",
+    "precision",
+    "timing",
     "modelpath",
     "figure",
 }

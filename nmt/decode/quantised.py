@@ -17,7 +17,8 @@ from nmt.errors import UserError
 from nmt.model.attention import Attention
 from nmt.model.layers import FeedForward
 from nmt.model.transformer import Transformer
-from nmt.precision import example, is_faster
+from nmt.precision import example
+from nmt.timing import is_faster
 
 LARGE: dict[type[nn.Module], tuple[str, ...]] = {
     Attention: ("query", "key", "value", "out"),

@@ -13,6 +13,7 @@ from nmt.encodings.context import Context
 from nmt.kernels import choice, relative
 from nmt.model.cache import Cache
 from nmt.model.dropout import dropout
+from nmt.products import Linear
 
 # Keys from which a CPU takes the fused kernel; below, three plain products, which were faster on
 # the Intel CPU with AMX that this was chosen on. On AMD's Zen 5 (one thread, float32, small model)
@@ -53,8 +54,8 @@ class Attention(nn.Module):
             raise ValueError(f"{heads} heads do not divide the width {dim}")
         self.heads = heads
         self.scale = (dim // heads) ** -0.5
-        self.query, self.key, self.value = (nn.Linear(dim, dim) for _ in range(3))
-        self.out = nn.Linear(dim, dim)
+        self.query, self.key, self.value = (Linear(dim, dim) for _ in range(3))
+        self.out = Linear(dim, dim)
         self.dropout = dropout
         self.watcher: Watcher | None = None  # set by nmt.model.watch alone
 

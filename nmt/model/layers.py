@@ -12,6 +12,7 @@ from nmt.encodings.context import Context
 from nmt.model.attention import Attention, Memory
 from nmt.model.cache import Cache
 from nmt.model.dropout import dropout
+from nmt.products import Linear
 
 
 class Residual(nn.Module):
@@ -46,8 +47,8 @@ class FeedForward(nn.Module):
 
     def __init__(self, config: Model) -> None:
         super().__init__()
-        self.inner = nn.Linear(config.dim, config.feedforward_dim)
-        self.outer = nn.Linear(config.feedforward_dim, config.dim)
+        self.inner = Linear(config.dim, config.feedforward_dim)
+        self.outer = Linear(config.feedforward_dim, config.dim)
         self.activation = ACTIVATIONS[config.activation]
         self.dropout = config.feedforward_dropout
 

@@ -16,6 +16,7 @@ from nmt.model.layers import DecoderLayer, EncoderLayer
 from nmt.model.length import LengthHead
 from nmt.model.stack import Stack
 from nmt.model.state import State
+from nmt.products import Linear
 
 PAD = 0  # the id that fills rows up on the right
 EOS = 2  # the id that ends each row of a source
@@ -51,7 +52,7 @@ class Transformer(nn.Module):
         self.dropout = config.dropout
         self.source_embedding = nn.Embedding(source_size, config.dim)
         self.target_embedding = nn.Embedding(target_size, config.dim)
-        self.output = nn.Linear(config.dim, target_size)
+        self.output = Linear(config.dim, target_size)
         self.encoder = Stack(config, config.encoder_layers, lambda: EncoderLayer(config))
         self.decoder = Stack(config, config.decoder_layers, lambda: DecoderLayer(config))
         self.length_head = LengthHead(config.dim) if config.length_head else None

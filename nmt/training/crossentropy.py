@@ -14,6 +14,7 @@ from torch.autograd.function import Function, once_differentiable
 
 from nmt.kernels import choice
 from nmt.kernels.crossentropy import smoothed_
+from nmt.products import add_gradient, product
 
 # Numbers at once: as many as some caches hold, or half a gigabyte. On CPUs a quarter and four times
 # as many cost the same within 15 % (AMD's Zen 5, with all it has, AVX2 alone, and without AVX).
@@ -95,19 +96,15 @@ def taken_by_formulas(
     by_bias = torch.zeros_like(bias) if needed else bias
     nll = hidden.new_empty(len(hidden), dtype=torch.float32)
     size = _at_once(hidden, weight)
-    room = hidden.new_empty(min(size, _stepped(len(hidden))), len(weight), dtype=low)
-    wide = room if low == torch.float32 else torch.empty_like(room, dtype=torch.float32)
-    ones = wide.new_ones(len(room))
+    ones = hidden.new_ones(min(size, len(hidden)), dtype=torch.float32)
     loss = hidden.new_zeros((), dtype=torch.float32)
     for start in range(0, len(hidden), size):
         some = slice(start, start + size)
         h, expected = hidden[some].to(low), target[some, None]
         n, more = len(h), _stepped(len(h)) - len(h)
         h = F.pad(h, (0, 0, 0, more)) if more else h
-        logits, p = room[: n + more], wide[:n]
-        torch.mm(h, w.T, out=logits)
-        if low != torch.float32:
-            p.copy_(logits[:n])
+        logits = product(h, w)
+        p = logits[:n].to(torch.float32)
         p += bias
         nll[some], log_sum = _softmax_(p, expected)
         loss += (1 - smoothing) * nll[some].sum()
@@ -119,8 +116,8 @@ def taken_by_formulas(
             by_bias += ones[:n] @ p  # a sum over tokens, twice as fast
             if low != torch.float32:
                 logits[:n] = p
-            by_hidden[some] = (logits @ w)[:n]
-            _add_product(by_weight, logits.T, h)
+            by_hidden[some] = product(logits, w.T)[:n]
+            add_gradient(by_weight, logits, h)
     if needed:
         by_hidden -= share * all_w
         by_weight -= share * hidden.sum(0)
@@ -158,7 +155,7 @@ def taken_by_kernel(
         if needed:
             by_hidden[some] = logits @ w
             ones = F.pad(h.new_ones(len(h), 1), (0, ALIGNED - 1))
-            _add_product(by_both, logits.T, torch.cat((h, ones), 1))
+            add_gradient(by_both, logits, torch.cat((h, ones), 1))
     return Taken(loss, nll, by_hidden, by_both[:, :dim], by_both[:, dim] if needed else bias)
 
 
@@ -187,11 +184,3 @@ def _softmax_(logits: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
     nll = -logits.gather(1, at)
     logits.exp_()
     return nll[:, 0], (chosen + nll)[:, 0]
-
-
-def _add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
-    """total += a b, added up in the number format of total."""
-    if total.dtype == a.dtype:
-        total.addmm_(a, b)
-    else:
-        total += a @ b

@@ -8,6 +8,7 @@ import torch
 
 import nmt
 from nmt.device import device_name
+from nmt.products import onednn_is_faster
 
 DRIVER = Path("/proc/driver/nvidia/version")
 
@@ -26,6 +27,7 @@ def describe(device: torch.device, number_format: str, deterministic: bool) -> d
         "threads": str(torch.get_num_threads()),
         "capability": torch.backends.cpu.get_cpu_capability(),
         "format": number_format,
+        "products": "oneDNN" if device.type == "cpu" and onednn_is_faster() else "torch",
     }
     if device.type != "cuda":
         return described

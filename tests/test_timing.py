@@ -1,10 +1,11 @@
-"""Formats are chosen by what a product costs here, and nothing else is disturbed by the trial."""
+"""The faster of two calls is found, and nothing else is disturbed by the trial."""
 
 import time
 
 import torch
 
-from nmt import precision
+from nmt import precision, products
+from nmt.timing import is_faster
 
 
 def busy(seconds: float) -> None:
@@ -20,13 +21,18 @@ def test_the_faster_of_two_calls_is_found_whatever_other_processes_do() -> None:
     def working() -> None:
         busy(0.001)
 
-    assert precision.is_faster(waiting, working)
-    assert not precision.is_faster(working, waiting)
+    assert is_faster(waiting, working)
+    assert not is_faster(working, waiting)
+
+
+def test_as_many_times_as_fast_as_asked() -> None:
+    assert is_faster(lambda: busy(0.001), lambda: busy(0.0022), 1.5)
+    assert not is_faster(lambda: busy(0.001), lambda: busy(0.0013), 1.5)
 
 
 def test_a_slow_candidate_is_not_tried_for_long() -> None:
     began = time.thread_time()
-    assert not precision.is_faster(lambda: busy(0.1), lambda: busy(0.0001))
+    assert not is_faster(lambda: busy(0.1), lambda: busy(0.0001))
     assert time.thread_time() - began < 0.5
 
 
@@ -36,6 +42,7 @@ def test_the_trial_leaves_threads_and_random_numbers_as_they_were() -> None:
     torch.set_num_threads(2)
     try:
         precision.bfloat16_is_faster.__wrapped__()
+        products.onednn_is_faster.__wrapped__()
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(threads)

@@ -1,0 +1,132 @@
+"""oneDNN's products are torch's own to the last bits, gradients too, and all of a model's."""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from nmt import products
+from nmt.model.transformer import Transformer
+from nmt.products import Linear, add_gradient, product
+from nmt.training import loss
+
+pytestmark = pytest.mark.skipif(
+    not torch.backends.mkldnn.is_available(), reason="torch was built without oneDNN"
+)
+
+
+@pytest.fixture
+def onednn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "onednn_is_faster", lambda: True)
+
+
+class Counted(TorchDispatchMode):
+    """Counts operations by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.of: Counter[str] = Counter()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.of[func.name().split(".")[0]] += 1
+        return func(*args, **(kwargs or {}))
+
+
+SHAPES = [(7, 5), (3, 4, 5), (2, 3, 5, 9), (5,), (1, 5), (0, 5), (2, 0, 5)]
+
+
+@pytest.mark.usefixtures("onednn")
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_a_layer_and_its_gradients_are_torchs_own(shape: tuple[int, ...], bias: bool) -> None:
+    torch.manual_seed(0)
+    x, layer = torch.randn(shape, requires_grad=True), Linear(shape[-1], 6, bias=bias)
+    expected = F.linear(x, layer.weight, layer.bias)
+    found, g = layer(x), torch.randn_like(expected)
+    torch.testing.assert_close(found, expected)
+    inputs = [x, *layer.parameters()]
+    for mine, theirs in zip(
+        torch.autograd.grad(found, inputs, g), torch.autograd.grad(expected, inputs, g), strict=True
+    ):
+        torch.testing.assert_close(mine, theirs)
+
+
+@pytest.mark.usefixtures("onednn")
+def test_rows_may_lie_in_memory_as_they_like() -> None:
+    x, layer = torch.randn(4, 6, 5).transpose(0, 1), Linear(5, 3)
+    g = torch.randn(1, 1, 3).expand(6, 4, 3)
+    torch.testing.assert_close(layer(x), F.linear(x, layer.weight, layer.bias))
+    (mine,) = torch.autograd.grad(layer(x), [layer.weight], g)
+    torch.testing.assert_close(mine, torch.einsum("abo,abi->oi", g, x))
+
+
+@pytest.mark.usefixtures("onednn")
+def test_outputs_may_be_changed_in_place() -> None:
+    x = torch.randn(2, 3, 5, requires_grad=True)
+    changed = Linear(5, 4)(x)
+    changed[0, 1] = 0
+    changed.sum().backward()
+    assert x.grad is not None and not x.grad[0, 1].any() and x.grad[0, 0].all()
+
+
+@pytest.mark.usefixtures("onednn")
+@pytest.mark.parametrize("outputs", [3, 9])
+@pytest.mark.parametrize("low", [torch.float32, torch.bfloat16])
+def test_gradients_are_added_up_in_the_format_of_their_sum(outputs: int, low: torch.dtype) -> None:
+    of_outputs, inputs = torch.randn(7, outputs).to(low), torch.randn(7, 5).to(low)
+    total = torch.ones(outputs, 5)
+    add_gradient(total, of_outputs, inputs)
+    assert total.dtype == torch.float32
+    bound = 1e-5 if low == torch.float32 else 0.05
+    expected = 1 + of_outputs.float().T @ inputs.float()
+    torch.testing.assert_close(total, expected, rtol=bound, atol=bound)
+
+
+@pytest.mark.usefixtures("onednn")
+def test_other_formats_are_torchs_own() -> None:
+    layer, x = Linear(5, 3), torch.randn(2, 5)
+    with Counted() as counted, torch.autocast("cpu", torch.bfloat16):
+        assert layer(x).dtype == torch.bfloat16
+    assert not counted.of["mkldnn::_linear_pointwise"]
+    assert product(x.double(), layer.weight.double()).dtype == torch.float64
+
+
+def learned(model: Any) -> tuple[Counter[str], list[Tensor]]:
+    """The operations of one update, and the gradients."""
+    source, target = torch.randint(4, 20, (3, 7)), torch.randint(4, 20, (3, 5))
+    with Counted() as counted:
+        states = model.hidden(source, target, {}).states.flatten(0, 1)
+        loss.smoothed(states, model.output, target.flatten(), 0.1)[0].backward()
+    return counted.of, [p.grad for p in model.parameters() if p.grad is not None]
+
+
+def test_all_layers_of_a_model_learn_by_it(
+    tiny: Callable[..., Transformer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ways = []
+    for onednn in (True, False):
+        monkeypatch.setattr(products, "onednn_is_faster", lambda on=onednn: on)
+        torch.manual_seed(0)
+        ways.append(learned(tiny("encoding=absolute").train()))
+    (ours, mine), (theirs, gradients) = ways
+    made = "mkldnn::_linear_pointwise"
+    assert not theirs[made]
+    assert not ours["aten::addmm"] + ours["aten::addmm_"]
+    by_weights = sum(theirs[name] - ours[name] for name in ("aten::addmm", "aten::mm"))
+    assert ours[made] == by_weights + theirs["aten::addmm_"]
+    assert ours["aten::mm"] == 1  # a sum over the tokens of the loss
+    for a, b in zip(mine, gradients, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_a_torch_without_the_operator_does_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*factors: Tensor) -> Tensor:
+        raise AttributeError("no such operator")
+
+    monkeypatch.setattr(products, "_onednn", missing)
+    assert not products.onednn_is_faster.__wrapped__()
