@@ -47,12 +47,17 @@ def add_gradient(total: Tensor, of_outputs: Tensor, inputs: Tensor) -> None:
 
     It is of_outputs.T @ inputs, of [rows, outputs] and [rows, inputs].
     """
-    if _is_for_onednn(of_outputs, inputs):
-        total += _gradient(of_outputs, inputs)
-    elif total.dtype == inputs.dtype:
+    if total.dtype == inputs.dtype and not _is_for_onednn(of_outputs, inputs):
         total.addmm_(of_outputs.T, inputs)
     else:
-        total += of_outputs.T @ inputs
+        total += gradient(of_outputs, inputs)
+
+
+def gradient(of_outputs: Tensor, inputs: Tensor) -> Tensor:
+    """That of a weight [outputs, inputs]: of_outputs.T @ inputs, as in `add_gradient`."""
+    if _is_for_onednn(of_outputs, inputs):
+        return _gradient(of_outputs, inputs)
+    return of_outputs.T @ inputs
 
 
 class _Product(Function):

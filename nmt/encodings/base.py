@@ -1,9 +1,8 @@
 """The seam between attention and positional encodings: seven questions, each answered 'nothing'.
 
 An encoding overrides one or two hooks. Which ones it overrides decides the fast path: without
-`scores` and `values`, the fused attention kernel serves it. `products` and `sums` answer the same
-two together with what plain attention computes, where that saves time, and `distance_vectors` says
-what a kernel needs to know.
+`scores` and `values`, the fused attention kernel serves it. `distance_vectors` says what a kernel
+needs to know that computes these two.
 
 Axes: batch, query, key, heads, dim (of the model), head_dim. Hooks receive the layer's number
 because one object serves all layers of its site.
@@ -11,7 +10,7 @@ because one object serves all layers of its site.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -21,8 +20,6 @@ from nmt.encodings.limits import Room
 from nmt.encodings.positions import Index
 
 Projection = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
-
-JOINT = {"scores": "products", "values": "sums"}  # by hook, the form that computes both
 
 
 @dataclass(frozen=True)
@@ -57,17 +54,6 @@ class Encoding(nn.Module):
     idle: ClassVar[str] = ""  # why parameters of a model with it may get no gradient, if so
     widens: ClassVar[bool] = False  # `project` makes queries and keys of another width
     projects_keys: bool = True  # false: keys are slices of the input, without a projection
-
-    def __init_subclass__(cls, **given: Any) -> None:
-        """A class that changes a hook does not inherit the joint form of the one it changed."""
-        super().__init_subclass__(**given)
-        for hook, joint in JOINT.items():
-            if hook in vars(cls) and joint not in vars(cls):
-                setattr(cls, joint, getattr(Encoding, joint))
-            elif joint in vars(cls) and hook not in vars(cls):
-                raise TypeError(f"{cls.__name__}: overrides {joint}, but not {hook}")
-        if JOINT.keys() & vars(cls).keys() and "distance_vectors" not in vars(cls):
-            cls.distance_vectors = Encoding.distance_vectors  # type: ignore[method-assign]
 
     def __init__(self, dims: Dims, positions: Positions | None = None) -> None:
         super().__init__()
@@ -167,7 +153,10 @@ class Encoding(nn.Module):
         return project(xq, xk, xv)
 
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
-        """Change the raw products s = q k^T [batch, heads, query, key], before scaling."""
+        """Change the raw products s = q k^T [batch, heads, query, key], before scaling.
+
+        `s` may be written into: nobody else reads it.
+        """
         return s
 
     def bias(self, layer: int, context: Context) -> Tensor | None:
@@ -178,20 +167,12 @@ class Encoding(nn.Module):
         """Add [batch, heads, query, head_dim] to the output of probabilities p."""
         return None
 
-    def products(self, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
-        """What `scores` makes of q k^T; called in its place on the first encoding that has one."""
-        return self.scores(q @ k.mT, q, k, layer, context)
-
-    def sums(self, p: Tensor, v: Tensor, layer: int, context: Context) -> Tensor:
-        """The sum of p v and `values`; called in its place on the first encoding that has one."""
-        o, extra = p @ v, self.values(p, layer, context)
-        return o if extra is None else o + extra
-
     def distance_vectors(self, layer: int, context: Context) -> DistanceVectors | None:
         """All that `scores` and `values` add, where it is one vector per clipped distance.
 
         And query i and key j are j - i apart. A kernel can then compute both inside of attention;
-        None: only `scores` and `values` know.
+        None: only `scores` and `values` know. A class that changes one of these is not asked,
+        unless it answers this, too.
         """
         return None
 

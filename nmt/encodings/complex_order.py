@@ -100,10 +100,10 @@ class ComplexOrder(Encoding):
 
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """Put the modulus in the place of q k^T; what entries before it added stays."""
-        return s + (self.products(q, k, layer, context) - q @ k.mT)
+        return self._moduli(q, k) + (s - q @ k.mT)  # in this order both streams get the same bits
 
-    def products(self, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
-        """The modulus of the complex product, for both streams: [batch x 2, heads, query, key]."""
+    def _moduli(self, q: Tensor, k: Tensor) -> Tensor:
+        """Of the complex product, for both streams: [batch x 2, heads, query, key]."""
         one, other = q[0::2], q[1::2]
         key_one, key_other = k[0::2].mT, k[1::2].mT
         exact = torch.promote_types(q.dtype, torch.float32)  # squares of bfloat16 are too coarse

@@ -124,11 +124,11 @@ class Encodings(nn.Module):
 
     def scores(self, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """Raw scores of all pairs: q k^T, and what each entry makes of it (`Encoding.scores`)."""
-        s: Tensor | None = None
+        s = q @ k.mT
         for e, c in self._all(context):
             if e.overrides("scores"):
-                s = e.products(q, k, layer, c) if s is None else e.scores(s, q, k, layer, c)
-        return q @ k.mT if s is None else s
+                s = e.scores(s, q, k, layer, c)
+        return s
 
     def bias(self, layer: int, context: Context) -> Tensor | None:
         """The sum of all biases; None if no entry has one."""
@@ -140,15 +140,11 @@ class Encodings(nn.Module):
 
     def outputs(self, p: Tensor, v: Tensor, layer: int, context: Context) -> Tensor:
         """The heads' outputs: p v, and the terms of all entries (`Encoding.values`)."""
-        o: Tensor | None = None
+        o = p @ v
         for e, c in self._all(context):
-            if not e.overrides("values"):
-                continue
-            if o is None:
-                o = e.sums(p, v, layer, c)
-            elif (term := e.values(p, layer, c)) is not None:
+            if (term := e.values(p, layer, c)) is not None:
                 o = o + term
-        return p @ v if o is None else o
+        return o
 
     def distance_vectors(self, layer: int, context: Context) -> DistanceVectors | None:
         """See there; only where no other entry has `scores` or `values`."""
@@ -156,7 +152,7 @@ class Encodings(nn.Module):
         if len(answering) != 1:
             return None
         ((e, c),) = answering
-        return e.distance_vectors(layer, c)
+        return e.distance_vectors(layer, c) if _says_all(type(e)) else None
 
     def readout(self, x: Tensor, context: Context) -> Tensor:
         """See `Encoding.readout`."""
@@ -168,6 +164,12 @@ class Encodings(nn.Module):
 def _answers(e: Encoding) -> bool:
     """Whether plain attention with an additive mask does not compute the same."""
     return e.overrides("scores") or e.overrides("values")
+
+
+def _says_all(cls: type[Encoding]) -> bool:
+    """Whether no class has changed `scores` or `values` below the one with `distance_vectors`."""
+    made = [c for c in cls.__mro__ if {"scores", "values", "distance_vectors"} & vars(c).keys()]
+    return "distance_vectors" in vars(made[0])
 
 
 HOOKS = ("embed", "layer", "project", "scores", "bias", "values", "readout")

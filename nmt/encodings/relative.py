@@ -72,23 +72,12 @@ class Relative(Encoding):
         """Add q_i . r^K of each distance: one product with all rows, then a gather."""
         if self.key_table is None:
             return s
-        return s + query_products(q, *self._rows(self.key_table, layer, context))
-
-    def products(self, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
-        """Both terms as one, which saves sums of large tensors."""
-        if self.key_table is None:
-            return q @ k.mT
-        return query_products(q, *self._rows(self.key_table, layer, context), k)
+        return s.add_(query_products(q, *self._rows(self.key_table, layer, context)))
 
     def values(self, p: Tensor, layer: int, context: Context) -> Tensor | None:
         """Add r^V of each distance, weighted by the attention that the distance got."""
         table = self._values
         return None if table is None else row_sums(p, *self._rows(table, layer, context))
-
-    def sums(self, p: Tensor, v: Tensor, layer: int, context: Context) -> Tensor:
-        """Both terms as one, likewise."""
-        table = self._values
-        return p @ v if table is None else row_sums(p, *self._rows(table, layer, context), v)
 
     @property
     def _values(self) -> Tensor | None:

@@ -1,12 +1,11 @@
 """Attention, one path for every encoding: project, score, weigh, sum."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.autograd.function import Function
 
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
@@ -69,7 +68,7 @@ class Attention(nn.Module):
         queries = x.reshape(len(memory.x), -1, x.shape[-1])
         q, k, v = self._project(queries, memory, layer, encodings, context)
         o = self._attend(q, k, v, layer, encodings, context)
-        return self.out(_Joined.apply(o)).view_as(x)
+        return self.out(o.transpose(1, 2).flatten(2)).view_as(x)
 
     def _project(
         self, x: Tensor, memory: Memory, layer: int, encodings: Encodings, context: Context
@@ -121,23 +120,6 @@ class Attention(nn.Module):
             self.watcher(AttentionRecord(context.site, layer, p, context.allowed))
         p = dropout(p, rate).to(v.dtype)
         return encodings.outputs(p, v, layer, context)
-
-
-class _Joined(Function):
-    """Heads side by side: [batch, heads, n, head_dim] -> [batch, n, dim].
-
-    Its gradient lies in memory as attention's products read it, several times; autograd's own
-    would be copied by each of them.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, o: Tensor) -> Tensor:
-        ctx.heads = o.shape[1]
-        return o.transpose(1, 2).flatten(2)
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Tensor:
-        return g.unflatten(-1, (ctx.heads, -1)).transpose(1, 2).contiguous()
 
 
 def at_least_float32(x: Tensor) -> Tensor:

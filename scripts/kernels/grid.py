@@ -182,7 +182,8 @@ def plain(given: Given, shape: Shape, rate: float | None = None) -> Tensor:
     n, m, tau = q.shape[2], k.shape[2], shape.tau
     distance = torch.arange(m, device=q.device) - torch.arange(n, device=q.device)[:, None]
     index = (distance.clamp(-tau, tau) + tau)[None]
-    s = q @ k.mT if keys is None else query_products(q, keys, index, k)
+    s = q @ k.mT
+    s = s if keys is None else s + query_products(q, keys, index)
     if shape.causal:
         past = (distance <= 0)[None, None]
         allowed = past if allowed is None else past & allowed
@@ -194,7 +195,7 @@ def plain(given: Given, shape: Shape, rate: float | None = None) -> Tensor:
         kept = draws(int(seed), len(q) * q.shape[1], n, m) >= dropped
         p = p * kept.view(p.shape).to(p.device, p.dtype) * (STEPS / (STEPS - dropped))
     p = p.to(v.dtype)
-    return p @ v if values is None else row_sums(p, values, index, v)
+    return p @ v if values is None else p @ v + row_sums(p, values, index)
 
 
 def draws(seed: int, heads: int, queries: int, keys: int) -> Tensor:

@@ -10,14 +10,12 @@ from nmt.encodings.by_row import query_products, row_sums
 SIZES = {"batch": 3, "heads": 2, "query": 4, "key": 5, "row": 6, "dim": 7}
 
 
-def plain_products(q: Tensor, rows: Tensor, index: Tensor, k: Tensor | None) -> Tensor:
-    s = torch.einsum("bhqd,bhqkd->bhqk", q, each(rows, index))
-    return s if k is None else s + q @ k.mT
+def plain_products(q: Tensor, rows: Tensor, index: Tensor) -> Tensor:
+    return torch.einsum("bhqd,bhqkd->bhqk", q, each(rows, index))
 
 
-def plain_sums(p: Tensor, rows: Tensor, index: Tensor, v: Tensor | None) -> Tensor:
-    o = torch.einsum("bhqk,bhqkd->bhqd", p, each(rows, index))
-    return o if v is None else o + p @ v
+def plain_sums(p: Tensor, rows: Tensor, index: Tensor) -> Tensor:
+    return torch.einsum("bhqk,bhqkd->bhqd", p, each(rows, index))
 
 
 def each(rows: Tensor, index: Tensor) -> Tensor:
@@ -29,23 +27,20 @@ def each(rows: Tensor, index: Tensor) -> Tensor:
 @pytest.mark.parametrize("heads", [1, SIZES["heads"]])
 @pytest.mark.parametrize("batch", [1, SIZES["batch"]])
 @pytest.mark.parametrize("transposed", [False, True])
-@pytest.mark.parametrize("both", [False, True])
-def test_values_and_gradients(
-    mine: object, heads: int, batch: int, transposed: bool, both: bool
-) -> None:
+def test_values_and_gradients(mine: object, heads: int, batch: int, transposed: bool) -> None:
     torch.manual_seed(2)
     width = SIZES["dim"] if mine is query_products else SIZES["key"]
-    x, keys = normal(4, width, transposed), normal(5, SIZES["dim"], transposed)
+    x = normal(4, width, transposed)
     rows = torch.randn(heads, SIZES["row"], SIZES["dim"], dtype=torch.float64)
     index = torch.randint(SIZES["row"], (batch, 4, 5))
     plain = plain_products if mine is query_products else plain_sums
     found = []
     for function in (mine, plain):
-        x, rows, keys = (each.detach().clone().requires_grad_() for each in (x, rows, keys))
-        result = function(x, rows, index, keys if both else None)  # type: ignore[operator]
+        x, rows = (each.detach().clone().requires_grad_() for each in (x, rows))
+        result = function(x, rows, index)  # type: ignore[operator]
         torch.manual_seed(3)
         result.backward(torch.randn(result.shape, dtype=result.dtype))
-        found.append([result.detach(), x.grad, rows.grad, *([keys.grad] if both else [])])
+        found.append([result.detach(), x.grad, rows.grad])
     for ours, theirs in zip(*found, strict=True):
         torch.testing.assert_close(ours, theirs)
 
@@ -57,19 +52,17 @@ def normal(n: int, width: int, transposed: bool) -> Tensor:
     return torch.randn(3, 2, n, width, dtype=torch.float64)
 
 
-@pytest.mark.parametrize("both", [False, True])
 def test_fixed_rows_get_no_gradient_and_autocast_keeps_number_formats(
-    both: bool, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delattr(by_row, "_outer")  # which would compute it
-    q, k = (torch.randn(1, 2, n, 8, requires_grad=True) for n in (4, 5))
+    q = torch.randn(1, 2, 4, 8, requires_grad=True)
     rows, index = torch.randn(1, 6, 8), torch.randint(6, (1, 4, 5))
     with torch.autocast("cpu", torch.bfloat16):
-        s = query_products(q, rows, index, k if both else None)
-        o = row_sums(s.float().softmax(-1), rows, index, k if both else None)
+        s = query_products(q, rows, index)
+        o = row_sums(s.float().softmax(-1), rows, index)
     assert s.dtype == o.dtype == torch.bfloat16
     (s.float().sum() + o.float().sum()).backward()
-    for each in (q, k) if both else (q,):
-        assert each.grad is not None and each.grad.dtype == torch.float32
-    near = plain_products(q, rows, index, k if both else None)
+    assert q.grad is not None and q.grad.dtype == torch.float32
+    near = plain_products(q, rows, index)
     torch.testing.assert_close(s.float(), near, rtol=0.05, atol=0.05)

@@ -87,8 +87,8 @@ class Doubled(Relative):
 
 def test_who_changes_a_part_does_not_inherit_what_was_told() -> None:
     context = replace(pass_over(N), ends=(N, N))
-    assert Relative(dims()).distance_vectors(0, context) is not None
-    assert Doubled(dims()).distance_vectors(0, context) is None
+    assert Encodings([Relative(dims())]).distance_vectors(0, context) is not None
+    assert Encodings([Doubled(dims())]).distance_vectors(0, context) is None
 
 
 def test_a_causal_pass_is_said_to_be_one(
