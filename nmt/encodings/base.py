@@ -1,8 +1,8 @@
-"""The seam between attention and positional encodings: seven questions, each answered 'nothing'.
+"""The seam between attention and positional encodings: eight questions, each answered 'nothing'.
 
 An encoding overrides one or two hooks. Which ones it overrides decides the fast path: without
-`scores` and `values`, the fused attention kernel serves it. `distance_vectors` says what a kernel
-needs to know that computes these two.
+`scores`, `normalise` and `values`, the fused attention kernel serves it. `distance_vectors` says
+what a kernel needs to know that computes scores and values.
 
 Axes: batch, query, key, heads, dim (of the model), head_dim. Hooks receive the layer's number
 because one object serves all layers of its site.
@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from nmt.encodings.context import Context, Positions
 from nmt.encodings.limits import Room
 from nmt.encodings.positions import Index
+from nmt.encodings.weights import softmax
 
 Projection = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
 
@@ -75,7 +76,7 @@ class Encoding(nn.Module):
         return self.overrides("scores")
 
     def overrides(self, hook: str) -> bool:
-        """Whether it answers one of the seven questions."""
+        """Whether it answers one of the eight questions."""
         return getattr(type(self), hook) is not getattr(Encoding, hook)
 
     @property
@@ -160,8 +161,16 @@ class Encoding(nn.Module):
         return s
 
     def bias(self, layer: int, context: Context) -> Tensor | None:
-        """Add [batch | 1, heads | 1, query, key] after scaling, whatever the content."""
+        """Add [batch | 1, heads | 1, query, key] after scaling, whatever queries and keys are."""
         return None
+
+    def normalise(self, e: Tensor, layer: int, context: Context) -> Tensor:
+        """Make weights of scores e [batch, heads, query, key], scaled and with all biases.
+
+        Takes the place of softmax, for one entry of a site. Keys where context.allowed is false get
+        no weight.
+        """
+        return softmax(e, context.allowed)
 
     def values(self, p: Tensor, layer: int, context: Context) -> Tensor | None:
         """Add [batch, heads, query, head_dim] to the output of probabilities p."""

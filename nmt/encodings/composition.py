@@ -9,6 +9,7 @@ from nmt.encodings.base import DistanceVectors, Encoding, Projection
 from nmt.encodings.context import Context
 from nmt.encodings.positions import Scaled
 from nmt.encodings.together import at_odds, refuse
+from nmt.encodings.weights import softmax
 
 
 class Encodings(nn.Module):
@@ -138,6 +139,13 @@ class Encodings(nn.Module):
                 total = bias if total is None else total + bias
         return total
 
+    def normalise(self, e: Tensor, layer: int, context: Context) -> Tensor:
+        """Weights of the scores e, by the one entry that replaces softmax, if there is any."""
+        for other, c in self._all(context):
+            if other.overrides("normalise"):
+                return other.normalise(e, layer, c)
+        return softmax(e, context.allowed)
+
     def outputs(self, p: Tensor, v: Tensor, layer: int, context: Context) -> Tensor:
         """The heads' outputs: p v, and the terms of all entries (`Encoding.values`)."""
         o = p @ v
@@ -163,16 +171,20 @@ class Encodings(nn.Module):
 
 def _answers(e: Encoding) -> bool:
     """Whether plain attention with an additive mask does not compute the same."""
-    return e.overrides("scores") or e.overrides("values")
+    return any(map(e.overrides, ("scores", "normalise", "values")))
 
 
 def _says_all(cls: type[Encoding]) -> bool:
-    """Whether no class has changed `scores` or `values` below the one with `distance_vectors`."""
-    made = [c for c in cls.__mro__ if {"scores", "values", "distance_vectors"} & vars(c).keys()]
+    """Whether `distance_vectors` stands where attention was last changed, or below."""
+    made = [
+        c
+        for c in cls.__mro__
+        if {"scores", "normalise", "values", "distance_vectors"} & vars(c).keys()
+    ]
     return "distance_vectors" in vars(made[0])
 
 
-HOOKS = ("embed", "layer", "project", "scores", "bias", "values", "readout")
+HOOKS = ("embed", "layer", "project", "scores", "bias", "normalise", "values", "readout")
 
 
 def hooks_of(cls: type[Encoding]) -> list[str]:

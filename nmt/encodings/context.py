@@ -1,8 +1,8 @@
 """What one pass through a stack knows about where tokens stand."""
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, cast
 
 import torch
 from torch import Tensor
@@ -77,6 +77,13 @@ class Positions:
         return context.keys[:, None, :] - context.queries[:, :, None]
 
 
+class KeyMemory(Protocol):
+    """What a decoder keeps of the keys that one layer has seen."""
+
+    def remember(self, name: str, new: Tensor) -> Tensor:
+        """Add [rows, any, new, width] under a name, and return all of that name."""
+
+
 INDICES = Positions()  # each token stands where it is
 
 
@@ -101,6 +108,7 @@ class Context:
     tokens: Tensor | None = None  # [batch, query] ids, where they are known
     columns: dict[str, Tensor] = field(default_factory=dict)  # [batch, source | 1] each
     state: dict[str, Tensor] | None = None  # of recurrent encodings; None: not decoding
+    memories: Sequence[KeyMemory] | None = None  # by layer; None: not decoding, all keys are new
     training: bool = False
     positions: Positions = None  # type: ignore[assignment]  # at once INDICES
     _indices: tuple[Tensor, Tensor] | None = None  # of queries and keys, once they are placed
@@ -235,6 +243,25 @@ class Context:
     def clipped(self, tau: int) -> Tensor:
         """Row numbers, from 0, of a table of distances -tau..tau: [batch | 1, query, key]."""
         return self.once(("clipped", tau), lambda: self.delta.clamp(-tau, tau) + tau)
+
+    def remember(self, name: str, layer: int, new: Tensor) -> Tensor:
+        """Keep what was computed of new keys [batch, any, new, width] for as long as the keys.
+
+        Returns that of all keys [batch, any, key, width], which `recall` gives once more in this
+        pass. Each site and layer has its own; an encoding takes its own name.
+        """
+        every = new if self.memories is None else self.memories[layer].remember(name, new)
+        self._memo["remembered", name, layer] = every
+        return every
+
+    def recall(self, name: str, layer: int) -> Tensor:
+        """What `remember` returned in this pass; raises KeyError where it was not called."""
+        return cast(Tensor, self._memo["remembered", name, layer])
+
+    @property
+    def has_remembered(self) -> bool:
+        """Whether anything was remembered in this pass."""
+        return any(isinstance(name, tuple) and name[0] == "remembered" for name in self._memo)
 
     def once(self, name: Hashable, make: Callable[[], Any]) -> Any:
         """Compute what is equal in every layer only once per pass."""

@@ -16,6 +16,10 @@ def refuse(entries: Sequence[Encoding]) -> None:
     """Raise ValueError for entries that cannot be composed, with what to do."""
     if sum(e.scale is not None for e in entries) > 1:
         raise ValueError("encoding: more than one entry sets the scale of the scores")
+    normalising = [e.name for e in entries if e.overrides("normalise")]
+    if len(normalising) > 1:
+        names = " and ".join(normalising)
+        raise ValueError(f"encoding: only one entry can take the place of softmax, not {names}")
     embedding = [e.name for e in entries if e.overrides("embed")]
     if len(embedding) > 1 and any(e.streams > 1 for e in entries):
         names = ", ".join(embedding)

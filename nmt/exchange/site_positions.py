@@ -30,6 +30,7 @@ NEAREST = {
     **dict.fromkeys(("embed", "layer", "readout"), "encoding=absolute"),
     **dict.fromkeys(("scores", "values"), "encoding=relative"),
     "bias": "encoding=t5",
+    "normalise": "encoding=none",
     "project": "encoding=rotary",
 }  # hook -> the option of an expressible form that comes nearest
 
@@ -159,8 +160,24 @@ def _refuse_needs(probe: _Probe) -> None:
             raise probe.refuse("it changes the top of the stack", "readout", one)
         if e.widens:
             raise probe.refuse("it makes queries and keys wider", "project", one)
+        if e.overrides("normalise"):
+            raise probe.refuse("it takes the place of softmax", "normalise", one)
+        if _remembers(probe, e):
+            raise probe.refuse(
+                "it keeps something else of each word than key and value", "bias", one
+            )
         if e.positions.pairs:
             raise probe.refuse("its distances are counted along edges", "scores", one)
+
+
+def _remembers(probe: _Probe, e: Encoding) -> bool:
+    """Whether it keeps what it computes of each key, so that scores depend on the words."""
+    if not e.overrides("project"):
+        return False
+    context = probe.context(torch.arange(1), 1).placed(e.positions)
+    x, split = torch.zeros(1, 1, probe.dims.dim), (1, probe.dims.heads, 1, probe.dims.head_dim)
+    e.project(lambda *_: (x.view(split),) * 3, x, x, x, 0, context)
+    return context.has_remembered
 
 
 def _table(probe: _Probe) -> Tensor:
@@ -282,6 +299,7 @@ def _value_vectors(probe: _Probe, layer: int) -> Tensor:
 
 
 def _scores(probe: _Probe, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
+    s = s.clone()  # an encoding may write into it
     for e in probe.having("scores"):
         s = e.scores(s, q, k, layer, context.placed(e.positions))
     return s

@@ -69,7 +69,7 @@ def _survey(specimen: Specimen, option: str) -> Rows:
 
 
 def _sites(specimen: Specimen) -> Rows:
-    """The hooks of each site; the fused kernel serves what needs neither scores nor values."""
+    """The hooks of each site, and whether the fused kernel serves them."""
     for name, site in specimen.model.sites.items():
         if site.entries:
             hooks = dict.fromkeys(h for e in site.each() for h in hooks_of(type(e)))

@@ -19,9 +19,9 @@ from nmt.inspect.specimen import Specimen, entries
 from nmt.model.transformer import Transformer
 
 SITES = ("encoder", "decoder", "cross")
-IN_EVERY_LAYER = {"layer", "project", "scores", "bias", "values"}
+IN_EVERY_LAYER = {"layer", "project", "scores", "bias", "normalise", "values"}
 AT_BOTTOM = {"embed", "layer"}
-IN_ATTENTION = {"scores", "bias", "values"}
+IN_ATTENTION = {"scores", "bias", "normalise", "values"}
 
 
 class Facts(NamedTuple):

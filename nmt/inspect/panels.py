@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from nmt.encodings.base import Encoding
-from nmt.encodings.composition import hooks_of
+from nmt.encodings.composition import Encodings, hooks_of
 from nmt.encodings.context import Context
+from nmt.encodings.weights import softmax
 from nmt.inspect.single import additions, ask, pass_over, scale_of
 from nmt.model import example
 
@@ -20,6 +21,7 @@ REACH = 24  # words of a sentence, where a recurrence runs over it
 FLAT = 0.02  # of the largest logit: less is not worth a panel
 STEP = 1e-3  # how far a word is moved
 SMALL = 1e-4
+TINY = 1e-7  # a weight that is not drawn
 BLOCKED = -1e30  # a logit below this hides its key
 PLACE, DISTANCE = "position (tokens)", "distance (tokens)"
 
@@ -61,6 +63,8 @@ def panels_of(e: Encoding, site: str, vocab: int) -> list[Panel]:
             panels += portrait.embeddings()
     if hooks & {"project", "scores", "bias"} or not hooks:
         panels += portrait.logits()
+    if "normalise" in hooks:
+        panels.append(portrait.weights())
     if "values" in hooks:
         panels += portrait.values()
     return panels
@@ -186,6 +190,20 @@ class _Portrait:
             title = "Logit of a query and an equal key"
             panels.append(self.panel(title, "mean logit", values))
         return panels
+
+    def weights(self) -> Panel:
+        """How much of the attention the keys of a query get that are most alike, in order."""
+        with torch.inference_mode():
+            e, context = ask(self.e, self.x, self.context(len(self.x))).logits, self.context(1)
+            made = Encodings([self.e]).normalise(e, 0, context)
+            both = [("softmax", softmax(e, context.allowed)), (self.e.name, made)]
+        ranks = np.arange(1, self.n + 1)
+        curves = [
+            (n, w[:, :, -1].sort(-1, descending=True)[0].mean((0, 1)).numpy()) for n, w in both
+        ]
+        title, across = "Weights of the last query's keys", "rank of the key by its weight"
+        lines = [(name, np.where(w > TINY, w, np.nan)) for name, w in curves]
+        return CurvesPanel(title, across, "mean weight", ranks, lines, True)
 
     def values(self) -> list[Panel]:
         """The length of the vector that a fully attended key adds to the output, by distance."""

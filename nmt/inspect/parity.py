@@ -103,7 +103,7 @@ def _condition(meaning: str, look: str) -> Callable[[Decode], Decode]:
 @_condition(
     "a module that has computed nothing before, one token at a time",
     "positions while one token is decoded (context.queries, keys, delta; one query, all keys), "
-    "and what is handed on in context.state",
+    "and what is handed on in context.state and by context.remember",
 )
 def fresh(subject: Subject) -> Pairs:
     decoding = Decoding(subject.model, subject.text(spread=3))
@@ -191,9 +191,8 @@ def room(subject: Subject) -> Pairs:
         if end == n // 2:
             decoding.reorder([2, 0, 1])
         for cache in (*decoding.state.own, *decoding.state.cross):
-            for held in (cache._k, cache._v):
-                if held is not None:
-                    held[:, :, cache.length :] = math.nan
+            for held in cache.held:
+                held[:, :, cache.length :] = math.nan
         decoding.grow(end + 1)
     return subject.against_full(decoding)
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
+from nmt.encodings.weights import masked
 from nmt.kernels import choice, relative
 from nmt.model.cache import Cache
 from nmt.model.dropout import dropout
@@ -113,9 +114,8 @@ class Attention(nn.Module):
                     q, k, v, *vectors, scale=scale, allowed=allowed, causal=causal, rate=rate
                 )
         s = encodings.scores(q, k, layer, context)  # [batch, heads, query, key], raw
-        e = at_least_float32(s) * scale
-        e = masked(e if bias is None else e + bias, context.allowed)
-        p = e.softmax(-1)  # in float32 at least, always
+        e = at_least_float32(s) * scale  # in float32 at least, always
+        p = encodings.normalise(e if bias is None else e + bias, layer, context)
         if self.watcher is not None:
             self.watcher(AttentionRecord(context.site, layer, p, context.allowed))
         p = dropout(p, rate).to(v.dtype)
@@ -125,11 +125,6 @@ class Attention(nn.Module):
 def at_least_float32(x: Tensor) -> Tensor:
     """x in float32, or in float64 where it is."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
-
-
-def masked(e: Tensor, allowed: Tensor | None) -> Tensor:
-    """Forbid what one may not look at, finitely: a row that may see nothing must not be NaN."""
-    return e if allowed is None else e.masked_fill(~allowed, torch.finfo(e.dtype).min)
 
 
 def _fusing_pays(k: Tensor) -> bool:

@@ -1,54 +1,68 @@
-"""Keys and values of the tokens seen so far, so that a decoder reads each of them once."""
+"""What is kept of the tokens seen so far, so that a decoder reads each of them once."""
 
 from torch import Tensor
+
+KEYS, VALUES = "keys", "values"
 
 
 class Cache:
     """Keys and values [rows, heads, length, head_dim] of the tokens seen so far.
 
-    Room is doubled when it runs out, so a step copies one position and not the whole past.
+    And what encodings remember of each key: [rows, any, length, width]. Room is doubled when it
+    runs out, so a step copies one position and not the whole past.
     """
 
     def __init__(self) -> None:
-        self.length = 0
-        self._k: Tensor | None = None  # [rows, heads, room, head_dim]
-        self._v: Tensor | None = None
+        self.length = 0  # keys; what is remembered of new ones comes first
+        self._held: dict[str, Tensor] = {}  # [rows, heads, room, head_dim] each
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Add new positions and return all."""
-        end = self.length + k.shape[2]
-        self._k, self._v = self._room(self._k, k, end), self._room(self._v, v, end)
-        self._k[:, :, self.length : end] = k
-        self._v[:, :, self.length : end] = v
-        self.length = end
-        return self._k[:, :, :end], self._v[:, :, :end]
+        all_keys, all_values = self._add(KEYS, k), self._add(VALUES, v)
+        self.length += k.shape[2]
+        return all_keys, all_values
 
     def all(self) -> tuple[Tensor, Tensor]:
         """What was stored; raises RuntimeError where nothing was."""
-        if self._k is None or self._v is None:
+        if KEYS not in self._held:
             raise RuntimeError("the cache is empty")
-        return self._k[:, :, : self.length], self._v[:, :, : self.length]
+        return self._held[KEYS][:, :, : self.length], self._held[VALUES][:, :, : self.length]
+
+    def remember(self, name: str, new: Tensor) -> Tensor:
+        """Add what an encoding computed of new keys [rows, any, new, width], and return all.
+
+        The keys themselves are appended afterwards.
+        """
+        return self._add(f"encoding.{name}", new)
 
     def reorder(self, rows: Tensor) -> None:
         """Row i becomes old row rows[i]."""
-        self._k, self._v = self._taken(self._k, rows), self._taken(self._v, rows)
+        self._held = {name: self._taken(held, rows) for name, held in self._held.items()}
 
     def move(self, to: Tensor, source: Tensor, rows: int) -> None:
         """Row to[i] becomes old row source[i], in place; then only the first `rows` are kept.
 
         No row may be in both.
         """
-        for held in (self._k, self._v):
-            if held is not None and len(to):
+        for name, held in self._held.items():
+            if len(to):
                 filled = held[:, :, : self.length]
                 filled.index_copy_(0, to, filled.index_select(0, source))
-        self._k = None if self._k is None else self._k[:rows]
-        self._v = None if self._v is None else self._v[:rows]
+            self._held[name] = held[:rows]
 
-    def _taken(self, held: Tensor | None, rows: Tensor) -> Tensor | None:
+    @property
+    def held(self) -> list[Tensor]:
+        """All that is held, with the room that is not filled yet."""
+        return list(self._held.values())
+
+    def _add(self, name: str, new: Tensor) -> Tensor:
+        end = self.length + new.shape[2]
+        held = self._held[name] = self._room(self._held.get(name), new, end)
+        held[:, :, self.length : end] = new
+        return held[:, :, :end]
+
+    def _taken(self, held: Tensor, rows: Tensor) -> Tensor:
         """Rows of what is held; the room beyond the length is not read."""
-        if held is None:
-            return None
         taken = self._empty(held, len(rows), held.shape[2])
         taken[:, :, : self.length] = held[:, :, : self.length].index_select(0, rows)
         return taken

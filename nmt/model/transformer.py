@@ -315,6 +315,7 @@ class Transformer(nn.Module):
             tokens=tokens,
             columns={name: state.per_place(c) for name, c in state.columns.items()},
             state=state.recurrent,
+            memories=state.own,
         )
         there = torch.arange(state.source.shape[1], device=device)[None]
         cross = Context(
@@ -326,7 +327,7 @@ class Transformer(nn.Module):
             ends=(keys.shape[1], there.shape[1]),
             allowed=state.allowed,
             lengths=state.lengths,
-            state=state.recurrent,
+            memories=state.cross,
         )
         state.length += n
         return state.in_rows(self._decode(tokens, state.source, own, cross, state)[0])

@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nmt.encodings.by_row import query_products, row_sums
+from nmt.encodings.weights import masked
 from nmt.kernels.relative import STEPS, attention
-from nmt.model.attention import masked
 from nmt.training.crossentropy import taken_by_kernel
 
 LENGTHS, TAUS, WIDTHS = (1, 7, 16, 33, 64, 130), (2, 16), (16, 32, 64)

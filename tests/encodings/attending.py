@@ -47,6 +47,5 @@ def attend(
     e = both.scores(q, k, layer, context) * (both.scale or v.shape[-1] ** -0.5)
     bias = both.bias(layer, context)
     e = e if bias is None else e + bias
-    hidden = e if context.allowed is None else e.masked_fill(~context.allowed, float("-inf"))
-    p = hidden.softmax(-1)
+    p = both.normalise(e, layer, context)
     return e, p, both.outputs(p, v, layer, context)

@@ -191,8 +191,8 @@ def test_only_beams_go_wrong(part: str, settings_of: Make, monkeypatch: Patch) -
         elif part == "lengths" and lengths is not None:
             self.lengths = rows_first(lengths, rows)
         for cache in {"own": self.own, "cross": self.cross}.get(part, []):
-            if cache._k is not None:
-                cache._k = cache._k[torch.arange(len(rows)).flip(0)]
+            if "keys" in cache._held:
+                cache._held["keys"] = cache._held["keys"][torch.arange(len(rows)).flip(0)]
 
     if part == "lengths":  # a made-up encoding that reads the desired length
         overrides = ["encoding=absolute"]
@@ -244,8 +244,7 @@ def test_only_reading_beyond_the_length_goes_wrong(settings_of: Make, monkeypatc
 
     def append(self: Cache, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         keys, values = right(self, k, v)
-        assert self._k is not None
-        return keys + 0 * self._k[:, :, -1:], values
+        return keys + 0 * self._held["keys"][:, :, -1:], values
 
     monkeypatch.setattr(Cache, "append", append)
     monkeypatch.setattr(Cache, "_empty", zeroed(Cache._empty))

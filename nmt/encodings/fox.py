@@ -1,0 +1,48 @@
+"""Lin, Nikishin, He, Courville (2025), Forgetting Transformer (FoX): a forget gate in attention.
+
+    f_t = sigmoid(w_h . x_t + b_h);   e_ij = q_i . k_j / sqrt(head_dim) + sum_{l = j+1..i} log f_l
+
+with x the input of the layer's attention, and one gate for each head: what lies further back is
+forgotten, and how fast depends on the words between. Defined for a decoder. In the cross-attention
+(ours) a key has faded by the words from it to the source's end, as if the target followed the
+source: the gates of the target would add the same to all keys of a query, which softmax does not
+see. In the encoder (ours) the words between query and key count, in both directions.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from nmt.encodings.base import Dims, Encoding, Projection
+from nmt.encodings.context import Context, Positions
+
+
+class Fox(Encoding):
+    """Learns a vector w and a number b for every head and layer: heads (dim + 1) per layer."""
+
+    relative: bool = True
+    takes = "nothing"
+
+    def __init__(self, dims: Dims, positions: Positions | None = None, bias: float = 0.0) -> None:
+        super().__init__(dims, positions)
+        self.weight = nn.Parameter(torch.empty(dims.layers, dims.heads, dims.dim))
+        self.gate_bias = nn.Parameter(torch.full((dims.layers, dims.heads), bias))
+        for one in self.weight.detach():
+            nn.init.xavier_uniform_(one)
+
+    def project(
+        self, project: Projection, xq: Tensor, xk: Tensor, xv: Tensor, layer: int, context: Context
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Remember log f of each key; queries, keys and values stay."""
+        gates = F.linear(xk, self.weight[layer].to(xk.dtype), self.gate_bias[layer].to(xk.dtype))
+        log_f = F.logsigmoid(gates.float() if gates.dtype != torch.float64 else gates)
+        context.remember(self.name, layer, log_f.transpose(1, 2)[..., None])
+        return project(xq, xk, xv)
+
+    def bias(self, layer: int, context: Context) -> Tensor:
+        """The logarithm of all gates between query and key: [batch, heads, query, key]."""
+        sums = context.recall(self.name, layer)[..., 0].cumsum(-1)  # [batch, heads, key]
+        if context.site == "cross":
+            return (sums[..., -1:] - sums)[..., None, :]
+        queries = sums[..., -context.queries.shape[1] :, None]
+        return -(queries - sums[..., None, :]).abs()

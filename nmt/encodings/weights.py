@@ -1,0 +1,14 @@
+"""From scores to weights of attention, as everybody does it who is not asked otherwise."""
+
+import torch
+from torch import Tensor
+
+
+def softmax(e: Tensor, allowed: Tensor | None) -> Tensor:
+    """Weights of e [batch, heads, query, key] over the keys where `allowed` is true; None: all."""
+    return masked(e, allowed).softmax(-1)
+
+
+def masked(e: Tensor, allowed: Tensor | None) -> Tensor:
+    """Forbid what one may not look at, finitely: a row that may see nothing must not be NaN."""
+    return e if allowed is None else e.masked_fill(~allowed, torch.finfo(e.dtype).min)

@@ -1,0 +1,71 @@
+"""Forget gates against the formula in loops, and what is remembered of each key."""
+
+import torch
+from torch import Tensor
+
+from nmt.encodings.context import Context
+from nmt.encodings.fox import Fox
+from tests.encodings.attending import attend, dims, pass_over, qkv
+
+SITES = ("encoder", "decoder", "cross")
+
+
+def made(site: str) -> Fox:
+    torch.manual_seed(1)
+    e = Fox(dims(site)).double()
+    e.name = "fox"
+    torch.nn.init.normal_(e.weight)
+    torch.nn.init.normal_(e.gate_bias)
+    return e
+
+
+def gates(e: Fox, x: Tensor, layer: int) -> Tensor:
+    """log f [batch, heads, key]."""
+    made = torch.einsum("bnd,hd->bhn", x, e.weight[layer]) + e.gate_bias[layer][:, None]
+    return -torch.log1p(torch.exp(-made))
+
+
+def test_equals_the_formula_in_loops() -> None:
+    for site in SITES:
+        e, (q, k, v) = made(site), qkv(7, dims())
+        x = q.transpose(1, 2).flatten(2)
+        log_f, scores = gates(e, x, 1), torch.einsum("bhqd,bhkd->bhqk", q, k) / 4**0.5
+        for i in range(7):
+            for j in range(7):
+                between = (
+                    range(j + 1, 7) if site == "cross" else range(min(i, j) + 1, max(i, j) + 1)
+                )
+                for t in between:
+                    scores[:, :, i, j] += log_f[:, :, t]
+        found, _, _ = attend(e, q, k, v, pass_over(7, site), layer=1)
+        torch.testing.assert_close(found, scores)
+
+
+def test_parameters() -> None:
+    assert sum(p.numel() for p in made("decoder").parameters()) == 2 * 2 * (8 + 1)
+
+
+class Kept:
+    """A memory of keys as a decoder has it."""
+
+    def __init__(self) -> None:
+        self.of: dict[str, Tensor] = {}
+
+    def remember(self, name: str, new: Tensor) -> Tensor:
+        self.of[name] = torch.cat([self.of[name], new], 2) if name in self.of else new
+        return self.of[name]
+
+
+def test_keys_are_remembered_by_layer_from_step_to_step() -> None:
+    e, x, memories = made("decoder"), torch.randn(2, 5, 8, dtype=torch.float64), [Kept(), Kept()]
+    whole = pass_over(5, "decoder")
+    for layer in range(2):
+        e.project(lambda *_: (x, x, x), x, x, x, layer, whole)
+    for a, b in ((0, 1), (1, 4), (4, 5)):
+        at = torch.arange(b)[None]
+        context = Context("decoder", at[:, a:], at, at[:, a:], rows=2, memories=memories)
+        for layer in range(2):
+            e.project(lambda *_: (x, x, x), x[:, a:b], x[:, a:b], x[:, a:b], layer, context)
+            found = e.bias(layer, context)
+            torch.testing.assert_close(found, e.bias(layer, whole)[:, :, a:b, :b])
+    assert not context.once("nothing", lambda: 0) and context.has_remembered
