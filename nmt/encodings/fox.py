@@ -3,10 +3,15 @@
     f_t = sigmoid(w_h . x_t + b_h);   e_ij = q_i . k_j / sqrt(head_dim) + sum_{l = j+1..i} log f_l
 
 with x the input of the layer's attention, and one gate for each head: what lies further back is
-forgotten, and how fast depends on the words between. Defined for a decoder. In the cross-attention
-(ours) a key has faded by the words from it to the source's end, as if the target followed the
-source: the gates of the target would add the same to all keys of a query, which softmax does not
-see. In the encoder (ours) the words between query and key count, in both directions.
+forgotten, and how fast depends on the words between. Gates start with b = 0 as in the authors' code
+(zhixuan-lin/forgetting-transformer) and Glorot's w as all projections here (theirs: N(0, 0.02^2)).
+CABLE (Veisi, Amirzadeh, Mansourian 2025) adds the same: its -softplus(z), as the code of its
+authors has it (axiomlab/Cable), is log sigmoid(-z); only its products q . k are not scaled.
+
+Defined for a decoder. In the cross-attention (ours) a key has faded by the words from it to the
+source's end, as if the target followed the source: the gates of the target would add the same to
+all keys of a query, which softmax does not see. In the encoder (ours) the words between query and
+key count, in both directions.
 """
 
 import torch
@@ -41,8 +46,12 @@ class Fox(Encoding):
 
     def bias(self, layer: int, context: Context) -> Tensor:
         """The logarithm of all gates between query and key: [batch, heads, query, key]."""
-        sums = context.recall(self.name, layer)[..., 0].cumsum(-1)  # [batch, heads, key]
+        log_f = context.recall(self.name, layer)[..., 0]  # [batch, heads, key]
         if context.site == "cross":
+            if context.allowed is not None:  # softmax sees no gates of padding, but others may
+                log_f = log_f.masked_fill(~context.allowed.any(2), 0)
+            sums = log_f.cumsum(-1)
             return (sums[..., -1:] - sums)[..., None, :]
+        sums = log_f.cumsum(-1)
         queries = sums[..., -context.queries.shape[1] :, None]
         return -(queries - sums[..., None, :]).abs()

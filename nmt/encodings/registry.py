@@ -61,7 +61,7 @@ def _suit(cls: type[Encoding], positions: Positions, site: str) -> None:
         raise ValueError(f"at={name}: this encoding indexes a table and needs whole positions")
     if positions.pairs and not cls.pairwise:
         raise ValueError(f"at={name}: this encoding needs a position for every single token")
-    hooks = ("project", "scores", "bias", "values")  # those of attention
+    hooks = ("project", "scores", "bias", "normalise", "values")  # those of attention
     if site == "cross" and all(getattr(cls, h) is getattr(Encoding, h) for h in hooks):
         raise ValueError("where=cross: this encoding works on embeddings, not on attention")
     if site not in positions.sites:

@@ -3,8 +3,10 @@
     p_ij = exp(s_h log(n_i) e_ij) / sum_k exp(s_h log(n_i) e_ik)
 
 with n_i the number of keys that query i may see: in a longer text softmax needs greater
-differences to stay as sharp. s is one number per head and layer, learned. The paper has decoders
-alone; in an encoder and across, n is the length of the source.
+differences to stay as sharp. s is one number per head and layer, learned. It starts at 0.43, the s
+of the paper's first figure, with which ten keys get the weights of softmax; what s its models start
+at is not known here. The paper has decoders alone; in an encoder and across, n is the length of the
+source (ours).
 """
 
 import torch
@@ -21,7 +23,7 @@ class Ssmax(Encoding):
     relative: bool = True
     takes = "nothing"
 
-    def __init__(self, dims: Dims, positions: Positions | None = None, start: float = 1.0) -> None:
+    def __init__(self, dims: Dims, positions: Positions | None = None, start: float = 0.43) -> None:
         super().__init__(dims, positions)
         self.factor = nn.Parameter(torch.full((dims.layers, dims.heads), start))
 

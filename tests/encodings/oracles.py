@@ -20,6 +20,7 @@ from nmt.encodings.composition import Encodings
 from nmt.encodings.context import causal
 from nmt.encodings.cope import Cope
 from nmt.encodings.deberta import Deberta
+from nmt.encodings.fox import Fox
 from nmt.encodings.relative import Relative
 from nmt.encodings.rotary import Rotary
 from nmt.encodings.t5 import T5
@@ -133,6 +134,25 @@ def t5_bias() -> Sides:
             bias.relative_attention_bias.weight.copy_(e.weight.T)
         wanted.append(bias(40, 40))
     return Sides(entries, lambda: flat(*(biases(e, 40) for e in entries)), flat(*wanted))
+
+
+def fox() -> Sides:
+    """Below the diagonal: theirs are gates of all pairs, with a mask to follow."""
+    package = theirs("x_transformers.x_transformers").DataDependentAlibi(8, 2, causal=True).double()
+    e = drawn(Fox(dims("decoder")))
+    x = qkv(9, e.dims)[0].transpose(1, 2).flatten(2)
+    seen = causal(9, 9, x.device)
+    with torch.no_grad():
+        package.to_forget_gates[0].weight.copy_(e.weight[1])
+        package.to_forget_gates[0].bias.copy_(e.gate_bias[1])
+        wanted = package(x) * seen
+
+    def ours() -> Tensor:
+        context = pass_over(9, "decoder")
+        e.project(lambda *_: (x, x, x), x, x, x, 1, context)
+        return e.bias(1, context) * seen
+
+    return Sides([e], ours, wanted)
 
 
 def alibi() -> Sides:
@@ -309,6 +329,7 @@ AGREEMENTS = [
               t5_buckets),
     Agreement("t5", "x-transformers", "biases, both sides", t5_bias),
     Agreement("alibi", "x-transformers", "biases of 1 to 33 heads", alibi, 1e-6),
+    Agreement("fox", "x-transformers", "biases of the decoder", fox, 1e-12),
     Agreement("rotary", RET, "queries and keys", rotary, 2e-6),
     Agreement("rotary partial=0.5", RET, "queries and keys",
               partial(rotary, 4, {"partial": 0.5}), 2e-6),

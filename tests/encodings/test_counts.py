@@ -8,6 +8,7 @@ NOTHING = (
     *("none", "absolute", "mvpe", "shape", "cape", "randomized", "ldpe", "lrpe"),
     *("position_infused", "relative_sinusoidal", "relative_sinusoidal_returnn", "rotary"),
     *("rotary_partial", "xpos", "alibi", "alibi_directional", "sandwich", "disan", "graph_bert"),
+    *("stick_breaking", "sigmoid_attention"),
 )
 COUNTS = {
     **dict.fromkeys(NOTHING, 0),
@@ -38,6 +39,8 @@ COUNTS = {
     "kerple_log": 32,
     "kerple_power": 32,
     "fire": 3_960,
+    "fox": 49_248,
+    "ssmax": 96,
     "cope": 49_152,
     "irpe": 25_344,
     "irpe_qkv": 76_032,

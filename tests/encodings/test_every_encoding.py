@@ -18,7 +18,8 @@ from nmt.model.transformer import Transformer
 from nmt.overrides.options import options_of
 
 OPTIONS = options_of("encoding")
-ORDERLESS = {"none", "ssmax"}  # a permuted sentence has the same states, permuted
+# A permuted sentence has the same states, permuted
+ORDERLESS = {"none", "sigmoid_attention", "ssmax"}
 COMPOSED = [*OPTIONS, "[absolute,relative]", "[lstm,relative]", "[rotary,alibi,relative_key]"]
 Make = Callable[..., Transformer]
 Ids = Callable[..., Tensor]

@@ -29,7 +29,8 @@ TOKENS = 9
 EXACT = 1e-10  # two float64 sums of the same numbers, and logits of unit size
 REFUSALS = re.compile(
     "model: encoding: (more than one entry sets the scale of the scores"
-    "|one entry must make all embeddings complex)|encoding[.]"
+    "|one entry must make all embeddings complex|only one entry can take the place of softmax)"
+    "|encoding[.]"
     r"\w+: ((reads|makes features of) queries and keys, but|changes queries and keys, of which)"
 )
 

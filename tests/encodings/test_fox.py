@@ -41,6 +41,15 @@ def test_equals_the_formula_in_loops() -> None:
         torch.testing.assert_close(found, scores)
 
 
+def test_gates_of_padding_are_not_counted() -> None:
+    e, (q, k, v) = made("cross"), qkv(7, dims())
+    padded = pass_over(7, "cross")
+    padded.allowed = (torch.arange(7) < torch.tensor([7, 4])[:, None])[:, None, None]
+    found, _, _ = attend(e, q, k, v, padded)
+    alone, _, _ = attend(e, q[1:, :, :4], k[1:, :, :4], v[1:, :, :4], pass_over(4, "cross", 1))
+    torch.testing.assert_close(found[1:, :, :4, :4], alone)
+
+
 def test_parameters() -> None:
     assert sum(p.numel() for p in made("decoder").parameters()) == 2 * 2 * (8 + 1)
 

@@ -1,0 +1,40 @@
+"""Ramapuram et al. (2025), Theory, Analysis, and Best Practices for Sigmoid Self-Attention.
+
+    p_ij = sigmoid(e_ij - log n)
+
+Each key is weighed on its own, so weights need not add up to 1; with -log n as the bias they do
+about so at the start, when scores are small. In the authors' code (apple/ml-sigmoid-attention) the
+bias is one constant of a model, whose texts have one length n. Sentences have many, so here n is
+the number of keys that the query may see (ours), unless `keys` names one number for all.
+"""
+
+import math
+
+from torch import Tensor
+
+from nmt.encodings.base import Dims, Encoding
+from nmt.encodings.context import Context, Positions
+
+
+class SigmoidAttention(Encoding):
+    """Takes sigmoid instead of softmax. It knows no positions, and learns nothing."""
+
+    relative: bool = True
+    takes = "nothing"
+
+    def __init__(self, dims: Dims, positions: Positions | None = None, keys: int = 0) -> None:
+        super().__init__(dims, positions)
+        if keys < 0:
+            raise ValueError(f"keys={keys}: at least 1, or 0 for as many as a query may see")
+        self.keys = keys
+
+    def normalise(self, e: Tensor, layer: int, context: Context) -> Tensor:
+        """The weight of each key by itself: [batch, heads, query, key]."""
+        if context.allowed is None:
+            return (e - math.log(self.keys or e.shape[-1])).sigmoid()
+        if self.keys:
+            weights = (e - math.log(self.keys)).sigmoid()
+        else:
+            n = context.allowed.sum(-1, keepdim=True).clamp(min=1)  # [batch | 1, 1, query | 1, 1]
+            weights = (e - n.to(e.dtype).log()).sigmoid()
+        return weights.masked_fill(~context.allowed, 0)

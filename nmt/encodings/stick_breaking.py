@@ -1,0 +1,75 @@
+"""Tan, Yang, Courville, Panda, Shen (2025), Scaling Stick-Breaking Attention.
+
+    b_ij = sigmoid(e_ij);   p_ij = b_ij prod_{l = j+1..i-1} (1 - b_il),   j < i
+
+A stick is broken from the newest key back to the oldest: each takes the share b of what those after
+it left, so that what is nearer comes first, without any position. In the authors' code
+(shawntan/stickbreaking-attention) a token does not see itself unless attend_current says so, and
+what nobody took, 1 - sum_j p_ij, is handed back; remainder=true gives it to the token's own value.
+Without it the first token sees nothing, and its output is 0.
+
+Defined for a decoder. In the encoder (ours) half of the heads break the stick back to the first
+word, and half on to the last. Across (ours) it is broken from the end of the source back, as if
+the target followed it; no key is the query's own there, so what is left stays nobody's.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from nmt.encodings.base import Dims, Encoding
+from nmt.encodings.context import Context, Positions
+
+
+class StickBreaking(Encoding):
+    """Breaks a stick in the place of softmax; learns nothing."""
+
+    relative: bool = True
+    takes = "nothing"
+
+    def __init__(
+        self,
+        dims: Dims,
+        positions: Positions | None = None,
+        attend_current: bool = False,
+        remainder: bool = False,
+    ) -> None:
+        super().__init__(dims, positions)
+        if dims.site == "encoder" and dims.heads % 2:
+            raise ValueError(
+                f"{dims.heads} heads cannot be halved, one half to look ahead in the encoder; "
+                "where=[decoder,cross] leaves it out"
+            )
+        self.attend_current, self.remainder = attend_current, remainder
+
+    def normalise(self, e: Tensor, layer: int, context: Context) -> Tensor:
+        """Shares of the sticks of scores e [batch, heads, query, key]; they add up to 1 at most."""
+        allowed = torch.ones_like(e[:1, :1], dtype=torch.bool)
+        if context.allowed is not None:
+            allowed = context.allowed
+        if context.site == "cross":
+            return shares(e, allowed)
+        query, key = context.indices
+        ahead = key[:, None, None, :] - query[:, None, :, None]  # [batch | 1, 1, query, key]
+        behind = ahead <= 0 if self.attend_current else ahead < 0
+        if context.site == "encoder":
+            back, on = e.chunk(2, dim=1)
+            before = ahead >= 0 if self.attend_current else ahead > 0
+            left = shares(on.flip(-1), (allowed & before).flip(-1)).flip(-1)
+            p = torch.cat([shares(back, allowed & behind), left], dim=1)
+        else:
+            p = shares(e, allowed & behind)
+        if not self.remainder:
+            return p
+        own = (ahead == 0) & allowed
+        return p + own * (1 - p.sum(-1, keepdim=True))
+
+
+def shares(e: Tensor, allowed: Tensor) -> Tensor:
+    """What each key where `allowed` is true gets, the last one first: as e, [.., key].
+
+    Products are sums of logarithms, for they are of many small numbers.
+    """
+    left = F.logsigmoid(-e).masked_fill(~allowed, 0)  # of a stick, by each key
+    after = F.pad(left[..., 1:], (0, 1)).flip(-1).cumsum(-1).flip(-1)  # by all keys that follow
+    return (F.logsigmoid(e) + after).exp().masked_fill(~allowed, 0)

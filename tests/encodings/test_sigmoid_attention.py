@@ -1,0 +1,42 @@
+"""Keys that are weighed one by one, against the formula in loops."""
+
+import math
+
+import pytest
+import torch
+
+from nmt.encodings.sigmoid_attention import SigmoidAttention
+from tests.encodings.attending import attend, dims, pass_over, qkv
+
+
+@pytest.mark.parametrize("site", ["encoder", "decoder", "cross"])
+@pytest.mark.parametrize("keys", [0, 3])
+def test_equals_the_formula_in_loops(site: str, keys: int) -> None:
+    e, (q, k, v) = SigmoidAttention(dims(site), None, keys).double(), qkv(7, dims())
+    scores, p, _ = attend(e, q, k, v, pass_over(7, site), layer=1)
+    for i in range(7):
+        n = i + 1 if site == "decoder" else 7
+        for j in range(7):
+            wanted = 1 / (1 + (keys or n) * torch.exp(-scores[:, :, i, j]))
+            torch.testing.assert_close(p[:, :, i, j], wanted if j < n else 0 * wanted)
+
+
+def test_padding_does_not_count() -> None:
+    e, (q, k, v) = SigmoidAttention(dims()), qkv(7, dims())
+    padded = pass_over(7)
+    padded.allowed = (torch.arange(7) < torch.tensor([7, 4])[:, None])[:, None, None]
+    _, p, _ = attend(e, q, k, v, padded)
+    _, alone, _ = attend(e, q[1:], k[1:, :, :4], v[1:, :, :4], pass_over(4, rows=1))
+    torch.testing.assert_close(p[1:, :, :, :4], alone)
+    assert not p[1, :, :, 4:].any()
+
+
+def test_equal_scores_share_about_as_under_softmax() -> None:
+    flat = torch.zeros(1, 2, 1, 50)
+    p = SigmoidAttention(dims()).normalise(flat, 0, pass_over(50))
+    assert math.isclose(float(p[0, 0].sum()), 50 / 51, rel_tol=1e-5)
+
+
+def test_a_number_of_keys_is_checked() -> None:
+    with pytest.raises(ValueError, match="keys=-1: at least 1, or 0"):
+        SigmoidAttention(dims(), keys=-1)
