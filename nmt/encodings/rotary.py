@@ -6,7 +6,8 @@ w_b = base^(-2b / head_dim). A product of the two depends on positions through j
 partial < 1 turns the first share of the components only, as GPT-NeoX does. To read further than
 was trained: scaling=linear divides positions by `factor` (Chen et al. 2023), scaling=ntk leaves
 them and multiplies the base by factor^(r / (r - 2)), r components turned (bloc97 2023), so that
-the slowest pair turns as under linear scaling and the fastest as before.
+the slowest pair turns as under linear scaling and the fastest as before. YaRN is an encoding of its
+own (`yarn.py`).
 """
 
 import torch
@@ -26,6 +27,7 @@ class Rotary(Encoding):
     """
 
     relative: bool = True
+    magnitude: float = 1.0  # of what is turned, beside the others (YaRN)
 
     def __init__(
         self,
@@ -58,7 +60,7 @@ class Rotary(Encoding):
             if self.turned < 4:
                 raise ValueError("scaling=ntk: needs at least 4 components to turn")
             self.base = base * factor ** (self.turned / (self.turned - 2))
-        self.frequencies()  # refuses an odd width
+        frequencies(self.turned)  # refuses an odd width
 
     def frequencies(self, device: torch.device | None = None) -> Tensor:
         """Angles by which neighbours differ, in float64: [turned / 2]."""
@@ -105,6 +107,6 @@ class Rotary(Encoding):
         def make() -> tuple[Tensor, Tensor]:
             at = getattr(context, which)
             a = angles(at, self.frequencies(at.device))[:, None]
-            return a.cos().to(kind), a.sin().to(kind)
+            return (a.cos() * self.magnitude).to(kind), (a.sin() * self.magnitude).to(kind)
 
         return context.once(("rotary", which, kind, id(self)), make)

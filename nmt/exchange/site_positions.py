@@ -366,6 +366,8 @@ def _turns(probe: _Probe) -> Turns:
     w = e.frequencies()
     ratio = float(w[0] / w[1]) if len(w) > 1 else 1.0
     base = ratio ** (e.turned / 2) if len(w) > 1 else 10000.0
+    if not _same(w, w[0] * ratio ** -torch.arange(len(w), dtype=w.dtype)):
+        raise probe.refuse("its frequencies are not the powers of one base", "project")
     slow = 1 / (float(w[0]) * step)
     return Turns(e.turned, base, e.layout == "interleaved", slow)
 

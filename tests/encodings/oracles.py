@@ -26,6 +26,7 @@ from nmt.encodings.rotary import Rotary
 from nmt.encodings.t5 import T5
 from nmt.encodings.transformer_xl import TransformerXl
 from nmt.encodings.xpos import Xpos
+from nmt.encodings.yarn import Yarn
 from tests.encodings.agreement import Agreement, Sides, table, theirs
 from tests.encodings.attending import attend, dims, pass_over, qkv
 from tests.encodings.oracles_ctranslate2 import WHOLE_MODELS
@@ -178,6 +179,22 @@ def rotary_halves() -> Sides:
     llama = theirs(f"{HF}.llama.modeling_llama")
     config = theirs("transformers").LlamaConfig(hidden_size=16, num_attention_heads=2)
     e = Rotary(dims(head_dim=8), layout="halves")
+    q, k = (t.float() for t in qkv(50, e.dims)[:2])
+    waves = llama.LlamaRotaryEmbedding(config)(q, torch.arange(50)[None])
+    wanted = llama.apply_rotary_pos_emb(q, k, *waves)
+    return Sides([e], lambda: flat(*turned(e, q, k)), flat(*wanted))
+
+
+def yarn(original: int, factor: float) -> Sides:
+    llama = theirs(f"{HF}.llama.modeling_llama")
+    rope = {
+        "rope_type": "yarn", "rope_theta": 10000.0, "factor": factor,
+        "original_max_position_embeddings": original,
+    }  # fmt: skip
+    config = theirs("transformers").LlamaConfig(
+        hidden_size=64, num_attention_heads=2, rope_parameters=rope
+    )
+    e = Yarn(dims(head_dim=32), layout="halves", factor=factor, original=original)
     q, k = (t.float() for t in qkv(50, e.dims)[:2])
     waves = llama.LlamaRotaryEmbedding(config)(q, torch.arange(50)[None])
     wanted = llama.apply_rotary_pos_emb(q, k, *waves)
@@ -341,6 +358,10 @@ AGREEMENTS = [
               2e-6),
     Agreement("rotary layout=halves", "transformers", "Llama: queries and keys", rotary_halves,
               2e-6),
+    Agreement("yarn layout=halves", "transformers", "Llama: queries and keys",
+              partial(yarn, 64, 4.0), 5e-6),
+    Agreement("yarn layout=halves original=2048 factor=16", "transformers",
+              "Llama: queries and keys", partial(yarn, 2048, 16.0), 5e-6),
     Agreement("rotary", "x-transformers", "scores", partial(turned_scores, False), 2e-5),
     Agreement("xpos", "x-transformers", "scores", partial(turned_scores, True), 2e-5),
     Agreement("cope", "x-transformers", "scores of two layers", cope, 1e-12),

@@ -65,6 +65,8 @@ ASKED: dict[tuple[str, str], Flip] = {
     ("rotary_partial", "encoding.{}.partial"): (0.5, {}),
     ("rotary_partial", "encoding.{}.scaling"): ("ntk", _NTK),
     ("rotary_partial", "encoding.{}.factor"): (2.0, {"encoding.{}.scaling": "linear"}),
+    # of 64 positions no pair turns 16 times
+    ("yarn", "encoding.{}.beta_fast"): (16.0, {"encoding.{}.ramp": "turns"}),
     ("tpe", "encoding.{}.branches"): (3, {"encoding.{}.binary": False}),
 }
 LONG = {"normaliser": 600}  # tokens; FIRE divides by what is beyond its threshold of 512

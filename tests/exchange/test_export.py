@@ -43,7 +43,9 @@ WANTED = {  # option -> a part of the reason why it is refused; the others expor
     **dict.fromkeys(("diet_absolute", "disan", "fire", "scalar_absolute"), "depends on more than"),
     **dict.fromkeys(("tupe_absolute", "tupe_relative"), "depends on more than"),
     **dict.fromkeys(("ldpe", "lrpe"), "told how long the output is to be"),
-    **dict.fromkeys(("position_infused", "xpos"), "more than a rotation"),
+    **dict.fromkeys(("position_infused", "xpos", "yarn"), "more than a rotation"),
+    **dict.fromkeys(("sigmoid_attention", "ssmax", "stick_breaking"), "the place of softmax"),
+    "fox": "something else of each word",
     **dict.fromkeys(("sine_spe", "sine_spe_stochastic"), "queries and keys wider"),
     **dict.fromkeys(("graformer", "spr_absolute", "spr_relative", "tpe"), "the column heads"),
     "graph_bert": "the column depth",
@@ -117,6 +119,7 @@ def test_each_form_of_positions_is_proven(words: list[str], tmp_path: Path) -> N
         *(([f"encoding={name}"], WANTED[name]) for name in (
             "lstm", "relative_absolute", "relative_per_head", "cope", "fire", "ldpe",
             "xpos", "sine_spe", "tpe", "universal", "complex_order", "floater_cross")),
+        (["encoding=yarn", "encoding.yarn.attention=1"], "not the powers of one base"),
         (["encoding=[absolute,alibi]"], "nothing is added to the embeddings where"),
         (["encoding=absolute", "model.length_head=true"], "model.length_head=true: cannot be"),
         (["encoding=absolute", "model.drop_residual=[1]"], r"model.drop_residual=\[1\]: cannot"),
