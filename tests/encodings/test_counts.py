@@ -39,6 +39,7 @@ COUNTS = {
     "kerple_log": 32,
     "kerple_power": 32,
     "fire": 3_960,
+    "dape": 9_728,
     "fox": 49_248,
     "ssmax": 96,
     "cope": 49_152,

@@ -37,7 +37,9 @@ WANTED = {  # option -> a part of the reason why it is refused; the others expor
     "relative_per_head": "heads have vectors of their own",
     **dict.fromkeys(("deberta", "tener", "transformer_xl"), "more than products"),
     "transformer_xl_untied": "more than products",
-    **dict.fromkeys(("conv_spe", "cope", "da_transformer", "irpe_qkv"), "more than products"),
+    **dict.fromkeys(
+        ("conv_spe", "cope", "da_transformer", "dape", "irpe_qkv"), "more than products"
+    ),
     **dict.fromkeys(("huang_1", "huang_2", "huang_3", "huang_4"), "more than products"),
     "shaw_absolute": "more than products",
     **dict.fromkeys(("diet_absolute", "disan", "fire", "scalar_absolute"), "depends on more than"),

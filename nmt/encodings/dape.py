@@ -1,0 +1,68 @@
+"""Zheng et al. (2024), DAPE: Data-Adaptive Positional Encoding for Length Extrapolation.
+
+    e'_ij = e_ij + B_ij + f([e_ij; B_ij]),   e_ij = q_i . k_j / sqrt(head_dim)
+
+with B another encoding's biases, and f an MLP of each layer from the scores and biases of all heads
+for a pair of words to a number for each: 2 heads -> width -> LeakyReLU -> heads. So what a distance
+means depends on the words, and heads see each other.
+
+Follows the authors' code (chuanyang-Zheng/DAPE), but layers share one KERPLE as in `kerple_log`,
+where theirs have one each. Their models are decoders; in the encoder B is symmetric, and across it
+goes by the distance of positions as well (both ours).
+"""
+
+import torch
+from torch import Tensor, nn
+
+from nmt.encodings.alibi import Alibi
+from nmt.encodings.base import Dims, Encoding
+from nmt.encodings.context import Context, Positions
+from nmt.encodings.fire import Fire
+from nmt.encodings.kerple import Kerple
+
+BIASES = {"alibi": Alibi, "kerple_log": Kerple, "fire": Fire}
+
+
+class Dape(Encoding):
+    """Learns an MLP for every layer: (3 heads + 1) width + heads, beside what B learns."""
+
+    relative: bool = True
+
+    def __init__(
+        self,
+        dims: Dims,
+        positions: Positions | None = None,
+        bias: str = "kerple_log",
+        width: int = 32,
+    ) -> None:
+        super().__init__(dims, positions)
+        if bias not in BIASES:
+            raise ValueError(f"bias={bias}: choose one of {', '.join(BIASES)}")
+        if width < 1:
+            raise ValueError(f"width={width}: must be at least 1")
+        self.inner: Encoding = BIASES[bias](dims, positions)
+        self.scale = dims.head_dim**-0.5  # which f relies on, so nobody else may set it
+        self.mixers = nn.ModuleList(
+            nn.Sequential(
+                nn.Linear(2 * dims.heads, width), nn.LeakyReLU(), nn.Linear(width, dims.heads)
+            )
+            for _ in range(dims.layers)
+        )
+
+    @property
+    def reads(self) -> bool:
+        """`scores` knows queries and keys by their products only."""
+        return False
+
+    def bias(self, layer: int, context: Context) -> Tensor | None:
+        """B: [batch | 1, heads, query, key]."""
+        return self.inner.bias(layer, context)
+
+    def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
+        """Add sqrt(head_dim) f, which the scaling turns into f."""
+        scale = self.dims.head_dim**-0.5
+        e = s.to(torch.promote_types(s.dtype, torch.float32)) * scale
+        bias = self.inner.bias(layer, context)
+        assert bias is not None  # each of BIASES has one
+        both = torch.cat([e, bias.to(e.dtype).expand_as(e)], dim=1).movedim(1, -1)
+        return s + self.mixers[layer](both).movedim(-1, 1) / scale

@@ -1,0 +1,54 @@
+"""Scores and biases of all heads through an MLP, pair by pair, in loops."""
+
+import pytest
+import torch
+
+from nmt.encodings.composition import Encodings
+from nmt.encodings.dape import BIASES, Dape
+from nmt.encodings.deberta import Deberta
+from nmt.encodings.rotary import Rotary
+from tests.encodings.attending import attend, dims, pass_over, qkv
+
+
+def made(site: str, bias: str = "kerple_log") -> Dape:
+    torch.manual_seed(1)
+    e = Dape(dims(site), None, bias, width=5).double()
+    for p in e.parameters():
+        torch.nn.init.normal_(p)
+    return e
+
+
+@pytest.mark.parametrize("site", ["encoder", "decoder", "cross"])
+@pytest.mark.parametrize("bias", BIASES)
+def test_equals_the_formula_in_loops(site: str, bias: str) -> None:
+    e, (q, k, v) = made(site, bias), qkv(6, dims())
+    context = pass_over(6, site)
+    found, _, _ = attend(e, q, k, v, context, layer=1)
+    biases = attend(e.inner, q, k, v, context, layer=1)[0] - q @ k.mT / 2
+    w1, b1, w2, b2 = e.mixers[1].parameters()
+    for i in range(6):
+        for j in range(6):
+            scores = (q[:, :, i] * k[:, :, j]).sum(-1) / 2  # [batch, heads]
+            x = torch.cat([scores, biases[:, :, i, j]], -1)
+            hidden = x @ w1.T + b1
+            hidden = torch.where(hidden > 0, hidden, 0.01 * hidden)
+            wanted = x[:, :2] + x[:, 2:] + hidden @ w2.T + b2
+            torch.testing.assert_close(found[:, :, i, j], wanted)
+
+
+def test_parameters() -> None:
+    alibi = sum(p.numel() for p in made("decoder", "alibi").parameters())
+    assert alibi == 2 * ((3 * 2 + 1) * 5 + 2)
+    assert sum(p.numel() for p in made("decoder").parameters()) == alibi + 2 * 2
+
+
+def test_it_composes_with_what_leaves_the_scale_and_products() -> None:
+    assert Encodings([Rotary(dims()), made("encoder")]).relative
+    with pytest.raises(ValueError, match="more than one entry sets the scale"):
+        Encodings([Deberta(dims()), made("encoder")])
+
+
+@pytest.mark.parametrize("option, words", [("bias", "bias=t: choose one"), ("width", "width=0")])
+def test_refuses_what_means_nothing(option: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        Dape(dims(), bias="t") if option == "bias" else Dape(dims(), width=0)
