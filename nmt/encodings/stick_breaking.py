@@ -5,8 +5,8 @@
 A stick is broken from the newest key back to the oldest: each takes the share b of what those after
 it left, so that what is nearer comes first, without any position. In the authors' code
 (shawntan/stickbreaking-attention) a token does not see itself unless attend_current says so, and
-what nobody took, 1 - sum_j p_ij, is handed back; remainder=true gives it to the token's own value.
-Without it the first token sees nothing, and its output is 0.
+what nobody took, 1 - sum_j p_ij, is handed back; remainder=true gives it to the token's own value,
+as their tests once did. Without it the first token sees nothing, and its output is 0.
 
 Defined for a decoder. In the encoder (ours) half of the heads break the stick back to the first
 word, and half on to the last. Across (ours) it is broken from the end of the source back, as if
