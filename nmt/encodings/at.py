@@ -2,7 +2,7 @@
 
 from nmt.encodings.context import Positions
 from nmt.encodings.positions import Index
-from nmt.encodings.positions_columns import ColumnPositions, Depth, Graph, Tree
+from nmt.encodings.positions_columns import ColumnPositions, Depth, Graph, Segment, Tree
 from nmt.encodings.positions_random import Augment, Shift
 from nmt.encodings.positions_remaining import Remaining
 from nmt.encodings.positions_sampled import Sample
@@ -14,6 +14,7 @@ POSITIONS: dict[str, type[Positions]] = {
     "sample": Sample,
     "remaining": Remaining,
     "column": ColumnPositions,
+    "segment": Segment,
     "depth": Depth,
     "tree": Tree,
     "graph": Graph,

@@ -1,4 +1,4 @@
-"""Positions that are read from columns beside the source: any integer, tree depth, distances.
+"""Positions read from columns beside the source: any integer, places, tree depth, distances.
 
 They know the tokens of the encoder only. The last two give distances between pairs of tokens and
 no position of a single one, so they serve only encodings that ask for nothing but distances.
@@ -7,6 +7,8 @@ no position of a single one, so they serve only encodings that ask for nothing b
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from nmt.encodings.context import Context, Positions
@@ -39,6 +41,32 @@ class ColumnPositions(Positions):
     def column_ranges(self, holds: int) -> dict[str, range]:
         """Its integers are the positions."""
         return {self.name: range(holds)}
+
+
+@dataclass(frozen=True)
+class Segment(Positions):
+    """Each token stands at its place in its segment, from 0; a column numbers the segments.
+
+    A segment ends where the number changes. With the numbers themselves for a second encoding,
+    this makes the two levels of He et al. (2024), BiPE: a vector for the place in the segment, and
+    RoPE or ALiBi for the distance of two segments (zhenyuhe00/BiPE; there a full stop or a new line
+    ends a segment).
+    """
+
+    name: str = "segments"
+    sites: ClassVar[tuple[str, ...]] = ("encoder",)
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """That of the segments."""
+        return frozenset({self.name})
+
+    def assign(self, index: Tensor, context: Context) -> Tensor:
+        """Places [batch, length]."""
+        numbers = per_token(self.name, index, context)
+        begins = F.pad(numbers[:, 1:] != numbers[:, :-1], (1, 0))  # but the first, at 0
+        places = torch.arange(numbers.shape[1], device=numbers.device)
+        return places - (places * begins).cummax(-1).values
 
 
 @dataclass(frozen=True)

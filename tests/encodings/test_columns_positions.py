@@ -15,7 +15,7 @@ from nmt.encodings.context import Context, Positions
 from nmt.encodings.graformer import Graformer
 from nmt.encodings.learned import Learned
 from nmt.encodings.per_language import PerLanguage
-from nmt.encodings.positions_columns import ColumnPositions, Depth, Graph, Tree
+from nmt.encodings.positions_columns import ColumnPositions, Depth, Graph, Segment, Tree
 from nmt.encodings.registry import create
 from nmt.encodings.relative import Relative
 from nmt.encodings.sinusoids import sinusoids
@@ -269,6 +269,8 @@ def test_columns_are_named_to_the_model(tiny: Make) -> None:
             "'language' has one integer per sentence",
         ),
         (Depth(), {"heads": [[0, 1]]}, "'heads' has 2 integers for 9 tokens"),
+        (Segment(), {}, "a column 'segments', which this text does not have"),
+        (Segment("a"), {"a": [[1], [0]]}, "'a' has one integer per sentence"),
         (Tree(), {"heads": HEADS}, "a column 'words', which this text does not have"),
         (Graph(), {"words": WORDS}, "a column 'heads', which this text does not have"),
     ],
@@ -287,6 +289,7 @@ def test_columns_that_do_not_fit(positions: Positions, columns: Any, said: str) 
         ({"learned": {"at": {"graph": {"longest": 3}}}}, "encoder", "for every single token"),
         ({"relative": {"at": "tree"}}, "decoder", "at=tree: not for where=decoder; give where"),
         ({"absolute": {"at": "depth"}}, "decoder", "at=depth: not for where=decoder"),
+        ({"absolute": {"at": "segment"}}, "decoder", "at=segment: not for where=decoder"),
         ({"absolute": {"at": {"column": {"name": "a"}}}}, "decoder", "at=column: not for where"),
         ({"absolute": {"at": "column"}}, "encoder", "at.column: say which one"),
         ({"graformer": {"at": {"graph": {"longest": 0}}}}, "encoder", "longest=0: must be at lea"),

@@ -11,7 +11,7 @@ from nmt.encodings.at import POSITIONS
 from nmt.encodings.context import Context, Positions
 from nmt.encodings.distances import distinct
 from nmt.encodings.positions import Index
-from nmt.encodings.positions_columns import ColumnPositions
+from nmt.encodings.positions_columns import ColumnPositions, Segment
 from nmt.encodings.positions_remaining import Remaining, noisy
 from nmt.model import example
 from nmt.model.attention import AttentionRecord
@@ -20,7 +20,11 @@ from nmt.model.watch import watching
 
 Make = Callable[..., Transformer]
 Ids = Callable[..., Tensor]
-MADE: dict[str, Positions] = {"remaining": Remaining(noise=3), "column": ColumnPositions("order")}
+MADE: dict[str, Positions] = {
+    "remaining": Remaining(noise=3),
+    "column": ColumnPositions("order"),
+    "segment": Segment("heads"),
+}
 TOKENWISE = [name for name, kind in POSITIONS.items() if not kind.pairs]
 
 
