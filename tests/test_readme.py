@@ -28,6 +28,7 @@ from nmt.overrides.sweep import planned
 from scripts.bench import __main__ as bench
 from scripts.kernels import __main__ as kernels
 from tests.composing import settings_of
+from tests.gpu import estimate
 from tests.pages import PAGES, ROOT, commands, targets_of_make, text_of
 
 UNDERSTOOD = {  # command -> what reads its arguments and refuses those that do not fit
@@ -43,6 +44,7 @@ UNDERSTOOD = {  # command -> what reads its arguments and refuses those that do 
     "nmt-export": export_model.understood,
     "scripts.bench": bench.understood,
     "scripts.kernels": kernels.understood,
+    "tests.gpu.estimate": estimate.understood,
 }
 COMMANDS = list(dict.fromkeys(command for page in PAGES for command in commands(page)))
 
