@@ -3,7 +3,7 @@
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -94,3 +94,18 @@ def pinned(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     Copy it by `to(device, non_blocking=True)`. For the CPU itself it stays where it is.
     """
     return tensor if device.type == "cpu" else tensor.pin_memory()
+
+
+def sent(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """A tensor of the CPU on the device, without a wait for what the device has to do before."""
+    return pinned(tensor, device).to(device, non_blocking=True)
+
+
+def fetched(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Tensors [n, ...] of one device on the CPU, by one copy: a GPU is waited for once."""
+    if all(t.device.type == "cpu" for t in tensors):
+        return list(tensors)
+    as_bytes = [t.flatten().view(torch.uint8) for t in tensors]
+    parts = torch.cat(as_bytes).cpu().split([len(part) for part in as_bytes])
+    # a clone begins where numbers of any size may
+    return [p.clone().view(t.dtype).view(t.shape) for p, t in zip(parts, tensors, strict=True)]

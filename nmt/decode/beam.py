@@ -1,19 +1,30 @@
 """Beam search over a function from tokens to log-probabilities; it knows no model and no text."""
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from nmt.device import fetched, sent
+
 Step = Callable[[Tensor, Tensor | None], Tensor]
-"""`step(tokens [rows], parents [rows] or None) -> log_probs [rows, vocab]`.
+"""`step(tokens [rows], parents or None) -> log_probs [rows, vocab]`.
 
 Before it reads `tokens`, what is remembered for row i becomes that of the former row `parents[i]`
 (None: as it is). That one call moves the beams about, and drops the rows of finished sentences.
+`parents` [sentences, width] says that the rows of a line are of one sentence, and that sentences
+keep their order; of `parents` [rows] nothing is known.
 """
 
 NEVER = float("-inf")
+CPU = torch.device("cpu")
+
+# Steps between two looks at what is done, if a GPU has to be waited for at each: it then idles until
+# the next operations reach it. Sentences that are done keep their rows until then, 3.5 steps on the
+# average. On a CPU, where nobody waits and rows cost time, it is 1.
+LOOK_EVERY = 8
 
 
 class Hypothesis(NamedTuple):
@@ -45,12 +56,14 @@ def search(
     eos: int,
     forbidden: Sequence[int] = (),
     n_best: int = 1,
+    device: torch.device = CPU,
+    look_every: int | None = None,
 ) -> list[list[Hypothesis]]:
     """Find the n_best best-scored outputs of each sentence, best first and all different.
 
-    `limits` [batch] is the greatest length of each output, eos apart; it also says how many
-    sentences there are, and on which device. The first call of `step` gets one row per sentence,
-    later ones up to beam_size rows for each sentence that is not done, side by side.
+    `limits` [batch], on the CPU, is the greatest length of each output, eos apart; it also says how
+    many sentences there are. The first call of `step` gets one row per sentence, later ones up to
+    beam_size rows for each sentence, side by side, on `device`.
 
     `alpha` and `penalised` are those of `length_penalty`.
 
@@ -61,117 +74,166 @@ def search(
     beam_size 1 is greedy search. Among equal probabilities, the better parent comes first, then
     the lower id. Continuations without a finite log-probability (NaN too) are never taken; a
     sentence left with none is closed likewise.
+
+    Sentences that are done leave every `look_every` steps (None: what suits the device). Only then
+    is the device waited for; the hypotheses are the same.
     """
     if not 1 <= n_best <= beam_size:
         raise ValueError(f"n_best={n_best}: must be from 1 to beam_size={beam_size}")
-    live = _Live.all_of(limits)
-    hypotheses = _Hypotheses(limits.numel(), alpha, penalised)
-    tokens, parents = torch.full_like(limits, bos), None
-    while live.sentence.numel():
-        log_probs = step(tokens, parents)  # [live * width, vocab]
-        longer = live.prefix.shape[2] + 1
-        penalty = length_penalty(longer, alpha, penalised)  # of all continuations
-        scores, parent, token = _continue(log_probs, live.total, 2 * beam_size, forbidden)
-        is_eos = token == eos  # [live, k], as scores, parent and token
-        at_limit = live.limits == live.prefix.shape[2]  # [live]
-        ending = is_eos & (scores > NEVER) & (~at_limit[:, None] | _leads(parent, live.total))
-        ending[:, beam_size:] = False
-        hypotheses.finished(live, scores, parent, ending)
-        closing = at_limit | (scores[:, 0] == NEVER)
-        hypotheses.cut(live, parent, ending, closing)
+    every = look_every or (1 if device.type == "cpu" else LOOK_EVERY)
+    rules = _Rules(beam_size, alpha, penalised, eos, forbidden)
+    found = _Found(limits.numel(), rules)
+    live = _Live.all_of(sent(limits, device))
+    tokens, parents = torch.full_like(live.limits, bos), None
+    longest, start = max(limits.tolist(), default=0), 0
+    while found.open:
+        lengths = range(start, min(start + every, longest + 1))  # of the open hypotheses
+        taken = []
+        for length in lengths:
+            log_probs = step(tokens.flatten(), parents)  # [live * width, vocab]
+            live, last, parents = live.after(log_probs, length, rules)
+            tokens = last.token
+            taken.append(last)
+        start = lengths.stop
+        going_on = found.add(taken, live.total[:, 0] > NEVER)
+        if len(going_on) < len(tokens):
+            place = sent(going_on, device)  # [new live]
+            live, tokens = live.of(place), tokens[place]
+            parents = place[:, None] if parents is None else parents[place]
+    return found.best(n_best)
 
-        chosen = is_eos.byte().argsort(dim=1, stable=True)[:, :beam_size]  # eos behind all others
-        total = scores.masked_fill(is_eos, NEVER).gather(1, chosen)  # [live, new width]
-        ended = live.ended + ending.sum(1)
-        best = torch.maximum(live.best, scores.masked_fill(~ending, NEVER).amax(1) / penalty)
-        # beam_size alone is not enough: where the model is sure, all other beams are poor, and
-        # their early ends would stop the one good hypothesis midway
-        enough = (ended >= beam_size) & (best >= total[:, 0] / penalty)
-        done = closing | enough | (total[:, 0] == NEVER)
-        live, tokens, parents = live.next(
-            ~done, ended, best, total, parent.gather(1, chosen), token.gather(1, chosen)
-        )
-    return hypotheses.best(n_best)
+
+class _Rules(NamedTuple):
+    """What a search follows at each step."""
+
+    beam_size: int
+    alpha: float
+    penalised: str
+    eos: int
+    forbidden: Sequence[int]
+
+    def penalty(self, length: int) -> float:
+        """What log-probabilities are divided by; `length` counts eos."""
+        return length_penalty(length, self.alpha, self.penalised)
+
+
+class _Taken(NamedTuple):
+    """What one step did, for each sentence that has rows."""
+
+    ending: Tensor  # [live, k] which of the best continuations finish a hypothesis
+    scores: Tensor  # [live, k] their log_prob
+    parent: Tensor  # [live, k] the hypotheses that they continue
+    cut: Tensor  # [live, width] which hypotheses are closed as they are
+    total: Tensor  # [live, width] their log_prob
+    came: Tensor  # [live, new width] from which hypotheses the next beam comes
+    token: Tensor  # [live, new width] and by which ids
 
 
 class _Live(NamedTuple):
-    """The sentences that are not done, and their beams."""
+    """The sentences that have rows, and their beams.
 
-    sentence: Tensor  # [live] which of the batch
+    One that is done has no log_prob but -inf from then on: so it finishes no further hypothesis.
+    """
+
     limits: Tensor  # [live]
     ended: Tensor  # [live] hypotheses finished so far
     best: Tensor  # [live] the best score among them
     total: Tensor  # [live, width] log_prob, best first; -inf where there are too few
-    prefix: Tensor  # [live, width, length] ids so far
 
     @classmethod
     def all_of(cls, limits: Tensor) -> "_Live":
         """Before the first step: one empty row per sentence, so that no beams are alike."""
-        batch = limits.numel()
+        batch, device = limits.numel(), limits.device
         return cls(
-            sentence=torch.arange(batch, device=limits.device),
             limits=limits,
             ended=torch.zeros_like(limits),
-            best=torch.full((batch,), NEVER, device=limits.device),
-            total=torch.zeros(batch, 1, device=limits.device),
-            prefix=torch.empty(batch, 1, 0, dtype=torch.long, device=limits.device),
+            best=torch.full((batch,), NEVER, device=device),
+            total=torch.zeros(batch, 1, device=device),
         )
 
-    def next(
-        self,
-        going_on: Tensor,  # [live]
-        ended: Tensor,
-        best: Tensor,
-        total: Tensor,  # [live, new width], as parent and token
-        parent: Tensor,
-        token: Tensor,
-    ) -> tuple["_Live", Tensor, Tensor | None]:
-        """Drop sentences that are done, lengthen the others; with it, what `step` is given."""
-        place = going_on.nonzero().squeeze(1)  # [new live]
-        parent, token = parent[place], token[place]  # [new live, new width]
-        prefix = torch.cat([self.prefix[place[:, None], parent], token[:, :, None]], dim=2)
-        rows = (place[:, None] * self.total.shape[1] + parent).flatten()
-        unchanged = torch.arange(self.total.numel(), device=rows.device)
-        live = _Live(
-            self.sentence[place],
-            self.limits[place],
-            ended[place],
-            best[place],
-            total[place],
-            prefix,
-        )
-        return live, token.flatten(), None if torch.equal(rows, unchanged) else rows
+    def of(self, place: Tensor) -> "_Live":
+        """Some of the sentences."""
+        return _Live(*(part[place] for part in self))
+
+    def after(
+        self, log_probs: Tensor, length: int, rules: _Rules
+    ) -> tuple["_Live", _Taken, Tensor | None]:
+        """Take a step from hypotheses of `length` ids; with the former row of each row.
+
+        The rows [live, new width] are None where all are what they were.
+        """
+        width, front = self.total.shape[1], rules.beam_size
+        penalty = rules.penalty(length + 1)  # of all continuations
+        scores, parent, token = _continue(log_probs, self.total, 2 * front, rules.forbidden)
+        is_eos = token == rules.eos  # [live, 2k], as scores, parent and token
+        at_limit = self.limits == length  # [live]
+        ahead, by = scores[:, :front], parent[:, :front]  # [live, k]
+        ending = is_eos[:, :front] & (ahead > NEVER) & (~at_limit[:, None] | _leads(by, self.total))
+        closing = at_limit | (scores[:, 0] == NEVER)
+        has_ended = torch.zeros_like(self.total).scatter_add_(1, by, ending.to(self.total)) > 0
+        cut = closing[:, None] & ~has_ended & (self.total > NEVER)
+
+        chosen = is_eos.byte().argsort(dim=1, stable=True)[:, :front]  # eos behind all others
+        total = scores.masked_fill(is_eos, NEVER).gather(1, chosen)  # [live, new width]
+        ended = self.ended + ending.sum(1)
+        best = torch.maximum(self.best, ahead.masked_fill(~ending, NEVER).amax(1) / penalty)
+        # beam_size alone is not enough: where the model is sure, all other beams are poor, and
+        # their early ends would stop the one good hypothesis midway
+        enough = (ended >= rules.beam_size) & (best >= total[:, 0] / penalty)
+        total = total.masked_fill((closing | enough)[:, None], NEVER)
+
+        came, token = parent.gather(1, chosen), token.gather(1, chosen)
+        taken = _Taken(ending, ahead, by, cut, self.total, came, token)
+        first = torch.arange(len(came), device=came.device)[:, None] * width  # row of each sentence
+        rows = None if width == came.shape[1] == 1 else first + came
+        return _Live(self.limits, ended, best, total), taken, rows
 
 
-class _Hypotheses:
-    """The hypotheses of each sentence, in the order in which they were found."""
+class _Found:
+    """The hypotheses of each sentence, in the order in which they were found; on the CPU."""
 
-    def __init__(self, batch: int, alpha: float, penalised: str) -> None:
-        self.alpha, self.penalised = alpha, penalised
+    def __init__(self, batch: int, rules: _Rules) -> None:
+        self.rules = rules
         self.of: list[list[Hypothesis]] = [[] for _ in range(batch)]
+        self.sentence = torch.arange(batch)  # [live] which of the batch
+        self.prefix = torch.empty(batch, 1, 0, dtype=torch.long)  # [live, width, length] ids so far
 
-    def finished(self, live: _Live, scores: Tensor, parent: Tensor, ending: Tensor) -> None:
-        """Add the continuations marked in ending [live, k]: prefixes of the parents, then eos."""
-        place, rank = ending.nonzero().unbind(1)
-        self._add(live, place, parent[place, rank], scores[place, rank], True)
+    @property
+    def open(self) -> bool:
+        """Whether any sentence has rows."""
+        return bool(self.sentence.numel())
 
-    def cut(self, live: _Live, parent: Tensor, ending: Tensor, closing: Tensor) -> None:
-        """Add the rows of the sentences in closing [live] as they are, but for those that ended."""
-        ended = torch.zeros_like(live.total).scatter_add_(1, parent, ending.to(live.total)) > 0
-        place, row = (closing[:, None] & ~ended & (live.total > NEVER)).nonzero().unbind(1)
-        self._add(live, place, row, live.total[place, row], False)
+    def add(self, taken: Sequence[_Taken], alive: Tensor) -> Tensor:
+        """Put down what steps did, and give the places of the sentences that go on.
 
-    def _add(
-        self, live: _Live, place: Tensor, row: Tensor, log_probs: Tensor, finished: bool
-    ) -> None:
+        This waits for the device, once.
+        """
+        alive, *parts = fetched([alive, *(part for one in taken for part in one)])
+        each = iter(parts)
+        for _ in taken:
+            self._put_down(_Taken(*islice(each, len(_Taken._fields))))
+        place = alive.nonzero()[:, 0]
+        if len(place) < len(alive):
+            self.sentence, self.prefix = self.sentence[place], self.prefix[place]
+        return place
+
+    def _put_down(self, taken: _Taken) -> None:
+        self._close(taken.ending, taken.scores, taken.parent)
+        self._close(taken.cut, taken.total, None)
+        sentences = torch.arange(len(self.prefix))[:, None]
+        self.prefix = torch.cat([self.prefix[sentences, taken.came], taken.token[:, :, None]], 2)
+
+    def _close(self, which: Tensor, log_probs: Tensor, parent: Tensor | None) -> None:
+        """Add what is marked in which [live, k]: by an eos after these parents, or as it is."""
+        place, row = which.nonzero().unbind(1)
         if not place.numel():
             return
-        length = live.prefix.shape[2] + finished
-        penalty = length_penalty(length, self.alpha, self.penalised)
-        every_ids = live.prefix[place, row].tolist()
-        sentences = live.sentence[place].tolist()
-        for sentence, ids, log_prob in zip(sentences, every_ids, log_probs.tolist(), strict=True):
-            self.of[sentence].append(Hypothesis(ids, log_prob / penalty, log_prob, finished))
+        ids = self.prefix[place, row if parent is None else parent[place, row]]
+        penalty = self.rules.penalty(ids.shape[1] + (parent is not None))
+        parts = (self.sentence[place], ids, log_probs[place, row])
+        for sentence, said, log_prob in zip(*(part.tolist() for part in parts), strict=True):
+            score = log_prob / penalty
+            self.of[sentence].append(Hypothesis(said, score, log_prob, parent is not None))
 
     def best(self, n_best: int) -> list[list[Hypothesis]]:
         """The best of each sentence; of equal ones the earlier found first."""
@@ -193,10 +255,8 @@ def _continue(
         each[:, :, token] = NEVER
     scores = each.flatten(1)  # [live, width x vocab]
     count = min(count, width * vocab)
-    values, index = _best(scores, count)
-    if not (values < float("inf")).all():  # NaN is the greatest of all to topk
-        scores = scores.nan_to_num(nan=NEVER, posinf=NEVER, neginf=NEVER)
-        values, index = _best(scores, count)
+    best = _best if scores.device.type == "cpu" else _best_unseen
+    values, index = best(scores, count)
     return values, index // vocab, index % vocab  # [live, count] each
 
 
@@ -208,15 +268,44 @@ def _leads(parent: Tensor, total: Tensor) -> Tensor:
 
 
 def _best(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The `count` greatest of each row and where they stand; of equal ones the earlier first."""
+    """The `count` greatest of each row and where they stand; of equal ones the earlier first.
+
+    What is not finite counts as -inf; where that comes first in a row, its place may be any.
+    """
     one_more = min(count + 1, scores.shape[1])
     values, index = scores.topk(one_more, dim=1)
+    if not (values < float("inf")).all():  # NaN is the greatest of all to topk
+        return _best(_finite(scores), count)
     if one_more > count:
         # topk does not say which of several equal values it takes: where that matters, sort.
         tied = (values[:, count - 1] == values[:, count]) & (values[:, count] > NEVER)
         if tied.any():
             order = scores[tied].sort(dim=1, descending=True, stable=True).indices
             index[tied] = order[:, :one_more]
-    index = index[:, :count].sort(dim=1).values
+    return _in_order(scores, index[:, :count])
+
+
+def _best_unseen(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The same without a look at the numbers, for which a GPU would have to be waited for."""
+    scores = _finite(scores)
+    values, index = scores.topk(count, dim=1)
+    least, size = values[:, -1:], scores.shape[1]
+    # Which of several equal values topk takes, matters only for those that equal the last one: of
+    # these come the earliest.
+    place = torch.arange(size, device=scores.device, dtype=torch.int32)
+    equal = torch.where(scores == least, place, size).topk(count, dim=1, largest=False, sorted=True)
+    greater = values > least  # [live, count]: these stand before the others
+    rank = torch.arange(count, device=scores.device) - greater.sum(1, keepdim=True)
+    index = torch.where(greater, index, equal.values.long().gather(1, rank.clamp(min=0)))
+    return _in_order(scores, index)
+
+
+def _finite(scores: Tensor) -> Tensor:
+    return scores.nan_to_num(nan=NEVER, posinf=NEVER, neginf=NEVER)
+
+
+def _in_order(scores: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+    """The scores at index [live, count], the greatest first, of equal ones the earlier."""
+    index = index.sort(dim=1).values
     values, order = scores.gather(1, index).sort(dim=1, descending=True, stable=True)
     return values, index.gather(1, order)

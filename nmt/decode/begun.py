@@ -28,7 +28,7 @@ def begun(step: Step, prefixes: Sequence[Sequence[int]], device: torch.device) -
     def begins(tokens: Tensor, parents: Tensor | None) -> Tensor:
         nonlocal sentence, said
         if parents is not None:
-            sentence = sentence[parents]
+            sentence = sentence[parents.flatten()]
         log_probs = step(tokens, parents)  # [rows, vocab]
         if said < longest:
             token = forced[sentence, said][:, None]  # [rows, 1]

@@ -59,22 +59,44 @@ class State:
         return x if self.place is None else x.index_select(0, self.place)
 
     def reorder(self, rows: Tensor) -> None:
-        """Row i becomes old row rows[i]: repeats, reorders or drops rows."""
-        old = rows if self.place is None else self.place[rows]  # [rows] old places
-        groups, counts = (old // self.width).unique_consecutive(return_counts=True)
-        widths = set(counts.tolist())
-        if len(widths) > 1 or self._streams > 1:  # every row is a group
-            groups, widths = old // self.width, {1}
-        width = widths.pop() if widths else 1
+        """Row i becomes old row rows[i]: repeats, reorders or drops rows.
+
+        `rows` [group, width] says that those of a line are of one group, and that groups keep their
+        order and are not repeated; of `rows` [rows] nothing is known.
+        """
+        old = rows.flatten() if self.place is None else self.place[rows.flatten()]  # old places
+        if self.allowed.device.type != "cpu":
+            self._gather(rows, old)
+        elif rows.dim() == 2 and self._streams == 1:
+            if rows.numel() != self.rows or not _unchanged(rows):
+                self._rearrange(old, old.view_as(rows)[:, 0] // self.width, rows.shape[1])
+        else:
+            groups, counts = (old // self.width).unique_consecutive(return_counts=True)
+            widths = set(counts.tolist())
+            if len(widths) > 1 or self._streams > 1:  # every row is a group
+                groups, widths = old // self.width, {1}
+            self._rearrange(old, groups, widths.pop() if widths else 1)
+
+    def _gather(self, rows: Tensor, old: Tensor) -> None:
+        """Without a look at the numbers, for which a GPU would have to be waited for."""
+        if rows.dim() == 1 or self._streams > 1:  # every row is a group
+            self._copy(old, old // self.width, 1)
+        elif len(rows) == len(self.allowed):
+            self._copy(old, None, rows.shape[1])
+        else:
+            self._copy(old, rows[:, 0] // self.width, rows.shape[1])
+
+    def _rearrange(self, old: Tensor, groups: Tensor, width: int) -> None:
+        """As `_copy`, and in place where that can be."""
         if width == self.width and len(groups) == len(groups.unique()):
             self._settle(old, groups)
         else:
-            self._copy(old, groups, width)
+            there = len(groups) == len(self.allowed) and _unchanged(groups)
+            self._copy(old, None if there else groups, width)
 
-    def _copy(self, old: Tensor, groups: Tensor, width: int) -> None:
-        """Build everything anew; row i then stands at place i."""
-        unchanged = torch.arange(len(self.allowed), device=groups.device)
-        if not torch.equal(groups, unchanged):
+    def _copy(self, old: Tensor, groups: Tensor | None, width: int) -> None:
+        """Build everything anew; row i then stands at place i. None: groups stay as they are."""
+        if groups is not None:
             streams = self._streams_of(groups)
             self._take(groups, streams)
             for cache in self.cross:
@@ -135,3 +157,8 @@ class State:
             return rows
         each = torch.arange(self._streams, device=rows.device)
         return (rows[:, None] * self._streams + each).flatten()
+
+
+def _unchanged(places: Tensor) -> bool:
+    """Whether they are 0, 1, 2 and so on."""
+    return torch.equal(places.flatten(), torch.arange(places.numel(), device=places.device))

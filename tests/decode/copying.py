@@ -42,7 +42,7 @@ class CopyState:
         self.source, self.length = source, 0
 
     def reorder(self, rows: Tensor) -> None:
-        self.source = self.source[rows]
+        self.source = self.source[rows.flatten()]
 
 
 class Copying(nn.Module):

@@ -43,7 +43,8 @@ class Table:
 
     def __call__(self, tokens: Tensor, parents: Tensor | None) -> Tensor:
         if parents is not None:
-            self.sentence, self.code = self.sentence[parents], self.code[parents]
+            rows = parents.flatten()
+            self.sentence, self.code = self.sentence[rows], self.code[rows]
         assert tokens.shape == self.sentence.shape
         if self.seen:
             self.code = self.code * self.vocab + tokens
