@@ -105,7 +105,7 @@ def fetched(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """Tensors [n, ...] of one device on the CPU, by one copy: a GPU is waited for once."""
     if all(t.device.type == "cpu" for t in tensors):
         return list(tensors)
-    as_bytes = [t.flatten().view(torch.uint8) for t in tensors]
+    as_bytes = [t.contiguous().flatten().view(torch.uint8) for t in tensors]
     parts = torch.cat(as_bytes).cpu().split([len(part) for part in as_bytes])
     # a clone begins where numbers of any size may
     return [p.clone().view(t.dtype).view(t.shape) for p, t in zip(parts, tensors, strict=True)]

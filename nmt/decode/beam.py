@@ -21,9 +21,9 @@ keep their order; of `parents` [rows] nothing is known.
 NEVER = float("-inf")
 CPU = torch.device("cpu")
 
-# Steps between two looks at what is done, if a GPU has to be waited for at each: it then idles until
-# the next operations reach it. Sentences that are done keep their rows until then, 3.5 steps on the
-# average. On a CPU, where nobody waits and rows cost time, it is 1.
+# Steps between two looks at what is done, where a GPU has to be waited for at each: it then idles
+# until the next operations reach it. Sentences that are done keep their rows until then, 3.5 steps
+# on the average. On a CPU, where nobody waits and rows cost time, it is 1.
 LOOK_EVERY = 8
 
 

@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from nmt.decode.beam import NEVER, Step
+from nmt.device import sent
 
 FREE = -1  # stands where any token may be
 
@@ -21,7 +22,7 @@ def begun(step: Step, prefixes: Sequence[Sequence[int]], device: torch.device) -
     if not longest:
         return step
     rows = [torch.tensor([*ids, FREE]) for ids in prefixes]  # FREE: so that none is empty
-    forced = pad_sequence(rows, batch_first=True, padding_value=FREE).to(device)
+    forced = sent(pad_sequence(rows, batch_first=True, padding_value=FREE), device)
     sentence = torch.arange(len(prefixes), device=device)  # [rows]
     said = 0
 

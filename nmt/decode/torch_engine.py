@@ -21,7 +21,7 @@ from nmt.decode.sampling import Draw, random_numbers, sample
 from nmt.decode.searching import Forked
 from nmt.decode.sources import LENGTH, Source
 from nmt.decode.workers import can_fork
-from nmt.device import has_low_precision
+from nmt.device import has_low_precision, sent
 from nmt.errors import UserError, is_want_of_memory
 from nmt.memory import memory_of
 from nmt.model import example
@@ -163,7 +163,7 @@ class TorchEngine:
             prefixes = [source.prefix for source in sources]
             step = begun(self._step(sources, source, columns), prefixes, self.device)
             choose = self._sampled if self.decode.method == "sample" else self._best
-            return choose(step, sources, torch.tensor(limits).to(self.device), n_best, eos)
+            return choose(step, sources, torch.tensor(limits), n_best, eos)
 
     def _step(self, sources: list[Source], source: Tensor, columns: dict[str, Tensor]) -> Step:
         """The log-probabilities of the next token after each prefix of a batch of sources."""
@@ -202,6 +202,7 @@ class TorchEngine:
             eos=eos,
             forbidden=FORBIDDEN[self.decode.unknown],
             n_best=n_best,
+            device=self.device,
         )
 
     def _sampled(
@@ -210,7 +211,7 @@ class TorchEngine:
         draws = [Draw(source.line, source.part) for source in sources]
         return sample(
             step,
-            limits,
+            sent(limits, self.device),
             random_numbers(self.decode.seed, draws, n_best, int(limits.max()) + 1),
             temperature=self.decode.temperature,
             top_k=self.decode.top_k,
@@ -233,11 +234,11 @@ class TorchEngine:
             return told.clamp(min=0) + 1
         pieces = [len(source.ids) - 1 for source in sources]
         lengths = [max(1, round(self.decode.length_ratio * n)) + 1 for n in pieces]
-        return torch.tensor(lengths, device=self.device)
+        return sent(torch.tensor(lengths), self.device)
 
     def _padded(self, rows: list[list[int]]) -> Tensor:
         tensors = [torch.tensor(row) for row in rows]
-        return pad_sequence(tensors, batch_first=True, padding_value=PAD).to(self.device)
+        return sent(pad_sequence(tensors, batch_first=True, padding_value=PAD), self.device)
 
 
 def _least(limits: Iterable[int | None]) -> int | None:

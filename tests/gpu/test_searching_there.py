@@ -1,0 +1,228 @@
+"""Searches on a pretended GPU: what the CPU finds, and a wait every `LOOK_EVERY` steps."""
+
+import math
+import random
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, NamedTuple, cast
+
+import pytest
+import torch
+from torch import Tensor
+
+from nmt.data.side import Side
+from nmt.data.vocab import Vocabulary
+from nmt.decode.beam import LOOK_EVERY, NEVER, Hypothesis, search
+from nmt.decode.sources import Source
+from nmt.decode.torch_engine import TorchEngine
+from nmt.device import fetched
+from nmt.model import example
+from nmt.model.transformer import Transformer
+from nmt.modeldir import Trained
+from tests.composing import one_of_each_class
+from tests.decode.copying import Spaces, decode
+from tests.decode.test_beam import BOS, EOS, Table
+from tests.gpu.pretended import GPU, pretended
+
+Make = Callable[..., Transformer]
+VOCAB = 30
+FAST = ["none", "relative", "lstm", "fox", "complex_order", "ldpe"]
+LIMITS = [11, 3, 20, 0]  # ids of each output
+# Waits of a batch before its first step, and why they may be.
+AT_FIRST = {
+    "trees.py:ancestors index",  # heads outside of the sentence
+    "trees.py:ancestors _local_scalar_dense",  # loops go as deep as the deepest tree
+    "recurrent.py:_both_ways _to_copy",  # torch packs sentences by lengths on the host
+}
+# Encodings that wait at every step besides.
+DISTANCES = {"distances.py:find _unique2"}  # which occur
+SAME = {"floater.py:_same equal", "context.py:outermost _local_scalar_dense"}  # how far, and anew?
+EACH_STEP = {
+    "conv_spe": {"conv_spe.py:_near nonzero"},  # which are near
+    "floater": SAME,
+    "floater_cross": SAME,
+    **dict.fromkeys(("deberta", "tener", "transformer_xl", "transformer_xl_untied"), DISTANCES),
+}
+LOOK = "device.py:fetched _to_copy"
+
+
+class Searched(NamedTuple):
+    """What a batch came to."""
+
+    hypotheses: list[list[Hypothesis]]
+    steps: int
+    waits: Counter[str]
+
+
+class Counted:
+    """A model's step, and how often it was taken."""
+
+    def __init__(self, step: Callable[..., Tensor]) -> None:
+        self.step, self.steps = step, 0
+
+    def __call__(self, *given: Any) -> Tensor:
+        self.steps += 1
+        return self.step(*given)
+
+
+@pytest.fixture(autouse=True)
+def no_grad(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In inference mode, torch shows a mode no copies and reads, but what they are parts of."""
+    plain: Any = TorchEngine._search
+    monkeypatch.setattr(TorchEngine, "_search", torch.no_grad()(plain.__wrapped__))
+
+
+def sources_of(model: Transformer) -> list[Source]:
+    """Four sentences of unlike length, the third with a prefix."""
+    made = []
+    for row, length in enumerate((4, 7, 2, 5)):
+        ids = example.ids(1, length, VOCAB, seed=row)
+        ids[0, -1] = EOS
+        columns = example.columns(model.columns, ids, seed=row)
+        for name, held in model.column_ranges.items():
+            columns[name] = columns[name].clamp(held.start, held.stop - 1)
+        rows = {name: column[0].tolist() for name, column in columns.items()}
+        made.append(Source(ids[0].tolist(), rows, prefix=[9, 4] if row == 2 else []))
+    return made
+
+
+def searched(models: list[Transformer], beam: int = 3, **changes: Any) -> Searched:
+    """All there is for a batch, on the device of the models."""
+    vocabulary = Vocabulary([f"w{number}" for number in range(VOCAB - 4)])
+    side = Side(cast(Any, Spaces()), vocabulary)
+    members = [Trained(cast(Any, None), model, side, side, {}) for model in models]
+    engine = TorchEngine(members, decode(beam_size=beam, **changes))
+    step = Counted(models[0].step)
+    setattr(models[0], "step", step)  # noqa: B010 (mypy: a method)
+    sources, limits = sources_of(models[0]), LIMITS
+    if (table := engine.target_limit) is not None:
+        limits = [min(limit, table - 1) for limit in limits]
+    found = engine.search(sources, limits, n_best=beam)
+    return Searched(found, step.steps, Counter())
+
+
+def on_both(make: Make, *options: tuple[str, ...], **changes: Any) -> Searched:
+    """Search on the pretended GPU; AssertionError where the CPU finds another thing."""
+    plain = searched([make(*some).double() for some in options], **changes)
+    with pretended() as gpu:
+        models = [make(*some).double().to(GPU) for some in options]
+        gpu.waits.clear()
+        there = searched(models, **changes)._replace(waits=gpu.waits.copy())
+    assert text_of(there.hypotheses) == text_of(plain.hypotheses)
+    return there
+
+
+def text_of(hypotheses: list[list[Hypothesis]]) -> list[list[tuple[list[int], str, bool]]]:
+    """What is the same wherever sums are made in another order."""
+    return [[(h.ids, f"{h.score:.4f}", h.finished) for h in some] for some in hypotheses]
+
+
+def looks(there: Searched) -> int:
+    """How often a search of so many steps may wait: for what is done, and no more."""
+    return -(-there.steps // LOOK_EVERY)
+
+
+@pytest.mark.parametrize("option", FAST)
+def test_a_search_waits_once_in_eight_steps(option: str, tiny: Make) -> None:
+    check(option, tiny)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("option", one_of_each_class())
+def test_every_search_waits_once_in_eight_steps(option: str, tiny: Make) -> None:
+    check(option, tiny)
+
+
+def check(option: str, tiny: Make) -> None:
+    there = on_both(tiny, (f"encoding={option}",))
+    assert there.steps >= LOOK_EVERY
+    assert there.waits.pop(LOOK) == looks(there)
+    assert set(there.waits) <= AT_FIRST | EACH_STEP.get(option, set())
+    if option not in EACH_STEP:
+        assert there.waits.total() <= 12
+
+
+def test_an_ensemble_and_bfloat16_wait_no_more(tiny: Make) -> None:
+    there = on_both(tiny, ("encoding=relative",), ("encoding=alibi",))
+    assert there.waits == {LOOK: looks(there)}
+    with pretended() as gpu:
+        model = tiny("encoding=relative").to(GPU)
+        gpu.waits.clear()
+        there = searched([model], precision="bfloat16")
+        assert gpu.waits == {LOOK: looks(there)}
+
+
+def test_greedy_search_and_its_length_limit(tiny: Make) -> None:
+    there = on_both(tiny, ("encoding=learned",), beam=1)
+    assert there.waits == {LOOK: looks(there)}
+
+
+def test_a_number_that_a_step_reads_is_caught(tiny: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = Transformer.step
+
+    def reading(self: Transformer, tokens: Tensor, state: Any) -> Tensor:
+        assert tokens.max().item() >= 0
+        return plain(self, tokens, state)
+
+    monkeypatch.setattr(Transformer, "step", reading)
+    there = on_both(tiny, ("encoding=none",))
+    assert there.waits.total() == looks(there) + there.steps
+
+
+class Unread(Table):
+    """A table that does not look at what it is asked for."""
+
+    calls = 0
+
+    def __call__(self, tokens: Tensor, parents: Tensor | None) -> Tensor:
+        if parents is not None:
+            rows = parents.flatten()
+            self.sentence, self.code = self.sentence[rows], self.code[rows]
+        if self.calls:
+            self.code = self.code * self.vocab + tokens
+        self.calls += 1
+        return self.tables[self.calls - 1][self.sentence, self.code]
+
+    @classmethod
+    def there(cls, table: Table) -> "Unread":
+        made = cls([t.to(GPU) for t in table.tables])
+        made.sentence, made.code = made.sentence.to(GPU), made.code.to(GPU)
+        return made
+
+
+@pytest.mark.parametrize("every", [1, 2, 3, 8])
+@pytest.mark.parametrize("seed", range(12))
+def test_what_is_found_does_not_depend_on_when_it_looks(seed: int, every: int) -> None:
+    """Ties, NaN, what is impossible, limits of 0, and beams from 1 to more than the words."""
+    draw = random.Random(seed)
+    limits = torch.tensor([draw.randint(0, 4) for _ in range(draw.randint(1, 4))])
+    table = Table.random(seed, len(limits), 5, 4, levels=seed % 6)
+    numbers = torch.Generator().manual_seed(seed)
+    for t in table.tables if seed % 2 else ():
+        t[torch.rand(t.shape, generator=numbers) < 0.3] = NEVER
+        t[torch.rand(t.shape, generator=numbers) < 0.08] = math.nan
+    beam = 1 + seed % 6
+    rules: dict[str, Any] = {
+        "beam_size": beam, "alpha": 0.6, "bos": BOS, "eos": EOS, "forbidden": (BOS,),
+        "n_best": 1 + beam // 2, "look_every": every,
+    }  # fmt: skip
+    plain = search(table.again(), limits, **{**rules, "look_every": 1})
+    assert search(table.again(), limits, **rules) == plain
+    with pretended() as gpu:
+        there = Unread.there(table)
+        gpu.waits.clear()
+        assert search(there, limits, device=GPU, **rules) == plain
+        assert gpu.waits == {LOOK: -(-there.calls // every)}
+
+
+def test_numbers_of_any_size_come_by_one_copy() -> None:
+    columns = torch.arange(12.0).view(4, 3)
+    given = [columns[:, 1], columns[:0], columns > 3, columns.T.long(), torch.tensor([2]).expand(3)]
+    with pretended() as gpu:
+        there = [t.to(GPU) for t in given]
+        gpu.waits.clear()
+        came = fetched(there)
+        assert gpu.waits == {LOOK: 1}
+    for one, t in zip(came, given, strict=True):
+        assert one.dtype == t.dtype
+        assert torch.equal(one, t)
