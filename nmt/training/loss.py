@@ -1,7 +1,7 @@
 """Label-smoothed cross-entropy, and the perplexity that decides on a checkpoint."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from nmt.data.batches import Batch
 from nmt.data.vocab import EOS, PAD
 from nmt.device import pinned
-from nmt.model.transformer import Transformer
+from nmt.model.transformer import Hidden, Transformer
 from nmt.training.crossentropy import CrossEntropy
 from nmt.training.workers import ALONE, Workers
 
@@ -74,14 +74,17 @@ def ready(batch: Batch, device: torch.device) -> Ready:
     return Ready(source, read, columns, expected, real, batch.lines)
 
 
-def predict(model: Transformer, batch: Ready, device: torch.device) -> Predicted:
-    """Return the states that predict a batch's real target tokens, and their ids."""
+def predict(run: Callable[..., Hidden], batch: Ready, device: torch.device) -> Predicted:
+    """Return the states that predict a batch's real target tokens, and their ids.
+
+    `run`: `Transformer.hidden` of a model.
+    """
     source, read, expected, real = (
         t.to(device, non_blocking=True)
         for t in (batch.source, batch.read, batch.expected, batch.real)
     )
     columns = {name: t.to(device, non_blocking=True) for name, t in batch.columns.items()}
-    hidden = model.hidden(source, read, columns)
+    hidden = run(source, read, columns)
     states = hidden.states.flatten(0, 1)  # [batch x target, dim]
     return Predicted(states[real], expected, hidden.side_loss)
 
@@ -104,7 +107,7 @@ def perplexity(
     try:
         with torch.random.fork_rng(gpus), torch.no_grad(), autocast:
             for batch in workers.deal(batches):
-                states, expected, _ = predict(model, ready(batch, device), device)
+                states, expected, _ = predict(model.hidden, ready(batch, device), device)
                 _, likelihoods = smoothed(states, model.output, expected, 0.0)
                 total += likelihoods.double().sum()
                 tokens += len(expected)

@@ -18,15 +18,22 @@ class Evaluated(NamedTuple):
 
 
 class Objective(nn.Module):
-    """The label-smoothed loss of a model; it has no parameters of its own."""
+    """The label-smoothed loss of a model; it has no parameters of its own.
 
-    def __init__(self, model: Transformer, smoothing: float, device: torch.device) -> None:
+    compiled: torch compiles the pass through the model at its first batch, for all lengths and
+    numbers of sentences; what is dropped out then comes of other random numbers.
+    """
+
+    def __init__(
+        self, model: Transformer, smoothing: float, device: torch.device, compiled: bool = False
+    ) -> None:
         super().__init__()
         self.model, self.smoothing, self.device = model, smoothing, device
+        self.hidden = torch.compile(model.hidden, dynamic=True) if compiled else model.hidden
 
     def forward(self, batch: Ready, tokens: int) -> Evaluated:
         """Evaluate a batch; `tokens`: how many the update predicts, on all workers."""
-        states, expected, side_loss = loss.predict(self.model, batch, self.device)
+        states, expected, side_loss = loss.predict(self.hidden, batch, self.device)
         smoothed, likelihoods = loss.smoothed(states, self.model.output, expected, self.smoothing)
         summed = smoothed
         if side_loss is not None:  # per token, so that it weighs as its batch does

@@ -24,7 +24,7 @@ from nmt.errors import Exit, UserError, is_want_of_memory
 from nmt.manifest import Sealed
 from nmt.memory import keep_memory, peak_memory, release_memory
 from nmt.precision import NO_BFLOAT16, NO_UNITS, bfloat16_is_faster
-from nmt.training import environment, loss
+from nmt.training import compilation, environment, loss
 from nmt.training.checkpoint import STATE, Saved, optimizer_files, restore_optimizer
 from nmt.training.ema import MovingAverage
 from nmt.training.loss import Ready
@@ -83,6 +83,7 @@ class Trainer:
         self.settings, self.prepared, self.run = settings, prepared, run
         self.options, self.optim, self.workers = settings.trainer, settings.optim, run.workers
         self.device = self.workers.device(self.options.device)
+        compilation.refuse(self.options, self.device)
         if self.device.type == "cpu":
             keep_memory()
         if self.options.threads is not None:
@@ -103,7 +104,7 @@ class Trainer:
             fused=True,
         )
         self.objective = self.workers.exchanged(
-            Objective(self.model, self.optim.label_smoothing, self.device)
+            Objective(self.model, self.optim.label_smoothing, self.device, self.options.compile)
         )
         self.average = MovingAverage(self.model, self.options.ema)
         self.schedule = schedule(self.optim)
@@ -379,7 +380,8 @@ class Trainer:
 
     def environment(self) -> dict[str, str]:
         """Return what the bits of this run depend on beside its config."""
-        return environment.describe(self.device, self.precision, self.options.deterministic)
+        found = environment.describe(self.device, self.precision, self.options.deterministic)
+        return {**found, "compiled": "yes" if self.options.compile else "no"}
 
     def where(self) -> dict[str, Any]:
         """Return the fields that all lines of metrics.jsonl have."""

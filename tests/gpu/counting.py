@@ -34,12 +34,12 @@ FREE = {  # give memory or look at it, without a kernel
 PICKING = {"embedding", "index", "gather", "index_select"}  # read of the first what they give
 ADDING = {"scatter_add_", "index_add_", "index_put_"}  # change as much of it as is added
 FILLING = {"zero_", "fill_", "copy_", "random_", "uniform_", "normal_", "bernoulli_"}
-SEVERAL = {  # torch 2.13's CUDA backend, where it needs more than one kernel
+SEVERAL = {  # assumed of torch's CUDA backend, where it needs more than one kernel
     "embedding_dense_backward": 6,  # sorts the ids, then adds rows of equal ids
     "index_put_": 6,  # likewise, where it accumulates
 }
 TENSORS = {1: 110, 2: 64, 3: 48, 4: 36, 5: 30}  # lists -> tensors of a foreach kernel, and its
-CHUNK, CHUNKS = 65536, 320  # parts (ATen/native/cuda/MultiTensorApply.cuh)
+CHUNK, CHUNKS = 65536, 320  # parts (ATen/native/cuda/MultiTensorApply.cuh, for 4 KB of arguments)
 
 
 Module = TypeVar("Module", bound=torch.nn.Module)

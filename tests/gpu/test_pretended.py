@@ -70,7 +70,9 @@ def learn(model: Transformer, device: torch.device) -> Learnt:
     """One update as the trainer makes it, of a model that is on the device."""
     torch.manual_seed(3)
     optimizer = torch.optim.AdamW(model.parameters(), 0.01, fused=True)
-    states, expected, side_loss = loss.predict(model, loss.ready(batch(model), device), device)
+    states, expected, side_loss = loss.predict(
+        model.hidden, loss.ready(batch(model), device), device
+    )
     summed, _ = loss.smoothed(states, model.output, expected, 0.1)
     summed = summed if side_loss is None else summed + side_loss * len(expected)
     summed.backward()

@@ -123,7 +123,7 @@ def test_predict_hands_the_columns_over(data: Prepared, model: Transformer) -> N
     model.hidden = spy  # type: ignore[method-assign, assignment]
     batch = next(in_order(data.train, 300, "max"))
     for columns in ({}, {"order": batch.source}):
-        loss.predict(model, loss.ready(batch._replace(columns=columns), CPU), CPU)
+        loss.predict(model.hidden, loss.ready(batch._replace(columns=columns), CPU), CPU)
     assert seen[0] == {} and list(seen[1]) == ["order"]
     assert torch.equal(seen[1]["order"], batch.source)
     tokens = (batch.target != PAD).sum(1) - 1  # bos is read, and eos is not
@@ -133,7 +133,7 @@ def test_predict_hands_the_columns_over(data: Prepared, model: Transformer) -> N
 def test_predict_gives_the_real_tokens_row_by_row(data: Prepared, model: Transformer) -> None:
     model.eval()
     batch = next(in_order(data.train, 300, "max"))
-    hidden, expected, _ = loss.predict(model, loss.ready(batch, CPU), CPU)
+    hidden, expected, _ = loss.predict(model.hidden, loss.ready(batch, CPU), CPU)
     whole = model(batch.source, batch.target[:, :-1])
     kept = [
         (whole[row, at], batch.target[row, at + 1])

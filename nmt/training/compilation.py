@@ -1,0 +1,49 @@
+"""Training passes as torch's compiler makes them (trainer.compile)."""
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from nmt.errors import UserError
+
+if TYPE_CHECKING:
+    from nmt.config import Training
+
+
+def refuse(options: "Training", device: torch.device) -> None:
+    """Raise UserError where trainer.compile=true cannot be done."""
+    if not options.compile:
+        return
+    if options.gradient_checkpointing:
+        raise UserError(
+            "trainer.compile=true: not with trainer.gradient_checkpointing=true, as layers that "
+            "are computed twice break the compiler's graphs; choose one of the two"
+        )
+    if device.type == "cpu" and not has_cpp_compiler():
+        raise UserError(
+            "trainer.compile=true: torch finds no C++ compiler that works (g++, or the one that "
+            "the variable CXX names); install one, or choose trainer.compile=false"
+        )
+    if device.type == "cuda" and not has_triton():
+        raise UserError(
+            "trainer.compile=true: torch compiles for GPUs by Triton, which is not installed or "
+            "does not know this one; choose trainer.compile=false"
+        )
+
+
+def has_cpp_compiler() -> bool:
+    """Whether torch finds what it compiles C++ with."""
+    from torch._inductor.cpp_builder import get_cpp_compiler  # seconds, which others need not
+
+    try:
+        get_cpp_compiler()
+    except Exception:  # of several kinds, from missing to broken
+        return False
+    return True
+
+
+def has_triton() -> bool:
+    """Whether torch finds a Triton for the GPU."""
+    from torch.utils._triton import has_triton as found
+
+    return bool(found())

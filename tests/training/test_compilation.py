@@ -1,0 +1,60 @@
+"""trainer.compile: what cannot be compiled is refused, and the rest learns the same."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from nmt.data.prepare import Prepared
+from nmt.errors import UserError
+from nmt.training import compilation
+from tests.training import tiny
+
+CPU, CUDA = torch.device("cpu"), torch.device("cuda")
+
+
+@pytest.mark.parametrize(
+    ("device", "missing", "said"),
+    [
+        (CPU, "has_cpp_compiler", "torch finds no C\\+\\+ compiler that works"),
+        (CUDA, "has_triton", "torch compiles for GPUs by Triton, which is not installed"),
+    ],
+)
+def test_a_compiler_that_is_missing_is_told_before_training(
+    device: torch.device, missing: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("has_cpp_compiler", "has_triton"):
+        monkeypatch.setattr(compilation, name, lambda there=name != missing: there)
+    options = tiny.settings(trainer__compile=True).trainer
+    with pytest.raises(UserError, match=f"^trainer.compile=true: {said}"):
+        compilation.refuse(options, device)
+    monkeypatch.setattr(compilation, missing, lambda: True)
+    compilation.refuse(options, device)
+
+
+def test_layers_that_are_computed_twice_are_not_compiled(data: Prepared, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"not with trainer\.gradient_checkpointing=true"):
+        tiny.train(
+            tmp_path / "run", data, trainer__compile=True, trainer__gradient_checkpointing=True
+        )
+
+
+@pytest.mark.slow
+def test_a_compiled_run_learns_the_same(data: Prepared, tmp_path: Path) -> None:
+    """Without dropout, which compiled draws other numbers; dev perplexity and names of weights."""
+    still = {f"model__{which}dropout": 0.0 for which in ("", "attention_", "feedforward_")}
+    found = {}
+    for compiled in (False, True):
+        place = tmp_path / f"{compiled}"
+        torch._dynamo.reset()
+        tiny.train(place, data, trainer__max_steps=6, trainer__compile=compiled, **still)
+        if compiled:  # to be gone on with
+            assert torch._dynamo.utils.counters["stats"]["unique_graphs"] >= 1
+            tiny.train(place, data, trainer__max_steps=8, trainer__compile=True, **still)
+        lines = (place / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        losses = [json.loads(line) for line in lines]
+        found[compiled] = [line["loss"] for line in losses if "loss" in line]
+    first = len(found[False])
+    assert first
+    torch.testing.assert_close(found[True][:first], found[False], rtol=1e-4, atol=1e-4)
