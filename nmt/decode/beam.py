@@ -45,6 +45,11 @@ def length_penalty(length: int, alpha: float, kind: str = "wu") -> float:
     return ((5 + length) / 6 if kind == "wu" else max(1, length)) ** alpha
 
 
+def steps_between_looks(device: torch.device) -> int:
+    """How many steps pass until a search looks at what is done."""
+    return 1 if device.type == "cpu" else LOOK_EVERY
+
+
 def search(
     step: Step,
     limits: Tensor,
@@ -80,7 +85,7 @@ def search(
     """
     if not 1 <= n_best <= beam_size:
         raise ValueError(f"n_best={n_best}: must be from 1 to beam_size={beam_size}")
-    every = look_every or (1 if device.type == "cpu" else LOOK_EVERY)
+    every = look_every or steps_between_looks(device)
     rules = _Rules(beam_size, alpha, penalised, eos, forbidden)
     found = _Found(limits.numel(), rules)
     live = _Live.all_of(sent(limits, device))

@@ -211,7 +211,7 @@ class TorchEngine:
         draws = [Draw(source.line, source.part) for source in sources]
         return sample(
             step,
-            sent(limits, self.device),
+            limits,
             random_numbers(self.decode.seed, draws, n_best, int(limits.max()) + 1),
             temperature=self.decode.temperature,
             top_k=self.decode.top_k,
@@ -219,6 +219,7 @@ class TorchEngine:
             bos=BOS,
             eos=eos,
             forbidden=FORBIDDEN[self.decode.unknown],
+            device=self.device,
         )
 
     def _lengths(

@@ -13,6 +13,7 @@ from torch import Tensor
 from nmt.data.side import Side
 from nmt.data.vocab import Vocabulary
 from nmt.decode.beam import LOOK_EVERY, NEVER, Hypothesis, search
+from nmt.decode.sampling import sample
 from nmt.decode.sources import Source
 from nmt.decode.torch_engine import TorchEngine
 from nmt.device import fetched
@@ -228,3 +229,31 @@ def test_numbers_of_any_size_come_by_one_copy() -> None:
     for one, t in zip(came, some(columns), strict=True):
         assert one.dtype == t.dtype
         assert torch.equal(one, t)
+
+
+@pytest.mark.parametrize("changes", [{}, {"top_k": 7}, {"top_p": 0.8, "temperature": 1.5}])
+def test_sampling_waits_once_in_eight_steps(changes: dict[str, Any], tiny: Make) -> None:
+    there = on_both(tiny, ("encoding=relative",), method="sample", **changes)
+    assert there.steps > LOOK_EVERY
+    assert there.waits == {LOOK: looks(there)}
+
+
+@pytest.mark.parametrize("every", [1, 2, 3, 8])
+@pytest.mark.parametrize("seed", range(6))
+def test_what_is_drawn_does_not_depend_on_when_it_looks(seed: int, every: int) -> None:
+    draw = random.Random(seed)
+    limits = torch.tensor([draw.randint(0, 4) for _ in range(draw.randint(1, 4))])
+    table = Table.random(seed, len(limits), 5, 4)
+    numbers = torch.Generator().manual_seed(seed)
+    for t in table.tables if seed % 2 else ():
+        t[torch.rand(t.shape, generator=numbers) < 0.5] = NEVER
+        t[torch.rand(t.shape, generator=numbers) < 0.1] = math.nan
+    given = limits, torch.rand(len(limits), 1 + seed % 3, 5, generator=numbers).double()
+    rules: dict[str, Any] = {"bos": BOS, "eos": EOS, "forbidden": (BOS,)}
+    plain = sample(table.again(), *given, **rules)
+    assert sample(table.again(), *given, look_every=every, **rules) == plain
+    with pretended() as gpu:
+        there = Unread.there(table)
+        gpu.waits.clear()
+        assert sample(there, *given, device=GPU, look_every=every, **rules) == plain
+        assert gpu.waits == {LOOK: -(-there.calls // every)}
