@@ -150,8 +150,14 @@ class TorchEngine:
                 raise
             raise too_much(self.decode.batch_tokens, self.device) from None
 
-    @torch.inference_mode()
     def _search(
+        self, sources: list[Source], limits: list[int], n_best: int, eos: int
+    ) -> list[list[Hypothesis]]:
+        # in inference mode, autocast does not keep the weights that it rounded for the next step
+        with torch.no_grad() if self.bfloat16 else torch.inference_mode():
+            return self._found(sources, limits, n_best, eos)
+
+    def _found(
         self, sources: list[Source], limits: list[int], n_best: int, eos: int
     ) -> list[list[Hypothesis]]:
         source = self._padded([source.ids for source in sources])  # [batch, source]

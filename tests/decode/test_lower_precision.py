@@ -6,9 +6,12 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from nmt.decode.beam import search
 from nmt.decode.quantised import FORMATS, Int8, Integers, _product, fastest, is_exact, quantised
+from nmt.decode.sources import Source
+from nmt.decode.torch_engine import TorchEngine
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import UserError
 from nmt.model.transformer import Transformer
@@ -176,3 +179,30 @@ def test_the_step_gives_float32_to_the_search(tiny: Make, monkeypatch: pytest.Mo
     monkeypatch.setattr("nmt.decode.torch_engine.search", spy)
     translations(sharp(tiny, "encoding=none"), precision="bfloat16")
     assert set(seen) == {torch.float32}
+
+
+class Rounded(TorchDispatchMode):
+    """Counts how often parameters change their format."""
+
+    def __init__(self, model: Transformer) -> None:
+        super().__init__()
+        self.sizes = {p.data_ptr(): p.numel() for p in model.parameters() if p.dim() == 2}
+        self.count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if str(func).startswith(("aten._to_copy", "aten.to.")):
+            self.count += self.sizes.get(args[0].data_ptr()) == args[0].numel()
+        return func(*args, **(kwargs or {}))
+
+
+def test_weights_are_rounded_once_in_a_search(tiny: Make) -> None:
+    counts = []
+    for limit in (1, 12):
+        model = tiny("encoding=none", vocab=47)
+        given = trained()._replace(model=model)
+        engine = TorchEngine([given], decode(precision="bfloat16", beam_size=1))
+        with Rounded(model) as rounded:
+            ((found,),) = engine._search([Source([5, 6, 1], {})], [limit], 1, -1)
+        assert len(found.ids) == limit
+        counts.append(rounded.count)
+    assert counts[0] == counts[1] > 0

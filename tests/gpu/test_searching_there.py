@@ -69,8 +69,7 @@ class Counted:
 @pytest.fixture(autouse=True)
 def no_grad(monkeypatch: pytest.MonkeyPatch) -> None:
     """In inference mode, torch shows a mode no copies and reads, but what they are parts of."""
-    plain: Any = TorchEngine._search
-    monkeypatch.setattr(TorchEngine, "_search", torch.no_grad()(plain.__wrapped__))
+    monkeypatch.setattr(torch, "inference_mode", torch.no_grad)
 
 
 def sources_of(model: Transformer) -> list[Source]:
