@@ -1,6 +1,5 @@
 """What is kept of the tokens seen so far, so that a decoder reads each of them once."""
 
-import torch
 from torch import Tensor
 
 KEYS, VALUES = "keys", "values"
@@ -65,8 +64,7 @@ class Cache:
     def _taken(self, held: Tensor, rows: Tensor) -> Tensor:
         """Rows of what is held; the room beyond the length is not read."""
         taken = self._empty(held, len(rows), held.shape[2])
-        filled = slice(None), slice(None), slice(self.length)
-        torch.index_select(held[filled], 0, rows, out=taken[filled])
+        taken[:, :, : self.length] = held[:, :, : self.length].index_select(0, rows)
         return taken
 
     def _room(self, old: Tensor | None, new: Tensor, end: int) -> Tensor:
