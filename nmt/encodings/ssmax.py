@@ -31,6 +31,6 @@ class Ssmax(Encoding):
         """Multiply scores e [batch, heads, query, key] by s log n before softmax."""
         n = e.new_full((1, 1, 1, 1), e.shape[-1])
         if context.allowed is not None:
-            n = context.allowed.sum(-1, keepdim=True)  # [batch | 1, 1, query | 1, 1]
+            n = context.allowed.sum(-1, keepdim=True).clamp(min=1)  # [batch | 1, 1, query | 1, 1]
         factor = self.factor[layer][:, None, None]
         return softmax(e * (factor * n.to(e.dtype).log()), context.allowed)

@@ -52,3 +52,11 @@ def test_biases_and_vectors_are_scaled_too() -> None:
     plain = q @ k.mT / 2 + torch.ones(7, 7, dtype=torch.float64).tril()
     _, p, _ = attend([e, Biased(dims())], q, k, v, pass_over(7))
     torch.testing.assert_close(p, (plain * 0.5 * torch.tensor(7.0).double().log()).softmax(-1))
+
+
+def test_a_row_that_may_see_nothing_spoils_no_gradient() -> None:
+    e, (q, k, v) = Ssmax(dims()).double(), qkv(7, dims())
+    padded = pass_over(7)
+    padded.allowed = (torch.arange(7) < torch.tensor([7, 0])[:, None])[:, None, None]
+    attend(e, q, k, v, padded)[2].sum().backward()
+    assert e.factor.grad is not None and e.factor.grad.isfinite().all()
