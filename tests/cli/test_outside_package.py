@@ -1,0 +1,104 @@
+"""Encodings as they came out after 2023, from a package of somebody else's, by every command."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from nmt.build import transformer
+from nmt.cli.encodings import main as encodings
+from nmt.cli.evaluate import main as evaluate
+from nmt.cli.parity import main as parity
+from nmt.cli.train import main as train
+from nmt.cli.translate import main as translate
+from nmt.overrides.compose import experiment_of
+from tests.cli.test_plug_in import TINY
+from tests.plug_ins import ROOT, install
+
+PLACE = ROOT / "tests" / "outside"
+BESIDE = ["--config-dir", str(PLACE)]
+CLASSES = {"forgetting": "Forgetting", "slower_turns": "SlowerTurns"}
+BUILT_IN = {"forgetting": "fox", "slower_turns": "yarn"}
+BACK = "encoding.forgetting.where=[decoder,cross]"
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A distribution for each module, as pip lays them down."""
+    site = tmp_path / "site"
+    for name, of in CLASSES.items():
+        source = (PLACE / f"{name}.py").read_text(encoding="utf-8")
+        install(site, f"nmt-{name}", name, f"outside_{name}:{of}", source)
+    monkeypatch.syspath_prepend(site)
+    yield
+    for name in CLASSES:
+        sys.modules.pop(f"outside_{name}", None)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_has_a_card_and_a_picture(name: str, tmp_path: Path, capsys: Capture) -> None:
+    assert encodings([name, *BESIDE, "--no-timing"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith(f"{name}\n") and "cached decoding     exact" in shown
+    assert encodings([name, *BESIDE, "--plot", str(tmp_path / "a.svg")]) == 0
+    assert (tmp_path / "a.svg").stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    "words", [["encoding=forgetting"], ["encoding=slower_turns"], ["encoding=forgetting", BACK]]
+)
+def test_decodes_with_a_cache_as_without(words: list[str], tmp_path: Path) -> None:
+    file = tmp_path / "p.json"
+    assert parity([*words, *BESIDE, "--tokens=12", "--json", str(file)]) == 0
+    (row,) = json.loads(file.read_bytes())["encodings"]
+    assert row["passed"]
+
+
+@pytest.mark.parametrize("words", [["encoding=slower_turns"], ["encoding=forgetting", BACK]])
+def test_trains_translates_with_a_beam_and_is_evaluated(
+    words: list[str], tmp_path: Path, capsys: Capture
+) -> None:
+    places = [f"data.cache={tmp_path / 'cache'}", f"runs={tmp_path}"]
+    assert train([*BESIDE, *words, *TINY, *places, "name=run"]) == 0
+    source, reference = tmp_path / "in.txt", tmp_path / "ref.txt"
+    source.write_text("ein satz\nnoch ein satz\n", encoding="utf-8")
+    reference.write_text("a sentence\nanother sentence\n", encoding="utf-8")
+    capsys.readouterr()
+    run = str(tmp_path / "run")
+    assert translate([run, str(source), "decode.beam_size=4", "--threads", "1"]) == 0
+    assert capsys.readouterr().out.count("\n") == 2
+    assert evaluate([run, "--source", str(source), "--reference", str(reference)]) == 0
+    assert "BLEU" in capsys.readouterr().out
+
+
+def stacked(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Gates of layers [heads, dim] and [heads] as the toolkit has them, for all layers together."""
+    found: dict[str, list[Tensor]] = {}
+    for name, weight in weights.items():
+        place, gate, rest = name.partition(".gates.")
+        kind = rest.rpartition(".")[2]
+        ours = name if not gate else f"{place}.{'gate_bias' if kind == 'bias' else 'weight'}"
+        found.setdefault(ours, []).append(weight)
+    return {name: torch.stack(w) if len(w) > 1 else w[0] for name, w in found.items()}
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_says_what_the_one_of_the_toolkit_says(name: str) -> None:
+    """With the same parameters, in all three sites where gates can be."""
+    where = "[encoder,decoder,cross]" if name == "forgetting" else "[encoder,decoder]"
+    made = {}
+    for each in (name, BUILT_IN[name]):
+        words = [f"encoding={each}", "model=tiny", f"encoding.{each}.where={where}"]
+        torch.manual_seed(1)
+        made[each] = transformer(experiment_of([*BESIDE, *words]).settings, 30, 30).double().eval()
+    theirs, ours = (made[each] for each in (name, BUILT_IN[name]))
+    ours.load_state_dict(stacked(theirs.state_dict()))
+    source, target = torch.randint(4, 30, (2, 3, 9))
+    torch.testing.assert_close(
+        theirs.hidden(source, target, {}).states, ours.hidden(source, target, {}).states
+    )
