@@ -102,6 +102,7 @@ class Context:
     _: KW_ONLY
     rows: int = 1  # batch
     ends: tuple[int, int] | None = None  # tokens to the last query, and key, if the host knows
+    copies: int = 1  # queries that stand at one place, as hypotheses of one source do
     allowed: Tensor | None = None  # [batch | 1, 1, query, key], true where one may look; None: all
     causal: bool = False  # allowed forbids a query the keys after it, and nothing else
     lengths: Tensor | None = None  # [batch] tokens, eos included; in a decoder the desired ones
@@ -202,9 +203,11 @@ class Context:
 
     def outermost(self) -> tuple[int, int]:
         """The least and the greatest position of queries and new keys together, as in `bounds`."""
-        if self.consecutive:  # then all keys are new
-            (first, last), (least, greatest) = self.bounds("queries"), self.bounds("keys")
-            return min(first, least), max(last, greatest)
+        if self._in_a_row:
+            queries, keys = self.queries.shape[1] // self.copies, self.new_keys.shape[1]
+            counts = {"queries": queries, "keys": keys}
+            ends = [(self.bounds(which)[1], count) for which, count in counts.items() if count]
+            return min(last - count + 1 for last, count in ends), max(last for last, _ in ends)
         at = torch.cat([self.queries.flatten(), self.new_keys.flatten()])
         return int(at.min()), int(at.max())
 
@@ -230,10 +233,20 @@ class Context:
 
         And all of them are here: while decoding, most of the queries are gone.
         """
+        return self.trailing and self.ends is not None and self.queries.shape[1] == self.ends[0]
+
+    @property
+    def trailing(self) -> bool:
+        """As `consecutive`, where queries may be the last tokens alone, as while decoding."""
+        return self._in_a_row and self.copies == 1
+
+    @property
+    def _in_a_row(self) -> bool:
+        """As `trailing`, where several queries may stand at each place."""
         if self.ends is None or 0 in self.ends:
             return False
-        whole = (self.queries.shape[1], self.keys.shape[1]) == self.ends
-        return whole and self.positions.consecutive
+        queries, keys = self.queries.shape[1] // self.copies, self.keys.shape[1]
+        return 0 < queries <= self.ends[0] and keys == self.ends[1] and self.positions.consecutive
 
     @property
     def delta(self) -> Tensor:

@@ -20,11 +20,12 @@ def distinct(context: Context, tau: int | None = None) -> tuple[Tensor, Tensor]:
 
     def find() -> tuple[Tensor, Tensor]:
         delta = context.delta if tau is None else context.delta.clamp(-tau, tau)
-        if not context.consecutive:
+        if context.ends is None or not context.trailing:
             distances, index = torch.unique(delta, return_inverse=True)
             return distances, index
         _, queries, keys = delta.shape  # all distances between the outermost two occur
-        least, greatest = 1 - queries, keys - 1
+        last = context.ends[0] - 1  # query
+        least, greatest = -last, keys - 1 - (last - queries + 1)
         if tau is not None:
             least, greatest = max(least, -tau), min(greatest, tau)
         return torch.arange(least, greatest + 1, device=delta.device), delta - least

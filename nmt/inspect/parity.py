@@ -146,12 +146,14 @@ def prefix(subject: Subject) -> Pairs:
 @_condition(
     "rows repeated, swapped, dropped and made to change places in the middle",
     "what reorder does not reach: tensors in context.state must have rows first, and nothing "
-    "else may be kept for a row",
+    "else may be kept for a row; in cross-attention, hypotheses of a source (context.copies) that "
+    "are taken for tokens",
 )
 def beam(subject: Subject) -> Pairs:
     decoding, n = Decoding(subject.model, subject.text(spread=2)), subject.tokens
-    decoding.grow(n // 8)
-    decoding.reorder([0, 0, 1, 1, 2, 2])  # two hypotheses of each sentence
+    decoding.grow(1)
+    # Two hypotheses of each sentence, and then two tokens: neither must be taken for the other.
+    decoding.reorder([0, 0, 1, 1, 2, 2])
     decoding.grow(n // 4)
     decoding.reorder([1, 0, 3, 3, 5, 4])  # within each sentence, as beam search does
     decoding.grow(n // 2)

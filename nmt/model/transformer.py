@@ -321,6 +321,7 @@ class Transformer(nn.Module):
         cross = Context(
             "cross",
             queries=new.repeat(1, state.width),  # hypotheses of a group are queries of one row
+            copies=state.width,
             keys=there,
             new_keys=there if not state.cross[0].length else there[:, :0],
             rows=len(state.allowed),

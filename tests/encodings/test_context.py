@@ -127,8 +127,23 @@ def test_what_the_host_knows_is_so(name: str, learning: bool) -> None:
 def test_a_part_of_the_queries_has_not_all_distances() -> None:
     keys = torch.arange(5)[None]
     step = Context("decoder", keys[:, 3:], keys, keys[:, 3:], ends=(5, 5))
-    assert not step.consecutive and step.bounds("queries") == (0, 4)
+    assert not step.consecutive and step.trailing and step.bounds("queries") == (0, 4)
+    assert step.outermost() == (3, 4)
     assert distinct(step)[0].tolist() == [-4, -3, -2, -1, 0, 1]
+
+
+def test_hypotheses_are_not_taken_for_tokens() -> None:
+    """Four that stand at the fourth token, and look at a source of five."""
+    there, at = torch.arange(5)[None], torch.tensor([[3, 3, 3, 3]])
+    cross = Context("cross", at, there, there[:, :0], ends=(4, 5), copies=4)
+    assert not cross.consecutive and not cross.trailing
+    assert cross.outermost() == (3, 3)
+    assert distinct(cross)[0].tolist() == [-3, -2, -1, 0, 1]
+    alone = replace(cross, queries=at[:, :1], copies=1, _memo={})
+    assert not alone.consecutive and alone.trailing
+    assert distinct(alone)[0].tolist() == [-3, -2, -1, 0, 1]
+    first = replace(cross, new_keys=there)
+    assert first.outermost() == (0, 4)
 
 
 def test_positions_that_count_in_steps_are_no_neighbours() -> None:

@@ -36,14 +36,8 @@ AT_FIRST = {
     "recurrent.py:_both_ways _to_copy",  # torch packs sentences by lengths on the host
 }
 # Encodings that wait at every step besides.
-DISTANCES = {"distances.py:find _unique2"}  # which occur
-SAME = {"floater.py:_same equal", "context.py:outermost _local_scalar_dense"}  # how far, and anew?
-EACH_STEP = {
-    "conv_spe": {"conv_spe.py:_near nonzero"},  # which are near
-    "floater": SAME,
-    "floater_cross": SAME,
-    **dict.fromkeys(("deberta", "tener", "transformer_xl", "transformer_xl_untied"), DISTANCES),
-}
+SAME = {"floater.py:_same equal"}  # has a parameter changed since the last step?
+EACH_STEP = {"floater": SAME, "floater_cross": SAME}
 LOOK = "device.py:fetched _to_copy"
 
 

@@ -209,6 +209,19 @@ def test_only_beams_go_wrong(part: str, settings_of: Make, monkeypatch: Patch) -
     assert "beam" in failing and not failing & {"fresh", "used", "prefix", "padded"}
 
 
+def test_hypotheses_that_count_as_tokens_go_wrong(settings_of: Make, monkeypatch: Patch) -> None:
+    """A template of the distance knows by their places alone which pairs are near."""
+    near = ["encoding=conv_spe", "encoding.conv_spe.where=[cross]", "encoding.conv_spe.kernel=3"]
+    assert not failed(measure(settings_of(*near)))
+    right = Context.__init__
+
+    def one(self: Context, *args: Any, **kwargs: Any) -> None:
+        right(self, *args, **{**kwargs, "copies": 1})
+
+    monkeypatch.setattr(Context, "__init__", one)
+    assert failed(measure(settings_of(*near))) == {"beam"}
+
+
 def test_swaps_within_a_sentence_are_seen(settings_of: Make, monkeypatch: Patch) -> None:
     """Rows that swap are different hypotheses, or forgetting to swap would not show."""
     right, swap = State.reorder, [1, 0, 3, 3, 5, 4]
