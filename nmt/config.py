@@ -134,7 +134,11 @@ class Training:
     deterministic: bool = knob(
         "on a GPU: the same bits in every run, and slower; a CPU's are so anyway", absent=False
     )
-    compile: bool = knob("let torch compile the pass through the model", absent=False)
+    compile: bool | str = knob(
+        "let torch compile the pass through the model; auto: on a GPU that Triton knows",
+        choices=("auto", True, False),
+        absent=False,
+    )
     threads: int | None = knob("CPU threads; null: torch's choice", least=1, most=1024)
     batch_tokens: int = knob("tokens of a batch, padding included", least=1)
     batch_count: str = knob("side whose tokens count", choices=("source", "target", "max"))

@@ -43,6 +43,12 @@ def keys_in(schema: type) -> list[str]:
     return [each.name for each in fields(schema)]
 
 
+def choices_of(spec: Field[Any]) -> list[str]:
+    """The values that a key may take, as YAML has them; none where they are not counted."""
+    choices = spec.metadata["choices"]
+    return [str(c).lower() if isinstance(c, bool) else str(c) for c in choices]
+
+
 def completed(schema: type, values: dict[str, Any]) -> dict[str, Any]:
     """The values with those keys besides that have a meaning where they are absent."""
     known = {each.name: each.metadata["absent"] for each in fields(schema)}
@@ -92,7 +98,9 @@ def _merge(section: DictConfig, spec: Field[Any], key: str, value: Any) -> None:
     try:
         section.merge_with({spec.name: value})
     except OmegaConfBaseException:
-        raise UserError(f"{key}={value}: expected {_wanted(inner)}") from None
+        choices = ", ".join(choices_of(spec))
+        wanted = f"choose one of {choices}" if choices else f"expected {_wanted(inner)}"
+        raise UserError(f"{key}={value}: {wanted}") from None
 
 
 def _check(spec: Field[Any], key: str, value: Any, typed: Any) -> None:
@@ -105,7 +113,7 @@ def _check(spec: Field[Any], key: str, value: Any, typed: Any) -> None:
     if typed is None:
         return
     if (choices := spec.metadata["choices"]) and typed not in choices:
-        raise UserError(f"{where}: choose one of {', '.join(map(str, choices))}")
+        raise UserError(f"{where}: choose one of {', '.join(choices_of(spec))}")
     for number in list(typed) if get_origin(inner) is list else [typed]:
         _check_number(spec, where, number)
 

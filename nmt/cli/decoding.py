@@ -7,6 +7,7 @@ from typing import Any
 
 from nmt.config import Decode
 from nmt.errors import UserError
+from nmt.schema import choices_of
 
 KEYS = fields(Decode)
 BY_SENTENCE = "segment each sentence of a joined line apart, by the record of nmt-testset"
@@ -16,7 +17,7 @@ SETTING = re.compile(r"[\w.+~]+=")  # a file of such a name is still ./a=b
 
 def described(key: Field[Any]) -> str:
     """One line of --help about a key of decode."""
-    choices = ", ".join(key.metadata["choices"])
+    choices = ", ".join(choices_of(key))
     return f"  decode.{key.name:18} {key.metadata['doc']}" + (f": {choices}" if choices else "")
 
 

@@ -25,6 +25,7 @@ from nmt.overrides.options import (
     path_of,
     summary,
 )
+from nmt.schema import choices_of
 
 FLAGS = ("-h", "--help")
 EVERYTHING = "all"
@@ -202,7 +203,7 @@ def _keys(group: str, schema: type, values: dict[str, Any]) -> list[str]:
     rows = []
     for f in fields(schema):
         key = f"{group}.{f.name}"
-        choices = f" ({' | '.join(f.metadata['choices'])})" if f.metadata["choices"] else ""
+        choices = f" ({' | '.join(choices_of(f))})" if choices_of(f) else ""
         rows.append(f"  {key:<30} {f.metadata['doc']}{choices} [{values.get(f.name, '-')}]")
         if inner := f.metadata["of"]:  # what a mapping of names holds has no defaults
             rows += _keys(f"{key}.NAME", inner, {})

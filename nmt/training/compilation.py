@@ -10,10 +10,20 @@ if TYPE_CHECKING:
     from nmt.config import Training
 
 
-def refuse(options: "Training", device: torch.device) -> None:
-    """Raise UserError where trainer.compile=true cannot be done."""
-    if not options.compile:
-        return
+def wanted(options: "Training", device: torch.device) -> bool:
+    """Whether passes are compiled on the device; raises UserError where true cannot be done.
+
+    auto: on a GPU, where it can be done. On CPUs a compiled step was measured to take longer.
+    """
+    if options.compile == "auto":
+        return device.type == "cuda" and not options.gradient_checkpointing and has_triton()
+    if options.compile:
+        _refuse(options, device)
+    return bool(options.compile)
+
+
+def _refuse(options: "Training", device: torch.device) -> None:
+    """Raise UserError where passes cannot be compiled."""
     if options.gradient_checkpointing:
         raise UserError(
             "trainer.compile=true: not with trainer.gradient_checkpointing=true, as layers that "

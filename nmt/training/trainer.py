@@ -83,7 +83,7 @@ class Trainer:
         self.settings, self.prepared, self.run = settings, prepared, run
         self.options, self.optim, self.workers = settings.trainer, settings.optim, run.workers
         self.device = self.workers.device(self.options.device)
-        compilation.refuse(self.options, self.device)
+        self.compiled = compilation.wanted(self.options, self.device)
         if self.device.type == "cpu":
             keep_memory()
         if self.options.threads is not None:
@@ -104,7 +104,7 @@ class Trainer:
             fused=True,
         )
         self.objective = self.workers.exchanged(
-            Objective(self.model, self.optim.label_smoothing, self.device, self.options.compile)
+            Objective(self.model, self.optim.label_smoothing, self.device, self.compiled)
         )
         self.average = MovingAverage(self.model, self.options.ema)
         self.schedule = schedule(self.optim)
@@ -381,7 +381,7 @@ class Trainer:
     def environment(self) -> dict[str, str]:
         """Return what the bits of this run depend on beside its config."""
         found = environment.describe(self.device, self.precision, self.options.deterministic)
-        return {**found, "compiled": "yes" if self.options.compile else "no"}
+        return {**found, "compiled": "yes" if self.compiled else "no"}
 
     def where(self) -> dict[str, Any]:
         """Return the fields that all lines of metrics.jsonl have."""

@@ -28,9 +28,30 @@ def test_a_compiler_that_is_missing_is_told_before_training(
         monkeypatch.setattr(compilation, name, lambda there=name != missing: there)
     options = tiny.settings(trainer__compile=True).trainer
     with pytest.raises(UserError, match=f"^trainer.compile=true: {said}"):
-        compilation.refuse(options, device)
+        compilation.wanted(options, device)
     monkeypatch.setattr(compilation, missing, lambda: True)
-    compilation.refuse(options, device)
+    assert compilation.wanted(options, device)
+
+
+def test_left_to_us_only_gpus_that_can_have_compiled_passes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def compiled(device: torch.device, triton: bool, twice: bool = False) -> bool:
+        monkeypatch.setattr(compilation, "has_triton", lambda: triton)
+        options = tiny.settings(trainer__compile="auto", trainer__gradient_checkpointing=twice)
+        return compilation.wanted(options.trainer, device)
+
+    assert compiled(CUDA, triton=True)
+    assert not compiled(CUDA, triton=False)
+    assert not compiled(CUDA, triton=True, twice=True)
+    assert not compiled(CPU, triton=True)
+
+
+@pytest.mark.parametrize("value", ["sometimes", 2])
+def test_what_says_neither_yes_nor_no_is_refused(value: object) -> None:
+    said = f"^trainer.compile={value}: choose one of auto, true, false$"
+    with pytest.raises(UserError, match=said):
+        tiny.settings(trainer__compile=value)
 
 
 def test_layers_that_are_computed_twice_are_not_compiled(data: Prepared, tmp_path: Path) -> None:
