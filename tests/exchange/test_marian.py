@@ -176,10 +176,10 @@ class Touching:
     ("key", "value", "message"),
     [
         ("model_type", "bart", "model_type=bart: choose one of marian"),
-        ("scale_embedding", False, "scale_embedding=False: choose one of True"),
+        ("scale_embedding", False, "scale_embedding=False: choose one of true"),
         ("scale_embedding", ..., "scale_embedding: has no value"),
         ("activation_function", "tanh", "activation_function=tanh: choose one of swish, silu"),
-        ("normalize_before", True, "normalize_before=True: choose one of False"),
+        ("normalize_before", True, "normalize_before=True: choose one of false"),
         ("static_position_embeddings", False, "static_position_embeddings=False: choose one of"),
         ("decoder_ffn_dim", 8, "decoder_ffn_dim: must be that of the encoder"),
         ("decoder_attention_heads", 1, "decoder_attention_heads: must be as many"),
