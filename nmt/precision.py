@@ -9,12 +9,26 @@ from copy import deepcopy
 from functools import cache
 
 import torch
+from torch import Tensor
 
 from nmt.products import Linear, factors
 from nmt.timing import is_faster
 
 NO_BFLOAT16 = "%s.precision=bfloat16: not faster than float32 on this CPU: float32 is used"
 NO_UNITS = "%s.precision=auto: this GPU has no units for bfloat16: float32 is used"
+
+
+def product_format(x: Tensor) -> torch.dtype:
+    """The number format of products with x: that of autocast where it is on, but for float64."""
+    device = x.device.type
+    if x.dtype == torch.float64 or not torch.is_autocast_enabled(device):
+        return x.dtype
+    return torch.get_autocast_dtype(device)
+
+
+def rounded(x: Tensor) -> Tensor:
+    """x in that format. Autocast rounds anew for each product; several can read this one."""
+    return x.to(product_format(x))
 
 
 @cache

@@ -73,7 +73,11 @@ class _Call(NamedTuple):
 
 
 class _Inputs(NamedTuple):
-    """What the kernels read; all contiguous, `allowed` in its last axis alone."""
+    """What the kernels read, `allowed` contiguous in its last axis.
+
+    The others as a linear layer gives them, [batch, n, heads, ..] in memory: a view of what is
+    [batch, heads, n, ..] here, so that nothing is copied before attention and after it.
+    """
 
     q: Tensor  # [batch, heads, query, head_dim]
     k: Tensor  # [batch, heads, key, head_dim]
@@ -99,7 +103,7 @@ class _Attention(Function):
         with torch.autocast(q.device.type, enabled=False):
             ctx.formats = tuple(None if t is None else t.dtype for t in (keys, values))
             keys, values = (_filled(table, call.width, q.dtype) for table in (keys, values))
-            q, k, v = (x.contiguous() for x in (q, k, v))
+            q, k, v = map(_by_token, (q, k, v))
             t = None if keys is None else _times(q, keys.mT)
             given = _Inputs(q, k, v, t, allowed, seed)
             o, lse, sums = _forward(given, values is not None, call)
@@ -114,7 +118,7 @@ class _Attention(Function):
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         *inputs, keys, values, o, lse, sums = ctx.saved_tensors
         given, call = _Inputs(*inputs), ctx.call
-        g = g.to(o.dtype).contiguous()
+        g = _by_token(g.to(o.dtype))
         u = None if values is None else _times(g, values.mT)
         by_q, by_k, by_v, by_t = _backward(given, u, g, o, lse, call)
         if keys is not None and by_t is not None:
@@ -135,7 +139,7 @@ def _forward(given: _Inputs, values: bool, call: _Call) -> tuple[Tensor, Tensor,
 
     q = given.q
     o, lse = torch.empty_like(q), q.new_empty(q.shape[:3], dtype=torch.float32)
-    sums = q.new_zeros(*q.shape[:3], call.width) if values else None
+    sums = _zeros(q, call.width) if values else None
     arguments = _arguments(given, call)
     with torch.cuda.device_of(q):  # Triton asks which one is current
         kernels.forward[_grid(q)](
@@ -152,7 +156,7 @@ def _backward(
 
     q, k, v = given.q, given.k, given.v
     by_q, by_k, by_v = (torch.empty_like(x) for x in (q, k, v))
-    by_t = None if given.t is None else torch.zeros_like(given.t)
+    by_t = None if given.t is None else _zeros(q, call.width)
     delta = torch.empty_like(lse)
     arguments = {
         **_arguments(given, call),
@@ -196,20 +200,38 @@ def _filled(table: Tensor | None, width: int, number_format: torch.dtype) -> Ten
     return F.pad(table.to(number_format), (0, 0, 0, width - table.shape[1]))
 
 
+def _by_token(x: Tensor) -> Tensor:
+    """x [batch, heads, n, width], with the heads of a token side by side in memory."""
+    return x.transpose(1, 2).contiguous().transpose(1, 2)
+
+
+def _zeros(q: Tensor, width: int) -> Tensor:
+    """[batch, heads, query, width], the heads of a token side by side in memory."""
+    return q.new_zeros(len(q), q.shape[2], q.shape[1], width).transpose(1, 2)
+
+
+def _matrices(x: Tensor, heads: int) -> Tensor:
+    """The rows of x [batch, heads, n, width] that meet one table: [heads | 1, rows, width], a view.
+
+    All rows where one table serves all heads, else those of each head.
+    """
+    by_token = x.transpose(1, 2).flatten(0, 1)  # [batch x n, heads, width]
+    return by_token.transpose(0, 1) if heads > 1 else by_token.flatten(0, 1)[None]
+
+
 def _times(x: Tensor, table: Tensor) -> Tensor:
     """x [batch, heads, n, a] @ table [heads | 1, a, b]."""
-    return x @ (table if len(table) > 1 else table[0])  # one matrix: a product with all tokens
+    made = _matrices(x, len(table)) @ table
+    by_token = made if len(table) == 1 else made.transpose(0, 1).contiguous()
+    return by_token.view(len(x), x.shape[2], x.shape[1], -1).transpose(1, 2)
 
 
-def _add_times(to: Tensor, sums: Tensor, table: Tensor) -> None:
-    """to [batch, heads, n, head_dim] += sums [.., width] @ table [heads | 1, width, head_dim]."""
-    if len(table) > 1:
-        to += sums @ table
-    else:
-        to.view(-1, to.shape[-1]).addmm_(sums.flatten(0, 2), table[0])
+def _add_times(to: Tensor, x: Tensor, table: Tensor) -> None:
+    """to [batch, heads, n, b] += x [batch, heads, n, a] @ table [heads | 1, a, b]."""
+    _matrices(to, len(table)).baddbmm_(_matrices(x, len(table)), table)
 
 
 def _outer(sums: Tensor, x: Tensor, heads: int, tau: int) -> Tensor:
     """sums^T x over all tokens, and the heads that share a table: [heads | 1, rows, head_dim]."""
-    whole = (sums.mT @ x).sum(0) if heads > 1 else (sums.flatten(0, 2).T @ x.flatten(0, 2))[None]
+    whole = _matrices(sums, heads).mT @ _matrices(x, heads)
     return whole[:, : 2 * tau + 1]

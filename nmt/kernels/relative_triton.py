@@ -1,8 +1,9 @@
 """Triton kernels of attention with one vector per clipped distance: see `nmt.kernels.relative`.
 
-Imported only where triton is. Everything is [batch x heads, n, width] in memory. A program makes
-one block of QUERIES (`forward`, `by_query`) or of KEYS (`by_key`), for one head of one sentence,
-and goes over the blocks of the other side in three parts: those where every key lies tau or more
+Imported only where triton is. Everything is [batch, n, heads, width] in memory, as linear layers
+give it; so the rows of one head of one sentence lie `heads` rows apart. A program makes one block
+of QUERIES (`forward`, `by_query`) or of KEYS (`by_key`) of these, and goes over the blocks of the
+other side in three parts: those where every key lies tau or more
 before its query and reads the first row of the tables, those near the diagonal, and those where
 every key lies tau or more behind. So only near the diagonal is a row looked up for each pair.
 
@@ -21,19 +22,30 @@ PLAIN = ["heads", "n", "m", "mask_batch", "mask_query", "dropped"]  # one compil
 
 
 @triton.jit
-def _column(t, i, j, n, SIDE: tl.constexpr, TAU: tl.constexpr, WIDTH: tl.constexpr):
+def _first_rows(head, heads, n, m):
+    """Where a head of a sentence begins among rows [batch, n, heads] and [batch, m, heads].
+
+    And its number among those of all sentences, by which `lse` and `delta` [batch, heads, n] go.
+    `head` is that number in 32 bits; the others have 64.
+    """
+    at = head.to(tl.int64)
+    return at // heads * n * heads + at % heads, at // heads * m * heads + at % heads, at
+
+
+@triton.jit
+def _column(t, i, j, n, heads, SIDE: tl.constexpr, TAU: tl.constexpr, WIDTH: tl.constexpr):
     """What queries i have for the distances of keys j: [query, key]; [query, 1] for one side."""
     if SIDE == 0:
         row = tl.minimum(tl.maximum(j[None, :] - i[:, None], -TAU), TAU) + TAU
-        found = tl.load(t + i[:, None] * WIDTH + row, mask=(i < n)[:, None], other=0.0)
+        found = tl.load(t + (i * heads)[:, None] * WIDTH + row, mask=(i < n)[:, None], other=0.0)
     else:
-        found = tl.load(t + i * WIDTH + (TAU + SIDE * TAU), mask=i < n, other=0.0)[:, None]
+        found = tl.load(t + i * heads * WIDTH + (TAU + SIDE * TAU), mask=i < n, other=0.0)[:, None]
     return found.to(tl.float32)
 
 
 @triton.jit
 def _scores(
-    q, k, t, allowed, i, j, n, m, scale, mask_query,
+    q, k, t, allowed, i, j, n, m, heads, scale, mask_query,
     SIDE: tl.constexpr, KEYS: tl.constexpr, MASK: tl.constexpr, CAUSAL: tl.constexpr,
     TAU: tl.constexpr, WIDTH: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
@@ -43,7 +55,7 @@ def _scores(
     """
     s = tl.dot(q, tl.trans(k), input_precision=PRECISION)
     if KEYS:
-        s += _column(t, i, j, n, SIDE, TAU, WIDTH)
+        s += _column(t, i, j, n, heads, SIDE, TAU, WIDTH)
     seen = (i < n)[:, None] & (j < m)[None, :]
     if MASK == 1:
         seen &= (tl.load(allowed + j, mask=j < m, other=0) != 0)[None, :]
@@ -71,11 +83,12 @@ def _kept(seed, head, i, start, dropped, COUNT: tl.constexpr):
 
 
 @triton.jit
-def _store_band(to, x, i, j, n, m, TAU: tl.constexpr, WIDTH: tl.constexpr):
+def _store_band(to, x, i, j, n, m, heads, TAU: tl.constexpr, WIDTH: tl.constexpr):
     """Put x [query, key] where its distance stands, unless that is one of the two outermost."""
     distance = j[None, :] - i[:, None]
     inner = (distance > -TAU) & (distance < TAU) & (i < n)[:, None] & (j < m)[None, :]
-    tl.store(to + i[:, None] * WIDTH + distance + TAU, x.to(to.dtype.element_ty), mask=inner)
+    at = to + (i * heads)[:, None] * WIDTH + distance + TAU
+    tl.store(at, x.to(to.dtype.element_ty), mask=inner)
 
 
 @triton.jit
@@ -114,25 +127,26 @@ def _part(
 
 
 @triton.jit
-def _block(x, i, n, D: tl.constexpr):
-    """Rows i of x [n, D]; zeros from row n on."""
+def _block(x, i, n, heads, D: tl.constexpr):
+    """Rows i of one head of x [n, heads, D]; zeros from row n on."""
     d = tl.arange(0, D)
-    return tl.load(x + i[:, None] * D + d[None, :], mask=(i < n)[:, None], other=0.0)
+    return tl.load(x + (i * heads)[:, None] * D + d[None, :], mask=(i < n)[:, None], other=0.0)
 
 
 @triton.jit
-def _store_block(to, x, i, n, D: tl.constexpr):
+def _store_block(to, x, i, n, heads, D: tl.constexpr):
     d = tl.arange(0, D)
-    at = to + i[:, None] * D + d[None, :]
+    at = to + (i * heads)[:, None] * D + d[None, :]
     tl.store(at, x.to(to.dtype.element_ty), mask=(i < n)[:, None])
 
 
 @triton.jit
 def _store_outermost(
-    to, before, behind, i, n, TAU: tl.constexpr, WIDTH: tl.constexpr
+    to, before, behind, i, n, heads, TAU: tl.constexpr, WIDTH: tl.constexpr
 ):  # fmt: skip
-    tl.store(to + i * WIDTH, before.to(to.dtype.element_ty), mask=i < n)
-    tl.store(to + i * WIDTH + 2 * TAU, behind.to(to.dtype.element_ty), mask=i < n)
+    at = to + i * heads * WIDTH
+    tl.store(at, before.to(to.dtype.element_ty), mask=i < n)
+    tl.store(at + 2 * TAU, behind.to(to.dtype.element_ty), mask=i < n)
 
 
 @triton.jit(do_not_specialize=PLAIN)
@@ -150,11 +164,11 @@ def forward(
     """
     blocks = tl.cdiv(n, QUERIES)
     head, first = tl.program_id(0) // blocks, tl.program_id(0) % blocks * QUERIES
-    at = head.to(tl.int64)
-    k, v, allowed = k + at * m * D, v + at * m * D, allowed + at // heads * mask_batch
-    t, sums = t + at * n * WIDTH, sums + at * n * WIDTH
+    row, of_key, at = _first_rows(head, heads, n, m)
+    k, v, allowed = k + of_key * D, v + of_key * D, allowed + at // heads * mask_batch
+    t, sums = t + row * WIDTH, sums + row * WIDTH
     i = first + tl.arange(0, QUERIES)
-    x = _block(q + at * n * D, i, n, D)
+    x = _block(q + row * D, i, n, heads, D)
     key = tl.load(seed) if DROPOUT else 0
     end = tl.minimum(m, first + QUERIES) if CAUSAL else m
     largest = tl.full((QUERIES,), -float("inf"), tl.float32)
@@ -167,7 +181,7 @@ def forward(
         for start in range(low, high, OTHERS):
             j = start + tl.arange(0, OTHERS)
             s = _scores(
-                x, _block(k, j, m, D), t, allowed, i, j, n, m, scale, mask_query,
+                x, _block(k, j, m, heads, D), t, allowed, i, j, n, m, heads, scale, mask_query,
                 SIDE, KEYS, MASK, CAUSAL, TAU, WIDTH, PRECISION,
             )  # fmt: skip
             new = tl.maximum(largest, tl.max(s, 1))
@@ -181,30 +195,30 @@ def forward(
                 before, behind = _outermost(
                     before * shrunk, behind * shrunk, p, i, j, SIDE, TAU
                 )  # fmt: skip
-            values = _block(v, j, m, D)
+            values = _block(v, j, m, heads, D)
             y = y * shrunk[:, None] + tl.dot(p.to(values.dtype), values, input_precision=PRECISION)
     divided = tl.where(total == 0.0, 1.0, total)
     logarithm = tl.where(total == 0.0, 0.0, largest + tl.log2(divided))
     tl.store(lse + at * n + i, logarithm, mask=i < n)
-    _store_block(o + at * n * D, y / divided[:, None], i, n, D)
+    _store_block(o + row * D, y / divided[:, None], i, n, heads, D)
     if VALUES:
-        _store_outermost(sums, before / divided, behind / divided, i, n, TAU, WIDTH)
+        _store_outermost(sums, before / divided, behind / divided, i, n, heads, TAU, WIDTH)
         low, high = _part(0, first, end, TAU, QUERIES, OTHERS)
         for start in range(low, high, OTHERS):  # once more, now that what p is divided by is known
             j = start + tl.arange(0, OTHERS)
             s = _scores(
-                x, _block(k, j, m, D), t, allowed, i, j, n, m, scale, mask_query,
+                x, _block(k, j, m, heads, D), t, allowed, i, j, n, m, heads, scale, mask_query,
                 0, KEYS, MASK, CAUSAL, TAU, WIDTH, PRECISION,
             )  # fmt: skip
             p = tl.exp2(s - logarithm[:, None])
             if DROPOUT:
                 p = tl.where(_kept(key, head, i, start, dropped, OTHERS), p * grown, 0.0)
-            _store_band(sums, p, i, j, n, m, TAU, WIDTH)
+            _store_band(sums, p, i, j, n, m, heads, TAU, WIDTH)
 
 
 @triton.jit
 def _by_scores(
-    s, g, values, u, i, j, start, n, lse, delta, key, head, grown, dropped,
+    s, g, values, u, i, j, start, n, heads, lse, delta, key, head, grown, dropped,
     SIDE: tl.constexpr, VALUES: tl.constexpr, DROPOUT: tl.constexpr, TAU: tl.constexpr,
     WIDTH: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
@@ -215,7 +229,7 @@ def _by_scores(
     p = tl.exp2(s - lse[:, None])
     by_p = tl.dot(g, tl.trans(values), input_precision=PRECISION)
     if VALUES:
-        by_p += _column(u, i, j, n, SIDE, TAU, WIDTH)
+        by_p += _column(u, i, j, n, heads, SIDE, TAU, WIDTH)
     left = p
     if DROPOUT:
         kept = _kept(key, head, i, start, dropped, s.shape[1])
@@ -238,12 +252,12 @@ def by_query(
     """
     blocks = tl.cdiv(n, QUERIES)
     head, first = tl.program_id(0) // blocks, tl.program_id(0) % blocks * QUERIES
-    at = head.to(tl.int64)
-    k, v, allowed = k + at * m * D, v + at * m * D, allowed + at // heads * mask_batch
-    t, u, sums = t + at * n * WIDTH, u + at * n * WIDTH, sums + at * n * WIDTH
+    row, of_key, at = _first_rows(head, heads, n, m)
+    k, v, allowed = k + of_key * D, v + of_key * D, allowed + at // heads * mask_batch
+    t, u, sums = t + row * WIDTH, u + row * WIDTH, sums + row * WIDTH
     i = first + tl.arange(0, QUERIES)
-    x, y = _block(q + at * n * D, i, n, D), _block(g + at * n * D, i, n, D)
-    out = _block(o + at * n * D, i, n, D)
+    x, y = _block(q + row * D, i, n, heads, D), _block(g + row * D, i, n, heads, D)
+    out = _block(o + row * D, i, n, heads, D)
     inner = tl.sum(y.to(tl.float32) * out.to(tl.float32), 1)
     tl.store(delta + at * n + i, inner, mask=i < n)
     logarithm = tl.load(lse + at * n + i, mask=i < n, other=0.0)
@@ -256,23 +270,23 @@ def by_query(
         low, high = _part(SIDE, first, end, TAU, QUERIES, OTHERS)
         for start in range(low, high, OTHERS):
             j = start + tl.arange(0, OTHERS)
-            keys = _block(k, j, m, D)
+            keys = _block(k, j, m, heads, D)
             s = _scores(
-                x, keys, t, allowed, i, j, n, m, scale, mask_query,
+                x, keys, t, allowed, i, j, n, m, heads, scale, mask_query,
                 SIDE, KEYS, MASK, CAUSAL, TAU, WIDTH, PRECISION,
             )  # fmt: skip
             _, by_s = _by_scores(
-                s, y, _block(v, j, m, D), u, i, j, start, n, logarithm, inner, key, head,
-                grown, dropped, SIDE, VALUES, DROPOUT, TAU, WIDTH, PRECISION,
+                s, y, _block(v, j, m, heads, D), u, i, j, start, n, heads, logarithm, inner, key,
+                head, grown, dropped, SIDE, VALUES, DROPOUT, TAU, WIDTH, PRECISION,
             )  # fmt: skip
             z += tl.dot(by_s.to(keys.dtype), keys, input_precision=PRECISION)
             if KEYS:
                 before, behind = _outermost(before, behind, by_s, i, j, SIDE, TAU)
                 if SIDE == 0:
-                    _store_band(sums, by_s * scale, i, j, n, m, TAU, WIDTH)
-    _store_block(by_q + at * n * D, z * scale, i, n, D)
+                    _store_band(sums, by_s * scale, i, j, n, m, heads, TAU, WIDTH)
+    _store_block(by_q + row * D, z * scale, i, n, heads, D)
     if KEYS:
-        _store_outermost(sums, before * scale, behind * scale, i, n, TAU, WIDTH)
+        _store_outermost(sums, before * scale, behind * scale, i, n, heads, TAU, WIDTH)
 
 
 @triton.jit(do_not_specialize=PLAIN)
@@ -286,11 +300,11 @@ def by_key(
     """The gradients of k and v."""
     blocks = tl.cdiv(m, OTHERS)
     head, start = tl.program_id(0) // blocks, tl.program_id(0) % blocks * OTHERS
-    at = head.to(tl.int64)
-    q, g, allowed = q + at * n * D, g + at * n * D, allowed + at // heads * mask_batch
-    t, u, lse, delta = t + at * n * WIDTH, u + at * n * WIDTH, lse + at * n, delta + at * n
+    row, of_key, at = _first_rows(head, heads, n, m)
+    q, g, allowed = q + row * D, g + row * D, allowed + at // heads * mask_batch
+    t, u, lse, delta = t + row * WIDTH, u + row * WIDTH, lse + at * n, delta + at * n
     j = start + tl.arange(0, OTHERS)
-    keys, values = _block(k + at * m * D, j, m, D), _block(v + at * m * D, j, m, D)
+    keys, values = _block(k + of_key * D, j, m, heads, D), _block(v + of_key * D, j, m, heads, D)
     key = tl.load(seed) if DROPOUT else 0
     z = tl.zeros((OTHERS, D), tl.float32)
     w = tl.zeros((OTHERS, D), tl.float32)
@@ -300,18 +314,18 @@ def by_key(
             low = tl.maximum(low, start // QUERIES * QUERIES)
         for first in range(low, high, QUERIES):
             i = first + tl.arange(0, QUERIES)
-            x, y = _block(q, i, n, D), _block(g, i, n, D)
+            x, y = _block(q, i, n, heads, D), _block(g, i, n, heads, D)
             s = _scores(
-                x, keys, t, allowed, i, j, n, m, scale, mask_query,
+                x, keys, t, allowed, i, j, n, m, heads, scale, mask_query,
                 -SIDE, KEYS, MASK, CAUSAL, TAU, WIDTH, PRECISION,
             )  # fmt: skip
             logarithm = tl.load(lse + i, mask=i < n, other=0.0)
             inner = tl.load(delta + i, mask=i < n, other=0.0)
             p, by_s = _by_scores(
-                s, y, values, u, i, j, start, n, logarithm, inner, key, head,
+                s, y, values, u, i, j, start, n, heads, logarithm, inner, key, head,
                 grown, dropped, -SIDE, VALUES, DROPOUT, TAU, WIDTH, PRECISION,
             )  # fmt: skip
             w += tl.dot(tl.trans(p).to(y.dtype), y, input_precision=PRECISION)
             z += tl.dot(tl.trans(by_s).to(x.dtype), x, input_precision=PRECISION)
-    _store_block(by_k + at * m * D, z * scale, j, m, D)
-    _store_block(by_v + at * m * D, w, j, m, D)
+    _store_block(by_k + of_key * D, z * scale, j, m, heads, D)
+    _store_block(by_v + of_key * D, w, j, m, heads, D)

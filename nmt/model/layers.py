@@ -12,6 +12,7 @@ from nmt.encodings.context import Context
 from nmt.model.attention import Attention, Memory
 from nmt.model.cache import Cache
 from nmt.model.dropout import dropout
+from nmt.precision import rounded
 from nmt.products import Linear
 
 
@@ -30,7 +31,8 @@ class Residual(nn.Module):
 
     def forward(self, x: Tensor, f: Callable[[Tensor], Tensor], keep: bool = True) -> Tensor:
         """Wrap the sublayer f: [batch, length, dim] -> the same shape."""
-        y = dropout(f(self.norm(x) if self.pre else x), self.dropout, self.training)
+        y = f(rounded(self.norm(x) if self.pre else x))
+        y = dropout(y, self.dropout, self.training)
         y = x + y if keep else y
         return y if self.pre else self.norm(y)
 

@@ -16,6 +16,7 @@ from nmt.model.layers import DecoderLayer, EncoderLayer
 from nmt.model.length import LengthHead
 from nmt.model.stack import Stack
 from nmt.model.state import State
+from nmt.precision import rounded
 from nmt.products import Linear
 
 PAD = 0  # the id that fills rows up on the right
@@ -209,7 +210,7 @@ class Transformer(nn.Module):
             lengths=lengths,
             training=self.training,
         )
-        x, own_ponder = self._decode(target, memory, own, cross, None)
+        x, own_ponder = self._decode(target, rounded(memory), own, cross, None)
         if not self.training:
             return Hidden(x, None)
         ponders = [(ponder, self._read(source)), (own_ponder, target != PAD)]
@@ -291,7 +292,7 @@ class Transformer(nn.Module):
             lengths = self.length_head(memory[:: self.streams], allowed)
         if lengths is None and self.needs_lengths:
             raise ValueError("the decoder's encoding needs the desired length of each output")
-        return State(memory, allowed, self.decoder.count, self.streams, columns, lengths)
+        return State(rounded(memory), allowed, self.decoder.count, self.streams, columns, lengths)
 
     def step(self, tokens: Tensor, state: State) -> Tensor:
         """Logits [rows, vocab] of the token after `tokens` [rows]; advances the state."""

@@ -14,6 +14,7 @@ from torch.autograd.function import Function, once_differentiable
 
 from nmt.kernels import choice
 from nmt.kernels.crossentropy import smoothed_
+from nmt.precision import product_format
 from nmt.products import add_gradient, product
 
 # Numbers at once: as many as some caches hold, or half a gigabyte. On CPUs a quarter and four times
@@ -42,7 +43,7 @@ class CrossEntropy(Function):
         learning: bool,
     ) -> tuple[Tensor, Tensor]:
         """Take the loss and, where one is asked for, its gradients with respect to the inputs."""
-        low = _number_format(hidden)
+        low = product_format(hidden)
         with torch.autocast(hidden.device.type, enabled=False):
             needed = learning and any(ctx.needs_input_grad[:3])
             take = (
@@ -167,14 +168,6 @@ def _at_once(hidden: Tensor, weight: Tensor) -> int:
 
 def _stepped(tokens: int) -> int:
     return -(-tokens // STEP) * STEP
-
-
-def _number_format(hidden: Tensor) -> torch.dtype:
-    """The number format of the products: that of autocast, where it is on."""
-    device = hidden.device.type
-    if torch.is_autocast_enabled(device):
-        return torch.get_autocast_dtype(device)
-    return hidden.dtype
 
 
 def _softmax_(logits: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
