@@ -179,7 +179,7 @@ class Decode:
     )
     beam_size: int = knob("hypotheses kept; 1 is greedy", least=1)
     precision: str = knob(
-        "number format; all but float32 are faster and round more",
+        "number format; the others round more, and are used where they are faster",
         choices=("float32", "bfloat16", "int8"),
     )
     alpha: float = knob("exponent of the length penalty; 0: none", least=0)

@@ -27,7 +27,7 @@ RIGHT = [integers for integers in FORMATS if is_exact(integers)]  # on this proc
 @pytest.fixture(autouse=True)
 def lower(monkeypatch: pytest.MonkeyPatch) -> None:
     """Formats are used here even where they are slow, which tests of their choice undo."""
-    monkeypatch.setattr("nmt.decode.torch_engine.bfloat16_is_faster", lambda: True)
+    monkeypatch.setattr("nmt.decode.torch_engine.bfloat16_is_faster", lambda _: True)
     monkeypatch.setattr("nmt.decode.quantised.fastest", lambda: RIGHT[0])
 
 
@@ -135,11 +135,19 @@ def test_a_format_that_is_not_faster_gives_way_to_float32(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(choice, lambda: answer)
+    monkeypatch.setattr(choice, lambda *_: answer)
     model = sharp(tiny, "encoding=none")
     assert translations(model, precision=precision) == translations(model)
     message = f"decode.precision={precision}: not faster than float32 on this CPU: float32 is used"
     assert [m for m in caplog.messages if "precision" in m] == [message]
+
+
+@pytest.mark.parametrize(("ratio", "taken"), [(1.7, False), (2.5, True)])
+def test_a_search_takes_bfloat16_where_products_are_twice_as_fast(
+    ratio: float, taken: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nmt.decode.torch_engine.bfloat16_is_faster", lambda times: ratio >= times)
+    assert TorchEngine([trained()], decode(precision="bfloat16")).bfloat16 == taken
 
 
 @pytest.mark.parametrize(
