@@ -94,6 +94,8 @@ def _rows(x: Tensor) -> Tensor:
 
 
 def _onednn(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    if not (weight.is_contiguous() or weight.T.is_contiguous()):
+        weight = weight.contiguous()  # with gaps it would take hundreds of times as long
     made: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
     return made
 

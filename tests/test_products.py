@@ -56,6 +56,40 @@ def test_a_layer_and_its_gradients_are_torchs_own(shape: tuple[int, ...], bias: 
         torch.testing.assert_close(mine, theirs)
 
 
+class Weights(TorchDispatchMode):
+    """Whether each weight that oneDNN was given lay in memory without gaps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense: list[bool] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.name() == "mkldnn::_linear_pointwise":
+            self.dense.append(args[1].is_contiguous() or args[1].T.is_contiguous())
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.usefixtures("onednn")
+@pytest.mark.parametrize(
+    "weight",
+    [
+        pytest.param(torch.arange(48.0).view(6, 8)[:, :5], id="part of each row"),
+        pytest.param(torch.arange(48.0).view(8, 6).mT[:, :5], id="rows, transposed"),
+        pytest.param(torch.arange(48.0).view(6, 8)[:, :5].contiguous()[::2], id="every other row"),
+        pytest.param(torch.arange(60.0).view(6, 10)[:, ::2], id="every other column"),
+    ],
+)
+def test_no_weight_with_gaps_reaches_onednn(weight: Tensor) -> None:
+    """It has no kernel for these but its reference, which takes hundreds of times as long."""
+    x = torch.randn(4, 5, requires_grad=True)
+    with Weights() as seen:
+        found = product(x, weight)
+        (by_x,) = torch.autograd.grad(found.sum(), x)
+    assert seen.dense == [True, True]
+    torch.testing.assert_close(found, x @ weight.T)
+    torch.testing.assert_close(by_x, weight.sum(0).expand(4, 5))
+
+
 @pytest.mark.usefixtures("onednn")
 def test_rows_may_lie_in_memory_as_they_like() -> None:
     x, layer = torch.randn(4, 6, 5).transpose(0, 1), Linear(5, 3)
