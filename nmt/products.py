@@ -16,6 +16,7 @@ from torch.autograd.function import Function, once_differentiable
 from nmt.timing import is_faster
 
 ROWS, INPUTS, OUTPUTS = 128, 256, 512  # of the product tried: a decoding step of 32 sentences
+FEWEST = 2**20  # multiplications: below, the 10 microseconds that oneDNN takes for itself decide
 CLEARLY = 1.25  # times as fast; nearer to 1, chance would decide, and with it the last bits
 
 
@@ -32,7 +33,7 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
     What F.linear gives but for the last bits; under autocast in its format, as F.linear.
     """
-    if not _is_for_onednn(x, weight):
+    if not _is_for_onednn(x, weight, len(weight)):
         return F.linear(x, weight, bias)
     if torch.is_grad_enabled() and any(
         t is not None and t.requires_grad for t in (x, weight, bias)
@@ -47,7 +48,7 @@ def add_gradient(total: Tensor, of_outputs: Tensor, inputs: Tensor) -> None:
 
     It is of_outputs.T @ inputs, of [rows, outputs] and [rows, inputs].
     """
-    if total.dtype == inputs.dtype and not _is_for_onednn(of_outputs, inputs):
+    if total.dtype == inputs.dtype and not _is_for_onednn(of_outputs, inputs, inputs.shape[1]):
         total.addmm_(of_outputs.T, inputs)
     else:
         total += gradient(of_outputs, inputs)
@@ -55,7 +56,7 @@ def add_gradient(total: Tensor, of_outputs: Tensor, inputs: Tensor) -> None:
 
 def gradient(of_outputs: Tensor, inputs: Tensor) -> Tensor:
     """That of a weight [outputs, inputs]: of_outputs.T @ inputs, as in `add_gradient`."""
-    if _is_for_onednn(of_outputs, inputs):
+    if _is_for_onednn(of_outputs, inputs, inputs.shape[1]):
         return _gradient(of_outputs, inputs)
     return of_outputs.T @ inputs
 
@@ -100,12 +101,12 @@ def _onednn(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return made
 
 
-def _is_for_onednn(x: Tensor, weight: Tensor) -> bool:
-    """Whether both are filled matrices of float32 that this CPU multiplies faster so."""
+def _is_for_onednn(x: Tensor, other: Tensor, each: int) -> bool:
+    """Whether this CPU multiplies both, of float32, faster so; `each` number of x so many times."""
     return (
-        x.dtype == weight.dtype == torch.float32
-        and x.device.type == weight.device.type == "cpu"
-        and x.numel() > 0
+        x.dtype == other.dtype == torch.float32
+        and x.device.type == other.device.type == "cpu"
+        and x.numel() * each >= FEWEST
         and not torch.is_autocast_enabled("cpu")
         and not torch.compiler.is_compiling()  # a compiler chooses by itself
         and onednn_is_faster()

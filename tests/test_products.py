@@ -23,6 +23,7 @@ pytestmark = pytest.mark.skipif(
 @pytest.fixture
 def onednn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(products, "onednn_is_faster", lambda: True)
+    monkeypatch.setattr(products, "FEWEST", 1)
 
 
 class Counted(TorchDispatchMode):
@@ -54,6 +55,18 @@ def test_a_layer_and_its_gradients_are_torchs_own(shape: tuple[int, ...], bias: 
         torch.autograd.grad(found, inputs, g), torch.autograd.grad(expected, inputs, g), strict=True
     ):
         torch.testing.assert_close(mine, theirs)
+
+
+@pytest.mark.parametrize("rows", [2, 4])
+def test_small_products_are_torchs(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three rows of 4 by 5 numbers are the fewest that oneDNN gets here."""
+    monkeypatch.setattr(products, "onednn_is_faster", lambda: True)
+    monkeypatch.setattr(products, "FEWEST", 3 * 4 * 5)
+    layer, total = Linear(4, 5), torch.zeros(5, 4)
+    with torch.no_grad(), Counted() as counted:
+        layer(torch.randn(rows, 4))
+        add_gradient(total, torch.randn(rows, 5), torch.randn(rows, 4))
+    assert counted.of["mkldnn::_linear_pointwise"] == (2 if rows > 3 else 0)
 
 
 class Weights(TorchDispatchMode):
@@ -145,6 +158,7 @@ def test_all_layers_of_a_model_learn_by_it(
     ways = []
     for onednn in (True, False):
         monkeypatch.setattr(products, "onednn_is_faster", lambda on=onednn: on)
+        monkeypatch.setattr(products, "FEWEST", 1)
         torch.manual_seed(0)
         ways.append(learned(tiny("encoding=absolute").train()))
     (ours, mine), (theirs, gradients) = ways
