@@ -2,6 +2,7 @@
 
 import time
 
+import pytest
 import torch
 
 from nmt import precision, products
@@ -47,3 +48,9 @@ def test_the_trial_leaves_threads_and_random_numbers_as_they_were() -> None:
     finally:
         torch.set_num_threads(threads)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_bfloat16_may_have_to_be_much_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(precision, "is_faster", lambda low, plain, times: times <= 1.7)
+    assert precision.bfloat16_is_faster.__wrapped__()
+    assert not precision.bfloat16_is_faster.__wrapped__(2.0)
