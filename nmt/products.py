@@ -101,12 +101,12 @@ def _onednn(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return made
 
 
-def _is_for_onednn(x: Tensor, other: Tensor, each: int) -> bool:
-    """Whether this CPU multiplies both, of float32, faster so; `each` number of x so many times."""
+def _is_for_onednn(x: Tensor, other: Tensor, times: int) -> bool:
+    """Whether this CPU multiplies both faster so: float32, each number of x so many times."""
     return (
         x.dtype == other.dtype == torch.float32
         and x.device.type == other.device.type == "cpu"
-        and x.numel() * each >= FEWEST
+        and x.numel() * times >= FEWEST
         and not torch.is_autocast_enabled("cpu")
         and not torch.compiler.is_compiling()  # a compiler chooses by itself
         and onednn_is_faster()

@@ -119,7 +119,7 @@ class Attention(nn.Module):
                     q, k, v, *vectors, scale=scale, allowed=allowed, causal=causal, rate=rate
                 )
         s = encodings.scores(q, k, layer, context)  # [batch, heads, query, key], raw
-        e = at_least_float32(s) * scale  # always
+        e = at_least_float32(s) * scale
         p = encodings.normalise(e if bias is None else e + bias, layer, context)
         if self.watcher is not None:
             self.watcher(AttentionRecord(context.site, layer, p, context.allowed))

@@ -92,11 +92,13 @@ def test_says_what_the_one_of_the_toolkit_says(name: str) -> None:
     """With the same parameters, in all three sites where gates can be."""
     where = "[encoder,decoder,cross]" if name == "forgetting" else "[encoder,decoder]"
     made = {}
-    for each in (name, BUILT_IN[name]):
-        words = [f"encoding={each}", "model=tiny", f"encoding.{each}.where={where}"]
+    for option in (name, BUILT_IN[name]):
+        words = [f"encoding={option}", "model=tiny", f"encoding.{option}.where={where}"]
         torch.manual_seed(1)
-        made[each] = transformer(experiment_of([*BESIDE, *words]).settings, 30, 30).double().eval()
-    theirs, ours = (made[each] for each in (name, BUILT_IN[name]))
+        made[option] = (
+            transformer(experiment_of([*BESIDE, *words]).settings, 30, 30).double().eval()
+        )
+    theirs, ours = (made[option] for option in (name, BUILT_IN[name]))
     ours.load_state_dict(stacked(theirs.state_dict()))
     source, target = torch.randint(4, 30, (2, 3, 9))
     torch.testing.assert_close(
