@@ -1,8 +1,9 @@
 """Products with weights in float32 on CPUs, by the faster of the libraries that torch has for them.
 
 torch gives them to MKL, which uses all instructions of Intel's processors and AVX2 alone of others:
-on AMD's with AVX-512, oneDNN is twice as fast. torch has it for other formats, and for float32 as
-`mkldnn::_linear_pointwise`, an operator of its compiler's without a gradient; here it gets one.
+on AMD's Zen 5 (family 26) oneDNN is twice as fast, on Zen 4 (family 25) no faster. torch has it
+for other formats, and for float32 as `mkldnn::_linear_pointwise`, an operator of its compiler's
+without a gradient; here it gets one.
 """
 
 from functools import cache
@@ -119,7 +120,7 @@ def onednn_is_faster() -> bool:
     """Tell whether oneDNN makes products of float32 clearly faster than what torch takes itself.
 
     Tried once per process, in milliseconds. On AMD's Zen 5 it takes .45 of the time with AVX-512;
-    with AVX2 alone, and on Intel's processors, about the same.
+    on Zen 4, with AVX2 alone, and on Intel's processors, about the same.
     """
 
     x, weight, bias = factors()
