@@ -4,6 +4,7 @@ import errno
 import re
 import signal
 import traceback
+from collections.abc import Iterable
 from enum import IntEnum
 from pathlib import Path
 
@@ -35,11 +36,15 @@ DISK = (errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG)  # what a disk does 
 
 
 class UserError(Exception):
-    """Says *where: what is wrong; what to do* in one line, shown without a trace."""
+    """Says *where: what is wrong; what to do* in one line, shown without a trace.
 
-    def __init__(self, message: str, code: Exit = Exit.USAGE) -> None:
+    `details` are further lines, where several things are wrong at once.
+    """
+
+    def __init__(self, message: str, code: Exit = Exit.USAGE, details: Iterable[str] = ()) -> None:
         super().__init__(message)
         self.code = code
+        self.details = tuple(details)
 
 
 def exit_code(error: BaseException) -> int:

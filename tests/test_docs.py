@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import nmt
+from nmt.errors import Exit
 from tests.pages import PAGES, blocks, text_of
 
 PAGE = "docs/python.md"
@@ -37,6 +38,12 @@ def test_every_function_has_an_example() -> None:
 def test_no_page_uses_a_name_that_is_not_there() -> None:
     code = "".join(code for page in PAGES for code in blocks(page, "python"))
     assert set(re.findall(r"\bnmt\.([a-z_]+)\(", code)) <= set(nmt.__all__)
+
+
+def test_every_exit_code_is_in_its_table() -> None:
+    table = text_of("docs/commands.md").partition("### Exit codes")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| ([\d, ]+) \|", table, re.M)
+    assert {int(code) for row in rows for code in row.split(", ")} == set(Exit)
 
 
 def test_every_command_is_in_the_table_of_commands() -> None:

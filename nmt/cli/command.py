@@ -6,7 +6,7 @@ import logging
 import os
 import resource
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -32,7 +32,7 @@ def run(command: Callable[[list[str]], None], argv: list[str] | None = None) -> 
         command(argv)
         sys.stdout.flush()
     except UserError as e:
-        return _say(str(e), e.code)
+        return _say(str(e), e.code, e.details)
     except KeyboardInterrupt:
         return _say("interrupted", Exit.INTERRUPTED)
     except BrokenPipeError:
@@ -109,6 +109,8 @@ def _drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _say(message: str, code: Exit) -> int:
-    sys.stderr.write(f"nmt: {visible(message)}\n")
+def _say(message: str, code: Exit, details: Sequence[str] = ()) -> int:
+    """Write a message and its details, one line each whatever text of others is in them."""
+    lines = [f"nmt: {visible(message)}", *(f"  {visible(detail)}" for detail in details)]
+    sys.stderr.write("".join(f"{line}\n" for line in lines))
     return code

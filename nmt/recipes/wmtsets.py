@@ -99,7 +99,7 @@ def _single(job: RecipeJob, test: TestSet) -> StageItem:
 
 
 def _registered(job: RecipeJob, test: TestSet) -> tuple[tuple[Path, Path], str]:
-    """A set as sacreBLEU downloads it; UnavailableError says where to put it by hand."""
+    """A set as sacreBLEU downloads it; UnavailableError names the files to fetch by hand."""
     from sacrebleu.utils import SACREBLEU_DIR, get_reference_files, get_source_file
 
     pair = f"{job.lock.source}-{job.lock.target}"
@@ -114,9 +114,7 @@ def _registered(job: RecipeJob, test: TestSet) -> tuple[tuple[Path, Path], str]:
     else:
         return (Path(source), Path(references[0])), f"sacreBLEU's {test.sacrebleu}"
     files = " and ".join(f"{test.name}.{code}" for code in job.lock.languages)
-    raise UnavailableError(
-        [f"{test.name} ({why}); or put {files} into a folder and add --local FOLDER"]
-    )
+    raise UnavailableError([f"{test.name} ({files}): {why}"])
 
 
 @contextmanager

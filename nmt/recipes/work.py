@@ -53,31 +53,26 @@ def pending(job: RecipeJob, stage: str, works: Sequence[StageItem]) -> list[Stag
 def perform(job: RecipeJob, stage: str, works: Sequence[StageItem]) -> None:
     """Do work and write down each part when it is done.
 
-    A part that nobody on the network gives does not stop the others; UserError (69) then says
-    what is missing, from where, and where to put it.
+    A part that cannot be downloaded does not stop the others; UserError (69) then says what is
+    missing and where to put it, with a line for each address that failed.
     """
-    missing: list[str] = []
+    missing, why = 0, []
     for work in works:
         log.info("%s: %s", stage, work.item)
         try:
             outputs, facts = work.make()
         except UnavailableError as error:
-            missing += [f"  {line}" for line in error.why]
+            missing += 1
+            why += error.why
             continue
         job.ledger(stage).note(work.item, work.inputs, outputs, facts)
     if missing:
+        folder = f", or put them into {job.root / 'downloads'}" if stage == "download" else ""
         raise UserError(
-            "\n".join(
-                [
-                    f"{stage}: not to be had:",
-                    *missing,
-                    "put the files, fetched elsewhere, into a folder and add --local FOLDER",
-                    f"(or into {job.root / 'downloads'}); the same command then goes on",
-                ]
-                if stage == "download"
-                else [f"{stage}: not to be had:", *missing]
-            ),
+            f"{stage}: {missing} of {len(works)} cannot be downloaded; fetch the files elsewhere "
+            f"and add --local FOLDER{folder}; the same command then goes on",
             Exit.UNAVAILABLE,
+            why,
         )
 
 

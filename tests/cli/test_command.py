@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from nmt.cli import command
-from nmt.errors import exit_code
+from nmt.errors import Exit, UserError, exit_code
 
 ROOT = Path(__file__).parent.parent.parent
 ADVICE = "lower trainer.batch_tokens or decode.batch_tokens, or raise the limit (ulimit -v)"
@@ -51,6 +51,14 @@ def test_the_record_of_a_run_says_the_same(shortage: str) -> None:
     with pytest.raises(Exception) as error:
         SHORTAGES[shortage]()
     assert exit_code(error.value) == 71
+
+
+def test_details_are_lines_and_text_of_others_adds_none(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    error = UserError("a\nb: wrong", Exit.UNAVAILABLE, ["one", "two\n\x1b[2J"])
+    assert command.run(lambda _: _raise(error), []) == 69
+    assert capsys.readouterr().err == "nmt: a\\x0ab: wrong\n  one\n  two\\x0a\\x1b[2J\n"
 
 
 @pytest.mark.parametrize("error", [RuntimeError("shapes differ"), ImportError("no such module")])

@@ -239,7 +239,12 @@ def test_no_server_at_all(
     said = capsys.readouterr().err
     for name in it.server.files:
         assert (f"{it.server.url}/{name}" in said) == ("2016" not in name)
-    assert "--local FOLDER" in said and "root/downloads" in said
+    message, *details = said[said.index("nmt: ") :].strip().split("\n")
+    assert message == (
+        "nmt: download: 4 of 4 cannot be downloaded; fetch the files elsewhere and add --local "
+        "FOLDER, or put them into root/downloads; the same command then goes on"
+    )
+    assert len(details) == 5 and all(line.startswith("  http://127.0.0.1") for line in details)
     # ... and then by hand
     for name, data in it.server.files.items():
         (it.folder / "sets" / name).write_bytes(data)
