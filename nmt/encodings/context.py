@@ -108,7 +108,7 @@ class Context:
     lengths: Tensor | None = None  # [batch] tokens, eos included; in a decoder the desired ones
     tokens: Tensor | None = None  # [batch, query] ids, where they are known
     columns: dict[str, Tensor] = field(default_factory=dict)  # [batch, source | 1] each
-    state: dict[str, Tensor] | None = None  # of recurrent encodings; None: not decoding
+    state: dict[str, Tensor] | None = None  # of recurrent decoders; None: not decoding, or cross
     memories: Sequence[KeyMemory] | None = None  # by layer; None: not decoding, all keys are new
     training: bool = False
     positions: Positions = None  # type: ignore[assignment]  # at once INDICES
@@ -268,8 +268,13 @@ class Context:
         return every
 
     def recall(self, name: str, layer: int) -> Tensor:
-        """What `remember` returned in this pass; raises KeyError where it was not called."""
-        return cast(Tensor, self._memo["remembered", name, layer])
+        """The result of `remember` in this pass; raises ValueError where it was not called."""
+        if (key := ("remembered", name, layer)) not in self._memo:
+            raise ValueError(
+                f"recall({name!r}, layer={layer}): nothing is remembered under this name in this "
+                "pass; call context.remember in `project`, which comes first, at every step"
+            )
+        return cast(Tensor, self._memo[key])
 
     @property
     def has_remembered(self) -> bool:

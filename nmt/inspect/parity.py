@@ -103,7 +103,8 @@ def _condition(meaning: str, look: str) -> Callable[[Decode], Decode]:
 @_condition(
     "a module that has computed nothing before, one token at a time",
     "positions while one token is decoded (context.queries, keys, delta; one query, all keys), "
-    "and what is handed on in context.state and by context.remember",
+    "and what is handed on to the next token: for each key by context.remember, for each row of "
+    "the decoder in context.state (which is None in cross-attention)",
 )
 def fresh(subject: Subject) -> Pairs:
     decoding = Decoding(subject.model, subject.text(spread=3))
@@ -131,8 +132,8 @@ def used(subject: Subject) -> Pairs:
 
 @_condition(
     "several tokens in one go, at the start and in the middle",
-    "several new tokens behind cached ones: context.new_keys, rows of delta, and how "
-    "context.state is carried over more than one token",
+    "several new tokens behind cached ones: context.new_keys, rows of delta, and how what "
+    "context.remember or the decoder's context.state keeps goes on over more than one token",
 )
 def prefix(subject: Subject) -> Pairs:
     decoding, n = Decoding(subject.model, subject.text()), subject.tokens
@@ -145,9 +146,9 @@ def prefix(subject: Subject) -> Pairs:
 
 @_condition(
     "rows repeated, swapped, dropped and made to change places in the middle",
-    "what reorder does not reach: tensors in context.state must have rows first, and nothing "
-    "else may be kept for a row; in cross-attention, hypotheses of a source (context.copies) that "
-    "are taken for tokens",
+    "what reorder does not reach: tensors in the decoder's context.state must have rows first, and "
+    "nothing else but context.remember may keep anything for a row; in cross-attention, which has "
+    "no context.state, hypotheses of a source (context.copies) that are mistaken for tokens",
 )
 def beam(subject: Subject) -> Pairs:
     decoding, n = Decoding(subject.model, subject.text(spread=2)), subject.tokens

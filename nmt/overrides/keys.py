@@ -10,7 +10,15 @@ from omegaconf import DictConfig, OmegaConf
 from nmt.config import KINDS, conf_dir
 from nmt.errors import UserError
 from nmt.overrides.arguments import lines_of
-from nmt.overrides.options import SEARCHPATH, Folders, entries_of, knobs_of, nearest, options_of
+from nmt.overrides.options import (
+    SEARCHPATH,
+    Folders,
+    entries_of,
+    knobs_of,
+    nearest,
+    options_of,
+    refuse_hidden,
+)
 
 SETTINGS = ("seed", "encoding", *KINDS)  # what of a composed config an experiment consists of
 RUN = ("runs", "name")  # where it lies
@@ -99,6 +107,7 @@ def _check_option(override: Override, folders: Folders) -> None:
     for option in options:
         if option not in (known := options_of(group, folders)):
             raise UserError(f"{group}={option}: no such option{nearest(option, known)}")
+        refuse_hidden(group, option, folders)
     entries = [e for o in options if group == "encoding" for e in entries_of(o, folders)]
     if twice := next((e for e in entries if entries.count(e) > 1), None):
         raise UserError(f"{override.input_line}: {twice} is in it twice; name it once")

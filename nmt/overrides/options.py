@@ -90,7 +90,7 @@ def folders_in(overrides: Iterable[Override]) -> Folders | None:
 
 
 def check(folders: Folders = ()) -> None:
-    """Raise UserError for a file whose keys would go astray, or that would never be read."""
+    """Raise UserError for a file whose keys would go astray."""
     for folder in (conf_dir(), *folders):
         for group in GLOBAL:
             for path in sorted((folder / group).glob("*.yaml")):
@@ -99,13 +99,39 @@ def check(folders: Folders = ()) -> None:
                         f"{path}:1: must be '# @package _global_', or all keys of the file are "
                         f"taken to be inner ones of {group}"
                     )
+
+
+def refuse_hidden(group: str, option: str, folders: Folders = ()) -> None:
+    """Raise UserError for the choice of an option that both conf/ and a folder have.
+
+    And where the file of a chosen option has such a one among its defaults. conf/ wins where
+    neither is chosen, so that a name which an upgrade adds stops nobody who does not use it.
+    """
+    built_in = (conf_dir() / group / f"{option}.yaml").exists()
     for folder in folders:
-        for path in sorted(folder.glob("*/*.yaml")):
-            if (conf_dir() / path.relative_to(folder)).exists():
-                raise UserError(
-                    f"{path}: {path.parent.name}={path.stem} is built in and would be taken "
-                    "instead; rename the file"
-                )
+        path = folder / group / f"{option}.yaml"
+        if not path.exists():
+            continue
+        if built_in:
+            raise UserError(
+                f"{path}: {group}={option} is built in and would be taken instead; rename the file"
+            )
+        loaded: Any = OmegaConf.load(path)
+        for default in loaded.get("defaults", []):
+            for inner, chosen in _choices(default, group):
+                refuse_hidden(inner, chosen, folders)
+
+
+def _choices(default: Any, group: str) -> list[tuple[str, str]]:
+    """Groups and options that one line of a file's defaults names, as `override /model: tiny`."""
+    if isinstance(default, str):
+        return [] if default == "_self_" else [(group, default)]
+    chosen: list[tuple[str, str]] = []
+    for key, options in default.items():
+        inner = str(key).removeprefix("override ").partition("@")[0].removeprefix("/")
+        several = options if OmegaConf.is_list(options) else [options]
+        chosen += [(inner, str(option)) for option in several if option is not None]
+    return chosen
 
 
 def options_of(group: str, folders: Folders = ()) -> list[str]:

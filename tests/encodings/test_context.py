@@ -153,3 +153,14 @@ def test_positions_that_count_in_steps_are_no_neighbours() -> None:
     with pytest.raises(ValueError, match="positions 3 to 9 are not all among the 9 learned ones"):
         two.refuse_beyond(9, "keys")
     two.refuse_beyond(10, "queries", "keys")
+
+
+def test_what_nobody_remembered_cannot_be_recalled() -> None:
+    at = torch.arange(3)[None]
+    context = Context("decoder", at, at, at)
+    context.remember("mine", 0, torch.ones(1, 2, 3, 1))
+    assert context.recall("mine", 0).shape == (1, 2, 3, 1)
+    for name, layer in (("theirs", 0), ("mine", 1)):
+        with pytest.raises(ValueError, match="call context.remember in `project`") as e:
+            context.recall(name, layer)
+        assert str(e.value).startswith(f"recall('{name}', layer={layer}): nothing is remembered")

@@ -175,6 +175,12 @@ def test_a_full_pass_spoilt_by_decoding(settings_of: Make, monkeypatch: Patch) -
     assert failed(measure(settings_of("encoding=absolute"))) == {"used"}
 
 
+def test_hints_at_the_state_say_that_cross_attention_has_none() -> None:
+    hints = [c.look for c in CONDITIONS if "context.state" in c.look]
+    assert len(hints) == 3 and all("context.remember" in hint for hint in hints)
+    assert all("cross-attention" in hint or "decoder's context.state" in hint for hint in hints)
+
+
 @pytest.mark.parametrize("part", ["recurrent", "cross", "own", "lengths"])
 def test_only_beams_go_wrong(part: str, settings_of: Make, monkeypatch: Patch) -> None:
     right = State.reorder

@@ -64,6 +64,30 @@ def test_an_option_that_would_never_be_read_is_refused(
     )
 
 
+def test_a_name_that_conf_took_later_stops_nobody_who_does_not_choose_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An upgrade may bring an option of a name that stands in a folder already."""
+    head = "# @package _global_\n"
+    path = write(tmp_path, "encoding", "relative", head + BODY)
+    write(tmp_path, "model", "tiny", "dim: 8\n")
+    write(tmp_path, "encoding", "theirs", head + BODY)
+    base = ["--config-dir", str(tmp_path)]
+    assert list(experiment_of([*base, "encoding=theirs"]).settings.encoding) == ["theirs"]
+    assert experiment_of([*base, "encoding=alibi"]).settings.model.dim != 8
+    assert encodings([*base, "alibi", "--no-timing"]) == 0
+    hidden = "encoding=relative is built in and would be taken instead; rename the file"
+    assert encodings([*base, "relative", "--no-timing"]) == 2
+    assert f"{path}: {hidden}" in capsys.readouterr().err
+    uses = "defaults:\n  - override /encoding: [relative]\n  - _self_\nseed: 3\n"
+    write(tmp_path, "experiment", "plan", head + uses)
+    builds = "defaults: [relative, _self_]\n" + BODY
+    write(tmp_path, "encoding", "upon", head + builds)
+    for words in (["experiment=plan"], ["encoding=[alibi,upon]"]):
+        with pytest.raises(UserError, match=hidden):
+            experiment_of([*base, *words])
+
+
 def test_any_folder_may_be_named(tmp_path: Path) -> None:
     folder = tmp_path / "my own, (größe) [1] 'x'"
     write(folder, "encoding", "theirs", "# @package _global_\n" + BODY)
