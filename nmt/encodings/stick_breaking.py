@@ -5,24 +5,28 @@
 A stick is broken from the newest key back to the oldest: each takes the share b of what those after
 it left, so that what is nearer comes first, without any position. In the authors' code
 (shawntan/stickbreaking-attention) a token does not see itself unless attend_current says so, and
-what nobody took, 1 - sum_j p_ij, is handed back; remainder=true gives it to the token's own value,
-as their tests once did. Without it the first token sees nothing, and its output is 0.
+what is left of the stick, r_i = 1 - sum_j p_ij, is handed back. Without an option for it the first
+token sees nothing, and its output is 0. remainder=true gives it to the token's own value, as their
+tests once did; remainder_vector=true adds r_i times a vector that each head of a layer learns, from
+zero on, as the models that they trained do (head_bias in IBM/dolomite-engine).
 
 Defined for a decoder. In the encoder (ours) half of the heads break the stick back to the first
 word, and half on to the last. Across (ours) it is broken from the end of the source back, as if
-the target followed it; no key is the query's own there, so what is left stays nobody's.
+the target followed it; no key is the query's own there, so remainder=true does nothing.
 """
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.context import Context, Positions
 
 
 class StickBreaking(Encoding):
-    """Breaks a stick in the place of softmax; learns nothing."""
+    """Breaks a stick in the place of softmax; learns nothing, or where what is left goes."""
+
+    vector: nn.Parameter | None  # [layers, heads, 1, head_dim]
 
     relative: bool = True
     takes = "nothing"
@@ -33,17 +37,41 @@ class StickBreaking(Encoding):
         positions: Positions | None = None,
         attend_current: bool = False,
         remainder: bool = False,
+        remainder_vector: bool = False,
     ) -> None:
         super().__init__(dims, positions)
+        if remainder and remainder_vector:
+            raise ValueError(
+                "remainder=true and remainder_vector=true: what is left goes to one of the two"
+            )
         if dims.site == "encoder" and dims.heads % 2:
             raise ValueError(
                 f"{dims.heads} heads cannot be halved, one half to look ahead in the encoder; "
                 "where=[decoder,cross] leaves it out"
             )
         self.attend_current, self.remainder = attend_current, remainder
+        shape = (dims.layers, dims.heads, 1, dims.head_dim)
+        self.vector = nn.Parameter(torch.zeros(shape)) if remainder_vector else None
 
     def normalise(self, e: Tensor, layer: int, context: Context) -> Tensor:
         """Shares of the sticks of scores e [batch, heads, query, key]; they add up to 1 at most."""
+        p = self._broken(e, context)
+        if self.vector is not None:  # kept for `values`, whose p is after dropout
+            context.once(self._left(layer), lambda: 1 - p.sum(-1, keepdim=True))
+        return p
+
+    def values(self, p: Tensor, layer: int, context: Context) -> Tensor | None:
+        """What is left of each stick times the layer's vectors: [batch, heads, query, head_dim]."""
+        if self.vector is None:
+            return None
+        left: Tensor = context.once(self._left(layer), lambda: 1 - p.sum(-1, keepdim=True))
+        return left.to(p.dtype) * self.vector[layer].to(p.dtype)
+
+    def _left(self, layer: int) -> tuple[str, str, int]:
+        return "left of the sticks", self.name, layer
+
+    def _broken(self, e: Tensor, context: Context) -> Tensor:
+        """Shares [batch, heads, query, key] of the sticks of scores e."""
         allowed = torch.ones_like(e[:1, :1], dtype=torch.bool)
         if context.allowed is not None:
             allowed = context.allowed

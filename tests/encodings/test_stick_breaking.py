@@ -1,11 +1,15 @@
 """Shares of a stick against products in loops, in each site, and with hardly any left."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor
 
+from nmt.config import Settings
 from nmt.encodings.context import Context
 from nmt.encodings.stick_breaking import StickBreaking
+from nmt.inspect.parity import measure
 from tests.encodings.attending import attend, dims, pass_over, qkv
 
 
@@ -36,6 +40,49 @@ def test_equals_the_formula_in_loops(site: str, itself: bool, remainder: bool) -
             if remainder and site != "cross":
                 wanted[:, head, i, i] += left
     torch.testing.assert_close(p, wanted)
+
+
+@pytest.mark.parametrize("site", ["encoder", "decoder", "cross"])
+@pytest.mark.parametrize("itself", [False, True])
+def test_what_is_left_goes_to_a_learned_vector_in_loops(site: str, itself: bool) -> None:
+    e = StickBreaking(dims(site), None, itself, remainder_vector=True).double()
+    assert e.vector is not None and e.vector.shape == (2, 2, 1, 4) and not e.vector.any()
+    torch.nn.init.normal_(e.vector)
+    q, k, v = qkv(7, dims())
+    scores, _, o = attend(e, q, k, v, pass_over(7, site), layer=1)
+    wanted = torch.zeros_like(o)
+    for head in range(2):
+        for i in range(7):
+            left = torch.ones(2, 1, dtype=torch.float64)
+            for j in order(site, head, i, 7, itself):
+                beta = 1 / (1 + torch.exp(-scores[:, head, i, j, None]))
+                wanted[:, head, i] += beta * left * v[:, head, j]
+                left = left * (1 - beta)
+            wanted[:, head, i] += left * e.vector[1, head, 0]
+    torch.testing.assert_close(o, wanted)
+
+
+def test_what_is_left_is_decoded_with_a_cache(settings_of: Callable[..., Settings]) -> None:
+    words = ["remainder_vector=true", "where=[encoder,decoder,cross]"]
+    chosen = [f"encoding.stick_breaking.{word}" for word in words]
+    settings = settings_of("model=tiny", "encoding=stick_breaking", *chosen)
+    cells = measure(settings, tokens=10, precisions=["float32"])
+    assert len(cells) == 6 and all(cell.passed for cell in cells)
+
+
+def test_what_is_left_is_that_of_before_dropout() -> None:
+    e, (q, k, v) = StickBreaking(dims("cross"), remainder_vector=True).double(), qkv(7, dims())
+    assert e.vector is not None
+    torch.nn.init.ones_(e.vector)
+    context = pass_over(7, "cross")
+    p = e.normalise(q @ k.mT, 0, context)
+    term = e.values(torch.zeros_like(p), 0, context)
+    torch.testing.assert_close(term, (1 - p.sum(-1, keepdim=True)).expand_as(v))
+
+
+def test_what_is_left_goes_to_one_place() -> None:
+    with pytest.raises(ValueError, match="what is left goes to one of the two"):
+        StickBreaking(dims("decoder"), remainder=True, remainder_vector=True)
 
 
 def test_one_query_at_a_time_and_beside_padding() -> None:
