@@ -30,6 +30,7 @@ WEIGHTS = "model.safetensors"
 SETTINGS_BESIDE = "settings.json"  # those of a model that was written for another engine
 VOCABULARY_LIMIT = 1 << 28  # bytes of source.json and target.json
 MODEST = 2**26  # numbers in the tables of encodings that are made without looking twice
+USUAL_LENGTH = 100  # pieces of the longest source in training where that is unknown: conf/ has it
 LONGEST = 500  # characters of a message about a package, which decides on some of them
 
 log = logging.getLogger(__name__)
@@ -42,7 +43,9 @@ class Trained(NamedTuple):
     model: Transformer  # in evaluation mode
     source: Side
     target: Side
-    facts: dict[str, Any]  # what prepare() says of the corpus; step; dev_perplexity
+    facts: dict[str, Any]
+    """What prepare() says of the corpus; step; dev_perplexity. `longest_source`: pieces of the
+    longest source in training, None where the model came from elsewhere and no file tells."""
     digest: str = ""  # SHA-256 of the manifest that it was read by; "": of no directory
 
 
@@ -118,6 +121,11 @@ def sides(path: str | Path) -> tuple[Side, Side]:
         return _side(sealed, "source.json"), _side(sealed, "target.json")
 
     return reading(Path(path), read)
+
+
+def facts(path: str | Path) -> dict[str, Any]:
+    """Read the facts of a model alone, `Trained.facts`; raises what `load` does."""
+    return reading(Path(path), lambda checkpoint: _facts(Sealed(checkpoint)))
 
 
 def weights_sum(path: str | Path) -> str:
@@ -231,11 +239,12 @@ def _settings(sealed: Sealed) -> config.Settings:
 
 def _facts(sealed: Sealed) -> dict[str, Any]:
     facts = sealed.json("facts.json")
-    longest = facts.get("longest_source")
-    if not isinstance(longest, int) or not 0 <= longest <= LARGEST:
+    longest = facts.get("longest_source", "")
+    known = isinstance(longest, int) and 0 <= longest <= LARGEST
+    if not known and longest is not None:
         raise UserError(
             f"{sealed.path / 'facts.json'}: longest_source={visible(longest, 20)}: expected pieces "
-            "of the longest source in training",
+            "of the longest source in training, or null where that is unknown",
             Exit.DATA,
         )
     return facts

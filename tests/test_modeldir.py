@@ -66,6 +66,12 @@ def resealed(path: Path, name: str, content: bytes) -> Path:
     return path
 
 
+def test_the_longest_source_may_be_unknown(model: Path) -> None:
+    facts = {**FACTS, "longest_source": None}
+    resealed(model, "facts.json", manifest.dump(facts))
+    assert modeldir.load(model).facts == modeldir.facts(model) == facts
+
+
 @pytest.mark.parametrize("tie", ["none", "target", "all"])
 @pytest.mark.parametrize("encoding", ["absolute", "relative", "lstm"])
 def test_what_was_saved_is_loaded(tie: str, encoding: str, data: Prepared, tmp_path: Path) -> None:

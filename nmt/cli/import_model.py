@@ -1,6 +1,7 @@
 """nmt-import: make a model directory of a model that another toolkit trained."""
 
 import argparse
+import logging
 import sys
 from pathlib import Path
 
@@ -8,6 +9,8 @@ from nmt.cli.command import run
 from nmt.cli.parser import Parser
 from nmt.cli.streams import opened_input, text_lines
 from nmt.errors import Exit, UserError
+
+log = logging.getLogger(__name__)
 
 USAGE = "nmt-import SOURCE MODEL [--samples FILE] [--trained-length N]"
 ABOUT = """
@@ -23,6 +26,9 @@ Where transformers is installed (nmt[oracles]), a Marian model is compared with 
 pieces, logits (to 1e-4), greedy and beam search, on the lines of FILE or on made-up ones; that of a
 CTranslate2 directory with what ctranslate2 (nmt[ct2]) computes, by log-probabilities. Where
 anything differs, nothing is written; else what was found lies in MODEL/certificate.json.
+
+No file tells how long the lines of training were; --trained-length N does, in pieces. Without it
+that stays unknown, in reports and cards, too.
 
 A model of several target languages wants the one to translate into as the first word of a line, as
 in `>>fra<< Hello.`
@@ -51,6 +57,12 @@ def command(argv: list[str]) -> None:
         model = marian.read(options.source, options.trained_length)
         lines = certificate.made_up(model) if lines is None else lines
         trained, found = model.trained, certificate.certify(model, options.source, lines)
+    if options.trained_length is None:
+        log.warning(
+            "longest source in training: unknown, since no file of %s tells; no report will mark "
+            "lengths beyond it (--trained-length N says it, in pieces)",
+            options.source,
+        )
     modeldir.save(trained, options.model, {certificate.NAME: manifest.dump(found)})
     sys.stdout.write(f"{options.model}\n")
 
@@ -66,7 +78,7 @@ def understood(argv: list[str]) -> argparse.Namespace:
         "--trained-length",
         type=int,
         metavar="N",
-        help="pieces of the longest source in training; by default those of the position table",
+        help="pieces of the longest source in training, which no file tells; default: unknown",
     )
     options = parser.parse_args(argv)
     if options.model.exists():

@@ -229,7 +229,8 @@ def _measure(model: str | None) -> tuple[Callable[[str], int], str]:
     trained = modeldir.load(model)
     segmenter = trained.source.segmenter
     longest = trained.facts["longest_source"]
-    unit = f"subword pieces of {model} (trained on sources of up to {longest})"
+    known = "of unknown length" if longest is None else f"of up to {longest}"
+    unit = f"subword pieces of {model} (trained on sources {known})"
     return (lambda line: len(segmenter.encode(line))), unit
 
 

@@ -33,5 +33,6 @@ def together(members: Sequence[Trained]) -> Trained:
             f"columns {', '.join(sorted(read))}: no model of the ensemble had all of them in its "
             "corpus; leave out the models that read other columns"
         )
-    longest = min(int(member.facts["longest_source"]) for member in members)
+    lengths = [member.facts["longest_source"] for member in members]
+    longest = min((length for length in lengths if length is not None), default=None)
     return first._replace(settings=knowing[0], facts={**first.facts, "longest_source": longest})

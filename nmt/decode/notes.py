@@ -61,7 +61,7 @@ class Notes:
         """Pieces of the longest source that was too long; 0: none was."""
         return max(note.longest for note in (self.split, self.truncated, self.refused))
 
-    def report(self, longest_trained: int, longest: int) -> None:
+    def report(self, longest_trained: int | None, longest: int) -> None:
         """Log one line for each kind; lengths in pieces, eos apart."""
         if self.long.count:
             log.warning(

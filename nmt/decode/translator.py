@@ -22,7 +22,7 @@ from nmt.decode.source_limit import ALWAYS, GIANT
 from nmt.decode.sources import Source, SourceReader
 from nmt.decode.torch_engine import TorchEngine
 from nmt.errors import Exit, UserError
-from nmt.modeldir import Trained
+from nmt.modeldir import USUAL_LENGTH, Trained
 
 SMALLEST = 4000  # source tokens x hypotheses of a batch; half of it costs a core a fifth to a third
 
@@ -61,7 +61,7 @@ class TextSides(Protocol):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """`longest_source` is the pieces of the longest source in training."""
+        """`longest_source` is the pieces of the longest source in training; None: unknown."""
 
 
 _Searched = tuple[Source, list[Hypothesis]]  # a source, and what was found for it
@@ -82,7 +82,7 @@ class Translator:
     ) -> None:
         """`workers`: processes that search; None: as many as pay for the text and this machine."""
         self.source, self.target, self.engine = sides.source, sides.target, engine
-        self.longest_trained = int(sides.facts["longest_source"])
+        self.longest_trained: int | None = sides.facts["longest_source"]
         self.decode, self.workers = decode, workers
         self.reader = SourceReader(
             sides.source.segmenter,
@@ -205,7 +205,7 @@ class Translator:
         pieces = len(ids) - 1
         longest = self._longest(pieces, count)
         if pieces <= longest:
-            if pieces > self.longest_trained:
+            if self.longest_trained is not None and pieces > self.longest_trained:
                 notes.long.add(number, pieces)
             return [self.reader.read(text, ids, beside, number)]
         if self.decode.too_long == "truncate":
@@ -215,7 +215,7 @@ class Translator:
             notes.refused.add(number, pieces)
             return []
         notes.split.add(number, pieces)
-        most = max(1, min(longest, self.longest_trained))
+        most = max(1, min(longest, self.longest_trained or USUAL_LENGTH))
         parts = parts_of(text, most, lambda part: len(self.source.ids(part)) - 1)
         made = ((part, [*self.source.ids(part)[:-1][:most], EOS]) for part in parts)
         return [

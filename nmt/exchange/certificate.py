@@ -102,7 +102,8 @@ def made_up(imported: MarianModel, seed: int = 1) -> list[str]:
     draw = Random(seed)
     side = imported.trained.source
     pieces = range(EOS + 2, len(side.vocabulary))
-    most = min(LONGEST_MADE_UP, int(imported.trained.facts["longest_source"]) // 2)
+    longest = imported.trained.facts["longest_source"]
+    most = LONGEST_MADE_UP if longest is None else max(1, min(LONGEST_MADE_UP, longest // 2))
     lines = (side.text(draw.choices(pieces, k=draw.randint(1, most))) for _ in range(MADE_UP))
     return [" ".join(line.replace(SPACE, " ").split()) for line in lines]
 

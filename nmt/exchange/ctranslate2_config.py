@@ -4,7 +4,6 @@ from dataclasses import replace
 from itertools import product
 
 import torch
-from torch import Tensor
 
 from nmt.config import ImportedSegmenter, Settings
 from nmt.encodings.sinusoids import sinusoids
@@ -22,8 +21,8 @@ PLAIN = (  # variables that decide on what is computed; they must be 0, or absen
 )
 
 
-def encoding_of(parts: Parts) -> tuple[list[str], Tensor | None]:
-    """The overrides that choose the positions of both sides, and a table of them, if any."""
+def encoding_of(parts: Parts) -> list[str]:
+    """The overrides that choose the positions of both sides."""
     keys = [
         f"{side}/layer_{number}/self_attention/relative_position_keys"
         for side in SIDES
@@ -37,23 +36,23 @@ def encoding_of(parts: Parts) -> tuple[list[str], Tensor | None]:
             raise parts.wrong("layers whose relative positions differ in number cannot be read")
         tied = all(_is_same(parts, key, f"{key[:-4]}values") for key in keys)
         tau = min(rows) // 2
-        return ["encoding=relative", f"tau={tau}", f"encoding.relative.tied={tied}".lower()], None
+        return ["encoding=relative", f"tau={tau}", f"encoding.relative.tied={tied}".lower()]
     names = [f"{side}/position_encodings/encodings" for side in SIDES]
     if not any(name in parts for name in names):
         # OpenNMT-tf: sinusoids that CTranslate2 computes itself, as tensor2tensor did, from 1 on
-        return ["encoding=absolute", *_sinusoids("halves", "tensor2tensor", 1)], None
+        return ["encoding=absolute", *_sinusoids("halves", "tensor2tensor", 1)]
     table, other = (parts.tensor(name).squeeze() for name in names)
     if not torch.equal(table, other):
         raise parts.wrong(f"{names[0]} and {names[1]} differ, and should be one table")
     if not table.any():
-        return ["encoding=none"], table
+        return ["encoding=none"]
     at = torch.arange(len(table))
     for layout, denominator, start in product(
         ("interleaved", "halves"), ("paper", "tensor2tensor"), (0, 1)
     ):
         usual = sinusoids(at + start, table.shape[1], layout, denominator)
         if (usual - table).abs().max() <= SAME:
-            return ["encoding=absolute", *_sinusoids(layout, denominator, start)], table
+            return ["encoding=absolute", *_sinusoids(layout, denominator, start)]
     raise parts.wrong(f"{names[0]} holds other positions than sinusoids")
 
 
@@ -72,7 +71,7 @@ def _is_same(parts: Parts, *names: str) -> bool:
     )
 
 
-def settings_of(parts: Parts, encoding: list[str], longest: int) -> Settings:
+def settings_of(parts: Parts, encoding: list[str], longest: int | None) -> Settings:
     """What nmt-train would have been told; conf/ says what the files do not."""
     files, variables = parts.files, parts.files.variables
     for name in PLAIN:
@@ -95,7 +94,8 @@ def settings_of(parts: Parts, encoding: list[str], longest: int) -> Settings:
         [
             *("data=files", "data.root=elsewhere", "data.name=imported", "data.normalize=none"),
             *(f"data.source_language={UNNAMED}", f"data.target_language={UNNAMED}"),
-            *(f"data.max_length={longest}", "decode.unknown=allow", *encoding),
+            *([] if longest is None else [f"data.max_length={longest}"]),
+            *("decode.unknown=allow", *encoding),
             *("decode.length_penalty=power", "decode.alpha=1.0"),
         ]
     ).settings

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
 
 from nmt import build
 from nmt.data.side import Side
@@ -47,15 +46,14 @@ def is_one(directory: Path) -> bool:
 def read(directory: Path, trained_length: int | None = None) -> CTranslate2Model:
     """Read a model; its segmenters lie beside it as source.json and target.json, or .spm.
 
-    `trained_length`: pieces of the longest source in training, which no file tells; by default,
-    and at most, as many as a table of positions holds beside eos. Raises UserError (65) for a file
-    that is missing, damaged, or holds what cannot be expressed here; 2 where the length is needed.
+    `trained_length`: pieces of the longest source in training, which no file tells; None: it stays
+    unknown. Raises UserError (65) for a file that is missing, damaged, or holds what cannot be
+    expressed here.
     """
     files = ctranslate2_file.read(directory)
     source, target = (_order(files, names) for names in (files.source, files.target))
     parts = Parts(files)
-    encoding, table = encoding_of(parts)
-    longest = _longest(directory, trained_length, table)
+    encoding = encoding_of(parts)
     sides = [
         _side(directory, name, [names[i] for i in order])
         for name, names, order in (
@@ -63,13 +61,13 @@ def read(directory: Path, trained_length: int | None = None) -> CTranslate2Model
             ("target", files.target, target),
         )
     ]
-    settings = settings_of(parts, encoding, longest)
+    settings = settings_of(parts, encoding, trained_length)
     build.check(settings)
     model: Any = build.transformer(settings, len(source), len(target)).eval()
     with torch.no_grad():
         fill(parts, model, source, target)
     parts.refuse_rest()
-    trained = Trained(settings, model, sides[0], sides[1], {"longest_source": longest})
+    trained = Trained(settings, model, sides[0], sides[1], {"longest_source": trained_length})
     return CTranslate2Model(
         trained, [files.source[i] for i in source], [files.target[i] for i in target]
     )
@@ -139,14 +137,3 @@ def _side(directory: Path, name: str, names: Sequence[str]) -> Side:
         return Side(Unigram(Tokenizer("none", "none", UNNAMED), read_bytes(model)), vocabulary)
     except (RuntimeError, OSError):
         raise UserError(f"{model}: no SentencePiece model", Exit.DATA) from None
-
-
-def _longest(directory: Path, given: int | None, table: Tensor | None) -> int:
-    """Pieces of the longest source in training."""
-    holds = None if table is None else len(table) - 1
-    if given is None and holds is None:
-        raise UserError(
-            f"{directory}: no file tells how long the lines of training were; give "
-            "--trained-length N, in pieces"
-        )
-    return min(n for n in (given, holds) if n is not None)

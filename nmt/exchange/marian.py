@@ -21,7 +21,6 @@ from nmt.exchange.marian_config import Generation, MarianConfig
 from nmt.exchange.marian_weights import Numbering
 from nmt.modeldir import Trained
 from nmt.overrides.compose import experiment_of
-from nmt.schema import LARGEST
 
 EOS_PIECE, UNK_PIECE, PAD_PIECE = "</s>", "<unk>", "<pad>"
 UNNAMED = "und"  # ISO 639-2: undetermined
@@ -38,9 +37,10 @@ class MarianModel(NamedTuple):
 def read(directory: Path, trained_length: int | None = None) -> MarianModel:
     """Read a model with its segmenters; it is not compared with other software here.
 
-    `trained_length`: pieces of the longest source in training, which no file tells; by default,
-    and at most, as many as the table of positions holds beside eos. Raises UserError: 66 where no
-    such directory is, 65 for a file that is missing, damaged, or says what is not understood here.
+    `trained_length`: pieces of the longest source in training, which no file tells: the size of
+    the table of positions says nothing about it. None: it stays unknown. Raises UserError: 66
+    where no such directory is, 65 for a file that is missing, damaged, or says what is not
+    understood here.
     """
     if not directory.is_dir():
         raise UserError(
@@ -56,9 +56,8 @@ def read(directory: Path, trained_length: int | None = None) -> MarianModel:
             f"{target.pad}; only a model that starts with {PAD_PIECE} can be read",
             Exit.DATA,
         )
-    longest = min(trained_length or LARGEST, config.max_position_embeddings - 1)
     generation = marian_config.read_generation(directory)
-    settings = _settings(config, generation, languages, longest, shared=not separate)
+    settings = _settings(config, generation, languages, trained_length, shared=not separate)
     sides = [
         Side(_segmenter(directory / f"{name}.spm", language), side.vocabulary)
         for name, language, side in zip(
@@ -71,7 +70,7 @@ def read(directory: Path, trained_length: int | None = None) -> MarianModel:
     marian_weights.take_positions(directory, tensors, config.d_model)
     ours = marian_weights.renamed(directory, tensors, config.tie, source, target)
     modeldir.set_weights(model, ours, directory)
-    facts = {"longest_source": longest}
+    facts = {"longest_source": trained_length}
     trained = Trained(settings, model.eval(), sides[0], sides[1], facts)
     return MarianModel(trained, source, target)
 
@@ -113,14 +112,19 @@ def _numbering(where: Path) -> Numbering:
 
 
 def _settings(
-    config: MarianConfig, generation: Generation, languages: list[str], longest: int, shared: bool
+    config: MarianConfig,
+    generation: Generation,
+    languages: list[str],
+    longest: int | None,
+    shared: bool,
 ) -> Settings:
     """What nmt-train would have been told; conf/ says what the files do not."""
     source, target = languages
     arguments = [
         *("data=files", "data.root=elsewhere", "data.name=imported", "data.normalize=none"),
         *(f"data.source_language={source}", f"data.target_language={target}"),
-        *(f"data.max_length={longest}", "encoding=absolute", "encoding.absolute.layout=halves"),
+        *([] if longest is None else [f"data.max_length={longest}"]),
+        *("encoding=absolute", "encoding.absolute.layout=halves"),
         *("decode.unknown=allow", f"decode.beam_size={generation.num_beams}"),
         *("decode.length_penalty=power", f"decode.alpha={generation.length_penalty}"),
     ]

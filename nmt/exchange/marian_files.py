@@ -59,7 +59,7 @@ def specification(trained: Trained) -> MarianFiles:
     unshared.refuse(trained.settings, trained.model, ENGINE)
     for name, side in (("source", trained.source), ("target", trained.target)):
         _refuse_segmenter(name, side)
-    positions = max(TABLE, int(trained.facts["longest_source"]) + 1)
+    positions = max(TABLE, (trained.facts["longest_source"] or 0) + 1)
     order = _order(trained.settings, trained.model, positions)
     source, target = _numberings(trained.source, trained.target)
     return MarianFiles(MarianModel(trained, source, target), positions, order)

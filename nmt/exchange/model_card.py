@@ -195,7 +195,8 @@ def _compared(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """The findings of a certificate."""
     yield "compared with", str(found["compared_with"])
     yield "lines", f"{found['lines']}, up to {count(found['longest_source'])} pieces long"
-    yield "trained on lines of up to", f"{count(found['longest_trained_source'])} pieces"
+    known = found["longest_trained_source"]
+    yield "trained on lines of up to", "unknown" if known is None else f"{count(known)} pieces"
     for key, what in (("logits", "logits"), ("log_probs", "log-probabilities")):
         if key in found:
             yield f"largest difference of {what}, float32", f"{found[key]:.1e}"

@@ -9,7 +9,7 @@ from nmt.data.unigram import SPACE
 from nmt.data.vocab import SPECIALS
 from nmt.errors import Exit, UserError
 from nmt.exchange.certificate import MADE_UP
-from nmt.modeldir import Trained
+from nmt.modeldir import USUAL_LENGTH, Trained
 
 BEYOND = 300  # pieces of the longest samples; more where training had more
 LONG = 6  # samples that are longer than what was trained on
@@ -28,11 +28,12 @@ def samples(
 ) -> list[SampleLine]:
     """Lines to compare on: the given or made-up ones, and some beyond the length of training.
 
-    Those are given lines joined, and made-up ones of up to BEYOND pieces. Lines that the encoding
+    Those are given lines joined, and made-up ones of up to BEYOND pieces; where that length is
+    unknown, it counts as USUAL_LENGTH. Lines that the encoding
     cannot hold, or are longer than `longest` tokens with eos, and empty ones, are left out. Raises
     UserError (65) where none is left.
     """
-    before = max(1, int(trained.facts["longest_source"]))
+    before = trained.facts["longest_source"] or USUAL_LENGTH
     holds = least(trained.model.limits(training=False).source, longest)
     room = MOST if holds is None else min(holds - 1, MOST)
     most = max(BEYOND, before + before // 4)

@@ -1,14 +1,14 @@
 """A child that went on from its parent for longer text, beside it: what was won, what was lost."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.config import BEAM, SAMPLING, Decode, Files
 from nmt.experiments import outputs
-from nmt.experiments.evaluate import EvaluationOptions, NamedSystem, evaluate
+from nmt.experiments.evaluate import BOUNDS, EvaluationOptions, NamedSystem, evaluate
 from nmt.experiments.testsets import ParallelFiles, joined_pairs, of_corpus
 from nmt.overrides.compose import Experiment
 
@@ -27,8 +27,9 @@ def reports(experiment: Experiment) -> Iterator[tuple[str, "Report"]]:
 
     Both search as the settings of the child say, whatever the parent's were.
     The lengths are divided at half the longest source that the parent was trained on, at it, and
-    at twice as much. Each report comes with what its text is, and is also written to a JSON file in
-    the directory of the run. Yields nothing, with a word, where the corpus names no test set.
+    at twice as much; at BOUNDS where that is unknown, which is said. Each report comes with what
+    its text is, and is also written to a JSON file in the directory of the run. Yields
+    nothing, with a word, where the corpus names no test set.
     Raises what `evaluate` does.
     """
     assert experiment.parent is not None, "experiment=lengthen has one"
@@ -40,9 +41,8 @@ def reports(experiment: Experiment) -> Iterator[tuple[str, "Report"]]:
     single = ParallelFiles("test", "as it is", source, reference)
     languages = (data.source_language, data.target_language)
     (joined,) = joined_pairs([single], languages, run / DIRECTORY)
-    trained = _longest(experiment.parent)
     options = EvaluationOptions(
-        bounds=sorted({max(1, trained // 2), trained, 2 * trained}),
+        bounds=_bounds(experiment.parent),
         metrics=METRICS,
         decode=_search(experiment.settings.decode),
         perplexity=True,
@@ -62,11 +62,16 @@ def _search(decode: Decode) -> dict[str, str | int | float]:
     return {key: getattr(decode, key) for key in keys}
 
 
-def _longest(parent: Path) -> int:
-    """Pieces of the longest source that a model was trained on."""
+def _bounds(parent: Path) -> Sequence[int]:
+    """Where source lengths are divided, in pieces, for what the parent was trained on."""
     from nmt import modeldir
-    from nmt.manifest import Sealed
 
-    return modeldir.reading(
-        parent, lambda checkpoint: int(Sealed(checkpoint).json("facts.json")["longest_source"])
-    )
+    trained = modeldir.facts(parent)["longest_source"]
+    if trained is None:
+        log.info(
+            "%s: the longest source in its training is unknown; lengths are divided at %s "
+            "(nmt-import --trained-length N tells it)",
+            parent, ", ".join(map(str, BOUNDS)),
+        )  # fmt: skip
+        return BOUNDS
+    return sorted({max(1, trained // 2), trained, 2 * trained})

@@ -75,7 +75,7 @@ class ModelFacts(NamedTuple):
 
     parameters: int
     encoding_parameters: int
-    longest: int  # longest source in training, in its own pieces
+    longest: int | None  # longest source in training, in its own pieces; None: unknown
     segmenter: "Segmenter"  # of the source
 
 
@@ -223,7 +223,7 @@ def _facts(run: PlannedRun) -> ModelFacts:
     trained = modeldir.load(run.directory, "cpu")
     sizes = len(trained.source.vocabulary), len(trained.target.vocabulary)
     of_encodings, of_model = parameters(trained.settings, sizes)
-    longest = int(trained.facts["longest_source"])
+    longest = trained.facts["longest_source"]
     return ModelFacts(of_model, of_encodings, longest, trained.source.segmenter)
 
 

@@ -86,6 +86,10 @@ def test_lines_are_short_and_straight(three: Report) -> None:
         assert len({line.index("[") for line in scored}) == 1
         assert len({line.rindex(", ") for line in scored}) == 1
     assert "longest source in training: good 20, worse 30\n" in blocks(three)
+    worse = {"label": "worse", "decode": {"beam_size": 4}}
+    systems = [replace(s, longest_trained=None) if s.label == "worse" else s for s in three.systems]
+    unknown = replace(three, systems=systems, about={"systems": [worse]})
+    assert "longest source in training: good 20, worse unknown\n" in blocks(unknown)
     assert blocks(three).count("nrefs:1|bs:100|seed:1|") == 4
 
 

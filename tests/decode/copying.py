@@ -82,7 +82,7 @@ class Copying(nn.Module):
         return logits
 
 
-def trained(longest_source: int = 30) -> Trained:
+def trained(longest_source: int | None = 30) -> Trained:
     vocabulary = Vocabulary([*WORDS, ENDLESS, NAN, TAB])
     side = Side(cast(Any, Spaces()), vocabulary)
     model = cast(Any, Copying(vocabulary).eval())

@@ -15,13 +15,13 @@ from nmt.decode.source_limit import MemoryMeter
 from nmt.decode.translator import RefusedLinesError, Translator
 from nmt.errors import Exit
 from nmt.model.transformer import Transformer
-from nmt.modeldir import Trained
+from nmt.modeldir import USUAL_LENGTH, Trained
 from tests.decode.copying import decode, model_of, trained
 
 LINES = ["w1 w2 w3", "", "w1 w2 w3 w4 w5 w6 w7", "w9", "w1 w2 w3 w4"]
 
 
-def limited(longest_source: int = 30) -> Trained:
+def limited(longest_source: int | None = 30) -> Trained:
     """A model whose table holds three pieces and eos."""
     some = trained(longest_source)
     some.model.source_limit = 4  # type: ignore[misc]
@@ -43,6 +43,19 @@ def test_parts_are_no_longer_than_what_was_trained() -> None:
     assert translator.texts(LINES) == LINES
     lengths = [width - 1 for _, width in model_of(translator).batches]
     assert sorted({*lengths}) == [1, 2, 3]  # 3: the line that fits is left whole
+
+
+def test_an_unknown_trained_length_is_not_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    """Such a model came from elsewhere; its parts are of a usual length."""
+    line = " ".join(f"w{1 + i % 9}" for i in range(350))
+    some = trained(longest_source=None)
+    assert Translator.of(some, decode(batch_tokens=1)).texts([line]) == [line]
+    assert not caplog.records
+    some = trained(longest_source=None)
+    some.model.source_limit = 301  # type: ignore[misc]
+    translator = Translator.of(some, decode(too_long="split", batch_tokens=1))
+    assert translator.texts([line]) == [line]
+    assert max(width - 1 for _, width in model_of(translator).batches) <= USUAL_LENGTH
 
 
 def test_parts_share_a_score() -> None:

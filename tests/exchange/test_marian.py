@@ -22,6 +22,7 @@ from nmt.decode.translator import Translator
 from nmt.errors import Exit, UserError
 from nmt.exchange import certificate, marian
 from nmt.exchange.marian import MarianModel
+from nmt.experiments import lengthen
 from tests.exchange.marian_models import KINDS, make
 
 LINES = [source for source, _ in pairs(8, 4, 14, "samples")]
@@ -124,12 +125,15 @@ def test_without_transformers_nothing_is_compared_and_that_is_said(
     assert "not compared with the original" in caplog.text
 
 
-def test_the_command_makes_a_model_directory(models: Path, tmp_path: Path) -> None:
+def test_the_command_makes_a_model_directory(
+    models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     samples, made = tmp_path / "samples.txt", tmp_path / "made"
     samples.write_text("".join(f"{line}\n" for line in LINES[:3]), encoding="utf-8")
     arguments = [str(models / TRAINED), str(made)]
     more = ["--samples", str(samples), "--trained-length", "30"]
     assert import_model.main([*arguments, *more]) == Exit.OK
+    assert "longest source in training" not in capsys.readouterr().err
     trained = modeldir.load(made)
     assert trained.facts["longest_source"] == 30
     assert json.loads((made / "certificate.json").read_bytes())["lines"] == 3
@@ -138,6 +142,19 @@ def test_the_command_makes_a_model_directory(models: Path, tmp_path: Path) -> No
     assert texts[0] == texts[1] and len(set(texts[0])) > 1
     assert import_model.main(arguments) == Exit.CANT_CREATE
     assert import_model.main([str(tmp_path / "nothing"), str(tmp_path / "x")]) == Exit.NO_INPUT
+
+
+def test_the_trained_length_is_unknown_unless_it_is_told(
+    models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parent = tmp_path / "unknown"
+    assert import_model.main([str(models / "separate relu"), str(parent)]) == Exit.OK
+    assert "longest source in training: unknown, since no file of" in capsys.readouterr().err
+    assert modeldir.facts(parent) == {"longest_source": None}
+    assert lengthen._bounds(parent) == (25, 50, 75, 100)
+    assert "lengths are divided at 25, 50, 75, 100" in capsys.readouterr().err
+    known = marian.read(models / "separate relu", trained_length=1)
+    assert len(certificate.made_up(known)) == certificate.MADE_UP
 
 
 def test_made_up_lines_will_do(models: Path) -> None:

@@ -67,6 +67,13 @@ def test_the_hub_reads_its_front_matter() -> None:
     assert found == wanted and len(wanted) > 2
 
 
+def test_a_trained_length_that_no_file_tells_is_unknown() -> None:
+    trained = made("encoding=relative")._replace(facts={"longest_source": None})
+    found = {**FOUND, "longest_trained_source": None}
+    text = card(trained, "ctranslate2", found, CardOptions("m"), "call it so").decode()
+    assert "| trained on lines of up to | unknown |" in text
+
+
 def test_what_is_known_is_told() -> None:
     report = made_up_report.whole()
     scores = [scores_of(report, "relative 100")]

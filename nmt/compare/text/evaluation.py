@@ -135,10 +135,14 @@ def _notes(report: Report, test: ScoredTest) -> str:
         notes.append(f"few: under {FEW} pairs, take it as a hint")
     if marks.beyond:
         notes.append(f"{BEYOND} every source is longer than any this system was trained on")
-    known = [s for s in report.systems if s.longest_trained is not None]
-    if known and test.unit:
-        trained = ", ".join(f"{system.label} {system.longest_trained}" for system in known)
-        notes.append(f"longest source in training: {trained}")
+    models = {s["label"] for s in report.about.get("systems", ()) if s.get("decode")}
+    trained = [
+        f"{s.label} {'unknown' if s.longest_trained is None else s.longest_trained}"
+        for s in report.systems
+        if s.longest_trained is not None or s.label in models
+    ]
+    if trained and test.unit:
+        notes.append(f"longest source in training: {', '.join(trained)}")
     if test.longest is not None:
         notes.append(f"longest source in this test: {test.longest}")
     return "\n".join(notes)
