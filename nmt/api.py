@@ -20,13 +20,8 @@ from nmt.encodings import registry
 from nmt.encodings.base import Dims, Encoding
 from nmt.errors import Exit, UserError
 from nmt.experiments.columns import with_columns
-from nmt.experiments.evaluate import (
-    USUAL,
-    EvaluationOptions,
-    NamedSystem,
-    check_n_best,
-    with_decode,
-)
+from nmt.experiments.engines import check_n_best, with_decode
+from nmt.experiments.evaluate import USUAL, EvaluationOptions, NamedSystem
 from nmt.experiments.evaluate import evaluate as evaluate_named
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained, load

@@ -6,13 +6,16 @@ Temporary names bear a mark, `.nmt-stray-` and a random number, that no user giv
 only what bears it is ever swept away.
 """
 
+import errno
 import os
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
+BLOCK = bytes(4096)  # written where a place is tried: an empty file fits a full disk
 STRAY = re.compile(r"\.nmt-stray-[0-9a-f]{32}\.(?P<name>.+)", re.DOTALL)
 
 
@@ -24,22 +27,66 @@ def write(path: Path, data: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def sync(directory: Path) -> None:
-    """Wait until a directory's names are on the disk."""
-    descriptor = os.open(directory, os.O_RDONLY)
+def sync(path: Path) -> None:
+    """Wait until a directory's names, or a file's data, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
 
-def replace(path: Path, data: bytes) -> None:
-    """Write a file so that a reader sees the old content or the new, never a part."""
+def try_place(path: Path) -> None:
+    """See that a file or a directory can be made at a path, and leave nothing behind.
+
+    Directories above it that are missing are made, and removed again; a block beside it reaches
+    the disk. Raises OSError that names the path, or the file that stands in its way.
+    """
+    above = next(parent for parent in path.absolute().parents if parent.exists())
+    if not above.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(above))
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if path.exists() and not path.is_file():  # the rename would take the place of a device
+        raise OSError(errno.EINVAL, "not a file", str(path))
+    missing = [parent for parent in path.parents if not parent.exists()]
     temporary = temporary_of(path)
     try:
-        write(temporary, data)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write(temporary, BLOCK)
+    except OSError as error:
+        raise _naming(path, error) from None
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+            for parent in missing:
+                parent.rmdir()
+
+
+def _naming(path: Path, error: OSError) -> OSError:
+    """The same error with the name that is meant, in the place of a temporary one or of none."""
+    error.filename, error.filename2 = str(path), None
+    return error
+
+
+def replace(path: Path, data: bytes) -> None:
+    """Write a file so that a reader sees the old content or the new, never a part."""
+    replace_by(path, lambda temporary: write(temporary, data))
+
+
+def replace_by(path: Path, make: Callable[[Path], object]) -> None:
+    """The same for a file that `make` writes at a temporary name, which ends as the path does.
+
+    Raises OSError that names the path.
+    """
+    temporary = temporary_of(path)
+    try:
+        make(temporary)
+        sync(temporary)
         os.replace(temporary, path)  # noqa: PTH105  (one name to watch in tests)
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, OSError):
+            _naming(path, error)
         temporary.unlink(missing_ok=True)
         raise
     sync(path.parent)
@@ -54,7 +101,9 @@ def directory(path: Path, files: Iterable[tuple[str, bytes]]) -> None:
             write(temporary / name, data)
         sync(temporary)
         os.rename(temporary, path)  # noqa: PTH104
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, OSError):
+            _naming(path, error)
         shutil.rmtree(temporary, ignore_errors=True)
         raise
     sync(path.parent)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from nmt.cli.command import run
 from nmt.cli.parser import Parser
-from nmt.errors import Exit, UserError
+from nmt.errors import UserError
+from nmt.experiments import outputs
 
 USAGE = "nmt-average (RUN --last K | RUN --best K | MODEL MODEL ...) -o OUTPUT"
 ABOUT = """
@@ -61,8 +62,7 @@ def understood(argv: list[str]) -> argparse.Namespace:
             f"{options.models[0]}: one model has no mean; add --last K or --best K for checkpoints "
             "of a run, or more models"
         )
-    if options.output.exists():
-        raise UserError(f"{options.output}: exists; name another directory", Exit.CANT_CREATE)
+    outputs.check_new(options.output)
     return options
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from nmt.cli.command import run
 from nmt.cli.parser import Parser, once
+from nmt.cli.streams import deliver
 from nmt.data.parallel import cores
 from nmt.errors import UserError
 from nmt.experiments import outputs
@@ -58,7 +59,7 @@ def command(argv: list[str]) -> None:
         metrics=list(dict.fromkeys([*metrics, BLEU, EXACT])),
         reference_words=options.lengths == "reference",
     )
-    outputs.check_places([options.json, options.table], options.plot)
+    outputs.check_places([options.json, options.table], options.plot, [options.runs])
     lenient = f"encoding={ALL}" in options.overrides
     runs, left_out = plan_encodings(encodings, overrides, options.runs, lenient)
     if not runs:
@@ -66,12 +67,13 @@ def command(argv: list[str]) -> None:
     for missing in left_out:
         log.warning("%s: left out: %s", missing.label, missing.why)
     ranking, failed = compare(runs, left_out, metrics[0], how, shlex.join(["nmt-compare", *argv]))
-    if ranking is not None:  # files before the table: its reader may go away
-        outputs.write(options.json, lambda: outputs.as_json(ranking.to_json()))
-        outputs.write(options.table, lambda: text.markdown(ranking))
-        outputs.draw(options.plot, lambda path: heatmap.draw(ranking, path))
-        sys.stdout.write(text.ranking(ranking))
-        sys.stdout.flush()
+    if ranking is not None:
+        deliver(
+            text.ranking(ranking),
+            (options.json, outputs.of_text(lambda: outputs.as_json(ranking.to_json()))),
+            (options.table, outputs.of_text(lambda: text.markdown(ranking))),
+            (options.plot, lambda path: heatmap.draw(ranking, path)),
+        )
     if failed:
         raise failure(failed, len(runs), "encodings")
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from nmt.cli.command import run
 from nmt.cli.parser import Parser, once
+from nmt.cli.streams import deliver
 from nmt.data.parallel import cores
 from nmt.experiments import outputs
 
@@ -39,6 +40,8 @@ def command(argv: list[str]) -> None:
     from nmt.experiments.run import train_all
     from nmt.overrides.options import beside
 
+    json, picture = options.runs / "comparison.json", options.runs / "comparison.png"
+    outputs.check_places([json], picture)
     overrides = ["experiment=demo", *beside(options.config_dir), *options.overrides]
     runs, _ = plan.plan_encodings(plan.choices(options.encodings), overrides, options.runs)
     corpora = plan.prepare_corpora(runs)
@@ -46,17 +49,17 @@ def command(argv: list[str]) -> None:
     if missing := train_all(runs, plan.fingerprints(corpora), cores()):
         raise plan.failure(missing, len(runs), "runs")
     systems = [NamedSystem(run.name, run.directory) for run in runs]
-    json, picture = options.runs / "comparison.json", options.runs / "comparison.png"
     arguments = [f"{system.label}={system.path}" for system in systems]
     arguments += ["--source", str(test.source), "--reference", str(test.reference)]
     arguments += ["--bounds", ",".join(map(str, BOUNDS)), "--json", str(json)]
     same = shlex.join(["nmt-evaluate", *arguments, "--plot", str(picture)])
     sys.stderr.write(f"\n{same}\n\n")
     report = evaluate(systems, test.reference, test.source, EvaluationOptions(bounds=BOUNDS))
-    outputs.write(json, lambda: outputs.as_json(report.to_json()))
-    outputs.draw(picture, lambda path: plot.draw(report, path))
-    sys.stdout.write(text.blocks(report))
-    sys.stdout.flush()
+    deliver(
+        text.blocks(report),
+        (json, outputs.of_text(lambda: outputs.as_json(report.to_json()))),
+        (picture, lambda path: plot.draw(report, path)),
+    )
     sys.stderr.write(f"\nmodels, table and picture: {options.runs}\n")
 
 

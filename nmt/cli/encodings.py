@@ -41,7 +41,8 @@ def command(argv: list[str]) -> None:
     elif options.run:
         from nmt.inspect import plot
 
-        plot.draw_run(options.run, name, options.plot, folders)
+        picture = (options.plot, lambda path: plot.draw_run(options.run, name, path, folders))
+        outputs.write_all([picture])
     elif name is None:
         from nmt.inspect.listing import listed
 
@@ -52,7 +53,7 @@ def command(argv: list[str]) -> None:
 
         settings = experiment_of([f"encoding={name}", *overrides]).settings
         if options.plot:
-            plot.draw(settings, name, options.plot)
+            outputs.write_all([(options.plot, lambda path: plot.draw(settings, name, path))])
         else:
             sys.stdout.write(card.card(name, settings, not options.no_timing, folders))
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from nmt.cli.command import run
 from nmt.cli.decoding import BY_SENTENCE, KEYS, WORKERS, change_of, described
 from nmt.cli.parser import Parser, once, positive
+from nmt.cli.streams import deliver
 from nmt.experiments import outputs
 from nmt.experiments.columns import COLUMNS, columns_named
 
@@ -44,7 +45,13 @@ def command(argv: list[str]) -> None:
     from nmt.compare import plot, text
     from nmt.compare.buckets import parse_bounds
     from nmt.compare.scores import parse_names
-    from nmt.experiments.evaluate import EvaluationOptions, check, evaluate, system_of
+    from nmt.experiments.evaluate import (
+        EvaluationOptions,
+        check,
+        evaluate,
+        system_of,
+        translations,
+    )
 
     how = EvaluationOptions(
         bounds=parse_bounds(options.bounds),
@@ -65,12 +72,15 @@ def command(argv: list[str]) -> None:
     )
     systems = [system_of(argument) for argument in options.systems]
     check(systems, options.source, how)
-    kept = options.output_dir and options.output_dir / "LABEL.txt"
-    outputs.check_places([options.json, kept], options.plot)
+    kept = how.kept(systems)
+    outputs.check_places([options.json, *kept.values()], options.plot)
     report = evaluate(systems, options.reference, options.source, how)
-    outputs.write(options.json, lambda: outputs.as_json(report.to_json()))
-    outputs.draw(options.plot, lambda path: plot.draw(report, path))
-    sys.stdout.write(text.blocks(report))  # after the files: its reader may be `head`, and go away
+    deliver(
+        text.blocks(report),
+        *translations(report, kept),
+        (options.json, outputs.of_text(lambda: outputs.as_json(report.to_json()))),
+        (options.plot, lambda path: plot.draw(report, path)),
+    )
 
 
 def understood(argv: list[str]) -> argparse.Namespace:

@@ -10,6 +10,7 @@ from nmt.cli.command import run
 from nmt.cli.parser import Parser
 from nmt.cli.streams import opened_input, text_lines
 from nmt.errors import Exit, UserError
+from nmt.experiments import outputs
 
 if TYPE_CHECKING:
     from nmt.exchange.model_card import CardScores
@@ -130,8 +131,7 @@ def understood(argv: list[str]) -> argparse.Namespace:
         help="of a package (default 1.0)",
     )
     options = parser.parse_args(argv)
-    if options.directory.exists():
-        raise UserError(f"{options.directory}: exists; name another directory", Exit.CANT_CREATE)
+    outputs.check_new(options.directory)
     if options.to == "argos" and options.directory.suffix != ".argosmodel":
         raise UserError(f"{options.directory}: a package is a file; call it NAME.argosmodel")
     if options.to != "argos" and (options.names or options.package_version != "1.0"):

@@ -8,7 +8,8 @@ from pathlib import Path
 from nmt.cli.command import run
 from nmt.cli.parser import Parser
 from nmt.cli.streams import opened_input, text_lines
-from nmt.errors import Exit, UserError
+from nmt.errors import UserError
+from nmt.experiments import outputs
 
 log = logging.getLogger(__name__)
 
@@ -81,8 +82,7 @@ def understood(argv: list[str]) -> argparse.Namespace:
         help="pieces of the longest source in training, which no file tells; default: unknown",
     )
     options = parser.parse_args(argv)
-    if options.model.exists():
-        raise UserError(f"{options.model}: exists; name another directory", Exit.CANT_CREATE)
+    outputs.check_new(options.model)
     if options.trained_length is not None and options.trained_length < 1:
         raise UserError(f"--trained-length {options.trained_length}: must be at least 1")
     return options

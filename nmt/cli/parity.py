@@ -6,6 +6,7 @@ from pathlib import Path
 
 from nmt.cli.command import run
 from nmt.cli.parser import Parser, once
+from nmt.cli.streams import deliver
 from nmt.config import KINDS
 from nmt.errors import Exit, UserError
 from nmt.experiments import outputs
@@ -54,8 +55,13 @@ def command(argv: list[str]) -> None:
         folders=folders,
         device=device,
     )
-    outputs.write(options.json, lambda: report.as_json(proofs, overrides, options.tokens, device))
-    _print(report.closing(proofs))
+    deliver(
+        f"{report.closing(proofs)}\n",
+        (
+            options.json,
+            outputs.of_text(lambda: report.as_json(proofs, overrides, options.tokens, device)),
+        ),
+    )
     if cells := sum(len(proof.failed) for proof in proofs):
         raise UserError(
             f"cells where decoding with a cache is not the full pass: {cells}; see the table",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from nmt.cli.command import run
 from nmt.cli.decoding import BY_SENTENCE
 from nmt.cli.parser import Parser
+from nmt.cli.streams import deliver
 from nmt.data.parallel import cores
 from nmt.errors import Exit, UserError
 from nmt.experiments import outputs
@@ -50,7 +51,8 @@ def command(argv: list[str]) -> None:
     from nmt.experiments.systems import grouped, read_finished
 
     bounds = parse_bounds(options.bounds)
-    outputs.check_places([options.html, options.json, options.tsv])
+    files = [options.html, options.json, options.tsv]
+    outputs.check_places(files, directories=[options.joined])
     runs = read_finished([_run(argument) for argument in options.runs], options.device)
     tests = [_test(argument) for argument in options.test]
     systems = grouped(runs)
@@ -65,10 +67,12 @@ def command(argv: list[str]) -> None:
     how = ReportOptions(bounds, options.samples, options.jobs, options.attention)
     command = shlex.join(["nmt-report", *argv])
     made = report(options.title, command, [], systems, tests, tables, how)
-    outputs.write(options.json, lambda: outputs.as_json(made.to_json()))
-    outputs.write(options.tsv, lambda: text.tsv(made))
-    outputs.write(options.html, lambda: page.html(made))
-    sys.stdout.write(text.tables(made))  # after the files: its reader may go away
+    deliver(
+        text.tables(made),
+        (options.json, outputs.of_text(lambda: outputs.as_json(made.to_json()))),
+        (options.tsv, outputs.of_text(lambda: text.tsv(made))),
+        (options.html, outputs.of_text(lambda: page.html(made))),
+    )
 
 
 def understood(argv: list[str]) -> argparse.Namespace:

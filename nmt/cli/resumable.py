@@ -20,8 +20,9 @@ from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple, Self
 
 from nmt import atomic, manifest
-from nmt.cli.streams import Output, named, unwritable
+from nmt.cli.streams import Output, named
 from nmt.errors import Exit, UserError
+from nmt.experiments.outputs import check_places, unwritable
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +101,7 @@ class ResumableOutput(Output):
                 self.file.close()
                 raise
         except OSError as error:
-            raise unwritable(str(self.path), error) from None
+            raise unwritable(self.path, error) from None
         return self
 
     def write(self, record: str) -> None:
@@ -243,25 +244,14 @@ def parts_of(path: Path) -> tuple[Path, Path]:
     return path.with_name(f"{path.name}.part"), path.with_name(f"{path.name}.part.json")
 
 
-def check_place(path: Path) -> None:
-    """Refuse a file that cannot be made, before hours of work; touches nothing."""
-    code = 0
-    if path.is_dir():
-        code = errno.EISDIR
-    elif not path.parent.is_dir():
-        code = errno.ENOENT
-    elif not os.access(path.parent, os.W_OK):
-        code = errno.EACCES
-    if code:
-        raise unwritable(str(path), OSError(code, os.strerror(code)))
-
-
 def check_output(output: str | None, inputs: Iterable[str]) -> None:
     """Refuse an output that cannot be made, and an input that it would overwrite."""
     if output is None or not _is_kept(output):
         return
     path = Path(output)
-    check_place(path)
+    if not path.parent.exists():  # a misspelling: no directory is made for lines that grow
+        raise unwritable(path, OSError(errno.ENOENT, os.strerror(errno.ENOENT)))
+    check_places([path, *parts_of(path)])
     for name in inputs:
         try:
             read = os.fstat(sys.stdin.fileno()) if name == "-" else Path(name).stat()

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, Self
 
 from nmt.data.corpus import HEAD, opened, raw_lines, refuse_other_encoding
 from nmt.errors import Exit, UserError
+from nmt.experiments import outputs
 
 log = logging.getLogger(__name__)
 
@@ -90,6 +91,22 @@ def text_lines(stream: BinaryIO, name: str) -> Iterator[str]:
         )
 
 
+def deliver(table: str, *files: tuple[Path | None, outputs.Writer]) -> None:
+    """Show a table, then write its files; none is lost where others, or stdout, cannot be had.
+
+    Raises UserError (74) that names the files which failed, and what stdout raised.
+    """
+    closed: OSError | None = None
+    try:
+        sys.stdout.write(table)
+        sys.stdout.flush()
+    except OSError as error:  # its reader may be `head`, and go away
+        closed = error
+    outputs.write_all(files)
+    if closed is not None:
+        raise closed
+
+
 class Output:
     """Where a command writes that keeps nothing: stdout, a device or a pipe.
 
@@ -105,7 +122,7 @@ class Output:
             if self.name != "-":
                 self.file = Path(self.name).open("wb")
         except OSError as error:
-            raise unwritable(self.name, error) from None
+            raise outputs.unwritable(self.name, error) from None
         return self
 
     @property
@@ -132,8 +149,3 @@ class Output:
         if self.name != "-":
             with suppress(OSError):  # the disk may be full; the first error is the one to tell
                 self.file.close()
-
-
-def unwritable(name: str, error: OSError) -> UserError:
-    """What to say of a file that cannot be written."""
-    return UserError(f"{name}: {error.strerror}; give a file that can be written", Exit.CANT_CREATE)

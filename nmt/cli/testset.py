@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from nmt.cli.command import run
 from nmt.cli.parser import Parser
 from nmt.errors import Exit, UserError
+from nmt.experiments import outputs
 
 if TYPE_CHECKING:
     from nmt.compare.buckets import Bucket
@@ -52,6 +53,7 @@ def command(argv: list[str]) -> None:
     from nmt.compare.buckets import make, parse_bounds
 
     groups = make(parse_bounds(options.bounds))
+    outputs.check_places([], directories=[options.directory])
     measure, unit = _measure(options.lengths)  # before anything is written: MODEL may be mistyped
     sets, joined_source = _all(options) if options.does == "all" else _join(options)
     sys.stdout.write(table({n: list(map(measure, lines)) for n, lines in sets}, groups, unit))

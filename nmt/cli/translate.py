@@ -113,7 +113,6 @@ def command(argv: list[str]) -> None:
             from nmt.decode.notes import Notes
             from nmt.decode.translator import RefusedLinesError
             from nmt.experiments import engines
-            from nmt.experiments.evaluate import check_n_best, with_decode
             from nmt.memory import keep_memory
 
         keep_memory()
@@ -126,9 +125,9 @@ def command(argv: list[str]) -> None:
             raise UserError(
                 f"{PREFIX}: not with CTranslate2; translate with the model that was exported"
             )
-        decode = with_decode(loaded.sides.settings, options.changes).decode
+        decode = engines.with_decode(loaded.sides.settings, options.changes).decode
         wanted = options.n_best or 1
-        check_n_best(wanted, decode, f"--n-best {wanted}", "add decode.beam_size")
+        engines.check_n_best(wanted, decode, f"--n-best {wanted}", "add decode.beam_size")
         translator = loaded.translator(decode)
         source: Iterable[str] = text_lines(stream, options.input)
         if options.by_sentence:

@@ -1,12 +1,12 @@
 """What translates: models of this toolkit, alone or several, or one that nmt-export wrote."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from nmt import device as devices
 from nmt import modeldir
-from nmt.config import Decode
+from nmt.config import BEAM, Decode, Settings, freeze, thaw
 from nmt.decode.translator import TextSides, Translator
 from nmt.errors import UserError
 from nmt.exchange import ctranslate2_engine
@@ -76,3 +76,30 @@ def _of_ctranslate2(
             model, decode, CTranslate2Engine(model, decode, place, threads), workers
         ),
     )
+
+
+def with_decode(settings: Settings, changes: Mapping[str, Any]) -> Settings:
+    """The settings of a model with other values under decode, checked as all are."""
+    if not changes:
+        return settings
+    plain = freeze(settings)
+    changed = thaw({**plain, "decode": {**plain["decode"], **changes}})
+    before, after = vars(settings.decode), vars(changed.decode)
+    idle = [key for key in BEAM if before[key] != after[key]]
+    if idle and changed.decode.method == "sample":
+        raise UserError(
+            f"decode.{idle[0]}={changes[idle[0]]}: no effect on samples; leave it out, or choose "
+            "decode.method=beam"
+        )
+    return changed
+
+
+def check_n_best(count: int, decode: Decode, what: str, key: str) -> None:
+    """Raise UserError if so many hypotheses are more than the search holds.
+
+    `what` asks for them, as "--n-best 9"; `key` is how its user sets beam_size.
+    """
+    if decode.mbr and count > decode.mbr:
+        raise UserError(f"{what}: decode.mbr={decode.mbr} has no more candidates; raise it")
+    if decode.method == "beam" and count > decode.beam_size:
+        raise UserError(f"{what}: the beam holds {decode.beam_size}; {key}={count}")

@@ -3,14 +3,14 @@
 import logging
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmt.compare import buckets
-from nmt.config import BEAM, Settings, freeze, thaw
 from nmt.data import joined
 from nmt.data.corpus import read_text
 from nmt.errors import Exit, UserError
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from nmt.compare.likelihood import Likelihood
     from nmt.compare.report import Report
     from nmt.compare.scoring import JoinedParts
-    from nmt.config import Decode
     from nmt.decode.translator import Translator
     from nmt.experiments.engines import LoadedModels
 
@@ -76,6 +75,11 @@ class EvaluationOptions(NamedTuple):
     perplexity: bool = False  # of the references, too, by each model
     keep: Path | None = None  # directory that gets the models' translations as LABEL.txt
     quiet: bool = False  # no progress
+
+    def kept(self, systems: "Sequence[NamedSystem]") -> dict[str, Path]:
+        """The files that get the translations of models, by their labels."""
+        labels = [system.label for system in systems if system.is_model]
+        return {} if self.keep is None else {n: self.keep / f"{n}.txt" for n in labels}
 
 
 USUAL = EvaluationOptions()
@@ -209,6 +213,16 @@ def evaluate(
     return report
 
 
+def translations(
+    report: "Report", kept: Mapping[str, Path]
+) -> Iterator[tuple[Path, outputs.Writer]]:
+    """The files that get the translations of these systems, by label, of the one test set."""
+    for place, system in enumerate(report.systems):
+        if path := kept.get(system.label):
+            lines = [f"{line.hypotheses[place]}\n" for line in report.tests[0].lines]
+            yield path, outputs.of_text(partial("".join, lines))
+
+
 def _parts(source: Path, reference: Path) -> "JoinedParts | None":
     """The sentences of joined lines; None where the record beside them is none of these texts."""
     try:
@@ -253,6 +267,8 @@ def _translated(
     systems: Sequence[NamedSystem], texts: EvaluationTexts, options: EvaluationOptions
 ) -> tuple[list[int | None], SourceLengths, str, dict[str, Any]]:
     """Translate with the models; longest sources in training, source lengths, language, search."""
+    from nmt.experiments.engines import with_decode  # torch takes seconds; files do without
+
     longest: list[int | None] = []
     lengths, language = SourceLengths(None, None, None), options.target_language
     decodes: dict[str, Any] = {}
@@ -310,35 +326,8 @@ def _likelihoods(
     return found
 
 
-def with_decode(settings: Settings, changes: Mapping[str, Any]) -> Settings:
-    """The settings of a model with other values under decode, checked as all are."""
-    if not changes:
-        return settings
-    plain = freeze(settings)
-    changed = thaw({**plain, "decode": {**plain["decode"], **changes}})
-    before, after = vars(settings.decode), vars(changed.decode)
-    idle = [key for key in BEAM if before[key] != after[key]]
-    if idle and changed.decode.method == "sample":
-        raise UserError(
-            f"decode.{idle[0]}={changes[idle[0]]}: no effect on samples; leave it out, or choose "
-            "decode.method=beam"
-        )
-    return changed
-
-
-def check_n_best(count: int, decode: "Decode", what: str, key: str) -> None:
-    """Raise UserError if so many hypotheses are more than the search holds.
-
-    `what` asks for them, as "--n-best 9"; `key` is how its user sets beam_size.
-    """
-    if decode.mbr and count > decode.mbr:
-        raise UserError(f"{what}: decode.mbr={decode.mbr} has no more candidates; raise it")
-    if decode.method == "beam" and count > decode.beam_size:
-        raise UserError(f"{what}: the beam holds {decode.beam_size}; {key}={count}")
-
-
 def _load(paths: Sequence[Path], device: str, workers: int | None = 1) -> "LoadedModels":
-    from nmt import device as devices  # torch takes seconds; files of translations do without
+    from nmt import device as devices
     from nmt.experiments import engines
 
     return engines.load(paths, str(devices.pick(device)), workers=workers)
@@ -392,8 +381,10 @@ def _translate(
             unit=" lines",
             disable=True if options.quiet else None,  # None: unless stderr is a terminal
         )
-        translations = [best[0].text for best in bar]
-    if options.keep:
-        text = "".join(f"{line}\n" for line in translations)
-        outputs.write(options.keep / f"{system.label}.txt", lambda: text)
-    return translations
+        translated_lines = [best[0].text for best in bar]
+    text = outputs.of_text(lambda: "".join(f"{line}\n" for line in translated_lines))
+    try:
+        outputs.write_all([(path, text) for path in options.kept([system]).values()])
+    except UserError as error:  # a full disk; whoever shows the report writes them again
+        log.warning("%s", error)
+    return translated_lines

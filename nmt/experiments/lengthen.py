@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.config import BEAM, SAMPLING, Decode, Files
+from nmt.errors import UserError
 from nmt.experiments import outputs
 from nmt.experiments.evaluate import BOUNDS, EvaluationOptions, NamedSystem, evaluate
 from nmt.experiments.testsets import ParallelFiles, joined_pairs, of_corpus
@@ -30,7 +31,7 @@ def reports(experiment: Experiment) -> Iterator[tuple[str, "Report"]]:
     at twice as much; at BOUNDS where that is unknown, which is said. Each report comes with what
     its text is, and is also written to a JSON file in the directory of the run. Yields
     nothing, with a word, where the corpus names no test set.
-    Raises what `evaluate` does.
+    Raises what `evaluate` does, and at the end UserError (74) for a file that cannot be written.
     """
     assert experiment.parent is not None, "experiment=lengthen has one"
     data, run = experiment.settings.data, experiment.run
@@ -49,11 +50,17 @@ def reports(experiment: Experiment) -> Iterator[tuple[str, "Report"]]:
         device=experiment.settings.trainer.device,
     )
     systems = [NamedSystem("parent", experiment.parent), NamedSystem(CHILD, run)]
+    unwritten: UserError | None = None
     for test in (single, joined):
         report = evaluate(systems, test.reference, test.source, options)
-        place = run / DIRECTORY / f"report-{test.name}.json"
-        outputs.write(place, partial(outputs.as_json, report.to_json()))
         yield test.about, report
+        text = outputs.of_text(partial(outputs.as_json, report.to_json()))
+        try:
+            outputs.write_all([(run / DIRECTORY / f"report-{test.name}.json", text)])
+        except UserError as error:
+            unwritten = error
+    if unwritten is not None:
+        raise unwritten
 
 
 def _search(decode: Decode) -> dict[str, str | int | float]:

@@ -11,45 +11,64 @@ from typing import Any
 from nmt import __version__, atomic, figure
 from nmt.errors import Exit, UserError
 
+Writer = Callable[[Path], object]  # writes a file at a path
 PACKAGES = ("sacrebleu", "sacremoses", "numpy")  # on which scores depend
 
 
-def check_places(files: Iterable[Path | None], plot: Path | None = None) -> None:
-    """Make the directories of outputs, so that hours of work do not end at a typo.
+def check_places(
+    files: Iterable[Path | None], plot: Path | None = None, directories: Iterable[Path | None] = ()
+) -> None:
+    """Try to write each output, so that hours of work do not end at a typo or a full disk.
 
-    None stands for a file that nobody wants. Raises UserError: 73 for a directory that cannot be
-    made, 2 if a plot cannot be drawn.
+    None stands for a file that nobody wants; files get into `directories` later. Nothing is left
+    behind. Raises UserError: 73 for what cannot be written, 2 if a plot cannot be drawn.
     """
     if plot:
         figure.check(plot)
-    for directory in [path.parent for path in (*files, plot) if path]:
+    places = {path: path for path in (*files, plot) if path}
+    places |= {directory: directory / "file" for directory in directories if directory}
+    for named, path in places.items():
         try:
-            directory.mkdir(parents=True, exist_ok=True)
+            atomic.try_place(path)
         except OSError as error:
-            raise UserError(
-                f"{directory}: {error.strerror}; name a directory that can be made",
-                Exit.CANT_CREATE,
-            ) from None
+            wrong = named if error.filename == str(path) else error.filename
+            raise unwritable(wrong, error) from None
 
 
-def write(path: Path | None, render: Callable[[], str]) -> None:
-    """Write a text, whole or not at all, to a file if there is one; raises UserError (73)."""
-    if path is None:
-        return
-    try:
-        atomic.replace(path, render().encode(errors="replace"))
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}", Exit.CANT_CREATE) from None
+def check_new(path: Path) -> None:
+    """Refuse to make what is there, or cannot be made; raises UserError (73)."""
+    if path.exists():
+        raise UserError(f"{path}: exists; give another place", Exit.CANT_CREATE)
+    check_places([path])
 
 
-def draw(path: Path | None, drawn: Callable[[Path], None]) -> None:
-    """Draw a picture to a file if there is one; raises UserError (73)."""
-    if path is None:
-        return
-    try:
-        drawn(path)
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}", Exit.CANT_CREATE) from None
+def unwritable(path: object, error: OSError) -> UserError:
+    """The error of an output that cannot be written (73)."""
+    return UserError(
+        f"{path}: {error.strerror}; give a place that can be written", Exit.CANT_CREATE
+    )
+
+
+def write_all(files: Iterable[tuple[Path | None, Writer]]) -> None:
+    """Write every file, whole or not at all, as its writer does; one that fails stops no other.
+
+    Raises UserError (74) that names those which failed.
+    """
+    failed, wanted = [], [(path, writer) for path, writer in files if path is not None]
+    for path, writer in wanted:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            atomic.replace_by(path, writer)
+        except OSError as error:
+            failed.append(f"{path}: {error.strerror or error}")
+    if failed:
+        rest = "; all else is written" if len(failed) < len(wanted) else ""
+        raise UserError(f"{'; '.join(failed)}{rest}", Exit.IO)
+
+
+def of_text(render: Callable[[], str]) -> Writer:
+    """The writer of a text."""
+    return lambda path: atomic.write(path, render().encode(errors="replace"))
 
 
 def as_json(plain: dict[str, Any]) -> str:

@@ -245,7 +245,12 @@ def _checkpoint(run: "PlannedRun") -> str:
 def _scored(runs: "list[PlannedRun]", test: ScoredSet) -> str:
     """Translate and score a test set; keep its table, numbers and translations; the table."""
     from nmt.compare import text
-    from nmt.experiments.evaluate import EvaluationOptions, NamedSystem, evaluate
+    from nmt.experiments.evaluate import (
+        EvaluationOptions,
+        NamedSystem,
+        evaluate,
+        translations,
+    )
 
     kept = test.table.with_suffix("")
     kept.mkdir(parents=True, exist_ok=True)
@@ -253,8 +258,12 @@ def _scored(runs: "list[PlannedRun]", test: ScoredSet) -> str:
     options = EvaluationOptions(bounds=BOUNDS, keep=kept)
     report = evaluate(systems, test.reference, test.source, options)
     table = text.blocks(report)
-    outputs.write(test.table.with_suffix(".json"), lambda: outputs.as_json(report.to_json()))
-    outputs.write(test.table, lambda: table)
+    numbers = outputs.of_text(lambda: outputs.as_json(report.to_json()))
+    files = [
+        (test.table.with_suffix(".json"), numbers),
+        (test.table, outputs.of_text(lambda: table)),
+    ]
+    outputs.write_all([*translations(report, options.kept(systems)), *files])
     return table
 
 

@@ -96,8 +96,8 @@ def report(
     """
     _check(systems, tests, tables)
     loaded = [_load(test, systems, tables) for test in tests]
-    facts = [_facts(system.runs[0]) for system in systems]
     lines = _translations(systems, loaded, options.jobs)
+    facts = [_facts(system.runs[0]) for system in systems]
     translated = [_test(test, systems, tables, facts, lines, options) for test in loaded]
     made = Report(
         systems=_systems(systems, translated, facts),

@@ -72,7 +72,8 @@ def make_table(
     """Train what is not finished, then report, by corpus; `launch` where Hydra has a launcher.
 
     A run that fails does not stop the others: the tables are made without it and say so, and
-    the error (70) comes back. Nothing is trained before all has been checked: see `plan_table`.
+    the error (70) comes back; so does that of a file that cannot be written (74). Nothing is
+    trained before all has been checked: see `plan_table`.
     The reports are written beside the runs, as NAME.html, .json, .tsv and .txt.
     """
     table = plan_table(sweep)
@@ -89,13 +90,17 @@ def make_table(
     missing = train_all(runs, fingerprints(corpora), at_once, launcher)
     notes = [*table.scale.remarks, *table.notes, *(f"{m.label}: {m.why}." for m in missing)]
     trained = [run for run in table.runs if run.planned in without(runs, missing)]
-    reports = []
+    reports, unwritten = list[Report](), None
     for corpus in dict.fromkeys(run.corpus for run in trained):
         rows = [run for run in trained if run.corpus == corpus]
         facts = _shared([run.planned for run in rows], corpora)
         test = tests[corpus]._replace(by_sentence=table.report.by_sentence)
         reports.append(_report(table, rows, test, [*notes, *facts], command, at_once))
-    return reports, failure(missing, len(runs), "runs") if missing else None
+        try:
+            _write(reports[-1], rows[0].planned.directory.parent / f"{table.sweep.name}")
+        except UserError as error:
+            unwritten = error
+    return reports, failure(missing, len(runs), "runs") if missing else unwritten
 
 
 def _run_option(pending: Sequence[PlannedRun]) -> list[str]:
@@ -132,6 +137,7 @@ def plan_table(sweep: Sweep) -> PlannedTable:
     runs = _named(runs)
     for run in runs:
         outcome_of(run.planned)  # refuses the directory of another run
+    outputs.check_places([], directories={run.planned.directory.parent for run in runs})
     first = runs[0].planned.experiment
     assert first.table is not None and first.scale is not None, "it is the table of a scale"
     check(first.scale.bounds, "bounds=")
@@ -204,7 +210,7 @@ def _report(
     command: str,
     at_once: int,
 ) -> Report:
-    """Make the report of the runs on one corpus, and write it where they lie."""
+    """Make the report of the runs on one corpus."""
     rows: dict[bytes, list[TableRun]] = {}
     for run in runs:
         rows.setdefault(run.config, []).append(run)
@@ -226,14 +232,17 @@ def _report(
     options = ReportOptions(
         table.scale.bounds, table.report.samples, at_once, table.report.attention
     )
-    made = report(title, command, notes, systems, [test], [shown], options)
-    directory = runs[0].planned.directory.parent
-    html, json, tsv, plain = (
-        directory / f"{table.sweep.name}.{ending}" for ending in ("html", "json", "tsv", "txt")
-    )
-    outputs.write(json, lambda: outputs.as_json(made.to_json()))
-    outputs.write(tsv, lambda: text.tsv(made))
-    outputs.write(html, lambda: page.html(made))
-    outputs.write(plain, lambda: text.tables(made))
-    log.info("report: %s, and .json, .tsv, .txt beside it", html)
-    return made
+    return report(title, command, notes, systems, [test], [shown], options)
+
+
+def _write(made: Report, stem: Path) -> None:
+    """Write a report as text, JSON, TSV and a page; raises UserError (74)."""
+    forms = {
+        "txt": lambda: text.tables(made),
+        "json": lambda: outputs.as_json(made.to_json()),
+        "tsv": lambda: text.tsv(made),
+        "html": lambda: page.html(made),
+    }
+    places = {ending: stem.with_name(f"{stem.name}.{ending}") for ending in forms}
+    outputs.write_all([(places[ending], outputs.of_text(forms[ending])) for ending in forms])
+    log.info("report: %s, and .json, .tsv, .txt beside it", places["html"])

@@ -15,6 +15,7 @@ from nmt.config import freeze
 from nmt.data.corpus import read_text
 from nmt.errors import Exit, UserError
 from nmt.experiments.columns import columns_argument, columns_of_test
+from nmt.experiments.outputs import check_places
 from nmt.experiments.plan import PlannedRun
 from nmt.experiments.processes import LoggedCommand, exit_reason, last_line, run_all
 from nmt.experiments.testsets import ParallelFiles
@@ -51,7 +52,7 @@ def translate_all(
     """Translate test sets, each in a process; lines by run directory and test, and what failed.
 
     They are made anew only if the checkpoint, the text, the search or this program has changed.
-    Raises UserError (65) if somebody changed the translations.
+    Raises UserError: 65 if somebody changed the translations, 73 where none can be kept.
     """
     origins = [_origin(each) for each in translations]
     pending = [
@@ -59,6 +60,7 @@ def translate_all(
         for each, origin in zip(translations, origins, strict=True)
         if _recorded_origin(each) != origin
     ]
+    check_places([each.text for each, _ in pending])
     names = _process_names([each for each, _ in pending])
     commands = []
     workers = max(1, at_once // max(1, len(pending)))  # of each: cores that would be idle

@@ -15,7 +15,7 @@ from nmt.decode.mbr import by_utility
 from nmt.decode.sources import Source
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import UserError
-from nmt.experiments.evaluate import check_n_best, with_decode
+from nmt.experiments.engines import check_n_best, with_decode
 from nmt.experiments.facts import search_of
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained

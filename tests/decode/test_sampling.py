@@ -20,7 +20,7 @@ from nmt.decode.sampling import Draw, chosen, probabilities, random_numbers, sam
 from nmt.decode.torch_engine import TorchEngine
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import UserError
-from nmt.experiments.evaluate import check_n_best, with_decode
+from nmt.experiments.engines import check_n_best, with_decode
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
 from tests.decode.copying import ENDLESS, NAN, trained

@@ -1,0 +1,222 @@
+"""Every file that a command writes: tried before the work, and written where others fail."""
+
+import errno
+import os
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from nmt import atomic, corpus, modeldir, modelpath
+from nmt.cli import evaluate
+from nmt.cli.streams import deliver
+from nmt.errors import Exit
+from nmt.exchange import ctranslate2_read, marian
+from nmt.experiments.outputs import of_text
+from nmt.inspect import parity_report, plot
+from nmt.modeldir import Trained
+from tests.compare.made_up import noisy, references
+
+
+class Option(NamedTuple):
+    """An option that names what a command writes."""
+
+    module: str  # of nmt.cli
+    words: str  # OUT stands for the output, MODEL for a directory
+    directory: bool = False  # whether it may be a directory that is there
+
+
+OPTIONS = {
+    "evaluate --json": Option("evaluate", "MODEL --source src --reference ref --json OUT"),
+    "evaluate --plot": Option("evaluate", "MODEL --source src --reference ref --plot OUT"),
+    "evaluate --output-dir": Option(
+        "evaluate", "MODEL --source src --reference ref --output-dir OUT", True
+    ),
+    "report --html": Option("report", "MODEL --test a=src,ref --html OUT"),
+    "report --json": Option("report", "MODEL --test a=src,ref --json OUT"),
+    "report --tsv": Option("report", "MODEL --test a=src,ref --tsv OUT"),
+    "report --joined": Option("report", "MODEL --test a=src,ref --joined OUT", True),
+    "compare --json": Option("compare", "encoding=rotary --json OUT"),
+    "compare --table": Option("compare", "encoding=rotary --table OUT"),
+    "compare --plot": Option("compare", "encoding=rotary --plot OUT"),
+    "compare --runs": Option("compare", "encoding=rotary --runs OUT", True),
+    "demo --runs": Option("demo", "--runs OUT --encodings rotary", True),
+    "train runs=": Option("train", "experiment=table3 scale=toy run=R1 runs=OUT", True),
+    "encodings --plot": Option("encodings", "relative --plot OUT"),
+    "encodings --run --plot": Option("encodings", "--run MODEL --plot OUT"),
+    "parity --json": Option("parity", "encoding=rotary --json OUT"),
+    "translate -o": Option("translate", "MODEL src -o OUT"),
+    "score -o": Option("score", "MODEL src ref -o OUT"),
+    "average -o": Option("average", "MODEL MODEL -o OUT"),
+    "export DIR": Option("export_model", "MODEL OUT --to marian"),
+    "export FILE": Option("export_model", "MODEL OUT.argosmodel --to argos"),
+    "import MODEL": Option("import_model", "MODEL OUT"),
+    "testset join": Option(
+        "testset",
+        "join OUT --name t --source src --reference ref --lengths MODEL"
+        " --source-language de --target-language en",
+        True,
+    ),
+    "testset all": Option(
+        "testset",
+        "all OUT --sources src --references ref --lengths MODEL"
+        " --source-language de --target-language en",
+        True,
+    ),
+}
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with texts and what passes for a model; any work is a failure of the test."""
+    right = references(40, longest=12)
+    for name, lines in (("src", right), ("ref", right), ("a.txt", noisy(right, 0.3))):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    (tmp_path / "model").mkdir()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever takes time is a failure of the test."""
+
+    def work(*arguments: object, **more: object) -> Any:
+        raise AssertionError("work began")
+
+    for module, name in (
+        *((modeldir, "load"), (modelpath, "locate"), (corpus, "prepare")),
+        *((parity_report, "prove"), (plot, "draw"), (plot, "draw_run")),
+        *((marian, "read"), (ctranslate2_read, "read")),
+    ):
+        monkeypatch.setattr(module, name, work)
+
+
+def run(option: Option, out: str) -> int:
+    """The exit code of a command with its output there."""
+    words = [word.replace("OUT", out).replace("MODEL", "model") for word in option.words.split()]
+    if "--plot" in words:
+        words[words.index("--plot") + 1] += ".png"
+    code: int = import_module(f"nmt.cli.{option.module}").main(words)
+    return code
+
+
+def suffix(option: Option) -> str:
+    """What the name of its output ends in."""
+    return ".png" if "--plot" in option.words else ".argosmodel" * ("argos" in option.words)
+
+
+def ends_so(number: int, patch: pytest.MonkeyPatch) -> None:
+    """Let every block that is written meet an error of the system."""
+
+    def write(path: Path, data: bytes) -> None:
+        raise OSError(number, os.strerror(number))
+
+    patch.setattr(atomic, "write", write)
+
+
+@pytest.mark.usefixtures("no_work")
+@pytest.mark.parametrize("name", OPTIONS)
+def test_what_cannot_be_written_is_refused_before_the_work(
+    name: str, place: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    option = OPTIONS[name]
+    if not option.directory:
+        (place / f"there{suffix(option)}").mkdir()
+    before = sorted(place.rglob("*"))
+    monkeypatch.setattr(sys, "stdin", None)
+
+    def refused(out: str, said: str) -> None:
+        code, (shown, err) = run(option, out), capfd.readouterr()
+        assert (code, shown) == (Exit.CANT_CREATE, ""), err
+        assert err.startswith("nmt: ") and err.count("\n") == 1 and said in err, err
+        assert sorted(place.rglob("*")) == before
+
+    if not option.directory:
+        refused("there", "there")
+    refused("src/out", "src")
+    refused("/proc/none/out", "/proc")
+    for number in (errno.ENOSPC, errno.EROFS, errno.EACCES):
+        with monkeypatch.context() as patch:
+            ends_so(number, patch)
+            refused("out", f": {os.strerror(number)}; ")
+
+
+def full(patch: pytest.MonkeyPatch, *names: str) -> None:
+    """Let the disk be full when files of these names are to get their place."""
+    replace = os.replace
+
+    def failing(old: Path, new: Path) -> None:
+        if Path(new).name in names:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        replace(old, new)
+
+    patch.setattr(os, "replace", failing)
+
+
+FILES = {"--json": "new/s.json", "--plot": "new/s.svg", "--output-dir": "kept"}
+
+
+@pytest.mark.parametrize("lost", [("s.json",), ("s.svg",), ("model.txt",), ("s.json", "model.txt")])
+def test_a_disk_that_fills_costs_only_what_it_does_not_hold(
+    lost: tuple[str, ...],
+    place: Path,
+    copying: Trained,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(type(copying.source.segmenter), "to_json", lambda self: {}, raising=False)
+    monkeypatch.setattr(modeldir, "load", lambda path, device: copying)
+    words = ["model", "--source", "src", "--reference", "ref", "--samples", "40", "--quiet"]
+    assert evaluate.main(words) == 0
+    table = capfd.readouterr().out
+    full(monkeypatch, *lost)
+    code = evaluate.main([*words, *(word for pair in FILES.items() for word in pair)])
+    out, err = capfd.readouterr()
+    assert (code, out) == (Exit.IO, table)
+    last = err.split("\n")[-2]
+    assert last.startswith("nmt: ") and last.endswith("; all else is written")
+    assert [name for name in lost if f"{name}: No space left on device" in last] == [*lost]
+    written = {path.name for path in [*place.glob("new/*"), *place.glob("kept/*")]}
+    assert written == {"s.json", "s.svg", "model.txt"} - {*lost}
+
+
+def test_files_are_written_though_the_reader_of_the_table_goes_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    path = tmp_path / "new" / "a"
+    with os.fdopen(writer, "w", encoding="utf-8") as gone:
+        monkeypatch.setattr(sys, "stdout", gone)
+        with pytest.raises(BrokenPipeError):
+            deliver("table\n", (path, of_text(lambda: "numbers\n")), (None, of_text(lambda: "")))
+        os.dup2(os.open(os.devnull, os.O_WRONLY), writer)
+    assert path.read_text(encoding="utf-8") == "numbers\n"
+
+
+def test_a_place_that_is_tried_is_left_as_it_was(tmp_path: Path) -> None:
+    (tmp_path / "old").write_bytes(b"old")
+    for name in ("old", "a/b/new", "new"):
+        atomic.try_place(tmp_path / name)
+        assert [path.name for path in tmp_path.rglob("*")] == ["old"]
+    assert (tmp_path / "old").read_bytes() == b"old"
+    with pytest.raises(OSError, match="not a file"):
+        atomic.try_place(Path(os.devnull))
+
+
+def test_an_error_names_the_file_that_is_meant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends_so(errno.ENOSPC, monkeypatch)
+    for act in (
+        lambda path: atomic.replace(path, b"data"),
+        lambda path: atomic.directory(path, [("a", b"data")]),
+        atomic.try_place,
+    ):
+        with pytest.raises(OSError) as error:
+            act(tmp_path / "named")
+        assert error.value.filename == str(tmp_path / "named")
+    assert not [*tmp_path.iterdir()]
