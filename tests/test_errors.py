@@ -1,6 +1,9 @@
 """Text of others cannot do anything to a terminal or a log."""
 
-from nmt.errors import visible
+import re
+from pathlib import Path
+
+from nmt.errors import Exit, visible
 
 
 def test_control_characters_are_seen_and_do_nothing() -> None:
@@ -15,3 +18,9 @@ def test_control_characters_are_seen_and_do_nothing() -> None:
 def test_a_long_text_is_cut() -> None:
     assert visible("a" * 300, limit=5) == "aaaaa..."
     assert visible("aaaaa", limit=5) == "aaaaa"
+
+
+def test_every_exit_code_is_in_the_table_of_the_docs() -> None:
+    page = Path("docs/commands.md").read_text(encoding="utf-8").partition("### Exit codes")[2]
+    rows = re.findall(r"^\| ([\d, ]+) \|", page.partition("\n## ")[0], re.M)
+    assert sorted(int(code) for row in rows for code in row.split(",")) == sorted(Exit)

@@ -14,13 +14,13 @@ from nmt.config import KINDS, conf_dir
 from nmt.errors import UserError
 from nmt.overrides.arguments import split
 from nmt.overrides.compose import OF_TABLES
+from nmt.overrides.near import nearest
 from nmt.overrides.options import (
     GROUPS,
     Folders,
     commented,
     encoding_keys,
     folders_of,
-    nearest,
     options_of,
     path_of,
     summary,
@@ -31,7 +31,7 @@ FLAGS = ("-h", "--help")
 EVERYTHING = "all"
 _OF_EVERY_ENTRY = [
     "  encoding.NAME.where, .at         sites (encoder, decoder, cross); positions;",
-    "                                   add with + where the file has none",
+    "                                   of every entry, whatever its file holds",
 ]
 
 

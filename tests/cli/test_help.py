@@ -60,6 +60,14 @@ def test_a_page_says_what_is_set(topic: str, said: str) -> None:
     assert said in page and len(page.split("\n")) < 45
 
 
+def test_sites_and_positions_need_no_sign(capsys: pytest.CaptureFixture[str]) -> None:
+    for page in (shown(train.MANUAL, ["-h", "encoding"]), shown(train.MANUAL, ["-h", "all"])):
+        assert "encoding.NAME.where, .at" in page and "add with +" not in page
+    given = ["encoding.absolute.at=index", "encoding.absolute.where=[encoder]"]
+    assert train.main(["--cfg", "job", *given]) == 0
+    assert "where:" in capsys.readouterr().out
+
+
 def test_the_page_of_an_option_has_its_own_values() -> None:
     assert " [512]" in shown(train.MANUAL, ["--help", "model=base"])
     assert "optim.warmup" not in shown(train.MANUAL, ["--help", "optim=adam_plateau"])
