@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from nmt.cli.command import run
-from nmt.cli.parser import Parser, once
+from nmt.cli.parser import TRAINING, Parser, once
 from nmt.cli.streams import deliver
 from nmt.data.parallel import cores
 from nmt.errors import UserError
@@ -83,7 +83,7 @@ def understood(argv: list[str]) -> tuple[argparse.Namespace, list[str], list[str
 
     Raises UserError, or SystemExit as argparse does.
     """
-    parser = Parser(prog="nmt-compare", usage=USAGE, description=ABOUT)
+    parser = Parser(prog="nmt-compare", usage=USAGE, description=ABOUT, groups=TRAINING)
     add = parser.add_argument
     add("overrides", nargs="*", metavar="KEY=VALUE", help="encoding=..., and those of nmt-train")
     add(

@@ -2,11 +2,11 @@
 
 import re
 from dataclasses import Field, fields
-from difflib import get_close_matches
 from typing import Any
 
 from nmt.config import Decode
 from nmt.errors import UserError
+from nmt.overrides.near import keys_of, nearest
 from nmt.schema import choices_of
 
 KEYS = fields(Decode)
@@ -29,9 +29,6 @@ def change_of(argument: str) -> tuple[str, str]:
         raise UserError(
             f"{argument}: a trained model is fixed; only decode.<key>=<value> may change"
         )
-    known = [f.name for f in KEYS]
-    if key not in known:
-        near = get_close_matches(key, known, n=1)
-        advice = f"did you mean decode.{near[0]}?" if near else f"known are {', '.join(known)}"
-        raise UserError(f"{argument}: no such key; {advice}")
+    if name not in (known := keys_of([group])):
+        raise UserError(f"{argument}: no such key{nearest(name, known)}")
     return key, value

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from nmt.cli.command import run
-from nmt.cli.parser import Parser, once
+from nmt.cli.parser import TRAINING, Parser, once
 from nmt.cli.streams import deliver
 from nmt.data.parallel import cores
 from nmt.experiments import outputs
@@ -26,7 +26,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def command(argv: list[str]) -> None:
     """Train, compare, and say where everything lies."""
-    parser = Parser(prog="nmt-demo", usage=USAGE, description=ABOUT)
+    parser = Parser(prog="nmt-demo", usage=USAGE, description=ABOUT, groups=TRAINING)
     add = parser.add_argument
     add("--runs", type=Path, default=Path("runs/demo"), help="directory of the models")
     add("--encodings", default="absolute,relative", help="options, commas between")

@@ -60,7 +60,7 @@ def command(argv: list[str]) -> None:
 
 def understood(argv: list[str]) -> argparse.Namespace:
     """Options, the encoding's name and overrides; raises UserError for what cannot be."""
-    parser = Parser(prog="nmt-encodings", usage=USAGE, epilog=EPILOG)
+    parser = Parser(prog="nmt-encodings", usage=USAGE, epilog=EPILOG, groups=("model",))
     add = parser.add_argument
     add("arguments", nargs="*", metavar="NAME", help="an option of encoding=")
     add("--no-timing", action="store_true", help="leave out time and memory")
@@ -70,7 +70,8 @@ def understood(argv: list[str]) -> argparse.Namespace:
     add("--run", type=Path, metavar="DIR", help="draw what a run has learned")
     add("--config-dir", metavar="DIR", help="also look for options in DIR")
     options = parser.parse_intermixed_args(argv)
-    from nmt.overrides.options import beside, folders_of, nearest, options_of
+    from nmt.overrides.near import nearest
+    from nmt.overrides.options import beside, folders_of, options_of
 
     given = [a for a in options.arguments if "=" in a or a.startswith("~")]
     names = [a for a in options.arguments if a not in given]

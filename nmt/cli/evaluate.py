@@ -87,6 +87,7 @@ def understood(argv: list[str]) -> argparse.Namespace:
     """Options, with `systems` and `decode`; raises UserError, or SystemExit as argparse does."""
     parser = Parser(
         prog="nmt-evaluate",
+        groups=("decode",),
         usage=USAGE,
         description="Score and compare models or files of translations, by source length.",
         epilog=EPILOG + "\n".join(map(described, KEYS)),

@@ -10,7 +10,8 @@ from nmt.cli.streams import deliver
 from nmt.config import KINDS
 from nmt.errors import Exit, UserError
 from nmt.experiments import outputs
-from nmt.overrides.options import Folders, beside, folders_of, nearest, options_of
+from nmt.overrides.near import nearest
+from nmt.overrides.options import Folders, beside, folders_of, options_of
 
 USAGE = """nmt-parity [encoding=all | encoding=A,B,[C,D]] [model=OPTION] [KEY=VALUE ...]
                   [--pairs] [--tokens N] [--device DEVICE] [--json FILE]
@@ -73,6 +74,7 @@ def understood(argv: list[str]) -> argparse.Namespace:
     """Options and overrides; raises SystemExit as argparse does."""
     parser = Parser(
         prog="nmt-parity",
+        groups=("model",),
         usage=USAGE,
         description="Compare decoding with a cache, token by token, with one causal pass.",
         epilog=EPILOG,

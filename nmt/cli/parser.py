@@ -1,24 +1,54 @@
 """What all commands share in reading their arguments: one line for wrong ones, and --version."""
 
 import argparse
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
+from itertools import takewhile
 from typing import Any, NoReturn
 
 from nmt import __version__
 from nmt.errors import UserError
 
+TRAINING = ("trainer", "optim", "model", "data", "segmenter", "decode")  # groups of nmt-train
+
 
 class Parser(argparse.ArgumentParser):
     """Reads options; raises UserError for wrong ones, SystemExit(0) after --help and --version."""
 
-    def __init__(self, *args: Any, **settings: Any) -> None:
+    def __init__(self, *args: Any, groups: Iterable[str] = (), **settings: Any) -> None:
+        """`groups` are those whose KEY=VALUE the command reads, for hints at the right key."""
         ours = {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False}
         super().__init__(*args, **{**settings, **ours})
+        self.groups = tuple(groups)
         self.add_argument("--version", action="version", version=f"nmt {__version__}")
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Refuse an option that is not there before arguments are missed or counted."""
+        options = [option for action in self._actions for option in action.option_strings]
+        places = [action for action in self._actions if not action.option_strings]
+        if not any(isinstance(place.choices, dict) for place in places):  # of subcommands
+            for argument in takewhile(lambda a: a != "--", args):
+                if _is_option(argument) and not _is_known(argument, options):
+                    from nmt.overrides.near import absent_option
+
+                    names = [str(p.metavar) for p in places if "=" not in str(p.metavar)]
+                    raise UserError(absent_option(argument, options, names, self.groups))
+        return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
         """Refuse what was typed in one line."""
         raise UserError(f"{message}; see --help")
+
+
+def _is_option(argument: str) -> bool:
+    """Whether argparse takes an argument for an option: no text, stdin or negative number."""
+    return re.fullmatch(r"-(?!\d*\.?\d+$)\S.*", argument, re.S) is not None and " " not in argument
+
+
+def _is_known(argument: str, options: Sequence[str]) -> bool:
+    """Whether there is such an option; the value of a short one may follow without a space."""
+    name = argument.partition("=")[0]
+    return name in options or (not name.startswith("--") and name[:2] in options)
 
 
 def once(overrides: Iterable[str]) -> None:

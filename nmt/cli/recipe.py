@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nmt import atomic
 from nmt.cli.command import run
-from nmt.cli.parser import Parser, once
+from nmt.cli.parser import TRAINING, Parser, once
 from nmt.errors import Exit, UserError
 from nmt.experiments import recipe
 from nmt.experiments.recipe import RecipeRequest
@@ -77,6 +77,7 @@ def understood(argv: list[str]) -> tuple[RecipeRequest, str | None]:
     """
     parser = Parser(
         prog="nmt-recipe",
+        groups=TRAINING,
         usage=USAGE,
         description=ABOUT,
     )

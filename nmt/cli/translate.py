@@ -178,6 +178,7 @@ def understood(argv: list[str]) -> TranslateOptions:
     """Read the arguments; raises UserError, or SystemExit as argparse does."""
     parser = Parser(
         prog="nmt-translate",
+        groups=("decode",),
         usage=USAGE,
         description="Translate lines of text by a trained model.",
         epilog=EPILOG + "\n".join(map(described, KEYS)),

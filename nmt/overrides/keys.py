@@ -10,15 +10,17 @@ from omegaconf import DictConfig, OmegaConf
 from nmt.config import KINDS, conf_dir
 from nmt.errors import UserError
 from nmt.overrides.arguments import lines_of
+from nmt.overrides.near import keys_of, nearest
 from nmt.overrides.options import (
     SEARCHPATH,
     Folders,
     entries_of,
     knobs_of,
-    nearest,
     options_of,
+    path_of,
     refuse_hidden,
 )
+from nmt.schema import keys_in
 
 SETTINGS = ("seed", "encoding", *KINDS)  # what of a composed config an experiment consists of
 RUN = ("runs", "name")  # where it lies
@@ -117,6 +119,21 @@ def _unknown(key: str, line: str, known: frozenset[str], folders: Folders) -> st
     encodings = options_of("encoding", folders)
     if owners := [e for e in encodings if key in knobs_of(e, folders)]:
         return f"{line}: the chosen encoding has no {key}; these have: {', '.join(owners)}"
+    if owners := _owners(key, folders):
+        group, _, name = key.partition(".")
+        return f"{line}: the chosen {group} has no {name}; give {' or '.join(owners)}"
     groups = [d.name for d in conf_dir().iterdir() if d.is_dir()]
     knobs = {k for e in encodings for k in knobs_of(e, folders)}
-    return f"{line}: no key {key!r}{nearest(key, [*known, *knobs, *groups], listed=False)}"
+    hint = nearest(key, {*known, *knobs, *groups, *keys_of(KINDS)}, listed=False)
+    return f"{line}: no key {key!r}{hint}"
+
+
+def _owners(key: str, folders: Folders) -> list[str]:
+    """The options whose kind declares a key, as `data=files` for data.train_source."""
+    group, _, name = key.partition(".")
+    kinds = [kind for kind, schema in KINDS.get(group, {}).items() if name in keys_in(schema)]
+    files: dict[str, Any] = {
+        option: OmegaConf.load(path_of(group, option, folders))
+        for option in options_of(group, folders)
+    }
+    return [f"{group}={option}" for option, values in files.items() if values.get("kind") in kinds]

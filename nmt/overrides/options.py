@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -137,17 +136,6 @@ def _choices(default: Any, group: str) -> list[tuple[str, str]]:
 def options_of(group: str, folders: Folders = ()) -> list[str]:
     """The options of a group, sorted."""
     return sorted({p.stem for f in (conf_dir(), *folders) for p in (f / group).glob("*.yaml")})
-
-
-def nearest(name: str, known: list[str], listed: bool = True) -> str:
-    """'; did you mean X?' if something is near, else what there is (or where to look)."""
-    tails = {k.rsplit(".", 1)[-1]: k for k in known}  # the last part of a key often suffices
-    tail = name.rsplit(".", 1)[-1]
-    close = [tails[tail]] if tail in tails else get_close_matches(name, known, n=1, cutoff=0.5)
-    close = close or [tails[t] for t in get_close_matches(tail, tails, n=1)]
-    if close:
-        return f"; did you mean {close[0]}?"
-    return f"; choose one of {', '.join(sorted(known))}" if listed else "; see --help all"
 
 
 def path_of(group: str, option: str, folders: Folders = ()) -> Path:

@@ -13,28 +13,38 @@ import pytest
 
 from nmt import __version__
 from nmt.cli import (
+    average,
     compare,
     demo,
     encodings,
     evaluate,
+    export_model,
+    import_model,
     parity,
     prepare,
     recipe,
     report,
+    score,
     testset,
     train,
     translate,
 )
+from nmt.cli.parser import TRAINING
+from nmt.config import KINDS
 
 COMMANDS = {
+    "average": average.main,
     "compare": compare.main,
     "demo": demo.main,
     "encodings": encodings.main,
     "evaluate": evaluate.main,
+    "export": export_model.main,
+    "import": import_model.main,
     "parity": parity.main,
     "prepare": prepare.main,
     "recipe": recipe.main,
     "report": report.main,
+    "score": score.main,
     "testset": testset.main,
     "train": train.main,
     "translate": translate.main,
@@ -72,6 +82,16 @@ WRONG: list[tuple[str, Sequence[str], int, str]] = [
     ("train", ["größe=1"], 2, "größe=1: not readable as key=value"),
     ("train", ["=1"], 2, "=1: not readable as key=value"),
     ("train", ["x==1"], 2, "x==1: "),
+    ("train", ["data.train_source=x"], 2, "the chosen data has no train_source; give data=files"),
+    ("train", ["data.train_sorce=x"], 2, "did you mean data.train_source?"),
+    (
+        "train",
+        ["optim.warmup=9"],
+        2,
+        "the chosen optim has no warmup; give optim=adam_inv",
+    ),
+    ("train", ["batch_size=9"], 2, "did you mean decode.batch_tokens or trainer.batch_tokens?"),
+    ("train", ["trainer.patience=3"], 2, "training ends by trainer.max_epochs or trainer.max_ste"),
     ("train", ["model@x=base"], 2, "model@x=base: "),
     ("train", ["data=files", "data.root=größe"], 66, "größe/train.de: no such file"),
     ("train", ["data=files", "data.root=mit,komma"], 66, "mit,komma/train.de: no such file"),
@@ -82,16 +102,61 @@ WRONG: list[tuple[str, Sequence[str], int, str]] = [
     ("train", [f"name={LONG}"], 73, "File name too long"),
     ("train", ["data=files", "data.root=\udcff"], 2, r"data.root=\xff: not UTF-8"),
     ("evaluate", ["\udcff", "--reference", "x"], 2, r"\xff: not UTF-8"),
-    ("train", ["data.root=\x1b[2J"], 2, r"data.root='\x1b[2J': no key"),
-    ("translate", ["--nonsense"], 2, "MODEL"),
+    ("train", ["data.root=\x1b[2J"], 2, r"data.root='\x1b[2J': the chosen data has"),
+    ("translate", ["--nonsense"], 2, "--nonsense: no such option; see --help"),
+    (
+        "translate",
+        ["m", "--beam-size", "3"],
+        2,
+        "no such option; did you mean decode.beam_size=...",
+    ),
+    (
+        "translate",
+        ["m", "-i", "x"],
+        2,
+        "-i: no such option; did you mean INPUT, without an opti",
+    ),
+    ("translate", ["m", "--src=x"], 2, "--src: no such option; did you mean INPUT, without"),
+    ("translate", ["--nbest", "3", "m"], 2, "--nbest: no such option; did you mean --n-best?"),
+    ("evaluate", ["x", "--lenpen", "1"], 2, "did you mean decode.alpha=...?"),
+    ("score", ["m", "--batch-size=3"], 2, "--batch-size: no such option; did you mean --batch-tok"),
+    ("report", ["x", "--sample", "3"], 2, "--sample: no such option; did you mean --samples?"),
+    ("testset", ["join", "x", "--nme=y"], 2, "--nme: no such option; did you mean --name?"),
+    ("demo", ["--epochs=3"], 2, "--epochs: no such option; did you mean trainer.max_epochs=...?"),
+    ("compare", ["--gpus=1"], 2, "--gpus: no such option; did you mean trainer.device=...?"),
+    ("average", ["r", "--out", "x"], 2, "--out: no such option; did you mean --output?"),
+    ("export", ["m", "d", "--score", "x"], 2, "--score: no such option; did you mean --scores?"),
+    ("import", ["m", "--trained-len=3"], 2, "did you mean --trained-length?"),
+    (
+        "train",
+        ["--beam-size", "3"],
+        2,
+        "--beam-size: no such option; did you mean decode.beam_s",
+    ),
+    ("train", ["--batch-size=3"], 2, "did you mean decode.batch_tokens=... or trainer.batch_token"),
+    ("train", ["--patience=3"], 2, "--patience: no such option; training ends by trainer.max_epo"),
+    ("prepare", ["--wrkers=3"], 2, "--wrkers: no such option; did you mean data.workers=...?"),
+    (
+        "train",
+        ["-m", "run=R1,R2", "--cfg", "job"],
+        2,
+        "-m --cfg: shows one run at a time; leave",
+    ),
+    ("train", ["-m", "seed=1", "--info"], 2, "-m --info: shows one run at a time; leave -m out"),
+    ("train", ["--cfg", "jobs"], 2, "--cfg jobs: choose one of job, hydra, all"),
+    ("train", ["--cfg"], 2, "--cfg: choose one of job, hydra, all"),
+    ("train", ["--info=x"], 2, "--info x: choose one of all, config, defaults"),
+    ("train", ["-sc"], 2, "-sc: choose one of install=SHELL, uninstall=SHELL, query=SHELL"),
+    ("train", ["--resolve"], 2, "--resolve: belongs to --cfg; write --cfg job --resolve"),
+    ("train", ["-r", "-c", "job"], 2, "-c -r: give one of the two"),
     ("evaluate", ["x"], 2, "--reference; see --help"),
-    ("report", ["--nonsense"], 2, "; see --help"),
+    ("report", ["--nonsense"], 2, "--nonsense: no such option; see --help"),
     ("testset", [], 2, "all|join; see --help"),
     ("testset", ["join", "x"], 2, "--name, --source, --reference; see --help"),
     ("compare", ["--jobs", "x"], 2, "argument --jobs: invalid int value: 'x'"),
     ("parity", ["--tokens", "1"], 2, "argument --tokens: 1: expected at least 8"),
     ("recipe", ["nonsense"], 2, "argument RECIPE: invalid choice: 'nonsense'"),
-    ("demo", ["--nonsense"], 2, "unrecognized arguments: --nonsense"),
+    ("demo", ["--nonsense"], 2, "--nonsense: no such option; see --help"),
 ]
 
 
@@ -115,6 +180,18 @@ def test_wrong_words_get_one_line_and_their_code(
     assert said in err and not out
     assert err.startswith("nmt: ") and err.count("\n") == 1
     assert "Traceback" not in err and re.fullmatch(r"[^\x00-\x1f\x7f-\x9f]*\n", err)
+
+
+def test_hints_know_the_groups_of_training() -> None:
+    assert set(TRAINING) == set(KINDS)
+
+
+@pytest.mark.parametrize("what", ["job", "hydra", "all"])
+def test_the_resolved_config_is_shown(what: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """By Hydra, whose own part refers to `runs`, a key that it leaves out when shown alone."""
+    assert train.main(["--cfg", what, "--resolve", "runs=there"]) == 0
+    out = capsys.readouterr().out
+    assert ("runs: there" in out) == (what != "hydra") and "${" not in out
 
 
 @pytest.mark.parametrize("name", COMMANDS)

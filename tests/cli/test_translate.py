@@ -258,7 +258,7 @@ def test_wrong_words(nmt_translate: Run, words: list[str], message: str) -> None
 def test_far_from_every_key_all_are_listed(nmt_translate: Run) -> None:
     code, _, err = nmt_translate("decode.xyzzy=3")
     assert code == 2
-    assert "known are method, beam_size, precision, alpha, " in err
+    assert "choose one of decode.alpha, decode.batch_tokens, decode.beam_size" in err
 
 
 def test_changes_reach_the_search(nmt_translate: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,89 @@
+"""The nearest name to one that is not there: of an option, a key, or a word of another toolkit."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+from nmt.config import KINDS
+from nmt.schema import keys_in
+
+ELSEWHERE = {  # what other toolkits call a thing -> what does it here; the first that is there
+    **dict.fromkeys(("batch_size", "max_tokens", "mini_batch"), ("batch_tokens",)),
+    **dict.fromkeys(("source", "src", "text"), ("input",)),
+    **dict.fromkeys(("checkpoint", "ckpt", "path"), ("model", "init_from")),
+    **dict.fromkeys(("ref", "tgt", "target"), ("reference",)),
+    **dict.fromkeys(("out", "save_dir", "output_dir", "log_dir"), ("output", "runs")),
+    **dict.fromkeys(("gpu", "gpus", "cuda", "use_gpu", "cpu"), ("device",)),
+    **dict.fromkeys(("fp16", "bf16", "amp", "compute_type"), ("precision",)),
+    **dict.fromkeys(("vocab_size", "bpe_ops", "symbols"), ("vocabulary_size", "merges")),
+    **dict.fromkeys(("warmup_steps", "warmup_updates"), ("warmup",)),
+    **dict.fromkeys(("learning_rate", "lrate"), ("lr",)),
+    **dict.fromkeys(("lenpen", "length_alpha"), ("alpha",)),
+    "update_freq": ("accumulate",),
+    "max_update": ("max_steps",),
+    "nbest": ("n_best",),
+}
+STOPPING = ("patience", "early_stopping", "early_stop")  # of training; there is none
+_STOPS = (
+    "training ends by trainer.max_epochs or trainer.max_steps, and its best checkpoint is kept; "
+    "optim.patience is when the learning rate decays"
+)
+
+
+def tail(key: str) -> str:
+    """The last part of a key."""
+    return key.rpartition(".")[2]
+
+
+def keys_of(groups: Iterable[str]) -> list[str]:
+    """The keys of groups, whichever option is chosen, as `decode.beam_size`; in their order."""
+    schemas = ((group, schema) for group in groups for schema in KINDS[group].values())
+    return list(dict.fromkeys(f"{group}.{key}" for group, of in schemas for key in keys_in(of)))
+
+
+def closest(name: str, known: Iterable[str]) -> list[str]:
+    """Those that a name is most likely meant to be: one, or several keys of equal last parts."""
+    group, dot, last = name.rpartition(".")
+    by_tail: dict[str, list[str]] = {}
+    for key in sorted(known):
+        by_tail.setdefault(tail(key), []).append(key)
+    if wanted := next((t for t in (last, *ELSEWHERE.get(last, ())) if t in by_tail), None):
+        return by_tail[wanted]
+    inside = [t for t, keys in by_tail.items() if f"{group}{dot}{t}" in keys]  # of its own group
+    if close := get_close_matches(last, inside, n=1, cutoff=0.5):
+        return [f"{group}{dot}{close[0]}"]
+    if group in by_tail:
+        return by_tail[group]
+    return [key for t in get_close_matches(last, by_tail, n=1) for key in by_tail[t]]
+
+
+def nearest(name: str, known: Iterable[str], listed: bool = True) -> str:
+    """'; did you mean X?' if something is near, else what there is (or where to look)."""
+    if tail(name) in STOPPING and not listed:
+        return f"; {_STOPS}"
+    if close := closest(name, known):
+        return f"; did you mean {' or '.join(close)}?"
+    return f"; choose one of {', '.join(sorted(known))}" if listed else "; see --help all"
+
+
+def absent_option(
+    typed: str, options: Iterable[str], places: Iterable[str] = (), groups: Iterable[str] = ()
+) -> str:
+    """Say that a command has no such option, and what is near.
+
+    `options` are those that it has, `places` the names of arguments without one, as INPUT, and
+    `groups` those whose KEY=VALUE it reads.
+    """
+    option = typed.partition("=")[0]
+    name = option.lstrip("-").replace("-", "_")
+    shown = {o.lstrip("-").replace("-", "_"): o for o in options}
+    shown |= {place.lower(): f"{place}, without an option" for place in places}
+    shown |= {key: f"{key}=..." for key in keys_of(groups)}
+    if name in STOPPING and "trainer" in groups:
+        return f"{option}: no such option; {_STOPS}"
+    if len(name) == 1:
+        close = [known for known in shown if known.startswith(name) and known.isalpha()][:1]
+    else:
+        close = closest(name, shown)
+    if not close:
+        return f"{option}: no such option; see --help"
+    return f"{option}: no such option; did you mean {' or '.join(shown[key] for key in close)}?"
