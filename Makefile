@@ -19,10 +19,10 @@ demo: $(VENV)/installed ## train absolute and relative on the embedded corpus, c
 	$(BIN)/nmt-demo --runs $(RUNS)/demo
 
 wmt19-deen: $(VENV)/installed ## German-English of the paper, from downloads to scores; RECIPE="arguments of nmt-recipe"
-	$(BIN)/nmt-recipe wmt19_deen --runs $(RUNS)/wmt19_deen $(RECIPE)
+	$(BIN)/nmt-recipe wmt19_deen --runs $(RUNS) $(RECIPE)
 
 wmt19-zhen: $(VENV)/installed ## Chinese-English, likewise
-	$(BIN)/nmt-recipe wmt19_zhen --runs $(RUNS)/wmt19_zhen $(RECIPE)
+	$(BIN)/nmt-recipe wmt19_zhen --runs $(RUNS) $(RECIPE)
 
 test: export PYTHONDONTWRITEBYTECODE = # else each process that a test starts compiles all anew
 test: $(VENV)/installed ## the fast tests, as CI runs them

@@ -1,21 +1,23 @@
 """nmt-recipe: an experiment of the paper from its downloads to its scores, stage by stage."""
 
 import logging
+import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nmt import atomic
 from nmt.cli.command import run
 from nmt.cli.parser import TRAINING, Parser, once
 from nmt.errors import Exit, UserError
-from nmt.experiments import recipe
-from nmt.experiments.recipe import RecipeRequest
-from nmt.recipes import estimate, stages, wmtsets
+from nmt.recipes import estimate
 from nmt.recipes import lock as locks
-from nmt.recipes.estimate import StageNeeds
-from nmt.recipes.work import RecipeJob, StageItem, pending, perform
+from nmt.recipes.work import RecipeJob
+
+if TYPE_CHECKING:
+    from nmt.experiments.recipe import RecipeRequest
 
 log = logging.getLogger(__name__)
 
@@ -36,12 +38,19 @@ STAGE, in this order; all, if none is named:
   tests     dev.*, the test sets, newstest_all and concat_seq
   prepare   nmt-prepare, and what the limit on length costs
   train     nmt-train, a run for each of --encodings
-  score     nmt-evaluate on each test set
+  score     the paper's tables of these runs
 
 A stage that was done with the same inputs is skipped; the same command again goes on where it was
-stopped. KEY=VALUE are overrides of nmt-train. Each stage first says what it will take."""
+stopped. KEY=VALUE are overrides of nmt-train. Before anything is downloaded, it says what all
+stages take, and where. Its runs are those of nmt-train experiment=table2 scale=wmt19."""
+MAX_DAYS = 14
 STAGES = ("download", "extract", "corpus", "tests", "prepare", "train", "score")
-OWN = {"runs": "--runs", "data.root": "--root", "encoding": "--encodings", "name": "--runs"}
+OWN = {  # overrides that the recipe makes itself, and where they are said instead
+    **dict.fromkeys(("runs", "name"), "--runs"),
+    **dict.fromkeys(("encoding", "run"), "--encodings"),
+    **dict.fromkeys(("experiment", "scale"), "nmt-train"),
+    "data.root": "--root",
+}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -55,22 +64,25 @@ def command(argv: list[str]) -> None:
     if show == "list":
         sys.stdout.write(listed(request.job))
         return
+    from nmt.experiments import recipe
+
+    tables = recipe.plan(request)
+    forecasts = recipe.foreseen(request, tables)
+    totals = recipe.totals(request, forecasts)
     if show == "plan":
-        _plan(request)
+        sys.stdout.writelines(f"{line}\n" for line in [*forecasts, *totals])
         return
+    for line in totals:
+        log.info("%s", line)
+    recipe.check(request, forecasts)
     with held(request.job.root):
         for stage in request.stages:
-            for text in recipe.STAGES[stage](request) if stage in recipe.STAGES else ():
+            for text in recipe.STAGES[stage](request, tables):
                 sys.stdout.write(text)
                 sys.stdout.flush()
-            if stage in LIGHT:
-                _light(request.job, stage)
-            if stage == "corpus":
-                sys.stdout.write(f"{stages.describe(request.job)}\n")
-                sys.stdout.flush()
 
 
-def understood(argv: list[str]) -> tuple[RecipeRequest, str | None]:
+def understood(argv: list[str]) -> tuple["RecipeRequest", str | None]:
     """What is to be done, and what is to be shown instead: list, plan or None.
 
     Raises UserError, or SystemExit as argparse does.
@@ -85,7 +97,12 @@ def understood(argv: list[str]) -> tuple[RecipeRequest, str | None]:
     add("recipe", choices=locks.names(), metavar="RECIPE", help=" or ".join(locks.names()))
     add("arguments", nargs="*", metavar="ARGUMENT", help="stages, and overrides of nmt-train")
     add("--root", type=Path, metavar="DIR", help="of the corpus (default data/RECIPE)")
-    add("--runs", type=Path, metavar="DIR", help="of the models and scores (default runs/RECIPE)")
+    add(
+        "--runs",
+        type=Path,
+        metavar="DIR",
+        help="of the models and tables, as nmt-train's runs= (default runs)",
+    )
     add(
         "--local",
         type=Path,
@@ -103,6 +120,13 @@ def understood(argv: list[str]) -> tuple[RecipeRequest, str | None]:
         help="what the paper leaves open, e.g. rapid=2016; see --list",
     )
     add("--encodings", metavar="A,B", help="what to train and score (default: see --list)")
+    add(
+        "--max-days",
+        type=float,
+        default=MAX_DAYS,
+        metavar="N",
+        help=f"refuse training that is estimated to take longer ({MAX_DAYS})",
+    )
     add("--config-dir", metavar="DIR", help="also look for options in DIR")
     add("--verify", action="store_true", help="hash all files of former stages again")
     add("--lock", type=Path, metavar="FILE", help="another lock file of the same recipe")
@@ -123,6 +147,7 @@ def understood(argv: list[str]) -> tuple[RecipeRequest, str | None]:
     for override in overrides:
         if option := OWN.get(override.partition("=")[0].lstrip("+")):
             raise UserError(f"{override}: say it with {option}")
+    from nmt.experiments.recipe import RecipeRequest
     from nmt.overrides.options import beside
 
     job = RecipeJob(
@@ -136,9 +161,11 @@ def understood(argv: list[str]) -> tuple[RecipeRequest, str | None]:
     request = RecipeRequest(
         job,
         [stage for stage in STAGES if stage in named or not named],
-        given.runs or Path("runs") / lock.name,
+        given.runs or Path("runs"),
         given.encodings,
         [*beside(given.config_dir), *overrides],
+        given.max_days,
+        shlex.join(["nmt-recipe", *argv]),
     )
     return request, "list" if given.list else "plan" if given.dry_run else None
 
@@ -167,59 +194,6 @@ def listed(job: RecipeJob) -> str:
 
 def _picked(job: RecipeJob) -> str:
     return ", ".join(f"{name}={value}" for name, value in job.picked.items()) or "no options"
-
-
-def _plan(request: RecipeRequest) -> None:
-    """Say what each stage would do, and what it would take."""
-    for stage in request.stages:
-        if stage not in LIGHT:
-            sys.stdout.write(f"{stage}: {recipe.foreseen(request, stage)}\n")
-            continue
-        try:
-            todo, needed, _ = _todo(request.job, stage, *LIGHT[stage][0])
-        except UserError as error:
-            if error.code != Exit.NO_INPUT:
-                raise
-            sys.stdout.write(f"{stage}: waits for the stage before it\n")
-            continue
-        what = f"{', '.join(work.item for work in todo)}; {needed}" if todo else "nothing to do"
-        sys.stdout.write(f"{stage}: {what}\n")
-
-
-Round = tuple[
-    Callable[[RecipeJob], list[StageItem]], Callable[[RecipeJob, Sequence[StageItem]], StageNeeds]
-]
-LIGHT: dict[str, Sequence[Round]] = {  # stage -> its rounds, each found when the last is done
-    "download": [(stages.download, estimate.of_download)],
-    "extract": [(stages.extract, estimate.of_extract)],
-    "corpus": [(stages.corpus, estimate.of_corpus)],
-    "tests": [(wmtsets.tests, estimate.of_tests), (wmtsets.joined, estimate.of_joined)],
-}
-
-
-def _todo(
-    job: RecipeJob,
-    stage: str,
-    find: Callable[[RecipeJob], list[StageItem]],
-    of: Callable[..., StageNeeds],
-) -> tuple[list[StageItem], StageNeeds, int]:
-    works = find(job)
-    todo = pending(job, stage, works)
-    return todo, of(job, todo), len(works)
-
-
-def _light(job: RecipeJob, stage: str) -> None:
-    """Do what a stage lacks, with an estimate before; or say that nothing is to be done."""
-    total = done = 0
-    for find, of in LIGHT[stage]:
-        todo, needed, count = _todo(job, stage, find, of)
-        if todo:
-            log.info("%s: %d of %d to do, %s", stage, len(todo), count, needed)
-            estimate.check_disk(job.root, stage, needed)
-            perform(job, stage, todo)
-        total, done = total + count, done + len(todo)
-    if not done:
-        log.info("%s: nothing to do; all inputs and outputs (%d) are as they were", stage, total)
 
 
 @contextmanager

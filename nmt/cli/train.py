@@ -119,10 +119,10 @@ def beside_parent(experiment: "Experiment") -> None:
 def table(plan: "Sweep", arguments: "Arguments", argv: list[str]) -> None:
     """Make a table of the paper, and show it; a launcher of Hydra trains its runs if chosen."""
     from nmt.compare import text
-    from nmt.experiments.tables import make_table
+    from nmt.experiments.tables import make_table, plan_table
 
     launcher = None if plan.launcher == "basic" else partial(launch, arguments)
-    reports, failed = make_table(plan, shlex.join(["nmt-train", *argv]), launcher)
+    reports, failed = make_table(plan_table(plan), shlex.join(["nmt-train", *argv]), launcher)
     for report in reports:
         sys.stdout.write(text.tables(report))
     sys.stdout.flush()

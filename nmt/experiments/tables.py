@@ -65,9 +65,14 @@ class PlannedTable(NamedTuple):
     runs: list[TableRun]
     notes: list[str]  # on what is left out
 
+    @property
+    def at_once(self) -> int:
+        """How many runs are trained side by side."""
+        return self.report.jobs or places(self.runs[0].planned.settings)
+
 
 def make_table(
-    sweep: Sweep, command: str, launch: Launch | None = None
+    table: PlannedTable, command: str, launch: Launch | None = None
 ) -> tuple[list[Report], UserError | None]:
     """Train what is not finished, then report, by corpus; `launch` where Hydra has a launcher.
 
@@ -76,7 +81,6 @@ def make_table(
     trained before all has been checked: see `plan_table`.
     The reports are written beside the runs, as NAME.html, .json, .tsv and .txt.
     """
-    table = plan_table(sweep)
     runs = [run.planned for run in table.runs]
     tests = testsets.of_table([run.experiment for run in runs], table.report.table.test)
     if table.report.by_sentence:
@@ -84,7 +88,7 @@ def make_table(
             by_sentence(test.source)  # says what is wrong before anything is trained
     corpora = prepare_corpora(runs)
     finished = len(runs) - len(unfinished(runs, fingerprints(corpora)))
-    at_once = table.report.jobs or places(runs[0].settings)
+    at_once = table.at_once
     log.info("%d runs, %d of them finished, %d at once", len(runs), finished, at_once)
     launcher = None if launch is None else lambda pending: launch(_run_option(pending))
     missing = train_all(runs, fingerprints(corpora), at_once, launcher)
@@ -110,9 +114,10 @@ def _run_option(pending: Sequence[PlannedRun]) -> list[str]:
     return [f"run={kinds}"] if kinds else []
 
 
-def plan_table(sweep: Sweep) -> PlannedTable:
+def plan_table(sweep: Sweep, elsewhere: str = "runs=DIR") -> PlannedTable:
     """Compose and check all runs; raises UserError for the first that cannot be.
 
+    `elsewhere` is the option that names another directory of runs: what an error advises.
     Also for one whose directory is in use, or holds a run of another config. What a scale has no
     corpus for is left out, with a note, unless the command line asks for it by `run=`.
     """
@@ -122,7 +127,7 @@ def plan_table(sweep: Sweep) -> PlannedTable:
     absent: dict[str, list[str]] = {}  # the option that is not there -> runs
     for overrides in sweep.jobs:
         try:
-            experiment = composed(overrides)._replace(elsewhere="runs=DIR")
+            experiment = composed(overrides)._replace(elsewhere=elsewhere)
         except AbsentError as error:
             kind = next((str(o.value()) for o in overrides if o.key_or_group == "run"), None)
             if kind is None or "run" in sweep.chosen:

@@ -5,14 +5,14 @@ not know; none is a promise. Sizes of downloads are exact, those of texts rough.
 """
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from nmt import config
 from nmt.errors import Exit, UserError
 from nmt.recipes.lock import PinnedCorpus
-from nmt.recipes.work import RecipeJob, StageItem
+from nmt.recipes.work import RecipeJob
 
 NETWORK = 10e6  # bytes/s of a download
 UNPACK = 50e6  # bytes/s of text out of an archive
@@ -60,10 +60,19 @@ def duration(seconds: float) -> str:
     return f"{max(1, seconds):.0f} s"
 
 
-def of_download(job: RecipeJob, works: Sequence[StageItem]) -> StageNeeds:
+def total(needs: Sequence[StageNeeds]) -> StageNeeds:
+    """Of stages one after the other: disk and time add up, memory is that of the largest."""
+    return StageNeeds(
+        sum(each.disk for each in needs),
+        max(each.memory for each in needs),
+        sum(each.seconds for each in needs),
+    )
+
+
+def of_download(job: RecipeJob, items: Sequence[str] | None) -> StageNeeds:
     """Exact bytes of what is missing; parts of stopped downloads count as there."""
     missing = 0
-    for corpus in _of(job, works):
+    for corpus in _of(job, items):
         first = corpus.archives[0]
         if any((folder / first.file).is_file() for folder in (job.root / "downloads", *job.local)):
             continue
@@ -73,26 +82,26 @@ def of_download(job: RecipeJob, works: Sequence[StageItem]) -> StageNeeds:
     return StageNeeds(missing, seconds=missing / NETWORK)
 
 
-def of_extract(job: RecipeJob, works: Sequence[StageItem]) -> StageNeeds:
+def of_extract(job: RecipeJob, items: Sequence[str] | None) -> StageNeeds:
     """The texts that are to be taken out."""
-    text = sum(corpus.text for corpus in _of(job, works))
+    text = sum(corpus.text for corpus in _of(job, items))
     return StageNeeds(text, seconds=text / UNPACK)
 
 
-def of_corpus(job: RecipeJob, works: Sequence[StageItem]) -> StageNeeds:
+def of_corpus(job: RecipeJob, items: Sequence[str] | None) -> StageNeeds:
     """All texts once more."""
-    text = text_bytes(job) if works else 0
+    text = 0 if items == [] else text_bytes(job)
     return StageNeeds(text, seconds=text / COPY)
 
 
-def of_tests(job: RecipeJob, works: Sequence[StageItem]) -> StageNeeds:
-    """Test sets, and the archives that sacreBLEU keeps."""
-    return StageNeeds(SETS, seconds=SETS / NETWORK) if works else StageNeeds()
+def of_tests(job: RecipeJob, items: Sequence[str] | None) -> StageNeeds:
+    """Test sets, and the time for the archives that sacreBLEU keeps."""
+    return StageNeeds() if items == [] else StageNeeds(SETS / 4, seconds=SETS / NETWORK)
 
 
-def of_joined(job: RecipeJob, works: Sequence[StageItem]) -> StageNeeds:
+def of_joined(job: RecipeJob, items: Sequence[str] | None) -> StageNeeds:
     """The test sets once more, and joined; the development text."""
-    return StageNeeds(SETS / 4)
+    return StageNeeds() if items == [] else StageNeeds(SETS / 4)
 
 
 def of_prepare(job: RecipeJob, settings: config.Settings, cores: int) -> StageNeeds:
@@ -109,9 +118,8 @@ def of_prepare(job: RecipeJob, settings: config.Settings, cores: int) -> StageNe
     return StageNeeds(3 * text, memory + 2e8 * workers, 2 * lines / rate + text / UNPACK)
 
 
-def of_train(job: RecipeJob, settings: config.Settings, gpu: bool) -> StageNeeds:
-    """One run: its checkpoints, weights with gradients and moments, and the updates."""
-    weights = parameters(settings)
+def of_train(job: RecipeJob, settings: config.Settings, weights: int, gpu: bool) -> StageNeeds:
+    """One run of so many weights: its checkpoints, gradients and moments, and the updates."""
     trainer = settings.trainer
     batch = trainer.batch_tokens * trainer.accumulate
     epochs = (trainer.max_epochs or 10**9) * text_lines(job) * PIECES
@@ -126,23 +134,14 @@ def of_train(job: RecipeJob, settings: config.Settings, gpu: bool) -> StageNeeds
     )
 
 
-def of_score(lines: int, settings: config.Settings, systems: int, gpu: bool) -> StageNeeds:
-    """Beam search of all test sets with each system, and the bootstrap."""
-    work = 2 * parameters(settings) * lines * PIECES * BEAM * settings.decode.beam_size
+def of_score(lines: int, settings: config.Settings, weights: int, gpu: bool) -> StageNeeds:
+    """Beam search of so many lines, those of all systems together, and the bootstrap."""
+    work = 2 * weights * lines * PIECES * BEAM * settings.decode.beam_size
     return StageNeeds(
-        disk=400.0 * lines * systems,
-        memory=8 * parameters(settings) + 2e9,
-        seconds=systems * (work / (GPU / 20 if gpu else CPU) + lines / 50),
+        disk=400.0 * lines,
+        memory=8 * weights + 2e9,
+        seconds=work / (GPU / 20 if gpu else CPU) + lines / 50,
     )
-
-
-def parameters(settings: config.Settings) -> float:
-    """Weights of a model, encodings apart: what its size and vocabularies say."""
-    model = settings.model
-    square, wide = model.dim**2, 2 * model.dim * model.feedforward_dim
-    body = model.encoder_layers * (4 * square + wide) + model.decoder_layers * (8 * square + wide)
-    tables = {"none": 3, "target": 2, "all": 1}[model.tie]
-    return body + tables * pieces(settings) * model.dim
 
 
 def pieces(settings: config.Settings) -> int:
@@ -169,18 +168,24 @@ def text_lines(job: RecipeJob) -> float:
     return max(1, facts["lines"] if facts else text_bytes(job) / (2 * LINE))
 
 
-def check_disk(where: Path, stage: str, need: StageNeeds) -> None:
-    """Raise UserError (74) before a stage starts that would fill the disk."""
-    there = next(path for path in (where.absolute(), *where.absolute().parents) if path.exists())
-    free = shutil.disk_usage(there).free
-    if need.disk and need.disk * SAFETY > free:
-        raise UserError(
-            f"{where}: {stage} takes about {size(need.disk)}, but only {size(free)} are free; "
-            "make room, or choose another disk by --root and --runs",
-            Exit.IO,
+def check_disk(needed: Mapping[Path, float]) -> None:
+    """Raise UserError (74) if directories are to hold more bytes than their disks have free."""
+    disks: dict[int, tuple[Path, float]] = {}
+    for where, more in needed.items():
+        there = next(
+            path for path in (where.absolute(), *where.absolute().parents) if path.exists()
         )
+        first, before = disks.get(there.stat().st_dev, (where, 0.0))
+        disks[there.stat().st_dev] = first, before + more
+        free = shutil.disk_usage(there).free
+        if before + more and (before + more) * SAFETY > free:
+            raise UserError(
+                f"{first}: takes about {size(before + more)}, but only {size(free)} are free; "
+                "make room, or choose another disk by --root and --runs",
+                Exit.IO,
+            )
 
 
-def _of(job: RecipeJob, works: Sequence[StageItem]) -> list[PinnedCorpus]:
-    items = {work.item for work in works}
-    return [corpus for corpus in job.corpora if corpus.id in items]
+def _of(job: RecipeJob, items: Sequence[str] | None) -> list[PinnedCorpus]:
+    """The corpora of these names; all for None."""
+    return [corpus for corpus in job.corpora if items is None or corpus.id in items]

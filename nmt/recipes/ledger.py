@@ -47,6 +47,14 @@ class Ledger:
             return None
         return dict(entry["facts"])
 
+    def seems_done(self, item: str, inputs: Mapping[str, Any]) -> bool:
+        """Whether work had these inputs, and its outputs have their sizes; reads none of them."""
+        entry = self._items.get(item)
+        if not isinstance(entry, dict) or _plain(inputs) != entry.get("inputs"):
+            return False
+        noted = {self.root / name: output["bytes"] for name, output in entry["outputs"].items()}
+        return all(path.is_file() and path.stat().st_size == size for path, size in noted.items())
+
     def note(
         self,
         item: str,

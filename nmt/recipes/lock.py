@@ -84,9 +84,11 @@ class Lock(NamedTuple):
     title: str
     source: str  # language codes
     target: str
-    words: tuple[str, ...]  # of nmt-prepare and nmt-train
-    training: tuple[str, ...]  # of nmt-train alone
+    scale: str  # of conf/scale
+    tables: tuple[str, ...]  # of conf/experiment: those that score the test sets of this pair
     encodings: tuple[str, ...]  # trained unless others are asked for
+    runs: dict[str, str]  # encoding -> the paper's run of it, in conf/run
+    other_run: str  # the run in which any other encoding takes the place of its own
     paper: Paper
     options: dict[str, Option]
     corpora: tuple[PinnedCorpus, ...]
@@ -219,6 +221,9 @@ def _lock(top: _Table) -> Lock:
             raise ValueError(f"{key}: {code!r}; expected a language code")
     if source == target:
         raise ValueError(f"target: {target!r} is the source, too")
+    runs = dict(top.take("runs", dict))
+    if wrong := [name for name, run in runs.items() if not isinstance(run, str)]:
+        raise ValueError(f"runs.{wrong[0]}: {runs[wrong[0]]!r}; expected a string")
     options = {name: _option(table) for name, table in top.named("options").items()}
     corpora = tuple(_corpus(t, (source, target), options) for t in top.tables("corpus"))
     _refuse_twins("corpus", [c.id for c in corpora])
@@ -232,6 +237,7 @@ def _lock(top: _Table) -> Lock:
         name=_plain(top, "name"),
         paper=top.table("paper").read(Paper),
         options=options,
+        runs=runs,
         corpora=corpora,
         sets={test.name: test for test in sets},
         all=top.strings("all", []),

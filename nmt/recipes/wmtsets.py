@@ -37,11 +37,18 @@ def joined(job: RecipeJob) -> list[StageItem]:
     return works
 
 
-def scored(job: RecipeJob) -> list[tuple[str, Path, Path]]:
-    """Name, source and reference of each test set that is scored."""
-    folder = job.root / "test"
-    names = [*job.lock.test, *((ALL, JOINED) if job.lock.all else ())]
-    return [(name, *_sides(job, folder, name)) for name in names]
+def sacrebleu_directory() -> Path:
+    """Where sacreBLEU keeps the archives of the test sets that it downloads."""
+    from sacrebleu.utils import SACREBLEU_DIR
+
+    return Path(SACREBLEU_DIR)
+
+
+def by_sacrebleu(job: RecipeJob) -> list[str]:
+    """The sets that no folder of --local has; raises UserError as the stage does."""
+    lock = job.lock
+    names = dict.fromkeys((*lock.dev, *lock.test, *lock.all))
+    return [name for name in names if _local(job, name) is None]
 
 
 def _sides(job: RecipeJob, folder: Path, name: str) -> tuple[Path, Path]:
@@ -100,7 +107,7 @@ def _single(job: RecipeJob, test: TestSet) -> StageItem:
 
 def _registered(job: RecipeJob, test: TestSet) -> tuple[tuple[Path, Path], str]:
     """A set as sacreBLEU downloads it; UnavailableError names the files to fetch by hand."""
-    from sacrebleu.utils import SACREBLEU_DIR, get_reference_files, get_source_file
+    from sacrebleu.utils import get_reference_files, get_source_file
 
     pair = f"{job.lock.source}-{job.lock.target}"
     try:
@@ -108,7 +115,8 @@ def _registered(job: RecipeJob, test: TestSet) -> tuple[tuple[Path, Path], str]:
             source = get_source_file(test.sacrebleu, pair)
             references = get_reference_files(test.sacrebleu, pair)
     except SystemExit:  # how sacreBLEU leaves when MD5 or certificate are wrong
-        why = f"sacreBLEU refuses its download; remove {SACREBLEU_DIR}/{test.sacrebleu} to retry"
+        place = sacrebleu_directory() / test.sacrebleu
+        why = f"sacreBLEU refuses its download; remove {place} to retry"
     except (OSError, EOFError, tarfile.TarError) as error:
         why = f"sacreBLEU's {test.sacrebleu}: {error}"
     else:

@@ -50,6 +50,12 @@ def pending(job: RecipeJob, stage: str, works: Sequence[StageItem]) -> list[Stag
     return [work for work in works if ledger.done(work.item, work.inputs) is None]
 
 
+def unfinished_items(job: RecipeJob, stage: str, works: Sequence[StageItem]) -> list[str]:
+    """The names of what `pending` would give, by a look at sizes alone: hashes nothing."""
+    ledger = job.ledger(stage)
+    return [work.item for work in works if not ledger.seems_done(work.item, work.inputs)]
+
+
 def perform(job: RecipeJob, stage: str, works: Sequence[StageItem]) -> None:
     """Do work and write down each part when it is done.
 

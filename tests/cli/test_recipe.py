@@ -3,22 +3,27 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from nmt.cli.recipe import main as recipe
 from nmt.cli.recipe import understood
+from nmt.cli.train import main as train
 from nmt.data.report import split_report, tally_of
+from nmt.experiments.processes import LoggedCommand
+from nmt.experiments.recipe import check, foreseen, plan
 from nmt.overrides.compose import experiment_of
-from nmt.overrides.options import quoted
-from nmt.recipes import estimate, loss
+from nmt.overrides.options import entries_of, quoted
+from nmt.recipes import estimate, loss, wmtsets
 from nmt.recipes.lock import names
-from tests.in_process import start_by
+from tests.in_process import run_all, start_by
 from tests.recipes import miniature
 from tests.recipes.server import Server, serving
 
@@ -34,6 +39,8 @@ RECIPES = ["wmt19_deen", "wmt19_zhen"]
         (["wmt19_deen", "encoding=lstm"], "encoding=lstm: say it with --encodings"),
         (["wmt19_deen", "data.root=x"], "data.root=x: say it with --root"),
         (["wmt19_deen", "runs=x"], "runs=x: say it with --runs"),
+        (["wmt19_deen", "run=R4"], "run=R4: say it with --encodings"),
+        (["wmt19_deen", "scale=toy"], "scale=toy: say it with nmt-train"),
         (["wmt19_deen", "train", "model.dmi=3", "--dry-run"], "model.dmi"),
     ],
 )
@@ -71,29 +78,59 @@ def test_dry_run_touches_nothing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert recipe([name, "--dry-run"]) == 0
-    said = dict(line.split(": ", 1) for line in capsys.readouterr().out.strip().split("\n"))
-    assert list(said) == ["download", "extract", "corpus", "tests", "prepare", "train", "score"]
+    lines = capsys.readouterr().out.strip().split("\n")
+    said = dict(line.split(": ", 1) for line in lines)
+    stages = ["download", "extract", "corpus", "tests", "prepare", "train", "score"]
+    root, kept = f"  data/{name}", f"  {wmtsets.sacrebleu_directory()}"
+    assert list(said) == [*stages, "in all", root, "  runs", kept]
     exact = {"wmt19_deen": "1.3 GB", "wmt19_zhen": "2.1 GB"}[name]
     assert f"about {exact} of disk" in said["download"]
-    assert said["extract"] == "waits for the stage before it"
+    assert said["extract"].startswith("what the stages before make; about")
+    assert said["  runs"].endswith(" GB, not below --root") and said[kept].startswith(
+        "20.0 MB, not"
+    )
     assert not list(tmp_path.iterdir())
 
 
+def test_training_for_months_is_refused_before_the_first_byte(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    usage = shutil.disk_usage(tmp_path)._replace(free=10**15)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: usage)
+    words = ["wmt19_deen", "--encodings", "relative", "trainer=cpu"]
+    assert recipe(words) == 2
+    err = capsys.readouterr().err
+    days = re.search(r"^nmt: train: (\d+) days by the estimate .* --max-days 14; .*", err, re.M)
+    assert days is not None and int(days[1]) > 300
+    assert err.startswith("in all: ") and not list(tmp_path.iterdir())
+    request = understood(words)[0]._replace(max_days=2 * int(days[1]))
+    forecasts = foreseen(request, plan(request))
+    check(request, forecasts)  # asked for
+    few = [f for f in forecasts if f.stage != "train"]
+    check(request._replace(max_days=1), few)  # of training alone
+
+
 @pytest.mark.parametrize("name", RECIPES)
-def test_the_words_of_the_lock_file_are_words_of_nmt_train(name: str) -> None:
-    request, _ = understood([name])
-    settings = experiment_of([*request.job.lock.words, *request.job.lock.training]).settings
-    assert settings.data.name == name and settings.data.max_length == 100
+def test_the_runs_of_the_lock_file_are_the_papers(name: str) -> None:
+    job = understood([name])[0].job
+    runs = {e: experiment_of(["scale=wmt19", f"run={r}"]) for e, r in job.lock.runs.items()}
+    for encoding, run in runs.items():
+        assert list(run.settings.encoding) == list(entries_of(encoding))
+        assert run.settings.data.name == name and run.settings.data.max_length == 100
+    assert set(job.lock.encodings) <= set(runs)
+    assert job.lock.other_run == job.lock.runs["relative"]  # it has no keys of its encoding
+    settings = runs["absolute"].settings
+    assert settings.encoding["absolute"]["at"] == {"index": {"start": 1}}  # as in the paper
     assert settings.data.cache == f"data/{name}/prepared"
-    assert (settings.data.source_language, "en") == request.job.lock.languages
+    assert (settings.data.source_language, "en") == job.lock.languages
     assert settings.model.dim == 512 and settings.optim.kind == "plateau"
     if name == "wmt19_deen":
         assert settings.segmenter.kind == "bpe" and settings.segmenter.merges == 50_000
     else:
         assert settings.segmenter.vocabulary_size == 32_000
         assert not settings.segmenter.shared_vocabulary
-    for encoding in request.job.lock.encodings:
-        experiment_of([f"encoding={encoding}"])
+        assert settings.segmenter.training_lines == 4_000_000
 
 
 def test_lock_files_travel_with_the_package() -> None:
@@ -129,14 +166,11 @@ def test_the_loss_is_counted_as_in_the_paper() -> None:
 @pytest.mark.parametrize("name", RECIPES)
 def test_estimates_grow_with_what_is_asked(name: str, tmp_path: Path) -> None:
     job = understood([name, "--root", str(tmp_path)])[0].job
-    base = experiment_of([*job.lock.words, *job.lock.training]).settings
-    tiny = experiment_of([*job.lock.words, "model=tiny"]).settings
-    train = estimate.of_train(job, base, gpu=True)
-    assert (
-        train.disk + 1e9 > 5e9
-        and 1e9 < estimate.of_train(job, tiny, True).disk * 5 < train.disk * 5
-    )
-    assert estimate.of_train(job, base, gpu=False).seconds > 100 * train.seconds
+    base = experiment_of([f"run={job.lock.other_run}", "scale=wmt19"]).settings
+    train = estimate.of_train(job, base, 10**8, gpu=True)
+    small = estimate.of_train(job, base, 10**7, gpu=True)
+    assert 4e9 < train.disk == 10 * small.disk and train.memory > small.memory
+    assert estimate.of_train(job, base, 10**8, gpu=False).seconds > 100 * train.seconds
     assert estimate.of_prepare(job, base, 1).seconds > 3 * estimate.of_prepare(job, base, 4).seconds
     every = experiment_of(["data=wmt19_deen", "segmenter=unigram"]).settings
     some = experiment_of(
@@ -144,22 +178,28 @@ def test_estimates_grow_with_what_is_asked(name: str, tmp_path: Path) -> None:
     ).settings
     memory = [estimate.of_prepare(job, each, 1).memory for each in (some, every)]
     assert memory[1] > 10 * memory[0]
-    assert (
-        estimate.of_score(2000, base, 2, True).seconds
-        < estimate.of_score(20_000, base, 2, True).seconds
-    )
+    score = [estimate.of_score(lines, base, 10**8, True).seconds for lines in (2000, 20_000)]
+    assert 9 * score[0] < score[1]
 
 
-def test_parameters_are_those_of_the_model() -> None:
+def test_estimates_count_the_parameters_of_encodings(tmp_path: Path) -> None:
     import torch
 
     from nmt import build
 
-    settings = experiment_of(["model=base", "segmenter.merges=1000"]).settings
+    def disk(encoding: str) -> float:
+        words = ["wmt19_deen", "train", "--encodings", encoding, "--root", str(tmp_path)]
+        request, _ = understood([*words, "model=tiny", "segmenter.merges=60"])
+        (train,) = foreseen(request, plan(request))
+        return train.needs.disk
+
+    settings = experiment_of(["encoding=lstm", "model=tiny", "segmenter.merges=60"]).settings
     with torch.device("meta"):
-        model = build.transformer(settings, 1500, 1500)
-    real = sum(p.numel() for p in model.parameters())
-    assert abs(estimate.parameters(settings) / real - 1) < 0.01
+        model = build.transformer(settings, 8, 8)
+    added = sum(p.numel() for site in model.sites.values() for p in site.parameters())
+    assert added > 100_000
+    kept = 12 * (settings.trainer.keep_checkpoints + 2)  # bytes of a weight in all checkpoints
+    assert disk("lstm") - disk("absolute") == kept * added
 
 
 @pytest.mark.parametrize(
@@ -204,25 +244,27 @@ def test_from_archives_to_scores(
     assert between and int(between[1]) > 0
     for stage in ("prepare", "train", "score"):
         assert f"{stage}: " in err
-    scores = tmp_path / "runs" / "scores" / "absolute+relative"
-    sets = (
-        ["newstest2018", "newstest_all", "concat_seq"] if name == RECIPES[0] else ["newstest2019"]
-    )
-    assert sorted(p.stem for p in scores.glob("*.json")) == sorted(sets)
-    for each in sets:
-        told = json.loads((scores / f"{each}.json").read_bytes())
-        assert [system["label"] for system in told["systems"]] == ["absolute", "relative"]
-        assert f"{each}\n{(scores / f'{each}.txt').read_text(encoding='utf-8')}" in out
-        assert "76-100" in out and "over 100" in out
+    where = tmp_path / "runs" / f"table-{name}"
+    sets = {"table1": "newstest2018", "table2": "newstest_all", "table3": "concat_seq"}
+    sets = sets if name == RECIPES[0] else {"table1": "newstest2019"}
+    for table, test in sets.items():
+        told = json.loads((where / f"{table}.json").read_bytes())
+        assert [system["label"] for system in told["systems"]] == [
+            *("absolute, max 100", "relative, max 100"),
+        ]
+        assert told["tables"][0]["test"] == test
+        assert (where / f"{table}.txt").read_text(encoding="utf-8") in out
+        assert told["command"].startswith(f"nmt-recipe {name} --lock")
+    assert ("76-100" in out) == ("table2" in sets)
 
     before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*") if p.is_file()}
     assert recipe(words) == 0  # nothing again, the tables apart
     again, err = capsys.readouterr()
-    for stage in ("download", "extract", "corpus", "tests", "prepare", "train", "score"):
+    for stage in ("download", "extract", "corpus", "tests", "prepare", "train"):
         assert f"{stage}: nothing to do" in err
-    assert again.endswith(out[out.index(sets[0] + "\n") :])
+    assert again.endswith(out[out.index("Table 1") :]) and "in all" not in err
     changed = {p for p, t in before.items() if p.stat().st_mtime_ns != t}
-    assert {p.name for p in changed} <= {".lock", "train.json"}
+    assert {p.stem for p in changed} <= {".lock", *sets}
 
     # another corpus, and the runs of the first are not taken for runs on it
     if name == "wmt19_deen":
@@ -240,7 +282,7 @@ def test_late_stages_by_themselves(
     for stage, said in (
         ("prepare", "the stage corpus makes it"),
         ("train", "the stage corpus makes it"),
-        ("score", "alibi: not trained yet; the stage train does that"),
+        ("score", "alibi-max100-seed1: not trained yet; the stage train does that"),
     ):
         assert recipe([*words, stage]) == 66
         assert said in capsys.readouterr().err
@@ -253,7 +295,41 @@ def test_late_stages_by_themselves(
     others = [word.replace("segmenter.merges=60", "segmenter.merges=70") for word in words]
     assert recipe([*others, "train"]) == 66  # not what was prepared
     assert recipe([*words, "train"]) == 0
-    assert (tmp_path / "runs" / "alibi" / "config.json").exists()
+    made = tmp_path / "runs" / "table-wmt19_deen" / "alibi-max100-seed1"
+    assert (made / "config.json").exists()
+
+
+def test_one_run_serves_the_recipe_and_the_tables(
+    served: Server,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whichever comes first, the second trains nothing: the same settings and directories."""
+    served.files = miniature.make("wmt19_deen", tmp_path, served.url)
+    words = ["wmt19_deen", *miniature.words("wmt19_deen", tmp_path)]
+    assert recipe([*words, *("download", "extract", "corpus", "tests", "prepare")]) == 0
+    keys = [w for w in words if "=" in w and not w.startswith("-")]
+    place = [f"data.root={tmp_path / 'root'}", f"runs={tmp_path / 'runs'}", "seed=1"]
+    single = [w for w in keys if not w.startswith(("samples", "attention"))]
+    assert train(["run=R2", "scale=wmt19", *single, *place]) == 0
+    capsys.readouterr()
+    assert recipe([*words, "train"]) == 0
+    out, err = capsys.readouterr()
+    runs = tmp_path / "runs" / "table-wmt19_deen"
+    assert f"train: nothing to do for {runs / 'relative-max100-seed1'}" in err
+    assert out == f"{runs / 'absolute-max100-seed1'}\n"
+
+    translated: list[str] = []
+
+    def watched(commands: Sequence[LoggedCommand], *rest: Any, **more: Any) -> dict[str, int]:
+        translated.extend(each.module for each in commands)
+        return run_all(commands, *rest, **more)
+
+    start_by(monkeypatch, watched)
+    assert train(["experiment=table2", "run=R1,R2", *keys, *place]) == 0
+    assert "2 runs, 2 of them finished" in capsys.readouterr().err
+    assert set(translated) == {"translate"}
 
 
 def test_quoted_words_are_read_back(tmp_path: Path) -> None:

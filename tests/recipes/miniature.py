@@ -41,6 +41,7 @@ TINY = [
     *("model.encoder_layers=1", "model.decoder_layers=1", "trainer=cpu", "trainer.threads=1"),
     *("trainer.max_steps=3", "trainer.batch_tokens=400", "trainer.tensorboard=false"),
     *("decode=greedy", "decode.max_length_ratio=0.1", "data.workers=1"),
+    *("samples=40", "attention=false"),  # of the tables
 ]
 SEGMENTER = {
     "wmt19_deen": ["segmenter.merges=60"],

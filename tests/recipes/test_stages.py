@@ -308,7 +308,7 @@ def test_a_full_disk_is_told_before(
     real = shutil.disk_usage(it.folder)
     monkeypatch.setattr("shutil.disk_usage", lambda _: real._replace(free=1000))
     assert recipe(it.words()) == 74
-    assert "download takes about" in capsys.readouterr().err
+    assert "root: takes about" in capsys.readouterr().err
     assert not it.server.seen
 
 
