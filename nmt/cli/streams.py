@@ -3,9 +3,11 @@
 import io
 import logging
 import os
+import select
 import stat
 import sys
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +18,9 @@ from nmt.errors import Exit, UserError
 from nmt.experiments import outputs
 
 log = logging.getLogger(__name__)
+
+BLOCK = 2**16  # bytes read at once
+PATIENCE = 0.05  # seconds after which a pipe that gives no further line waits for an answer
 
 
 def secure() -> None:
@@ -67,7 +72,61 @@ def waits_for_nobody(name: str) -> bool:
         return False
 
 
-def text_lines(stream: BinaryIO, name: str) -> Iterator[str]:
+class Arriving:
+    """The lines of a terminal or a pipe, each as soon as it has come."""
+
+    def __init__(self, descriptor: int, before_waiting: Callable[[], None]) -> None:
+        """`before_waiting` is called where no line is there yet: its writer may want answers."""
+        self._descriptor, self._before_waiting = descriptor, before_waiting
+        self._lines = deque[bytes]()
+        self._parts: list[bytes] = []  # of a line that has not ended
+        self._ended = False
+
+    @classmethod
+    def at(cls, name: str, before_waiting: Callable[[], None]) -> "Arriving | None":
+        """That of stdin for -; None for a file, whose lines are all there."""
+        if name != "-" or waits_for_nobody(name):
+            return None
+        try:
+            return cls(sys.stdin.fileno(), before_waiting)
+        except (OSError, ValueError):  # a stream of Python's own
+            return None
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        while not self._lines:
+            if self._ended:
+                raise StopIteration
+            if not self._readable(0):
+                self._before_waiting()
+            self._read()
+        return self._lines.popleft()
+
+    def waits(self) -> bool:
+        """Whether a further line, or the end, is there or comes within PATIENCE seconds."""
+        while not (self._lines or self._ended) and self._readable(PATIENCE):
+            self._read()
+        return bool(self._lines) or self._ended
+
+    def _readable(self, seconds: float) -> bool:
+        return bool(select.select([self._descriptor], [], [], seconds)[0])
+
+    def _read(self) -> None:
+        block = os.read(self._descriptor, BLOCK)
+        self._ended = not block
+        *ended, rest = block.split(b"\n")
+        for line in ended:
+            self._lines.append(b"".join([*self._parts, line, b"\n"]))
+            self._parts.clear()
+        if rest:
+            self._parts.append(rest)
+        if self._ended and self._parts:
+            self._lines.append(b"".join(self._parts))
+
+
+def text_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
     """The lines of a stream as text, each as soon as it has been read.
 
     What is not UTF-8 becomes U+FFFD, counted in one warning after the last line. Raises UserError

@@ -13,7 +13,7 @@ from nmt.cli.command import lasting, run
 from nmt.cli.decoding import BY_SENTENCE, KEYS, SETTING, WORKERS, change_of, described
 from nmt.cli.parser import Parser, once, positive
 from nmt.cli.resumable import Hashed, Progress, check_output, digest, output_of, read_over
-from nmt.cli.streams import Output, named, opened_input, text_lines, waits_for_nobody
+from nmt.cli.streams import Arriving, Output, named, opened_input, text_lines, waits_for_nobody
 from nmt.errors import UserError
 from nmt.experiments.columns import COLUMNS, columns_named, with_columns
 
@@ -105,6 +105,7 @@ def command(argv: list[str]) -> None:
     check_output(options.output, (options.input, *options.beside.values()))
     with ExitStack() as stack:
         stream = stack.enter_context(opened_input(options.input))
+        arriving = Arriving.at(options.input, _answer)
         # torch takes seconds to import: --help and wrong arguments are answered before
         with lasting():
             import torch
@@ -129,7 +130,7 @@ def command(argv: list[str]) -> None:
         wanted = options.n_best or 1
         engines.check_n_best(wanted, decode, f"--n-best {wanted}", "add decode.beam_size")
         translator = loaded.translator(decode)
-        source: Iterable[str] = text_lines(stream, options.input)
+        source: Iterable[str] = text_lines(arriving or stream, options.input)
         if options.by_sentence:
             source = by_sentence(Path(options.input))
         read = {TEXT: Hashed(source, decode.window)} | {
@@ -145,7 +146,7 @@ def command(argv: list[str]) -> None:
         notes = Notes(passed)
         refused: UserError | None = None
         try:
-            made = records(options, translator, texts, output.lines, notes)
+            made = records(options, translator, texts, output.lines, notes, arriving)
             for number, text in stack.enter_context(closing(made)):
                 output.write(text)
                 if number % decode.window == 0:
@@ -235,6 +236,7 @@ def records(
     texts: InStep,
     done: int,
     notes: "Notes",
+    arriving: Arriving | None = None,
 ) -> Generator[tuple[int, str], None, None]:
     """The number of each line after those done, and what is to be written for it, LF included."""
     from tqdm import tqdm
@@ -246,7 +248,8 @@ def records(
             waiting.append(line)
             yield line
 
-    quiet = True if options.output is None and sys.stdout.isatty() else None  # None: unless a TTY
+    talking = (options.output is None and sys.stdout.isatty()) or _prompted(arriving)
+    quiet = True if talking else None  # None: unless stderr is a terminal
     translated = translator.translate(
         remembered(),
         options.n_best or 1,
@@ -255,12 +258,28 @@ def records(
         first=done + 1,
         notes=notes,
         read_ahead=all(map(waits_for_nobody, [options.input, *options.beside.values()])),
+        more=arriving.waits if arriving else lambda: True,
     )
     tqdm.monitor_interval = 0  # no thread beside those that work: see decode.workers.may_fork
     shown = tqdm(translated, unit=" lines", disable=quiet, initial=done)
     with closing(translated):
         for number, translations in enumerate(shown, done + 1):
             yield number, record(options, number, waiting.popleft(), translations)
+    if _prompted(arriving):
+        sys.stderr.write("\n")  # behind the last prompt
+
+
+def _answer() -> None:
+    """Hand over all translations, and ask for the next line where a person types it."""
+    sys.stdout.flush()
+    if sys.stdin.isatty():
+        sys.stderr.write("> ")
+        sys.stderr.flush()
+
+
+def _prompted(arriving: Arriving | None) -> bool:
+    """Whether a person types the lines."""
+    return arriving is not None and sys.stdin.isatty()
 
 
 def record(

@@ -6,7 +6,7 @@ characters, which shifts one side of a parallel corpus against the other. So byt
 
 import gzip
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
@@ -33,7 +33,9 @@ class RawLine(NamedTuple):
     bom: bool  # the file began with a byte order mark, and this is its first line
 
 
-def raw_lines(stream: BinaryIO, first: bool = True, count: int | None = None) -> Iterator[RawLine]:
+def raw_lines(
+    stream: Iterable[bytes], first: bool = True, count: int | None = None
+) -> Iterator[RawLine]:
     """Yield at most `count` lines; `first` says that the stream stands at the start of its file."""
     if count == 0:
         return

@@ -134,7 +134,7 @@ class Searching:
     """An engine at work on one text, alone or by workers, for as long as a `with` block lasts."""
 
     def __init__(self, engine: Engine, workers: int | None) -> None:
-        """`workers`: how many; None: as many as pay for the first window."""
+        """`workers`: how many; None: as many as pay for a window."""
         self.engine, self.workers = engine, workers
         self._stack = ExitStack()
         self._searcher: Searcher | None = None
@@ -151,16 +151,15 @@ class Searching:
         self._stack.close()
 
     def searcher(self, batches: int) -> Searcher:
-        """Who searches; with the first window that has any, it is decided who does."""
+        """Who searches: this process, until a window pays for workers, who then do to the end."""
         if self._searcher is not None:
             return self._searcher
         if not batches:
             return Here(self.engine)
         count = self.workers or _worth(batches, self.engine.most_workers)
-        if count > 1:
-            self._searcher = self._stack.enter_context(self.engine.workers(count))
-        else:
-            self._searcher = Here(self.engine)
+        if count == 1:
+            return Here(self.engine)
+        self._searcher = self._stack.enter_context(self.engine.workers(count))
         return self._searcher
 
     def attend(self) -> None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from functools import partial
-from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
 from nmt.config import WORDS, Decode, Settings
@@ -120,6 +119,7 @@ class Translator:
         first: int = 1,
         notes: Notes | None = None,
         read_ahead: bool = False,
+        more: Callable[[], bool] = lambda: True,
     ) -> Generator[list[Translation], None, None]:
         """For each line its n_best translations (at most beam_size), best first.
 
@@ -133,8 +133,9 @@ class Translator:
         their files. `prefixes` are the beginnings that the translations must have, line by line; an
         empty one leaves a line free. `first` and `notes` are the number of the first line, and what
         was unusual about those before it. Reads decode.window lines of each, gives back as many,
-        and only then reads on. An empty line has one empty translation; a JoinedLine is read as the
-        pieces of its sentences. What was unusual is counted, and logged once after the last line.
+        and only then reads on; fewer where `more` says that none is there by now. An empty line
+        has one empty translation; a JoinedLine is read as the pieces of its sentences. What was
+        unusual is counted, and logged once after the last line.
         Raises UserError (65) for columns and prefixes that do not fit, before any line of their
         window is translated; (2) for a column that is missing or unknown; after the last line
         RefusedLinesError, if lines were too long and decode.too_long=refuse, or with a prefix.
@@ -144,7 +145,8 @@ class Translator:
         beginnings = Prefixes(prefixes, self.target)
         notes = Notes() if notes is None else notes
         with Searching(self.engine, self.workers) as searching:
-            windows = self._windows(iter(lines), beside, beginnings, count, first, searching)
+            some = self._lines_of_windows(iter(lines), first, more)
+            windows = self._windows(some, beside, beginnings, count, first, searching)
             begin = partial(self._begin, count, searching)
             for answers, unusual in searching.in_order(windows, begin, read_ahead):
                 notes.merge(unusual)
@@ -162,17 +164,30 @@ class Translator:
                 Exit.DATA,
             )
 
+    def _lines_of_windows(
+        self, lines: Iterator[str], first: int, more: Callable[[], bool]
+    ) -> Iterator[list[str]]:
+        """Lines by window; a multiple of decode.window ends one, as outputs are resumed there."""
+        window: list[str] = []
+        for number, line in enumerate(lines, first):
+            window.append(line)
+            if number % self.decode.window == 0 or not more():
+                yield window
+                window = []
+        if window:
+            yield window
+
     def _windows(
         self,
-        lines: Iterator[str],
+        lines: Iterator[list[str]],
         beside: Columns,
         beginnings: Prefixes,
         count: int,
         first: int,
         searching: Searching,
     ) -> Iterator[_Window]:
-        """Read all lines, and what stands beside them, window by window."""
-        while window := list(islice(lines, self.decode.window)):
+        """Read what stands beside all lines, and number them, window by window."""
+        for window in lines:
             rows = beside.read(len(window), first)
             begin = beginnings.read(len(window), first)
             notes, sources = Notes(), []

@@ -1,0 +1,152 @@
+"""nmt-translate on a terminal and on a pipe that waits for answers: a line at a time."""
+
+import io
+import os
+import pty
+import select
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nmt import modeldir
+from nmt.cli import streams, translate
+from nmt.cli.streams import Arriving
+from nmt.modeldir import Trained
+from tests.cli.conftest import Run
+
+WINDOW = "decode.window=2000"
+LINES = [b"w1 w2", b"w3", b"", b"w4 w5 w6"]
+
+
+class Talk:
+    """Writes a line, and reads what comes back, while the command runs."""
+
+    def __init__(self, to_command: int, from_command: int) -> None:
+        self.to_command, self.from_command = to_command, from_command
+        self.heard: list[bytes] = []
+        self.failed = ""
+
+    def all_at_once(self, text: bytes) -> None:
+        """Say it without waiting for answers."""
+        os.write(self.to_command, text)
+
+    def lines(self, *lines: bytes) -> None:
+        """Say the lines, each after the answer to the one before."""
+        for line in lines:
+            os.write(self.to_command, line + b"\n")
+            if not select.select([self.from_command], [], [], 20)[0]:
+                self.failed = f"no answer to {line!r}"
+                break
+            self.heard.append(os.read(self.from_command, 1000))
+
+
+def talk(
+    patch: pytest.MonkeyPatch, terminal: bool, act: Callable[[Talk], None], *words: str
+) -> tuple[int, Talk]:
+    """The exit code of the command, and what was heard while `act` talked to it."""
+    ours, theirs = pty.openpty() if terminal else reversed(os.pipe())
+    hearing, speaking = os.pipe()
+    talking = Talk(ours, hearing)
+
+    def run() -> None:
+        try:
+            act(talking)
+        finally:
+            if terminal:
+                os.write(ours, b"\x04")  # Ctrl-D
+            else:
+                os.close(ours)
+
+    thread = threading.Thread(target=run)
+    with os.fdopen(theirs, "r") as stdin, os.fdopen(speaking, "w") as stdout:
+        patch.setattr(sys, "stdin", stdin)
+        patch.setattr(sys, "stdout", stdout)
+        thread.start()
+        code = translate.main(["model", *words])
+        thread.join()
+    with os.fdopen(hearing, "rb") as rest:
+        talking.heard.append(rest.read())
+    if terminal:
+        os.close(ours)
+    return code, talking
+
+
+@pytest.fixture
+def model(copying: Trained, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command's model copies."""
+    monkeypatch.setattr(modeldir, "load", lambda path, device: copying)
+
+
+@pytest.mark.usefixtures("model")
+@pytest.mark.parametrize("terminal", [True, False])
+def test_each_line_is_answered_before_the_next_is_written(
+    terminal: bool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code, talking = talk(monkeypatch, terminal, lambda one: one.lines(*LINES), WINDOW)
+    assert (code, talking.failed) == (0, "")
+    assert talking.heard == [*(line + b"\n" for line in LINES), b""]
+    err = capfd.readouterr().err
+    assert ("> " in err) == terminal, err
+
+
+def test_the_bytes_are_those_of_a_file(
+    nmt_translate: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "in").write_bytes(b"".join(line + b"\n" for line in LINES))
+    for words in (["--json"], ["--scores", "--n-best=2"]):
+        expected = nmt_translate(str(tmp_path / "in"), WINDOW, *words)[1]
+        with monkeypatch.context() as patch:
+            code, talking = talk(patch, False, lambda one: one.lines(*LINES), WINDOW, *words)
+        assert (code, b"".join(talking.heard)) == (0, expected)
+
+
+@pytest.mark.usefixtures("model")
+def test_a_pipe_that_keeps_up_is_read_by_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    from nmt.decode.translator import Translator
+
+    windows: list[int] = []
+    begin = Translator._begin
+
+    def spy(self: Translator, count: int, searching: Any, window: Any) -> Any:
+        windows.append(len(window.lines))
+        return begin(self, count, searching, window)
+
+    monkeypatch.setattr(Translator, "_begin", spy)
+    many = b"".join(b"w%d\n" % (i % 7) for i in range(25))
+    code, talking = talk(monkeypatch, False, lambda one: one.all_at_once(many), "decode.window=10")
+    assert (code, b"".join(talking.heard), windows) == (0, many, [10, 10, 5])
+
+
+def test_lines_that_arrive_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    monkeypatch.setattr(streams, "PATIENCE", 0)
+    waited: list[int] = []
+    arriving = Arriving(reading, lambda: waited.append(1))
+    assert not arriving.waits()
+    os.write(writing, b"one\ntw")
+    lines = iter(arriving)
+    assert arriving.waits() and next(lines) == b"one\n" and not arriving.waits() and not waited
+    timer = threading.Timer(0.05, os.write, (writing, b"o\nthree"))
+    timer.start()
+    assert next(lines) == b"two\n" and waited
+    timer.join()
+    os.close(writing)
+    assert arriving.waits() and next(lines) == b"three" and arriving.waits()
+    assert list(lines) == []
+    os.close(reading)
+
+
+def test_only_what_may_wait_for_an_answer_arrives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert Arriving.at("some/file", lambda: None) is None
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
+    assert Arriving.at("-", lambda: None) is None
+    (tmp_path / "in").write_bytes(b"w1\n")
+    with (tmp_path / "in").open() as file:
+        monkeypatch.setattr(sys, "stdin", file)
+        assert Arriving.at("-", lambda: None) is None
