@@ -21,3 +21,15 @@ def who(_: int) -> int:
     """Say who does this task, after a while."""
     time.sleep(0.02)
     return os.getpid()
+
+
+class HTTPError(Exception):
+    """An error that pickle cannot make again: it is called with one argument, not two."""
+
+    def __init__(self, status: int, words: str) -> None:
+        super().__init__(f"{status} {words}")
+
+
+def http_error(status: int) -> None:
+    """Raise an error as libraries do."""
+    raise HTTPError(status, "not there")

@@ -12,7 +12,7 @@ import pytest
 
 from nmt.data.parallel import AHEAD, Pool, in_order
 from nmt.errors import Exit, UserError
-from tests.data.meeting import PATIENCE, meet, who
+from tests.data.meeting import PATIENCE, http_error, meet, who
 from tests.pages import ROOT
 
 HOST = """
@@ -20,10 +20,17 @@ import sys, time
 from nmt.data.parallel import Pool
 from tests.data.meeting import meet
 
-if __name__ == "__main__":
-    with Pool(2) as pool:
-        print(*set(pool.in_order(meet, sys.argv[1:] * 4)), flush=True)
-        time.sleep(600)
+with Pool(2) as pool:
+    print(*set(pool.in_order(meet, sys.argv[1:] * 4)), flush=True)
+    time.sleep(600)
+"""
+PLAIN = """
+from pathlib import Path
+from nmt.data.prepare import prepare
+from tests.data.test_prepare import BPE, corpus
+
+print("once", flush=True)
+print(len(prepare(corpus(Path(), workers=2), BPE).train))
 """
 
 
@@ -101,6 +108,33 @@ def test_a_process_killed_in_the_second_pass_is_told() -> None:
         with pytest.raises(UserError, match=r"set data\.workers below 2"):
             for _ in pool.in_order(who, range(100)):
                 os.kill(victim, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("how", ["file", pytest.param("stdin", marks=pytest.mark.slow), "command"])
+def test_a_script_without_a_guard_runs_once(how: str, tmp_path: Path) -> None:
+    """A process that ran the parent's script again would wait for the lock of the parent."""
+    script = tmp_path / "plain.py"
+    script.write_text(PLAIN)
+    words = {"file": [str(script)], "stdin": ["-"], "command": ["-c", PLAIN]}[how]
+    done = subprocess.run(
+        [sys.executable, *words], input=PLAIN if how == "stdin" else None, capture_output=True,
+        text=True, cwd=tmp_path, timeout=PATIENCE, check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert (done.stdout, done.returncode) == ("once\n40\n", 0), done.stderr
+
+
+def test_signals_of_the_group_are_left_to_the_parent() -> None:
+    with Pool(2) as pool:
+        for pid in set(pool.in_order(who, range(8))):
+            for number in (signal.SIGINT, signal.SIGTERM):
+                os.kill(pid, number)
+        assert list(pool.in_order(abs, range(-9, 0))) == list(range(9, 0, -1))
+
+
+def test_an_error_that_cannot_travel_is_told_in_words() -> None:
+    with pytest.raises(RuntimeError, match="HTTPError"):
+        list(in_order(http_error, [404, 404], 2))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
