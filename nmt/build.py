@@ -12,7 +12,7 @@ from nmt.device import pick
 from nmt.encodings.registry import create
 from nmt.errors import Exit, UserError, is_want_of_memory, whence
 from nmt.memory import memory_of
-from nmt.model import trial
+from nmt.model import example, invariance, trial
 from nmt.model.transformer import Transformer
 
 COPIES = 4  # of each parameter in training: weight, gradient, and Adam's two moments
@@ -103,7 +103,9 @@ def _narrowed(settings: Settings) -> tuple[Settings, int]:
 
 
 def _check_step(settings: Settings) -> None:
-    """Refuse encodings with which a first step of training fails: try one, as small as can be.
+    """Refuse encodings with which a first step of training fails, or that see the future.
+
+    Tried in a model that is as small as can be; its parameters are moved for the second.
 
     Draws leave torch's generator as it was.
     """
@@ -115,7 +117,12 @@ def _check_step(settings: Settings) -> None:
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(settings.seed)
         try:
-            trial.step(transformer(small, trial.VOCAB, trial.VOCAB), per_sentence)
+            model = transformer(small, trial.VOCAB, trial.VOCAB)
+            text = trial.text(model, per_sentence)
+            trial.step(model, text)
+            example.perturb(model, small.model.dim)
+            if (why := invariance.fault(model, text)) is not None:
+                raise UserError(why)
         except UserError:
             raise
         except trial.TrialError as e:

@@ -42,10 +42,11 @@ class Index(Positions):
 
 @dataclass(frozen=True)
 class Scaled(Positions):
-    """Position interpolation (Chen et al. 2023): other positions times a factor."""
+    """Other positions times a factor (position interpolation, Chen et al. 2023), plus a shift."""
 
     inner: Positions
     factor: float
+    shift: int = 0
     integer: ClassVar[bool] = False
 
     @property
@@ -68,8 +69,8 @@ class Scaled(Positions):
         return self.inner.limit_in(training)
 
     def assign(self, index: Tensor, context: Context) -> Tensor:
-        """Multiply what the positions inside say by the factor."""
-        return self.inner.assign(index, context) * self.factor
+        """Multiply what the positions inside say by the factor, and add the shift."""
+        return self.inner.assign(index, context) * self.factor + self.shift
 
 
 def refuse_descending(positions: Positions, site: str) -> None:

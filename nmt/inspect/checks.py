@@ -1,18 +1,14 @@
 """Whether an encoding works, and what changes it: tried on a small model, not believed."""
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from nmt.encodings.base import Encoding
-from nmt.encodings.context import Context, Positions
 from nmt.inspect.specimen import Decoding, Specimen, entries, full
+from nmt.model.invariance import shifted
 
 CLOSE = 1e-5  # float32, logits of unit size
-BY = 5  # tokens of the common shift
 
 
 class Check(NamedTuple):
@@ -20,42 +16,6 @@ class Check(NamedTuple):
 
     holds: bool
     finding: str  # the largest difference, or what went wrong
-
-
-class Shifted(Positions):
-    """Other positions, all of them a few tokens later."""
-
-    integer: ClassVar[bool] = True
-
-    def __init__(self, inner: Positions) -> None:
-        self.inner = inner
-
-    @property
-    def columns(self) -> frozenset[str]:
-        """Those of the positions inside."""
-        return self.inner.columns
-
-    @property
-    def lengths(self) -> bool:
-        """As the positions inside."""
-        return self.inner.lengths
-
-    def assign(self, index: Tensor, context: Context) -> Tensor:
-        """Shift what the positions inside give."""
-        return self.inner.assign(index, context) + BY
-
-
-@contextmanager
-def shifted(encodings: Iterable[Encoding]) -> Iterator[None]:
-    """All positions are a few tokens later inside."""
-    kept = [(e, e.positions) for e in encodings]
-    for e, positions in kept:
-        e.positions = Shifted(positions)
-    try:
-        yield
-    finally:
-        for e, positions in kept:
-            e.positions = positions
 
 
 def works(specimen: Specimen) -> Check:

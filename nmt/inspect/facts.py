@@ -13,9 +13,9 @@ from nmt import build
 from nmt.config import Settings
 from nmt.encodings.base import Encoding
 from nmt.encodings.composition import hooks_of
-from nmt.inspect.checks import BY, shifted
 from nmt.inspect.single import CLOSE, additions, ask, pass_over
 from nmt.inspect.specimen import Specimen, entries
+from nmt.model.invariance import SHIFT, shifted
 from nmt.model.transformer import Transformer
 
 SITES = ("encoder", "decoder", "cross")
@@ -89,7 +89,7 @@ class Probe:
         e = self.encoding
         if self.site == "cross" and AT_BOTTOM & self.hooks:
             return False  # its positions came in at the bottom of the stacks
-        if e.positions.pairs or (e.limit is not None and e.limit < self._ids.shape[1] + BY):
+        if e.positions.pairs or (e.limit is not None and e.limit < self._ids.shape[1] + SHIFT):
             return False
         before = self._answers[0]
         with torch.inference_mode(), shifted([e]):

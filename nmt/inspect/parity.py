@@ -20,13 +20,13 @@ from nmt.errors import UserError, whence
 from nmt.inspect.specimen import (
     VOCAB,
     Decoding,
-    Sentences,
     device_of,
     full,
     perturbed,
     sentences,
 )
 from nmt.model import example
+from nmt.model.example import Sentences
 from nmt.model.transformer import PAD, Transformer
 
 TOKENS = 40  # of the target; a cache doubles its room at 17 and at 35

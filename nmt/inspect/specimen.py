@@ -11,30 +11,10 @@ from nmt.config import Settings
 from nmt.encodings.base import Encoding
 from nmt.model import example
 from nmt.model.attention import at_least_float32
+from nmt.model.example import Sentences
 from nmt.model.transformer import PAD, Transformer
 
 VOCAB = 40  # word types of the made-up text
-NOISE = 0.1  # on every parameter
-
-
-class Sentences(NamedTuple):
-    """A made-up batch, padded on the right."""
-
-    source: Tensor  # [rows, source]
-    target: Tensor  # [rows, target]
-    columns: dict[str, Tensor]  # [rows, source | 1] each
-
-    def take(self, rows: Tensor) -> "Sentences":
-        """Row i becomes old row rows[i]."""
-        columns = {name: c[rows] for name, c in self.columns.items()}
-        return Sentences(self.source[rows], self.target[rows], columns)
-
-    def alone(self, row: int) -> "Sentences":
-        """One row without its padding."""
-        source, target, columns = self.take(torch.tensor([row]))
-        source, target = (ids[:, : int((ids != PAD).sum())] for ids in (source, target))
-        cut = {name: c[:, : source.shape[1]] for name, c in columns.items()}
-        return Sentences(source, target, cut)
 
 
 def sentences(
@@ -62,16 +42,12 @@ def sentences(
 def perturbed(settings: Settings) -> Transformer:
     """A model in eval mode with every parameter away from where it starts.
 
-    Tables that start at zero would hide every mistake in how they are read. Raises UserError as
-    `build.transformer` does.
+    Raises UserError as `build.transformer` does.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         model = build.transformer(settings, VOCAB, VOCAB)
-        noise = NOISE * min(1.0, 32 / settings.model.dim) ** 0.5  # wide sums must not grow by it
-        with torch.no_grad():
-            for p in model.parameters():
-                p.add_(torch.randn_like(p) * noise)
+        example.perturb(model, settings.model.dim)
     return model.eval()
 
 

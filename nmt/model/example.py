@@ -1,7 +1,43 @@
 """Made-up inputs for a model: what tests, parity and timings feed to any encoding."""
 
+from typing import NamedTuple
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+NOISE = 0.1  # on every parameter of a perturbed model
+
+
+class Sentences(NamedTuple):
+    """A made-up batch, padded on the right."""
+
+    source: Tensor  # [rows, source]
+    target: Tensor  # [rows, target]
+    columns: dict[str, Tensor]  # [rows, source | 1] each
+
+    def take(self, rows: Tensor) -> "Sentences":
+        """Row i becomes old row rows[i]."""
+        columns = {name: c[rows] for name, c in self.columns.items()}
+        return Sentences(self.source[rows], self.target[rows], columns)
+
+    def alone(self, row: int) -> "Sentences":
+        """One row without its padding."""
+        source, target, columns = self.take(torch.tensor([row]))
+        source, target = (ids[:, : int((ids != 0).sum())] for ids in (source, target))
+        cut = {name: c[:, : source.shape[1]] for name, c in columns.items()}
+        return Sentences(source, target, cut)
+
+
+def perturb(model: nn.Module, dim: int) -> None:
+    """Move every parameter of a model of width `dim` away from where it starts.
+
+    Tables that start at zero would hide every mistake in how they are read. Draws from torch's
+    global generator.
+    """
+    noise = NOISE * min(1.0, 32 / dim) ** 0.5  # wide sums must not grow by it
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(torch.randn_like(p) * noise)
 
 
 def ids(rows: int, length: int, vocab: int, seed: int = 0) -> Tensor:

@@ -6,9 +6,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt.model import example
+from nmt.model.example import Sentences
 from nmt.model.transformer import PAD, Transformer
 
-ROWS, LENGTH = 2, 7
+ROWS, SOURCE, TARGET = 3, 7, 6  # all sizes differ, so that axes that change places show
 VOCAB = 12  # word types that a model on trial needs
 
 
@@ -16,18 +17,31 @@ class TrialError(Exception):
     """What went wrong, with its place in the config."""
 
 
-def step(model: Transformer, per_sentence: Collection[str] = ()) -> None:
+def text(model: Transformer, per_sentence: Collection[str] = ()) -> Sentences:
+    """Sentences that the model can read, the source of the first one shorter than the others.
+
+    `per_sentence` names the columns that have one integer for a sentence.
+    """
+    training, evaluation = model.limits(training=True), model.limits(training=False)
+    sides = zip((SOURCE, TARGET), training, evaluation, strict=True)
+    source, target = (
+        example.ids(ROWS, n, VOCAB, seed=n)
+        for n in (min(most for most in side if most is not None) for side in sides)
+    )
+    source[0, max(1, source.shape[1] - 2) :] = PAD
+    return Sentences(source, target, _columns(model, source, per_sentence))
+
+
+def step(model: Transformer, read: Sentences) -> None:
     """Compute a loss and its gradients, from torch's global generator.
 
-    `per_sentence` names the columns that have one integer for a sentence. Raises TrialError where
-    something is not finite, or a parameter gets no gradient; what encodings raise passes through.
+    Raises TrialError where something is not finite, or a parameter gets no gradient; what encodings
+    raise passes through.
     """
-    limits = (min(LENGTH, LENGTH if most is None else most) for most in model.limits(training=True))
-    source, target = (example.ids(ROWS, n, VOCAB, seed=n) for n in limits)
-    for ids in (source, target):
-        ids[0, max(1, ids.shape[1] - 2) :] = PAD
+    target = read.target.clone()
+    target[0, max(1, target.shape[1] - 2) :] = PAD
     model.train()
-    hidden = model.hidden(source, target, _columns(model, source, per_sentence))
+    hidden = model.hidden(read.source, target, read.columns)
     logits = model.logits(hidden.states)
     loss = F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=PAD)
     if hidden.side_loss is not None:

@@ -15,8 +15,8 @@ from nmt.config import Settings
 from nmt.data.vocab import PAD
 from nmt.errors import UserError, whence
 from nmt.inspect import parity, specimen
-from nmt.inspect.specimen import Sentences
 from nmt.kernels import choice
+from nmt.model.example import Sentences
 from nmt.model.transformer import Transformer
 from nmt.overrides.options import folders_of, options_of
 from scripts.bench.resuming import resumed

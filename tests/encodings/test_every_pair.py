@@ -83,7 +83,8 @@ def decoded(made: parity.Subject) -> list[str]:
 def learned(model: Transformer, settings: Settings) -> list[str]:
     per = columns_of(settings.data)
     try:
-        trial.step(model, [name for name in per if per[name] == "sentence"])
+        text = trial.text(model, [name for name in per if per[name] == "sentence"])
+        trial.step(model, text)
     except trial.TrialError as e:
         return [str(e)]
     return []

@@ -1,0 +1,229 @@
+"""Encodings that see later tokens, or padding, or places, though they must not: refused by name."""
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from torch import Tensor
+
+from nmt import build
+from nmt.config import Settings
+from nmt.encodings.base import Dims, Encoding, Projection
+from nmt.encodings.context import Context, Positions
+from nmt.encodings.lookup import find
+from nmt.encodings.weights import softmax
+from nmt.errors import UserError
+from nmt.inspect.specimen import perturbed
+from nmt.model import invariance, trial
+from nmt.model.example import Sentences
+
+FUTURE = "lets earlier tokens see later ones"
+PADDING = "lets padding change the tokens before it"
+Plug = Callable[..., Settings]
+
+
+class Gated(Encoding):
+    """What it adds is multiplied by a parameter that starts at zero, which hides it at first."""
+
+    takes: ClassVar[str] = "nothing"
+
+    def __init__(self, dims: Dims, positions: Positions | None = None) -> None:
+        super().__init__(dims, positions)
+        self.gate = torch.nn.Parameter(torch.zeros(()))
+
+    def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
+        """The gate gets a gradient in every site, whatever a subclass adds."""
+        return s * (1 + self.gate)
+
+
+class Embed(Gated):
+    def embed(self, x: Tensor, context: Context) -> Tensor:
+        return x + self.gate * x.mean(1, keepdim=True)
+
+
+class Layer(Gated):
+    def layer(self, x: Tensor, layer: int, context: Context) -> Tensor:
+        return x + self.gate * x.mean(1, keepdim=True)
+
+
+class Project(Gated):
+    def project(
+        self, project: Projection, xq: Tensor, xk: Tensor, xv: Tensor, layer: int, context: Context
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        return project(xq, xk, xv + self.gate * xv.flip(1).cumsum(1).flip(1))
+
+
+class Scores(Gated):
+    def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
+        return s.add_(self.gate * s.mean(2, keepdim=True))
+
+
+class Bias(Gated):
+    """Of the next word."""
+
+    def bias(self, layer: int, context: Context) -> Tensor | None:
+        if context.tokens is None:
+            return None
+        following = context.tokens.roll(-1, 1)[:, None, :, None]
+        return self.gate * (following * (1 + context.keys)[:, None, None, :]).sin()
+
+
+class Lengths(Gated):
+    """Of the length of the target, which is not known beforehand."""
+
+    def bias(self, layer: int, context: Context) -> Tensor:
+        return self.gate * (context.keys / context.keys.shape[1])[:, None, None, :]
+
+
+class Normalise(Gated):
+    def normalise(self, e: Tensor, layer: int, context: Context) -> Tensor:
+        return softmax(e, context.allowed) + self.gate * e.softmax(-1)
+
+
+class Sigmoid(Gated):
+    """The weights of earlier keys are right; only what must not be seen has some, too."""
+
+    def normalise(self, e: Tensor, layer: int, context: Context) -> Tensor:
+        return softmax(e, context.allowed) + self.gate * e.sigmoid()
+
+
+class Values(Gated):
+    def values(self, p: Tensor, layer: int, context: Context) -> Tensor:
+        return self.gate * p[..., :1].mean(2, keepdim=True)
+
+
+class Readout(Gated):
+    def readout(self, x: Tensor, context: Context) -> Tensor:
+        return x + self.gate * x.mean(1, keepdim=True)
+
+
+class InTraining(Gated):
+    def embed(self, x: Tensor, context: Context) -> Tensor:
+        return x + self.gate * x.mean(1, keepdim=True) if context.training else x
+
+
+class Nearby(Gated):
+    """Says that distances are all that it reads, and reads places."""
+
+    relative: bool = True
+    takes: ClassVar[str] = "real"
+
+    def bias(self, layer: int, context: Context) -> Tensor:
+        return self.gate * (context.delta * context.keys[:, None]).sin()[:, None]
+
+
+class Noisy(Gated):
+    """Draws numbers, of torch and of others: no fault."""
+
+    def embed(self, x: Tensor, context: Context) -> Tensor:
+        if not context.training:
+            return x
+        return x * (1 + 0.1 * self.gate * torch.randn_like(x)) * random.uniform(0.9, 1.1)
+
+
+@pytest.fixture
+def plug(monkeypatch: pytest.MonkeyPatch, settings_of: Callable[..., Settings]) -> Plug:
+    """Settings with an encoding of one's own, and others before it."""
+
+    def chosen(cls: type[Encoding], *words: str, **options: Any) -> Settings:
+        monkeypatch.setattr(
+            "nmt.encodings.registry.find", lambda name: cls if name == "mine" else find(name)
+        )
+        settings = settings_of(*words)
+        return replace(settings, encoding={**settings.encoding, "mine": options})
+
+    return chosen
+
+
+def refusal(settings: Settings) -> str:
+    with pytest.raises(UserError) as e:
+        build.check(settings)
+    return str(e.value)
+
+
+@pytest.mark.parametrize("words", [("encoding=none",), ("encoding=[absolute,rotary]",)], ids=str)
+@pytest.mark.parametrize(
+    "cls", [Embed, Layer, Project, Scores, Bias, Lengths, Normalise, Sigmoid, Values, Readout]
+)
+def test_a_hook_that_sees_the_future_is_named(
+    cls: type[Encoding], words: tuple[str], plug: Plug
+) -> None:
+    hook = {"Lengths": "bias", "Sigmoid": "normalise"}.get(cls.__name__, cls.__name__.lower())
+    advice = "a token may depend on no later one"
+    if hook == "normalise":
+        advice = "give no weight where context.allowed is false"
+    message = refusal(plug(cls, *words, where="decoder"))
+    assert message == f"encoding.mine: its `{hook}` (decoder) {FUTURE}; {advice}"
+
+
+@pytest.mark.parametrize("cls", [Embed, Layer, Project, Normalise, Sigmoid, Values, Lengths])
+def test_a_hook_that_sees_padding_is_named(cls: type[Encoding], plug: Plug) -> None:
+    assert f"(encoder) {PADDING}; " in refusal(plug(cls, where="encoder"))
+
+
+def test_attention_to_the_source_is_tried_too(plug: Plug) -> None:
+    assert f"its `values` (cross) {FUTURE}; " in refusal(plug(Values, where="cross"))
+    message = refusal(plug(Normalise, where="cross"))
+    assert f"encoding.mine: its `normalise` (cross) {PADDING}; give no weight" in message
+
+
+def test_a_leak_in_training_alone_is_seen(plug: Plug) -> None:
+    assert f"its `embed` (decoder) {FUTURE}; " in refusal(plug(InTraining, "model.dropout=0.3"))
+
+
+@pytest.mark.parametrize("more", [(), ("encoding=absolute",), ("encoding=[lstm,relative]",)])
+def test_who_says_relative_must_be(more: tuple[str, ...], plug: Plug) -> None:
+    assert refusal(plug(Nearby, *more)) == (
+        "encoding.mine: says `relative`, but a common shift of all positions changes what it does; "
+        "read distances alone (context.delta), or leave `relative` false"
+    )
+
+
+def test_numbers_that_are_drawn_are_no_fault(plug: Plug) -> None:
+    build.check(plug(Noisy))
+    build.check(plug(Gated))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["encoding=ldpe"],
+        ["encoding=lrpe"],
+        ["encoding=[lstm,alibi,relative]"],
+        ["encoding=universal", "model.halting=true", "model.share_layers=true"],
+        ["encoding=[complex_order,t5]", "encoding.t5.at=sample"],
+        ["encoding=learned", "encoding.learned.size=7", "data.max_length=6"],
+        ["encoding=[shape,convolution]", "model.dropout=0.5", "model.attention_dropout=0.5"],
+        ["encoding=[rotary,relative]"],
+    ],
+    ids=" ".join,
+)
+def test_what_is_right_differs_by_rounding_alone(
+    words: list[str], settings_of: Callable[..., Settings]
+) -> None:
+    model = perturbed(build.narrow(settings_of(*words)))
+    text = trial.text(model)
+    changes = invariance.changes(model, text)
+    assert [c.training for c in changes] == [True, False, False]
+
+    def logits(read: Sentences, training: bool) -> Tensor:
+        torch.manual_seed(0)
+        with torch.no_grad():
+            return model.train(training)(*read)
+
+    assert all(invariance.difference(c, logits) < invariance.CLOSE / 8 for c in changes)
+    with torch.random.fork_rng(devices=[]):
+        assert invariance.fault(model, text) is None
+
+
+def test_it_takes_milliseconds(settings_of: Callable[..., Settings]) -> None:
+    model = perturbed(build.narrow(settings_of("model=base", "encoding=relative")))
+    text = trial.text(model)
+    began = time.process_time()
+    with torch.random.fork_rng(devices=[]):
+        invariance.fault(model, text)
+    assert time.process_time() - began < 0.5
