@@ -130,6 +130,8 @@ def _check_step(settings: Settings) -> None:
         except Exception as e:  # of whatever an encoding does, in any of its hooks
             if is_want_of_memory(e):
                 raise
+            if isinstance(e, ValueError) and str(e).startswith("encoding."):
+                raise UserError(str(e)) from None
             names = ",".join(settings.encoding)
             raise UserError(f"encoding=[{names}]: a first step fails: {whence(e)}") from e
 

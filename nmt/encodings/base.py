@@ -161,7 +161,7 @@ class Encoding(nn.Module):
         return s
 
     def bias(self, layer: int, context: Context) -> Tensor | None:
-        """Add [batch | 1, heads | 1, query, key] after scaling, whatever queries and keys are."""
+        """Add [batch | 1, heads | 1, query | 1, key | 1] after scaling, whatever q and k are."""
         return None
 
     def normalise(self, e: Tensor, layer: int, context: Context) -> Tensor:
@@ -173,7 +173,10 @@ class Encoding(nn.Module):
         return softmax(e, context.allowed)
 
     def values(self, p: Tensor, layer: int, context: Context) -> Tensor | None:
-        """Add [batch, heads, query, head_dim] to the output of probabilities p."""
+        """Add [batch | 1, heads | 1, query | 1, head_dim | 1] to the output of probabilities p.
+
+        p [batch, heads, query, key] is after dropout.
+        """
         return None
 
     def distance_vectors(self, layer: int, context: Context) -> DistanceVectors | None:

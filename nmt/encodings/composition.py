@@ -1,5 +1,9 @@
-"""All encodings of one attention site as one, applied in the order of the config."""
+"""All encodings of one attention site as one, applied in the order of the config.
 
+What a hook returns has the shape that `Encoding` documents, or a ValueError names it here.
+"""
+
+from collections.abc import Sequence
 from functools import partial
 from typing import cast
 
@@ -105,13 +109,17 @@ class Encodings(nn.Module):
     def embed(self, x: Tensor, context: Context) -> Tensor:
         """See `Encoding.embed`."""
         for e, c in self._all(context):
-            x = e.embed(x, c)
+            if e.overrides("embed"):
+                batch, query, dim = x.shape
+                axes = "[batch x streams, query, dim]"
+                x = _exact(e, "embed", e.embed(x, c), (batch * e.streams, query, dim), axes)
         return x
 
     def layer(self, x: Tensor, layer: int, context: Context) -> Tensor:
         """See `Encoding.layer`."""
         for e, c in self._all(context):
-            x = e.layer(x, layer, c)
+            if e.overrides("layer"):
+                x = _exact(e, "layer", e.layer(x, layer, c), x.shape, "[batch, query, dim]")
         return x
 
     def project(
@@ -120,7 +128,7 @@ class Encodings(nn.Module):
         """See `Encoding.project`; later entries wrap earlier ones."""
         for e, c in self._all(context):
             if e.overrides("project"):
-                project = partial(e.project, project, layer=layer, context=c)
+                project = partial(_projected, e, project, layer, c)
         return project(xq, xk, xv)
 
     def scores(self, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
@@ -128,7 +136,8 @@ class Encodings(nn.Module):
         s = q @ k.mT
         for e, c in self._all(context):
             if e.overrides("scores"):
-                s = e.scores(s, q, k, layer, c)
+                axes = "[batch, heads, query, key]"
+                s = _exact(e, "scores", e.scores(s, q, k, layer, c), s.shape, axes)
         return s
 
     def bias(self, layer: int, context: Context) -> Tensor | None:
@@ -136,6 +145,8 @@ class Encodings(nn.Module):
         total: Tensor | None = None
         for e, c in self._all(context):
             if (bias := e.bias(layer, c)) is not None:
+                sizes = (c.rows, e.dims.heads, c.queries.shape[1], c.keys.shape[1])
+                _broadcast(e, "bias", bias, sizes, "[batch | 1, heads | 1, query | 1, key | 1]")
                 total = bias if total is None else total + bias
         return total
 
@@ -143,7 +154,8 @@ class Encodings(nn.Module):
         """Weights of the scores e, by the one entry that replaces softmax, if there is any."""
         for other, c in self._all(context):
             if other.overrides("normalise"):
-                return other.normalise(e, layer, c)
+                p = other.normalise(e, layer, c)
+                return _exact(other, "normalise", p, e.shape, "[batch, heads, query, key]")
         return softmax(e, context.allowed)
 
     def outputs(self, p: Tensor, v: Tensor, layer: int, context: Context) -> Tensor:
@@ -151,6 +163,8 @@ class Encodings(nn.Module):
         o = p @ v
         for e, c in self._all(context):
             if (term := e.values(p, layer, c)) is not None:
+                axes = "[batch | 1, heads | 1, query | 1, head_dim | 1]"
+                _broadcast(e, "values", term, o.shape, axes)
                 o = o + term
         return o
 
@@ -165,8 +179,59 @@ class Encodings(nn.Module):
     def readout(self, x: Tensor, context: Context) -> Tensor:
         """See `Encoding.readout`."""
         for e, c in self._all(context):
-            x = e.readout(x, c)
+            if e.overrides("readout"):
+                batch, query, dim = x.shape
+                merged = e.streams if c.site == "decoder" else 1
+                axes = "[batch, query, dim]"
+                x = _exact(e, "readout", e.readout(x, c), (batch // merged, query, dim), axes)
         return x
+
+
+def _projected(
+    e: Encoding,
+    project: Projection,
+    layer: int,
+    context: Context,
+    xq: Tensor,
+    xk: Tensor,
+    xv: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values as one entry makes them, with as many rows, heads and tokens."""
+    q, k, v = e.project(project, xq, xk, xv, layer, context)
+    heads, width = e.dims.heads, e.dims.head_dim
+    axes = "[batch, heads, {}, width]"
+    _exact(e, "project", q, (len(xq), heads, xq.shape[1], q.shape[-1]), axes.format("query"))
+    _exact(e, "project", k, (len(xk), heads, xk.shape[1], q.shape[-1]), axes.format("key"))
+    _exact(e, "project", v, (len(xv), heads, xv.shape[1], width), "[batch, heads, key, head_dim]")
+    return q, k, v
+
+
+def _exact(e: Encoding, hook: str, result: Tensor, shape: Sequence[int], axes: str) -> Tensor:
+    """The result of a hook; raises ValueError where its shape is another."""
+    if result is None or result.shape != shape:
+        raise _misshapen(e, hook, result, shape, axes)
+    return result
+
+
+def _broadcast(e: Encoding, hook: str, result: Tensor, shape: Sequence[int], axes: str) -> None:
+    """Raise ValueError unless a hook's result has four axes, each as in `shape` or 1.
+
+    With an axis left out torch would take others in its place, such as rows for heads.
+    """
+    if result.dim() != 4 or any(
+        got not in (size, 1) for got, size in zip(result.shape, shape, strict=True)
+    ):
+        raise _misshapen(e, hook, result, shape, axes)
+
+
+def _misshapen(
+    e: Encoding, hook: str, result: Tensor | None, shape: Sequence[int], axes: str
+) -> ValueError:
+    got = "None" if result is None else [*result.shape]
+    return ValueError(
+        f"encoding.{e.name}: its `{hook}` returns {got} in the {e.dims.site}; "
+        f"expected {axes} = {[*shape]}"
+    )
 
 
 def _answers(e: Encoding) -> bool:

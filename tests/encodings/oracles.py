@@ -63,7 +63,8 @@ def biases(e: Encoding, n: int) -> Tensor:
 def turned(e: Rotary, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
     """Queries and keys [batch, heads, n, head_dim] at their positions."""
     context = pass_over(q.shape[2], e.dims.site)
-    return Encodings([e]).project(lambda *_: (q, k, k), q, k, k, 0, context)[:2]
+    x, y = (t.transpose(1, 2).flatten(2) for t in (q, k))
+    return Encodings([e]).project(lambda *_: (q, k, k), x, y, y, 0, context)[:2]
 
 
 # --- added to embeddings

@@ -68,9 +68,10 @@ def test_who_replaces_what_others_added_is_found(
     ("bias", "message"),
     [
         (lambda self, layer, c: c.delta[:, None] * torch.nan, "encoding: the loss of a first step"),
-        (lambda self, layer, c: torch.ones(1, 1, 3, 3), r"encoding=\[alibi\]: a first step fails: "
-         "RuntimeError at attention.py:"),
-        (lambda self, layer, c: {}[layer], "a first step fails: KeyError at test_trial.py:"),
+        (lambda self, layer, c: torch.ones(1, 1, 3, 3), r"^encoding\.alibi: its `bias` returns "
+         r"\[1, 1, 3, 3\] in the encoder; expected .* = \[3, 2, 7, 7\]$"),
+        (lambda self, layer, c: {}[layer], r"encoding=\[alibi\]: a first step fails: "
+         "KeyError at test_trial.py:"),
     ],
 )  # fmt: skip
 def test_what_an_encoding_does_wrong_is_one_line(
