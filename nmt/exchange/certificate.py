@@ -1,7 +1,7 @@
 """What a Marian model computes here beside what transformers computes: measured, not believed."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from nmt.data.progress import shown
 from nmt.data.unigram import SPACE
 from nmt.data.vocab import BOS, EOS, PAD
 from nmt.decode.torch_engine import FORBIDDEN
@@ -22,11 +23,18 @@ from nmt.exchange.marian import MarianModel
 from nmt.modeldir import Trained
 
 LOGITS = 1e-4  # largest difference of two logits in float32 that passes
+KINDS = {"logits": "logits", "log_probs": "log-probabilities"}
 TIE = 1e-4  # difference of two log-probabilities that rounding may turn around
 IMPOSSIBLE = -1e9  # the logit of an id whose probability is 0
 BEAM = 4
 RATIO = 1.5  # pieces of an output, for each of the source, and ROOM besides
 ROOM = 20
+WHY = (
+    "The others differ because that engine takes pieces that are never chosen, such as the sign "
+    "for unknown ones, out before it computes probabilities, or chooses otherwise among "
+    "translations that do not end, or computes in another precision."
+)
+WINDOW = 8  # lines that are searched together: so far apart are two signs of progress
 MADE_UP = 40  # lines, where none are given
 LONGEST_MADE_UP = 60  # pieces of such a line
 NAME = "certificate.json"  # beside the files of a model directory
@@ -52,7 +60,7 @@ def certify(imported: MarianModel, directory: Path, lines: Sequence[str]) -> dic
         log.warning("not compared with the original: transformers is not installed (nmt[oracles])")
         return {"compared_with": None}
     found = compare(imported, directory, lines)
-    log.info("as transformers computes it: %s", found)
+    report(found)
     return found
 
 
@@ -73,6 +81,7 @@ def compare(model: MarianModel, directory: Path, lines: Sequence[str]) -> dict[s
     if not kept:
         raise UserError(f"no sample is short enough for {reference.positions} positions of "
                         "source and translation; give others", Exit.DATA)  # fmt: skip
+    log.info("comparing on %s lines", len(kept))
     _same_ids(model, reference, kept)
     found: dict[str, Any] = {
         "compared_with": f"transformers {transformers.__version__}",
@@ -80,7 +89,7 @@ def compare(model: MarianModel, directory: Path, lines: Sequence[str]) -> dict[s
         "lines_left_out": len(lines) - len(kept),  # empty, or too long for the reference
         "longest_source": max(len(model.trained.source.ids(line)) - 1 for line in kept),
     }
-    greedy = [_outputs(model, reference, line, 1) for line in kept]
+    greedy, beam = ([*_outputs(model, reference, kept, size)] for size in (1, BEAM))
     found["logits"] = max(
         _difference(model, reference, line, output)
         for line, output in zip(kept, greedy, strict=True)
@@ -91,10 +100,65 @@ def compare(model: MarianModel, directory: Path, lines: Sequence[str]) -> dict[s
             "something else, so that nothing is written",
             Exit.DATA,
         )
-    beam = [_outputs(model, reference, line, BEAM) for line in kept]
     found["greedy"] = _same_outputs(model, kept, greedy, 1)
     found[f"beam_{BEAM}"] = _same_outputs(model, kept, beam, BEAM)
     return found
+
+
+def report(found: Mapping[str, Any]) -> None:
+    """Log a certificate, sentence by sentence."""
+    for sentence in sentences(found):
+        log.info("%s", sentence)
+
+
+def sentences(found: Mapping[str, Any]) -> Iterator[str]:
+    """The findings of a certificate in words, most important first."""
+    if found["compared_with"] is None:
+        return
+    kind = "log_probs" if "log_probs" in found else "logits"
+    yield (
+        f"Compared with {found['compared_with']} on {found['lines']} lines of up to "
+        f"{found['longest_source']:,} pieces: in float32 {KINDS[kind]} differ by at most "
+        f"{found[kind]:.1e}."
+    )
+    yield from _searches(found, "")
+    for precision, measured in found.items():
+        if isinstance(measured, dict) and "computed_in" in measured:
+            yield (
+                f"In {precision}, computed in {measured['computed_in']}, {KINDS[kind]} differ by "
+                f"at most {measured[kind]:.1e}."
+            )
+            yield from _searches(measured, f"in {precision} ")
+    if counts := found.get("as_nmt_translate"):
+        yield (
+            f"The Python on the card translates {counts['equal']} of {counts['compared']} lines "
+            f"as nmt-translate does; {counts['finished']} of its translations end in time."
+        )
+        if counts["equal"] < counts["compared"]:
+            yield WHY
+    if counts := found.get("as_argos_asks"):
+        yield (
+            "Searching as Argos Translate does, CTranslate2 and nmt-translate give the same "
+            f"pieces for {counts['equal']} of {counts['compared']} lines."
+        )
+    if (longest := found.get("longest_trained_source", 0)) != 0:
+        yield (
+            "How long the sources of its training were is unknown."
+            if longest is None
+            else f"Sources in training had up to {longest:,} pieces."
+        )
+    for side, what in (("source", "sources"), ("target", "translations")):
+        if most := found.get("right_for", {}).get(f"{side}_pieces"):
+            yield f"It is right for {what} of up to {most:,} pieces."
+
+
+def _searches(found: Mapping[str, Any], how: str) -> Iterator[str]:
+    for key, what in ((f"beam_{BEAM}", f"a beam of {BEAM}"), ("greedy", "greedy search")):
+        counts = found[key]
+        among = counts.get("compared", counts["equal"] + counts["ties"])
+        ties = f", and equally good ones for {counts['ties']}" if counts["ties"] else ""
+        sentence = f"{how}{what} finds the same translations for {counts['equal']} of {among} lines"
+        yield f"{sentence[0].upper()}{sentence[1:]}{ties}."
 
 
 def made_up(imported: MarianModel, seed: int = 1) -> list[str]:
@@ -133,8 +197,16 @@ def _same_ids(imported: MarianModel, reference: Reference, lines: Sequence[str])
             raise UserError(f"{line!r}: transformers makes other pieces of it", Exit.DATA)
 
 
+def _outputs(
+    model: MarianModel, reference: Reference, lines: Sequence[str], beam: int
+) -> Iterator[list[int]]:
+    """Our ids of their translations; see `_output`."""
+    found = (_output(model, reference, line, beam) for line in lines)
+    return shown(found, f"a beam of {beam}, by transformers", [1] * len(lines))
+
+
 @torch.inference_mode()
-def _outputs(model: MarianModel, reference: Reference, line: str, beam: int) -> list[int]:
+def _output(model: MarianModel, reference: Reference, line: str, beam: int) -> list[int]:
     """Our ids of their translation, eos included where it ends in time, without BOS."""
     target = model.target
     forbidden = FORBIDDEN[model.trained.settings.decode.unknown]
@@ -176,11 +248,13 @@ def _same_outputs(
         max_length_ratio=RATIO,
         max_length_offset=ROOM,
         precision="float32",
+        window=WINDOW,
     )
     judge = without(model.trained, [PAD])  # which is no id of theirs
     counts = {"equal": 0, "finished": 0, "ties": 0}
     with quiet():
-        translations = list(Translator.of(judge, decode).translate(lines))
+        found = Translator.of(judge, decode).translate(lines)
+        translations = [*shown(found, f"a beam of {beam}, by nmt", [1] * len(lines))]
     for line, (ours, *_), reference in zip(lines, translations, theirs, strict=True):
         source = model.trained.source.ids(line)[:-1]
         ends = reference[-1] == EOS

@@ -14,6 +14,7 @@ from nmt import __version__
 from nmt.compare.notation import beyond, count, interval, number
 from nmt.compare.report import FEW, Report, ScoredTest
 from nmt.errors import UserError
+from nmt.exchange import certificate
 from nmt.exchange.marian import UNNAMED
 from nmt.modeldir import Trained
 
@@ -70,7 +71,8 @@ def card(
     ]
     if rows := list(_training(trained)):
         parts.append(f"## Training\n\n{_table(rows)}\n")
-    parts.append(f"## Compared with the model that was trained\n\n{_table(_compared(found))}\n")
+    findings = "\n".join(f"- {sentence}" for sentence in certificate.sentences(found))
+    parts.append(f"## Compared with the model that was trained\n\n{findings}\n")
     if options.scores:
         sections = (_scores(scores) for scores in options.scores)
         parts.append("## Scores by source length\n\n" + "\n".join(sections))
@@ -189,41 +191,6 @@ def _training(trained: Trained) -> Iterator[tuple[str, str]]:
     yield "seed", str(settings.seed)
     if (perplexity := facts.get("dev_perplexity")) is not None:
         yield "development perplexity", f"{perplexity:.2f}"
-
-
-def _compared(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The findings of a certificate."""
-    yield "compared with", str(found["compared_with"])
-    yield "lines", f"{found['lines']}, up to {count(found['longest_source'])} pieces long"
-    known = found["longest_trained_source"]
-    yield "trained on lines of up to", "unknown" if known is None else f"{count(known)} pieces"
-    for key, what in (("logits", "logits"), ("log_probs", "log-probabilities")):
-        if key in found:
-            yield f"largest difference of {what}, float32", f"{found[key]:.1e}"
-    yield from _searches(found)
-    if counts := found.get("as_argos_asks"):
-        yield (
-            "output as of nmt-translate, searched as Argos Translate does",
-            (f"{counts['equal']} of {counts['compared']} lines"),
-        )
-    for precision, measured in found.items():
-        if isinstance(measured, dict) and "computed_in" in measured:
-            yield (
-                f"largest difference of log-probabilities, {precision}",
-                (f"{measured['log_probs']:.1e}, computed in {measured['computed_in']}"),
-            )
-            yield from _searches(measured, f", {precision}")
-    for side in ("source", "target"):
-        if (most := found["right_for"][f"{side}_pieces"]) is not None:
-            yield f"longest {side} that it is right for", f"{count(most)} pieces"
-
-
-def _searches(found: Mapping[str, Any], more: str = "") -> Iterator[tuple[str, str]]:
-    for key, what in (("greedy", "greedy"), ("beam_4", "beam of 4")):
-        counts = found[key]
-        among = counts.get("compared", counts["equal"] + counts["ties"])
-        ties = f", {counts['ties']} ties" if counts["ties"] else ""
-        yield f"equal output, {what}{more}", f"{counts['equal']} of {among} lines{ties}"
 
 
 def _scores(scores: CardScores) -> str:
