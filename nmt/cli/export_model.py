@@ -20,7 +20,8 @@ ABOUT = """
 Write the model of a run or model directory as another engine reads it.
 
 --to ctranslate2 (nmt[ct2]): model.bin, config.json and the vocabularies, as ctranslate2.Translator
-reads them, and besides source.json and target.json, the segmenters of the model.
+reads them, and besides the segmenters, as nmt reads them (source.json, target.json) and as
+SentencePiece (source.spm, target.spm) or subword-nmt does (bpe.codes, bpe.vocabulary).
 --to marian (nmt[oracles]): config.json, model.safetensors, vocab.json, source.spm and target.spm,
 as MarianMTModel and MarianTokenizer of transformers read them; for models with model.norm=post,
 encoding=absolute and SentencePiece, among them those that nmt-import made.
@@ -29,14 +30,15 @@ encoding=absolute and SentencePiece, among them those that nmt-import made.
 for models of segmenter=unigram without a tokenizer, whose two sides share a SentencePiece model or
 whose pieces are joined alike.
 
-README.md there is a model card: sizes, data, training, how it is used, what was compared, and the
-scores by length that --scores names, or experiment=lengthen left in a run.
+README.md there is a model card: lines of Python that translate where nmt is not installed, sizes,
+data, training, what was compared, and the scores by length that --scores names, or
+experiment=lengthen left in a run.
 
 What the engine makes of it is compared with the model on the lines of FILE (or made-up ones), and
 on longer ones than in training: log-probabilities or logits in float32 (to 1e-4), greedy and beam
-search. Where they differ, nothing is written; else what was found lies in DIR/certificate.json. For
-another precision the certificate says besides how much it changes. What the engine cannot express
-is refused, with the reason.
+search. Where they differ, nothing is written; else what was found is printed and lies in
+DIR/certificate.json: also how much another precision changes, and how many lines the Python on the
+card translates as nmt-translate does. What the engine cannot express is refused, with the reason.
 """
 
 ENGINES = ("ctranslate2", "marian", "argos")

@@ -8,7 +8,6 @@ out special pieces. So here these have no probability in the model itself.
 
 import io
 import json
-import logging
 import re
 import zipfile
 from collections.abc import Iterable, Sequence
@@ -28,7 +27,13 @@ from nmt.data.unigram import SPACE, Unigram
 from nmt.decode.torch_engine import FORBIDDEN
 from nmt.decode.translator import Translator
 from nmt.errors import Exit, UserError
-from nmt.exchange import ctranslate2_export, ctranslate2_proof, ctranslate2_spec, samples
+from nmt.exchange import (
+    certificate,
+    ctranslate2_export,
+    ctranslate2_proof,
+    ctranslate2_spec,
+    samples,
+)
 from nmt.exchange.certificate import NAME, RATIO, ROOM, quiet, without
 from nmt.exchange.marian import UNNAMED
 from nmt.exchange.model_card import CardOptions, card
@@ -55,8 +60,6 @@ Argos Translate divides text into sentences before it is translated. Of a senten
 first 1,024 pieces, and its translation has at most 256; an underscore in the output becomes a
 space.
 """
-
-log = logging.getLogger(__name__)
 
 
 class PackageOptions(NamedTuple):
@@ -88,7 +91,7 @@ def export(
     firm = _without_special(trained)
     exported = ctranslate2_spec.specification(firm, ctranslate2_export.LONGEST)
     chosen = samples.samples(trained, exported.longest_source, lines)
-    ours = ctranslate2_proof.outputs(firm, chosen, trained)
+    ours = ctranslate2_proof.outputs(firm, chosen)
     with TemporaryDirectory() as place:
         kept = ctranslate2_export.saved(exported, "float32", Path(place) / "float32")
         found = ctranslate2_proof.certify(firm, ours, exported, kept)
@@ -102,7 +105,7 @@ def export(
         path.parent.mkdir(parents=True, exist_ok=True)
         files = _files(trained, kept, found, path, card_options, package or PackageOptions())
         atomic.replace(path, zipped(files))
-    log.info("CTranslate2 computes the same: %s", found)
+    certificate.report(found)
     return found
 
 

@@ -1,8 +1,9 @@
 """CTranslate2 as an engine of nmt-translate: below lines, windows and parts as any other.
 
 What its search does stands in its src/decoding.cc (4.8). With a length penalty it ends as soon as
-beam_size hypotheses are finished, whether or not an open one is better; without, when the best is.
-It ranks by pieces^alpha; here they are scored and ranked anew, as decode.length_penalty says.
+beam_size x patience hypotheses are finished, whether or not an open one is better; without, when
+the best is. It ranks by pieces^alpha; here they are scored and ranked anew, as
+decode.length_penalty says.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
@@ -109,7 +110,8 @@ class CTranslate2Engine:
         names = ctranslate2_spec.names(model.source.vocabulary, model.target.vocabulary)
         self.names = Exported(None, *names, self.source_limit, self.target_limit)
         self.ids = {name: number for number, name in enumerate(names[1])}
-        self.options = ctranslate2_proof.options(self.names, decode.unknown)
+        choices = ctranslate2_proof.choices(self.names, decode.unknown)
+        self.options = {**ctranslate2_proof.search(decode), **choices}
         self.threads = threads
         self.open = partial(
             Reader,
@@ -201,15 +203,13 @@ class CTranslate2Engine:
         self, sources: Sequence[Source], limit: int, n_best: int
     ) -> Iterator[list[Hypothesis]]:
         """The hypotheses of sources of one limit."""
-        alpha, beam = self.decode.alpha, self.decode.beam_size
+        options = self.options
+        every = options["beam_size"] * options["patience"]
+        anew = options["length_penalty"] > 0  # all of them are ranked
         results = self.reader.translate_batch(
             [self._named(source) for source in sources],
-            beam_size=beam,
-            num_hypotheses=beam if alpha and beam > 1 else n_best,  # to be ranked anew
-            length_penalty=alpha,
             max_decoding_length=limit + 1,  # eos, too
-            return_scores=True,
-            **self.options,
+            **options | {"num_hypotheses": every if anew else n_best, "return_scores": True},
         )
         for source, result in zip(sources, results, strict=True):
             found = [
@@ -225,7 +225,7 @@ class CTranslate2Engine:
         """One output with its score as nmt has it; one that does not end is cut at the limit."""
         finished = len(ids) <= limit
         if finished:
-            log_prob = score * (len(ids) + 1) ** self.decode.alpha
+            log_prob = score * (len(ids) + 1) ** self.options["length_penalty"]
         else:
             ids = ids[:limit]  # it holds one piece more
             log_prob = self._log_prob(source, ids)

@@ -1,6 +1,5 @@
 """A model as a Marian directory of Hugging Face, kept where transformers computes the same."""
 
-import logging
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -9,23 +8,9 @@ from typing import Any
 
 from nmt import manifest
 from nmt.errors import Exit, UserError
-from nmt.exchange import certificate, marian_files, model_card, samples
+from nmt.exchange import card_code, certificate, marian_files, model_card, samples
 from nmt.exchange.model_card import CardOptions
 from nmt.modeldir import Trained
-
-log = logging.getLogger(__name__)
-
-
-USAGE = """
-```python
-from transformers import MarianMTModel, MarianTokenizer
-
-tokenizer = MarianTokenizer.from_pretrained("{name}")  # this directory
-model = MarianMTModel.from_pretrained("{name}")
-outputs = model.generate(**tokenizer(["a line"], return_tensors="pt", padding=True))
-print(tokenizer.batch_decode(outputs, skip_special_tokens=True))
-```
-"""
 
 
 def export(
@@ -63,9 +48,11 @@ def export(
         path.parent.mkdir(parents=True, exist_ok=True)
         held = [(file.name, file.read_bytes()) for file in sorted(Path(place).iterdir())]
         options = card or CardOptions(path.name)
-        usage = USAGE.format(name=path.name).strip()
+        code = card_code.transformers(trained, place, most - 1)
+        found["as_nmt_translate"] = card_code.compared(trained, code, chosen)
+        usage = card_code.markdown(card_code.transformers(trained, path.name, most - 1), trained)
         text = model_card.card(trained, "marian", found, options, usage)
         beside = [(certificate.NAME, manifest.dump(found)), (model_card.NAME, text)]
         manifest.write(path, [*held, *beside])
-    log.info("transformers computes the same: %s", found)
+    certificate.report(found)
     return found

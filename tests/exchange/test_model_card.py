@@ -72,7 +72,7 @@ def test_a_trained_length_that_no_file_tells_is_unknown() -> None:
     trained = made("encoding=relative")._replace(facts={"longest_source": None})
     found = {**FOUND, "longest_trained_source": None}
     text = card(trained, "ctranslate2", found, CardOptions("m"), "call it so").decode()
-    assert "| trained on lines of up to | unknown |" in text
+    assert "- How long the sources of its training were is unknown.\n" in text
 
 
 def test_what_is_known_is_told() -> None:

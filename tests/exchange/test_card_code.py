@@ -1,0 +1,257 @@
+"""The Python on a model card gives what nmt-translate gives, where nmt cannot be imported."""
+
+import logging
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import nmt
+from nmt.cli import export_model, import_model, translate
+from nmt.cli.train import main as train
+from nmt.data import progress
+from nmt.data.bpe import Bpe
+from nmt.data.marian import MarianSegmenter
+from nmt.data.side import Side
+from nmt.data.tokenizer import Tokenizer
+from nmt.data.toy import pairs
+from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocabulary
+from nmt.exchange import card_code, certificate, ctranslate2_export, marian_export, samples
+from nmt.exchange.ctranslate2_export import export
+from nmt.modeldir import Trained
+from tests.exchange.marian_models import KINDS, make
+from tests.exchange.test_export import made as of_letters
+from tests.exchange.test_marian_export import LINES
+from tests.exchange.test_marian_export import made as of_unigram
+
+SHORT = ("decode.max_length_ratio=0.5", "decode.max_length_offset=1")
+CLIENTS = ("ctranslate2", "sentencepiece", "subword-nmt", "sacremoses")
+ODD = [
+    "",
+    " ",
+    "\u00a0Der\u0000 Hund\u200b  schla\u0308ft.\t",
+    "\u2581 \u00bd?!",
+    "Ein 'x' & \"y\".",
+]
+RUN = """
+import sys
+try:
+    import nmt
+except ImportError:
+    pass
+else:
+    raise SystemExit("nmt is there")
+{code}
+for line in sys.stdin.read().split("\\n")[:-1]:
+    sys.stdout.write(translate(line) + "\\n")
+"""
+
+
+def block(text: str) -> str:
+    """The Python of a card."""
+    (code,) = re.findall("^```python\n(.*?)^```", text, flags=re.S | re.M)
+    return code
+
+
+def requirements(names: list[str]) -> Iterator[str]:
+    """The installed distributions that some of them need, these included."""
+    known: set[str] = set()
+    while names:
+        name = re.split(r"[^\w.-]", names.pop())[0].lower()
+        try:
+            needed = distribution(name).requires or []
+        except PackageNotFoundError:
+            continue  # for another system
+        if name not in known:
+            known.add(name)
+            yield name
+            names += [each for each in needed if "extra" not in each]
+
+
+@pytest.fixture(autouse=True)
+def short(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few and short samples; slow tests have those of up to 300 pieces."""
+    if "slow" not in request.keywords:
+        monkeypatch.setattr(samples, "BEYOND", 15)
+        monkeypatch.setattr(samples, "LONG", 1)
+        monkeypatch.setattr(ctranslate2_export, "LONGEST", 128)
+
+
+@pytest.fixture(scope="session")
+def clients(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the packages of the clients, and all that they need, and nothing else."""
+    place = tmp_path_factory.mktemp("clients")
+    for name in requirements([*CLIENTS]):
+        files = distribution(name).files or []
+        for top in {file.parts[0] for file in files} - {"..", "__pycache__"}:
+            (place / top).symlink_to(str(distribution(name).locate_file(top)))
+    return place
+
+
+def by_the_card(directory: Path, lines: list[str], clients: Path) -> list[str]:
+    """What the code of a card makes of lines, in a Python that has the clients alone."""
+    code = block((directory / "README.md").read_text(encoding="utf-8"))
+    code = re.sub(r"^print\(.*\n", "", code, flags=re.M)
+    script = f"import sys; sys.path.append({str(clients)!r})\n{RUN.format(code=code)}"
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-X", "utf8", "-c", script],
+        input="".join(f"{line}\n" for line in lines),
+        capture_output=True, text=True, encoding="utf-8", check=False, cwd=directory.parent,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split("\n")[:-1]
+
+
+def of_bpe(*words: str, tokenizer: str = "moses") -> Trained:
+    """A tiny model of single letters, merged and then cut where the vocabulary lacks a piece."""
+    trained = of_letters("encoding=relative", *SHORT, *words)
+    pieces = [*trained.source.vocabulary.to_json(), "ei@@", "ein", "en"]
+    merges = ["e i", "ei n</w>", "e n</w>", "c h", "ch e"]
+    segmenter = Bpe(Tokenizer("nfc", tokenizer, "de"), merges, pieces)
+    side = Side(segmenter, Vocabulary(trained.source.vocabulary.to_json()))
+    return trained._replace(source=side, target=side)
+
+
+def of_languages(*words: str) -> Trained:
+    """A tiny model that is told its target language by the first word of a line."""
+    trained = of_unigram("encoding=relative", *SHORT, *words)
+    source = trained.source.segmenter.to_json()["model"]
+    segmenter = MarianSegmenter.from_json(
+        {"kind": "marian", "tokenizer": Tokenizer("none", "none", "").to_json(), "model": source}
+    )
+    pieces = trained.source.vocabulary.to_json()
+    return trained._replace(source=Side(segmenter, Vocabulary([">>fr<<", ">>nl<<", *pieces[2:]])))
+
+
+@pytest.mark.parametrize(
+    "trained",
+    [
+        of_bpe(),
+        of_bpe("decode.beam_size=1", tokenizer="none"),
+        of_unigram("encoding=relative", *SHORT, "decode.alpha=0"),
+        of_unigram("encoding=relative", *SHORT, "decode.length_penalty=power", form="nfkc"),
+        of_unigram("encoding=relative", *SHORT, tokenizer="moses"),
+        of_languages(),
+    ],
+    ids=["bpe", "no tokenizer", "unigram", "power", "unigram of words", "languages"],
+)
+def test_the_lines_translate_as_nmt_does(trained: Trained, tmp_path: Path) -> None:
+    with torch.no_grad():
+        trained.model.output.bias[EOS] -= 3  # the limits cut, so that lengths tell of pieces
+        trained.model.output.bias[[PAD, BOS, UNK]] = -60  # CTranslate2 has none of them
+    export(trained, tmp_path / "made", LINES)
+    lines = [*LINES, *ODD, *(f">>{code}<< {LINES[0]}" for code in ("fr", "nl", "xx"))]
+    code = card_code.ctranslate2(trained, str(tmp_path / "made"), None)
+    assert card_code.compared(trained, code, lines)["equal"] == len(lines)
+    assert len(set(nmt.translate(trained, lines))) > 4
+
+
+def test_the_card_names_the_languages(tmp_path: Path) -> None:
+    export(of_languages(), tmp_path / "made", LINES)
+    text = (tmp_path / "made" / "README.md").read_text(encoding="utf-8")
+    assert "names the language of its translation: `>>fr<<`, `>>nl<<`." in text
+    assert 'print(translate(">>fr<< a line"))' in text
+
+
+def test_what_stands_in_the_lines_of_a_model_is_a_literal() -> None:
+    name = "a\"b'c\\\n\U0001f600"
+    code = card_code.ctranslate2(of_bpe(), name, 7)
+    assert code.isascii() and "min(int(0.5 * len(pieces)) + 1, 7)" in code
+    (line,) = [line for line in code.split("\n") if line.startswith("place = ")]
+    names: dict[str, Any] = {"Path": str}
+    exec(line, names)
+    assert names["place"] == name
+
+
+def test_the_options_are_all_that_is_to_be_told(tmp_path: Path) -> None:
+    options = export(of_unigram("encoding=relative"), tmp_path / "made", LINES)["options"]
+    wanted = {"beam_size": 4, "length_penalty": 0.6, "patience": 2, "num_hypotheses": 8}
+    assert options.items() >= wanted.items() and options["max_decoding_length"] > 2000
+    power = export(of_bpe("decode.length_penalty=power"), tmp_path / "power", LINES)["options"]
+    assert power["num_hypotheses"] == 1 and not power["return_scores"]
+
+
+def test_merges_may_be_none() -> None:
+    files = card_code.files(of_letters("encoding=none"))
+    assert sorted(files) == ["bpe.codes"] and files["bpe.codes"].startswith(b"#version: 0.2\n\xe2")
+
+
+def test_those_for_transformers_normalise_and_end_as_nmt_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(certificate, "ROOM", 2)
+    trained = of_unigram("encoding=absolute", *SHORT, "decode.length_penalty=power")
+    found = marian_export.export(trained, tmp_path / "made", [*LINES, ODD[2]])["as_nmt_translate"]
+    assert found["equal"] == found["compared"] > len(LINES)
+    code = block((tmp_path / "made" / "README.md").read_text(encoding="utf-8"))
+    assert 'place = "made"' in code and "max_new_tokens=limit + 1" in code
+
+
+def test_the_export_shows_how_far_it_is_and_what_it_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(progress, "SECONDS", 0)
+    with caplog.at_level(logging.INFO):
+        export(of_unigram("encoding=relative"), tmp_path / "made", LINES)
+    for line in (
+        "comparing on 4 lines of up to",
+        "greedy, by nmt: 4 of 4 lines",
+        "beam_4, by CTranslate2: 2 of 4 lines",
+        "by the lines of the card: 3 of 4 lines",
+        "Compared with ctranslate2",
+        "The Python on the card translates 4 of 4 lines as nmt-translate does",
+    ):
+        assert line in caplog.text, line
+
+
+TRAINING = [
+    *("encoding=relative", "model.dim=64", "model.feedforward_dim=128", "model.heads=4"),
+    *("model.encoder_layers=2", "model.decoder_layers=1", "optim=adam_inverse_sqrt"),
+    *("optim.lr=5e-3", "optim.warmup=100", "trainer.max_steps=400", "trainer.device=cpu"),
+    *("trainer.checkpoints_per_epoch=1", "trainer.threads=1"),
+    "optim.label_smoothing=0",  # so that pieces that are never chosen have hardly any probability
+    *("trainer.batch_tokens=1600", "trainer.tensorboard=false", "data.train_pairs=4000"),
+]
+SEGMENTERS = {
+    "bpe": ["segmenter.merges=200"],
+    "unigram": [
+        *("segmenter=unigram", "segmenter.vocabulary_size=200", "segmenter.character_coverage=1"),
+    ],
+}
+
+
+@pytest.fixture(scope="module", params=[*SEGMENTERS, "multilingual"])
+def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that has learned something, and beside it `in.txt`, 40 lines of its source."""
+    place = tmp_path_factory.mktemp(request.param)
+    lines = [source for source, _ in pairs(36, 4, 40, "cards")] + ["", "ein  'x' & \"\u00a0y\"."]
+    lines += ["Der Hund\u200b  schla\u0308ft.\t", " Die\u0000Frau\u2028lacht ."]
+    if request.param == "multilingual":
+        make(place / "marian", **KINDS["multilingual gelu"], updates=90)
+        assert import_model.main([str(place / "marian"), str(place / "run")]) == 0
+        lines = [f">>fr<< {line}".strip() for line in lines]
+    else:
+        where = [f"runs={place}", f"data.cache={place / 'cache'}", "name=run"]
+        assert train([*TRAINING, *SEGMENTERS[request.param], *where]) == 0
+    (place / "in.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    assert len(lines) == 40
+    return place / "run"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+def test_forty_lines_where_nmt_is_not(precision: str, model: Path, clients: Path) -> None:
+    lines, out = model.parent / "in.txt", model.parent / precision
+    command = [str(model), str(out), "--to", "ctranslate2", "--precision", precision]
+    assert export_model.main([*command, "--samples", str(lines)]) == 0
+    by = model if precision == "float32" else out  # rounded weights are another model
+    assert translate.main([str(by), str(lines), "-o", str(out / "by-nmt.txt")]) == 0
+    ours = (out / "by-nmt.txt").read_text(encoding="utf-8").split("\n")[:-1]
+    theirs = by_the_card(out, lines.read_text(encoding="utf-8").split("\n")[:-1], clients)
+    assert theirs == ours and len(set(ours)) > 20
