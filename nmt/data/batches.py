@@ -8,14 +8,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
-from nmt.data.joining import Examples, Joining, alone, joined
-from nmt.data.store import SIDES, Pairs
-from nmt.data.subword_sampling import SampledText
-from nmt.data.vocab import BOS, EOS, PAD
+from nmt.data.joining import Examples, Joining, alone, consecutive, joined
+from nmt.data.store import SIDES, Pairs, spans
+from nmt.data.subword_sampling import BLOCK, SampledBlock, SampledText
+from nmt.data.vocab import BOS, PAD
 
-SPARE = 0.03  # of the first epoch's batches: so many more may another one need
+SPARE = 0.03  # of the batches of the first epoch (or block): so many more may another one need
+LEAST = 2**12  # lines of a block, where several are in use at once
 COUNTS = ("source", "target", "max")
 
 
@@ -29,13 +29,21 @@ class Batch(NamedTuple):
 
 
 class BatchPlan(NamedTuple):
-    """Which examples stand together in one epoch."""
+    """Which examples stand together, in an epoch or a block of one."""
 
     text: Pairs  # that they are made of
     examples: Examples
     order: NDArray[np.integer[Any]]  # [example] numbers of examples, longest first
     starts: NDArray[np.int64]  # [batch] where each batch begins in `order`, in training order
     sizes: NDArray[np.int64]  # [batch] examples of each batch, in training order
+
+
+class _Epoch(NamedTuple):
+    """The examples of an epoch in random order, block by block."""
+
+    examples: Examples
+    blocks: list[NDArray[np.uint32]]  # numbers of examples
+    shuffles: list[NDArray[np.int64]]  # the order of the batches of each
 
 
 class Batches:
@@ -45,10 +53,16 @@ class Batches:
     Pairs are sorted by length, equal ones in random order, so a batch holds little padding;
     then the batches are shuffled. A pair longer than the budget makes a batch of its own.
 
-    With `joining`, examples are drawn anew in each epoch; with `sampled`, text that is segmented
-    anew takes the place of the store. All epochs have as many batches, so that the place in the
-    data is a function of the step alone: some few percent more than the first epoch needs, made by
-    halving large ones. An epoch whose examples cannot be cut into as many has those of the first.
+    With `joining`, examples are drawn anew in each epoch. All epochs have as many batches, so that
+    the place in the data is a function of the step alone: some few percent more than the first
+    epoch needs, made by halving large ones. An epoch whose examples cannot be cut into as many has
+    those of the first.
+
+    With `sampled`, text is segmented anew in each epoch, in blocks of BLOCK lines that are drawn at
+    random: each has as many batches, sorted and shuffled among themselves, and is segmented while
+    the one before is trained on. The `accumulate` batches of an update come from as many blocks at
+    once (or a divisor of that), so that workers who share them have no block in common. All of
+    that is a function of text, settings and seed, whatever the number of workers.
     """
 
     def __init__(
@@ -59,80 +73,156 @@ class Batches:
         seed: int,
         joining: Joining | None = None,
         sampled: SampledText | None = None,
+        accumulate: int = 1,
     ) -> None:
         self._store, self._seed, self._budget, self._count = store, seed, budget, count
         self._joining, self._sampled = joining, sampled
-        self._plan: tuple[int, BatchPlan] | None = None
-        examples = self.examples(0)
-        needed = len(self._cut(examples))
+        self._abreast, self._blocks = 1, 1  # blocks in use at once; all blocks of an epoch
+        if sampled is not None:
+            most = max(1, min(accumulate, len(store) // LEAST))
+            self._abreast = next(n for n in range(most, 0, -1) if accumulate % n == 0)
+            self._blocks *= max(1, round(len(store) / max(BLOCK, LEAST * self._abreast)))
+            self._blocks *= self._abreast
+        self._epochs: dict[int, _Epoch] = {}
+        self._plans: dict[tuple[int, int], BatchPlan] = {}
+        self._begun: dict[tuple[int, int], SampledBlock] = {}
+        self._size = 0  # batches of a block
+        first = self._drawn(0, 0)
+        expected = first.examples if sampled is None else sampled.expected(first.examples)
+        needed = max(len(self._cut(expected, block)) for block in first.blocks)
         differ = joining is not None or sampled is not None
         spare = 1 + int(SPARE * needed) if differ else 0
-        self._batches = min(needed + spare, len(examples.first)) if spare else needed
+        self._size = min(needed + spare, *map(len, first.blocks)) if spare else needed
 
     def __len__(self) -> int:
-        return self._batches
+        return self._size * self._blocks
+
+    def close(self) -> None:
+        """End the processes that segment text ahead, if there are any."""
+        if self._sampled is not None:
+            self._sampled.close()
 
     def examples(self, epoch: int) -> Examples:
-        """Give the examples of an epoch, in the order of the text."""
-        text = self._text(epoch)
+        """Give the examples of an epoch, in the order of the text, by its own segmentation."""
         if self._joining is None:
-            return alone(text)
-        return joined(text, self._joining, self._seed, epoch)
-
-    def _text(self, epoch: int) -> Pairs:
-        return self._store if self._sampled is None else self._sampled.epoch(epoch)
-
-    def _cut(self, examples: Examples) -> NDArray[np.int64]:
-        """Where batches start, among the examples from the longest on."""
-        counted = _lengths(examples, self._count)[1]
-        return _cuts(np.sort(counted)[::-1] + 1, self._budget)
-
-    def _planned(self, epoch: int) -> tuple[Pairs, Examples, NDArray[np.int64]]:
-        """The text and examples of an epoch, and where its batches start among them."""
-        examples = self.examples(epoch)
-        starts = self._cut(examples)
-        if not len(starts) <= self._batches <= len(examples.first):
-            epoch = 0
-            examples = self.examples(epoch)
-            starts = self._cut(examples)
-        return self._text(epoch), examples, _halved(starts, len(examples.first), self._batches)
-
-    def order(self, epoch: int) -> BatchPlan:
-        """Give the plan of an epoch; the last one asked for is kept."""
-        if self._plan is None or self._plan[0] != epoch:
-            # Philox counts: it gives the same numbers on every machine
-            draw = np.random.Generator(
-                np.random.Philox(np.random.SeedSequence([self._seed, epoch]))
-            )
-            text, examples, starts = self._planned(epoch)
-            key, _ = _lengths(examples, self._count)
-            mixed = draw.permutation(len(key)).astype(np.uint32)
-            order = mixed[_descending(key[mixed])]
-            shuffled = draw.permutation(len(starts))
-            sizes = np.diff(starts, append=len(order))
-            self._plan = epoch, BatchPlan(text, examples, order, starts[shuffled], sizes[shuffled])
-        return self._plan[1]
+            return alone(self._store)
+        return joined(self._store, self._joining, self._seed, epoch)
 
     def batch(self, epoch: int, index: int) -> Batch:
         """Make batch number `index` of an epoch; IndexError beyond the last one."""
-        plan = self.order(epoch)
-        start = plan.starts[index]
-        return _batch(plan.text, plan.examples, plan.order[start : start + plan.sizes[index]])
+        if not 0 <= index < len(self):
+            raise IndexError(f"batch {index} of {len(self)}")
+        position, column = divmod(index, self._abreast)
+        row, number = divmod(position, self._size)
+        plan = self.order(epoch, row * self._abreast + column)
+        start = plan.starts[number]
+        return _batch(plan.text, plan.examples, plan.order[start : start + plan.sizes[number]])
+
+    def order(self, epoch: int, block: int = 0) -> BatchPlan:
+        """Give the plan of a block; those in use at once are kept, and the next ones begun."""
+        if (epoch, block) not in self._plans:
+            first = block - block % self._abreast
+            now = [(epoch, number) for number in range(first, first + self._abreast)]
+            self._plans = {at: plan for at, plan in self._plans.items() if at in now}
+            self._plans[epoch, block] = self._planned(epoch, block)
+            if self._sampled is not None:
+                self._begun = {at: begun for at, begun in self._begun.items() if at in now} | {
+                    at: self._begun.get(at) or self._sample(*at) for at in self._following()
+                }
+        return self._plans[epoch, block]
+
+    def _following(self) -> list[tuple[int, int]]:
+        """Epochs and numbers of the blocks that come after those in use."""
+        return [
+            (
+                epoch + (block + self._abreast) // self._blocks,
+                (block + self._abreast) % self._blocks,
+            )
+            for epoch, block in self._plans
+        ]
+
+    def _planned(self, epoch: int, block: int) -> BatchPlan:
+        """Sort the examples of a block by length, and cut them into batches."""
+        drawn = self._epoch(epoch)
+        text, examples = self._store, drawn.examples
+        mixed: NDArray[np.integer[Any]] = drawn.blocks[block]
+        if self._sampled is not None:
+            sampled = self._begun.pop((epoch, block), None) or self._sample(epoch, block)
+            text, examples, mixed = self._fitting(sampled)
+        key, _ = _lengths(examples, self._count, mixed)
+        order = mixed[_descending(key)]
+        starts = _halved(self._cut(examples, mixed), len(order), self._size)
+        sizes, shuffled = np.diff(starts, append=len(order)), drawn.shuffles[block]
+        return BatchPlan(text, examples, order, starts[shuffled], sizes[shuffled])
+
+    def _fitting(self, sampled: SampledBlock) -> tuple[Pairs, Examples, NDArray[np.int64]]:
+        """The text of a block, segmented at random, and its examples.
+
+        The number of batches was planned from a sample of the text. Where it does not suffice, as
+        many examples as need be keep the segmentation of the text itself, with which it does.
+        """
+        every, kept = np.arange(len(sampled.counts)), 0
+        while True:
+            text = sampled.text(kept)
+            examples = consecutive(text, sampled.counts)
+            if kept == len(every) or len(self._cut(examples, every)) <= self._size:
+                return text, examples, every
+            kept = min(len(every), 2 * kept + 1 + len(every) // 16)
+
+    def _sample(self, epoch: int, block: int) -> SampledBlock:
+        """Begin to segment a block at random."""
+        assert self._sampled is not None
+        drawn = self._epoch(epoch)
+        rows = drawn.blocks[block]
+        first, counts = drawn.examples.first[rows].astype(np.int64), drawn.examples.counts[rows]
+        return self._sampled.block(epoch, spans(first, counts), counts)
+
+    def _epoch(self, epoch: int) -> _Epoch:
+        """The examples of an epoch in their order; those of an epoch or two are kept."""
+        if epoch in self._epochs:
+            return self._epochs[epoch]
+        for examples, order in ((epoch, epoch), (0, epoch), (0, 0)):
+            drawn = self._drawn(examples, order)
+            if all(
+                len(self._cut(drawn.examples, block)) <= self._size <= len(block)
+                for block in drawn.blocks
+            ):
+                break
+        if self._sampled is not None:  # else the plan is all that is needed
+            self._epochs = {e: kept for e, kept in self._epochs.items() if e == epoch - 1}
+            self._epochs[epoch] = drawn
+        return drawn
+
+    def _drawn(self, examples: int, order: int) -> _Epoch:
+        """The examples of one epoch in the order of another."""
+        # Philox counts: it gives the same numbers on every machine
+        draw = np.random.Generator(np.random.Philox(np.random.SeedSequence([self._seed, order])))
+        chosen = self.examples(examples)
+        mixed = draw.permutation(len(chosen.first)).astype(np.uint32)
+        blocks = np.array_split(mixed, self._blocks)
+        return _Epoch(chosen, blocks, [draw.permutation(self._size) for _ in blocks])
+
+    def _cut(self, examples: Examples, rows: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+        """Where batches start, among some examples from the longest on."""
+        counted = _lengths(examples, self._count, rows)[1]
+        return _cuts(np.sort(counted)[::-1] + 1, self._budget)
 
 
 def in_order(store: Pairs, budget: int, count: str) -> Iterator[Batch]:
     """Yield all pairs once, always in the same order: longest first, then as in the file."""
     examples = alone(store)
-    key, counted = _lengths(examples, count)
+    key, counted = _lengths(examples, count, slice(None))
     pairs = _descending(key)
     starts = _cuts(counted[pairs] + 1, budget)
     for rows in np.split(pairs, starts[1:]):
         yield _batch(store, examples, rows)
 
 
-def _lengths(examples: Examples, count: str) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Give each example's sort key, and its length on the counted side, both [example]."""
-    source, target = examples.source, examples.target
+def _lengths(
+    examples: Examples, count: str, rows: NDArray[np.integer[Any]] | slice
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Give the sort key of some examples, and their length on the counted side, both [row]."""
+    source, target = examples.source[rows], examples.target[rows]
     if count not in COUNTS:
         raise ValueError(f"count={count}: choose one of {', '.join(COUNTS)}")
     counted, other = {
@@ -176,47 +266,39 @@ def _halved(starts: NDArray[np.int64], total: int, wanted: int) -> NDArray[np.in
 
 
 def _batch(store: Pairs, examples: Examples, rows: NDArray[np.integer[Any]]) -> Batch:
-    """Put examples together; where pairs may be joined, without the columns beside them."""
-    if (counts := examples.counts[rows]).max(initial=1) > 1:
-        return _joined_batch(store, examples.first[rows].tolist(), counts.tolist())
-    rows = examples.first[rows]
-    source, target = (_padded(store.ids[s], store.offsets[s], rows) for s in SIDES)
+    """Put examples together; where pairs are joined, without the columns beside them."""
+    first, counts = examples.first[rows].astype(np.int64), examples.counts[rows]
+    source, target = (_padded(store.ids[s], store.offsets[s], first, counts) for s in SIDES)
     columns = {
-        name: values[rows][:, None].astype(np.int64)
+        name: values[first][:, None].astype(np.int64)
         if store.per[name] == "sentence"
-        else _padded(values, store.offsets["source"], rows)
-        for name, values in store.columns.items()
+        else _padded(values, store.offsets["source"], first, counts)
+        for name, values in (store.columns.items() if counts.max(initial=1) == 1 else ())
     }
     begin = np.full((len(rows), 1), BOS, np.int64)
     return Batch(
         torch.from_numpy(source),
         torch.from_numpy(np.concatenate([begin, target], axis=1)),
-        store.lines[rows].tolist(),
+        store.lines[first].tolist(),
         {name: torch.from_numpy(values) for name, values in columns.items()},
     )
 
 
-def _joined_batch(store: Pairs, first: list[int], counts: list[int]) -> Batch:
-    """Examples of several pairs: their ids one after the other, and one EOS at the end."""
-    sides = []
-    for side in SIDES:
-        ids, ends = store.ids[side], store.offsets[side].astype(np.int64)
-        begin = [BOS] if side == "target" else []
-        rows = []
-        for place, count in zip(first, counts, strict=True):
-            parts = [ids[ends[i] : ends[i + 1] - 1] for i in range(place, place + count)]
-            rows.append(torch.tensor([*begin, *np.concatenate(parts).tolist(), EOS]))
-        sides.append(pad_sequence(rows, batch_first=True, padding_value=PAD))
-    return Batch(sides[0], sides[1], store.lines[first].tolist(), {})
-
-
 def _padded(
-    values: NDArray[Any], offsets: NDArray[Any], rows: NDArray[np.integer[Any]]
+    values: NDArray[Any],
+    offsets: NDArray[Any],
+    first: NDArray[np.int64],
+    counts: NDArray[np.int64],
 ) -> NDArray[np.int64]:
-    """Gather the ids (or integers) of some pairs as [batch, longest], padded on the right."""
-    starts = offsets[rows].astype(np.int64)  # [batch]
-    lengths = offsets[rows.astype(np.int64) + 1].astype(np.int64) - starts  # [batch]
-    columns = np.arange(lengths.max())  # [longest]
-    inside = columns < lengths[:, None]  # [batch, longest]
-    places = np.where(inside, starts[:, None] + columns, 0)
-    return np.where(inside, values[places].astype(np.int64), PAD)
+    """Gather the ids (or integers) of some examples as [batch, longest], padded on the right.
+
+    Pairs of one example follow each other, without the EOS of all but the last.
+    """
+    pairs, ends = spans(first, counts), np.cumsum(counts)  # [pair], [batch]
+    starts = offsets[pairs].astype(np.int64)
+    lengths = offsets[pairs + 1].astype(np.int64) - starts - 1  # [pair]
+    lengths[ends - 1] += 1
+    widths = np.add.reduceat(lengths, ends - counts)  # [batch]
+    padded = np.full((len(first), widths.max()), PAD, np.int64)
+    padded[np.arange(widths.max()) < widths[:, None]] = values[spans(starts, lengths)]
+    return padded

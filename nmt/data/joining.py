@@ -66,9 +66,15 @@ def joined(store: Pairs, joining: Joining, seed: int, epoch: int) -> Examples:
         first = np.cumsum(counts) - counts
         wrong = (counts > 1) & ~_fits(store, joining, first, counts)
         if not wrong.any():
-            return Examples(first, counts, *(_pieces(store, s, first, counts) for s in SIDES))
+            return consecutive(store, counts)
         parts = np.stack([counts - wrong, wrong], axis=1).ravel()  # the last line apart
         counts = parts[parts > 0]
+
+
+def consecutive(store: Pairs, counts: NDArray[np.int64]) -> Examples:
+    """Examples of so many consecutive pairs each, which are all pairs of the store."""
+    first = np.cumsum(counts) - counts
+    return Examples(first, counts, *(_pieces(store, s, first, counts) for s in SIDES))
 
 
 def longest(store: Pairs, joining: Joining) -> dict[str, int]:

@@ -52,9 +52,27 @@ class Pairs:
         )
         return source, target
 
+    def some(self, rows: NDArray[np.integer[Any]]) -> "Pairs":
+        """Give some pairs [row], in this order, without columns that have an integer per word."""
+        ids, offsets = {}, {}
+        for side in SIDES:
+            starts = self.offsets[side][rows].astype(np.int64)
+            lengths = self.offsets[side][rows + 1].astype(np.int64) - starts
+            ids[side] = self.ids[side][spans(starts, lengths)]
+            offsets[side] = np.append(0, np.cumsum(lengths))
+        per = {name: each for name, each in self.per.items() if each == "sentence"}
+        columns = {name: self.columns[name][rows] for name in per}
+        return Pairs(self.lines[rows], ids, offsets, per, columns)
+
     def _lengths(self, side: str) -> NDArray[np.int32]:
         """Give the number of pieces of each sequence, without EOS."""
         return np.diff(self.offsets[side]).astype(np.int32) - 1
+
+
+def spans(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Give start, start + 1, ... of each span, all in a row."""
+    ends = np.cumsum(lengths)
+    return np.arange(int(lengths.sum())) + np.repeat(starts - ends + lengths, lengths)
 
 
 class PairStore(Pairs):

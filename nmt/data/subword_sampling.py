@@ -2,17 +2,16 @@
 
 A model that has seen many segmentations of a word depends less on each (Kudo 2018, Subword
 Regularization; Provilkov et al. 2020, BPE-Dropout). Text is cut anew from the prepared ids, so
-nothing is prepared twice; development and test text keep their own segmentation.
+nothing is prepared twice; development and test text keep their own segmentation. `Batches` asks for
+blocks of lines, and for the next ones while it trains on these: memory holds no more of an epoch.
 """
 
 import logging
 import random
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
-from itertools import chain
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,17 +20,20 @@ from nmt import config
 from nmt.data import plain
 from nmt.data.bpe import Bpe
 from nmt.data.dropout import BpeDropout
+from nmt.data.joining import Examples, joining_of
 from nmt.data.lattice import NBest, UnigramSampling
-from nmt.data.parallel import Pool, cores
+from nmt.data.parallel import Job, Pool, cores
+from nmt.data.progress import shown
 from nmt.data.side import Side
-from nmt.data.store import SIDES, Pairs, PairStore
+from nmt.data.store import SIDES, Pairs, spans
 from nmt.data.unigram import Unigram
 from nmt.data.vocab import EOS
 from nmt.errors import UserError
 
 log = logging.getLogger(__name__)
-TOGETHER = 10_000  # lines that are cut at a time, by one process
-MANY = 100_000  # lines of a text for which it pays to start processes, in each epoch
+BLOCK = 2**14  # lines of a block
+TOGETHER = 2**11  # lines that a process segments at a time
+SAMPLE = 2000  # lines that show by how much sampling lengthens the text
 
 
 class Sampler(Protocol):
@@ -39,14 +41,6 @@ class Sampler(Protocol):
 
     def line(self, ids: list[int], draw: Callable[[], float]) -> list[int]:
         """Segment a line anew, given by its own ids without EOS; `draw` gives numbers in [0, 1)."""
-
-
-class SampledSide(NamedTuple):
-    """What came of one side of an epoch."""
-
-    own: int  # pieces of the text's own segmentation
-    sampled: int  # pieces that took their place
-    kept: int  # lines that keep their own, since others would have been too many
 
 
 def refusal(data: config.Data, segmenter: str) -> str | None:
@@ -72,6 +66,10 @@ class Sampling(NamedTuple):
     dropout: float
     alpha: float | None
     nbest: int | None
+
+    def samplers(self, sides: Sequence[Side]) -> list[Sampler]:
+        """Those of both sides; UserError for a segmenter that cannot sample so."""
+        return [self.sampler(name, side) for name, side in zip(SIDES, sides, strict=True)]
 
     def sampler(self, name: str, side: Side) -> Sampler:
         """That of a side; UserError for a segmenter that cannot sample so."""
@@ -106,72 +104,58 @@ def sampled_text(
     if not data.bpe_dropout and data.subword_alpha is None:
         return None
     sampling = Sampling(data.bpe_dropout, data.subword_alpha, data.subword_nbest)
-    samplers = [sampling.sampler(name, side) for name, side in zip(SIDES, sides, strict=True)]
-    elsewhere = Elsewhere(prepared, sampling, (data.workers or cores()) // ranks)
-    return SampledText(store, samplers, seed, data.max_length, elsewhere)
+    joining = joining_of(data)
+    limits = data.max_length, data.max_length if joining is None else joining.length
+    workers = (data.workers or cores()) // ranks if len(store) > BLOCK else 1
+    elsewhere = Elsewhere(prepared, sampling, workers) if workers > 1 else None
+    return SampledText(store, sampling.samplers(sides), seed, limits, elsewhere)
 
 
 class Work(NamedTuple):
-    """Some lines of a side, and how they are to be cut."""
+    """Some lines, and how they are to be segmented."""
 
-    number: int  # of the side, in SIDES
-    rows: range
+    pairs: Pairs
     seed: int
     epoch: int
-    most: int  # pieces of a line
 
 
-class Made(NamedTuple):
-    """What came of it."""
-
-    ids: NDArray[np.integer[Any]]  # all in a row, each line with its EOS
-    lengths: list[int]  # EOS included
-    kept: int  # lines that keep their own pieces
-
-
-def cut(store: Pairs, sampler: Sampler, work: Work) -> Made:
-    """Segment some lines of a side anew."""
-    name, rows = SIDES[work.number], work.rows
-    own, ends = store.ids[name], store.offsets[name][rows.start : rows.stop + 1].astype(np.int64)
-    begin = int(ends[0])
-    some = own[begin : int(ends[-1])].tolist()
-    bounds = (ends - begin).tolist()
-    generator = random.Random()
-    flat, lengths, kept = list[int](), list[int](), 0
-    for line, start, stop in zip(
-        store.lines[rows.start : rows.stop].tolist(), bounds[:-1], bounds[1:], strict=True
-    ):
-        ids = some[start : stop - 1]
-        generator.seed(((work.seed << 32 | work.epoch) << 32 | line) << 1 | work.number)
-        pieces = sampler.line(ids, generator.random)
-        if len(pieces) > work.most:
-            pieces, kept = ids, kept + 1
-        flat += pieces
-        flat.append(EOS)
-        lengths.append(len(pieces) + 1)
-    return Made(np.array(flat, own.dtype), lengths, kept)
+def segment(samplers: Sequence[Sampler], work: Work) -> Pairs:
+    """Segment lines at random: each by seed, epoch, its number in the file and side alone."""
+    ids, offsets, generator = {}, {}, random.Random()
+    lines = work.pairs.lines.tolist()
+    for number, (side, sampler) in enumerate(zip(SIDES, samplers, strict=True)):
+        own = work.pairs.ids[side]
+        every, bounds = own.tolist(), work.pairs.offsets[side].tolist()
+        flat, ends = list[int](), [0]
+        for line, start, stop in zip(lines, bounds[:-1], bounds[1:], strict=True):
+            generator.seed(((work.seed << 32 | work.epoch) << 32 | line) << 1 | number)
+            flat += sampler.line(every[start : stop - 1], generator.random)
+            flat.append(EOS)
+            ends.append(len(flat))
+        ids[side], offsets[side] = np.array(flat, own.dtype), np.array(ends, np.int64)
+    return Pairs(work.pairs.lines, ids, offsets)
 
 
-def cut_elsewhere(task: tuple[Elsewhere, Work]) -> Made:
-    """What `cut` does, in a process that has nothing yet."""
+def segment_elsewhere(task: tuple[Elsewhere, Work]) -> Pairs:
+    """Do the same in a process that has nothing yet."""
     elsewhere, work = task
-    return cut(*_opened(elsewhere.prepared, elsewhere.sampling, work.number), work)
+    return segment(_samplers(elsewhere.prepared, elsewhere.sampling), work)
 
 
-@lru_cache(maxsize=2)
-def _opened(prepared: Path, sampling: Sampling, number: int) -> tuple[Pairs, Sampler]:
-    name = SIDES[number]
-    side = Side.from_json(plain.read_json(prepared / f"{name}.json"))
-    return PairStore(prepared / "train"), sampling.sampler(name, side)
+@lru_cache(maxsize=1)
+def _samplers(prepared: Path, sampling: Sampling) -> list[Sampler]:
+    files = (plain.read_json(prepared / f"{side}.json") for side in SIDES)
+    return sampling.samplers([Side.from_json(file) for file in files])
 
 
 class SampledText:
     """The training text, segmented at random.
 
     A line's segmentation is a function of seed, epoch and its number in the file alone. Where one
-    would have more than `most` pieces, the line keeps its own: so the limit on the length holds,
-    whose measure is the text's own segmentation. Integers per word do not follow the pieces and
-    are left out; those per sentence stay.
+    would have more than `data.max_length` pieces, the line keeps its own, and where an example of
+    several lines would have more than `data.join_length`, its lines do: so the limits on the length
+    hold, whose measure is the text's own segmentation. Integers per word do not follow the pieces
+    and are left out; those per sentence stay.
     """
 
     def __init__(
@@ -179,64 +163,113 @@ class SampledText:
         store: Pairs,
         samplers: Sequence[Sampler],
         seed: int,
-        most: int,
+        limits: tuple[int, int],
         elsewhere: Elsewhere | None = None,
     ) -> None:
-        """`elsewhere`: where processes find the same, which cut a text of MANY lines or more."""
-        self._store, self._samplers, self._seed, self._most = store, samplers, seed, most
+        """`limits`: pieces of a line, and of an example of several; `elsewhere`: not here."""
+        self._store, self._samplers, self._seed, self._limits = store, samplers, seed, limits
         self._elsewhere = elsewhere
-        self._made: tuple[int, Pairs] | None = None
-        self.outcomes: dict[str, SampledSide] = {}  # of the epoch that was made last
-        self.seconds = 0.0  # that it took
+        self._pool = Pool(1 if elsewhere is None else elsewhere.workers)
+        rows = np.unique(np.linspace(0, len(store) - 1, SAMPLE).astype(np.int64))
+        pairs = store.some(rows)
+        drawn = segment(samplers, Work(pairs, seed, 0))
+        sample = SampledBlock(pairs, np.ones_like(rows), [Job(lambda: drawn)], limits)
+        text = sample.text()
+        before, after = (
+            np.stack([lines.source_lengths, lines.target_lengths]) for lines in (pairs, text)
+        )
+        self._growth = np.maximum(after / np.maximum(before, 1), 1.0)  # [side, line of the sample]
+        self._means = after.sum(axis=1) / before.sum(axis=1)  # [side]
+        self._kept = sample.kept / (2 * len(rows))
 
-    def epoch(self, epoch: int) -> Pairs:
-        """The text of an epoch, from 0; the last one asked for is kept."""
-        if self._made is None or self._made[0] != epoch:
-            began = time.monotonic()
-            store = self._store
-            sides = [self._side(number, made) for number, made in enumerate(self._cut(epoch))]
-            ids = {name: side[0] for name, side in zip(SIDES, sides, strict=True)}
-            offsets = {name: side[1] for name, side in zip(SIDES, sides, strict=True)}
-            per = {name: each for name, each in store.per.items() if each == "sentence"}
-            columns = {name: store.columns[name] for name in per}
-            self._made = epoch, Pairs(store.lines, ids, offsets, per, columns)
-            self.seconds = time.monotonic() - began
-        return self._made[1]
+    def expected(self, examples: Examples) -> Examples:
+        """Examples with lengths such as they may come to have: as lines of the sample grew."""
+        grown = (
+            np.ceil(lengths * np.resize(growth, len(lengths))).astype(np.int32)
+            for lengths, growth in zip(examples[2:], self._growth, strict=True)
+        )
+        return Examples(*examples[:2], *grown)
+
+    def block(
+        self, epoch: int, rows: NDArray[np.int64], counts: NDArray[np.int64]
+    ) -> "SampledBlock":
+        """Begin to segment some pairs, so many of each example [example]."""
+        pairs = self._store.some(rows)
+        parts = np.array_split(np.arange(len(rows)), -(-len(rows) // TOGETHER))
+        works = [Work(pairs.some(part), self._seed, epoch) for part in parts]
+        if self._elsewhere is None:
+            here = partial(segment, self._samplers)
+            jobs = [self._pool.submit(here, work) for work in works]
+        else:
+            jobs = [self._pool.submit(segment_elsewhere, (self._elsewhere, w)) for w in works]
+        return SampledBlock(pairs, counts, jobs, self._limits)
+
+    def close(self) -> None:
+        """End the processes that segment ahead."""
+        self._pool.close()
 
     def report(self) -> None:
-        """Say what came of the epoch that was made last."""
-        more = [100 * (o.sampled / max(1, o.own) - 1) for o in self.outcomes.values()]
+        """Say what sampling makes of the text."""
         log.info(
-            "segmented at random: %+.1f %% source and %+.1f %% target pieces, in %.1f s an epoch; "
-            "%s lines keep their own pieces: others would exceed data.max_length",
-            *more,
-            self.seconds,
-            f"{sum(o.kept for o in self.outcomes.values()):,}",
+            "segmented at random: %+.1f %% source and %+.1f %% target pieces; %.1f %% of the lines "
+            "keep their own pieces: others would exceed data.max_length",
+            *(100 * (mean - 1) for mean in self._means),
+            100 * self._kept,
         )
 
-    def _cut(self, epoch: int) -> Iterator[Iterator[Made]]:
-        """What becomes of the lines of both sides."""
-        lines = len(self._store)
-        elsewhere = self._elsewhere if lines >= MANY else None
-        workers = 1 if elsewhere is None else elsewhere.workers
-        with Pool(workers) as pool:
-            for number, sampler in enumerate(self._samplers):
-                starts = range(0, lines, TOGETHER)
-                rows = [range(start, min(start + TOGETHER, lines)) for start in starts]
-                tasks = [Work(number, some, self._seed, epoch, self._most) for some in rows]
-                if elsewhere is not None and workers > 1:
-                    yield pool.in_order(cut_elsewhere, [(elsewhere, task) for task in tasks])
-                else:
-                    yield (cut(self._store, sampler, task) for task in tasks)
 
-    def _side(
-        self, number: int, made: Iterable[Made]
-    ) -> tuple[NDArray[np.integer[Any]], NDArray[np.uint64]]:
-        """Ids of a side, all in a row, and where each line begins."""
-        parts = list(made)
-        ids = np.concatenate([part.ids for part in parts])
-        ends = np.cumsum([0, *chain.from_iterable(part.lengths for part in parts)])
-        own, lines = len(self._store.ids[SIDES[number]]), len(self._store)
-        kept = sum(part.kept for part in parts)
-        self.outcomes[SIDES[number]] = SampledSide(own - lines, len(ids) - lines, kept)
-        return ids, ends.astype(np.uint64)
+class SampledBlock:
+    """Some lines of the text that are being segmented at random."""
+
+    def __init__(
+        self,
+        own: Pairs,
+        counts: NDArray[np.int64],
+        jobs: Sequence[Job[Pairs]],
+        limits: tuple[int, int],
+    ) -> None:
+        """`own`: the lines as they are; `jobs`: parts of them in a row, for SampledText.limits."""
+        self.counts = counts  # [example] lines
+        self._own, self._jobs, self._limits = own, jobs, limits
+        self._drawn: Pairs | None = None
+        self.kept = 0  # lines of either side that keep their own pieces
+
+    def text(self, kept: int = 0) -> Pairs:
+        """The lines, segmented at random but for those of the first `kept` examples.
+
+        It waits for those who do it, and shows how far they are.
+        """
+        own, drawn, self.kept = self._own, self._segmented(), 0
+        ids, offsets = {}, {}
+        example = np.repeat(np.arange(len(self.counts)), self.counts)  # [line]
+        most, most_joined = self._limits
+        for side in SIDES:
+            before, lengths = (np.diff(text.offsets[side]) for text in (own, drawn))
+            keeps = (lengths - 1 > most) | (example < kept)
+            pieces = np.bincount(example, np.where(keeps, before, lengths) - 1)
+            keeps |= ((self.counts > 1) & (pieces > most_joined))[example]
+            lengths = np.where(keeps, before, lengths)
+            behind = drawn.offsets[side][:-1] + len(own.ids[side])
+            starts = np.where(keeps, own.offsets[side][:-1], behind)
+            both = np.concatenate([own.ids[side], drawn.ids[side]])
+            ids[side] = both[spans(starts, lengths)]
+            offsets[side] = np.append(0, np.cumsum(lengths))
+            self.kept += int(keeps.sum())
+        return Pairs(own.lines, ids, offsets, own.per, own.columns)
+
+    def _segmented(self) -> Pairs:
+        """All lines, segmented at random; progress is shown."""
+        if self._drawn is None:
+            jobs, own = self._jobs, self._own
+            lines = len(own)
+            sizes = [len(part) for part in np.array_split(np.arange(lines), len(jobs))]
+            what = "segmenting at random"
+            parts = list(shown((job.result() for job in jobs), what, sizes))
+            ids = {side: np.concatenate([part.ids[side] for part in parts]) for side in SIDES}
+            lengths = {
+                side: np.concatenate([np.diff(part.offsets[side]) for part in parts])
+                for side in SIDES
+            }
+            offsets = {side: np.append(0, np.cumsum(lengths[side])) for side in SIDES}
+            self._drawn, self._jobs = Pairs(own.lines, ids, offsets), []
+        return self._drawn

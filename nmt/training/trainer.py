@@ -4,7 +4,7 @@ import logging
 import math
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from signal import Signals
 from typing import Any
 
@@ -114,7 +114,8 @@ class Trainer:
         self.sampled = sampled_text(
             settings.data, prepared.train, sides, settings.seed, prepared.path, ranks
         )
-        self.batches = Batches(prepared.train, budget, side, settings.seed, joining, self.sampled)
+        seed, several = settings.seed, self.options.accumulate
+        self.batches = Batches(prepared.train, budget, side, seed, joining, self.sampled, several)
         self.joined_lengths = {} if joining is None else longest(prepared.train, joining)
         self.refuse_data()
         self.plan = timetable(len(self.batches), self.options)
@@ -143,7 +144,8 @@ class Trainer:
                 self.sampled.report()
         last, tensorboard, stopping = self.plan.last, self.options.tensorboard, 0
         reports = Silence if self.workers.rank else MetricsLog
-        with Stop() as stop, reports(self.run.path, self.step, last, tensorboard) as self.progress:
+        progress = reports(self.run.path, self.step, last, tensorboard)
+        with Stop() as stop, progress as self.progress, closing(self.batches):
             while self.step < last and not (stopping := self.update(stop.signal or 0)):
                 if self.plan.due(self.step) or self.step == last:
                     self.checkpoint()

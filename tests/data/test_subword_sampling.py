@@ -1,18 +1,22 @@
 """Segmentations are drawn as the papers say, by seed, epoch and line alone, and fit in batches."""
 
+import contextlib
 import io
 import itertools
 import math
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 import sentencepiece
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from subword_nmt.apply_bpe import BPE
 
 from nmt import manifest
@@ -22,10 +26,9 @@ from nmt.data.dropout import BpeDropout
 from nmt.data.joining import Joining
 from nmt.data.lattice import NBest, UnigramSampling
 from nmt.data.marian import MarianSegmenter
-from nmt.data.parallel import Pool
 from nmt.data.side import Side
 from nmt.data.store import SIDES, PairStore, Writer
-from nmt.data.subword_sampling import Elsewhere, SampledText, Sampling
+from nmt.data.subword_sampling import Elsewhere, SampledBlock, SampledText, Sampling
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.unigram import SPACE, Unigram, learn_model
 from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocabulary
@@ -226,11 +229,12 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> PairStore:
 
 
 def sampled(store: PairStore, dropout: float = 0.3, seed: int = 1, most: int = 100) -> SampledText:
-    return SampledText(store, [BpeDropout(*bpe(), dropout)] * 2, seed, most)
+    return SampledText(store, [BpeDropout(*bpe(), dropout)] * 2, seed, (most, most))
 
 
-def rows(text: SampledText, epoch: int) -> dict[int, tuple[list[int], list[int]]]:
-    pairs = text.epoch(epoch)
+def rows(text: SampledText, epoch: int, lines: int) -> dict[int, tuple[list[int], list[int]]]:
+    """The ids of an epoch's lines, from one block of all of them."""
+    pairs = text.block(epoch, np.arange(lines), np.ones(lines, np.int64)).text()
     both = ([ids.tolist() for ids in pairs.pair(i)] for i in range(len(pairs)))
     return {int(line): (s, t) for line, (s, t) in zip(pairs.lines, both, strict=True)}
 
@@ -238,12 +242,13 @@ def rows(text: SampledText, epoch: int) -> dict[int, tuple[list[int], list[int]]
 def test_a_line_depends_on_seed_epoch_and_its_number_alone(
     store: PairStore, tmp_path: Path
 ) -> None:
-    first = rows(sampled(store), 2)
+    first = rows(sampled(store), 2, len(store))
     few = stored(tmp_path / "few", range(7, 300, 3))
-    fresh, used = rows(sampled(few), 2), sampled(few)
-    rows(used, 5)
-    assert fresh == rows(used, 2) == {line: first[line] for line in fresh}
-    others = [rows(sampled(few), 3), rows(sampled(few, seed=2), 2)]
+    n = len(few)
+    fresh, used = rows(sampled(few), 2, n), sampled(few)
+    rows(used, 5, n)
+    assert fresh == rows(used, 2, n) == {line: first[line] for line in fresh}
+    others = [rows(sampled(few), 3, n), rows(sampled(few, seed=2), 2, n)]
     assert all(other != fresh for other in others)
     same_words = [s != t for line, (s, t) in first.items() if len({*TEXTS[line].split()}) == 1]
     assert any(same_words), "both sides of a pair have draws of their own"
@@ -251,83 +256,140 @@ def test_a_line_depends_on_seed_epoch_and_its_number_alone(
 
 def test_each_line_is_the_same_text_in_other_pieces(store: PairStore) -> None:
     _, vocabulary = bpe()
-    text = sampled(store)
-    for line, (source, target) in rows(text, 0).items():
+    pieces = 0
+    for line, (source, target) in rows(sampled(store), 0, len(store)).items():
         assert source[-1] == target[-1] == EOS
+        pieces += len(source)
         for ids, step in ((source, 1), (target, -1)):
             joined = " ".join(vocabulary.pieces(ids)).replace("@@ ", "")
             assert joined.split() == TEXTS[line].split()[::step]
-    pieces = text.epoch(0).ids["source"].size - len(store)
-    assert text.outcomes["source"] == (store.ids["source"].size - len(store), pieces, 0)
-    assert 1.2 < pieces / text.outcomes["source"].own < 2.5
+    assert 1.2 < pieces / store.ids["source"].size < 2.5
 
 
 def test_what_would_be_too_long_keeps_its_own_pieces(store: PairStore) -> None:
     text = sampled(store, dropout=1.0, most=16)
     kept = 0
-    for number, (source, _) in enumerate(rows(text, 0).values()):
+    for number, (source, _) in enumerate(rows(text, 0, len(store)).values()):
         characters = sum(map(len, TEXTS[number].split()))
         if characters > 16:
             kept += 1
             assert source == store.pair(number)[0].tolist()
         else:
             assert len(source) - 1 == characters
-    assert kept == text.outcomes["source"].kept > 10
+    block = text.block(0, np.arange(len(store)), np.ones(len(store), np.int64))
+    assert block.text() and block.kept == 2 * kept > 20
 
 
-@pytest.mark.parametrize("started", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_other_processes_cut_as_this_one(
-    started: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_lines_of_an_example_that_would_be_too_long_keep_theirs(store: PairStore) -> None:
+    text = SampledText(store, [BpeDropout(*bpe(), 1.0)] * 2, 1, (100, 40))
+    block = text.block(0, np.arange(10, 22), np.array([3, 2, 1, 4, 2]))
+    pairs, first = block.text(), 0
+    for count in block.counts.tolist():
+        own = [store.pair(10 + first + i)[0].tolist() for i in range(count)]
+        now = [pairs.pair(first + i)[0].tolist() for i in range(count)]
+        characters = sum(map(len, " ".join(TEXTS[10 + first : 10 + first + count]).split()))
+        assert (now == own) == (count > 1 and characters > 40)
+        first += count
+    assert 0 < block.kept < 2 * len(pairs)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_other_processes_segment_as_this_one(
+    workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = stored(tmp_path / "train", range(len(TEXTS)))
     side = Side(*bpe())
     for name in SIDES:
         (tmp_path / f"{name}.json").write_bytes(manifest.dump(side.to_json()))
-    here = rows(sampled(store), 2)
-    monkeypatch.setattr("nmt.data.subword_sampling.MANY", 100)
+    here = rows(sampled(store), 2, len(store))
     monkeypatch.setattr("nmt.data.subword_sampling.TOGETHER", 70)
-    if not started:  # their function, in this process
-        monkeypatch.setattr(Pool, "in_order", lambda _, function, tasks: map(function, tasks))
-        monkeypatch.setattr(Pool, "__init__", lambda *_: None)
-        monkeypatch.setattr(Pool, "__exit__", lambda *_: None)
-    elsewhere = Elsewhere(tmp_path, Sampling(0.3, None, None), 2)
-    nothing = [None, None]  # this process has no sampler
-    text = SampledText(store, nothing, 1, 100, elsewhere)  # type: ignore[arg-type]
-    assert rows(text, 2) == here and text.outcomes["target"].sampled > 1000
+    elsewhere = Elsewhere(tmp_path, Sampling(0.3, None, None), workers)
+    text = SampledText(store, [BpeDropout(*bpe(), 0.3)] * 2, 1, (100, 100), elsewhere)
+    with contextlib.closing(text):
+        assert rows(text, 2, len(store)) == here
 
 
 def test_integers_per_line_stay_and_those_per_word_do_not(store: PairStore) -> None:
-    text = sampled(store).epoch(0)
-    assert list(text.columns) == ["document"] and text.per == {"document": "sentence"}
     batch = Batches(store, 200, "max", 1, sampled=sampled(store)).batch(0, 3)
     assert list(batch.columns) == ["document"]
+    assert batch.columns["document"][:, 0].tolist() == [line // 40 for line in batch.lines]
 
 
+@pytest.mark.parametrize(("block", "accumulate"), [(2**14, 1), (60, 4)])
 @pytest.mark.parametrize("joining", [None, Joining(3, 0.5, 30, "document")])
 def test_batches_of_all_epochs_are_as_many_and_hold_the_text_of_theirs(
-    store: PairStore, joining: Joining | None
+    store: PairStore,
+    joining: Joining | None,
+    block: int,
+    accumulate: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("nmt.data.batches.BLOCK", block)
+    monkeypatch.setattr("nmt.data.batches.LEAST", 20)
     for budget in (20, 100, 400):
-        batches = Batches(store, budget, "max", 1, joining, sampled(store))
+        batches = Batches(store, budget, "max", 1, joining, sampled(store, most=30), accumulate)
         for epoch in (0, 4):
-            text, seen = rows(sampled(store), epoch), list[int]()
+            text = rows(sampled(store, most=30), epoch, len(store))
+            seen, examples, drawn = list[int](), 0, 0
             for number in range(len(batches)):
                 batch = batches.batch(epoch, number)
                 wide = max(batch.source.shape[1], batch.target.shape[1] - 1)
                 assert len(batch.lines) == 1 or len(batch.lines) * wide <= budget
-                plan = batches.order(epoch)
-                some = plan.order[plan.starts[number] :][: plan.sizes[number]]
-                for row, (line, count) in enumerate(
-                    zip(batch.lines, plan.examples.counts[some].tolist(), strict=True)
-                ):
-                    parts = [text[line + more] for more in range(count)]
+                for row, line in enumerate(batch.lines):
+                    source = batch.source[row][batch.source[row] != PAD].tolist()
+                    target = batch.target[row][batch.target[row] != PAD].tolist()
+                    assert target[0] == BOS and source.count(EOS) == target.count(EOS) == 1
+                    count = lines_of(source, line)
                     seen += range(line, line + count)
-                    source, target = (
-                        [*itertools.chain.from_iterable(part[side][:-1] for part in parts), EOS]
-                        for side in range(len(SIDES))
-                    )
-                    assert batch.source[row][batch.source[row] != PAD].tolist() == source
-                    assert batch.target[row][batch.target[row] != PAD].tolist() == [BOS, *target]
+                    parts = [text[line + more] for more in range(count)]
+                    joined = [*itertools.chain.from_iterable(part[0][:-1] for part in parts), EOS]
+                    examples, drawn = examples + 1, drawn + (source == joined)
             assert sorted(seen) == list(range(len(store)))
+            assert budget < 400 or drawn > (0.95 if joining is None else 0.5) * examples
         with pytest.raises(IndexError):
             batches.batch(4, len(batches))
+
+
+def test_a_worker_segments_the_blocks_of_its_batches_and_the_next_ones(
+    store: PairStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nmt.data.batches.BLOCK", 60)
+    monkeypatch.setattr("nmt.data.batches.LEAST", 30)
+    text, begun = sampled(store), list[tuple[int, int]]()
+    block = text.block
+
+    def watched(epoch: int, rows: NDArray[np.int64], counts: NDArray[np.int64]) -> SampledBlock:
+        begun.append((epoch, len(rows)))
+        return block(epoch, rows, counts)
+
+    monkeypatch.setattr(text, "block", watched)
+    batches = Batches(store, 200, "max", 1, sampled=text, accumulate=4)
+    assert begun == []
+    mine = [number for number in range(len(batches)) if number % 4 in (1, 3)]  # the second of two
+    lines = [line for number in mine[:2] for line in batches.batch(3, number).lines]
+    assert len(lines) < 30 and begun and sum(count for _, count in begun) < 4 * 35
+    lines += [line for number in mine[2:] for line in batches.batch(3, number).lines]
+    shares = {epoch: sum(count for e, count in begun if e == epoch) for epoch in (3, 4)}
+    assert shares[3] == len(set(lines)) == len(lines) == pytest.approx(len(store) / 2, abs=4)
+    assert 0 < shares[4] < 2 * 35, "the first ones of the next epoch"
+
+
+def test_a_resumed_run_segments_no_more_than_the_block_it_stands_in(store: PairStore) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("nmt.data.batches.BLOCK", 60)
+        whole, late = (Batches(store, 200, "max", 1, sampled=sampled(store)) for _ in range(2))
+        expected = [whole.batch(2, number) for number in range(len(whole))]
+        for number in (len(whole) - 1, 3):
+            assert torch.equal(late.batch(2, number).source, expected[number].source)
+
+
+@cache
+def vocabulary_of_all() -> Vocabulary:
+    return bpe()[1]
+
+
+def lines_of(source: list[int], line: int) -> int:
+    """How many lines of the text, from this one on, a source consists of."""
+    words = " ".join(vocabulary_of_all().pieces(source)).replace("@@ ", "").split()
+    assert words == " ".join(TEXTS[line : line + len(words) // 3]).split()
+    return len(words) // 3
