@@ -5,10 +5,12 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import torch
 
+from nmt.cpus import threads
 from nmt.errors import Exit, UserError
 
 WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
@@ -34,11 +36,12 @@ def pick(name: str) -> torch.device:
 
 
 def set_up(device: torch.device, tf32: bool = False) -> None:
-    """Say for the whole process how it computes on a GPU; of a CPU there is nothing to say.
+    """Say for the whole process how it computes on a GPU, and with how many threads on a CPU.
 
     tf32: products of float32 round their factors to 10 bits of fraction. Otherwise none does, not
     those of convolutions and recurrent layers either, which torch lets unless it is told.
     """
+    _obey_quota()
     if device.type != "cuda":
         return
     backends: Any = torch.backends
@@ -50,6 +53,28 @@ def set_up(device: torch.device, tf32: bool = False) -> None:
     if sys.platform == "linux" and not any(map(os.environ.get, ALLOCATOR)):
         # batches differ in shape, and what one gave back does not fit the next
         torch._C._accelerator_setAllocatorSettings("expandable_segments:True")
+
+
+@cache
+def _obey_quota() -> None:
+    """Let torch have as many threads as the process may use: it looks at no quota by itself.
+
+    Once per process: whoever sets their number afterwards knows better.
+    """
+    limit_threads(threads())
+
+
+def set_threads(count: int | None) -> None:
+    """Let torch have so many threads on a CPU; None: as many as the process may use."""
+    _obey_quota()
+    if count is not None:
+        torch.set_num_threads(count)
+
+
+def limit_threads(most: int) -> None:
+    """Let torch have so many threads on a CPU at most."""
+    if torch.get_num_threads() > most:
+        torch.set_num_threads(most)
 
 
 @contextmanager

@@ -6,13 +6,12 @@ torch computes the same by other means, several to a thousand times as slowly as
 """
 
 from copy import deepcopy
-from functools import cache
 
 import torch
 from torch import Tensor
 
 from nmt.products import Linear, factors
-from nmt.timing import is_faster
+from nmt.timing import is_faster, trial
 
 NO_BFLOAT16 = "%s.precision=bfloat16: not faster than float32 on this CPU: float32 is used"
 NO_UNITS = "%s.precision=auto: this GPU has no units for bfloat16: float32 is used"
@@ -31,7 +30,7 @@ def rounded(x: Tensor) -> Tensor:
     return x.to(product_format(x))
 
 
-@cache
+@trial()
 @torch.inference_mode()
 def bfloat16_is_faster(times: float = 1.0) -> bool:
     """Tell whether this CPU multiplies in bfloat16 so many times as fast as in float32, or faster.

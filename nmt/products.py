@@ -6,7 +6,6 @@ for other formats, and for float32 as `mkldnn::_linear_pointwise`, an operator o
 without a gradient; here it gets one.
 """
 
-from functools import cache
 from typing import Any
 
 import torch
@@ -14,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import Function, once_differentiable
 
-from nmt.timing import is_faster
+from nmt.timing import is_faster, trial
 
 ROWS, INPUTS, OUTPUTS = 128, 256, 512  # of the product tried: a decoding step of 32 sentences
 FEWEST = 2**20  # multiplications: below, the 10 microseconds that oneDNN takes for itself decide
@@ -114,7 +113,7 @@ def _is_for_onednn(x: Tensor, other: Tensor, times: int) -> bool:
     )
 
 
-@cache
+@trial()
 @torch.inference_mode()
 def onednn_is_faster() -> bool:
     """Tell whether oneDNN makes products of float32 clearly faster than what torch takes itself.

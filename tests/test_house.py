@@ -15,6 +15,7 @@ ROOMS = rooms()  # room -> rooms that it may import, as docs/architecture.md say
 BASE = {
     "config",
     "config_data",
+    "cpus",
     "schema",
     "errors",
     "atomic",

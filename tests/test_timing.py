@@ -1,11 +1,13 @@
 """The faster of two calls is found, and nothing else is disturbed by the trial."""
 
 import time
+from typing import Any
 
 import pytest
 import torch
 
-from nmt import precision, products
+from nmt import precision, products, timing
+from nmt.errors import UserError
 from nmt.timing import is_faster
 
 
@@ -54,3 +56,26 @@ def test_bfloat16_may_have_to_be_much_faster(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(precision, "is_faster", lambda low, plain, times: times <= 1.7)
     assert precision.bfloat16_is_faster.__wrapped__()
     assert not precision.bfloat16_is_faster.__wrapped__(2.0)
+
+
+def test_a_trial_is_made_once_for_all_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+    monkeypatch.setattr(timing, "_answers", {})
+
+    def ask() -> Any:
+        @timing.trial(lambda plain: plain and tuple(plain))
+        def question(times: int = 1) -> tuple[int, int] | None:
+            calls.append(times)
+            return (times, 2) if times else None
+
+        return question
+
+    first = ask()
+    assert [first(1), first(1), first(0)] == [(1, 2), (1, 2), None] and calls == [1, 0]
+    for name, value in timing.handed_down().items():
+        monkeypatch.setenv(name, value)
+    started = ask()
+    assert [started(1), started(0), started(3)] == [(1, 2), None, (3, 2)] and calls == [1, 0, 3]
+    monkeypatch.setenv(timing.HANDED_DOWN, "[1")
+    with pytest.raises(UserError, match="NMT_TRIALS: not what"):
+        ask()()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from nmt.cli.command import run
-from nmt.cli.decoding import BY_SENTENCE, KEYS, WORKERS, change_of, described
+from nmt.cli.decoding import BY_SENTENCE, KEYS, THREADS, WORKERS, change_of, described
 from nmt.cli.parser import Parser, once, positive
 from nmt.cli.streams import deliver
 from nmt.experiments import outputs
@@ -65,6 +65,7 @@ def command(argv: list[str]) -> None:
         seed=options.seed,
         decode=options.decode,
         device=options.device,
+        threads=options.threads,
         workers=options.workers,
         perplexity=options.perplexity,
         keep=options.output_dir,
@@ -119,6 +120,7 @@ def understood(argv: list[str]) -> argparse.Namespace:
     )
     add("--output-dir", type=Path, metavar="DIR", help="keep models' translations as LABEL.txt")
     add("--device", default="auto", help="cpu, cuda, cuda:1, or auto: a GPU if there is one")
+    add("--threads", type=positive, metavar="N", help=THREADS)
     add("--workers", type=positive, metavar="N", help=WORKERS)
     add("--quiet", action="store_true", help="no progress, only warnings")
     options = parser.parse_intermixed_args(argv)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nmt import __version__
 from nmt.cli.command import lasting, run
+from nmt.cli.decoding import THREADS
 from nmt.cli.parser import Parser, positive
 from nmt.cli.resumable import Hashed, Progress, check_output, digest, output_of, read_over
 from nmt.cli.streams import named, opened_input, text_lines
@@ -65,17 +66,16 @@ def command(argv: list[str]) -> None:
     with ExitStack() as stack:
         opened = {name: stack.enter_context(opened_input(path)) for name, path in files.items()}
         with lasting():  # torch takes seconds: --help and wrong arguments are answered before
-            import torch
             from tqdm import tqdm
 
             from nmt import modeldir
             from nmt.decode import forced
             from nmt.decode.notes import Note
+            from nmt.device import set_threads
             from nmt.memory import keep_memory
 
         keep_memory()
-        if options.threads:
-            torch.set_num_threads(options.threads)
+        set_threads(options.threads)
         trained = modeldir.load(options.model, options.device)
         read = {name: Hashed(text_lines(opened[name], path)) for name, path in files.items()}
         given = {name: read[name] for name in options.columns}
@@ -135,7 +135,7 @@ def understood(argv: list[str]) -> ScoreOptions:
     add("--columns", metavar=COLUMNS, help="integers beside the source, for models that ask")
     add("--batch-tokens", type=positive, default=4000, metavar="N", help=BATCH)
     add("--device", default="auto", help="cpu, cuda, cuda:1, or auto: a GPU if there is one")
-    add("--threads", type=positive, metavar="N", help="CPU threads (default: torch's choice)")
+    add("--threads", type=positive, metavar="N", help=THREADS)
     values = vars(parser.parse_args(argv))
     columns = columns_named(values["columns"])
     if [values["source"], values["target"], *columns.values()].count("-") > 1:

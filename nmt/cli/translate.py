@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nmt import __version__
 from nmt.cli.command import lasting, run
-from nmt.cli.decoding import BY_SENTENCE, KEYS, SETTING, WORKERS, change_of, described
+from nmt.cli.decoding import (
+    BY_SENTENCE,
+    KEYS,
+    SETTING,
+    THREADS,
+    WORKERS,
+    change_of,
+    described,
+)
 from nmt.cli.parser import Parser, once, positive
 from nmt.cli.resumable import Hashed, Progress, check_output, digest, output_of, read_over
 from nmt.cli.streams import Arriving, Output, named, opened_input, text_lines, waits_for_nobody
@@ -108,17 +116,15 @@ def command(argv: list[str]) -> None:
         arriving = Arriving.at(options.input, _answer)
         # torch takes seconds to import: --help and wrong arguments are answered before
         with lasting():
-            import torch
-
             from nmt.data.joined import by_sentence
             from nmt.decode.notes import Notes
             from nmt.decode.translator import RefusedLinesError
+            from nmt.device import set_threads
             from nmt.experiments import engines
             from nmt.memory import keep_memory
 
         keep_memory()
-        if options.threads:
-            torch.set_num_threads(options.threads)
+        set_threads(options.threads)
         loaded = engines.load(
             options.models, options.device, options.threads, options.engine, options.workers
         )
@@ -201,7 +207,7 @@ def understood(argv: list[str]) -> TranslateOptions:
     add("--by-sentence", action="store_true", help=BY_SENTENCE)
     add("--device", default="auto", help="cpu, cuda, cuda:1, or auto: a GPU if there is one")
     add("--engine", choices=ENGINES, help="what is to translate (default: what reads MODEL)")
-    add("--threads", type=positive, metavar="N", help="CPU threads in all (default: all cores)")
+    add("--threads", type=positive, metavar="N", help=THREADS)
     add("--workers", type=positive, metavar="N", help=WORKERS)
     given = parser.parse_intermixed_args(argv)
     if (given.workers or 1) > 1 and given.threads not in (None, given.workers):

@@ -14,6 +14,7 @@ from multiprocessing.reduction import ForkingPickler
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
+from nmt.cpus import threads
 from nmt.errors import Exit, UserError
 
 Task = TypeVar("Task")
@@ -29,7 +30,7 @@ CHILD = (  # its standard input is a socket to the parent, its output the parent
 
 def cores() -> int:
     """How many processes run at full speed."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return threads()
 
 
 class Job(Generic[Result]):

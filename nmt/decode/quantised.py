@@ -7,7 +7,7 @@ quantisation, as in CTranslate2). Sums are exact; weights and inputs lose what i
 
 import copy
 import logging
-from functools import cache, partial
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -18,7 +18,7 @@ from nmt.model.attention import Attention
 from nmt.model.layers import FeedForward
 from nmt.model.transformer import Transformer
 from nmt.precision import example
-from nmt.timing import is_faster
+from nmt.timing import is_faster, trial
 
 LARGE: dict[type[nn.Module], tuple[str, ...]] = {
     Attention: ("query", "key", "value", "out"),
@@ -70,7 +70,7 @@ def quantised(model: Transformer) -> Transformer:
     return copied
 
 
-@cache
+@trial(lambda plain: plain and Integers(*plain))
 @torch.inference_mode()
 def fastest() -> Integers | None:
     """Return the first of FORMATS that this CPU multiplies rightly, and faster than float32.

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from nmt.config import WORDS, Decode
-from nmt.data.parallel import cores
+from nmt.cpus import cpus
 from nmt.data.vocab import BOS, EOS, PAD, UNK
 from nmt.decode import source_limit
 from nmt.decode.beam import Hypothesis, Step, search
@@ -28,6 +28,7 @@ from nmt.model import example
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
 from nmt.precision import NO_BFLOAT16, bfloat16_is_faster
+from nmt.products import onednn_is_faster
 
 # As fast as in float32 products must be in bfloat16 for a search to gain: on AMD's Zen 5, where
 # they are 1.7 times as fast, a search takes 1.3 times as long.
@@ -104,7 +105,7 @@ class TorchEngine:
     @property
     def shares(self) -> int:
         """Batches that this device searches best at a time: one on each core, or 1 on a GPU."""
-        return cores() if self.device.type == "cpu" else 1
+        return cpus() if self.device.type == "cpu" else 1
 
     @property
     def most_workers(self) -> int:
@@ -117,6 +118,7 @@ class TorchEngine:
             raise UserError(f"{count} workers: {self.device} searches for one process; take 1")
         if not can_fork():
             raise UserError(f"{count} workers: only Linux forks them safely; take 1, and threads")
+        onednn_is_faster()  # decided here: by their own stopwatches workers would differ in bits
         return Forked.of(self, count)
 
     def room(self, limit: Callable[[int], int], n_best: int) -> int:

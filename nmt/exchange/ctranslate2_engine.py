@@ -17,9 +17,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from nmt import config, manifest
+from nmt import config, cpus, manifest
 from nmt.config import Decode, Settings
-from nmt.data.parallel import cores
 from nmt.data.side import Side
 from nmt.decode.beam import Hypothesis, length_penalty
 from nmt.decode.engine import Searcher, too_much
@@ -112,7 +111,7 @@ class CTranslate2Engine:
         self.ids = {name: number for number, name in enumerate(names[1])}
         choices = ctranslate2_proof.choices(self.names, decode.unknown)
         self.options = {**ctranslate2_proof.search(decode), **choices}
-        self.threads = threads
+        self.threads = threads or cpus.threads()
         self.open = partial(
             Reader,
             str(model.directory),
@@ -121,7 +120,7 @@ class CTranslate2Engine:
             compute_type="default" if decode.precision == stored else decode.precision,
         )
         try:
-            self.reader = self.open(inter_threads=1, intra_threads=threads or 0)  # 0: its choice
+            self.reader = self.open(inter_threads=1, intra_threads=self.threads)
         except (RuntimeError, ValueError) as error:
             raise UserError(
                 f"{model.directory}: CTranslate2 cannot read it for {device} and "
@@ -143,12 +142,12 @@ class CTranslate2Engine:
     @property
     def shares(self) -> int:
         """Batches that this device searches best at a time: one on each core, or 1 on a GPU."""
-        return cores() if self.device.type == "cpu" else 1
+        return cpus.cpus() if self.device.type == "cpu" else 1
 
     @property
     def most_workers(self) -> int:
         """As many as it may have threads; 1 on a GPU."""
-        return self.threads or cores() if self.device.type == "cpu" else 1
+        return self.threads if self.device.type == "cpu" else 1
 
     @contextmanager
     def workers(self, count: int) -> Iterator[Searcher]:

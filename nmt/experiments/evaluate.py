@@ -71,6 +71,7 @@ class EvaluationOptions(NamedTuple):
     seed: int = SEED  # of the bootstrap
     decode: Mapping[str, Any] = {}  # key -> value, where models search otherwise than as trained
     device: str = "auto"
+    threads: int | None = None  # of CPUs, in all; None: as many as the process may use
     workers: int | None = None  # processes that translate; None: as many as pay for the text
     perplexity: bool = False  # of the references, too, by each model
     keep: Path | None = None  # directory that gets the models' translations as LABEL.txt
@@ -280,7 +281,7 @@ def _translated(
         if not system.is_model:
             longest.append(None)
             continue
-        loaded = _load([system.path, *system.others], options.device, options.workers)
+        loaded = _load([system.path, *system.others], options.device, options)
         language = language or loaded.sides.settings.data.target_language
         decode = with_decode(loaded.sides.settings, options.decode).decode
         decodes[system.label] = vars(decode)
@@ -326,11 +327,13 @@ def _likelihoods(
     return found
 
 
-def _load(paths: Sequence[Path], device: str, workers: int | None = 1) -> "LoadedModels":
+def _load(paths: Sequence[Path], device: str, options: EvaluationOptions = USUAL) -> "LoadedModels":
     from nmt import device as devices
     from nmt.experiments import engines
 
-    return engines.load(paths, str(devices.pick(device)), workers=workers)
+    devices.set_threads(options.threads)
+    place = str(devices.pick(device))
+    return engines.load(paths, place, options.threads, workers=options.workers)
 
 
 def _lengths(counter: str | None, sources: list[str]) -> SourceLengths:

@@ -6,8 +6,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import NamedTuple, Protocol
@@ -56,7 +57,7 @@ def gpus() -> list[str]:
 
 def start(command: LoggedCommand) -> Process:
     """Begin a command as a process of its own."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, **_decisions(), "OMP_NUM_THREADS": "1"}
     if command.gpu is not None:
         environment["CUDA_VISIBLE_DEVICES"] = command.gpu
     with command.log.open("ab") as file:
@@ -67,6 +68,19 @@ def start(command: LoggedCommand) -> Process:
             stderr=file,
             env=environment,
         )
+
+
+@cache
+def _decisions() -> Mapping[str, str]:
+    """What trials on this processor decide: so the commands of one experiment compute alike."""
+    from nmt.decode.quantised import fastest
+    from nmt.decode.torch_engine import TIMES
+    from nmt.precision import bfloat16_is_faster
+    from nmt.products import onednn_is_faster
+    from nmt.timing import handed_down
+
+    onednn_is_faster(), bfloat16_is_faster(), bfloat16_is_faster(TIMES), fastest()
+    return handed_down()
 
 
 def run_all(

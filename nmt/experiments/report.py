@@ -25,6 +25,7 @@ from nmt.config import Files, freeze
 from nmt.data import joined
 from nmt.data.corpus import read_text
 from nmt.data.seams import pieces_of
+from nmt.device import limit_threads
 from nmt.errors import Exit, UserError
 from nmt.experiments.columns import columns_of_test, with_columns
 from nmt.experiments.facts import metrics_of, parameters, search_of
@@ -121,6 +122,7 @@ def report(
                 scored = published.with_published(scored, table, keys)
         made = replace(made, tests=[*made.tests, scored])
     if options.attention:
+        limit_threads(options.jobs)
         made = _observed(made, systems, translated)
     return made
 

@@ -13,11 +13,12 @@ from nmt import __version__, atomic, manifest, modeldir, modelpath
 from nmt.compare.ranking import MissingSystem
 from nmt.config import freeze
 from nmt.data.corpus import read_text
+from nmt.decode.workers import can_fork
 from nmt.errors import Exit, UserError
 from nmt.experiments.columns import columns_argument, columns_of_test
 from nmt.experiments.outputs import check_places
 from nmt.experiments.plan import PlannedRun
-from nmt.experiments.processes import LoggedCommand, exit_reason, last_line, run_all
+from nmt.experiments.processes import LoggedCommand, exit_reason, gpus, last_line, run_all
 from nmt.experiments.testsets import ParallelFiles
 
 TRANSLATIONS = "translations"  # in a run directory
@@ -87,11 +88,17 @@ def translate_all(
 
 
 def _arguments(translation: KeptTranslation, workers: int) -> list[str]:
-    """Of nmt-translate; `workers` are its processes, or 1."""
+    """Of nmt-translate; `workers` are its processes, or 1.
+
+    On a CPU all of them have one thread: on a busy machine, threads of one process wait for each
+    other at every product, which can take a hundred times as long.
+    """
     run, test = translation.run, translation.test
+    on_cpu = run.settings.trainer.device == "cpu" or not gpus()
+    processes = ["--workers", str(workers)] if on_cpu and can_fork() else []
     return [
         *(str(modelpath.locate(run.directory)), str(test.source), "-o", str(translation.text)),
-        *("--threads", str(workers), "--device", run.settings.trainer.device),
+        *("--threads", str(workers), *processes, "--device", run.settings.trainer.device),
         *columns_argument(columns_of_test(run.settings)),
         *["--by-sentence"] * test.by_sentence,
         *(f"decode.{key}={value}" for key, value in vars(run.settings.decode).items()),

@@ -7,17 +7,21 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 import nmt
 from nmt import modeldir
+from nmt.cli import evaluate as commands
 from nmt.cli import resumable
 from nmt.decode.workers import WorkerPool, can_fork
 from nmt.experiments import translate
 from nmt.experiments.evaluate import EvaluationOptions, NamedSystem, evaluate
 from nmt.experiments.processes import LoggedCommand
+from nmt.experiments.testsets import ParallelFiles
 from nmt.modeldir import Trained
 from tests.cli.conftest import Run
 from tests.decode.copying import ENDLESS
@@ -139,8 +143,6 @@ def test_workers_and_threads(nmt_translate: Run, text: Path, begun: list[int]) -
     assert begun == []
     assert nmt_translate(str(text), *TWO, "--threads", "2")[0] == 0
     assert begun == [2]
-    import torch
-
     torch.set_num_threads(1)
 
 
@@ -199,3 +201,47 @@ def test_cores_that_would_be_idle_are_workers_of_a_run(
     _, missing = translate.translate_all(two, at_once)
     assert len(missing) == 2
     assert [command.arguments for command in asked] == [[expected]] * 2
+
+
+@pytest.mark.parametrize(
+    ("device", "gpus", "forks", "expected"),
+    [
+        ("cpu", ["0"], True, ["--threads", "2", "--workers", "2"]),
+        ("auto", [], True, ["--threads", "2", "--workers", "2"]),
+        ("auto", ["0"], True, ["--threads", "2"]),
+        ("cpu", [], False, ["--threads", "2"]),
+    ],
+)
+def test_what_a_report_starts_has_one_thread_in_each_process_on_a_cpu(
+    device: str, gpus: list[str], forks: bool, expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(translate, "gpus", lambda: gpus)
+    monkeypatch.setattr(translate, "can_fork", lambda: forks)
+    monkeypatch.setattr(translate, "columns_of_test", lambda settings: {})
+    monkeypatch.setattr("nmt.modelpath.locate", lambda directory: directory)
+    trainer, decode = SimpleNamespace(device=device), SimpleNamespace(beam_size=4)
+    settings = SimpleNamespace(trainer=trainer, decode=decode)
+    run: Any = SimpleNamespace(directory=Path("run"), settings=settings)
+    test = ParallelFiles("a", "", Path("src"), Path("ref"))
+    words = translate._arguments(translate.KeptTranslation(run, test), 2)
+    assert words[4:] == [*expected, "--device", device, "decode.beam_size=4"]
+
+
+def test_evaluation_obeys_threads(
+    copying: Trained, text: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+    (model := text.with_name("model")).mkdir()
+
+    def load(*_: object) -> Trained:
+        seen.append(torch.get_num_threads())
+        return copying
+
+    monkeypatch.setattr(modeldir, "load", load)
+    monkeypatch.setattr(type(copying.source.segmenter), "to_json", lambda self: {}, raising=False)
+    words = [str(model), "--source", str(text), "--reference", str(text), "--samples", "40"]
+    try:
+        assert commands.main([*words, "--threads", "2", "--metric", "exact"]) == 0
+    finally:
+        torch.set_num_threads(1)
+    assert seen[-1] == 2

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nmt import products
 from nmt.config import Settings
 from nmt.data.grouping import by_length
 from nmt.decode import searching
@@ -74,6 +76,29 @@ def test_hypotheses_and_scores_do_not_depend_on_workers(
     assert several == alone  # texts, scores, ids and ends, to the last bit
     assert same.plain() == notes.plain()
     assert notes.long.first == 14 and notes.cut.count > 3
+
+
+def test_workers_decide_nothing_by_their_own_stopwatch(
+    tiny: Callable[..., Transformer],
+    settings_of: Callable[..., Settings],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Which library multiplies is tried once: where each worker tries, the bits differ."""
+    parent, product = os.getpid(), F.linear
+    monkeypatch.setattr(products, "FEWEST", 1)
+    monkeypatch.setattr(products, "is_faster", lambda *_: os.getpid() == parent)
+    monkeypatch.setattr(products, "_onednn", lambda *factors: product(*factors) * 1.01)
+    side = trained().source
+    model = tiny("encoding=relative", vocab=len(side.vocabulary))
+    whole = Trained(settings_of("encoding=relative"), model, side, side, {"longest_source": 2})
+    options = decode(beam_size=3, max_length_ratio=1.0, max_length_offset=3, batch_tokens=24)
+    try:
+        products.onednn_is_faster.cache_clear()
+        several, _ = outcome(whole, 2, options)
+        alone, _ = outcome(whole, 1, options)
+    finally:
+        products.onednn_is_faster.cache_clear()
+    assert several == alone
 
 
 def test_what_is_unusual_is_told_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -15,7 +15,7 @@ from torch.nn.utils.rnn import pad_sequence
 from nmt import modeldir
 from nmt.cli import evaluate, score, translate
 from nmt.config import Decode
-from nmt.data.parallel import cores
+from nmt.cpus import cpus
 from nmt.data.toy import pairs
 from nmt.data.vocab import BOS, EOS, PAD, UNK
 from nmt.decode.notes import Notes
@@ -192,7 +192,7 @@ def test_its_own_threads_find_what_one_finds(place: Path, model: Trained) -> Non
     )
     engine = several.engine
     assert isinstance(engine, CTranslate2Engine)
-    assert (engine.shares, engine.most_workers) == (cores(), 1)
+    assert (engine.shares, engine.most_workers) == (cpus(), 1)
     expected = list(alone.translate(lines, 2))
     for _ in range(2):  # its model is there again
         assert list(several.translate(lines, 2, read_ahead=True)) == expected

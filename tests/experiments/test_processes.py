@@ -1,5 +1,6 @@
 """Processes side by side: none is lost, none is left behind."""
 
+import json
 import os
 import signal
 import sys
@@ -11,6 +12,8 @@ import pytest
 from nmt.errors import UserError
 from nmt.experiments import processes
 from nmt.experiments.processes import LoggedCommand
+from nmt.products import onednn_is_faster
+from nmt.timing import HANDED_DOWN
 
 
 class Fake:
@@ -141,3 +144,6 @@ def test_a_command_is_a_module_of_the_house(
     processes.start(LoggedCommand("a", "translate", ["x=1"], tmp_path / "log"))
     assert seen["arguments"] == [sys.executable, "-m", "nmt.cli.translate", "x=1"]
     assert isinstance(seen["env"], dict) and seen["env"]["OMP_NUM_THREADS"] == "1"
+    trials = json.loads(seen["env"][HANDED_DOWN])  # so no command decides by its own stopwatch
+    assert trials["onednn_is_faster()"] is onednn_is_faster() and "fastest()" in trials
+    assert {"bfloat16_is_faster()", "bfloat16_is_faster(2.0,)"} <= {*trials}

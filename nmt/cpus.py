@@ -1,0 +1,60 @@
+"""How many CPUs this process may use, and how many threads it was told to have."""
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+MEMBERSHIP = Path("/proc/self/cgroup")  # a line for each hierarchy: number:controllers:/path
+CGROUPS = Path("/sys/fs/cgroup")
+
+
+def cpus() -> int:
+    """CPUs that it is bound to, and no more than the quotas of its cgroups leave it.
+
+    Of a quota of 2.5 CPUs two count: a third thread would be stopped half of the time, and the
+    others wait for it.
+    """
+    bound = os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        bound = len(os.sched_getaffinity(0))
+    return max(1, min([bound, *map(int, _quotas())]))
+
+
+def threads() -> int:
+    """Threads in all: as many as `cpus`, or as OMP_NUM_THREADS says where that is fewer."""
+    wanted = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    return min(cpus(), int(wanted)) if wanted.isdecimal() and int(wanted) else cpus()
+
+
+def _quotas() -> Iterator[float]:
+    """The CPUs that each cgroup of this process allows, in v2 and v1; nothing without a quota."""
+    for directory in _cgroups():
+        with suppress(OSError, ValueError):  # no such controller, or "max"
+            quota, period = (directory / "cpu.max").read_text(encoding="utf-8").split()
+            yield int(quota) / int(period)
+        with suppress(OSError, ValueError):
+            quota, period = (
+                (directory / f"cpu.cfs_{name}_us").read_text(encoding="utf-8")
+                for name in ("quota", "period")
+            )
+            if int(quota) > 0:  # -1: none
+                yield int(quota) / int(period)
+
+
+def _cgroups() -> Iterator[Path]:
+    """The directories of the process's cgroups and those above, each of which may have a quota.
+
+    A container may see its own as the root of all, whatever its path outside.
+    """
+    lines = list[str]()
+    with suppress(OSError):
+        lines = MEMBERSHIP.read_text(encoding="utf-8").split("\n")
+    for line in lines:
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        root = CGROUPS / ("cpu" if controllers else "")
+        place = root.joinpath(*[part for part in path.split("/") if part != ".."])
+        yield from (d for d in (place, *place.parents) if d == root or root in d.parents)
