@@ -62,10 +62,35 @@ Columns = Mapping[str, Iterable[str]]  # by name: integers beside the text, line
 
 
 def _lines(name: str, lines: Iterable[str]) -> list[str]:
-    """The lines as a list; raises UserError for a text, whose letters would be taken for lines."""
+    """The lines as a list; UserError for a text, whose letters would be lines, and for no texts."""
     if isinstance(lines, str):
         raise UserError(f"{name}: a text, where a list of them is expected; write [{lines[:20]!r}]")
-    return list(lines)
+    if not isinstance(lines, Iterable):
+        raise UserError(f"{name}: {lines!r}, where a list of texts is expected")
+    listed = list(lines)
+    for place, line in enumerate(listed):
+        if not isinstance(line, str):
+            raise UserError(f"{name}[{place}]: {line!r} is no text; write '' for an empty line")
+    return listed
+
+
+def _columns(columns: Columns | None) -> dict[str, list[str]]:
+    """The columns as lists of lines."""
+    return {name: _lines(f"columns[{name!r}]", lines) for name, lines in (columns or {}).items()}
+
+
+def _models(model: Any) -> list[Trained]:
+    """One model or several; UserError for what is none, such as the path of one."""
+    models = [model] if isinstance(model, str | Path | Trained) or model is None else list(model)
+    for one in models:
+        if isinstance(one, str | Path):
+            path = repr(str(one))
+            raise UserError(f"model: a path, where a model is expected; write nmt.load({path})")
+        if not isinstance(one, Trained):
+            raise UserError(f"model: {type(one).__name__}, where one of nmt.load is expected")
+    if not models:
+        raise UserError("model: an empty list; give one model or more")
+    return models
 
 
 class EncodingFacts(NamedTuple):
@@ -120,14 +145,14 @@ def n_best(
     are n samples, in the order in which they were drawn, and a score is the log-probability alone;
     with `mbr=32` the n of 32 candidates with the greatest expected chrF, which is their score.
     """
-    first, *others = [model] if isinstance(model, Trained) else model
+    first, *others = _models(model)
     settings = with_decode(first.settings, decode)
     check_n_best(n, settings.decode, f"n={n}", "give beam_size")
     if settings.decode.position_scale != 1:  # of copies
         first, *others = (m._replace(model=deepcopy(m.model)) for m in (first, *others))
     translator = Translator.of(first, settings.decode, *others, workers=workers)
     reader, some = translator.reader, _lines("lines", lines)
-    read, beside = with_columns(reader.reads.columns, reader.settings, some, columns or {})
+    read, beside = with_columns(reader.reads.columns, reader.settings, some, _columns(columns))
     begin = None if target_prefixes is None else _lines("target_prefixes", target_prefixes)
     return list(translator.translate(read, n, beside, prefixes=begin, read_ahead=True))
 
@@ -150,8 +175,9 @@ def score(
     >>> one.log_prob / one.length
     -0.0123
     """
+    (model,) = _models([model])
     read, beside = with_columns(
-        model.model.columns, model.settings, _lines("sources", sources), columns or {}
+        model.model.columns, model.settings, _lines("sources", sources), _columns(columns)
     )
     return forced.score(model, read, _lines("targets", targets), beside, batch_tokens)
 
@@ -268,6 +294,7 @@ def save(model: Trained, path: str | Path) -> None:
     Raises UserError (73) for a path that exists, OSError where nothing can be written; then nothing
     is left behind.
     """
+    (model,) = _models([model])
     if Path(path).exists():
         raise UserError(f"{path}: exists; give another path, or remove it", Exit.CANT_CREATE)
     modeldir.save(model, Path(path))

@@ -48,6 +48,17 @@ class Trained(NamedTuple):
     longest source in training, None where the model came from elsewhere and no file tells."""
     digest: str = ""  # SHA-256 of the manifest that it was read by; "": of no directory
 
+    def __repr__(self) -> str:
+        """One line for a notebook; `facts` and `settings` have all the rest."""
+        data, encoding = self.settings.data, "+".join(self.settings.encoding) or "none"
+        numbers = sum(p.numel() for p in self.model.parameters())
+        pieces = " and ".join(f"{len(side.vocabulary):,}" for side in (self.source, self.target))
+        return (
+            f"<Trained {data.source_language}-{data.target_language}, encoding {encoding}, "
+            f"{numbers:,} parameters, vocabularies of {pieces} pieces, "
+            f"step {self.facts.get('step')}>"
+        )
+
 
 def load(path: str | Path, device: str = "cpu") -> Trained:
     """Read a run directory's best checkpoint, or one checkpoint directory.

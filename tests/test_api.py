@@ -1,6 +1,7 @@
 """The face of the package: quick to import, documented, and the same as what the commands do."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -135,6 +136,41 @@ def test_a_text_is_not_taken_for_lines(tiny: Any, settings_of: Any) -> None:
     ):
         with pytest.raises(nmt.UserError, match="a text, where a list of them is expected"):
             use()
+
+
+def test_what_is_no_model_and_no_text_is_named(tiny: Any, settings_of: Any) -> None:
+    trained, wrong = small(tiny, settings_of), (lambda x: x)  # what a type checker would refuse
+    path = "model: a path, where a model is expected; write nmt.load"
+    for use, message in (
+        (lambda: nmt.translate(wrong("runs/a"), ["ab"]), f"{path}('runs/a')"),
+        (lambda: nmt.n_best(wrong(Path("a")), ["ab"], 1), path),
+        (lambda: nmt.translate(wrong([trained, "b"]), ["ab"]), f"{path}('b')"),
+        (lambda: nmt.translate([], ["ab"]), "model: an empty list; give one model or more"),
+        (lambda: nmt.translate(wrong(None), ["ab"]), "model: NoneType, where one of nmt.load is"),
+        (lambda: nmt.score(wrong("a"), ["a"], ["a"]), path),
+        (lambda: nmt.save(wrong("a"), "b"), path),
+        (lambda: nmt.translate(trained, wrong(["ab", None])), "lines[1]: None is no text; write"),
+        (lambda: nmt.translate(trained, wrong(None)), "lines: None, where a list of texts"),
+        (lambda: nmt.translate(trained, wrong([b"ab"])), "lines[0]: b'ab' is no text"),
+        (lambda: nmt.score(trained, ["a"], wrong([None])), "targets[0]: None is no text"),
+        (lambda: nmt.translate(trained, ["a"], {"order": wrong([0])}), "columns['order'][0]: 0 is"),
+        (lambda: nmt.translate(trained, ["a"], None, wrong([0])), "target_prefixes[0]: 0 is no"),
+    ):
+        with pytest.raises(nmt.UserError, match=re.escape(message)):
+            use()
+
+
+def test_a_model_is_shown_on_one_line(tiny: Any, settings_of: Any) -> None:
+    trained = small(tiny, settings_of, "encoding=[absolute,relative]")
+    numbers = sum(p.numel() for p in trained.model.parameters())
+    assert (
+        repr(trained)
+        == str(trained)
+        == (
+            f"<Trained de-en, encoding absolute+relative, {numbers:,} parameters, vocabularies of "
+            f"{len(PIECES) + 4} and {len(PIECES) + 4} pieces, step None>"
+        )
+    )
 
 
 @pytest.mark.parametrize("bounds", [[50, 25], [25, 25], [], [0]])
