@@ -81,7 +81,8 @@ def _columns(columns: Columns | None) -> dict[str, list[str]]:
 
 def _models(model: Any) -> list[Trained]:
     """One model or several; UserError for what is none, such as the path of one."""
-    models = [model] if isinstance(model, str | Path | Trained) or model is None else list(model)
+    single = model is None or isinstance(model, str | Path | Trained)
+    models: list[Any] = [model] if single else list(model)
     for one in models:
         if isinstance(one, str | Path):
             path = repr(str(one))

@@ -41,6 +41,7 @@ class Notes:
         self.split = Note()  # source too long for table or memory: translated in parts
         self.truncated = Note()  # likewise: cut
         self.refused = Note()  # likewise: line left empty
+        self.unfit = Note()  # target prefix that cannot be: line left empty
         self.cut = Note()  # output at its limit
         self.broken = Note()  # output that met no finite score
 

@@ -8,6 +8,13 @@ from nmt.data.vocab import UNK
 from nmt.errors import Exit, UserError
 
 
+class UnfitPrefixError(UserError):
+    """No translation can begin so: a matter of this line alone."""
+
+    def __init__(self, number: int, message: str) -> None:
+        super().__init__(f"target prefix, line {number}: {message}", Exit.DATA)
+
+
 class Prefixes:
     """Reads the beginning of each translation, and numbers it as a translation is numbered."""
 
@@ -16,29 +23,22 @@ class Prefixes:
         self.stream = None if lines is None else iter(lines)
         self.target = target
 
-    def read(self, count: int, first: int) -> list[list[int]]:
-        """The ids, eos apart, for each of `count` lines, the first of which has this number.
-
-        Raises UserError (65) if the prefixes end before, and for a piece that the model cannot say.
-        """
+    def read(self, count: int, first: int) -> list[str]:
+        """`count` lines, the first of which has this number; UserError (65) if they end before."""
         if self.stream is None:
-            return [[] for _ in range(count)]
+            return [""] * count
         some = list(islice(self.stream, count))
         if len(some) < count:
             last = first - 1 + len(some)
             raise _unparallel(f"end after line {last}, but the text goes on")
-        return [self._ids(text, number) for number, text in enumerate(some, first)]
+        return [text.removesuffix("\n").removesuffix("\r") for text in some]
 
-    def _ids(self, text: str, number: int) -> list[int]:
-        text = text.removesuffix("\n").removesuffix("\r")
-        ids = self.target.ids(text)[:-1]
+    def ids(self, text: str, number: int) -> list[int]:
+        """The ids of a line, eos apart; UnfitPrefixError for a piece that the model cannot say."""
+        ids = self.target.ids(text)[:-1] if text else []
         if UNK in ids:
             piece = self.target.segmenter.encode(text)[ids.index(UNK)]
-            raise UserError(
-                f"target prefix, line {number}: the model does not know the piece {piece!r}; "
-                "leave it out",
-                Exit.DATA,
-            )
+            raise UnfitPrefixError(number, f"the model does not know the piece {piece!r}")
         return ids
 
     def end(self, last: int) -> None:

@@ -1,5 +1,6 @@
 """Text in, text out: a translation for every line, in the order of the lines, window by window."""
 
+import logging
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple, Protocol
@@ -15,7 +16,7 @@ from nmt.decode.engine import Engine, Searcher
 from nmt.decode.ensemble import together
 from nmt.decode.notes import Notes
 from nmt.decode.parts import parts_of
-from nmt.decode.prefixes import Prefixes
+from nmt.decode.prefixes import Prefixes, UnfitPrefixError
 from nmt.decode.searching import Searching, batches_of
 from nmt.decode.source_limit import ALWAYS, GIANT
 from nmt.decode.sources import Source, SourceReader
@@ -39,8 +40,21 @@ class Translation(NamedTuple):
     finished: bool = True  # false: it, or a part, ends without eos
 
 
+log = logging.getLogger(__name__)
+
+
 class RefusedLinesError(UserError):
-    """Some lines were too long, and were left empty; all others are translated."""
+    """Some lines, too long or with an unfit prefix, were left empty; all others are translated."""
+
+
+def _unfit(notes: Notes) -> list[str]:
+    """What to say of prefixes with which no translation can begin, if there were any."""
+    if not notes.unfit.count:
+        return []
+    return [
+        "target prefixes with which no translation can begin, their lines left empty: "
+        f"{notes.unfit.count} (first: line {notes.unfit.first}); change or empty them"
+    ]
 
 
 class TextSides(Protocol):
@@ -136,9 +150,10 @@ class Translator:
         and only then reads on; fewer where `more` says that none is there by now. An empty line
         has one empty translation; a JoinedLine is read as the pieces of its sentences. What was
         unusual is counted, and logged once after the last line.
-        Raises UserError (65) for columns and prefixes that do not fit, before any line of their
-        window is translated; (2) for a column that is missing or unknown; after the last line
-        RefusedLinesError, if lines were too long and decode.too_long=refuse, or with a prefix.
+        Raises UserError (65) for columns that do not fit, and for columns and prefixes of fewer or
+        more lines, before any line of their window is translated; (2) for a column that is missing
+        or unknown; after the last line RefusedLinesError, if lines were too long and
+        decode.too_long=refuse, or with a prefix, and if no translation can begin with a prefix.
         """
         beside = Columns(columns or {}, self.reader.kinds(columns or {}))
         count = self.decode.mbr or n_best  # hypotheses that are searched for
@@ -154,15 +169,20 @@ class Translator:
                     yield answer[:n_best]
         longest = self._longest(notes.too_long, count)
         notes.report(self.longest_trained, longest)
-        if notes.refused.count:
-            advice = "split them, or choose decode.too_long=split"
-            if self.decode.too_long == "split":
-                advice = "split them and what stands beside them: columns, or target prefixes"
-            raise RefusedLinesError(
-                f"sources of more pieces than model and memory hold ({longest}), their lines left "
-                f"empty: {notes.refused}; {advice}",
-                Exit.DATA,
-            )
+        if why := [*self._too_long(notes, longest), *_unfit(notes)]:
+            raise RefusedLinesError("; ".join(why), Exit.DATA)
+
+    def _too_long(self, notes: Notes, longest: int) -> list[str]:
+        """What to say of sources that were too long, if there were any."""
+        if not notes.refused.count:
+            return []
+        advice = "split them, or choose decode.too_long=split"
+        if self.decode.too_long == "split":
+            advice = "split them and what stands beside them: columns, or target prefixes"
+        return [
+            f"sources of more pieces than model and memory hold ({longest}), their lines left "
+            f"empty: {notes.refused}; {advice}"
+        ]
 
     def _lines_of_windows(
         self, lines: Iterator[str], first: int, more: Callable[[], bool]
@@ -187,13 +207,24 @@ class Translator:
         searching: Searching,
     ) -> Iterator[_Window]:
         """Read what stands beside all lines, and number them, window by window."""
+        unfit = False  # whether a prefix was
         for window in lines:
             rows = beside.read(len(window), first)
             begin = beginnings.read(len(window), first)
             notes, sources = Notes(), []
-            for number, (line, row, ids) in enumerate(zip(window, rows, begin, strict=True), first):
-                parts = self._parts(line, row, bool(ids), number, count, notes)
-                sources.append(self._begun(parts, ids, number))
+            for number, (line, row, text) in enumerate(
+                zip(window, rows, begin, strict=True), first
+            ):
+                try:
+                    ids = beginnings.ids(text, number)
+                    parts = self._parts(line, row, bool(ids), number, count, notes)
+                    sources.append(self._begun(parts, ids, number))
+                except UnfitPrefixError as error:
+                    if not unfit:
+                        log.warning("%s; its line is left empty", error)
+                    unfit = True
+                    notes.unfit.add(number, 0)
+                    sources.append([])
                 searching.attend()
             yield _Window(sources, notes)
             first += len(window)
@@ -238,22 +269,20 @@ class Translator:
         ]
 
     def _begun(self, parts: list[Source], prefix: list[int], number: int) -> list[Source]:
-        """The same sources, whose outputs begin with a prefix; UserError (65) if that cannot be."""
+        """The same sources, whose outputs begin with a prefix; UnfitPrefixError if none can."""
         if not prefix or not parts:
             return parts
         (source,) = parts  # a line with a prefix is not split
         pieces = len(source.ids) - 1
         if not pieces:
-            raise UserError(
-                f"target prefix, line {number}: the line of the text is empty, and so will its "
-                "translation be; empty this line, too",
-                Exit.DATA,
+            raise UnfitPrefixError(
+                number, "the line of the text is empty, and so is its translation; empty both"
             )
         if len(prefix) > (limit := self._limit(pieces)):
-            raise UserError(
-                f"target prefix, line {number}: has {len(prefix)} pieces, but the translation may "
-                f"have {limit}; shorten it, or raise decode.max_length_offset",
-                Exit.DATA,
+            raise UnfitPrefixError(
+                number,
+                f"has {len(prefix)} pieces, but the translation may have {limit}; shorten it, or "
+                "raise decode.max_length_offset",
             )
         return [source._replace(prefix=prefix)]
 

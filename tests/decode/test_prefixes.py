@@ -130,18 +130,51 @@ def test_the_score_is_that_of_the_whole_translation(whole: Trained, way: dict[st
     [
         (["w1", "", "", "", "w1"], "the target prefixes end after line 5, but the text goes on"),
         ([""] * 7, "the target prefixes go on, but the text ends after line 6"),
-        (["", "w1", "w1", "", "", ""], "target prefix, line 3: the line of the text is empty"),
-        (["", "w1 what", "", "", "", ""], "target prefix, line 2: the model does not know the pie"),
-        (["", "w1 " * 8, "", "", "", ""], "target prefix, line 2: has 8 pieces, but the translat"),
     ],
 )
 @pytest.mark.parametrize("window", [2, 99])
-def test_what_cannot_begin_is_refused_by_its_line(
+def test_prefixes_are_parallel_to_the_text(
     whole: Trained, prefixes: list[str], message: str, window: int
 ) -> None:
     with pytest.raises(UserError) as error:
         translations(whole, prefixes, window=window)
     assert str(error.value).startswith(message) and error.value.code == Exit.DATA
+
+
+@pytest.mark.parametrize(
+    ("number", "prefix", "message"),
+    [
+        (3, "w1", "target prefix, line 3: the line of the text is empty"),
+        (2, "w1 what", "target prefix, line 2: the model does not know the piece 'what'; its line"),
+        (2, "w1 " * 8, "target prefix, line 2: has 8 pieces, but the translation may have 7"),
+    ],
+)
+@pytest.mark.parametrize("window", [2, 99])
+def test_what_cannot_begin_costs_its_own_line_alone(
+    whole: Trained,
+    number: int,
+    prefix: str,
+    message: str,
+    window: int,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    prefixes = ["w1", "", "", "", "", "w1 who"]  # the last is unknown, too
+    prefixes[number - 1] = prefix
+    some = Translator.of(whole, decode(max_length_ratio=1.0, max_length_offset=6, window=window))
+    found = some.translate(LINES, prefixes=prefixes)
+    texts = [next(found)[0].text for _ in LINES]
+    with pytest.raises(RefusedLinesError) as error:
+        next(found)
+    assert error.value.code == Exit.DATA and str(error.value) == (
+        "target prefixes with which no translation can begin, their lines left empty: "
+        f"2 (first: line {number}); change or empty them"
+    )
+    (warning,) = [text for text in caplog.messages if "target prefix" in text]
+    assert warning.startswith(message) and warning.endswith("; its line is left empty")
+    unfit = {number, 6}
+    fit = ["" if n in unfit else p for n, p in enumerate(prefixes, 1)]
+    right = translations(whole, fit, max_length_offset=6, window=window)
+    assert texts == ["" if n in unfit else t.text for n, (t,) in enumerate(right, 1)]
 
 
 def test_a_prefix_may_fill_all_the_room(whole: Trained) -> None:
