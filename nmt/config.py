@@ -92,11 +92,11 @@ class Optim:
     """Adam and what is done to gradients; `kind` names the learning-rate schedule."""
 
     kind: str = knob("learning-rate schedule", choices=("plateau", "inverse_sqrt"))
-    lr: float = knob("learning rate (inverse_sqrt: its peak)", least=0)
-    beta1: float = knob("Adam's decay of the first moment", least=0, most=1)
-    beta2: float = knob("Adam's decay of the second moment", least=0, most=1)
-    eps: float = knob("Adam's epsilon", least=0)
-    weight_decay: float = knob("decoupled weight decay (AdamW); 0: plain Adam", least=0)
+    lr: float = knob("learning rate (inverse_sqrt: its peak)", least=0, most=10)
+    beta1: float = knob("Adam's decay of the first moment", least=0, most=0.99999)
+    beta2: float = knob("Adam's decay of the second moment", least=0, most=0.99999)
+    eps: float = knob("Adam's epsilon", least=1e-20, most=1)
+    weight_decay: float = knob("decoupled weight decay (AdamW); 0: plain Adam", least=0, most=100)
     clip: float = knob("largest gradient norm; 0: no clipping", least=0)
     label_smoothing: float = knob("mass taken from the true token", least=0, most=0.99)
 
@@ -105,8 +105,8 @@ class Optim:
 class Plateau(Optim):
     """Rosendahl et al. 2019: decay when the dev perplexity stalls; no warm-up."""
 
-    decay: float = knob("factor on the learning rate at a stall", least=0, most=1)
-    patience: int = knob("checkpoints in a row without a new best dev perplexity", least=1)
+    decay: float = knob("factor on the learning rate at a stall", least=0.01, most=1)
+    patience: int = knob("checkpoints in a row without a new best until the rate decays", least=1)
     min_lr: float = knob("the rate is never decayed below this", least=0)
 
     def __post_init__(self) -> None:
@@ -167,6 +167,8 @@ class Training:
 SAMPLING = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "seed": 1}  # key -> without effect
 BEAM = ("beam_size", "alpha", "length_penalty")  # keys without effect where decode.method=sample
 
+MANY = 1000  # candidates of a line, whose number of comparisons by decode.mbr is the square
+
 
 @dataclass
 class Decode:
@@ -177,27 +179,31 @@ class Decode:
         choices=("beam", "sample"),
         absent="beam",
     )
-    beam_size: int = knob("hypotheses kept; 1 is greedy", least=1)
+    beam_size: int = knob("hypotheses kept; 1 is greedy", least=1, most=MANY)
     precision: str = knob(
         "number format; the others round more, and are used where they are faster",
         choices=("float32", "bfloat16", "int8"),
     )
-    alpha: float = knob("exponent of the length penalty; 0: none", least=0)
+    alpha: float = knob("exponent of the length penalty; 0: none", least=0, most=10)
     length_penalty: str = knob(
         "wu: ((5 + pieces) / 6)^alpha; power: pieces^alpha, as Marian and CTranslate2 have it",
         choices=("wu", "power"),
         absent="wu",
     )
     max_length_ratio: float = knob("longest output = ratio x source + offset", least=0, most=1000)
-    max_length_offset: int = knob("see max_length_ratio", least=1)
+    max_length_offset: int = knob("see max_length_ratio", least=1, most=10_000)
     batch_tokens: int = knob("source tokens x hypotheses of each, of a batch", least=1)
     window: int = knob("lines read, sorted and translated together; 1: line by line", least=1)
-    position_scale: float = knob("position interpolation: all positions times this", least=0.001)
+    position_scale: float = knob(
+        "position interpolation: all positions times this", least=0.001, most=1000
+    )
     target_length: str = knob(
         "who tells encodings the desired length; given: --columns length=FILE, in pieces",
         choices=("ratio", "predicted", "given"),
     )
-    length_ratio: float = knob("target_length=ratio: times the source's pieces", least=0.01)
+    length_ratio: float = knob(
+        "target_length=ratio: times the source's pieces", least=0.01, most=1000
+    )
     too_long: str = knob(
         "a source beyond the encoding's table, the memory, or 10,000 pieces: translate its parts, "
         "leave its line empty and end with an error, or cut it",
@@ -225,6 +231,7 @@ class Decode:
     mbr: int = knob(
         "choose among so many samples, or of the beam, the one most like all by chrF; 0: do not",
         least=0,
+        most=MANY,
         absent=0,
     )
 

@@ -25,7 +25,7 @@ class Data:
         "share of the examples that are to have several lines", least=0, most=1, absent=0.5
     )
     join_length: int | None = knob(
-        "pieces of a side of such an example at most; null: max_length", least=1, absent=None
+        "pieces of a side of such an example at most; null: max_length", least=2, absent=None
     )
     join_within: str | None = knob(
         "column with an integer per line: only lines of the same one are joined", absent=None
@@ -33,16 +33,20 @@ class Data:
     bpe_dropout: float = knob(
         "segmenter=bpe: probability of leaving out a merge in training (Provilkov et al. 2020)",
         least=0,
-        most=1,
+        most=0.9,  # of all merges none is left: letters, which translation never sees
         absent=0.0,
     )
     subword_alpha: float | None = knob(
         "segmenter=unigram: training segmentations are drawn by p^alpha (Kudo 2018); null: none",
         least=0,
+        most=100,
         absent=None,
     )
     subword_nbest: int | None = knob(
-        "draw from so many best segmentations of a line; null: from all", least=2, absent=None
+        "draw from so many best segmentations of a line; null: from all",
+        least=2,
+        most=512,
+        absent=None,
     )
     cache: str = knob("directory of the prepared corpora")
     workers: int | None = knob(
@@ -100,12 +104,12 @@ class Toy(Data):
     """The embedded German-English grammar; lengths are counted in words of the source."""
 
     train_pairs: int = knob("training pairs", least=1)
-    train_shortest: int = knob("words of the shortest training sentence", least=3)
-    train_longest: int = knob("words of the longest training sentence", least=3)
+    train_shortest: int = knob("words of the shortest training sentence", least=3, most=1000)
+    train_longest: int = knob("words of the longest training sentence", least=3, most=1000)
     dev_pairs: int = knob("pairs of the development set, of training lengths", least=1)
     test_pairs: int = knob("pairs of the test set, spread evenly over its lengths", least=1)
-    test_shortest: int = knob("words of the shortest test sentence", least=3)
-    test_longest: int = knob("words of the longest test sentence", least=3)
+    test_shortest: int = knob("words of the shortest test sentence", least=3, most=1000)
+    test_longest: int = knob("words of the longest test sentence", least=3, most=1000)
     corpus_seed: int = knob("draws the sentences", least=0)
 
 

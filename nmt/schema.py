@@ -77,9 +77,9 @@ def read(schema: type[T], values: Any, where: str = "") -> T:
     if missing := sorted(str(key) for key in OmegaConf.missing_keys(typed)):
         key = _below(where, missing[0])
         raise UserError(f"{key}: has no value; give {key}=...")
+    for key, value in values.items():  # each by itself, before they are looked at together
+        _check(specs[key], _below(where, key), value, typed[key])
     made: Any = OmegaConf.to_object(typed)
-    for key, value in values.items():
-        _check(specs[key], _below(where, key), value, getattr(made, key))
     return made
 
 
@@ -132,14 +132,16 @@ def _check_number(spec: Field[Any], where: str, number: object) -> None:
     if not isinstance(number, (int, float)) or isinstance(number, bool):
         return
     least, most = spec.metadata["least"], spec.metadata["most"]
-    if most is None and isinstance(number, int):
-        most = LARGEST
     if not number == number or number in (float("inf"), float("-inf")):
         raise UserError(f"{where}: expected a finite number")
-    if least is not None and number < least:
+    low = least is not None and number < least
+    high = number > most if most is not None else isinstance(number, int) and number > LARGEST
+    if (low or high) and least is not None and most is not None:
+        raise UserError(f"{where}: must be from {least} to {most}")
+    if low:
         raise UserError(f"{where}: must be at least {least}")
-    if most is not None and number > most:
-        raise UserError(f"{where}: must be at most {most}")
+    if high:
+        raise UserError(f"{where}: must be at most {LARGEST if most is None else most}")
 
 
 def _wanted(kind: Any) -> str:

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from nmt.cli.command import run
-from nmt.cli.parser import Parser
+from nmt.cli.parser import Parser, within
 from nmt.errors import UserError
 from nmt.experiments import outputs
 
@@ -50,8 +50,8 @@ def understood(argv: list[str]) -> argparse.Namespace:
     add = parser.add_argument
     add("models", nargs="+", type=Path, metavar="MODEL", help="run directory, or model directories")
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--last", type=_several, metavar="K", help="the K newest of a run")
-    which.add_argument("--best", type=_several, metavar="K", help="the K best of a run")
+    which.add_argument("--last", type=within(2), metavar="K", help="the K newest of a run")
+    which.add_argument("--best", type=within(2), metavar="K", help="the K best of a run")
     add("-o", "--output", type=Path, required=True, help="directory to be made; must not exist")
     options = parser.parse_intermixed_args(argv)
     of_run = options.last is not None or options.best is not None
@@ -64,13 +64,6 @@ def understood(argv: list[str]) -> argparse.Namespace:
         )
     outputs.check_new(options.output)
     return options
-
-
-def _several(text: str) -> int:
-    number = int(text)
-    if number < 2:
-        raise argparse.ArgumentTypeError(f"{number} is no mean; give at least 2")
-    return number
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from nmt.cli.command import run
-from nmt.cli.parser import TRAINING, Parser, once
+from nmt.cli.parser import PROCESSES, SAMPLES, TRAINING, Parser, once
 from nmt.cli.streams import deliver
 from nmt.data.parallel import cores
 from nmt.errors import UserError
@@ -93,7 +93,13 @@ def understood(argv: list[str]) -> tuple[argparse.Namespace, list[str], list[str
         metavar="DIR",
         help="of the models (%(default)s)",
     )
-    add("--jobs", type=int, default=cores(), metavar="N", help="processes (default: one per core)")
+    add(
+        "--jobs",
+        type=PROCESSES,
+        default=cores(),
+        metavar="N",
+        help="processes (default: one per core)",
+    )
     add("--bounds", default="25,50,75", help="last length of each bucket (default %(default)s)")
     add(
         "--lengths",
@@ -102,14 +108,12 @@ def understood(argv: list[str]) -> tuple[argparse.Namespace, list[str], list[str
         help="whose lengths; default source",
     )
     add("--metric", default="BLEU", help="one of those of nmt-evaluate (default %(default)s)")
-    add("--samples", type=int, default=1000, metavar="N", help="of the bootstrap (default 1000)")
+    add("--samples", type=SAMPLES, default=1000, help="of the bootstrap (default 1000)")
     add("--json", type=Path, metavar="FILE", help="write all numbers")
     add("--table", type=Path, metavar="FILE", help="write the table as Markdown")
     add("--plot", type=Path, metavar="FILE", help="draw it: .png, .svg or .pdf")
     add("--config-dir", metavar="DIR", help="also look for options in DIR")
     options = parser.parse_intermixed_args(argv)
-    if options.jobs < 1 or options.samples < 40:
-        raise UserError("--jobs must be at least 1, and --samples at least 40")
     return options, *_encodings(options.overrides, options.config_dir)
 
 

@@ -3,12 +3,11 @@
 import argparse
 import logging
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from nmt.cli.command import run
 from nmt.cli.decoding import BY_SENTENCE, KEYS, THREADS, WORKERS, change_of, described
-from nmt.cli.parser import Parser, once, positive
+from nmt.cli.parser import PROCESSES, SAMPLES, Parser, once, within
 from nmt.cli.streams import deliver
 from nmt.experiments import outputs
 from nmt.experiments.columns import COLUMNS, columns_named
@@ -109,8 +108,8 @@ def understood(argv: list[str]) -> argparse.Namespace:
         metavar="A,B",
         help="which of these, first one drawn (default: BLEU,BLEU-moses,chrF2,TER)",
     )
-    add("--samples", type=_at_least(40), default=1000, help="bootstrap samples (default 1000)")
-    add("--seed", type=_at_least(0), default=12345, help="of the bootstrap (default 12345)")
+    add("--samples", type=SAMPLES, default=1000, help="bootstrap samples (default 1000)")
+    add("--seed", type=within(0), default=12345, help="of the bootstrap (default 12345)")
     add("--json", type=Path, metavar="FILE", help="write all numbers")
     add(
         "--plot",
@@ -120,8 +119,8 @@ def understood(argv: list[str]) -> argparse.Namespace:
     )
     add("--output-dir", type=Path, metavar="DIR", help="keep models' translations as LABEL.txt")
     add("--device", default="auto", help="cpu, cuda, cuda:1, or auto: a GPU if there is one")
-    add("--threads", type=positive, metavar="N", help=THREADS)
-    add("--workers", type=positive, metavar="N", help=WORKERS)
+    add("--threads", type=PROCESSES, metavar="N", help=THREADS)
+    add("--workers", type=PROCESSES, metavar="N", help=WORKERS)
     add("--quiet", action="store_true", help="no progress, only warnings")
     options = parser.parse_intermixed_args(argv)
     settings = [a for a in options.arguments if a.startswith("decode.") and "=" in a]
@@ -129,15 +128,6 @@ def understood(argv: list[str]) -> argparse.Namespace:
     options.systems = [a for a in options.arguments if a not in settings]
     options.decode = dict(map(change_of, settings))
     return options
-
-
-def _at_least(least: int) -> Callable[[str], int]:
-    def number(text: str) -> int:
-        if int(text) < least:
-            raise argparse.ArgumentTypeError(f"{text} is below {least}")
-        return int(text)
-
-    return number
 
 
 if __name__ == "__main__":

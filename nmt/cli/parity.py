@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from nmt.cli.command import run
-from nmt.cli.parser import Parser, once
+from nmt.cli.parser import Parser, once, within
 from nmt.cli.streams import deliver
 from nmt.config import KINDS
 from nmt.errors import Exit, UserError
@@ -83,17 +83,11 @@ def understood(argv: list[str]) -> argparse.Namespace:
     add("overrides", nargs="*", metavar="KEY=VALUE", help="encodings (default: all), sizes, seed")
     pairs = "each two of the encodings together; of all: one of each kind (hooks, positions)"
     add("--pairs", action="store_true", help=pairs)
-    add("--tokens", type=_several, default=40, help="of the target (default %(default)s)")
+    add("--tokens", type=within(8, 10_000), default=40, help="of the target (default %(default)s)")
     add("--device", default="cpu", metavar="DEVICE", help="cpu (default), cuda, cuda:1, auto")
     add("--json", type=Path, metavar="FILE", help="write all numbers")
     add("--config-dir", metavar="DIR", help="also look for options in DIR")
     return parser.parse_intermixed_args(argv)
-
-
-def _several(text: str) -> int:
-    if not text.isdecimal() or int(text) < 8:
-        raise argparse.ArgumentTypeError(f"{text}: expected at least 8")
-    return int(text)
 
 
 def _sorted_out(given: list[str], folders: Folders) -> tuple[list[str] | None, list[str]]:

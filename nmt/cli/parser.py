@@ -2,7 +2,7 @@
 
 import argparse
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import takewhile
 from typing import Any, NoReturn
 
@@ -61,9 +61,16 @@ def once(overrides: Iterable[str]) -> None:
         given[key] = override
 
 
-def positive(text: str) -> int:
-    """The type of an option that takes a number of at least 1."""
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{number} is not positive")
+def within(least: int, most: int = 2**31 - 1) -> Callable[[str], int]:
+    """The type of an option that takes an integer, bounds included."""
+
+    def number(text: str) -> int:
+        if not re.fullmatch(r"[+-]?[0-9]+", text) or not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"{text}: expected an integer from {least} to {most}")
+        return int(text)
+
     return number
+
+
+SAMPLES = within(40, 100_000)  # of the bootstrap
+PROCESSES = within(1, 1024)  # or threads

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from nmt import __version__
 from nmt.cli.command import lasting, run
 from nmt.cli.decoding import THREADS
-from nmt.cli.parser import Parser, positive
+from nmt.cli.parser import PROCESSES, Parser, within
 from nmt.cli.resumable import Hashed, Progress, check_output, digest, output_of, read_over
 from nmt.cli.streams import named, opened_input, text_lines
 from nmt.errors import Exit, UserError
@@ -133,9 +133,9 @@ def understood(argv: list[str]) -> ScoreOptions:
     add("-o", "--output", help="file to write (default: stdout)")
     add("--tokens", action="store_true", help="one JSON object per pair, with each piece's score")
     add("--columns", metavar=COLUMNS, help="integers beside the source, for models that ask")
-    add("--batch-tokens", type=positive, default=4000, metavar="N", help=BATCH)
+    add("--batch-tokens", type=within(1), default=4000, metavar="N", help=BATCH)
     add("--device", default="auto", help="cpu, cuda, cuda:1, or auto: a GPU if there is one")
-    add("--threads", type=positive, metavar="N", help=THREADS)
+    add("--threads", type=PROCESSES, metavar="N", help=THREADS)
     values = vars(parser.parse_args(argv))
     columns = columns_named(values["columns"])
     if [values["source"], values["target"], *columns.values()].count("-") > 1:

@@ -19,7 +19,7 @@ from nmt.cli.decoding import (
     change_of,
     described,
 )
-from nmt.cli.parser import Parser, once, positive
+from nmt.cli.parser import PROCESSES, Parser, once, within
 from nmt.cli.resumable import Hashed, Progress, check_output, digest, output_of, read_over
 from nmt.cli.streams import Arriving, Output, named, opened_input, text_lines, waits_for_nobody
 from nmt.errors import UserError
@@ -199,7 +199,7 @@ def understood(argv: list[str]) -> TranslateOptions:
         help="text, perhaps .gz; none or -: stdin; a directory: another MODEL",
     )
     add("-o", "--output", help="file to write (default: stdout)")
-    add("--n-best", type=positive, metavar="N", help="the N best translations, with scores")
+    add("--n-best", type=within(1, 1000), metavar="N", help="the N best translations, with scores")
     add("--scores", action="store_true", help="a score before each translation")
     add("--json", action="store_true", help="one JSON object per line")
     add("--columns", metavar=COLUMNS, help="integers beside the text, for models that ask")
@@ -207,8 +207,8 @@ def understood(argv: list[str]) -> TranslateOptions:
     add("--by-sentence", action="store_true", help=BY_SENTENCE)
     add("--device", default="auto", help="cpu, cuda, cuda:1, or auto: a GPU if there is one")
     add("--engine", choices=ENGINES, help="what is to translate (default: what reads MODEL)")
-    add("--threads", type=positive, metavar="N", help=THREADS)
-    add("--workers", type=positive, metavar="N", help=WORKERS)
+    add("--threads", type=PROCESSES, metavar="N", help=THREADS)
+    add("--workers", type=PROCESSES, metavar="N", help=WORKERS)
     given = parser.parse_intermixed_args(argv)
     if (given.workers or 1) > 1 and given.threads not in (None, given.workers):
         raise UserError(

@@ -248,7 +248,7 @@ def test_columns_stand_beside_the_source(
         (["-", "-"], 2, "-: stdin can be one of the texts only; give files for the others"),
         (["-", "x", "--columns", "a=-"], 2, "-: stdin can be one of the texts only"),
         (["x"], 2, "the following arguments are required: TARGET; see --help"),
-        (["x", "y", "--batch-tokens=0"], 2, "0 is not positive"),
+        (["x", "y", "--batch-tokens=0"], 2, "0: expected an integer from 1"),
         (["x", "y"], 66, "x: no such file"),
         (["-", "/dev/null", "-o", "/no/where"], 73, "/no/where: No such file"),
     ],

@@ -13,7 +13,11 @@ from tests.cli.conftest import Run
     [
         (["model.dim=100000000"], 71, "model.dim=100000000: weights, gradients and Adam's"),
         (["encoding=relative", "tau=1000000000"], 71, "encoding.relative.tau=1000000000: weights"),
-        (["model.encoder_layers=1000000"], 2, "model.encoder_layers=1000000: must be at most"),
+        (
+            ["model.encoder_layers=1000000"],
+            2,
+            "model.encoder_layers=1000000: must be from 1",
+        ),
         (["encoding=relative", "tau=1" + "0" * 30], 2, "encoding.relative.tau=1000000000000"),
     ],
 )

@@ -230,7 +230,7 @@ def test_a_failure_before_the_first_line_leaves_nothing(nmt_translate: Run, tmp_
         (["seed=3"], f"seed=3: {FIXED}"),
         (["decode.beamsize=3"], "decode.beamsize=3: no such key; did you mean decode.beam_size?"),
         (["decode.beam_size=x"], "decode.beam_size=x: expected integer"),
-        (["decode.beam_size=0"], "decode.beam_size=0: must be at least 1"),
+        (["decode.beam_size=0"], "decode.beam_size=0: must be from 1 to 1000"),
         (["decode.too_long=crop"], "decode.too_long=crop: choose one of split, refuse, truncate"),
         (["decode.alpha=nan"], "decode.alpha=nan: expected a finite number"),
         (["decode.alpha=${seed}"], "decode.alpha=${seed}: interpolation is not allowed here"),

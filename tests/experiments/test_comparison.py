@@ -118,7 +118,7 @@ WRONG = {
     "sweep": (["encoding=none", "seed=1,2"], "seed=1,2: several values"),
     "metric": (["encoding=none", "--metric", "BLUE"], "no metric 'BLUE'"),
     "metrics": (["encoding=none", "--metric", "BLEU,TER"], "give one"),
-    "jobs": (["encoding=none", "--jobs", "0"], "--jobs must be at least 1"),
+    "jobs": (["encoding=none", "--jobs", "0"], "--jobs: 0: expected an integer from 1"),
     "bounds": (["encoding=none", "--bounds", "9,3"], "--bounds 9,3: each"),
     "picture": (["encoding=none", "--plot", "x.gif"], "must end in one of"),
     "no test set": (["encoding=none", "data=files", "data.root=."], "data.test_source"),

@@ -268,7 +268,7 @@ def wrong_words(made: Made, tmp_path: Path) -> dict[str, tuple[list[str], int, s
         "table": ([good, *test, "--published", "table7"], 2, "--published table7: choose from"),
         "metric": ([good, *test, "--metric", "BLUE"], 2, "no metric 'BLUE'"),
         "bounds": ([good, *test, "--bounds", "9,3"], 2, "--bounds 9,3"),
-        "samples": ([good, *test, "--samples", "3"], 2, "--samples at least 40"),
+        "samples": ([good, *test, "--samples", "3"], 2, "--samples: 3: expected an integer"),
         "place": ([good, *test, "--json", f"{tmp_path / 'short.en'}/x.json"], 73, "short.en"),
     }  # fmt: skip
 
