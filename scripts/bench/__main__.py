@@ -37,6 +37,11 @@ From the root of the repository, `python -m scripts.bench` and
   --gpu correctness         one of these by itself
   peers DIR                 install other libraries in environments below DIR ...
   --peers DIR               ... and measure those
+  decoding --peer ctranslate2 --steady
+                            one of them, without starts of whole processes
+
+Decoding beside three peers takes more than ten minutes on two cores: each peer's set-ups take turns
+first, for the fastest to be measured, in running processes and in whole ones.
 
 KEY=VALUE are arguments of nmt-train: encoding=..., trainer.batch_tokens=..., model.dim=..."""
 PARTS = (
@@ -82,6 +87,8 @@ def measure(options: argparse.Namespace) -> None:
             rounds=options.rounds,
             quick=options.quick,
             peers=None if options.peers == "none" else options.peers,
+            chosen=options.peer,
+            steady=options.steady,
             model=options.model,
             overrides=options.overrides,
             precisions=options.precision.split(","),
@@ -136,10 +143,19 @@ def understood(argv: list[str]) -> argparse.Namespace:
             "makes it",
             Exit.NO_INPUT,
         )
+    options.peer = None if options.peer is None else options.peer.split(",")
+    if unknown := [name for name in options.peer or () if name not in names_of_peers()]:
+        raise UserError(f"--peer {unknown[0]}: choose among {', '.join(names_of_peers())}")
     for name in ("rounds", "threads"):
         if getattr(options, name) < 1:
             raise UserError(f"--{name} {getattr(options, name)}: must be at least 1")
     return options
+
+
+def names_of_peers() -> list[str]:
+    """The libraries that nmt is compared with."""
+    requirements = Path(__file__).parent / "peers" / "requirements"
+    return sorted(path.stem.rstrip("_") for path in requirements.glob("*.txt"))
 
 
 def parser() -> Parser:
@@ -156,6 +172,8 @@ def parser() -> Parser:
     add("--config-dir", metavar="DIR", help="also look for options in DIR")
     add("--quick", action="store_true", help="tiny sizes: to see that all of it runs")
     add("--peers", default=sys.executable, metavar="DIR", help="see above; none: without peers")
+    add("--peer", metavar="A,B", help=f"which of the peers: {', '.join(names_of_peers())} (all)")
+    add("--steady", action="store_true", help="decoding in running processes alone")
     add("--gpu", action="store_true", help="correctness, sizes, lengths, decoding on a GPU")
     add("--device", metavar="DEVICE", help="cpu, cuda, cuda:1 (cpu; with --gpu: cuda)")
     add("--json", type=Path, metavar="FILE", help="write every round's figures")

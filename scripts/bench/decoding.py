@@ -1,5 +1,6 @@
 """Decoding: beam search of a forced length through nmt's Translator, and through peers."""
 
+import logging
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -16,6 +17,7 @@ from scripts.bench.setups import Options
 from scripts.bench.table import BenchPart, Columns, figure, figure_of, gigabytes, ranged, rates
 from scripts.bench.training import giga, peak, size
 
+log = logging.getLogger(__name__)
 PEERS = {"ctranslate2_": ("float32", "int8"), "sockeye_": ("float32", "int8"),
          "marian_hf": ("float32",)}  # fmt: skip
 PYTORCH = ("sockeye_", "marian_hf")
@@ -55,7 +57,7 @@ def parts(session: Session) -> list[BenchPart]:
 def part(session: Session, precisions: Sequence[str], *overrides: str) -> BenchPart:
     """Measure decoding in some precisions; all share the model.
 
-    Steady rounds first, then whole processes on a few sentences.
+    Steady rounds first, then whole processes on a few sentences unless they are left out.
     """
     chosen = {
         f"nmt {precision}": session.attempt(
@@ -82,15 +84,19 @@ def part(session: Session, precisions: Sequence[str], *overrides: str) -> BenchP
             sources=sources, steps=STEPS, beam=decode.beam_size, alpha=decode.alpha,
         )  # fmt: skip
 
-    for name, formats in PEERS.items() if session.peers else ():
-        for precision in formats:
-            for candidates, units in ((steady, None), (whole, task.few * STEPS)):
+    ways: list[tuple[list[Candidate], int | None]] = [(steady, None)]
+    ways += [] if session.steady else [(whole, task.few * STEPS)]
+    for name in session.peers_among(PEERS):
+        for precision in PEERS[name]:
+            for candidates, units in ways:
+                log.info("%s %s: looking for its fastest set-up", name, precision)
                 make = partial(peer, name, precision, units)
                 options, line = setups.best(session, name, "decoding", make)
                 candidates.append(make(options))
                 notes.append(f"{name} {precision}, {'whole' if units else 'steady'}: {line}")
     measured, (top,) = benchmark(session.rounds, steady, [peak(session, "float32")])
     warmup = 0 if session.quick else 1
+    whole = [] if session.steady else whole
     (processes,) = benchmark(min(session.rounds, 3), whole, warmup=warmup)
     return report(task, measured, top, processes, notes)
 
@@ -174,13 +180,14 @@ def report(
     lengths = list(map(len, task.sources))
     work = flops.searching(task.settings.model, task.vocab, lengths, STEPS, beam)
     agreement = _agreement(measured)
-    for m, process in zip(measured, whole, strict=True):
+    processes = dict(zip(by_name, whole, strict=True)) if whole else {}
+    for m in measured:
         for answer in m.rounds:
             answer.pop("digests", None)
         shares = [work / seconds / max(top.rates) for seconds in m.seconds if top.rounds]
         m.figures = {name: ratio(m, baseline) for name, baseline in baselines.items()}
-        m.figures |= {SHARE: middle(shares), "whole": process.to_json()}
-    processes = dict(zip(by_name, whole, strict=True))
+        m.figures |= {SHARE: middle(shares)}
+        m.figures |= {"whole": processes[m.name].to_json()} if processes else {}
     columns: Columns = {
         "steady tokens/s": rates,
         "/torch": figure_of(TORCH, "{:.2f}"),
@@ -188,9 +195,12 @@ def report(
         "/ct2 int8": figure_of(CT2_INT8, "{:.2f}"),
         "of f32": figure_of(SHARE, "{:.1%}"),
         "GB": gigabytes,
-        f"whole {task.few}, s": lambda m: ranged(processes[m.name].seconds, "{:.2f}"),
-        "tokens/s": lambda m: figure(middle(processes[m.name].rates), "{:,.0f}"),
     }
+    if processes:
+        columns |= {
+            f"whole {task.few}, s": lambda m: ranged(processes[m.name].seconds, "{:.2f}"),
+            "tokens/s": lambda m: figure(middle(processes[m.name].rates), "{:,.0f}"),
+        }
     notes = [
         f"steady: {len(task.sources)} sentences of mean {corpus.MEAN} pieces in a running process; "
         f"whole: {task.few} sentences, from the start of the process to its end",
@@ -212,7 +222,7 @@ def report(
         sentences=len(task.sources),
         peak=top.to_json(),
     )
-    for row, process in zip(part.rows, whole, strict=True):
+    for row, process in zip(part.rows, whole, strict=False):
         row[-1] = row[-1] or process.failed or ""
     return part
 

@@ -3,6 +3,7 @@
 import json
 import sys
 import tempfile
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,6 +32,8 @@ class Session(NamedTuple):
     rounds: int
     quick: bool  # tiny sizes, to see that it runs
     peers: str | None  # a Python, or the directory of their environments; None: no peers
+    chosen: list[str] | None  # which of the peers; None: all
+    steady: bool  # decoding in running processes alone
     model: str  # NAME of model=NAME, where no override chooses one
     overrides: list[str]
     precisions: list[str]  # of training
@@ -97,6 +100,12 @@ class Session(NamedTuple):
         if units is None:
             return Worker(name, argv, self.threads)
         return Command(name, argv, self.threads, units)
+
+    def peers_among(self, names: Iterable[str]) -> list[str]:
+        """Those of some peers that are to be measured."""
+        if self.peers is None:
+            return []
+        return [n for n in names if self.chosen is None or n.rstrip("_") in self.chosen]
 
     def _python(self, peer: str) -> Path | None:
         """The Python of a peer's environment below a directory, or the one that `peers` names."""

@@ -124,7 +124,7 @@ def parts(session: Session) -> list[BenchPart]:
     for precision in sorted(set(session.precisions), reverse=True):
         chosen = {
             name: setups.best(session, name, "training", partial(other, name, precision))
-            for name in (PEERS if session.peers else ())
+            for name in session.peers_among(PEERS)
         }
         encodings = choices(session, precision, "encoding=relative")
         (product, peers, again), peaks = trainings(

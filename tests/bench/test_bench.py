@@ -16,7 +16,7 @@ import torch
 import scripts.bench
 from nmt.errors import Exit, UserError
 from nmt.kernels import choice
-from scripts.bench import correctness, session
+from scripts.bench import correctness, decoding, session, training
 from scripts.bench.__main__ import main, understood
 from scripts.bench.candidates import Answer, Worker
 from scripts.bench.peers.protocol import Channel
@@ -94,14 +94,16 @@ def test_training(
 
 
 @pytest.mark.slow
-def test_decoding(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    out, report = run(capsys, tmp_path, "decoding", "--peers", "none")
+@pytest.mark.parametrize("steady", [False, True])
+def test_decoding(steady: bool, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    out, report = run(capsys, tmp_path, "decoding", "--peers", "none", *["--steady"] * steady)
     entries = report["parts"]["decoding"]["entries"]
     assert [entry["name"] for entry in entries] == ["nmt float32", "nmt bfloat16", "nmt int8"]
     for entry in entries:
         assert entry["rounds"][0]["units"] == 8 * 32
-        assert entry["whole"]["rounds"][0]["units"] == 4 * 32
-    assert "nmt int8" in out
+        assert ("whole" in entry) != steady
+        assert steady or entry["whole"]["rounds"][0]["units"] == 4 * 32
+    assert "nmt int8" in out and ("whole 4, s" in out) != steady
 
 
 @pytest.mark.slow
@@ -199,6 +201,7 @@ def test_gpu_mode_runs_to_its_end_on_a_cpu(
         (["--rounds", "0"], "--rounds 0: must be at least 1"),
         (["--gpu", "training"], "training: no such part of --gpu; there are correctness, sizes"),
         (["--precision", "float16"], "--precision float16: choose among float32, bfloat16"),
+        (["--peer", "fairseq"], "--peer fairseq: choose among ctranslate2, marian_hf, sockeye"),
         (["peers"], "peers DIR: name the directory"),
         (["seed=1", "seed=2"], "seed=2: seed=1 is given, too; give seed once"),
         (["--rounds", "x"], "argument --rounds: invalid int value"),
@@ -208,6 +211,31 @@ def test_gpu_mode_runs_to_its_end_on_a_cpu(
 def test_wrong_arguments(words: list[str], message: str) -> None:
     with pytest.raises(UserError, match=re.escape(message)):
         understood(words)
+
+
+def test_peers_of_a_part_can_be_chosen(tmp_path: Path) -> None:
+    words = ["decoding", "--peer", "ctranslate2,xtransformers", "--steady", "--peers", "."]
+    given = understood(words)
+    it = session.Session(
+        directory=tmp_path,
+        threads=1,
+        device="cpu",
+        rounds=1,
+        quick=True,
+        peers=given.peers,
+        chosen=given.peer,
+        steady=given.steady,
+        model="tiny",
+        overrides=[],
+        precisions=["float32"],
+        encodings=None,
+        out=tmp_path,
+    )
+    assert it.steady and it.peers_among(decoding.PEERS) == ["ctranslate2_"]
+    assert it.peers_among(training.PEERS) == ["xtransformers"]
+    every = it._replace(chosen=understood([]).peer)
+    assert every.peers_among(decoding.PEERS) == list(decoding.PEERS)
+    assert every._replace(peers=None).peers_among(decoding.PEERS) == []
 
 
 def test_a_wrong_argument_is_one_line_and_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
