@@ -123,8 +123,8 @@ def translate(
     that does not fit (exit code 2), and for text that cannot be translated (65).
 
     >>> model = nmt.load("runs/toy/relative-seed1")
-    >>> nmt.translate(model, ["der Hund schläft ."], beam_size=1)
-    ['the dog sleeps .']
+    >>> nmt.translate(model, ["Die Frau liest einen Brief."], beam_size=1)
+    ['The woman reads a letter.']
     """
     found = n_best(model, lines, 1, columns, target_prefixes, workers, **decode)
     return [best.text for best, *_ in found]
@@ -172,9 +172,10 @@ def score(
     `batch_tokens` tokens of the longer side. Raises UserError (65) for texts that are not parallel,
     or lines that the encoding's table cannot hold.
 
-    >>> (one,) = nmt.score(model, ["der Hund schläft ."], ["the dog sleeps ."])
-    >>> one.log_prob / one.length
-    -0.0123
+    >>> model = nmt.load("runs/toy/relative-seed1")
+    >>> (one,) = nmt.score(model, ["Die Frau schläft."], ["The woman sleeps."])
+    >>> one.log_prob / one.length > -0.5
+    True
     """
     (model,) = _models([model])
     read, beside = with_columns(

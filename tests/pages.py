@@ -17,6 +17,12 @@ def blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", text_of(page), flags=re.S | re.M)
 
 
+def examples(page: str) -> list[tuple[str, str]]:
+    """Each Python block of a page with the ```text block below it, empty where there is none."""
+    pattern = r"^```python\n(.*?)^```(?:\n\n```text\n(.*?)^```)?"
+    return re.findall(pattern, text_of(page), flags=re.S | re.M)
+
+
 def commands(page: str) -> list[str]:
     """The lines of a page's shell blocks, continued ones joined, without comments."""
     joined = "\n".join(blocks(page, "sh")).replace("\\\n", " ")

@@ -1,32 +1,85 @@
 """The examples of docs/python.md run in their order, and print what stands below them."""
 
 import contextlib
+import doctest
 import io
 import re
 import tomllib
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 import nmt
+import nmt.api
+from nmt.data import toy
 from nmt.errors import Exit
-from tests.pages import PAGES, blocks, text_of
+from tests.pages import PAGES, blocks, examples, text_of
 
 PAGE = "docs/python.md"
-BLOCKS = re.findall(r"^```python\n(.*?)^```(?:\n\n```text\n(.*?)^```)?", text_of(PAGE), re.S | re.M)
+BLOCKS = examples(PAGE)
+BRIEF = [  # a small model of short sentences, in a minute: those of the examples are easy
+    *("data.train_longest=8", "data.test_longest=9", "optim=adam_inverse_sqrt", "optim.lr=2e-3"),
+    *("optim.warmup=100", "trainer.max_epochs=null", "trainer.max_steps=300", "trainer.device=cpu"),
+    *("trainer.batch_tokens=1600", "trainer.checkpoints_per_epoch=1", "trainer.tensorboard=false"),
+]
+
+
+def run_examples(page: str) -> None:
+    """Run a page's examples one after the other; each must print what stands below it."""
+    names: dict[str, Any] = {}
+    for code, shown in examples(page):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(code, page, "exec"), names)
+        assert printed.getvalue() == shown
 
 
 def test_the_examples_run_and_print_what_they_show(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {}
-    for code, shown in BLOCKS:
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
-            exec(compile(code, PAGE, "exec"), names)
-        assert printed.getvalue() == shown
+    run_examples(PAGE)
+
+
+@pytest.mark.slow
+def test_a_trained_model_translates_the_examples_rightly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of README and of the docstrings of nmt.api, after README's `nmt-train`, shortened."""
+    monkeypatch.chdir(tmp_path)
+    experiment = nmt.compose(["encoding=relative", *BRIEF])
+    nmt.train(experiment)
+    assert f'nmt.load("{experiment.run}")' in text_of("README.md")
+    run_examples("README.md")
+    for function in (nmt.api.translate, nmt.api.score):
+        for test in doctest.DocTestFinder().find(function, globs={"nmt": nmt}):
+            assert doctest.DocTestRunner().run(test).failed == 0
+
+
+def test_german_examples_are_sentences_of_the_embedded_grammar() -> None:
+    """So that the first translation a reader makes can be right."""
+    lines = [block for page in PAGES for block in blocks(page, "python")]
+    lines += [example.source + example.want for example in documented(nmt.api)]
+    sentences = set(re.findall(r'(?<!")"(\w[^"\n]* [^"\n]*\.)"(?!")', "\n".join(lines)))
+    right = {sentence: translation_of(sentence) for sentence in sentences}
+    german = {sentence for sentence, translation in right.items() if translation}
+    assert len(german) > 1
+    assert sentences - german <= set(right.values())  # their translations
+
+
+def translation_of(sentence: str) -> str | None:
+    """The right one; None for what is no sentence of the grammar."""
+    try:
+        return toy.translate(sentence)
+    except ValueError:
+        return None
+
+
+def documented(module: ModuleType) -> list[doctest.Example]:
+    """The examples in the docstrings of a module."""
+    return [e for test in doctest.DocTestFinder().find(module) for e in test.examples]
 
 
 def test_every_function_has_an_example() -> None:
