@@ -1,16 +1,27 @@
 """Encodings that are not ours: the example of docs/, and made-up distributions that bring one."""
 
+import re
 from pathlib import Path
 
 from tests.pages import ROOT as ROOT
-from tests.pages import blocks
+from tests.pages import text_of
+
+PAGE = "docs/adding-an-encoding.md"
 
 
-def example() -> tuple[str, str]:
-    """The module and the YAML that docs/adding-an-encoding.md shows."""
-    page = "docs/adding-an-encoding.md"
-    (module,), (options,) = blocks(page, "python"), blocks(page, "yaml")
-    return module, options
+def files() -> dict[str, str]:
+    """The files that docs/adding-an-encoding.md shows, by the path that stands before each."""
+    text, shown = text_of(PAGE), {}
+    for block in re.finditer(r"^```(?:python|yaml)\n(.*?)^```", text, flags=re.S | re.M):
+        paths = re.findall(r"`((?:nmt|conf)/[\w/]+\.(?:py|yaml))`", text[: block.start()])
+        shown[paths[-1]] = block[1]
+    return shown
+
+
+def example(name: str = "mine") -> tuple[str, str]:
+    """The module and the YAML of an encoding of docs/adding-an-encoding.md."""
+    shown = files()
+    return shown[f"nmt/encodings/{name}.py"], shown[f"conf/encoding/{name}.yaml"]
 
 
 def install(folder: Path, distribution: str, name: str, value: str, source: str = "") -> None:

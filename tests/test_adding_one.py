@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.plug_ins import ROOT, example
+from tests.pages import commands
+from tests.plug_ins import PAGE, ROOT, files
+from tests.test_readme_runs import small
 
 PARTS = ("nmt", "conf", "tests", "docs", "scripts", "README.md", "Makefile", "pyproject.toml")
 EVERY = (  # of what there is
@@ -21,13 +23,15 @@ class Base(Encoding):
 
 
 class Mine(Base):"""
-# The cases of the new one, and the tests that take all encodings at once: no other can change.
+NEW = ("mine", "fading")  # the encodings of the page
+TWO = ("nmt/encodings/{}.py", "conf/encoding/{}.yaml")  # files of each
+# The cases of the new ones, and the tests that take all encodings at once: no other can change.
 ONLY = f"""
 import inspect
 
 def chosen(item):
     if hasattr(item, "callspec"):
-        return "mine" in item.callspec.id
+        return any(name in item.callspec.id for name in {NEW})
     return any(word in inspect.getsource(item.function) for word in {EVERY})
 
 def pytest_collection_modifyitems(config, items):
@@ -39,24 +43,43 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A copy of this checkout with the files of the example; its class has a base beside it."""
+    """A copy of this checkout with the files of the page; the first class has a base, too."""
     unused = shutil.ignore_patterns("__pycache__", ".*_cache")
     for part in PARTS:
         if (ROOT / part).is_dir():
             shutil.copytree(ROOT / part, tmp_path / part, ignore=unused)
         else:
             shutil.copy(ROOT / part, tmp_path / part)
-    module, yaml = example()
-    module = module.replace("\n\nclass Mine(Encoding):", BASE)
-    assert "class Base" in module
-    (tmp_path / "nmt" / "encodings" / "mine.py").write_text(module, encoding="utf-8")
-    (tmp_path / "conf" / "encoding" / "mine.yaml").write_text(yaml, encoding="utf-8")
+    shown = files()
+    assert list(shown) == [path.format(name) for name in NEW for path in TWO]
+    first = f"nmt/encodings/{NEW[0]}.py"
+    shown[first] = shown[first].replace("\n\nclass Mine(Encoding):", BASE)
+    assert "class Base" in shown[first]
+    for path, text in shown.items():
+        (tmp_path / path).write_text(text, encoding="utf-8")
     (tmp_path / "only.py").write_text(ONLY, encoding="utf-8")
     return tmp_path
 
 
 @pytest.mark.slow
-def test_the_tests_pass_with_one_encoding_more(tree: Path) -> None:
+def test_the_commands_of_the_page_work_in_their_order(tree: Path) -> None:
+    places = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    surroundings = {"PATH": places, "PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1"}
+    for command in commands(PAGE):
+        done = subprocess.run(
+            ["bash", "-c", small(command)],
+            cwd=tree,
+            env={**os.environ, **surroundings},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, f"{small(command)}\n{done.stderr[-1500:]}"
+    assert len(commands(PAGE)) == 5
+
+
+@pytest.mark.slow
+def test_the_tests_pass_with_two_encodings_more(tree: Path) -> None:
     about = [
         str(path.relative_to(tree))
         for path in sorted((tree / "tests").rglob("test_*.py"))
@@ -72,14 +95,15 @@ def test_the_tests_pass_with_one_encoding_more(tree: Path) -> None:
         text=True,
     )
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr
-    cases = {
-        line.partition("[")[0].rpartition("::")[2]
-        for line in done.stdout.split("\n")
-        if "mine" in line
-    }
     wanted = {
         *("test_gradients_reach_each_parameter", "test_flipping_a_key_of_an_encoding_shows"),
         *("test_every_option_has_a_card", "test_every_encoding_has_something_to_show"),
         "test_the_family_agrees_with_what_runs",
     }
-    assert wanted <= cases
+    for name in NEW:
+        cases = {
+            line.partition("[")[0].rpartition("::")[2]
+            for line in done.stdout.split("\n")
+            if name in line
+        }
+        assert wanted <= cases, name

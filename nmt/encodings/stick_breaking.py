@@ -24,7 +24,7 @@ from nmt.encodings.context import Context, Positions
 
 
 class StickBreaking(Encoding):
-    """Breaks a stick in the place of softmax; learns nothing, or where what is left goes."""
+    """Breaks a stick in the place of softmax; learns at most vectors for what is left of it."""
 
     vector: nn.Parameter | None  # [layers, heads, 1, head_dim]
 

@@ -194,9 +194,10 @@ class _Portrait:
     def weights(self) -> Panel:
         """How much of the attention the keys of a query get that are most alike, in order."""
         with torch.inference_mode():
-            e, context = ask(self.e, self.x, self.context(len(self.x))).logits, self.context(1)
-            made = Encodings([self.e]).normalise(e, 0, context)
-            both = [("softmax", softmax(e, context.allowed)), (self.e.name, made)]
+            context = self.context(len(self.x))
+            e = ask(self.e, self.x, context).logits  # of the keys that it may remember in context
+            weights = Encodings([self.e]).normalise(e, 0, context)
+            both = [("softmax", softmax(e, context.allowed)), (self.e.name, weights)]
         ranks = np.arange(1, self.n + 1)
         curves = [
             (n, w[:, :, -1].sort(-1, descending=True)[0].mean((0, 1)).numpy()) for n, w in both
@@ -207,10 +208,13 @@ class _Portrait:
 
     def values(self) -> list[Panel]:
         """The length of the vector that a fully attended key adds to the output, by distance."""
-        n = self.n  # row j attends to key j alone
+        if not self.e.overrides("values"):
+            return []
+        n, context = self.n, self.context(self.n)  # row j attends to key j alone
         p = torch.eye(n)[:, None, None].expand(n, self.e.dims.heads, n, n)
         with torch.inference_mode():
-            added = self.e.values(p, 0, self.context(n).placed(self.e.positions))
+            ask(self.e, self.x[:1].expand(n, *self.x.shape[1:]), context)
+            added = self.e.values(p, 0, context.placed(self.e.positions))
         if added is None:
             return []
         norms = added.norm(dim=-1).permute(1, 2, 0)  # [heads, query, key]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -78,6 +79,26 @@ def test_is_proven(folder: Path, tmp_path: Path, capsys: Capture) -> None:
     ]
     assert parity(["encoding=theirz", *beside]) == 2
     assert "encoding=theirz: no such option; did you mean theirs?" in capsys.readouterr().err
+
+
+def test_the_second_of_the_page_is_proven(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    """It keeps a number for each key, and takes the place of softmax."""
+    module, options = example("fading")
+    install(tmp_path / "site", "fading-encodings", "fading", "fading_encodings:Fading", module)
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    (tmp_path / "own" / "encoding").mkdir(parents=True)
+    (tmp_path / "own" / "encoding" / "fading.yaml").write_text(options, encoding="utf-8")
+    sites = "encoding.fading.where=[encoder,decoder,cross]"
+    own = ["--config-dir", str(tmp_path / "own"), sites]
+    assert parity(["encoding=fading", *own, "--tokens=12"]) == 0
+    assert encodings(["fading", *own, "--plot", str(tmp_path / "a.svg")]) == 0
+    assert encodings(["fading", *own, "--no-timing"]) == 0
+    assert re.search(r"hooks, cross +project, normalise", capsys.readouterr().out)
+    places = [f"data.cache={tmp_path / 'cache'}", f"runs={tmp_path}"]
+    assert train([*own, "encoding=fading", *TINY, *places, "name=run"]) == 0
+    sys.modules.pop("fading_encodings")
 
 
 def test_is_among_all(folder: Path) -> None:
