@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from nmt import atomic
 from nmt.cli.command import run
-from nmt.cli.parser import TRAINING, Parser, once
+from nmt.cli.parser import TRAINING, Parser, once, within
 from nmt.errors import Exit, UserError
 from nmt.recipes import estimate
 from nmt.recipes import lock as locks
@@ -122,7 +122,7 @@ def understood(argv: list[str]) -> tuple["RecipeRequest", str | None]:
     add("--encodings", metavar="A,B", help="what to train and score (default: see --list)")
     add(
         "--max-days",
-        type=float,
+        type=within(1),
         default=MAX_DAYS,
         metavar="N",
         help=f"refuse training that is estimated to take longer ({MAX_DAYS})",

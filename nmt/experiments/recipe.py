@@ -35,7 +35,7 @@ class RecipeRequest(NamedTuple):
     runs: Path  # as nmt-train's runs=
     encodings: str | None  # None: those of the lock file
     overrides: list[str]  # of nmt-train
-    max_days: float  # of training, by the estimate
+    max_days: int  # of training, by the estimate
     command: str  # as it was typed
 
 
@@ -247,7 +247,7 @@ def check(request: RecipeRequest, forecasts: Sequence[StageForecast]) -> None:
         if forecast.stage == "train" and days > request.max_days:
             raise UserError(
                 f"train: {estimate.duration(forecast.needs.seconds)} by the estimate for this "
-                f"machine, more than --max-days {request.max_days:g}; leave train and score to a "
+                f"machine, more than --max-days {request.max_days}; leave train and score to a "
                 "machine with a GPU (name the other stages here), choose a smaller model= or "
                 f"trainer.max_steps=, or add --max-days {days + 1:.0f}"
             )

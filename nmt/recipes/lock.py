@@ -245,8 +245,9 @@ def _lock(top: _Table) -> Lock:
     for key, named in (("dev", lock.dev), ("test", lock.test), ("all", lock.all)):
         if unknown := [name for name in named if name not in lock.sets]:
             raise ValueError(f"{key}: {unknown[0]} is not among the sets")
-    if not lock.dev or not lock.test:
-        raise ValueError("dev, test: name one set at least")
+    for key, named in (("dev", lock.dev), ("test", lock.test), ("tables", lock.tables)):
+        if not named:
+            raise ValueError(f"{key}: is empty; name one at least")
     return lock
 
 

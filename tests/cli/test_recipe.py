@@ -38,6 +38,7 @@ RECIPES = ["wmt19_deen", "wmt19_zhen"]
         (["wmt19_zhen", "--option", "rapid=2016"], "wmt19_zhen has no such option; known: none"),
         (["wmt19_deen", "encoding=lstm"], "encoding=lstm: say it with --encodings"),
         (["wmt19_deen", "data.root=x"], "data.root=x: say it with --root"),
+        (["wmt19_deen", "--max-days", "0"], "argument --max-days: "),
         (["wmt19_deen", "runs=x"], "runs=x: say it with --runs"),
         (["wmt19_deen", "run=R4"], "run=R4: say it with --encodings"),
         (["wmt19_deen", "scale=toy"], "scale=toy: say it with nmt-train"),

@@ -117,6 +117,8 @@ FAULTS = {
     "default": (changed('default = "2019"', 'default = "2020"'), "'2020' is not among"),
     "set": (changed('dev = ["newstest2015"]', 'dev = ["newstest1"]'), "dev: newstest1 is not"),
     "language": (changed('target = "en"', 'target = "de"'), "'de' is the source, too"),
+    "run": (changed('lstm = "R3"', "lstm = 3"), "runs.lstm: 3; expected a string"),
+    "no table": (changed('["table1", "table2", "table3"]', "[]"), "tables: is empty"),
     "paper": (changed("over_100 = 0.4", 'over_100 = "few"'), "'few'; expected a number"),
 }  # fmt: skip
 
