@@ -18,7 +18,7 @@ from nmt.data.unigram import Unigram
 from nmt.data.vocab import SPECIALS, Vocabulary
 from nmt.errors import Exit, UserError
 from nmt.exchange import ctranslate2_file, ctranslate2_proof, samples
-from nmt.exchange.certificate import log
+from nmt.exchange.certificate import log, report
 from nmt.exchange.ctranslate2_config import UNNAMED, encoding_of, settings_of
 from nmt.exchange.ctranslate2_file import WEIGHTS, CTranslate2Files
 from nmt.exchange.ctranslate2_spec import Exported
@@ -91,7 +91,7 @@ def certify(
     chosen = samples.samples(trained, limits.source, lines)
     ours = ctranslate2_proof.outputs(trained, chosen)
     found = ctranslate2_proof.certify(trained, ours, exported, directory)
-    log.info("as CTranslate2 computes it: %s", found)
+    report(found)
     return found
 
 
