@@ -204,10 +204,17 @@ class Context:
     def outermost(self) -> tuple[int, int]:
         """The least and the greatest position of queries and new keys together, as in `bounds`."""
         if self._in_a_row:
-            queries, keys = self.queries.shape[1] // self.copies, self.new_keys.shape[1]
-            counts = {"queries": queries, "keys": keys}
-            ends = [(self.bounds(which)[1], count) for which, count in counts.items() if count]
-            return min(last - count + 1 for last, count in ends), max(last for last, _ in ends)
+            counts = self.queries.shape[1] // self.copies, self.new_keys.shape[1]
+            bounds = []
+            for which, count, end in zip(("queries", "keys"), counts, self.ends or (), strict=True):
+                least, greatest = self.bounds(
+                    which
+                )  # of all, while the last ones may be here alone
+                bounds.append((least if count == end else greatest - count + 1, greatest, count))
+            return (
+                min(least for least, _, count in bounds if count),
+                max(greatest for _, greatest, count in bounds if count),
+            )
         at = torch.cat([self.queries.flatten(), self.new_keys.flatten()])
         return int(at.min()), int(at.max())
 

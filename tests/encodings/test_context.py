@@ -117,6 +117,8 @@ def test_what_the_host_knows_is_so(name: str, learning: bool) -> None:
             (least, greatest), (first, last) = known.bounds(which), read.bounds(which)
             assert least <= first <= last <= greatest
         assert known.apart() >= read.apart()
+        (least, greatest), (first, last) = known.outermost(), read.outermost()
+        assert least <= first <= last <= greatest
     assert not read.consecutive
     assert known.consecutive == (name in ("index", "shift"))
     for tau in (None, 3):

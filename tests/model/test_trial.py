@@ -105,3 +105,7 @@ def test_the_check_is_quick_whatever_the_size(
     began = time.process_time()
     build.check(settings)
     assert time.process_time() - began < 2
+
+
+def test_paths_reach_positions_that_are_drawn(settings_of: Callable[..., Settings]) -> None:
+    build.check(settings_of("encoding=floater", "encoding.floater.at=shift"))
