@@ -103,13 +103,13 @@ def difference(change: Change, logits: Callable[[Sentences, bool], Tensor]) -> f
     `logits`: those of a text [rows, target, vocab], in training or otherwise.
     """
     before, after = (logits(text, change.training) for text in (change.before, change.after))
-    return _apart(before[:, : change.target], after[:, : change.target])
+    return relative_difference(before[:, : change.target], after[:, : change.target])
 
 
 def _repeats(model: Transformer, change: Change) -> bool:
     """Whether one text gets the same logits twice: not where random numbers are not torch's."""
     once, twice = (_logits(model, change.after, change.training) for _ in range(2))
-    return _apart(once, twice) <= CLOSE
+    return relative_difference(once, twice) <= CLOSE
 
 
 def _logits(model: Transformer, text: Sentences, training: bool = False) -> Tensor:
@@ -121,13 +121,14 @@ def _logits(model: Transformer, text: Sentences, training: bool = False) -> Tens
     return logits
 
 
-def _apart(a: Tensor, b: Tensor) -> float:
+def relative_difference(a: Tensor, b: Tensor) -> float:
     """The largest difference, as a share of the largest number; infinite where one is NaN."""
     unequal = (a != b) & (a.isfinite() | b.isfinite())
     if not unequal.any():
         return 0.0
     most = float((a - b)[unequal].abs().max())
-    return most / float(b[b.isfinite()].abs().max()) if most < math.inf else math.inf
+    largest = max(float(t.abs().nan_to_num(0, 0, 0).max()) for t in (a, b))
+    return most / largest if most < math.inf else math.inf
 
 
 @contextmanager
@@ -148,7 +149,7 @@ def _shift_fault(model: Transformer, text: Sentences, before: Tensor) -> str | N
 
     def shows(entries: Iterable[Encoding]) -> bool:
         with shifted(entries):
-            return _apart(before, _logits(model, text)) > CLOSE
+            return relative_difference(before, _logits(model, text)) > CLOSE
 
     together = [site.each() for site in model.sites.values() if site.at_odds is None]
     saying = [
@@ -181,7 +182,7 @@ def _blamed(model: Transformer, change: Change) -> str:
     )
     for before, after in zip(first, second, strict=False):
         for a, b in zip(before.tensors, after.tensors, strict=True):
-            if _apart(a, b) > CLOSE / 8:
+            if relative_difference(a, b) > CLOSE / 8:
                 e, hook = before.entry, before.hook
                 mask = "give no weight where context.allowed is false"
                 advice = mask if hook == "normalise" else change.advice

@@ -227,3 +227,18 @@ def test_it_takes_milliseconds(settings_of: Callable[..., Settings]) -> None:
     with torch.random.fork_rng(devices=[]):
         invariance.fault(model, text)
     assert time.process_time() - began < 0.5
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "apart"),
+    [
+        (torch.ones(3), torch.zeros(3), 1.0),
+        (torch.zeros(3), torch.ones(3), 1.0),
+        (torch.tensor([1.0, -torch.inf]), torch.tensor([1.0, -torch.inf]), 0.0),
+        (torch.tensor([1.0, -torch.inf]), torch.tensor([1.0, 2.0]), torch.inf),
+        (torch.tensor([1.0, torch.nan]), torch.tensor([1.0, 2.0]), torch.inf),
+        (torch.ones(0), torch.ones(0), 0.0),
+    ],
+)
+def test_a_difference_is_a_share_of_the_largest_number(a: Tensor, b: Tensor, apart: float) -> None:
+    assert invariance.relative_difference(a, b) == apart
