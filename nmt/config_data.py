@@ -87,16 +87,37 @@ def _check_columns(where: str, values: Any) -> None:
 class Files(Data):
     """A parallel corpus in pairs of text files, one sentence per line (.gz may be)."""
 
-    root: str = knob("directory that the file names below refer to")
+    root: str | None = knob(
+        "directory that the file names below refer to; null: each is named", absent=None
+    )
     train_source: str = knob("training text, source side")
     train_target: str = knob("training text, target side")
-    dev_source: str = knob("text that decides on learning rate and best checkpoint, source side")
-    dev_target: str = knob("the same, target side")
+    dev_source: str | None = knob(
+        "text that decides on learning rate and best checkpoint, source side"
+    )
+    dev_target: str | None = knob("the same, target side")
+    dev_lines: int | None = knob(
+        "pairs of the training text that take its place, and are not trained on",
+        least=1,
+        absent=None,
+    )
     test_source: str | None = knob("test text, source side; only named in the closing hint")
     test_target: str | None = knob("test text, target side; only named in the closing hint")
     columns: dict[str, Column] = knob(
         "integers beside the source; add them with +", of=Column, check=_check_columns
     )
+
+    def __post_init__(self) -> None:
+        if self.dev_lines is None and None in (self.dev_source, self.dev_target):
+            raise UserError(
+                "data.dev_source, data.dev_target: null; name both, or hold out lines of the "
+                "training text: data.dev_lines=N"
+            )
+        if self.dev_lines is not None and self.columns:
+            raise UserError(
+                f"data.dev_lines={self.dev_lines}: not with data.columns; name data.dev_source and "
+                "data.dev_target"
+            )
 
 
 @dataclass

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import Field, field, fields, is_dataclass
 from typing import Any, TypeVar, get_args, get_origin
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from nmt.errors import UserError
@@ -52,7 +52,9 @@ def choices_of(spec: Field[Any]) -> list[str]:
 def completed(schema: type, values: dict[str, Any]) -> dict[str, Any]:
     """The values with those keys besides that have a meaning where they are absent."""
     known = {each.name: each.metadata["absent"] for each in fields(schema)}
-    return {**{key: value for key, value in known.items() if value is not ...}, **values}
+    absent = {key: value for key, value in known.items() if value is not ...}
+    stated = {key: v for key, v in values.items() if not (key in absent and v == MISSING)}
+    return {**absent, **stated}
 
 
 def read(schema: type[T], values: Any, where: str = "") -> T:

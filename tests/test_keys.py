@@ -175,6 +175,7 @@ TRAINING: list[tuple[str, list[str], str]] = [  # key=value, base words, what mu
     ("data.train_target=ROOT/train.de", [FILES], "sides"),
     ("data.dev_source=ROOT/dev.en", [FILES], "metrics"),
     ("data.dev_target=ROOT/dev.de", [FILES], "metrics"),
+    ("data.dev_lines=5", [FILES], "weights"),
     ("data.root=ROOT/missing", [FILES], "refused"),
     ("segmenter.merges=3", [FILES], "sides"),
     ("segmenter.min_frequency=30", [FILES, "segmenter.merges=100"], "sides"),

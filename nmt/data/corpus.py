@@ -5,6 +5,7 @@ characters, which shifts one side of a parallel corpus against the other. So byt
 """
 
 import gzip
+import logging
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
 from nmt.errors import Exit, UserError
+
+log = logging.getLogger(__name__)
 
 BOM = b"\xef\xbb\xbf"
 MARKS = {  # those of UTF-32 first: they begin with those of UTF-16
@@ -107,7 +110,7 @@ def opened(path: Path, hint: str = "check the path") -> Iterator[BinaryIO]:
         opener = gzip.open if path.suffix == ".gz" else open
         stream = cast(BufferedReader, opener(path, "rb"))  # a GzipFile can peek as well
     except FileNotFoundError:
-        raise UserError(f"{path}: no such file; {hint}", Exit.NO_INPUT) from None
+        raise _absent(path, hint) from None
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}; {hint}", Exit.NO_INPUT) from None
     with stream:
@@ -118,6 +121,39 @@ def opened(path: Path, hint: str = "check the path") -> Iterator[BinaryIO]:
             raise UserError(
                 f"{path}: damaged gzip file ({error}); fetch or compress it again", Exit.DATA
             ) from None
+
+
+def side_file(named: str, hint: str) -> Path:
+    """The file that holds one side of a corpus: this one, or the same compressed (.gz).
+
+    Raises UserError: 66 if there is neither, with what is there instead; 65 for a table.
+    """
+    path = Path(named)
+    if path.name.removesuffix(".gz").endswith(".tsv"):
+        raise UserError(f"{path}: a table, and no side of a corpus; {_cut(path)}", Exit.DATA)
+    packed = path.with_name(f"{path.name}.gz")
+    if path.exists() or not packed.exists():
+        with opened(path, hint):
+            return path
+    log.info("%s: not there; reading %s", path, packed.name)
+    return packed
+
+
+def _absent(path: Path, hint: str) -> UserError:
+    """What to say of a file that is not there; a file of like name is named."""
+    packed, table = path.with_name(f"{path.name}.gz"), path.with_suffix(".tsv")
+    if packed.exists():
+        hint = f"there is {packed}: give that"
+    elif table.exists():
+        hint = f"there is {table}: {_cut(table)}"
+    return UserError(f"{path}: no such file; {hint}", Exit.NO_INPUT)
+
+
+def _cut(table: Path) -> str:
+    """How to make the sides of a corpus of a table."""
+    stem = table.name.removesuffix(".gz").removesuffix(".tsv")
+    read = f"gzip -dc {table} | cut -f1" if table.suffix == ".gz" else f"cut -f1 {table}"
+    return f"make a file of each column: {read} > {table.with_name(stem)}.SOURCE"
 
 
 def read_text(path: Path, hint: str = "check the path") -> list[str]:

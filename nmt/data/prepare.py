@@ -19,6 +19,8 @@ import numpy as np
 from nmt import config
 from nmt.data import cache, plain
 from nmt.data.clean import CleanedChunk, CleanTask, ColumnChunk, clean
+from nmt.data.corpus import side_file
+from nmt.data.heldout import held_out
 from nmt.data.learn import learn_bpe_sides, learn_unigram_sides
 from nmt.data.number import NumberedChunk, NumberTask, number
 from nmt.data.parallel import Pool, cores
@@ -36,7 +38,7 @@ FACTS = "facts.json"
 SPLITS = ("train", "dev")
 # settings that say where text lies or how fast it is prepared, not what it becomes
 ELSEWHERE = (
-    {"name", "root", "cache", "workers", "columns"}
+    {"name", "root", "cache", "workers", "columns", "dev_lines"}
     | {"join", "join_share", "join_length", "join_within"}  # lines are joined in training
     | {"bpe_dropout", "subword_alpha", "subword_nbest"}  # and segmented at random
     | {f"{split}_{side}" for split in ("train", "dev", "test") for side in SIDES}
@@ -75,6 +77,7 @@ def prepare(data: config.Data, segmenter: Segmenter, sides: Sides | None = None)
     is normalised as they do it; `segmenter` only says what they are. Raises UserError: 66 if a file
     is missing, 65 if its content cannot be used, 73 or 74 if the cache cannot be written.
     """
+    data = held_out(data)
     scanned = _scan_files(data)
     digest = _fingerprint(data, segmenter, sides, scanned)
     final = Path(data.cache) / f"{data.name}-{digest[:12]}"
@@ -103,6 +106,7 @@ def fingerprint(data: config.Data, segmenter: Segmenter, sides: Sides | None = N
     All text is read for it, prepared or not: nothing less shows that none of it has changed.
     Raises UserError: 66 if a file is missing, 65 if its content cannot be used.
     """
+    data = held_out(data)
     return _fingerprint(data, segmenter, sides, _scan_files(data))
 
 
@@ -150,9 +154,10 @@ def _scan_files(data: config.Data) -> dict[str, ScannedPair]:
     if not isinstance(data, config.Files):
         return pairs
     for split in SPLITS:
+        instead = "" if split == "train" else "; or hold out training text: data.dev_lines=N"
         scans = [
-            scan(Path(getattr(data, f"{split}_{side}")), f"set data.root or data.{split}_{side}")
-            for side in SIDES
+            scan(side_file(getattr(data, key), f"set data.root or data.{key}{instead}"))
+            for key in (f"{split}_{side}" for side in SIDES)
         ]
         check_parallel(*scans)
         columns = {

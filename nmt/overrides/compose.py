@@ -84,6 +84,7 @@ def experiment(cfg: DictConfig, overrides: Sequence[Override]) -> Experiment:
     """Resolve and check a composed config; raises UserError for the first wrong value."""
     for each in overrides:
         _replace_positions(cfg, each.key_or_group)
+    _hold_out(cfg, overrides)
     values = _resolved(cfg)
     scale = _part(TableScale, values, "limits")
     table = _part(TableReport, values, "table")
@@ -119,6 +120,16 @@ def _replace_positions(cfg: DictConfig, key: str) -> None:
             del at[name]
 
 
+def _hold_out(cfg: DictConfig, overrides: Sequence[Override]) -> None:
+    """With data.dev_lines, leave out the files that it takes the place of."""
+    if cfg.data.get("dev_lines") is None:
+        return
+    files = ("data.dev_source", "data.dev_target")
+    if named := [str(o.input_line) for o in overrides if o.key_or_group in files]:
+        raise UserError(f"{named[0]}: not read with data.dev_lines; leave one of the two out")
+    cfg.data.dev_source = cfg.data.dev_target = None
+
+
 def _part(schema: type[T], values: dict[str, Any], mark: str) -> T | None:
     """What a scale or table adds to the root of a config; None where its first key is not."""
     if mark not in values:
@@ -140,8 +151,8 @@ def _default_name(
 ) -> str:
     """data/encoding-knob-seed, for example toy/relative-tau8-seed1.
 
-    Files without a data.name go by the name of data.root, so that corpora have runs apart. At one
-    of the scales: table-data/encoding-limit-knob-seed, so that the tables share runs.
+    Files without a data.name go by the name of their directory, so that corpora have runs apart.
+    At one of the scales: table-data/encoding-limit-knob-seed, so that the tables share runs.
     """
     label = " ".join(settings.encoding)
     for each in overrides:
@@ -151,7 +162,8 @@ def _default_name(
     data = settings.data
     corpus = data.name
     if isinstance(data, Files) and data.name == data.kind:
-        corpus = re.sub(r"[^\w.-]+", "_", Path(data.root).resolve().name) or data.name
+        root = Path(data.train_source).parent if data.root is None else Path(data.root)
+        corpus = re.sub(r"[^\w.-]+", "_", root.resolve().name) or data.name
     place = f"{corpus}/{label}"
     if at_scale:
         place = f"table-{place}-max{data.max_length}"
@@ -213,5 +225,6 @@ def _absent(e: MissingConfigException, option: str, lines: list[str]) -> str:
 def _first_line(e: Exception) -> str:
     text = str(e).strip() or type(e).__name__
     if missing := re.search(r"Missing mandatory value: ([\w.]+)", text):
-        return f"{missing[1]}: has no value; give {missing[1]}=..."
+        files = ", or name each file" if missing[1] == "data.root" else ""
+        return f"{missing[1]}: has no value; give {missing[1]}=...{files}"
     return re.sub(r"\s+", " ", text.split("\n")[0])

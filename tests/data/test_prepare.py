@@ -168,7 +168,7 @@ def test_every_pair_is_accounted_for(tmp_path: Path) -> None:
 
 def test_text_in_utf16_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     data = corpus(tmp_path, invalid_utf8="drop")
-    path = Path(data.dev_target)
+    path = Path(str(data.dev_target))
     path.write_bytes(path.read_text(encoding="utf-8").encode("utf-16"))
     with pytest.raises(UserError, match=r"dev\.en: is UTF-16, not UTF-8; convert it") as caught:
         prepare(data, BPE)

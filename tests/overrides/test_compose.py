@@ -17,6 +17,9 @@ from nmt.overrides.compose import experiment_of
 from nmt.overrides.options import encoding_keys, knobs_of, options_of
 from tests.composing import settings_of
 
+FOUR = [f"data.{part}=there/{part}" for part in ("train_source", "train_target")]
+FOUR += [f"data.{part}=other/{part}" for part in ("dev_source", "dev_target")]
+
 
 @pytest.mark.parametrize(
     "words, said",
@@ -39,7 +42,13 @@ from tests.composing import settings_of
         (["model.dropout=1.5"], "model.dropout=1.5: must be from 0 to 0.99"),
         (["decode.beam_size=0"], "decode.beam_size=0: must be from 1 to 1000"),
         (["seed=-1"], "seed=-1: expected an integer"),
-        (["data=files"], "data.root: has no value; give data.root=..."),
+        (["data=files"], "data.root: has no value; give data.root=..., or name each file"),
+        (
+            ["data=files", *FOUR[:3]],
+            "data.root: has no value; give data.root=..., or name each file",
+        ),
+        (["data=files", *FOUR, "data.dev_lines=9"], "not read with data.dev_lines; leave one of"),
+        (["data=files", "data.root=x", "data.dev_source=null"], "hold out lines of the training"),
         (["segmenter=unigram", "segmenter.merges=5"], "has no merges; give segmenter=bpe"),
         (["data=files", "data.root=x", "data.train_pairs=5"], "no train_pairs; give data=toy"),
         (["+model.extra=1"], "model.extra: no such key in model"),
@@ -71,6 +80,8 @@ def test_wrong_words_get_one_line(words: list[str], said: str) -> None:
         (["data=files", "data.root=/"], "runs/files/absolute-seed1"),
         (["data=files", "data.root=x", "data.name=news"], "runs/news/absolute-seed1"),
         (["data=multi30k", "data.root=my/corpus"], "runs/multi30k/absolute-seed1"),
+        (["data=files", *FOUR], "runs/there/absolute-seed1"),
+        (["data=files", *FOUR[:2], "data.dev_lines=9"], "runs/there/absolute-seed1"),
         (
             ["run=R4", "scale=small", "data.root=my/corpus"],
             "runs/table-corpus/absolute-max38-seed1",

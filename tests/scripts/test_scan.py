@@ -59,7 +59,7 @@ def test_the_experiment_reads_what_the_script_writes(tmp_path: Path) -> None:
     assert isinstance(data, Files)
     named = [data.train_source, data.train_target, data.dev_source, data.dev_target]
     named += of_corpus(settings)
-    assert sorted(Path(name).name for name in named) == sorted(
+    assert sorted(Path(str(name)).name for name in named) == sorted(
         path.name for path in (tmp_path / "out").iterdir()
     )
     longest = settings.decode.max_length_ratio * 9 + settings.decode.max_length_offset

@@ -1,0 +1,77 @@
+"""Development text that is held out of the training text, for corpora that come without."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from nmt.config import Data, Files
+from nmt.data import cache
+from nmt.data.corpus import opened, raw_lines, side_file
+from nmt.data.scan import check_parallel, scan
+from nmt.data.store import SIDES
+from nmt.errors import Exit, UserError
+
+Pair = tuple[bytes, bytes]  # a source and its target, without line ends
+
+
+def held_out(data: Data) -> Data:
+    """The same corpus with files of its own for development, if data.dev_lines asks for it.
+
+    They hold as many pairs, evenly spread over the training text. Where one of them stands in that
+    text, however often, its line is empty on both sides of the files to train on, so that all
+    lines keep their numbers. The files lie below data.cache, by the content of the text. Raises
+    UserError: 65 and 66 as for any text, 65 for more than half of its lines, 73 and 74 as caches.
+    """
+    if not isinstance(data, Files) or data.dev_lines is None:
+        return data
+    paths = [
+        side_file(getattr(data, f"train_{side}"), f"set data.root or data.train_{side}")
+        for side in SIDES
+    ]
+    source, target = (scan(path) for path in paths)
+    check_parallel(source, target)
+    if 2 * data.dev_lines > source.lines:
+        raise UserError(
+            f"data.dev_lines={data.dev_lines}: {source.path} has {source.lines} lines; hold out "
+            "half of them at most",
+            Exit.DATA,
+        )
+    digest = cache.fingerprint([source.sha256, target.sha256, data.dev_lines])
+    final = Path(data.cache) / f"{data.name}-held-out-{digest[:12]}"
+    if wrong := cache.damage(final):
+        with cache.locked(final, wrong):
+            if cache.damage(final):  # nobody made it while we waited
+                with cache.fresh(final) as directory:
+                    _write(directory, paths, source.lines, data.dev_lines)
+    files: dict[str, Any] = {
+        f"{split}_{side}": str(final / f"{split}.{side}") for split, side in _NAMES
+    }
+    return replace(data, dev_lines=None, **files)
+
+
+_NAMES = [(split, side) for split in ("train", "dev") for side in SIDES]
+
+
+def _write(directory: Path, paths: list[Path], lines: int, number: int) -> None:
+    """Write the four files, from two passes over the text."""
+    places = {lines * i // number for i in range(number)}
+    held = {pair for place, pair in zip(count(), _pairs(paths), strict=False) if place in places}
+    outputs = {name: (directory / ".".join(name)).open("wb") for name in _NAMES}
+    try:
+        for place, pair in enumerate(_pairs(paths)):
+            for side, text in zip(SIDES, pair, strict=True):
+                outputs["train", side].write((b"" if pair in held else text) + b"\n")
+                if place in places:
+                    outputs["dev", side].write(text + b"\n")
+    finally:
+        for output in outputs.values():
+            output.close()
+
+
+def _pairs(paths: list[Path]) -> Iterator[Pair]:
+    source, target = paths
+    with opened(source) as one, opened(target) as other:
+        for left, right in zip(raw_lines(one), raw_lines(other), strict=True):
+            yield left.raw, right.raw
