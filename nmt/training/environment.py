@@ -40,6 +40,15 @@ def describe(device: torch.device, number_format: str, deterministic: bool) -> d
     }
 
 
+def announce(found: dict[str, str], size: int, updates: int, of_epoch: int, pairs: int) -> None:
+    """Log what begins: the model's parameters, where they are trained, and for how long."""
+    on = found["device"] if "cuda" in found else f"{found['device']}, threads: {found['threads']}"
+    log.info(
+        f"training {size:,} parameters in {found['format']} on {on}; {updates:,} updates, "
+        f"{of_epoch:,} to an epoch of {pairs:,} pairs"
+    )
+
+
 def driver() -> str:
     """The version of the GPUs' driver, as the system has it; "?" where it does not say."""
     try:

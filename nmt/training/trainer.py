@@ -139,6 +139,9 @@ class Trainer:
             if encodings.at_odds is not None and not self.workers.rank:
                 log.info("encoding, %s: %s", site, encodings.at_odds)
         if not self.workers.rank:
+            size = sum(p.numel() for p in self.parameters)
+            pairs = len(self.prepared.train)
+            environment.announce(self.environment(), size, self.plan.last, self.plan.updates, pairs)
             self.report_joined()
             if self.sampled is not None:
                 self.sampled.report()

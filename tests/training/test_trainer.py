@@ -238,6 +238,17 @@ def test_an_integer_of_a_column_beyond_the_table_is_named(data: Prepared, tmp_pa
         tiny.train(tmp_path / "run", data, encoding=own)
 
 
+def test_the_start_of_training_says_how_much_there_is_to_do(
+    data: Prepared, tmp_path: Path, trainer: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        tiny.train(tmp_path / "run", data, trainer__max_steps=2)
+    made, (line,) = trainer(), [m for m in caplog.messages if m.startswith("training ")]
+    size, plan = sum(p.numel() for p in made.model.parameters()), made.plan
+    assert line.startswith(f"training {size:,} parameters in float32 on ")
+    assert line.endswith(f"threads: 1; 2 updates, {plan.updates} to an epoch of 64 pairs")
+
+
 def test_the_start_of_training_says_what_encodings_tell_together(
     data: Prepared, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
