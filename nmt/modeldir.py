@@ -23,11 +23,11 @@ from nmt.device import pick
 from nmt.errors import Exit, UserError, visible
 from nmt.manifest import Sealed
 from nmt.model.transformer import Transformer
+from nmt.modelpath import SETTINGS_BESIDE as SETTINGS_BESIDE
 from nmt.schema import LARGEST
 
 T = TypeVar("T")
 WEIGHTS = "model.safetensors"
-SETTINGS_BESIDE = "settings.json"  # those of a model that was written for another engine
 VOCABULARY_LIMIT = 1 << 28  # bytes of source.json and target.json
 MODEST = 2**26  # numbers in the tables of encodings that are made without looking twice
 USUAL_LENGTH = 100  # pieces of the longest source in training where that is unknown: conf/ has it
@@ -84,13 +84,7 @@ def reading(path: Path, read: Callable[[Path], T]) -> T:
 
 
 def _load(checkpoint: Path, device: str) -> Trained:
-    sealed = Sealed(checkpoint)
-    if SETTINGS_BESIDE in sealed.files:
-        raise UserError(
-            f"{checkpoint}: written by nmt-export for another engine; nmt-translate and "
-            "nmt-evaluate read it, all else needs the model itself",
-            Exit.DATA,
-        )
+    sealed = modelpath.sealed(checkpoint)
     settings = _settings(sealed)
     source, target = _side(sealed, "source.json"), _side(sealed, "target.json")
     facts = _facts(sealed)
@@ -128,7 +122,7 @@ def sides(path: str | Path) -> tuple[Side, Side]:
     """Read the source and target side of a model alone; raises what `load` does."""
 
     def read(checkpoint: Path) -> tuple[Side, Side]:
-        sealed = Sealed(checkpoint)
+        sealed = modelpath.sealed(checkpoint)
         return _side(sealed, "source.json"), _side(sealed, "target.json")
 
     return reading(Path(path), read)
@@ -136,12 +130,12 @@ def sides(path: str | Path) -> tuple[Side, Side]:
 
 def facts(path: str | Path) -> dict[str, Any]:
     """Read the facts of a model alone, `Trained.facts`; raises what `load` does."""
-    return reading(Path(path), lambda checkpoint: _facts(Sealed(checkpoint)))
+    return reading(Path(path), lambda checkpoint: _facts(modelpath.sealed(checkpoint)))
 
 
 def weights_sum(path: str | Path) -> str:
     """Return the SHA-256 of a model's weights, as its manifest says; raises what `load` does."""
-    sealed = Sealed(modelpath.locate(Path(path)))
+    sealed = modelpath.sealed(modelpath.locate(Path(path)))
     entry = sealed.files.get(WEIGHTS)
     if not isinstance(entry, dict):
         raise UserError(f"{sealed.path}: lists no {WEIGHTS}; it is no model", Exit.DATA)

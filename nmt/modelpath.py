@@ -3,9 +3,11 @@
 import re
 from pathlib import Path
 
-from nmt import manifest
+from nmt import foreign, manifest
 from nmt.errors import Exit, UserError
+from nmt.manifest import Sealed
 
+SETTINGS_BESIDE = "settings.json"  # those of a model that was written for another engine
 BEST = "best"  # in a run directory: the name of its best checkpoint
 STEP = re.compile(r"step-[0-9]{8,}")
 
@@ -29,6 +31,18 @@ def locate(path: Path) -> Path:
     if not steps:
         raise UserError(f"{path}: this run has no checkpoint yet", Exit.NO_INPUT)
     return next((step for step in steps if step.name == name), steps[-1])
+
+
+def sealed(checkpoint: Path) -> Sealed:
+    """Open a model directory; UserError (65) where it is none, or holds a model for other tools."""
+    if (checkpoint / SETTINGS_BESIDE).exists():
+        raise UserError(
+            f"{checkpoint}: written by nmt-export for another engine; nmt-translate and "
+            "nmt-evaluate read it, all else needs the model itself",
+            Exit.DATA,
+        )
+    foreign.refuse_foreign(checkpoint)
+    return Sealed(checkpoint)
 
 
 def checkpoints(directory: Path) -> list[Path]:

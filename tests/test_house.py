@@ -25,6 +25,7 @@ BASE = {
     "products",
     "precision",
     "timing",
+    "foreign",
     "modelpath",
     "figure",
 }

@@ -4,12 +4,16 @@ import argparse
 import logging
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nmt.cli.command import run
 from nmt.cli.parser import Parser
 from nmt.cli.streams import opened_input, text_lines
 from nmt.errors import UserError
 from nmt.experiments import outputs
+
+if TYPE_CHECKING:
+    from nmt.modeldir import Trained
 
 log = logging.getLogger(__name__)
 
@@ -44,18 +48,22 @@ def main(argv: list[str] | None = None) -> int:
 def command(argv: list[str]) -> None:
     """Read, compare, write."""
     options = understood(argv)
-    from nmt import manifest, modeldir
+    from nmt import foreign, manifest, modeldir
     from nmt.exchange import certificate, ctranslate2_read, marian
 
     lines = None
     if options.samples is not None:
         with opened_input(options.samples) as stream:
             lines = [line.rstrip("\r\n") for line in text_lines(stream, options.samples)]
-    if ctranslate2_read.is_one(options.source):
+    foreign.refuse_unreadable(options.source)
+    log.info("reading %s", options.source)
+    if (options.source / foreign.CTRANSLATE2_WEIGHTS).is_file():
         read = ctranslate2_read.read(options.source, options.trained_length)
+        log_model(read.trained)
         trained, found = read.trained, ctranslate2_read.certify(read, options.source, lines)
     else:
         model = marian.read(options.source, options.trained_length)
+        log_model(model.trained)
         lines = certificate.made_up(model) if lines is None else lines
         trained, found = model.trained, certificate.certify(model, options.source, lines)
     if options.trained_length is None:
@@ -64,8 +72,20 @@ def command(argv: list[str]) -> None:
             "lengths beyond it (--trained-length N says it, in pieces)",
             options.source,
         )
+    log.info("writing %s", options.model)
     modeldir.save(trained, options.model, {certificate.NAME: manifest.dump(found)})
     sys.stdout.write(f"{options.model}\n")
+
+
+def log_model(trained: "Trained") -> None:
+    """Log the size of what was read."""
+    shape = trained.settings.model
+    log.info(
+        "%d+%d layers of %d, %s parameters, %s and %s pieces",
+        shape.encoder_layers, shape.decoder_layers, shape.dim,
+        f"{sum(p.numel() for p in trained.model.parameters()):,}",
+        *(f"{len(side.vocabulary):,}" for side in (trained.source, trained.target)),
+    )  # fmt: skip
 
 
 def understood(argv: list[str]) -> argparse.Namespace:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 
 from nmt.data.unigram import Unigram
+from nmt.data.vocab import SPECIALS, Vocabulary
 
 CODE = re.compile(">>.*?<<")
 
@@ -25,3 +26,11 @@ class MarianSegmenter(Unigram):
     def decode(self, pieces: Sequence[str]) -> str:
         """Join pieces to one line of text, as the model itself does: bytes become characters."""
         return self.tokenizer.text(self._processor.decode(list(pieces)))
+
+
+def language_codes(segmenter: object, vocabulary: Vocabulary) -> dict[str, int]:
+    """The ids of the codes, one of which each source of a multilingual model begins with."""
+    if not isinstance(segmenter, MarianSegmenter):
+        return {}
+    pieces = enumerate(vocabulary.to_json(), start=SPECIALS)
+    return {piece: i for i, piece in pieces if CODE.fullmatch(piece)}

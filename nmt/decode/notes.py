@@ -4,6 +4,8 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 
+SHOWN = 8  # target languages of a model that a line about them names
+
 log = logging.getLogger(__name__)
 
 
@@ -44,6 +46,7 @@ class Notes:
         self.unfit = Note()  # target prefix that cannot be: line left empty
         self.cut = Note()  # output at its limit
         self.broken = Note()  # output that met no finite score
+        self.uncoded = Note()  # source that names no target language of a multilingual model
 
         for name, numbers in (before or {}).items():
             setattr(self, name, Note(*numbers))
@@ -62,8 +65,17 @@ class Notes:
         """Pieces of the longest source that was too long; 0: none was."""
         return max(note.longest for note in (self.split, self.truncated, self.refused))
 
-    def report(self, longest_trained: int | None, longest: int) -> None:
-        """Log one line for each kind; lengths in pieces, eos apart."""
+    def report(self, longest_trained: int | None, longest: int, codes: Sequence[str] = ()) -> None:
+        """Log one line for each kind; lengths in pieces, eos apart.
+
+        `codes`: of the target languages of a multilingual model.
+        """
+        if self.uncoded.count:
+            log.warning(
+                "sources that do not begin with a target language of this model: %s; "
+                "begin each with one, as in `%s Hello.`; it knows %s%s",
+                self.uncoded, codes[0], ", ".join(codes[:SHOWN]), ", ..." if codes[SHOWN:] else "",
+            )  # fmt: skip
         if self.long.count:
             log.warning(
                 "sources of more pieces than the longest in training (%d): %s; "

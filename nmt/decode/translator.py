@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 from nmt.config import WORDS, Decode, Settings
 from nmt.data.columns import ColumnLine
+from nmt.data.marian import language_codes
 from nmt.data.seams import JoinedLine
 from nmt.data.side import Side
 from nmt.data.vocab import EOS
@@ -96,6 +97,7 @@ class Translator:
         """`workers`: processes that search; None: as many as pay for the text and this machine."""
         self.source, self.target, self.engine = sides.source, sides.target, engine
         self.longest_trained: int | None = sides.facts["longest_source"]
+        self.codes = language_codes(sides.source.segmenter, sides.source.vocabulary)
         self.decode, self.workers = decode, workers
         self.reader = SourceReader(
             sides.source.segmenter,
@@ -168,7 +170,7 @@ class Translator:
                 for answer in answers:
                     yield answer[:n_best]
         longest = self._longest(notes.too_long, count)
-        notes.report(self.longest_trained, longest)
+        notes.report(self.longest_trained, longest, list(self.codes))
         if why := [*self._too_long(notes, longest), *_unfit(notes)]:
             raise RefusedLinesError("; ".join(why), Exit.DATA)
 
@@ -249,6 +251,8 @@ class Translator:
         text = line if known else line.removesuffix("\n").removesuffix("\r")
         ids = self.source.ids(text)
         pieces = len(ids) - 1
+        if self.codes and pieces and ids[0] not in self.codes.values():
+            notes.uncoded.add(number, pieces)
         longest = self._longest(pieces, count)
         if pieces <= longest:
             if self.longest_trained is not None and pieces > self.longest_trained:

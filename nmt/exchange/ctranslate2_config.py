@@ -14,10 +14,11 @@ SAME = 1e-4  # largest difference of two sinusoids
 ACTIVATIONS = {0: "relu", 2: "swish", 3: "gelu"}  # ctranslate2.specs.common_spec.Activation
 UNNAMED = "und"  # ISO 639-2: undetermined
 SIDES = ("encoder", "decoder")
+FROM_ZERO = "decoder/start_from_zero_embedding"  # as Marian's decoders do
 PLAIN = (  # variables that decide on what is computed; they must be 0, or absent
     *("encoder/embeddings_merge", "encoder/multi_query_attention", "decoder/alibi"),
     *("decoder/alibi_use_positive_positions", "decoder/scale_alibi"),
-    "decoder/start_from_zero_embedding",
+    FROM_ZERO,
 )
 
 

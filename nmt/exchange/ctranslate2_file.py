@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from nmt import manifest
 from nmt.errors import Exit, UserError
 from nmt.exchange.files import read_bytes, read_object
+from nmt.foreign import CTRANSLATE2_WEIGHTS
 
-WEIGHTS = "model.bin"
 VERSION = 6  # of the file format
 SPECIFICATION = ("TransformerSpec", 7)  # name and revision
 TYPES = ("float32", "int8", "int16", "int32", "float16", "bfloat16")  # by number
@@ -36,7 +36,7 @@ class CTranslate2Files(NamedTuple):
 
 def read(directory: Path) -> CTranslate2Files:
     """Read a directory in float32; UserError (65) for a file that is missing or cannot be read."""
-    variables, aliases = _variables(directory / WEIGHTS)
+    variables, aliases = _variables(directory / CTRANSLATE2_WEIGHTS)
     shared = _vocabulary(directory, "shared")
     source = shared or _vocabulary(directory, "source")
     target = shared or _vocabulary(directory, "target")

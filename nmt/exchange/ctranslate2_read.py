@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from nmt import build
+from nmt import build, foreign
 from nmt.data.side import Side
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.unigram import Unigram
@@ -19,8 +19,8 @@ from nmt.data.vocab import SPECIALS, Vocabulary
 from nmt.errors import Exit, UserError
 from nmt.exchange import ctranslate2_file, ctranslate2_proof, samples
 from nmt.exchange.certificate import log, report
-from nmt.exchange.ctranslate2_config import UNNAMED, encoding_of, settings_of
-from nmt.exchange.ctranslate2_file import WEIGHTS, CTranslate2Files
+from nmt.exchange.ctranslate2_config import FROM_ZERO, UNNAMED, encoding_of, settings_of
+from nmt.exchange.ctranslate2_file import CTranslate2Files
 from nmt.exchange.ctranslate2_spec import Exported
 from nmt.exchange.ctranslate2_weights import Parts, fill
 from nmt.exchange.files import read_bytes, read_object
@@ -38,11 +38,6 @@ class CTranslate2Model(NamedTuple):
     target: list[str]
 
 
-def is_one(directory: Path) -> bool:
-    """Whether a directory looks like one of CTranslate2."""
-    return (directory / WEIGHTS).is_file()
-
-
 def read(directory: Path, trained_length: int | None = None) -> CTranslate2Model:
     """Read a model; its segmenters lie beside it as source.json and target.json, or .spm.
 
@@ -51,6 +46,12 @@ def read(directory: Path, trained_length: int | None = None) -> CTranslate2Model
     expressed here.
     """
     files = ctranslate2_file.read(directory)
+    if files.variables.get(FROM_ZERO, 0):
+        raise UserError(
+            f"{directory}: a Marian model (as of OPUS-MT) in CTranslate2, whose decoder starts "
+            "from no embedding; import the directory of Hugging Face that it was converted from",
+            Exit.DATA,
+        )
     source, target = (_order(files, names) for names in (files.source, files.target))
     parts = Parts(files)
     encoding = encoding_of(parts)
@@ -109,10 +110,17 @@ def _order(files: CTranslate2Files, names: Sequence[str]) -> list[int]:
     special = [padding, *(given.get(f"{k}_token") for k in ("decoder_start", "eos", "unk"))]
     for piece in special:
         if piece not in names:
-            raise UserError(f"{where}: the vocabulary has no {piece}", Exit.DATA)
+            what = " or ".join(PADDINGS) if piece == padding else piece
+            raise UserError(
+                f"{where}: the vocabulary has no {what}; convert a model of OpenNMT-py or "
+                "OpenNMT-tf",
+                Exit.DATA,
+            )
     if len(set(special)) < SPECIALS:
         raise UserError(
-            f"{where}: {special[1]} starts the decoder; a piece of its own must do", Exit.DATA
+            f"{where}: {special[1]} starts the decoder; a piece of its own must do, unlike in "
+            f"models of fairseq, M2M100, NLLB, mBART and T5. {foreign.COMPARE}",
+            Exit.DATA,
         )
     first = [names.index(str(piece)) for piece in special]
     return [*first, *(i for i in range(len(names)) if i not in first)]

@@ -7,7 +7,8 @@ from torch import Tensor, nn
 
 from nmt.encodings.relative import Relative
 from nmt.errors import Exit, UserError
-from nmt.exchange.ctranslate2_file import WEIGHTS, CTranslate2Files
+from nmt.exchange.ctranslate2_file import CTranslate2Files
+from nmt.foreign import CTRANSLATE2_WEIGHTS
 
 IGNORED = ("decoder/alignment_layer", "decoder/alignment_heads")  # what CTranslate2 tells besides
 
@@ -33,7 +34,7 @@ class Parts:
 
     def wrong(self, what: str) -> UserError:
         """The error for what cannot be read."""
-        return UserError(f"{self.files.directory / WEIGHTS}: {what}", Exit.DATA)
+        return UserError(f"{self.files.directory / CTRANSLATE2_WEIGHTS}: {what}", Exit.DATA)
 
     def layers(self, side: str) -> int:
         """How many layers a side has."""

@@ -38,14 +38,9 @@ def read(directory: Path, trained_length: int | None = None) -> MarianModel:
     """Read a model with its segmenters; it is not compared with other software here.
 
     `trained_length`: pieces of the longest source in training, which no file tells: the size of
-    the table of positions says nothing about it. None: it stays unknown. Raises UserError: 66
-    where no such directory is, 65 for a file that is missing, damaged, or says what is not
-    understood here.
+    the table of positions says nothing about it. None: it stays unknown. Raises UserError
+    (65) for a file that is missing, damaged, or says what is not understood here.
     """
-    if not directory.is_dir():
-        raise UserError(
-            f"{directory}: no such directory; name one that holds config.json", Exit.NO_INPUT
-        )
     config = marian_config.read(directory / "config.json")
     languages, separate = _tokenizer(directory)
     source = _numbering(directory / "vocab.json")

@@ -91,4 +91,5 @@ def _read(kind: type[T], where: Path) -> T:
     try:
         return schema.read(kind, known)
     except UserError as error:
-        raise UserError(f"{where}: {error}; no other model can be read", Exit.DATA) from None
+        what = str(error).partition(";")[0]  # the advice is for a command line
+        raise UserError(f"{where}: {what}; no other model can be read", Exit.DATA) from None

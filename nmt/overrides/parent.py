@@ -11,8 +11,7 @@ from omegaconf import OmegaConf
 from nmt import manifest
 from nmt.config import Settings, thaw
 from nmt.errors import Exit, UserError
-from nmt.manifest import Sealed
-from nmt.modelpath import locate
+from nmt.modelpath import locate, sealed
 from nmt.overrides.options import Folders, path_of
 
 START = "trainer.init_from"
@@ -57,9 +56,9 @@ def _parent(start: Path, run: Path) -> Settings:
     own = run / "config.json"
     if own.is_file() and not start.exists():
         return thaw(manifest.parse(own.read_bytes(), own))
-    sealed = Sealed(locate(start))
+    directory = sealed(locate(start))
     try:
-        return thaw(sealed.json("config.json"))
+        return thaw(directory.json("config.json"))
     except UserError as error:
         raise UserError(f"{START}={start}: config.json: {error}", Exit.DATA) from None
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from ctranslate2.converters import TransformersConverter
 
 from nmt import modeldir
 from nmt.cli import import_model
@@ -15,6 +16,7 @@ from nmt.errors import Exit, UserError
 from nmt.exchange import ctranslate2_export, ctranslate2_proof, ctranslate2_read, samples
 from nmt.exchange.ctranslate2_export import export, saved
 from nmt.exchange.ctranslate2_spec import specification
+from tests.exchange import marian_models
 from tests.exchange.opennmt_models import LINES, TAU, make
 from tests.exchange.test_export import LINES as LETTERED
 from tests.exchange.test_export import made
@@ -160,6 +162,19 @@ def test_what_cannot_be_read_is_refused(
     change(place)
     with pytest.raises(UserError, match=message) as error:
         ctranslate2_read.read(place, 20)
+    assert error.value.code == Exit.DATA
+
+
+@pytest.mark.parametrize("separate", [False, True])
+def test_opus_mt_in_ctranslate2_is_sent_back_to_where_it_came_from(
+    separate: bool, tmp_path: Path
+) -> None:
+    marian_models.make(tmp_path / "opus", separate=separate)
+    TransformersConverter(str(tmp_path / "opus")).convert(str(tmp_path / "converted"))
+    with pytest.raises(
+        UserError, match="import the directory of Hugging Face that it was"
+    ) as error:
+        ctranslate2_read.read(tmp_path / "converted", 20)
     assert error.value.code == Exit.DATA
 
 

@@ -4,6 +4,7 @@ import json
 import logging
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +134,15 @@ def test_the_command_makes_a_model_directory(
     arguments = [str(models / TRAINED), str(made)]
     more = ["--samples", str(samples), "--trained-length", "30"]
     assert import_model.main([*arguments, *more]) == Exit.OK
-    assert "longest source in training" not in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert "longest source in training" not in err
+    stages = [
+        f"reading {arguments[0]}\n",
+        "2+1 layers of 16, ",
+        "on 3 lines\n",
+        f"writing {made}\n",
+    ]
+    assert [stage for stage in stages if stage in err] == stages
     trained = modeldir.load(made)
     assert trained.facts["longest_source"] == 30
     assert json.loads((made / "certificate.json").read_bytes())["lines"] == 3
@@ -292,6 +301,21 @@ def test_the_code_of_a_language_is_a_piece(models: Path) -> None:
     assert segmenter.encode("das >>fr<< Buch")[0] != ">>fr<<"
     again = segmenter_from_json(segmenter.to_json())
     assert isinstance(again, MarianSegmenter) and again.encode(">>fr<< das") == pieces[:2]
+
+
+def test_a_line_without_a_target_language_is_warned_of_once(
+    models: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    trained = marian.read(models / "multilingual gelu").trained
+    decode = replace(trained.settings.decode, max_length_ratio=1.0, window=2)
+    lines = [">>fr<< das Buch", "das Buch", "", ">>xx<< das Buch", ">>de<< ein", "das >>fr<<"]
+    Translator.of(trained, decode).texts(lines)
+    (warned,) = [r.getMessage() for r in caplog.records if "target language" in r.getMessage()]
+    assert "3 (first: line 2; longest: " in warned
+    assert warned.endswith("as in `>>de<< Hello.`; it knows >>de<<, >>fr<<")
+    caplog.clear()
+    Translator.of(marian.read(models / TRAINED).trained, decode).texts(lines)
+    assert "target language" not in caplog.text
 
 
 @pytest.mark.slow

@@ -1,0 +1,142 @@
+"""Models of other toolkits, known by their files: what lies at a path, and what to do with it.
+
+One table for every command. Nothing here reads weights; config.json counts as empty where it cannot
+be read, since who reads it in earnest says what is wrong with it.
+"""
+
+import json
+import re
+from collections.abc import Collection
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nmt.errors import Exit, UserError
+
+CONFIG = "config.json"
+CONFIG_LIMIT = 1 << 20  # bytes
+CTRANSLATE2_WEIGHTS = "model.bin"
+READABLE = "nmt-import reads Marian models of Hugging Face (OPUS-MT), and CTranslate2 in float32"
+COMPARE = (
+    f"{READABLE}; to compare this one, translate with its own toolkit, and give nmt-evaluate the "
+    "translations"
+)
+IMPORT = "make a model directory of it first: nmt-import {path} MODEL"
+_ON_HUB = re.compile(r"(https://huggingface\.co/)?([\w.-]+)/([\w.-]+)/?", re.A)
+
+
+class ModelKind(NamedTuple):
+    """One kind of model: signs of its directory, of which one is enough, and what to do."""
+
+    what: str  # names it, with an article
+    advice: str  # {path} stands for its directory
+    files: tuple[str, ...] = ()  # patterns of names
+    keys: Collection[str] = ()  # of config.json: all of them
+    model_types: Collection[str] = ()  # patterns of what config.json of Hugging Face names
+    importable: bool = False
+
+
+OWN = ModelKind(
+    "a run or a model directory of nmt itself",
+    "it needs no import: give it to nmt-translate, parent= or trainer.init_from= as it is",
+    keys=("segmenter", "trainer", "decode"),
+)
+KINDS = (
+    OWN,
+    ModelKind("a model of CTranslate2", IMPORT, (CTRANSLATE2_WEIGHTS,), importable=True),
+    ModelKind("a Marian model of Hugging Face", IMPORT, model_types=["marian"], importable=True),
+    ModelKind("an M2M100 or NLLB model of Hugging Face", COMPARE, model_types=["m2m_100"]),
+    ModelKind("an mBART model of Hugging Face", COMPARE, model_types=["mbart"]),
+    ModelKind("a T5 model of Hugging Face", COMPARE, model_types=["*t5"]),
+    ModelKind("a model of Eole", COMPARE, ("model.[0-9][0-9].safetensors",)),
+    ModelKind(
+        "weights of Marian itself",
+        "OPUS-MT models are on the Hugging Face hub as nmt-import reads them; "
+        "convert_marian_to_pytorch of transformers 4 writes others so",
+        ("*.npz",),
+    ),
+    ModelKind("a model of fairseq", COMPARE, ("checkpoint*.pt", "dict.*.txt")),
+    ModelKind(
+        "a model of OpenNMT-tf",
+        "convert it by ct2-opennmt-tf-converter of ctranslate2, put source.spm and target.spm of "
+        "SentencePiece beside the result, and import that",
+        ("*ckpt-*.index",),
+    ),
+    ModelKind("a model of Sockeye", COMPARE, ("params.best", "params.[0-9]*")),
+    ModelKind("a model of Joey NMT", COMPARE, ("*.ckpt",)),
+    ModelKind(
+        "a model of OpenNMT-py",
+        "convert it by ct2-opennmt-py-converter --model_path FILE.pt --output_dir DIR of "
+        "ctranslate2, put source.spm and target.spm of SentencePiece into DIR, and import DIR",
+        ("*_step_*.pt",),
+    ),
+    ModelKind("a checkpoint of PyTorch", COMPARE, ("*.pt", "*.pth")),
+)
+
+
+def recognised(path: Path) -> ModelKind | None:
+    """The kind of model in a directory, or of a checkpoint file; None: nothing that is known."""
+    if path.is_file():
+        names, config = [path.name], {}
+    else:
+        names = [each.name for each in path.iterdir()] if path.is_dir() else []
+        config = _config(path / CONFIG)
+    model_type = str(config.get("model_type", ""))
+    for kind in KINDS:
+        if (
+            any(fnmatchcase(name, pattern) for name in names for pattern in kind.files)
+            or (kind.keys and set(kind.keys) <= config.keys())
+            or any(fnmatchcase(model_type, pattern) for pattern in kind.model_types)
+        ):
+            return kind
+    if model_type:
+        return ModelKind(f"a model of Hugging Face of the type {model_type[:40]}", COMPARE)
+    return None
+
+
+def _config(where: Path) -> dict[str, Any]:
+    try:
+        if where.stat().st_size > CONFIG_LIMIT:
+            return {}
+        values = json.loads(where.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return values if isinstance(values, dict) else {}
+
+
+def refuse_unreadable(path: Path) -> None:
+    """Raise UserError unless a path may hold what nmt-import reads.
+
+    66 where nothing is, with the command that downloads it where it has the form of a name on the
+    Hugging Face hub; 65 for a file, and for a directory of another toolkit.
+    """
+    if not path.exists():
+        raise UserError(f"{path}: no such directory; {_where_from(path)}", Exit.NO_INPUT)
+    if not path.is_dir() and (kind := recognised(path.parent)) and kind.importable:
+        raise UserError(f"{path}: a file; give its directory, {path.parent}", Exit.DATA)
+    kind = recognised(path)
+    if kind is not None and not kind.importable:
+        raise UserError(f"{path}: {kind.what}; {kind.advice.format(path=path)}", Exit.DATA)
+    if not path.is_dir():
+        raise UserError(f"{path}: a file; give a directory. {READABLE}", Exit.DATA)
+    if kind is None and not (path / CONFIG).exists():
+        raise UserError(f"{path}: holds no {CONFIG} and no known model; {READABLE}", Exit.DATA)
+
+
+def refuse_foreign(path: Path) -> None:
+    """Raise UserError (65) where a model directory of nmt is wanted and another toolkit's lies."""
+    kind = recognised(path)
+    if kind is not None and kind is not OWN:
+        advice = kind.advice.format(path=path)
+        raise UserError(f"{path}: {kind.what}, no model directory of nmt; {advice}", Exit.DATA)
+
+
+def _where_from(path: Path) -> str:
+    """How to come by what is not there."""
+    name = _ON_HUB.fullmatch(str(path).replace("https:/huggingface", "https://huggingface"))
+    if name is None or Path(name[2]).is_dir():
+        return "name one that holds config.json"
+    return (
+        f"if that is a model of the Hugging Face hub, download it first: "
+        f"hf download {name[2]}/{name[3]} --local-dir {name[3]}"
+    )

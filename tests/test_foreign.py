@@ -1,0 +1,132 @@
+"""What other toolkits write is named for what it is, with what to do, by every command."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nmt.cli import import_model
+from nmt.cli.translate import main as translate
+from nmt.errors import Exit
+
+TEXT = "the text"
+
+
+def holding(*names: str, **config: Any) -> Callable[[Path], None]:
+    """Makes a directory with these files, and these keys in config.json."""
+
+    def make(place: Path) -> None:
+        place.mkdir()
+        for name in names:
+            (place / name).write_bytes(b"\x80")
+        if config:
+            (place / "config.json").write_text(json.dumps(config))
+
+    return make
+
+
+MARIAN = {"model_type": "marian", "d_model": 8}
+OURS = dict.fromkeys(("seed", "data", "segmenter", "model", "trainer", "decode"))
+COMPARE = "give nmt-evaluate the translations"
+DIRECTORIES: dict[str, tuple[Callable[[Path], None], str, str]] = {
+    "NLLB": (holding(model_type="m2m_100"), "an M2M100 or NLLB model", COMPARE),
+    "mBART": (holding(model_type="mbart"), "an mBART model", COMPARE),
+    "T5": (holding(model_type="mt5"), "a T5 model", COMPARE),
+    "Bart": (holding(model_type="bart"), "a model of Hugging Face of the type bart", COMPARE),
+    "Eole": (holding("model.00.safetensors", "vocab.json", model={}), "a model of Eole", COMPARE),
+    "a run of ours": (holding(**OURS), "a run or a model directory of nmt", "needs no import"),
+    "Marian": (holding("model.npz", "decoder.yml"), "weights of Marian itself", "Hugging Face hub"),
+    "fairseq": (holding("model.pt", "dict.de.txt"), "a model of fairseq", COMPARE),
+    "OpenNMT-py": (
+        holding("model_step_100.pt"),
+        "a model of OpenNMT-py",
+        "ct2-opennmt-py-converter",
+    ),
+    "OpenNMT-tf": (
+        holding("ckpt-100.index"),
+        "a model of OpenNMT-tf",
+        "ct2-opennmt-tf-converter",
+    ),
+    "Sockeye": (holding("params.best", "version"), "a model of Sockeye", COMPARE),
+    "Joey NMT": (holding("best.ckpt", "config.yaml"), "a model of Joey NMT", COMPARE),
+    "nothing": (
+        holding("notes.txt"),
+        "holds no config.json and no known model",
+        "nmt-import reads",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", DIRECTORIES)
+def test_a_directory_that_cannot_be_imported_is_named(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make, what, advice = DIRECTORIES[kind]
+    make(tmp_path / "theirs")
+    assert import_model.main([str(tmp_path / "theirs"), str(tmp_path / "made")]) == Exit.DATA
+    err = capsys.readouterr().err
+    assert err.startswith(f"nmt: {tmp_path / 'theirs'}: {what}") and advice in err
+    assert err.count("\n") == 1 and not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("opus.npz", "weights of Marian itself; OPUS-MT models are on the Hugging Face hub"),
+        ("checkpoint_best.pt", "a model of fairseq;"),
+        ("best.pt", "a checkpoint of PyTorch;"),
+        ("notes.txt", "a file; give a directory. nmt-import reads"),
+    ],
+)
+def test_a_file_is_not_taken_for_a_missing_directory(
+    name: str, what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / name).write_bytes(b"\x80")
+    assert import_model.main([str(tmp_path / name), str(tmp_path / "made")]) == Exit.DATA
+    assert capsys.readouterr().err.startswith(f"nmt: {tmp_path / name}: {what}")
+
+
+def test_a_file_of_a_model_that_can_be_read_names_its_directory(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    holding("model.safetensors", **MARIAN)(tmp_path / "opus")
+    weights = tmp_path / "opus" / "model.safetensors"
+    assert import_model.main([str(weights), str(tmp_path / "made")]) == Exit.DATA
+    assert f"a file; give its directory, {tmp_path / 'opus'}\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("prefix", ["", "https://huggingface.co/"])
+def test_a_name_of_the_hub_is_told_how_to_be_downloaded(
+    prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    name = f"{prefix}Helsinki-NLP/opus-mt-de-en"
+    assert import_model.main([name, "made"]) == Exit.NO_INPUT
+    command = "hf download Helsinki-NLP/opus-mt-de-en --local-dir opus-mt-de-en"
+    assert command in capsys.readouterr().err
+    (tmp_path / "models").mkdir()
+    assert import_model.main(["models/mistyped", "made"]) == Exit.NO_INPUT
+    assert "hf download" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("make", "what"),
+    [
+        (holding("model.bin", "shared_vocabulary.json", add_source_eos=True), "CTranslate2"),
+        (holding("model.safetensors", **MARIAN), "a Marian model of Hugging Face"),
+    ],
+)
+def test_a_model_that_can_be_imported_says_so_where_a_model_directory_is_wanted(
+    make: Callable[[Path], None],
+    what: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    make(tmp_path / "theirs")
+    (tmp_path / "in.txt").write_text("a\n")
+    assert translate([str(tmp_path / "theirs"), str(tmp_path / "in.txt")]) == Exit.DATA
+    err = capsys.readouterr().err
+    assert what in err and err.count("\n") == 1
