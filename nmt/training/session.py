@@ -6,6 +6,7 @@ from nmt import build, corpus
 from nmt.config import Settings
 from nmt.data.prepare import Prepared, load
 from nmt.errors import UserError
+from nmt.modelpath import checkpoints
 from nmt.training.run import Outcome, open_run
 from nmt.training.workers import ALONE, Workers
 
@@ -15,11 +16,16 @@ def train(
 ) -> Outcome:
     """Train, or go on with training; a run that is finished stays as it is.
 
-    Settings are checked, the directory opened and the corpus prepared, in this order, so that
-    errors come early. `elsewhere` is the option that names another directory, for errors about
-    this one. Raises UserError, also where a signal stopped the run (exit 128 + its number).
+    Settings are checked, the parent (trainer.init_from) read, the directory opened and the corpus
+    prepared, in this order, so that errors come early. `elsewhere` is the option that names another
+    directory, for errors about this one. Raises UserError, also where a signal stopped the run
+    (exit 128 + its number).
     """
     build.check(settings)
+    if settings.trainer.init_from is not None and not checkpoints(directory / "checkpoints"):
+        from nmt.training.surgery import check  # and torch
+
+        check(settings, settings.trainer.init_from)
     with open_run(directory, settings, workers, elsewhere) as run:
         outcome = run.finished(settings, lambda: _fingerprint(settings, directory, workers))
         if outcome is None:

@@ -21,6 +21,9 @@ from nmt.model.transformer import Transformer
 
 Sentences = tuple[Tensor, Tensor, dict[str, Tensor]]
 
+SIZE = ("dim", "feedforward_dim", "heads")  # keys of the model that a child shares with its parent
+NAMED = 6  # tensors of each kind that the log names
+
 log = logging.getLogger(__name__)
 
 
@@ -47,10 +50,32 @@ class Graft:
         parts = [f"{len(self.loaded)} tensors loaded"]
         for what in ("zero_initialised", "new", "dropped"):
             if names := getattr(self, what):
-                parts.append(f"{what.replace('_', '-')}: {', '.join(names)}")
+                more = f" and {len(names) - NAMED} more" if names[NAMED:] else ""
+                parts.append(f"{what.replace('_', '-')}: {', '.join(names[:NAMED])}{more}")
         exact = "as the parent" if self.difference < 1e-5 else "not as the parent"
         parts.append(f"step 0 computes {exact} (largest difference {self.difference:.2g})")
         return "; ".join([*parts, *self.exchanged])
+
+
+def check(settings: config.Settings, path: str | Path) -> None:
+    """Raise UserError for a parent that is damaged or missing (65, 66), or has another size (2).
+
+    Every byte is compared with its manifest, so that nothing is wrong with it later.
+    """
+    _refuse_other_size(settings, modeldir.load(path).settings, path)
+
+
+def _refuse_other_size(
+    settings: config.Settings, parent: config.Settings, path: str | Path
+) -> None:
+    """Raise UserError where tensors of the layers would not fit, or would mean something else."""
+    for key in SIZE:
+        size, theirs = getattr(settings.model, key), getattr(parent.model, key)
+        if size != theirs:
+            raise UserError(
+                f"model.{key}={size}: trainer.init_from={path} has {theirs}, and its weights fit "
+                "no other size; leave out model= and its keys, or train without it"
+            )
 
 
 def graft(
@@ -62,7 +87,7 @@ def graft(
 ) -> Graft:
     """Give a fresh model what the trained model at `path` has in common with it.
 
-    Raises UserError if the parent was trained on other vocabularies or shares no layer.
+    Raises UserError if the parent was trained on other vocabularies or has another size.
     """
     parent = modeldir.load(path)
     for side, own, theirs in (("source", source, parent.source), ("target", target, parent.target)):
@@ -71,6 +96,7 @@ def graft(
                 f"trainer.init_from={path}: its {side} vocabulary is another one; "
                 "train on the same prepared corpus with the same segmenter"
             )
+    _refuse_other_size(settings, parent.settings, path)
     report = Graft()
     child, origin = Configured(model, settings), Configured(parent.model, parent.settings)
     came, went = _not_in(child, origin), _not_in(origin, child)
@@ -123,11 +149,6 @@ def _copy(
             else:
                 (report.zero_initialised if owner in unchanging else report.new).append(name)
     report.dropped = sorted(set(theirs) - set(report.loaded))
-    if not any(name.startswith("encoder.layers") for name in report.loaded):
-        raise UserError(
-            "trainer.init_from: no layer of the parent has the shape of this model's; "
-            "use the parent's model.dim and model.feedforward_dim"
-        )
 
 
 def _named(model: Transformer) -> dict[str, tuple[Tensor, nn.Module]]:

@@ -1,6 +1,7 @@
 """A model that starts from another one: what is copied, what is new, and what step 0 computes."""
 
 import logging
+import re
 from pathlib import Path
 from typing import Any
 
@@ -121,8 +122,18 @@ def test_another_vocabulary_is_refused(data: Prepared, tmp_path: Path) -> None:
 
 def test_another_width_is_refused(data: Prepared, tmp_path: Path) -> None:
     path = parent(tmp_path / "parent", data)
-    with pytest.raises(UserError, match="no layer of the parent"):
-        started(path, data, model__dim=8, model__feedforward_dim=12)
+    for changes in ({"model__dim": 8}, {"model__feedforward_dim": 12}, {"model__heads": 4}):
+        key, size = next(iter(changes.items()))
+        told = f"{key.replace('__', '.')}={size}: trainer.init_from={path} has"
+        with pytest.raises(UserError, match=re.escape(told)):
+            started(path, data, **changes)
+
+
+def test_what_the_log_names_is_short(data: Prepared, tmp_path: Path) -> None:
+    path = parent(tmp_path / "parent", data)
+    _, report = started(path, data, model__decoder_layers=9)
+    assert len(report.new) > 100 and len(str(report)) < 500
+    assert f"and {len(report.new) - 6} more; step 0" in str(report)
 
 
 def test_training_starts_from_the_parent_and_resumes_without_it(

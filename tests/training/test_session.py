@@ -1,0 +1,88 @@
+"""What is wrong with a parent is said in one line, before any text is prepared."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nmt import build, manifest, modeldir
+from nmt.cli.train import main as train
+from nmt.data.prepare import Prepared
+from nmt.errors import Exit
+from tests.training import tiny
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    return tiny.prepared(tmp_path_factory.mktemp("data") / "prepared")
+
+
+@pytest.fixture
+def parent(data: Prepared, tmp_path: Path) -> Path:
+    """A model directory to be spoiled."""
+    settings = tiny.settings()
+    model = build.transformer(settings, len(data.source.vocabulary), len(data.target.vocabulary))
+    files = modeldir.parts(settings, model, data.source, data.target, {"longest_source": 9})
+    manifest.write(tmp_path / "parent", files)
+    return tmp_path / "parent"
+
+
+def flipped(parent: Path) -> None:
+    where = parent / "model.safetensors"
+    content = bytearray(where.read_bytes())
+    content[-5] ^= 1
+    where.write_bytes(content)
+
+
+def ctranslate2(parent: Path) -> None:
+    (parent / "manifest.json").unlink()
+    (parent / "config.json").write_text(json.dumps({"add_source_eos": True}))
+    (parent / "model.bin").write_bytes(b"\6")
+
+
+def exported(parent: Path) -> None:
+    files = {"config.json": b"{}", "settings.json": b"{}", "model.bin": b"\6"}
+    for path in parent.iterdir():
+        path.unlink()
+    parent.rmdir()
+    manifest.write(parent, files.items())
+
+
+def marian(parent: Path) -> None:
+    (parent / "manifest.json").unlink()
+    (parent / "config.json").write_text(json.dumps({"model_type": "marian"}))
+
+
+@pytest.mark.parametrize("key", ["trainer.init_from", "experiment=lengthen parent"])
+@pytest.mark.parametrize(
+    ("spoil", "arguments", "code", "told"),
+    [
+        (flipped, [], Exit.DATA, "model.safetensors: damaged; SHA-256 is"),
+        (lambda p: (p / "model.safetensors").unlink(), [], Exit.DATA, "the file is missing"),
+        (lambda p: (p / "source.json").unlink(), [], Exit.DATA, "the file is missing"),
+        (lambda p: p.rename(p.parent / "moved"), [], Exit.NO_INPUT, "no such directory"),
+        (lambda p: None, ["model.dim=32"], Exit.USAGE, "has 16, and its weights fit no other size"),
+        (lambda p: None, ["model=base"], Exit.USAGE, "has 16, and its weights fit no other size"),
+        (ctranslate2, [], Exit.DATA, "a model of CTranslate2, no model directory of nmt; make a"),
+        (exported, [], Exit.DATA, "written by nmt-export for another engine"),
+        (marian, [], Exit.DATA, "a Marian model of Hugging Face, no model directory of nmt"),
+    ],
+)
+def test_a_parent_that_will_not_do_is_refused_before_any_text_is_prepared(
+    key: str,
+    spoil: Callable[[Path], object],
+    arguments: list[str],
+    code: Exit,
+    told: str,
+    parent: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    spoil(parent)
+    places = [f"runs={tmp_path / 'runs'}", f"data.cache={tmp_path / 'cache'}", "trainer.device=cpu"]
+    assert train([*f"{key}={parent}".split(), *places, *arguments]) == code
+    *before, line = capsys.readouterr().err.rstrip("\n").split("\n")
+    assert line.startswith("nmt: ") and told in line and len(line) < 400
+    assert all(each.startswith("corpus: ") for each in before)
+    assert not (tmp_path / "runs").exists() and not (tmp_path / "cache").exists()
