@@ -25,7 +25,7 @@ from nmt.data.learn import learn_bpe_sides, learn_unigram_sides
 from nmt.data.number import NumberedChunk, NumberTask, number
 from nmt.data.parallel import Pool, cores
 from nmt.data.progress import shown
-from nmt.data.report import KEPT, no_tally, split_report, summary
+from nmt.data.report import KEPT, log_corpus, no_tally, split_report, summary
 from nmt.data.scan import CHUNK, Scan, check_parallel, scan, unpacked
 from nmt.data.side import Side
 from nmt.data.store import SIDES, PairStore, Writer, id_type, write_json
@@ -77,17 +77,20 @@ def prepare(data: config.Data, segmenter: Segmenter, sides: Sides | None = None)
     is normalised as they do it; `segmenter` only says what they are. Raises UserError: 66 if a file
     is missing, 65 if its content cannot be used, 73 or 74 if the cache cannot be written.
     """
-    data = held_out(data)
+    named, data = data, held_out(data)
     scanned = _scan_files(data)
     digest = _fingerprint(data, segmenter, sides, scanned)
     final = Path(data.cache) / f"{data.name}-{digest[:12]}"
     if wrong := _damage(final, digest):
         with cache.locked(final, wrong):
+            log_corpus(named)
             if wrong := _damage(final, digest):  # nobody made it while we waited
                 if final.exists():
                     log.warning("%s; the corpus is prepared anew", wrong)
                 with cache.fresh(final) as directory:
                     _build(data, segmenter, sides, scanned, directory, digest)
+    else:
+        log_corpus(named)
     return load(final)
 
 
@@ -111,10 +114,7 @@ def fingerprint(data: config.Data, segmenter: Segmenter, sides: Sides | None = N
 
 
 def _fingerprint(
-    data: config.Data,
-    segmenter: Segmenter,
-    sides: Sides | None,
-    scanned: dict[str, "ScannedPair"],
+    data: config.Data, segmenter: Segmenter, sides: Sides | None, scanned: dict[str, ScannedPair]
 ) -> str:
     per = config.columns_of(data)
     given = {} if sides is None else {"sides": [side.to_json() for side in sides]}

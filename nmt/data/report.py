@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nmt import config
+
 RANGES = ("0-25", "26-50", "51-75", "76-100", "101-150", ">150", "not segmented")
 UPPER = np.array([25, 50, 75, 100, 150])  # last length of each range but the open one
 NOT_SEGMENTED = len(RANGES) - 1  # dropped before pieces could be counted: no tokens known
@@ -76,6 +78,14 @@ def summary(report: Mapping[str, Any]) -> dict[str, Any]:
         }
         for split in ("train", "dev")
     }
+
+
+def log_corpus(data: config.Data) -> None:
+    """Log which text a corpus is."""
+    if isinstance(data, config.Files):
+        log.info("corpus: %s (%s, %s)", data.name, data.train_source, data.train_target)
+    else:
+        log.info("corpus: %s, the embedded grammar", data.name)
 
 
 def log_remarks(corpus: Mapping[str, Any]) -> None:

@@ -18,7 +18,7 @@ from nmt.errors import UserError
 from nmt.overrides.arguments import lines_of, parse
 from nmt.overrides.keys import ROOT, RUN, SETTINGS, check, check_keys
 from nmt.overrides.options import folders_in, options_of
-from nmt.overrides.parent import inherited
+from nmt.overrides.parent import START, inherited, parent_of, take_corpus, with_corpus
 from nmt.overrides.tables import TableReport, TableScale
 from nmt.schema import keys_in, read
 
@@ -69,6 +69,7 @@ def composed(overrides: list[Override]) -> Experiment:
 def check_all(overrides: list[Override]) -> DictConfig:
     """The config of overrides that fit together, with Hydra's own part; else UserError."""
     folders = folders_in(overrides)
+    overrides = with_corpus(overrides, folders or ())
     with reading_conf(overrides):
         check(overrides, folders)
         try:
@@ -84,27 +85,33 @@ def experiment(cfg: DictConfig, overrides: Sequence[Override]) -> Experiment:
     """Resolve and check a composed config; raises UserError for the first wrong value."""
     for each in overrides:
         _replace_positions(cfg, each.key_or_group)
+    folders, origin = folders_in(overrides) or (), None
+    if (start := _resolved(cfg, START)) is not None:
+        origin = parent_of(Path(str(start)), lambda: _without_parent(cfg, overrides).run)
+        take_corpus(cfg, origin, overrides, folders)
     _hold_out(cfg, overrides)
     values = _resolved(cfg)
     scale = _part(TableScale, values, "limits")
     table = _part(TableReport, values, "table")
-    plain = {key: values[key] for key in SETTINGS}
     knobs = set(values) - {*SETTINGS, *RUN, *OF_TABLES}  # keys of encodings
     changed = sorted({each.key_or_group for each in overrides} & knobs)
     shown = [f"{key}{values[key]}" for key in changed]
-
-    def directory(settings: Settings) -> Path:
-        name = values["name"] or _default_name(settings, scale is not None, shown, overrides)
-        return Path(str(values["runs"])) / str(name)
-
+    plain = {key: values[key] for key in SETTINGS}
+    if origin is not None:
+        plain = inherited(plain, overrides, origin.settings, folders)
     settings = thaw(plain)
-    if settings.trainer.init_from is not None:
-        folders = folders_in(overrides) or ()
-        settings = thaw(inherited(plain, overrides, directory(settings), folders))
-    run = directory(settings)
+    name = values["name"] or _default_name(settings, scale is not None, shown, overrides)
+    run = Path(str(values["runs"])) / str(name)
     row = None if values.get("row") is None else str(values["row"])
     parent = None if values.get("parent") is None else Path(str(values["parent"]))
     return Experiment(settings, run, lines_of(overrides), shown, scale, table, row, parent)
+
+
+def _without_parent(cfg: DictConfig, overrides: Sequence[Override]) -> Experiment:
+    """The same run as if it started from no model, whose directory is known without its parent."""
+    alone = cfg.copy()
+    OmegaConf.update(alone, START, None)
+    return experiment(alone, overrides)
 
 
 _POSITIONS = re.compile(r"encoding\.(\w+)\.at")
@@ -137,9 +144,11 @@ def _part(schema: type[T], values: dict[str, Any], mark: str) -> T | None:
     return read(schema, {key: values[key] for key in keys_in(schema) if key in values})
 
 
-def _resolved(cfg: DictConfig) -> dict[str, Any]:
-    """A composed config as plain values; raises UserError for what refers to nothing."""
+def _resolved(cfg: DictConfig, key: str | None = None) -> Any:
+    """A composed config, or one key, as plain values; UserError for what refers to nothing."""
     try:
+        if key is not None:
+            return OmegaConf.select(cfg, key)
         values: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=False)
     except OmegaConfBaseException as e:
         raise UserError(_first_line(e)) from None

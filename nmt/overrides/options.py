@@ -133,6 +133,14 @@ def _choices(default: Any, group: str) -> list[tuple[str, str]]:
     return chosen
 
 
+def chooses(group: str, option: str, other: str, folders: Folders = ()) -> bool:
+    """Whether the file of an option chooses one of another group, as `override /data: toy`."""
+    path = path_of(group, option, folders)
+    loaded: Any = OmegaConf.load(path) if path.exists() else {}
+    defaults = loaded.get("defaults", [])
+    return any(inner == other for each in defaults for inner, _ in _choices(each, group))
+
+
 def options_of(group: str, folders: Folders = ()) -> list[str]:
     """The options of a group, sorted."""
     return sorted({p.stem for f in (conf_dir(), *folders) for p in (f / group).glob("*.yaml")})

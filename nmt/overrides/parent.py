@@ -1,45 +1,140 @@
 """What a run takes over from the model that it starts from (trainer.init_from)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hydra.core.override_parser.types import Override
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 
 from nmt import manifest
-from nmt.config import Settings, thaw
+from nmt.config import PATHS, Data, Settings, Toy, thaw
 from nmt.errors import Exit, UserError
 from nmt.modelpath import locate, sealed
-from nmt.overrides.options import Folders, path_of
+from nmt.overrides.arguments import read
+from nmt.overrides.options import GLOBAL, Folders, chooses, path_of
 
 START = "trainer.init_from"
 TAKEN = ("segmenter", "data.normalize")  # always the parent's: they say how its text became ids
+TREATMENT = {  # keys of data that say what a run does with its text; the others say which it is
+    *("max_length", "join", "join_share", "join_length", "join_within"),
+    *("bpe_dropout", "subword_alpha", "subword_nbest", "cache", "workers"),
+}
+
+
+class Parent(NamedTuple):
+    """What is known of the model that a run starts from."""
+
+    path: Path
+    settings: Settings
+    data: Data | None  # the text of its training, with its places; None: nothing there tells
+
+
+def parent_of(path: Path, run: Callable[[], Path] | None = None) -> Parent:
+    """Read what a parent says of itself; of one that is gone, what the run took over from it.
+
+    `run` gives the directory of the run. Raises UserError (65, 66) for a parent that cannot be
+    read.
+    """
+    own = None if run is None or path.exists() else run() / "config.json"
+    if own is not None and own.is_file():
+        settings = _read(own)
+        return Parent(path, settings, settings.data)
+    directory = sealed(locate(path))
+    try:
+        settings = thaw(directory.json("config.json"))
+    except UserError as error:
+        raise UserError(f"{START}={path}: {error}", Exit.DATA) from None
+    places = path.resolve(), path.resolve().parent.parent  # a run, or one of its checkpoints
+    trained = next((p for p in places if (p / "checkpoints").is_dir()), None)
+    if trained is not None and (trained / "config.json").is_file():
+        return Parent(path, settings, _read(trained / "config.json").data)
+    return Parent(path, settings, settings.data if isinstance(settings.data, Toy) else None)
+
+
+def _read(where: Path) -> Settings:
+    try:
+        return thaw(manifest.parse(where.read_bytes(), where))
+    except UserError as error:
+        raise UserError(f"{START}: {where}: {error}", Exit.DATA) from None
+
+
+def with_corpus(overrides: list[Override], folders: Folders) -> list[Override]:
+    """The overrides, and where none chooses a corpus, before them the kind that the parent had.
+
+    So the keys are those of its kind, as data.root. Raises what `parent_of` does.
+    """
+    named = [o for o in overrides if o.key_or_group in (START, "parent")]
+    start = named[-1].value() if named and not named[-1].is_sweep_override() else None
+    if start is None or not Path(str(start)).exists() or _choose_corpus(overrides, folders):
+        return overrides
+    data = parent_of(Path(str(start))).data
+    return overrides if data is None else [*read([f"data={data.kind}"]), *overrides]
+
+
+def _choose_corpus(overrides: Sequence[Override], folders: Folders) -> bool:
+    """Whether overrides, or options that they choose, say which corpus a run has."""
+    for o in overrides:
+        if o.key_or_group in ("data", "scale"):
+            return True
+        options = _options(o) if o.key_or_group in GLOBAL and not o.is_sweep_override() else []
+        if any(chooses(o.key_or_group, option, "data", folders) for option in options):
+            return True
+    return False
+
+
+def take_corpus(
+    cfg: DictConfig, parent: Parent, overrides: Sequence[Override], folders: Folders
+) -> None:
+    """Put the text of the parent into a composed config, where nothing chooses a corpus.
+
+    Keys that an override sets stay, and with data.root all files. Raises UserError for a parent
+    that does not tell what it was trained on, such as an imported one.
+    """
+    if _choose_corpus(overrides, folders):
+        return
+    if parent.data is None:
+        raise UserError(
+            f"{START}={parent.path}: nothing in it tells where the text of its training lies; name "
+            "the text to train on, as in data=files data.root=DIR, or data=toy"
+        )
+    if cfg.data.kind != parent.data.kind:
+        kind = parent.data.kind
+        raise UserError(
+            f"{START}={parent.path}: was trained with data={kind}; name the corpus, as in "
+            f"data={kind} data.name={parent.data.name}"
+        )
+    keys = {o.key_or_group.split(".")[1] for o in overrides if o.key_or_group.startswith("data.")}
+    if "root" in keys:
+        keys |= {"name", "columns", *PATHS}
+    with open_dict(cfg):
+        for key, value in asdict(parent.data).items():
+            if key not in TREATMENT | keys:
+                cfg.data[key] = value
 
 
 def inherited(
-    plain: dict[str, Any], overrides: Sequence[Override], run: Path, folders: Folders = ()
+    plain: dict[str, Any], overrides: Sequence[Override], parent: Settings, folders: Folders = ()
 ) -> dict[str, Any]:
     """A plain config in which the parent decides on what no override and no encoding says.
 
     Its segmenter and normalisation are taken over, for its vocabulary numbers no other pieces; its
-    model and its encoding are the defaults. Where the parent is gone, the run's own config.json
-    says what was taken over. Raises UserError for an override of segmenter or normalisation, and
-    (65, 66) for a parent that cannot be read.
+    model and its encoding are the defaults. Raises UserError for an override of segmenter or
+    normalisation.
     """
     for o in overrides:
         if o.key_or_group in TAKEN or o.key_or_group.startswith("segmenter."):
             raise UserError(
                 f"{o.input_line}: with {START} text is cut as the parent cuts it; leave it out"
             )
-    parent = _parent(Path(plain["trainer"]["init_from"]), run)
     known = asdict(parent)
     model = dict(plain["model"])
     given = {o.key_or_group for o in overrides}
     if "model" not in given:
         said = {key.removeprefix("model.") for key in given if key.startswith("model.")}
-        said |= {key for option in _encodings(overrides) for key in _sets(option, folders)}
+        chosen = [each for o in overrides if o.key_or_group == "encoding" for each in _options(o)]
+        said |= {key for option in chosen for key in _sets(option, folders)}
         model |= {key: value for key, value in known["model"].items() if key not in said}
     encoding = plain["encoding"]
     if not any(key == "encoding" or key.startswith("encoding.") for key in given):
@@ -51,22 +146,10 @@ def inherited(
     }  # fmt: skip
 
 
-def _parent(start: Path, run: Path) -> Settings:
-    """The settings of the parent; or of the run, which began with them."""
-    own = run / "config.json"
-    if own.is_file() and not start.exists():
-        return thaw(manifest.parse(own.read_bytes(), own))
-    directory = sealed(locate(start))
-    try:
-        return thaw(directory.json("config.json"))
-    except UserError as error:
-        raise UserError(f"{START}={start}: config.json: {error}", Exit.DATA) from None
-
-
-def _encodings(overrides: Sequence[Override]) -> list[str]:
-    """The options of encodings that the overrides choose."""
-    values = [o.value() for o in overrides if o.key_or_group == "encoding"]
-    return [str(one) for value in values for one in (value if isinstance(value, list) else [value])]
+def _options(override: Override) -> list[str]:
+    """The options that an override of a group chooses."""
+    value = override.value()
+    return [str(one) for one in (value if isinstance(value, list) else [value])]
 
 
 def _sets(option: str, folders: Folders) -> list[str]:

@@ -207,7 +207,7 @@ def test_a_child_that_was_trained_further_goes_back(tmp_path: Path) -> None:
         import_model.main([str(tmp_path / "original"), str(parent), "--trained-length", "30"]) == 0
     )
     assert train([
-        *("experiment=lengthen", f"parent={parent}", "name=child", f"runs={tmp_path}"),
+        *("experiment=lengthen", f"parent={parent}", "name=child", f"runs={tmp_path}", "data=toy"),
         *(f"data.cache={tmp_path / 'cache'}", "trainer.max_steps=40", "data.train_pairs=300"),
         *("data.dev_pairs=20", "data.test_pairs=20", "trainer.batch_tokens=800"),
         *("trainer.device=cpu", "trainer.tensorboard=false"),

@@ -10,6 +10,7 @@ from nmt import modeldir
 from nmt.cli.train import main as train
 from nmt.data.corpus import read_text
 from nmt.decode import forced
+from nmt.errors import Exit
 from nmt.experiments.testsets import of_corpus
 from nmt.overrides.compose import experiment_of
 
@@ -30,12 +31,14 @@ def test_a_child_is_trained_on_joined_lines_and_compared(
     toy = [*TRAINER, *TOY, f"runs={tmp_path}", f"data.cache={tmp_path / 'cache'}"]
     assert train([*TINY, *toy, "trainer.max_steps=2", "name=parent", "decode.alpha=0.5"]) == 0
     parent = modeldir.load(tmp_path / "parent")
-    command = ["experiment=lengthen", f"parent={tmp_path / 'parent'}", "encoding=relative", *toy]
-    command += ["trainer.max_steps=3", "name=child"]
+    command = ["experiment=lengthen", f"parent={tmp_path / 'parent'}", "encoding=relative"]
+    command += [*TRAINER, f"runs={tmp_path}", f"data.cache={tmp_path / 'cache'}"]
+    command += ["trainer.max_steps=3", "name=child"]  # and the parent's corpus
     capsys.readouterr()
     assert train(command) == 0
     out, err = capsys.readouterr()
     child = modeldir.load(tmp_path / "child")
+    assert err.startswith("corpus: toy, the embedded grammar\n")
     assert "joined: " in err and "started from" in err
     assert list(child.settings.encoding) == ["relative"]
     assert child.settings.model == parent.settings.model
@@ -69,7 +72,7 @@ def test_a_child_is_trained_on_joined_lines_and_compared(
     assert again.out == out and "already finished" in again.err
 
 
-def test_a_corpus_without_a_test_set_is_told_what_to_name(
+def test_the_corpus_is_the_parents_unless_another_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for part in ("train", "dev"):
@@ -79,10 +82,19 @@ def test_a_corpus_without_a_test_set_is_told_what_to_name(
     files = ["data=files", f"data.root={tmp_path}", f"data.cache={tmp_path / 'cache'}"]
     files += [*TRAINER, f"runs={tmp_path}", "trainer.max_steps=1"]
     assert train([*TINY, *files, "name=parent"]) == 0
-    assert train(["experiment=lengthen", f"parent={tmp_path / 'parent'}", *files, "name=c"]) == 0
+    child = ["experiment=lengthen", f"parent={tmp_path / 'parent'}", *files[2:], "name=c"]
+    capsys.readouterr()
+    assert train(child) == 0
     out, err = capsys.readouterr()
+    assert err.startswith(f"corpus: files ({tmp_path}/train.de, {tmp_path}/train.en)\n")
     assert "no test set to compare on: name data.test_source" in err
     assert "The test text" not in out
+    (tmp_path / "elsewhere").mkdir()
+    for path in [*tmp_path.glob("*.de"), *tmp_path.glob("*.en")]:
+        path.rename(tmp_path / "elsewhere" / path.name)
+    assert train([*child[:-1], "name=d"]) == Exit.NO_INPUT
+    assert train([*child[:-1], "name=d", f"data.root={tmp_path / 'elsewhere'}"]) == 0
+    assert f"corpus: files ({tmp_path}/elsewhere/train.de, " in capsys.readouterr().err
 
 
 def test_a_parent_has_to_be_named() -> None:

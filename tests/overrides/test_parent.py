@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from nmt import manifest
-from nmt.config import Settings, freeze
+from nmt.config import Files, Settings, Toy, freeze
 from nmt.errors import Exit, UserError
+from nmt.modeldir import portable
 from nmt.overrides.compose import experiment_of
 
 SHAPE = ["model=small", "model.dim=24", "model.heads=3", "model.norm=post", "model.dropout=0.3"]
@@ -34,6 +35,60 @@ def test_segmenter_normalisation_model_and_encoding_are_the_parents(parent: Path
     )
     assert ours.data.normalize == "nfkc"
     assert ours.optim == experiment_of([]).settings.optim  # that is no part of the model
+
+
+def run_of(path: Path, settings: Settings) -> Path:
+    """A run that has a checkpoint, which knows no place of this machine."""
+    (path / "checkpoints").mkdir(parents=True)
+    (path / "config.json").write_bytes(manifest.dump(freeze(settings)))
+    plain = manifest.dump(freeze(portable(settings)))
+    manifest.write(path / "checkpoints" / "step-00000001", [("config.json", plain)])
+    return path
+
+
+FILES = ["data=files", "data.root=/corpus", "data.source_language=fr", "data.max_length=50",
+         "data.test_source=/elsewhere/test.fr"]  # fmt: skip
+
+
+def test_the_text_is_that_of_the_parents_run(tmp_path: Path) -> None:
+    theirs = experiment_of([*FILES, "data.join=3", "data.bpe_dropout=0.5"]).settings
+    run = run_of(tmp_path / "run", theirs)
+    for place in (run, run / "checkpoints" / "step-00000001"):
+        data = child(place, "encoding=relative").data
+        assert isinstance(data, Files) and isinstance(theirs.data, Files)
+        assert (data.train_source, data.test_source, data.target_language) == (
+            "/corpus/train.fr",
+            "/elsewhere/test.fr",
+            "en",
+        )
+        assert (data.join, data.bpe_dropout, data.max_length) == (1, 0, 100), "a run's own"
+    moved = child(run, "data.root=/moved", "data.dev_source=/d").data
+    assert isinstance(moved, Files)
+    assert (moved.train_source, moved.dev_source) == ("/moved/train.fr", "/d")
+    assert moved.test_source is None
+    assert isinstance(child(run, "data=toy").data, Toy)
+    lengthened = experiment_of(["experiment=lengthen", f"parent={run}"]).settings.data
+    assert (lengthened.join, lengthened.name, lengthened.source_language) == (2, "files", "fr")
+
+
+def test_another_option_may_choose_the_corpus(tmp_path: Path) -> None:
+    run = run_of(tmp_path / "run", experiment_of(FILES).settings)
+    (tmp_path / "mine" / "experiment").mkdir(parents=True)
+    text = "# @package _global_\ndefaults:\n  - override /data: toy\n"
+    (tmp_path / "mine" / "experiment" / "short.yaml").write_text(text)
+    chosen = ["experiment=short", "--config-dir", str(tmp_path / "mine")]
+    assert isinstance(child(run, *chosen).data, Toy)
+
+
+@pytest.mark.parametrize("key", ["trainer.init_from", "experiment=lengthen parent"])
+def test_a_parent_that_does_not_tell_its_text_wants_one(key: str, tmp_path: Path) -> None:
+    settings = portable(experiment_of(FILES).settings)
+    manifest.write(tmp_path / "m", [("config.json", manifest.dump(freeze(settings)))])
+    arguments = f"{key}={tmp_path}/m".split()
+    with pytest.raises(UserError, match="name the text to train on, as in data=files") as error:
+        experiment_of(arguments)
+    assert error.value.code == Exit.USAGE
+    assert experiment_of([*arguments, *FILES]).settings.data.name == "files"
 
 
 def test_the_model_and_its_encoding_may_be_said(parent: Path) -> None:
