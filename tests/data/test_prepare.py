@@ -67,6 +67,7 @@ def corpus(tmp_path: Path, train: list[tuple[str, str]] = TRAIN, **more: Any) ->
         "cache": str(tmp_path / "cache"),
         "workers": 1,
         "root": str(tmp_path),
+        "dev_lines": None,
         "test_source": None,
         "test_target": None,
         "columns": {},
