@@ -115,6 +115,14 @@ def parse(data: bytes, where: Path) -> Any:
         raise UserError(f"{where}: no valid JSON ({error})", Exit.DATA) from None
 
 
+def read(where: Path) -> dict[str, Any]:
+    """Read the object of a JSON file; raises UserError (exit 65) where there is none."""
+    values = parse(_read(where, JSON_LIMIT), where)
+    if not isinstance(values, dict):
+        raise UserError(f"{where}: expected a JSON object", Exit.DATA)
+    return values
+
+
 def _refuse_constant(text: str) -> None:
     raise ValueError(f"{text} is no JSON")
 

@@ -1,6 +1,9 @@
 """Where a model lies: a run's best checkpoint, or a model directory itself."""
 
+import logging
+import os
 import re
+from functools import cache
 from pathlib import Path
 
 from nmt import foreign, manifest
@@ -10,6 +13,8 @@ from nmt.manifest import Sealed
 SETTINGS_BESIDE = "settings.json"  # those of a model that was written for another engine
 BEST = "best"  # in a run directory: the name of its best checkpoint
 STEP = re.compile(r"step-[0-9]{8,}")
+
+log = logging.getLogger(__name__)
 
 
 def locate(path: Path) -> Path:
@@ -30,7 +35,16 @@ def locate(path: Path) -> Path:
             break
     if not steps:
         raise UserError(f"{path}: this run has no checkpoint yet", Exit.NO_INPUT)
-    return next((step for step in steps if step.name == name), steps[-1])
+    if name not in {step.name for step in steps}:
+        if os.path.lexists(path / BEST):
+            _warn_of_pointer(path / BEST, steps[-1].name)
+        return steps[-1]
+    return path / "checkpoints" / name
+
+
+@cache  # once in a process: a command may ask for the same run several times
+def _warn_of_pointer(pointer: Path, newest: str) -> None:
+    log.warning("%s: names no checkpoint; using the newest, %s", pointer, newest)
 
 
 def sealed(checkpoint: Path) -> Sealed:

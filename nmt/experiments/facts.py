@@ -1,19 +1,7 @@
 """What a run tells beside its scores: its size, its budget, how its training went."""
 
-import json
-from pathlib import Path
-from typing import Any
-
 from nmt import build
 from nmt.config import Settings
-from nmt.training.progress import METRICS
-
-
-def metrics_of(directory: Path) -> list[dict[str, Any]]:
-    """The whole lines of a run's metrics; a line that is being written is left out."""
-    path = directory / METRICS
-    lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
-    return [json.loads(line) for line in lines]
 
 
 def parameters(settings: Settings, sizes: tuple[int, int]) -> tuple[int, int]:

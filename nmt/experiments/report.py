@@ -28,13 +28,14 @@ from nmt.data.seams import pieces_of
 from nmt.device import limit_threads
 from nmt.errors import Exit, UserError
 from nmt.experiments.columns import columns_of_test, with_columns
-from nmt.experiments.facts import metrics_of, parameters, search_of
+from nmt.experiments.facts import parameters, search_of
 from nmt.experiments.outputs import sources
 from nmt.experiments.plan import PlannedRun
 from nmt.experiments.processes import gpus
 from nmt.experiments.systems import SeededSystem, few
 from nmt.experiments.testsets import ParallelFiles
 from nmt.experiments.translate import KeptTranslation, translate_all
+from nmt.training.progress import METRICS, read_metrics
 
 if TYPE_CHECKING:
     from nmt.data.segmenter import Segmenter
@@ -257,12 +258,20 @@ def _systems(
                 system.label,
             )
         runs = [
-            trained_run(str(run.directory), run.settings.seed, metrics_of(run.directory))
+            trained_run(str(run.directory), run.settings.seed, _metrics(run.directory))
             for run in system.runs
         ]
         sizes = model.parameters, model.encoding_parameters
         shown.append(ComparedSystem(system.label, limit, *sizes, runs))
     return shown
+
+
+def _metrics(run: Path) -> list[dict[str, Any]]:
+    """The lines of a run's metrics.jsonl, as far as they can be read."""
+    lines, remark = read_metrics(run / METRICS)
+    if remark:
+        log.warning("%s: %s; left out of the report", run / METRICS, remark)
+    return lines
 
 
 def _test(

@@ -7,7 +7,6 @@ from nmt.compare.ranking import MissingSystem
 from nmt.config import Settings
 from nmt.data.parallel import cores
 from nmt.errors import UserError
-from nmt.experiments.facts import metrics_of
 from nmt.experiments.plan import PlannedRun, outcome_of
 from nmt.experiments.processes import (
     LoggedCommand,
@@ -16,6 +15,7 @@ from nmt.experiments.processes import (
     last_line,
     run_all,
 )
+from nmt.training.progress import METRICS, read_metrics
 
 Launcher = Callable[[list[PlannedRun]], None]  # trains these runs, each with its log
 
@@ -77,8 +77,8 @@ def places(settings: Settings) -> int:
 
 def progress(directory: Path) -> str:
     """The last step of a run, and how perplexed the model was."""
-    lines = [line for line in metrics_of(directory) if "perplexity" in line]
+    lines = [line for line in read_metrics(directory / METRICS).lines if "perplexity" in line]
     if not lines:
         return "starting"
     last = lines[-1]
-    return f"step {last['step']}, {last['kind']} perplexity {last['perplexity']:.3f}"
+    return f"step {last['step']}, {last['kind']} perplexity {last['perplexity']:.4g}"

@@ -69,7 +69,7 @@ def _unfinished(directory: Path) -> str | None:
 def _read(label: str | None, directory: Path, device: str) -> FinishedRun:
     where = directory / CONFIG
     try:
-        settings = thaw(manifest.parse(where.read_bytes(), where))
+        settings = thaw(manifest.read(where))
     except UserError as error:
         message = str(error) if str(where) in str(error) else f"{where}: {error}"
         raise UserError(message, Exit.DATA) from None

@@ -15,9 +15,10 @@ from torch import Tensor, nn
 from nmt import atomic, manifest, modeldir, modelpath
 from nmt.errors import Exit, UserError
 from nmt.manifest import OtherFormatError, Sealed
+from nmt.training.records import CORRUPT, Record, free_name
 
 OPTIMIZER, STATE = "optim.safetensors", "state.json"
-DIRECTORY, CORRUPT = "checkpoints", "corrupt."  # in a run directory; before a name set aside
+DIRECTORY = "checkpoints"  # in a run directory
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")  # what Adam remembers of each parameter
 
 log = logging.getLogger(__name__)
@@ -73,7 +74,8 @@ class Checkpoints:
     def save(self, step: int, perplexity: float | None, files: Iterable[tuple[str, bytes]]) -> None:
         """Write a checkpoint, move `best` if it is better, and remove what is no longer kept."""
         path = self.directory / f"step-{step:08d}"
-        if not path.exists():
+        if not path.is_dir():
+            Record(path, directory=True).make_way()
             manifest.write(path, files)
         if perplexity is not None and (self.best is None or perplexity < self.best[0]):
             self.best = (perplexity, path.name)
@@ -86,16 +88,19 @@ class Checkpoints:
         except OtherFormatError:
             raise  # sound, and not ours to set aside
         except UserError as error:
-            aside = path.with_name(f"{CORRUPT}{path.name}")
-            while aside.exists():
-                aside = aside.with_name(f"{aside.name}.again")
+            aside = free_name(path)
             path.rename(aside)
             log.warning("%s; set aside as %s", error, aside.name)
             return None
 
     def _point(self) -> None:
         if self.best is not None and modelpath.best(self.run) != self.best[1]:
-            atomic.replace(self.run / modelpath.BEST, f"{self.best[1]}\n".encode())
+            record = Record(self.run / modelpath.BEST)
+            with record.written():
+                record.make_way()
+                if record.path.exists() and modelpath.best(self.run) is None:
+                    log.warning("%s: names no checkpoint; written anew", record.path)
+                atomic.replace(record.path, f"{self.best[1]}\n".encode())
 
     def _rotate(self) -> None:
         best = self.best[1] if self.best else None

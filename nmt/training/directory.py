@@ -15,8 +15,9 @@ from filelock import FileLock, Timeout
 
 from nmt import atomic, config, manifest, modelpath
 from nmt.errors import Exit, UserError
-from nmt.training.checkpoint import CORRUPT, DIRECTORY
+from nmt.training.checkpoint import DIRECTORY
 from nmt.training.progress import BOARD, METRICS
+from nmt.training.records import CORRUPT, Record
 
 CONFIG, STATUS, LOG = "config.json", "status.json", "train.log"
 LOCK, HOLDER = ".nmt-lock", ".nmt-holder"  # with a mark: a user's own .lock is not ours
@@ -35,19 +36,28 @@ def locked(path: Path) -> FileLock:
         lock.acquire()
     except Timeout:
         try:
-            holder = (path / HOLDER).read_bytes().decode("utf-8", "replace").strip()
+            holder = (path / HOLDER).read_bytes()[:200].decode("utf-8", "replace").strip()
         except OSError:
             holder = "another process"
         raise UserError(f"{path}: in use by {holder}; wait, or stop it", Exit.CANT_CREATE) from None
-    (path / HOLDER).write_bytes(f"process {os.getpid()} on {socket.gethostname()}\n".encode())
+    record = Record(path / HOLDER)
+    with record.written():
+        record.make_way()
+        record.path.write_bytes(f"process {os.getpid()} on {socket.gethostname()}\n".encode())
     return lock
 
 
 def refuse_others(path: Path, elsewhere: str) -> None:
     """Raise UserError (exit 73) for a directory that holds other things, and no run.
 
+    Where the directory of the checkpoints is a file, or a link to what is not mounted: exit 65.
     `elsewhere`: the option that names another directory, as `name=`.
     """
+    directory = path / DIRECTORY
+    if os.path.lexists(directory) and not directory.is_dir():
+        raise UserError(
+            f"{directory}: not a directory; restore it, or choose another {elsewhere}", Exit.DATA
+        )
     if _has_checkpoints(path):
         return
     if (name := next(_others(path), None)) is not None:
@@ -55,6 +65,11 @@ def refuse_others(path: Path, elsewhere: str) -> None:
             f"{path}: holds {name} and no run of nmt-train; choose another {elsewhere}",
             Exit.CANT_CREATE,
         )
+
+
+def failed_only(path: Path) -> bool:
+    """Whether a directory holds nothing but what a first try that failed leaves behind."""
+    return not _has_checkpoints(path) and next(_others(path), None) is None
 
 
 def check(path: Path, settings: config.Settings, elsewhere: str) -> None:
@@ -70,10 +85,14 @@ def check(path: Path, settings: config.Settings, elsewhere: str) -> None:
         raise UserError(
             f"{where}: missing beside checkpoints; choose another {elsewhere}", Exit.DATA
         )
-    old = manifest.parse(where.read_bytes(), where)
-    if not isinstance(old, dict):
-        raise UserError(f"{where}: expected a JSON object", Exit.DATA)
-    if changes := differences(config.completed(old), config.freeze(settings)):
+    old = manifest.read(where)
+    if not all(isinstance(old.get(group), dict) for group in config.KINDS):
+        raise UserError(f"{where}: not the config of a run; restore it", Exit.DATA)
+    try:
+        old = config.completed(old)
+    except UserError as error:
+        raise UserError(f"{where}: {error}", Exit.DATA) from None
+    if changes := differences(old, config.freeze(settings)):
         raise UserError(
             f"{where}: another config: {', '.join(changes)}; choose another {elsewhere}"
         )
@@ -87,7 +106,7 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """
     before, after = dict(_flat(old)), dict(_flat(new))
     before["encoding"], after["encoding"] = (
-        list(each.get("encoding") or ()) for each in (old, new)
+        [*each["encoding"]] if isinstance(each.get("encoding"), dict) else [] for each in (old, new)
     )
     return [
         f"{key}: {_show(before, key)} -> {_show(after, key)}"
@@ -99,11 +118,6 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     ]
 
 
-def hint(path: Path) -> dict[str, Any]:
-    """Return what status.json says; nothing if it is not there or damaged."""
-    return _plain(path / STATUS)
-
-
 def _has_checkpoints(path: Path) -> bool:
     directory = path / DIRECTORY
     return bool(modelpath.checkpoints(directory)) or any(directory.glob(f"{CORRUPT}*"))
@@ -112,10 +126,11 @@ def _has_checkpoints(path: Path) -> bool:
 def _others(path: Path) -> Iterator[str]:
     """What is not left by a run that failed before its first checkpoint; hidden files count."""
     made = {LOCK, HOLDER, LOG, DIRECTORY}
-    if {"state", "step", "pid", "host"} <= _plain(path / STATUS).keys():
+    if {"state", "step"} <= _plain(path / STATUS).keys():
         made |= {STATUS}
     if set(config.KINDS) <= _plain(path / CONFIG).keys():
-        made |= {CONFIG, METRICS, BOARD, modelpath.BEST}
+        made |= {CONFIG, STATUS, METRICS, BOARD, modelpath.BEST}
+        made |= {f"{CORRUPT}{name}" for name in made}
     directory = path / DIRECTORY
     inside = sorted(directory.iterdir()) if directory.is_dir() else []
     for there in [*sorted(path.iterdir()), *inside]:
@@ -125,10 +140,9 @@ def _others(path: Path) -> Iterator[str]:
 
 def _plain(where: Path) -> dict[str, Any]:
     try:
-        values = json.loads(where.read_bytes())
-    except (OSError, ValueError):
+        return manifest.read(where)
+    except UserError:
         return {}
-    return values if isinstance(values, dict) else {}
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -1,30 +1,39 @@
-"""What a run tells while it goes: metrics.jsonl, log lines, a bar on a terminal, TensorBoard."""
+"""The progress of a run: metrics.jsonl, log lines, a bar on a terminal, TensorBoard."""
 
 import json
 import logging
 import math
 import os
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+import sys
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
-from nmt import atomic
+from nmt import atomic, manifest
+from nmt.errors import UserError
+from nmt.training.records import Record, free_name
 
 METRICS, BOARD = "metrics.jsonl", "tb"  # in a run directory
+NEEDED = {
+    "train": {"perplexity", "lr", "tokens_per_second"},
+    "dev": {"perplexity"},
+    "skipped": set[str](),
+}  # keys that a line of metrics.jsonl of each kind has beside its step
 GIGA = 1e9  # bytes in a GB
+HELD = 2**20  # bytes of metrics.jsonl that wait for room on a full disk
 
 log = logging.getLogger(__name__)
 
 
 class Meter:
-    """Sums over the updates since the last report."""
+    """Sums over the updates since the last report, and since the last checkpoint."""
 
     def __init__(self) -> None:
+        self.checkpoint_nll, self.checkpoint_tokens = 0.0, 0
         self.reset()
 
     def reset(self) -> None:
@@ -38,6 +47,8 @@ class Meter:
         self.loss += loss
         self.nll += nll
         self.tokens += tokens
+        self.checkpoint_nll += nll
+        self.checkpoint_tokens += tokens
         self.seconds += seconds
         self.norm = norm
 
@@ -58,28 +69,47 @@ class Meter:
             "grad_norm": self.norm,
         }
 
+    def since_checkpoint(self) -> float:
+        """Return the perplexity since the last call; not a number where there was no update."""
+        nll, tokens = self.checkpoint_nll, self.checkpoint_tokens
+        self.checkpoint_nll, self.checkpoint_tokens = 0.0, 0
+        return math.exp(min(nll / tokens, 700)) if tokens else math.nan
+
 
 class MetricsLog:
     """Writes one line of metrics.jsonl per report, and shows it where somebody looks.
 
-    On resuming at `step`, lines of later steps are cut off, so that none appears twice.
+    On resuming at `step`, lines of later steps are cut off, so that none appears twice. With
+    several workers only the first one is to write; the others are `silent`.
     """
 
-    def __init__(self, run: Path, step: int, last: int, tensorboard: bool) -> None:
-        self.run, self.step, self.last = run, step, last
-        self.tensorboard = tensorboard
+    def __init__(
+        self, run: Path, step: int, last: int, tensorboard: bool, silent: bool = False
+    ) -> None:
+        self.step, self.last, self.silent = step, last, silent
+        self.tensorboard = tensorboard and not silent
+        self.record, self.board_record = Record(run / METRICS), Record(run / BOARD, directory=True)
+        self.metrics: BinaryIO | None = None
+        self.board: Any = None
         self.fields: dict[str, str] = {}
 
     def __enter__(self) -> "MetricsLog":
-        truncate(self.run / METRICS, self.step)
+        if not self.silent:
+            if not self.record.make_way():
+                truncate(self.record.path, self.step)
+            self.metrics = self.record.path.open("ab", buffering=HELD)
+        if self.tensorboard:
+            with self.board_record.written():
+                self.board_record.make_way()
+                self.board = _board(self.board_record.path, self.step)
         with ExitStack() as stack:
-            self.metrics: BinaryIO = stack.enter_context((self.run / METRICS).open("ab"))
-            self.bar = stack.enter_context(
-                tqdm(total=self.last, initial=self.step, unit="update", disable=None, leave=False)
-            )  # disable=None: no bar where stderr is no terminal
+            bar = tqdm(
+                total=self.last, initial=self.step, unit="update", leave=False,
+                disable=self.silent or None,  # None: no bar where stderr is no terminal
+            )  # fmt: skip
+            self.bar = stack.enter_context(bar)
             if not self.bar.disable:
                 stack.enter_context(logging_redirect_tqdm())
-            self.board = stack.enter_context(_board(self.run, self.step, self.tensorboard))
             self._open = stack.pop_all()
         return self
 
@@ -90,6 +120,10 @@ class MetricsLog:
         at: TracebackType | None,
     ) -> None:
         self._open.close()
+        for record, file in ((self.record, self.metrics), (self.board_record, self.board)):
+            if file is not None:
+                with record.written():
+                    file.close()
 
     def tick(self) -> None:
         """Move the bar on by one update."""
@@ -114,10 +148,12 @@ class MetricsLog:
     def dev(self, line: dict[str, Any]) -> None:
         """Report on a checkpoint; the line is on the disk before the checkpoint is."""
         self._write({"kind": "dev", **line})
-        os.fsync(self.metrics.fileno())
+        if self.metrics is not None:
+            with self.record.written():
+                os.fsync(self.metrics.fileno())
         self._show(dev_ppl=f"{line['perplexity']:.4g}")
         log.info(
-            "step %d/%d, epoch %d: dev perplexity %.4f",
+            "step %d/%d, epoch %d: dev perplexity %.4g",
             *(line["step"], self.last, line["epoch"], line["perplexity"]),
         )
 
@@ -136,63 +172,85 @@ class MetricsLog:
         self.bar.set_postfix(self.fields)
 
     def _write(self, line: dict[str, Any]) -> None:
-        self.metrics.write(json.dumps(line, allow_nan=False).encode() + b"\n")
-        self.metrics.flush()
+        if self.metrics is not None:
+            with self.record.written():
+                self.metrics.write(_bytes(line))
+                self.metrics.flush()
         if self.board is not None:
-            for key, value in line.items():
-                if key not in ("kind", "step", "lines") and isinstance(value, (int, float)):
-                    self.board.add_scalar(f"{line['kind']}/{key}", value, line["step"])
+            with self.board_record.written():
+                for key, value in line.items():
+                    if key not in ("kind", "step", "lines") and isinstance(value, (int, float)):
+                        self.board.add_scalar(f"{line['kind']}/{key}", value, line["step"])
 
 
-class Silence(MetricsLog):
-    """The progress of the other workers: the first one tells it."""
+class Metrics(NamedTuple):
+    """The lines of metrics.jsonl that can be read."""
 
-    def __enter__(self) -> "Silence":
-        return self
+    lines: list[dict[str, Any]]
+    remark: str  # what cannot be read; "" where nothing is wrong
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        """Do nothing."""
 
-    def tick(self) -> None:
-        """Do nothing."""
+def read_metrics(path: Path) -> Metrics:
+    """Read metrics.jsonl as far as it can be; raises nothing.
 
-    def train(self, line: dict[str, Any]) -> None:
-        """Do nothing."""
+    A last line without its end is left out without a remark: it is being written, or a kill has
+    cut it.
+    """
+    try:
+        if not path.is_file():
+            return Metrics([], "not a file" if os.path.lexists(path) else "missing")
+        whole = path.read_bytes().split(b"\n")[:-1]
+    except OSError as error:
+        return Metrics([], str(error.strerror))
+    lines = [line for text in whole if (line := _line(text, path)) is not None]
+    if len(lines) < len(whole):
+        return Metrics(lines, f"{len(whole) - len(lines)} of {len(whole)} lines cannot be read")
+    return Metrics(lines, "" if lines else "holds no line")
 
-    def dev(self, line: dict[str, Any]) -> None:
-        """Do nothing."""
 
-    def skipped(self, line: dict[str, Any]) -> None:
-        """Do nothing."""
+def _line(text: bytes, where: Path) -> dict[str, Any] | None:
+    """A line of metrics.jsonl, if it has what a line of its kind needs."""
+    try:
+        line = manifest.parse(text, where)
+    except UserError:
+        return None
+    if not isinstance(line, dict) or not isinstance(kind := line.get("kind"), str):
+        return None
+    numbers = {key: value for key, value in line.items() if key not in ("kind", "lines")}
+    known = kind in NEEDED and type(line.get("step")) is int and NEEDED[kind] <= numbers.keys()
+    finite = all(type(n) in (int, float) and abs(n) <= sys.float_info.max for n in numbers.values())
+    return line if known and finite and line.get("perplexity", 1) > 0 else None
 
 
 def truncate(path: Path, step: int) -> None:
-    """Cut off lines of later steps, and a last line that a kill left unfinished."""
-    if not path.exists():
-        return
-    lines = path.read_bytes().split(b"\n")[:-1]  # after the last newline: nothing, or a torn line
-    kept = [line for line in lines if json.loads(line)["step"] <= step]
-    data = b"".join(line + b"\n" for line in kept)
-    if data != path.read_bytes():
+    """Cut off lines of later steps, and a last line that a kill left unfinished.
+
+    Lines that cannot be read are left out with a warning, and the file that holds them is kept as
+    corrupt.metrics.jsonl.
+    """
+    lines, remark = read_metrics(path)
+    before = path.read_bytes() if path.is_file() else b""
+    if remark and step:
+        kept = "begun anew"
+        if before:
+            aside = free_name(path)
+            atomic.replace(aside, before)
+            kept = f"left out, and kept in {aside.name}"
+        log.warning("%s: %s; %s", path, remark, kept)
+    data = b"".join(_bytes(line) for line in lines if line["step"] <= step)
+    if data != before:
         atomic.replace(path, data)
 
 
-@contextmanager
-def _board(run: Path, step: int, enabled: bool) -> Iterator[Any]:
-    """Yield a TensorBoard writer, or None where it is not wanted or not installed."""
-    if not enabled:
-        yield None
-        return
+def _bytes(line: dict[str, Any]) -> bytes:
+    return json.dumps(line, allow_nan=False).encode() + b"\n"
+
+
+def _board(path: Path, step: int) -> Any:
+    """Return a TensorBoard writer, or None where it is not installed; raises OSError."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         log.info("TensorBoard is not installed (pip install tensorboard); metrics.jsonl has it all")
-        yield None
-        return
-    with SummaryWriter(str(run / BOARD), purge_step=step + 1) as board:
-        yield board
+        return None
+    return SummaryWriter(str(path), purge_step=step + 1)

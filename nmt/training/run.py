@@ -1,12 +1,11 @@
 """A run directory: one config, one process at a time, and records that outlive a kill.
 
-How far a run has come follows from its checkpoints and config.json; status.json is a hint for
-people and scripts, and is put right by the next process that opens the directory.
+How far a run has come follows from its checkpoints and config.json. Of all else, as status.json,
+it is a record for people and scripts that nothing here relies on: see `nmt.training.records`.
 """
 
 import logging
-import os
-import socket
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,7 +18,17 @@ from filelock import FileLock
 from nmt import atomic, config, manifest, modeldir, modelpath
 from nmt.errors import Exit, UserError, exit_code
 from nmt.training.checkpoint import Checkpoints, Saved, newest
-from nmt.training.directory import CONFIG, HOLDER, LOG, STATUS, check, hint, locked, refuse_others
+from nmt.training.directory import (
+    CONFIG,
+    HOLDER,
+    LOG,
+    STATUS,
+    check,
+    failed_only,
+    locked,
+    refuse_others,
+)
+from nmt.training.records import LogFile, Record
 from nmt.training.signals import Stop
 from nmt.training.timetable import timetable
 from nmt.training.workers import ALONE, Workers
@@ -74,15 +83,18 @@ class Run:
         workers: Workers,
         lock: FileLock | None,
         elsewhere: str = "name=",
+        new: Path | None = None,
     ) -> None:
         self.path, self.checkpoints, self.saved, self.workers = path, checkpoints, saved, workers
         self.elsewhere = elsewhere  # the option that names another directory
+        self.new = new  # the topmost directory that was made for it; None: it was there
         self.step = saved.step if saved else 0  # as last reported
         self.begun = False  # training goes on in this process
+        self.status = Record(path / STATUS)
         self._lock = lock
 
     def finished(self, settings: config.Settings, fingerprint: Callable[[], str]) -> Outcome | None:
-        """Return the outcome if nothing is left to do, and then put the records right.
+        """Return the outcome if nothing is left to do, and then say so in status.json.
 
         Only then `fingerprint` is called, which gives that of the corpus, since it may read all
         text. Raises what it does, and UserError (65) if the run was trained on another corpus.
@@ -90,8 +102,8 @@ class Run:
         if (outcome := self.trained(settings)) is not None:
             self.refuse_other_data(settings, fingerprint())
             self.refuse_other_start(settings)
-            self._keep(settings)
-            self._put_right("finished", outcome.step, code=int(Exit.OK))
+            self._keep(CONFIG, config.freeze(settings))
+            self.report("finished", outcome.step, code=int(Exit.OK))
         return outcome
 
     def trained(self, settings: config.Settings) -> Outcome | None:
@@ -145,33 +157,24 @@ class Run:
     def begin(self, settings: config.Settings, step: int) -> None:
         """Put on record that nothing was refused, and training goes on from a step."""
         self.begun = True
-        self._keep(settings)
+        self._keep(CONFIG, config.freeze(settings))
         self.report("running", step)
 
     def report(self, state: str, step: int, **more: Any) -> None:
-        """Say in status.json how the run is: running, finished, stopped, failed or killed."""
+        """Say in status.json how the run is, a hint: running, finished, stopped or failed.
+
+        After a kill it still says "running".
+        """
         self.step = step
-        status = {"state": state, "step": step, "pid": os.getpid(), "host": socket.gethostname()}
-        atomic.replace(self.path / STATUS, manifest.dump({**status, **more}))
+        with self.status.written():
+            self.status.make_way()
+            self._keep(STATUS, {"state": state, "step": step, **more})
 
-    def settle(self) -> None:
-        """Put status.json right where a kill, or somebody's hand, left it wrong."""
-        reached = None if self.saved is None else _reached(self.path, self.saved)
-        if reached is not None and reached.finished:
-            self._put_right("finished", reached.step, code=int(Exit.OK))
-        elif hint(self.path).get("state") in ("running", "finished"):
-            self._put_right("killed", self.step)
-
-    def _put_right(self, state: str, step: int, **more: Any) -> None:
-        if not {"state": state, "step": step, **more}.items() <= hint(self.path).items():
-            self.report(state, step, **more)
-
-    def _keep(self, settings: config.Settings) -> None:
-        """Write config.json."""
-        frozen = manifest.dump(config.freeze(settings))
-        where = self.path / CONFIG
-        if not where.exists() or where.read_bytes() != frozen:
-            atomic.replace(where, frozen)
+    def _keep(self, name: str, values: dict[str, Any]) -> None:
+        """Write a JSON file unless it holds the same; of several workers only the first does."""
+        where, data = self.path / name, manifest.dump(values)
+        if not self.workers.rank and not (where.exists() and where.read_bytes() == data):
+            atomic.replace(where, data)
 
     @contextmanager
     def records(self) -> Iterator[None]:
@@ -179,17 +182,18 @@ class Run:
 
         A continuation that is refused before it begins leaves the run as it was.
         """
-        handler = logging.FileHandler(self.path / LOG, encoding="utf-8")
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        if self.workers.rank:
+            yield
+            return
+        handler = LogFile(self.path / LOG)
         logging.getLogger("nmt").addHandler(handler)
         try:
             yield
         except BaseException as error:
             log.error("failed: %s", error)
-            # a full disk must not hide why training failed, and torchrun, which asks all workers
-            # to stop when one has failed, must not keep it from the record
+            # torchrun asks all workers to stop when one has failed, and must not keep why from here
             if self.begun or self.saved is None:
-                with suppress(OSError), Stop():
+                with Stop():
                     code, message = int(exit_code(error)), str(error)
                     self.report("failed", self.step, code=code, message=message)
             raise
@@ -200,8 +204,7 @@ class Run:
     def close(self) -> None:
         """Let others have the directory."""
         if self._lock is not None:
-            (self.path / HOLDER).unlink(missing_ok=True)
-            self._lock.release()
+            _leave(self.path, self._lock, None if self.begun else self.new)
 
     def __enter__(self) -> "Run":
         return self
@@ -215,24 +218,6 @@ class Run:
         self.close()
         if error is None:
             self.workers.barrier()  # where one worker ends, torchrun stops those that still write
-
-
-class Visited(Run):
-    """A run directory that worker 0 holds, as the other workers see it: they write nothing."""
-
-    def report(self, state: str, step: int, **more: Any) -> None:
-        """Do nothing: worker 0 reports."""
-
-    def _keep(self, settings: config.Settings) -> None:
-        """Do nothing: worker 0 writes."""
-
-    def _put_right(self, state: str, step: int, **more: Any) -> None:
-        """Do nothing: worker 0 reports."""
-
-    @contextmanager
-    def records(self) -> Iterator[None]:
-        """Do nothing: worker 0 records."""
-        yield
 
 
 def open_run(
@@ -253,7 +238,8 @@ def open_run(
     if workers.rank:
         heard = workers.hear()
         saved = None if heard is None else Saved(checkpoints.directory / heard[0], heard[1])
-        return Visited(path, checkpoints, saved, workers, None, elsewhere)
+        return Run(path, checkpoints, saved, workers, None, elsewhere)
+    new = next((p for p in reversed([path, *path.parents]) if not p.exists()), None)
     try:
         path.mkdir(parents=True, exist_ok=True)
         refuse_others(path, elsewhere)
@@ -265,14 +251,26 @@ def open_run(
     try:
         check(path, settings, elsewhere)
         saved = checkpoints.recover()
-        run = Run(path, checkpoints, saved, workers, lock, elsewhere)
-        run.settle()
         workers.tell(None if saved is None else [saved.path.name, saved.state])
-        return run
+        return Run(path, checkpoints, saved, workers, lock, elsewhere, new)
     except BaseException:
-        (path / HOLDER).unlink(missing_ok=True)
-        lock.release()
+        _leave(path, lock, new)
         raise
+
+
+def _leave(path: Path, lock: FileLock, new: Path | None) -> None:
+    """Let others have a run directory.
+
+    One that was made for a run which was not to be goes, with those above it from `new` on.
+    """
+    with suppress(OSError):
+        (path / HOLDER).unlink(missing_ok=True)
+        if new is not None and failed_only(path):
+            shutil.rmtree(path)
+            while path != new:
+                path = path.parent
+                path.rmdir()
+    lock.release()
 
 
 def standing(path: Path) -> Standing:
@@ -295,9 +293,8 @@ def standing(path: Path) -> Standing:
 
 def _reached(path: Path, saved: Saved) -> Standing | None:
     """How far a run has come by its own config.json; None where that cannot be read."""
-    where = path / CONFIG
     try:
-        trainer = config.thaw(manifest.parse(where.read_bytes(), where)).trainer
+        trainer = config.thaw(manifest.read(path / CONFIG)).trainer
     except UserError:
         return None
     return Standing(saved.step, timetable(saved.state["batches"], trainer).last)

@@ -29,7 +29,7 @@ from nmt.training.checkpoint import STATE, Saved, optimizer_files, restore_optim
 from nmt.training.ema import MovingAverage
 from nmt.training.loss import Ready
 from nmt.training.objective import Objective
-from nmt.training.progress import Meter, MetricsLog, Silence
+from nmt.training.progress import Meter, MetricsLog
 from nmt.training.run import Outcome, Run, open_run
 from nmt.training.schedule import schedule
 from nmt.training.signals import Stop
@@ -135,10 +135,11 @@ class Trainer:
             self.start = modeldir.weights_sum(self.options.init_from)
             self.average.restart()
         self.run.begin(self.settings, self.step)
+        silent = bool(self.workers.rank)  # the first worker reports
         for site, encodings in self.model.sites.items():
-            if encodings.at_odds is not None and not self.workers.rank:
+            if encodings.at_odds is not None and not silent:
                 log.info("encoding, %s: %s", site, encodings.at_odds)
-        if not self.workers.rank:
+        if not silent:
             size = sum(p.numel() for p in self.parameters)
             pairs = len(self.prepared.train)
             environment.announce(self.environment(), size, self.plan.last, self.plan.updates, pairs)
@@ -146,9 +147,8 @@ class Trainer:
             if self.sampled is not None:
                 self.sampled.report()
         last, tensorboard, stopping = self.plan.last, self.options.tensorboard, 0
-        reports = Silence if self.workers.rank else MetricsLog
-        progress = reports(self.run.path, self.step, last, tensorboard)
-        with Stop() as stop, progress as self.progress, closing(self.batches):
+        self.progress = MetricsLog(self.run.path, self.step, last, tensorboard, silent)
+        with Stop() as stop, self.progress, closing(self.batches):
             while self.step < last and not (stopping := self.update(stop.signal or 0)):
                 if self.plan.due(self.step) or self.step == last:
                     self.checkpoint()

@@ -259,10 +259,11 @@ def test_a_launcher_gets_what_is_to_be_trained_and_its_logs_are_read(tmp_path: P
 def test_the_state_of_a_run_is_its_last_whole_line(tmp_path: Path) -> None:
     assert run.progress(tmp_path) == "starting"
     (tmp_path / "metrics.jsonl").write_text(
-        '{"kind": "train", "step": 50, "perplexity": 9.5}\n'
+        '{"kind": "train", "step": 50, "lr": 1, "tokens_per_second": 9, "perplexity": 9.5e145}\n'
+        "\0\0\0\n"
         '{"kind": "skipped", "step": 51}\n{"kind": "dev", "st'
     )
-    assert run.progress(tmp_path) == "step 50, train perplexity 9.500"
+    assert run.progress(tmp_path) == "step 50, train perplexity 9.5e+145"
 
 
 def test_a_table_says_what_its_runs_share() -> None:

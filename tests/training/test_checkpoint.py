@@ -127,10 +127,10 @@ def test_a_failure_at_any_system_call_leaves_old_or_new(
         save(checkpoints, 1)
         save(checkpoints, 2)
         with monkeypatch.context() as patch:
-            fail_at(patch, k, tidy)
+            dead = fail_at(patch, k, tidy)
             try:
                 save(checkpoints, 3)
-                failed = False
+                failed = False  # nor does it where `best` cannot be written, which is a hint
             except CrashError:
                 failed = True
         for again in (False, True):
@@ -143,14 +143,17 @@ def test_a_failure_at_any_system_call_leaves_old_or_new(
                 saved = restarted.recover()
                 assert saved is not None and saved.step in (2, 3) and saved.step >= step
         assert not [p for p in run.rglob("*") if atomic.owner(p)]
-        if not failed:
-            assert k > 12 and step == 3
+        if not dead:
+            assert k > 12 and not failed and step == 3
             return
     raise AssertionError("every save failed")
 
 
-def fail_at(patch: pytest.MonkeyPatch, k: int, tidy: bool) -> None:
-    """Let the k-th call from now fail; after a crash all later ones fail, rmtree included."""
+def fail_at(patch: pytest.MonkeyPatch, k: int, tidy: bool) -> list[bool]:
+    """Let the k-th call from now fail; after a crash all later ones fail, rmtree included.
+
+    The list that is returned holds something once it has failed.
+    """
     calls = iter(range(1000))
     dead: list[bool] = []
 
@@ -176,6 +179,7 @@ def fail_at(patch: pytest.MonkeyPatch, k: int, tidy: bool) -> None:
             raise CrashError(5, "gone")
 
     patch.setattr(shutil, "rmtree", remove)
+    return dead
 
 
 @pytest.mark.parametrize("name", [WEIGHTS, "optim.safetensors", "state.json", "manifest.json"])

@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from nmt import config, manifest, modelpath
 from nmt.cli import command
 from nmt.data.prepare import Prepared
 from nmt.errors import Exit, UserError
+from nmt.training import session
 from nmt.training.directory import MAY_DIFFER, STATUS, differences
 from nmt.training.run import open_run, standing
 from nmt.training.trainer import fit
@@ -256,6 +258,57 @@ def test_a_first_try_that_failed_does_not_block_its_name(
         open_run(run, tiny.settings())
 
 
+def failing(error: BaseException) -> Callable[..., Any]:
+    """A function that raises an error."""
+
+    def fail(*_: object) -> Any:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("where", "error"),
+    [
+        ("nmt.corpus.prepare", UserError("data.root=nowhere: no such directory", Exit.NO_INPUT)),
+        ("nmt.corpus.prepare", KeyboardInterrupt()),
+        ("nmt.training.trainer.Trainer.refuse_data", UserError("holds no pair", Exit.DATA)),
+        ("nmt.training.checkpoint.Checkpoints.recover", OSError(5, "Input/output error")),
+    ],
+    ids=["corpus", "Ctrl-C", "trainer", "disk"],
+)
+@pytest.mark.parametrize("there", ["", "runs", "runs/group/run"])
+def test_a_first_try_that_fails_before_training_leaves_no_directory(
+    there: str,
+    where: str,
+    error: BaseException,
+    data: Prepared,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / there).mkdir(parents=True, exist_ok=True)
+    before = sorted(tmp_path.rglob("*"))
+    monkeypatch.setattr("nmt.corpus.prepare", lambda *_: data)
+    monkeypatch.setattr(where, failing(error))
+    with pytest.raises(type(error)):
+        session.train(tiny.settings(), tmp_path / "runs/group/run")
+    left = sorted(tmp_path.rglob("*"))
+    assert left == before or there == "runs/group/run"  # a directory of the user's stays
+
+
+def test_a_file_of_a_user_keeps_the_directory_of_a_failed_try(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> Prepared:
+        (tmp_path / "runs/run/notes").write_bytes(b"precious")
+        raise UserError("no such corpus")
+
+    monkeypatch.setattr("nmt.corpus.prepare", fail)
+    with pytest.raises(UserError, match="no such corpus"):
+        session.train(tiny.settings(), tmp_path / "runs/run")
+    assert (tmp_path / "runs/run/notes").read_bytes() == b"precious"
+
+
 def test_divergence_before_the_first_checkpoint_speaks_of_none(
     data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -300,25 +353,14 @@ def test_the_checkpoints_say_that_a_run_is_finished(
     assert status(run) == {"state": "finished", "step": 1, "code": 0}
 
 
-def test_a_finished_run_remains_so_when_more_steps_are_refused_after_a_kill(
+def test_a_run_that_was_killed_stands_where_its_checkpoint_is(
     data: Prepared, tmp_path: Path
 ) -> None:
-    run = tmp_path / "run"
-    tiny.train(run, data, trainer__max_steps=1)
-    (run / STATUS).write_bytes(b'{"state": "running", "step": 0}')
-    open_run(run, tiny.settings(trainer__max_steps=2)).close()  # its data was not to be had
-    assert status(run) == {"state": "finished", "step": 1, "code": 0}
-
-
-def test_a_run_that_was_killed_is_not_running(data: Prepared, tmp_path: Path) -> None:
     run = tmp_path / "run"
     tiny.train(run, data, trainer__max_steps=1)
     written = json.loads((run / "config.json").read_bytes())
     written["trainer"]["max_steps"] = 2
     (run / "config.json").write_bytes(json.dumps(written).encode())
-    (run / STATUS).write_bytes(b'{"state": "running", "step": 1}')
-    open_run(run, tiny.settings(trainer__max_steps=2)).close()
-    assert status(run) == {"state": "killed", "step": 1}
     assert standing(run) == (1, 2) and not standing(run).finished
 
 
@@ -342,7 +384,7 @@ def test_a_damaged_last_checkpoint_counts_for_nobody(whole: Path, tmp_path: Path
     assert standing(run) == (10, 12)
     with open_run(run, tiny.settings()) as opened:
         assert opened.finished(tiny.settings(), refuse) is None
-    assert standing(run) == (10, 12) and status(run) == {"state": "killed", "step": 10}
+    assert standing(run) == (10, 12)
 
 
 def refuse() -> str:

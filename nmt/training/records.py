@@ -1,0 +1,87 @@
+"""Files that a run can do without: damage to them, or a full disk, is a warning and no more.
+
+How far a run has come follows from its checkpoints and config.json. All else is a record for
+people and reports: metrics.jsonl, train.log, status.json, TensorBoard's files, the pointer `best`.
+"""
+
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+CORRUPT = "corrupt."  # before a name set aside
+
+log = logging.getLogger(__name__)
+
+
+def free_name(path: Path) -> Path:
+    """Return the name under which damaged data is kept in the same directory: `corrupt.NAME`."""
+    aside = path.with_name(f"{CORRUPT}{path.name}")
+    while os.path.lexists(aside):
+        aside = aside.with_name(f"{aside.name}.again")
+    return aside
+
+
+class Record:
+    """A file (or directory) of a run that may fail to be written; the first failure is logged."""
+
+    def __init__(self, path: Path, directory: bool = False) -> None:
+        self.path, self.directory = path, directory
+        self.failed = False
+
+    def make_way(self) -> bool:
+        """Set aside a directory or a dangling link where a file belongs, or the other way round.
+
+        Returns whether there was one. A device, as /dev/null, will do for a file.
+        """
+        is_directory = self.path.is_dir()
+        usable = is_directory if self.directory else self.path.exists() and not is_directory
+        if usable or not os.path.lexists(self.path):
+            return False
+        aside = free_name(self.path)
+        self.path.rename(aside)
+        kind = "directory" if self.directory else "file"
+        log.warning("%s: not a %s; set aside as %s", self.path, kind, aside.name)
+        return True
+
+    @contextmanager
+    def written(self) -> Iterator[None]:
+        """Write in this context; an OSError ends it, and is logged the first time."""
+        try:
+            yield
+        except OSError as error:
+            self.fail(error)
+
+    def fail(self, error: OSError) -> None:
+        """Log that the record is incomplete from here on, once."""
+        if not self.failed:
+            self.failed = True
+            log.warning(
+                "%s: %s; training goes on without it", self.path, error.strerror or str(error)
+            )
+
+
+class LogFile(logging.FileHandler):
+    """Appends the lines of the log to a file; where it cannot, says so once on the others."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file; raises OSError."""
+        self.record = Record(path)
+        self.record.make_way()
+        super().__init__(path, encoding="utf-8")
+        self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  (logging's name)
+        """Take note of a full disk; anything else is logging's own affair."""
+        error = sys.exc_info()[1]
+        if isinstance(error, OSError):
+            self.record.fail(error)
+        else:
+            super().handleError(record)
+
+    def close(self) -> None:
+        """Close the file."""
+        with self.record.written():
+            super().close()

@@ -1,0 +1,268 @@
+"""A damaged record of a run costs a line on stderr; a damaged config or checkpoint is refused."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from nmt.cli import report, train
+from nmt.config import KINDS
+from nmt.errors import Exit
+from nmt.training.records import CORRUPT
+from tests.training import tiny
+from tests.training.damage import hole, missing
+
+Damage = Callable[[Path], None]
+TINY = [
+    *("experiment=compare", "model.dim=16", "model.feedforward_dim=16", "model.heads=2"),
+    *("model.encoder_layers=1", "model.decoder_layers=1", "trainer.batch_tokens=100"),
+    *("data.train_pairs=60", "data.train_longest=9", "data.dev_pairs=10", "data.test_pairs=20"),
+    *("data.test_longest=12", "decode.max_length_ratio=0.5", "decode.max_length_offset=2"),
+    *("trainer.log_every=1", "trainer.checkpoints_per_epoch=4", "trainer.keep_checkpoints=2"),
+]
+
+
+class Trained(NamedTuple):
+    """A run of four updates, the weights that six updates give, and its test set."""
+
+    run: Path
+    arguments: list[str]
+    sixth: str  # SHA-256
+    test: list[str]
+
+    def train(self, runs: Path, steps: int, *more: str) -> int:
+        """Make updates of the run in `runs`, up to so many in all."""
+        more = (f"runs={runs}", "name=run", f"trainer.max_steps={steps}", *more)
+        return train.main([*self.arguments, *more])
+
+
+def weights(run: Path, step: int) -> str:
+    return tiny.digest(run / f"checkpoints/step-{step:08d}/model.safetensors")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    root = tmp_path_factory.mktemp("damaged")
+    four = Trained(root / "run", [*TINY, f"data.cache={root / 'cache'}"], "", [])
+    assert four.train(root / "other", 6) == 0 and four.train(root, 4) == 0
+    (text,) = (root / "cache").glob("*/text")
+    test = ["--test", f"toy={text / 'test.de'},{text / 'test.en'}", "--device", "cpu"]
+    test += ["--jobs", "1", "--samples", "40"]
+    assert report.main([str(four.run), *test]) == 0  # keeps the translations
+    return four._replace(sixth=weights(root / "other/run", 6), test=test)
+
+
+@pytest.fixture
+def copy(trained: Trained, tmp_path: Path) -> Path:
+    shutil.copytree(trained.run, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def garbage(path: Path) -> None:
+    path.write_bytes(b"\xff\xfe precious \x00 {\n")
+
+
+def remove(path: Path) -> None:
+    shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+
+
+def directory(path: Path) -> None:
+    remove(path)
+    path.mkdir()
+    (path / "precious").write_bytes(b"precious")
+
+
+def dangling(path: Path) -> None:
+    remove(path)
+    path.symlink_to("no/such/place")
+
+
+def file(path: Path) -> None:
+    remove(path)
+    path.write_bytes(b"precious")
+
+
+def text(content: str) -> Damage:
+    def damage(path: Path) -> None:
+        path.write_bytes(content.encode())
+
+    return damage
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-9])
+
+
+def half(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def emptied(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def second_line(line: bytes) -> Damage:
+    """Replace the second line, which is of step 2 or earlier."""
+
+    def damage(path: Path) -> None:
+        lines = path.read_bytes().split(b"\n")
+        lines[1] = line
+        path.write_bytes(b"\n".join(lines))
+
+    return damage
+
+
+def bit(path: Path) -> None:
+    """Flip one bit of the first quotation mark of the second line."""
+    data = bytearray(path.read_bytes())
+    data[data.index(b"\n") + 2] ^= 4
+    path.write_bytes(data)
+
+
+def value(key: str, text: str) -> Damage:
+    """Give a key of the second line another value."""
+
+    def damage(path: Path) -> None:
+        lines = path.read_bytes().split(b"\n")
+        plain = json.loads(lines[1])
+        plain[key] = "HERE"
+        lines[1] = json.dumps(plain).encode().replace(b'"HERE"', text.encode())
+        path.write_bytes(b"\n".join(lines))
+
+    return damage
+
+
+LINES = {  # of metrics.jsonl: a line that cannot be read
+    "garbage": second_line(b"\x1b[2J not json"),
+    "NULs": hole,
+    "a flipped bit": bit,
+    "invalid UTF-8": second_line(b'{"kind": "\xff"}'),
+    "a number": second_line(b"17"),
+    "a list": second_line(b"[1, 2]"),
+    "no keys": second_line(b"{}"),
+    "no perplexity": second_line(b'{"kind": "train", "step": 2, "lr": 1, "tokens_per_second": 1}'),
+    "text for a number": value("perplexity", '"5"'),
+    "text for a step": value("step", '"2"'),
+    "null for a number": value("seconds", "null"),
+    "no finite number": value("lr", "NaN"),
+    "a number beyond all bounds": value("loss", "1" + "0" * 400),
+    "a perplexity of 0": value("perplexity", "0.0"),
+    "a kind that is none": value("kind", "[]"),
+    "brackets without end": second_line(b"[" * 100_000),
+}
+WHOLE = {
+    "empty": emptied,
+    "a directory": directory,
+    "a dangling link": dangling,
+    "missing": missing,
+}
+METRICS: dict[str, tuple[str, Damage]] = {
+    f"metrics.jsonl, {kind}": ("metrics.jsonl", damage) for kind, damage in (LINES | WHOLE).items()
+}
+BEST: dict[str, tuple[str, Damage]] = {
+    "best, a directory": ("best", directory),
+    "best, garbage": ("best", garbage),
+    "best, a dangling link": ("best", dangling),
+}
+RECORDS: dict[str, tuple[str, Damage]] = {
+    **METRICS,
+    **BEST,
+    "train.log, a directory": ("train.log", directory),
+    "train.log, a dangling link": ("train.log", dangling),
+    "status.json, a directory": ("status.json", directory),
+    "the holder, a directory": (".nmt-holder", directory),
+    "TensorBoard, a file": ("tb", file),
+    "TensorBoard, a dangling link": ("tb", dangling),
+    "the next checkpoint, a file": ("checkpoints/step-00000006", file),
+    "a checkpoint that lacks a file": ("checkpoints/step-00000004/optim.safetensors", missing),
+    "a checkpoint with a hole": ("checkpoints/step-00000004/model.safetensors", hole),
+}
+SILENT: dict[str, tuple[str, Damage]] = {  # as a kill leaves them, or read by no command
+    "metrics.jsonl, the last line cut": ("metrics.jsonl", cut),
+    "status.json, garbage": ("status.json", garbage),
+    "status.json, missing": ("status.json", missing),
+    "best, missing": ("best", missing),
+    "the holder, garbage": (".nmt-holder", garbage),
+}
+TRUTH: dict[str, tuple[str, Damage]] = {
+    "config.json, garbage": ("config.json", garbage),
+    "config.json, half of it": ("config.json", half),
+    "config.json, empty": ("config.json", emptied),
+    "config.json, a directory": ("config.json", directory),
+    "config.json, a dangling link": ("config.json", dangling),
+    "config.json, a list": ("config.json", text("[1]")),
+    "config.json, a number for a group": ("config.json", text('{"seed": 1, "data": 3}')),
+    "config.json, text for groups": (
+        *("config.json", text(json.dumps(dict.fromkeys([*KINDS, "seed", "encoding"], "x")))),
+    ),
+    "config.json, empty groups": ("config.json", text(json.dumps({key: {} for key in KINDS}))),
+    "checkpoints, a file": ("checkpoints", file),
+    "checkpoints, a dangling link": ("checkpoints", dangling),
+}
+
+
+def lines_of(err: str, path: Path) -> list[str]:
+    """The lines about a file or directory, or what lies in it."""
+    return [line for line in err.split("\n") if line.startswith((f"{path}:", f"{path}/"))]
+
+
+def steps(run: Path) -> list[int]:
+    lines = map(json.loads, (run / "metrics.jsonl").read_bytes().split(b"\n")[:-1])
+    return [line["step"] for line in lines if line["kind"] == "train"]
+
+
+@pytest.mark.parametrize("kind", [*RECORDS, *SILENT])
+def test_a_damaged_record_costs_a_line_and_training_goes_on(
+    kind: str, trained: Trained, copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name, damage = (RECORDS | SILENT)[kind]
+    damage(copy / name)
+    data = (copy / name).read_bytes() if (copy / name).is_file() else b""
+    board = ["trainer.tensorboard=true"] * (name == "tb")
+    assert trained.train(copy.parent, 6, *board) == 0
+    err = capsys.readouterr().err
+    assert len(lines_of(err, copy)) == (kind in RECORDS) and "Traceback" not in err, err
+    assert all(line.startswith(str(copy / name)) for line in lines_of(err, copy))
+    assert weights(copy, 6) == trained.sixth
+    assert steps(copy)[-2:] == [5, 6]
+    kept = [path for path in copy.rglob("*") if CORRUPT in str(path) and path.is_file()]
+    if kind in METRICS and damage not in WHOLE.values():
+        assert 4 <= len(steps(copy)) < 6  # what can be read stays
+        assert data in [path.read_bytes() for path in kept]
+    if damage in (directory, file):
+        assert b"precious" in [path.read_bytes() for path in kept]
+    assert trained.train(copy.parent, 6, *board) == 0
+    err = capsys.readouterr().err
+    assert "already finished" in err and not lines_of(err, copy), err
+
+
+@pytest.mark.parametrize("kind", METRICS | BEST)
+def test_a_report_leaves_out_what_it_cannot_read(
+    kind: str, trained: Trained, copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name, damage = RECORDS[kind]
+    damage(copy / name)
+    before = tiny.tree(copy)
+    assert report.main([str(copy), *trained.test, "--html", str(copy.parent / "r.html")]) == 0
+    out, err = capsys.readouterr()
+    assert len(lines_of(err, copy / name)) == 1 and "Traceback" not in err, err
+    assert "BLEU" in out and tiny.tree(copy) == before
+
+
+@pytest.mark.parametrize("kind", TRUTH)
+def test_where_the_truth_is_damaged_nothing_is_trained_or_changed(
+    kind: str, trained: Trained, copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name, damage = TRUTH[kind]
+    damage(copy / name)
+    before = tiny.tree(copy), (copy / name).is_symlink()
+    for code in (trained.train(copy.parent, 6), report.main([str(copy), *trained.test])):
+        assert code == Exit.DATA
+    err = capsys.readouterr().err
+    assert err.count("\n") == 2 and all(
+        line.startswith(f"nmt: {copy}") for line in err.split("\n")[:-1]
+    ), err
+    assert (tiny.tree(copy), (copy / name).is_symlink()) == before
