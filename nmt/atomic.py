@@ -71,7 +71,7 @@ def _naming(path: Path, error: OSError) -> OSError:
 
 def replace(path: Path, data: bytes) -> None:
     """Write a file so that a reader sees the old content or the new, never a part."""
-    replace_by(path, lambda temporary: write(temporary, data))
+    replace_by(path, lambda temporary: temporary.write_bytes(data))
 
 
 def replace_by(path: Path, make: Callable[[Path], object]) -> None:
