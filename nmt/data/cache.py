@@ -17,12 +17,14 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from nmt import atomic, manifest
+from nmt.data import stages
 from nmt.data.store import write_json
 from nmt.errors import Exit, UserError
 from nmt.manifest import sha256_of
 
 log = logging.getLogger(__name__)
 MANIFEST = "manifest.json"
+DAYS = 7  # that parts of a preparation wait for it to go on, while others are made
 Stamp = tuple[tuple[str, int, int, int, int], ...]  # of a directory, file by file
 _verified: dict[Path, Stamp] = {}  # directories that this process has hashed, as they were then
 
@@ -59,26 +61,38 @@ def locked(final: Path, wrong: str) -> Iterator[None]:
 
 
 @contextmanager
-def fresh(final: Path) -> Iterator[Path]:
-    """Give a directory to fill, that becomes `final` if all goes well and vanishes if not.
+def fresh(final: Path, inputs: str = "") -> Iterator[Path]:
+    """Give a directory to fill, that becomes `final` if all goes well.
 
-    The lock of `final` must be held. What a killed run left is removed. UserError (74) if the
-    disk is full or fails.
+    The lock of `final` must be held. If the preparation is stopped, what `stages` keeps of it is
+    there again at the next one with the same `inputs`, of which all else was removed; what other
+    killed runs left is removed. UserError (74) if the disk is full or fails.
     """
     temporary = atomic.temporary_of(final)
+    whole = False
     try:
-        _remove_leftovers(final.parent, final)
-        temporary.mkdir()
+        left = _sweep(final.parent, final, inputs)
+        if left is not None:
+            log.info("%s: the preparation was stopped, and goes on where it was", final)
+            left.rename(temporary)
+            stages.restart(temporary)
+        else:
+            stages.begin(temporary, inputs)
         yield temporary
         _finish(temporary, final)
+        whole = True
     except OSError as error:
         where = error.filename or temporary
         raise UserError(
             f"{where}: {error.strerror or error}; make room or mend the disk, then start again",
             Exit.IO,
         ) from None
+    except UserError as error:
+        whole = error.code == Exit.DATA  # the files must change, and so will the inputs
+        raise
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        if whole or not stages.is_begun(temporary):
+            shutil.rmtree(temporary, ignore_errors=True)
 
 
 def damage(final: Path) -> str | None:
@@ -121,6 +135,7 @@ def _difference(final: Path) -> str | None:
 
 def _finish(temporary: Path, final: Path) -> None:
     write_json(temporary / MANIFEST, {"files": _described(temporary)})
+    shutil.rmtree(temporary / stages.WORK)  # as late as can be: a kill before it loses no part
     _sync_all(temporary)
     if final.exists():  # damaged
         _refuse_others(final, temporary)
@@ -157,7 +172,9 @@ def _described(directory: Path) -> dict[str, dict[str, Any]]:
             "bytes": path.stat().st_size,
         }
         for path in sorted(directory.rglob("*"))
-        if path.is_file() and path != directory / MANIFEST
+        if path.is_file()
+        and path != directory / MANIFEST
+        and directory / stages.WORK not in path.parents
     }
 
 
@@ -167,20 +184,34 @@ def _stamp(directory: Path) -> Stamp:
     return tuple((str(p), s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for p, s in stats)
 
 
-def _remove_leftovers(cache: Path, ours: Path) -> None:
-    """Remove what killed runs left, but nothing of a run that is alive and so holds its lock."""
+def _sweep(cache: Path, ours: Path, inputs: str) -> Path | None:
+    """Remove what stopped runs left, but nothing of a run that is alive and so holds its lock.
+
+    Parts of a preparation are kept for DAYS, in case that it goes on; those of `ours` with the same
+    `inputs` are given back, without what belongs to no part.
+    """
+    found = None
+    _lock_of(ours).touch()
+    now = _lock_of(ours).stat().st_mtime  # by the clock of that file system
     for leftover in sorted(cache.iterdir()):
         owner = atomic.owner(leftover)
         if owner is None:
             continue
+        goes_on = stages.is_begun(leftover)
         if owner == ours:
-            shutil.rmtree(leftover, ignore_errors=True)
+            if goes_on and found is None and stages.inputs_of(leftover) == inputs:
+                found = leftover
+            else:
+                shutil.rmtree(leftover, ignore_errors=True)
+            continue
+        if goes_on and now - leftover.stat().st_mtime < DAYS * 86400:
             continue
         try:
             with FileLock(_lock_of(owner), timeout=0):
                 shutil.rmtree(leftover, ignore_errors=True)
         except Timeout:
             continue
+    return found
 
 
 def _lock_of(final: Path) -> Path:

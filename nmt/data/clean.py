@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nmt.data import stages
 from nmt.data.corpus import RawLine, decoded, opened, raw_lines
 from nmt.data.report import INVALID, NOT_SEGMENTED, TOO_MANY_BYTES, Tally, no_tally
 from nmt.data.store import LINES, SIDES
@@ -59,7 +60,25 @@ class CleanedChunk(NamedTuple):
 
 
 def clean(task: CleanTask) -> CleanedChunk:
-    """Write a chunk's words and line numbers; UserError (65) at text that is not UTF-8."""
+    """Write a chunk's words and line numbers, unless a preparation that was stopped had done so.
+
+    UserError (65) at text that is not UTF-8.
+    """
+    names = [f"column.{column.name}" for column in task.columns]
+    names = [*SIDES, *names, *([RAW] if names else []), "lines"]
+    files = [words_file(task.out, name) for name in names]
+    record = words_file(task.out, stages.DONE.removeprefix("."))
+    if (kept := stages.kept(record, files)) is not None:
+        pairs, tally, changes, words = kept
+        both = ((Counter(one), Counter(other)) for one, other in (changes, words))
+        return CleanedChunk(task.out, pairs, np.array(tally, np.int64), *both)
+    chunk = _cleaned(task)
+    stages.keep(record, (chunk.pairs, chunk.tally.tolist(), chunk.changes, chunk.words), files)
+    return chunk
+
+
+def _cleaned(task: CleanTask) -> CleanedChunk:
+    """Write a chunk's words and line numbers."""
     tokenizers = [_tokenizer(*arguments) for arguments in task.tokenizers]
     changes: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
     words: tuple[Counter[str], Counter[str]] = (Counter(), Counter())

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
+from nmt.data.progress import shown
 from nmt.data.symbols import Pair, Symbols
 
 PairCounts = defaultdict[Pair, int]
@@ -40,7 +41,7 @@ def learn(counts: Mapping[str, int], merges: int, min_frequency: int) -> Learned
     queue = _Queue(frequent)
     limit = max(pairs.values()) / 10
     learned: list[str] = []
-    for number in range(merges):
+    for number in shown(range(merges), "learning", [1] * merges, "merges"):
         best = queue.greatest()
         if best is None or (number and frequent[best] < limit):  # those set aside may be greater
             _set_aside(frequent, pairs, limit)

@@ -5,8 +5,8 @@ files and every setting that matters, so that a directory found there is the one
 """
 
 import importlib.metadata
+import json
 import logging
-import shutil
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -16,17 +16,17 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+import nmt
 from nmt import config
-from nmt.data import cache, plain
+from nmt.data import cache, plain, stages
 from nmt.data.clean import CleanedChunk, CleanTask, ColumnChunk, clean
-from nmt.data.corpus import side_file
 from nmt.data.heldout import held_out
 from nmt.data.learn import learn_bpe_sides, learn_unigram_sides
 from nmt.data.number import NumberedChunk, NumberTask, number
 from nmt.data.parallel import Pool, cores
 from nmt.data.progress import shown
 from nmt.data.report import KEPT, log_corpus, no_tally, split_report, summary
-from nmt.data.scan import CHUNK, Scan, check_parallel, scan, unpacked
+from nmt.data.scan import CHUNK, SPLITS, ScannedPair, scan, scan_files, unpacked
 from nmt.data.side import Side
 from nmt.data.store import SIDES, PairStore, Writer, id_type, write_json
 from nmt.data.tokenizer import Tokenizer, warn_of_unknown
@@ -35,7 +35,6 @@ from nmt.errors import Exit, UserError
 log = logging.getLogger(__name__)
 FORMAT = 5  # raise it when the same input comes to give another prepared corpus
 FACTS = "facts.json"
-SPLITS = ("train", "dev")
 # settings that say where text lies or how fast it is prepared, not what it becomes
 ELSEWHERE = (
     {"name", "root", "cache", "workers", "columns", "dev_lines"}
@@ -62,14 +61,6 @@ class Prepared(NamedTuple):
     facts: dict[str, Any]
 
 
-class ScannedPair(NamedTuple):
-    """Two parallel files, and the columns beside the source, after their scan."""
-
-    source: Scan
-    target: Scan
-    columns: dict[str, Scan]  # by name
-
-
 def prepare(data: config.Data, segmenter: Segmenter, sides: Sides | None = None) -> Prepared:
     """Prepare a corpus, or take the prepared one if there is one.
 
@@ -78,7 +69,7 @@ def prepare(data: config.Data, segmenter: Segmenter, sides: Sides | None = None)
     is missing, 65 if its content cannot be used, 73 or 74 if the cache cannot be written.
     """
     named, data = data, held_out(data)
-    scanned = _scan_files(data)
+    scanned = scan_files(data)
     digest = _fingerprint(data, segmenter, sides, scanned)
     final = Path(data.cache) / f"{data.name}-{digest[:12]}"
     if wrong := _damage(final, digest):
@@ -87,7 +78,7 @@ def prepare(data: config.Data, segmenter: Segmenter, sides: Sides | None = None)
             if wrong := _damage(final, digest):  # nobody made it while we waited
                 if final.exists():
                     log.warning("%s; the corpus is prepared anew", wrong)
-                with cache.fresh(final) as directory:
+                with cache.fresh(final, _inputs(digest)) as directory:
                     _build(data, segmenter, sides, scanned, directory, digest)
     else:
         log_corpus(named)
@@ -110,7 +101,16 @@ def fingerprint(data: config.Data, segmenter: Segmenter, sides: Sides | None = N
     Raises UserError: 66 if a file is missing, 65 if its content cannot be used.
     """
     data = held_out(data)
-    return _fingerprint(data, segmenter, sides, _scan_files(data))
+    return _fingerprint(data, segmenter, sides, scan_files(data))
+
+
+def _inputs(fingerprint: str) -> str:
+    """What parts of a preparation are made from: another program makes all of them anew."""
+    return json.dumps([fingerprint, nmt.__version__, CHUNK, _versions()])
+
+
+def _versions() -> dict[str, str]:
+    return {name: importlib.metadata.version(name) for name in LIBRARIES}
 
 
 def _fingerprint(
@@ -146,28 +146,6 @@ def load(path: Path) -> Prepared:
 def report(path: Path) -> dict[str, Any]:
     """Read the report of a prepared corpus; `nmt.data.report.describe` shows it as a table."""
     return plain.read_json(path / "report.json")
-
-
-def _scan_files(data: config.Data) -> dict[str, ScannedPair]:
-    """Scan the training and development files of a corpus, where it has any."""
-    pairs: dict[str, ScannedPair] = {}
-    if not isinstance(data, config.Files):
-        return pairs
-    for split in SPLITS:
-        instead = "" if split == "train" else "; or hold out training text: data.dev_lines=N"
-        scans = [
-            scan(side_file(getattr(data, key), f"set data.root or data.{key}{instead}"))
-            for key in (f"{split}_{side}" for side in SIDES)
-        ]
-        check_parallel(*scans)
-        columns = {
-            name: scan(Path(getattr(files, split)), f"set data.columns.{name}.{split}")
-            for name, files in data.columns.items()
-        }
-        for column in columns.values():
-            check_parallel(column, scans[0])
-        pairs[split] = ScannedPair(scans[0], scans[1], columns)
-    return pairs
 
 
 def _write_toy(data: config.Toy, directory: Path) -> tuple[dict[str, ScannedPair], dict[str, str]]:
@@ -215,8 +193,7 @@ def _build(
         scanned, tests = _write_toy(data, directory)
         facts |= tests
     tokenizers = _tokenizers(data, choice, sides)
-    work = directory / "work"
-    work.mkdir()
+    work = directory / stages.WORK
     workers = _workers(data.workers, scanned)
     several = f" with {workers} processes" if workers > 1 else ""
     log.info("preparing %s lines%s", f"{scanned['train'].source.lines:,}", several)
@@ -225,17 +202,12 @@ def _build(
         pools = {"train": pool, "dev": here}
         count_words = sides is None and isinstance(choice, config.BpeLearning)
         cleaned, words = _clean_all(data, tokenizers, count_words, scanned, columns, work, pools)
-        known = None
-        if isinstance(choice, config.BpeLearning) and sides is None:
-            known = work / "source.known", work / "target.known"
-            sides = learn_bpe_sides(choice, tokenizers, words, known)
-            words.clear()  # this room is needed no more
-        elif sides is None:
-            chunks = [chunk.out for chunk in cleaned["train"]]
-            assert isinstance(choice, config.UnigramLearning), "others come with sides"
-            sides = learn_unigram_sides(choice, tokenizers, chunks)
+        if sides is None:
+            sides = _learned(choice, tokenizers, cleaned["train"], words, work)
+        words.clear()  # this room is needed no more
         for name, side in zip(SIDES, sides, strict=True):
             write_json(directory / f"{name}.json", side.to_json())
+        known = (work / "source.known", work / "target.known") if count_words else None
         counted: dict[str, Any] = {
             split: _number_all(
                 split, data, cleaned[split], columns[split], sides, known, directory, pools[split]
@@ -243,11 +215,33 @@ def _build(
             for split in SPLITS
         }
     counted["vocabulary"] = {s: len(side.vocabulary) for s, side in zip(SIDES, sides, strict=True)}
-    counted["versions"] = {name: importlib.metadata.version(name) for name in LIBRARIES}
+    counted["versions"] = _versions()
     write_json(directory / "report.json", counted)
     write_json(directory / FACTS, facts | _facts(counted))
-    shutil.rmtree(work)
     log.info("prepared in %.0f s", time.monotonic() - started)
+
+
+def _learned(
+    choice: Segmenter,
+    tokenizers: Sequence[Tokenizer],
+    cleaned: Sequence[CleanedChunk],
+    words: Sequence[Counter[str]],
+    work: Path,
+) -> Sides:
+    """Learn both sides, unless a preparation that was stopped had done so."""
+    paths, record = [work / f"{side}.json" for side in SIDES], work / f"learned{stages.DONE}"
+    bpe = isinstance(choice, config.BpeLearning)
+    known = [work / f"{side}.known" for side in SIDES] if bpe else []
+    if stages.kept(record, [*paths, *known]) is None:
+        if isinstance(choice, config.BpeLearning):
+            sides = learn_bpe_sides(choice, tokenizers, words, known)
+        else:
+            assert isinstance(choice, config.UnigramLearning), "others come with sides"
+            sides = learn_unigram_sides(choice, tokenizers, [chunk.out for chunk in cleaned])
+        for path, side in zip(paths, sides, strict=True):
+            write_json(path, side.to_json())
+        stages.keep(record, True, [*paths, *known])
+    return [Side.from_json(plain.read_json(path)) for path in paths]
 
 
 def _tokenizers(data: config.Data, choice: Segmenter, sides: Sides | None) -> list[Tokenizer]:

@@ -15,12 +15,14 @@ SECONDS = 30  # between log lines
 log = logging.getLogger(__name__)
 
 
-def shown(parts: Iterable[Part], what: str, sizes: Sequence[int]) -> Iterator[Part]:
+def shown(
+    parts: Iterable[Part], what: str, sizes: Sequence[int], unit: str = "lines"
+) -> Iterator[Part]:
     """Pass on the parts of a text, which have so many lines each, and show how many are done."""
     last, done, lines = time.monotonic(), 0, sum(sizes)
     with ExitStack() as stack:
         bar = stack.enter_context(
-            tqdm(desc=what, total=lines, unit=" lines", disable=None, leave=False)
+            tqdm(desc=what, total=lines, unit=f" {unit}", disable=None, leave=False)
         )  # disable=None: no bar where stderr is no terminal
         if not bar.disable:
             stack.enter_context(logging_redirect_tqdm())
@@ -29,5 +31,5 @@ def shown(parts: Iterable[Part], what: str, sizes: Sequence[int]) -> Iterator[Pa
             done += size
             bar.update(size)
             if bar.disable and time.monotonic() - last >= SECONDS:
-                log.info("%s: %s of %s lines", what, f"{done:,}", f"{lines:,}")
+                log.info("%s: %s of %s %s", what, f"{done:,}", f"{lines:,}", unit)
                 last = time.monotonic()

@@ -7,10 +7,13 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from nmt.data.corpus import opened
+from nmt import config
+from nmt.data.corpus import opened, side_file
+from nmt.data.store import SIDES
 from nmt.errors import Exit, UserError
 
 BLOCK = 2**20  # bytes read at once
+SPLITS = ("train", "dev")
 CHUNK = 5000  # lines that one worker takes at once
 
 
@@ -53,6 +56,36 @@ def check_parallel(source: Scan, target: Scan) -> None:
             "the two must be parallel",
             Exit.DATA,
         )
+
+
+class ScannedPair(NamedTuple):
+    """Two parallel files, and the columns beside the source, after their scan."""
+
+    source: Scan
+    target: Scan
+    columns: dict[str, Scan]  # by name
+
+
+def scan_files(data: config.Data) -> dict[str, ScannedPair]:
+    """Scan the training and development files of a corpus, where it has any."""
+    pairs: dict[str, ScannedPair] = {}
+    if not isinstance(data, config.Files):
+        return pairs
+    for split in SPLITS:
+        instead = "" if split == "train" else "; or hold out training text: data.dev_lines=N"
+        scans = [
+            scan(side_file(getattr(data, key), f"set data.root or data.{key}{instead}"))
+            for key in (f"{split}_{side}" for side in SIDES)
+        ]
+        check_parallel(*scans)
+        columns = {
+            name: scan(Path(getattr(files, split)), f"set data.columns.{name}.{split}")
+            for name, files in data.columns.items()
+        }
+        for column in columns.values():
+            check_parallel(column, scans[0])
+        pairs[split] = ScannedPair(scans[0], scans[1], columns)
+    return pairs
 
 
 def unpacked(text: Scan, directory: Path) -> Path:

@@ -172,8 +172,7 @@ class SampledText:
         self._pool = Pool(1 if elsewhere is None else elsewhere.workers)
         rows = np.unique(np.linspace(0, len(store) - 1, SAMPLE).astype(np.int64))
         pairs = store.some(rows)
-        drawn = segment(samplers, Work(pairs, seed, 0))
-        sample = SampledBlock(pairs, np.ones_like(rows), [Job(lambda: drawn)], limits)
+        sample = SampledBlock(pairs, np.ones_like(rows), self._begin(pairs, 0), limits)
         text = sample.text()
         before, after = (
             np.stack([lines.source_lengths, lines.target_lengths]) for lines in (pairs, text)
@@ -195,14 +194,16 @@ class SampledText:
     ) -> "SampledBlock":
         """Begin to segment some pairs, so many of each example [example]."""
         pairs = self._store.some(rows)
-        parts = np.array_split(np.arange(len(rows)), -(-len(rows) // TOGETHER))
+        return SampledBlock(pairs, counts, self._begin(pairs, epoch), self._limits)
+
+    def _begin(self, pairs: Pairs, epoch: int) -> list[Job[Pairs]]:
+        """Begin to segment pairs, some at a time."""
+        parts = np.array_split(np.arange(len(pairs)), -(-len(pairs) // TOGETHER))
         works = [Work(pairs.some(part), self._seed, epoch) for part in parts]
         if self._elsewhere is None:
             here = partial(segment, self._samplers)
-            jobs = [self._pool.submit(here, work) for work in works]
-        else:
-            jobs = [self._pool.submit(segment_elsewhere, (self._elsewhere, w)) for w in works]
-        return SampledBlock(pairs, counts, jobs, self._limits)
+            return [self._pool.submit(here, work) for work in works]
+        return [self._pool.submit(segment_elsewhere, (self._elsewhere, work)) for work in works]
 
     def close(self) -> None:
         """End the processes that segment ahead."""

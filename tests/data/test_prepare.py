@@ -324,7 +324,8 @@ def test_killed_run_leaves_nothing_that_is_used(
         patch.setattr(room, "_number_all", interrupt)
         with pytest.raises(KeyboardInterrupt):
             prepare(data, BPE)
-    assert cached(data) == []
+    (stopped,) = cached(data)
+    assert atomic.owner(Path(stopped)), "what it did is kept for the next try"
     final = prepare(replace(data, cache=str(tmp_path / "other")), BPE).path.name
     for name in (final, "tiny-000000000000"):  # as after kill -9
         (atomic.temporary_of(Path(data.cache) / name) / "train").mkdir(parents=True)
@@ -494,6 +495,7 @@ def test_progress_is_shown_on_a_terminal_and_logged_elsewhere(
     data = corpus(tmp_path)
     with caplog.at_level(logging.INFO):
         prepare(data, BPE)
+        assert "of 20 merges" not in caplog.text
         assert "of 40 lines" not in caplog.text  # it took no time
         monkeypatch.setattr("nmt.data.progress.SECONDS", 0)
         prepare(replace(data, cache=str(tmp_path / "two")), BPE)
@@ -503,6 +505,7 @@ def test_progress_is_shown_on_a_terminal_and_logged_elsewhere(
         for what in ("tokenising train", "segmenting train")
         for done in (15, 30, 40)
     ]
+    assert "learning: 20 of 20 merges" in caplog.text
     with monkeypatch.context() as patch:
         patch.setattr("sys.stderr", terminal := Terminal())
         caplog.clear()
