@@ -3,7 +3,9 @@
 Truth is the highest step that passes verification; `best` is a hint that is put right at start.
 """
 
+import errno
 import logging
+import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +21,7 @@ from nmt.training.records import CORRUPT, Record, free_name
 
 OPTIMIZER, STATE = "optim.safetensors", "state.json"
 DIRECTORY = "checkpoints"  # in a run directory
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # there may be room again later
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")  # what Adam remembers of each parameter
 
 log = logging.getLogger(__name__)
@@ -48,6 +51,7 @@ class Checkpoints:
         self.run, self.keep = run, keep
         self.directory = run / DIRECTORY
         self.best: tuple[float, str] | None = None  # dev perplexity, name
+        self.pointer = Record(run / modelpath.BEST)
 
     def recover(self) -> Saved | None:
         """Clear away what a kill left, verify all checkpoints, and return the newest.
@@ -95,12 +99,11 @@ class Checkpoints:
 
     def _point(self) -> None:
         if self.best is not None and modelpath.best(self.run) != self.best[1]:
-            record = Record(self.run / modelpath.BEST)
-            with record.written():
-                record.make_way()
-                if record.path.exists() and modelpath.best(self.run) is None:
-                    log.warning("%s: names no checkpoint; written anew", record.path)
-                atomic.replace(record.path, f"{self.best[1]}\n".encode())
+            with self.pointer.written():
+                self.pointer.make_way()
+                if self.pointer.path.exists() and modelpath.best(self.run) is None:
+                    log.warning("%s: names no checkpoint; written anew", self.pointer.path)
+                atomic.replace(self.pointer.path, f"{self.best[1]}\n".encode())
 
     def _rotate(self) -> None:
         best = self.best[1] if self.best else None
@@ -129,6 +132,13 @@ def newest(run: Path) -> Saved | None:
             if not path.exists():  # rotated away: there are newer ones
                 return newest(run)
     return None
+
+
+def no_room(error: OSError, path: Path, needed: int) -> OSError:
+    """Return the error of a checkpoint for which the disk has no room, with the bytes needed."""
+    free = shutil.disk_usage(path).free
+    room = f"a checkpoint needs {needed:,} bytes, and {free:,} are free"
+    return OSError(error.errno, f"{error.strerror}: {room}", str(path))
 
 
 def optimizer_files(

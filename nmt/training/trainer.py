@@ -3,7 +3,7 @@
 import logging
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import AbstractContextManager, closing
 from signal import Signals
 from typing import Any
@@ -14,7 +14,6 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from nmt import build, config, manifest, modeldir
 from nmt.data.batches import Batches, in_order
-from nmt.data.columns import out_of_range
 from nmt.data.joining import joining_of, longest
 from nmt.data.prepare import Prepared
 from nmt.data.report import log_remarks
@@ -25,7 +24,9 @@ from nmt.manifest import Sealed
 from nmt.memory import keep_memory, peak_memory, release_memory
 from nmt.precision import NO_BFLOAT16, NO_UNITS, bfloat16_is_faster
 from nmt.training import compilation, environment, loss
-from nmt.training.checkpoint import STATE, Saved, optimizer_files, restore_optimizer
+from nmt.training.checkpoint import FULL, STATE, Saved, no_room, optimizer_files, restore_optimizer
+from nmt.training.data_limits import check_data
+from nmt.training.divergence import Divergence
 from nmt.training.ema import MovingAverage
 from nmt.training.loss import Ready
 from nmt.training.objective import Objective
@@ -117,13 +118,14 @@ class Trainer:
         seed, several = settings.seed, self.options.accumulate
         self.batches = Batches(prepared.train, budget, side, seed, joining, self.sampled, several)
         self.joined_lengths = {} if joining is None else longest(prepared.train, joining)
-        self.refuse_data()
+        check_data(self.prepared, self.model)
         self.plan = timetable(len(self.batches), self.options)
         self.step = self.nonfinite = 0
         self.ahead: dict[int, list[Ready]] = {}  # the next step's batches
         self.seconds = 0.0  # of updates, over all resumptions
         self.start: str | None = None  # SHA-256 of the weights of trainer.init_from
         self.meter = Meter()
+        self.divergence = Divergence(sizes[1], self.plan.updates)
 
     def fit(self) -> Outcome:
         """Train to the end, or until a signal asks to stop."""
@@ -265,13 +267,25 @@ class Trainer:
         self.progress.dev(
             {**self.where(), "loss": math.log(perplexity), "perplexity": perplexity, "lr": rate}
         )
-        self.save(perplexity)
+        if self.plan.due(self.step):
+            train = self.meter.since_checkpoint()
+            if why := self.divergence.observe(self.step, perplexity, train):
+                raise self.diverged(why)
+        try:
+            self.save(perplexity)
+        except OSError as error:
+            if error.errno not in FULL or self.step == self.plan.last:
+                raise
+            log.warning("%s: %s; trying again at the next one", error.filename, error.strerror)
         self.run.report("running", self.step)
         if self.device.type == "cpu":
             release_memory()
 
     def save(self, perplexity: float | None) -> None:
-        """Write a checkpoint of this very step; that is worker 0's part."""
+        """Write a checkpoint of this very step; that is worker 0's part.
+
+        Raises OSError; that of a full disk says how many bytes are needed, and how many are free.
+        """
         if self.workers.rank:
             return
         state = {
@@ -282,6 +296,7 @@ class Trainer:
             "seconds": self.seconds,
             "schedule": self.schedule.state(),
             "meter": self.meter.state(),
+            "divergence": self.divergence.state(),
             "fingerprint": self.prepared.facts["fingerprint"],
             "start": self.start,
             "environment": self.environment(),
@@ -291,14 +306,22 @@ class Trainer:
         facts = {**self.prepared.facts, **lengths, "step": self.step, "dev_perplexity": perplexity}
         source, target = self.prepared.source, self.prepared.target
 
-        def files() -> Iterator[tuple[str, bytes]]:
+        def files() -> Generator[tuple[str, bytes]]:
             with self.average.applied():
                 yield from modeldir.parts(self.settings, self.model, source, target, facts)
             yield from self.average.files()
             yield from optimizer_files(self.model, self.optimizer, self.device)
             yield STATE, manifest.dump(state)
 
-        self.run.checkpoints.save(self.step, perplexity, files())
+        written = files()
+        try:
+            self.run.checkpoints.save(self.step, perplexity, written)
+        except OSError as error:
+            written.close()  # before training goes on: weights are raw again, not averaged
+            if error.errno not in FULL:
+                raise
+            needed = sum(len(data) for _, data in files())
+            raise no_room(error, self.run.checkpoints.directory, needed) from error
 
     def resume(self, saved: Saved) -> None:
         """Continue exactly where a checkpoint was written."""
@@ -313,36 +336,13 @@ class Trainer:
         restore_optimizer(sealed, self.model, self.optimizer, self.device)
         self.schedule.restore(state["schedule"])
         self.meter.restore(state["meter"])
+        self.divergence.restore(state.get("divergence", {}))
         self.step, self.nonfinite, self.seconds = saved.step, state["nonfinite"], state["seconds"]
         environment.warn_of_changes(
             {**state["environment"], "workers": str(state.get("workers", 1))},
             {**self.environment(), "workers": str(self.workers.size)},
         )
         log.info("resuming at step %d", self.step)
-
-    def refuse_data(self) -> None:
-        """Raise UserError (exit 65) for an empty corpus, or one too long for position tables."""
-        for name, store in (("train", self.prepared.train), ("dev", self.prepared.dev)):
-            if not len(store):
-                raise UserError(f"data.{name}: holds no pair of sentences", Exit.DATA)
-            limits = self.model.limits(training=name == "train")
-            for side, lengths, limit in (
-                ("source", store.source_lengths, limits.source),
-                ("target", store.target_lengths, limits.target),
-            ):
-                longest = int(lengths.argmax())
-                if limit is not None and lengths[longest] + 1 > limit:  # eos, or bos
-                    raise UserError(
-                        f"data.{name}_{side}:{store.lines[longest]}: {lengths[longest]} pieces; "
-                        f"the encoding holds {limit - 1}; give it longer tables, or remove it",
-                        Exit.DATA,
-                    )
-            for column, held in self.model.column_ranges.items():
-                values = store.columns[column]
-                for value in (int(values.min()), int(values.max())):
-                    if value not in held:
-                        per_word = store.per[column] == "word"
-                        raise out_of_range(column, value, held, f"data.{name}", per_word)
 
     def report_joined(self) -> None:
         """Say how many lines of the first epoch stand in joined examples."""

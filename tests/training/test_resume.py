@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -214,18 +215,106 @@ def test_a_failed_write_stops_with_74_and_harms_nothing(
 
     def full(self: Trainer, perplexity: float | None) -> None:
         if self.step == 6:
-            raise OSError(28, "No space left on device", str(self.run.path))
+            raise OSError(5, "Input/output error", str(self.run.path))
         save(self, perplexity)
 
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "save", full)
-        with pytest.raises(UserError, match=r"No space left on device.*resume") as error:
+        with pytest.raises(UserError, match=r"Input/output error.*resume") as error:
             tiny.train(tmp_path / "run", data)
     assert error.value.code == Exit.IO
     status = json.loads((tmp_path / "run/status.json").read_bytes())
     assert (status["state"], status["code"]) == ("failed", 74)
     tiny.train(tmp_path / "run", data)
     assert same(tmp_path / "run", whole)
+
+
+ROOM = re.compile(r"No space left on device: a checkpoint needs ([0-9,]+) bytes, and [0-9,]+ are")
+
+
+def full_disk(patch: pytest.MonkeyPatch, steps: range) -> None:
+    """A disk without room for the checkpoints of some steps, from their second file on."""
+    write = atomic.write
+
+    def full(path: Path, data: bytes) -> None:
+        if path.name != "config.json" and any(f"step-{n:08d}" in str(path) for n in steps):
+            raise OSError(28, "No space left on device", str(path))
+        write(path, data)
+
+    patch.setattr(atomic, "write", full)
+
+
+def test_a_full_disk_costs_a_checkpoint_and_not_the_training(
+    data: Prepared,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    averaged = {"trainer__ema": 0.9}  # a failure midway must not leave the average in the model
+    tiny.train(tmp_path / "whole", data, **averaged)
+    assert not ROOM.search(caplog.text)
+    with monkeypatch.context() as patch:
+        full_disk(patch, range(3, 9))
+        tiny.train(tmp_path / "run", data, **averaged)
+    needed = [int(n.replace(",", "")) for n in ROOM.findall(caplog.text)]
+    assert len(needed) == 3 and caplog.text.count("trying again at the next one") == 3
+    last = newest(tmp_path / "run")
+    size = sum(p.stat().st_size for p in last.iterdir() if p.name != "manifest.json")
+    assert all(abs(n - size) < 100 for n in needed)  # digits of seconds differ
+    assert same(tmp_path / "run", tmp_path / "whole")
+
+
+def test_a_disk_without_room_for_the_last_checkpoint_ends_with_74(
+    data: Prepared, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    for stop in (12, 7):  # its end, and a signal's
+        with monkeypatch.context() as patch:
+            full_disk(patch, range(5, 13))
+            if stop == 7:
+                tiny.stop_after(patch, stop)
+            with pytest.raises(UserError, match=ROOM) as error:
+                tiny.train(run, data)
+        assert error.value.code == Exit.IO
+        assert str(error.value).startswith(f"{run}/checkpoints: ")
+        assert str(error.value).endswith(
+            "the last checkpoint is intact, resume with the same command"
+        )
+        assert newest(run).name == "step-00000004" and not [*run.glob("checkpoints/.nmt*")]
+    tiny.train(run, data)
+    assert same(run, whole)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_records_that_a_full_disk_refuses_are_told_once(
+    data: Prepared,
+    whole: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Every record goes to /dev/full; what is trained is the same."""
+    run, replace = tmp_path / "run", atomic.replace
+    run.mkdir()
+    (run / "train.log").symlink_to("/dev/full")
+    (run / "metrics.jsonl").symlink_to("/dev/full")
+
+    def full(path: Path, data: bytes) -> None:
+        if path.name in ("status.json", "best"):
+            raise OSError(28, "No space left on device", str(path))
+        replace(path, data)
+
+    monkeypatch.setattr(atomic, "replace", full)
+    monkeypatch.setattr("nmt.training.directory._others", lambda path: iter(()))
+    monkeypatch.setattr("nmt.training.progress.truncate", lambda path, step: None)
+    tiny.train(run, data)
+    err = capfd.readouterr().err
+    for name in ("train.log", "metrics.jsonl", "status.json", "best"):
+        line = f"{run / name}: No space left on device; training goes on without it"
+        assert caplog.text.count(line) == 1
+    assert "Traceback" not in err and "Logging error" not in err
+    assert tiny.digest(newest(run) / WEIGHTS) == tiny.digest(newest(whole) / WEIGHTS)
 
 
 CHILD = """

@@ -1,0 +1,31 @@
+"""Whether a model can be trained on a corpus: its tables hold the longest sentence."""
+
+from nmt.data.columns import out_of_range
+from nmt.data.prepare import Prepared
+from nmt.errors import Exit, UserError
+from nmt.model.transformer import Transformer
+
+
+def check_data(prepared: Prepared, model: Transformer) -> None:
+    """Raise UserError (exit 65) for an empty corpus, or one too long for position tables."""
+    for name, store in (("train", prepared.train), ("dev", prepared.dev)):
+        if not len(store):
+            raise UserError(f"data.{name}: holds no pair of sentences", Exit.DATA)
+        limits = model.limits(training=name == "train")
+        for side, lengths, limit in (
+            ("source", store.source_lengths, limits.source),
+            ("target", store.target_lengths, limits.target),
+        ):
+            longest = int(lengths.argmax())
+            if limit is not None and lengths[longest] + 1 > limit:  # eos, or bos
+                raise UserError(
+                    f"data.{name}_{side}:{store.lines[longest]}: {lengths[longest]} pieces; "
+                    f"the encoding holds {limit - 1}; give it longer tables, or remove it",
+                    Exit.DATA,
+                )
+        for column, held in model.column_ranges.items():
+            values = store.columns[column]
+            for value in (int(values.min()), int(values.max())):
+                if value not in held:
+                    per_word = store.per[column] == "word"
+                    raise out_of_range(column, value, held, f"data.{name}", per_word)

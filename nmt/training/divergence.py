@@ -1,0 +1,62 @@
+"""Training that makes a model worse than guessing: a warning, and then the end.
+
+A model that takes every piece to be equally likely has a perplexity of the size of the vocabulary.
+"""
+
+import logging
+from typing import Any
+
+RISES = 3  # checkpoints in a row whose dev perplexity grows
+
+log = logging.getLogger(__name__)
+
+
+class Divergence:
+    """Watches the dev perplexity at checkpoints, from the end of the first epoch on.
+
+    It may also exceed the vocabulary, and grow, where a model learns a tiny corpus by heart, or
+    where dev sentences are longer than those in training. Then the perplexity of training is low,
+    and training goes on.
+    """
+
+    def __init__(self, vocabulary: int, first: int) -> None:
+        """`vocabulary`: of the target; `first`: the last step of the first epoch."""
+        self.vocabulary, self.first = vocabulary, first
+        self.dev = 0.0  # perplexity at the checkpoint before
+        self.rises = 0
+        self.warned = False
+
+    def observe(self, step: int, dev: float, train: float) -> str | None:
+        """Take notice of a checkpoint; return why training is to end, if it is.
+
+        `dev`: the perplexity; `train`: that of the updates since the checkpoint before, or NaN.
+        """
+        before, self.dev = self.dev, dev
+        diverged = step >= self.first and dev > self.vocabulary and train > self.vocabulary
+        self.rises = self.rises + 1 if diverged and dev > before > 0 else 0
+        if step >= self.first and dev > self.vocabulary and not self.warned:
+            self.warned = True
+            advice = "if it keeps growing, training stops; try a lower optim.lr"
+            if not diverged:
+                advice = (
+                    f"{train:.4g} in training, so that goes on; more data, or dropout, may help"
+                )
+            log.warning(
+                "step %d: dev perplexity %.4g is worse than guessing (%s, the size of the "
+                "vocabulary); %s",
+                *(step, dev, f"{self.vocabulary:,}", advice),
+            )
+        if self.rises < RISES:
+            return None
+        return (
+            f"the dev perplexity, {dev:.4g}, has grown at {self.rises} checkpoints in a row, and "
+            f"is worse than guessing ({self.vocabulary:,}, the size of the vocabulary)"
+        )
+
+    def state(self) -> dict[str, Any]:
+        """Return what `restore` needs, as JSON can hold it."""
+        return {"dev": self.dev, "rises": self.rises, "warned": self.warned}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue where `state` was taken; that of an older version is empty."""
+        vars(self).update(state)
