@@ -14,9 +14,11 @@ log = logging.getLogger(__name__)
 class Divergence:
     """Watches the dev perplexity at checkpoints, from the end of the first epoch on.
 
-    It may also exceed the vocabulary, and grow, where a model learns a tiny corpus by heart, or
-    where dev sentences are longer than those in training. Then the perplexity of training is low,
-    and training goes on.
+    Training begins near the size of the vocabulary, and a small corpus may have few updates in an
+    epoch: so what is up to twice as large is worth a warning only where it grows. The perplexity
+    may also exceed the vocabulary, and grow, where a model learns a tiny corpus by heart, or where
+    dev sentences are longer than those in training. Then that of training is low, and training
+    goes on.
     """
 
     def __init__(self, vocabulary: int, first: int) -> None:
@@ -33,8 +35,10 @@ class Divergence:
         """
         before, self.dev = self.dev, dev
         diverged = step >= self.first and dev > self.vocabulary and train > self.vocabulary
-        self.rises = self.rises + 1 if diverged and dev > before > 0 else 0
-        if step >= self.first and dev > self.vocabulary and not self.warned:
+        grows = dev > before > 0
+        self.rises = self.rises + 1 if diverged and grows else 0
+        bound = self.vocabulary if grows else 2 * self.vocabulary
+        if step >= self.first and dev > bound and not self.warned:
             self.warned = True
             advice = "if it keeps growing, training stops; try a lower optim.lr"
             if not diverged:

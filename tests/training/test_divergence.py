@@ -46,6 +46,17 @@ def test_growing_beyond_the_vocabulary_ends_training(dev: list[float], stop: int
     assert stops(dev, [math.nan] * len(dev)) is None  # no update was made
 
 
+@pytest.mark.parametrize(
+    ("dev", "warnings"),
+    [([190, 150, 120, 90], 0), ([150, 151], 1), ([201, 150], 1), ([90, 101, 102], 1)],
+)
+def test_a_start_near_the_size_of_the_vocabulary_is_no_news(
+    dev: list[float], warnings: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    stops(dev, dev)
+    assert caplog.text.count("worse than guessing") == warnings
+
+
 def test_the_first_epoch_does_not_count() -> None:
     assert stops([110, 120, 130, 140, 150], [1e9] * 5, first=4) is None
     assert stops([110, 120, 130, 140, 150, 160], [1e9] * 6, first=4) == 6
