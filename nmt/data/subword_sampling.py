@@ -106,7 +106,9 @@ def sampled_text(
     sampling = Sampling(data.bpe_dropout, data.subword_alpha, data.subword_nbest)
     joining = joining_of(data)
     limits = data.max_length, data.max_length if joining is None else joining.length
-    workers = (data.workers or cores()) // ranks if len(store) > BLOCK else 1
+    # two at least, unless fewer are asked for: with one, training would wait for each block
+    workers = data.workers // ranks if data.workers else max(2, cores() // ranks)
+    workers = workers if len(store) > BLOCK else 1
     elsewhere = Elsewhere(prepared, sampling, workers) if workers > 1 else None
     return SampledText(store, sampling.samplers(sides), seed, limits, elsewhere)
 
