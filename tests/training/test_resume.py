@@ -1,6 +1,7 @@
 """A run that was stopped ends in the very bytes of a run that was not."""
 
 import json
+import logging
 import os
 import re
 import signal
@@ -306,6 +307,7 @@ def test_records_that_a_full_disk_refuses_are_told_once(
         replace(path, data)
 
     monkeypatch.setattr(atomic, "replace", full)
+    monkeypatch.setattr(logging.root, "handlers", [caplog.handler])  # others' streams are closed
     monkeypatch.setattr("nmt.training.directory._others", lambda path: iter(()))
     monkeypatch.setattr("nmt.training.progress.truncate", lambda path, step: None)
     tiny.train(run, data)
