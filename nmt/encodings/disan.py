@@ -41,20 +41,19 @@ class Disan(Encoding):
         return context.once(("disan", self.diagonal), lambda: self._make(context))
 
     def _make(self, context: Context) -> Tensor:
-        n, device = context.keys.shape[1], context.keys.device
-        ones = torch.ones(n, n, dtype=torch.bool, device=device)
-        seen = torch.stack([ones.tril(), ones.triu()])[None]  # [1, 2, query, key]
+        queries, keys = context.indices
+        ahead = (keys[:, None] - queries[..., None])[:, None]  # [batch | 1, 1, query, key]
+        seen = torch.cat([ahead <= 0, ahead >= 0], dim=1)  # [batch | 1, 2, query, key]
         if not self.diagonal:
-            seen = self._strict(seen, context)
-        bias = torch.zeros(seen.shape, device=device).masked_fill(~seen, HIDDEN)
+            seen = self._strict(seen, ahead == 0, context)
+        bias = torch.zeros(seen.shape, device=seen.device).masked_fill(~seen, HIDDEN)
         return bias.repeat_interleave(self.dims.heads // 2, dim=1)
 
-    def _strict(self, seen: Tensor, context: Context) -> Tensor:
+    def _strict(self, seen: Tensor, itself: Tensor, context: Context) -> Tensor:
         """Hide each token from itself, but where a head would then see no token at all.
 
         The authors' code gives such a row zeros, which a softmax cannot.
         """
-        itself = torch.eye(seen.shape[-1], dtype=torch.bool, device=seen.device)
         seen = seen & ~itself
         real = seen if context.allowed is None else seen & context.allowed  # [batch | 1, 2, ..]
         return seen | (itself & ~real.any(-1, keepdim=True))

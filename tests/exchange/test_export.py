@@ -42,7 +42,7 @@ WANTED = {  # option -> a part of the reason why it is refused; the others expor
     ),
     **dict.fromkeys(("huang_1", "huang_2", "huang_3", "huang_4"), "more than products"),
     "shaw_absolute": "more than products",
-    **dict.fromkeys(("diet_absolute", "disan", "fire", "scalar_absolute"), "depends on more than"),
+    **dict.fromkeys(("diet_absolute", "fire", "scalar_absolute"), "depends on more than"),
     **dict.fromkeys(("tupe_absolute", "tupe_relative"), "depends on more than"),
     **dict.fromkeys(("ldpe", "lrpe"), "told how long the output is to be"),
     **dict.fromkeys(("position_infused", "xpos", "yarn"), "more than a rotation"),
