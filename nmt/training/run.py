@@ -239,8 +239,8 @@ def open_run(
         heard = workers.hear()
         saved = None if heard is None else Saved(checkpoints.directory / heard[0], heard[1])
         return Run(path, checkpoints, saved, workers, None, elsewhere)
-    new = next((p for p in reversed([path, *path.parents]) if not p.exists()), None)
     try:
+        new = next((p for p in reversed([path, *path.parents]) if not p.exists()), None)
         path.mkdir(parents=True, exist_ok=True)
         refuse_others(path, elsewhere)
         lock = locked(path)

@@ -111,10 +111,11 @@ def suffix(option: Option) -> str:
 def ends_so(number: int, patch: pytest.MonkeyPatch) -> None:
     """Let every block that is written meet an error of the system."""
 
-    def write(path: Path, data: bytes) -> None:
+    def fail(path: Path, *data: bytes) -> None:
         raise OSError(number, os.strerror(number))
 
-    patch.setattr(atomic, "write", write)
+    patch.setattr(atomic, "write", fail)
+    patch.setattr(atomic, "sync", fail)
 
 
 @pytest.mark.usefixtures("no_work")
