@@ -81,7 +81,7 @@ def _columns(columns: Columns | None) -> dict[str, list[str]]:
 
 def _models(model: Any) -> list[Trained]:
     """One model or several; UserError for what is none, such as the path of one."""
-    single = model is None or isinstance(model, str | Path | Trained)
+    single = isinstance(model, str | Path | Trained) or not isinstance(model, Iterable)
     models: list[Any] = [model] if single else list(model)
     for one in models:
         if isinstance(one, str | Path):

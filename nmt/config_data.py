@@ -50,7 +50,7 @@ class Data:
     )
     cache: str = knob("directory of the prepared corpora")
     workers: int | None = knob(
-        "processes that prepare text; null: one per core", least=1, most=1024
+        "processes that prepare text; null: one per thread", least=1, most=1024
     )
 
 

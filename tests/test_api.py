@@ -147,6 +147,7 @@ def test_what_is_no_model_and_no_text_is_named(tiny: Any, settings_of: Any) -> N
         (lambda: nmt.translate(wrong([trained, "b"]), ["ab"]), f"{path}('b')"),
         (lambda: nmt.translate([], ["ab"]), "model: an empty list; give one model or more"),
         (lambda: nmt.translate(wrong(None), ["ab"]), "model: NoneType, where one of nmt.load is"),
+        (lambda: nmt.translate(wrong(trained.model), ["ab"]), "model: Transformer, where one of"),
         (lambda: nmt.score(wrong("a"), ["a"], ["a"]), path),
         (lambda: nmt.save(wrong("a"), "b"), path),
         (lambda: nmt.translate(trained, wrong(["ab", None])), "lines[1]: None is no text; write"),

@@ -72,3 +72,11 @@ def test_torch_has_no_more_threads_than_the_quota_and_what_is_asked_for_counts_m
         assert torch.get_num_threads() == 1
     finally:
         torch.set_num_threads(1)
+
+
+def test_the_ranks_of_torchrun_have_processes_for_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parallel, "cpus", lambda: 7)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # as torchrun does
+    assert parallel.cores() == 1
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
+    assert parallel.cores() == 7

@@ -7,9 +7,8 @@ import sys
 from pathlib import Path
 
 from nmt.cli.command import run
-from nmt.cli.parser import PROCESSES, SAMPLES, TRAINING, Parser, once
+from nmt.cli.parser import SAMPLES, TRAINING, Parser, add_jobs, once
 from nmt.cli.streams import deliver
-from nmt.data.parallel import cores
 from nmt.errors import UserError
 from nmt.experiments import outputs
 
@@ -93,13 +92,7 @@ def understood(argv: list[str]) -> tuple[argparse.Namespace, list[str], list[str
         metavar="DIR",
         help="of the models (%(default)s)",
     )
-    add(
-        "--jobs",
-        type=PROCESSES,
-        default=cores(),
-        metavar="N",
-        help="processes (default: one per core)",
-    )
+    add_jobs(parser)
     add("--bounds", default="25,50,75", help="last length of each bucket (default %(default)s)")
     add(
         "--lengths",

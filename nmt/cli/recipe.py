@@ -1,5 +1,6 @@
 """nmt-recipe: an experiment of the paper from its downloads to its scores, stage by stage."""
 
+import argparse
 import logging
 import shlex
 import sys
@@ -82,17 +83,9 @@ def command(argv: list[str]) -> None:
                 sys.stdout.flush()
 
 
-def understood(argv: list[str]) -> tuple["RecipeRequest", str | None]:
-    """What is to be done, and what is to be shown instead: list, plan or None.
-
-    Raises UserError, or SystemExit as argparse does.
-    """
-    parser = Parser(
-        prog="nmt-recipe",
-        groups=TRAINING,
-        usage=USAGE,
-        description=ABOUT,
-    )
+def _options(argv: list[str]) -> argparse.Namespace:
+    """Read the options; raises UserError, or SystemExit as argparse does."""
+    parser = Parser(prog="nmt-recipe", groups=TRAINING, usage=USAGE, description=ABOUT)
     add = parser.add_argument
     add("recipe", choices=locks.names(), metavar="RECIPE", help=" or ".join(locks.names()))
     add("arguments", nargs="*", metavar="ARGUMENT", help="stages, and overrides of nmt-train")
@@ -132,7 +125,15 @@ def understood(argv: list[str]) -> tuple["RecipeRequest", str | None]:
     add("--lock", type=Path, metavar="FILE", help="another lock file of the same recipe")
     add("--list", action="store_true", help="show what is downloaded, and leave")
     add("--dry-run", action="store_true", help="show what the stages would do, and leave")
-    given = parser.parse_intermixed_args(argv)
+    return parser.parse_intermixed_args(argv)
+
+
+def understood(argv: list[str]) -> tuple["RecipeRequest", str | None]:
+    """What is to be done, and what is to be shown instead: list, plan or None.
+
+    Raises UserError, or SystemExit as argparse does.
+    """
+    given = _options(argv)
     path = given.lock or Path(locks.__file__).parent / f"{given.recipe}.toml"
     lock = locks.read(path)
     if lock.name != given.recipe:

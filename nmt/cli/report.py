@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 from nmt.cli.command import run
 from nmt.cli.decoding import BY_SENTENCE
-from nmt.cli.parser import PROCESSES, SAMPLES, Parser
+from nmt.cli.parser import SAMPLES, Parser, add_jobs
 from nmt.cli.streams import deliver
-from nmt.data.parallel import cores
 from nmt.errors import Exit, UserError
 from nmt.experiments import outputs
 
@@ -106,13 +105,7 @@ def understood(argv: list[str]) -> argparse.Namespace:
         help="observe the attention of the models (default: yes)",
     )
     add("--samples", type=SAMPLES, default=1000, help="of the bootstrap (default 1000)")
-    add(
-        "--jobs",
-        type=PROCESSES,
-        default=cores(),
-        metavar="N",
-        help="processes (default: one per core)",
-    )
+    add_jobs(parser)
     add("--device", default="auto", help="cpu, cuda, cuda:1, or auto: a GPU if there is one")
     add("--title", default="Translation by source length", help="of the report")
     return parser.parse_intermixed_args(argv)

@@ -1,5 +1,6 @@
 """Development text that is held out of the training text, for corpora that come without."""
 
+import logging
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
@@ -13,6 +14,7 @@ from nmt.data.scan import check_parallel, scan
 from nmt.data.store import SIDES
 from nmt.errors import Exit, UserError
 
+log = logging.getLogger(__name__)
 Pair = tuple[bytes, bytes]  # a source and its target, without line ends
 
 
@@ -43,8 +45,10 @@ def held_out(data: Data) -> Data:
     if wrong := cache.damage(final):
         with cache.locked(final, wrong):
             if cache.damage(final):  # nobody made it while we waited
+                log.info("holding %s pairs out of %s: %s", data.dev_lines, paths[0], final)
                 with cache.fresh(final) as directory:
-                    _write(directory, paths, source.lines, data.dev_lines)
+                    blanked = _write(directory, paths, source.lines, data.dev_lines)
+                log.info("lines of the training text that hold one of these pairs: %s", blanked)
     files: dict[str, Any] = {
         f"{split}_{side}": str(final / f"{split}.{side}") for split, side in _NAMES
     }
@@ -54,13 +58,15 @@ def held_out(data: Data) -> Data:
 _NAMES = [(split, side) for split in ("train", "dev") for side in SIDES]
 
 
-def _write(directory: Path, paths: list[Path], lines: int, number: int) -> None:
-    """Write the four files, from two passes over the text."""
+def _write(directory: Path, paths: list[Path], lines: int, number: int) -> int:
+    """Write the four files, from two passes over the text; returns how many lines it empties."""
+    emptied = 0
     places = {lines * i // number for i in range(number)}
     held = {pair for place, pair in zip(count(), _pairs(paths), strict=False) if place in places}
     outputs = {name: (directory / ".".join(name)).open("wb") for name in _NAMES}
     try:
         for place, pair in enumerate(_pairs(paths)):
+            emptied += pair in held
             for side, text in zip(SIDES, pair, strict=True):
                 outputs["train", side].write((b"" if pair in held else text) + b"\n")
                 if place in places:
@@ -68,6 +74,7 @@ def _write(directory: Path, paths: list[Path], lines: int, number: int) -> None:
     finally:
         for output in outputs.values():
             output.close()
+    return emptied
 
 
 def _pairs(paths: list[Path]) -> Iterator[Pair]:

@@ -14,7 +14,7 @@ from multiprocessing.reduction import ForkingPickler
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
-from nmt.cpus import threads
+from nmt.cpus import cpus, threads
 from nmt.errors import Exit, UserError
 
 Task = TypeVar("Task")
@@ -29,8 +29,11 @@ CHILD = (  # its standard input is a socket to the parent, its output the parent
 
 
 def cores() -> int:
-    """How many processes run at full speed."""
-    return threads()
+    """How many processes of one thread run at full speed.
+
+    That OMP_NUM_THREADS is 1 under torchrun is its own doing, for ranks that share a machine.
+    """
+    return cpus() if "TORCHELASTIC_RUN_ID" in os.environ else threads()
 
 
 class Job(Generic[Result]):

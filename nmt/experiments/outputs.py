@@ -26,7 +26,9 @@ def check_places(
     if plot:
         figure.check(plot)
     places = {path: path for path in (*files, plot) if path}
-    places |= {directory: directory / "file" for directory in directories if directory}
+    places |= {
+        directory: atomic.temporary_of(directory / "file") for directory in directories if directory
+    }
     for named, path in places.items():
         try:
             atomic.try_place(path)

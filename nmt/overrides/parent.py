@@ -103,11 +103,13 @@ def take_corpus(
         kind = parent.data.kind
         raise UserError(
             f"{START}={parent.path}: was trained with data={kind}; name the corpus, as in "
-            f"data={kind} data.name={parent.data.name}"
+            f"data={kind} data.root=DIR data.name={parent.data.name}"
         )
     keys = {o.key_or_group.split(".")[1] for o in overrides if o.key_or_group.startswith("data.")}
     if "root" in keys:
         keys |= {"name", "columns", *PATHS}
+    if keys & {"dev_source", "dev_target"}:
+        keys.add("dev_lines")
     with open_dict(cfg):
         for key, value in asdict(parent.data).items():
             if key not in TREATMENT | keys:

@@ -95,9 +95,10 @@ class MetricsLog:
 
     def __enter__(self) -> "MetricsLog":
         if not self.silent:
-            if not self.record.make_way():
-                truncate(self.record.path, self.step)
-            self.metrics = self.record.path.open("ab", buffering=HELD)
+            with self.record.written():
+                if not self.record.make_way():
+                    truncate(self.record.path, self.step)
+                self.metrics = self.record.path.open("ab", buffering=HELD)
         if self.tensorboard:
             with self.board_record.written():
                 self.board_record.make_way()

@@ -185,7 +185,9 @@ class Run:
         if self.workers.rank:
             yield
             return
-        handler = LogFile(self.path / LOG)
+        handler: logging.Handler = logging.NullHandler()
+        with Record(self.path / LOG).written():
+            handler = LogFile(self.path / LOG)
         logging.getLogger("nmt").addHandler(handler)
         try:
             yield

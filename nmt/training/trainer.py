@@ -51,7 +51,9 @@ def fit(settings: config.Settings, prepared: Prepared, run: Run) -> Outcome:
     with run.records(), same_bits(settings.trainer.deterministic):
         try:
             log_remarks(prepared.facts["corpus"])
-            return Trainer(settings, prepared, run).fit()
+            trainer = Trainer(settings, prepared, run)
+            with closing(trainer.batches):
+                return trainer.fit()
         except (RuntimeError, MemoryError) as error:
             if isinstance(error, RuntimeError) and (name := cannot_repeat(error)) is not None:
                 raise UserError(
@@ -109,6 +111,7 @@ class Trainer:
         )
         self.average = MovingAverage(self.model, self.options.ema)
         self.schedule = schedule(self.optim)
+        check_data(self.prepared, self.model)
         budget, side = self.options.batch_tokens, self.options.batch_count
         joining = joining_of(settings.data)
         sides, ranks = (prepared.source, prepared.target), self.workers.size
@@ -118,7 +121,6 @@ class Trainer:
         seed, several = settings.seed, self.options.accumulate
         self.batches = Batches(prepared.train, budget, side, seed, joining, self.sampled, several)
         self.joined_lengths = {} if joining is None else longest(prepared.train, joining)
-        check_data(self.prepared, self.model)
         self.plan = timetable(len(self.batches), self.options)
         self.step = self.nonfinite = 0
         self.ahead: dict[int, list[Ready]] = {}  # the next step's batches
@@ -150,7 +152,7 @@ class Trainer:
                 self.sampled.report()
         last, tensorboard, stopping = self.plan.last, self.options.tensorboard, 0
         self.progress = MetricsLog(self.run.path, self.step, last, tensorboard, silent)
-        with Stop() as stop, self.progress, closing(self.batches):
+        with Stop() as stop, self.progress:
             while self.step < last and not (stopping := self.update(stop.signal or 0)):
                 if self.plan.due(self.step) or self.step == last:
                     self.checkpoint()

@@ -1,6 +1,8 @@
 """A damaged record of a run costs a line on stderr; a damaged config or checkpoint is refused."""
 
+import errno
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +13,8 @@ import pytest
 from nmt.cli import report, train
 from nmt.config import KINDS
 from nmt.errors import Exit
-from nmt.training.records import CORRUPT
+from nmt.training import progress
+from nmt.training.records import CORRUPT, LogFile
 from tests.training import tiny
 from tests.training.damage import hole, missing
 
@@ -266,3 +269,18 @@ def test_where_the_truth_is_damaged_nothing_is_trained_or_changed(
         line.startswith(f"nmt: {copy}") for line in err.split("\n")[:-1]
     ), err
     assert (tiny.tree(copy), (copy / name).is_symlink()) == before
+
+
+def test_records_that_cannot_be_opened_stop_no_training(
+    trained: Trained, copy: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(progress, "truncate", refuse)
+    monkeypatch.setattr(LogFile, "_open", refuse)
+    assert trained.train(copy.parent, 6) == 0
+    assert weights(copy, 6) == trained.sixth
+    said = capfd.readouterr().err
+    for name in ("metrics.jsonl", "train.log"):
+        assert said.count(f"{name}: Read-only file system; training goes on without it") == 1

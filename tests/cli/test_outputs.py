@@ -14,7 +14,7 @@ from nmt.cli import evaluate
 from nmt.cli.streams import deliver
 from nmt.errors import Exit
 from nmt.exchange import ctranslate2_read, marian
-from nmt.experiments.outputs import of_text
+from nmt.experiments.outputs import check_places, of_text
 from nmt.inspect import parity_report, plot
 from nmt.modeldir import Trained
 from tests.compare.made_up import noisy, references
@@ -206,6 +206,11 @@ def test_a_place_that_is_tried_is_left_as_it_was(tmp_path: Path) -> None:
     assert (tmp_path / "old").read_bytes() == b"old"
     with pytest.raises(OSError, match="not a file"):
         atomic.try_place(Path(os.devnull))
+
+
+def test_whatever_lies_in_a_directory_leaves_room_for_more(tmp_path: Path) -> None:
+    (tmp_path / "file").mkdir()
+    check_places([], directories=[tmp_path])
 
 
 def test_an_error_names_the_file_that_is_meant(

@@ -66,6 +66,10 @@ def test_the_text_is_that_of_the_parents_run(tmp_path: Path) -> None:
     assert isinstance(moved, Files)
     assert (moved.train_source, moved.dev_source) == ("/moved/train.fr", "/d")
     assert moved.test_source is None
+    held = experiment_of(["data=files", "data.root=/corpus", "data.dev_lines=9"]).settings
+    dev = ["data.dev_source=/d", "data.dev_target=/e"]
+    ours = child(run_of(tmp_path / "held", held), *dev).data
+    assert isinstance(ours, Files) and (ours.dev_source, ours.dev_lines) == ("/d", None)
     assert isinstance(child(run, "data=toy").data, Toy)
     lengthened = experiment_of(["experiment=lengthen", f"parent={run}"]).settings.data
     assert (lengthened.join, lengthened.name, lengthened.source_language) == (2, "files", "fr")
