@@ -151,11 +151,13 @@ def _shift_fault(model: Transformer, text: Sentences, before: Tensor) -> str | N
         with shifted(entries):
             return relative_difference(before, _logits(model, text)) > CLOSE
 
-    together = [site.each() for site in model.sites.values() if site.at_odds is None]
     saying = [
         e
-        for e in (e for entries in together for e in entries)
-        if e.relative and e.holds is None and not e.positions.pairs
+        for site in model.sites.values()
+        for e in site.each()
+        if site.at_odds is None and e.relative and e.holds is None and not e.positions.pairs
+        # what another makes of places, as shaw_absolute, stays where turned queries meet it
+        if not (e.overrides("project") and any(_meets_queries(o) for o in site.each()))
     ]
     if not saying or not shows(saying):
         return None
@@ -164,6 +166,11 @@ def _shift_fault(model: Transformer, text: Sentences, before: Tensor) -> str | N
         f"encoding.{name}: says `relative`, but a common shift of all positions changes what it "
         "does; read distances alone (context.delta), or leave `relative` false"
     )
+
+
+def _meets_queries(e: Encoding) -> bool:
+    """Whether an entry changes queries, or what they are multiplied by, by their places."""
+    return not e.relative and (e.overrides("project") or e.overrides("scores"))
 
 
 class Answer(NamedTuple):
