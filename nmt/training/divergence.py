@@ -6,7 +6,8 @@ A model that takes every piece to be equally likely has a perplexity of the size
 import logging
 from typing import Any
 
-RISES = 3  # checkpoints in a row whose dev perplexity grows
+RISES = 3  # checkpoints in a row whose dev perplexity grows, or stays far above its lowest
+FAR = 10.0  # times the lowest
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +26,7 @@ class Divergence:
         """`vocabulary`: of the target; `first`: the last step of the first epoch."""
         self.vocabulary, self.first = vocabulary, first
         self.dev = 0.0  # perplexity at the checkpoint before
+        self.lowest = 0.0  # of all checkpoints; 0: none yet, as JSON knows no infinity
         self.rises = 0
         self.warned = False
 
@@ -34,9 +36,11 @@ class Divergence:
         `dev`: the perplexity; `train`: that of the updates since the checkpoint before, or NaN.
         """
         before, self.dev = self.dev, dev
+        self.lowest = min(self.lowest or dev, dev)
         diverged = step >= self.first and dev > self.vocabulary and train > self.vocabulary
         grows = dev > before > 0
-        self.rises = self.rises + 1 if diverged and grows else 0
+        rises = grows or dev > FAR * self.lowest  # up and down, but never back
+        self.rises = self.rises + 1 if diverged and rises else 0
         bound = self.vocabulary if grows else 2 * self.vocabulary
         if step >= self.first and dev > bound and not self.warned:
             self.warned = True
@@ -53,13 +57,15 @@ class Divergence:
         if self.rises < RISES:
             return None
         return (
-            f"the dev perplexity, {dev:.4g}, has grown at {self.rises} checkpoints in a row, and "
-            f"is worse than guessing ({self.vocabulary:,}, the size of the vocabulary)"
+            f"the dev perplexity, {dev:.4g}, has grown or stayed far above its lowest, "
+            f"{self.lowest:.4g}, at {self.rises} checkpoints in a row, and is worse than guessing "
+            f"({self.vocabulary:,}, the size of the vocabulary)"
         )
 
     def state(self) -> dict[str, Any]:
         """Return what `restore` needs, as JSON can hold it."""
-        return {"dev": self.dev, "rises": self.rises, "warned": self.warned}
+        keys = ("dev", "lowest", "rises", "warned")
+        return {key: getattr(self, key) for key in keys}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue where `state` was taken; that of an older version is empty."""

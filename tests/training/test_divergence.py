@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from nmt import manifest
 from nmt.data.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.training import loss
@@ -20,6 +21,7 @@ NO_DROPOUT = {f"model__{which}dropout": 0.0 for which in ("", "attention_", "fee
 def stops(dev: list[float], train: list[float], first: int = 1) -> int | None:
     """The checkpoint at which training ends, from 1; perplexities of a vocabulary of 100."""
     watched = Divergence(100, first)
+    watched.restore(manifest.parse(manifest.dump(watched.state()), Path()))  # before the first
     for number, (of_dev, of_train) in enumerate(zip(dev, train, strict=True), 1):
         again = Divergence(100, first)
         again.restore(json.loads(json.dumps(watched.state())))  # as a resumed run does
@@ -38,6 +40,8 @@ def stops(dev: list[float], train: list[float], first: int = 1) -> int | None:
         ([1e9, 1e8, 1e7, 1e6, 1e5, 1e4], None),  # the first checkpoints of a wild start
         ([90, 91, 92, 93, 94], None),  # worse, but better than guessing
         ([110, 110, 110, 110], None),
+        ([90, 9e4, 1e3, 5e4, 2e3], 4),  # up and down, but never back
+        ([110, 1e4, 1e3, 1e4, 105, 1e4, 1e3], None),  # back in time
     ],
 )
 def test_growing_beyond_the_vocabulary_ends_training(dev: list[float], stop: int | None) -> None:
@@ -88,9 +92,9 @@ def test_a_run_that_diverges_stops_and_keeps_its_best(
         tiny.train(run, data)
     assert error.value.code == Exit.DIVERGED
     assert str(error.value) == (
-        "step 8: the dev perplexity, 7.1e+145, has grown at 3 checkpoints in a row, and is worse "
-        "than guessing (12, the size of the vocabulary); training diverged; the last checkpoint "
-        "is intact; try a lower optim.lr with another name="
+        "step 8: the dev perplexity, 7.1e+145, has grown or stayed far above its lowest, 9, at 3 "
+        "checkpoints in a row, and is worse than guessing (12, the size of the vocabulary); "
+        "training diverged; the last checkpoint is intact; try a lower optim.lr with another name="
     )
     assert caplog.text.count("worse than guessing (12, the size of the vocabulary); if it") == 1
     assert (
@@ -103,7 +107,7 @@ def test_a_run_that_diverges_stops_and_keeps_its_best(
     }
     caplog.clear()
     wild = iter([7.1e145])
-    with pytest.raises(UserError, match=r"step 8: the dev perplexity, 7\.1e\+145, has grown at 3"):
+    with pytest.raises(UserError, match=r"step 8: the dev perplexity, 7\.1e\+145, has grown"):
         tiny.train(run, data)  # the same command again comes to the same end
     assert "guessing" not in caplog.text.split("failed:")[0]  # it has been said
 
