@@ -27,8 +27,9 @@ from nmt.overrides.tables import TableReport, TableScale
 
 ROOT = Path(__file__).parent.parent
 ORDER = (  # of the pages, as the margin lists them
-    *("commands", "paper", "python", "encodings", "adding-an-encoding", "encoding-cards"),
-    *("options", "results", "exports", "speed", "architecture", "changelog"),
+    *("train", "translate", "evaluate", "exchange", "gpu", "commands", "paper", "python"),
+    *("encodings", "adding-an-encoding", "encoding-cards", "options", "results", "speed"),
+    *("architecture", "changelog"),
 )
 GROUPS: dict[str, list[type]] = {  # group -> what describes its keys
     **{group: list(kinds.values()) for group, kinds in KINDS.items()},

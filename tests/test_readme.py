@@ -69,11 +69,13 @@ def test_each_command_is_understood(
         if start := re.search(r"(?:init_from|parent)=(\S+)", command):
             monkeypatch.chdir(tmp_path)
             config = manifest.dump(freeze(settings_of()))
-            (tmp_path / start[1]).parent.mkdir(parents=True)
+            (tmp_path / start[1]).parent.mkdir(parents=True, exist_ok=True)
             manifest.write(tmp_path / start[1], [("config.json", config)])
         plan = planned(parse(arguments))
         if not isinstance(plan, Experiment):
             composed(plan.jobs[0])
+    elif name == "hf":  # of Hugging Face
+        assert arguments[0] == "download"
     elif name == "eval":
         assert arguments == ["$(nmt-train -sc install=bash)"]  # tests of completion type Tab
     else:
@@ -85,7 +87,7 @@ def test_each_command_is_understood(
 
 def test_there_are_commands_to_check() -> None:
     named = {command.removeprefix("python -m ").split()[0] for command in COMMANDS}
-    assert {*UNDERSTOOD, "make", "nmt-train", "nmt-prepare", "nmt-encodings", "eval"} == named
+    assert {*UNDERSTOOD, "make", "nmt-train", "nmt-prepare", "nmt-encodings", "eval", "hf"} == named
 
 
 def test_the_readme_is_read_in_five_minutes() -> None:

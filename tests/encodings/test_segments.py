@@ -36,7 +36,7 @@ def test_a_segment_begins_where_its_number_changes() -> None:
 
 def test_two_levels_as_the_page_writes_them() -> None:
     """BiPE: x_t + w[place], and queries and keys turned by the numbers of their segments."""
-    page = (Path(__file__).parents[2] / "docs/commands.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs/encodings.md").read_text(encoding="utf-8")
     (block,) = (b for b in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if "segment:" in b)
     page_entries: Any = OmegaConf.to_container(OmegaConf.create(block))
     entries = page_entries["encoding"]

@@ -22,7 +22,7 @@ def test_the_margin_lists_every_page() -> None:
 def test_the_start_links_from_where_it_stands() -> None:
     text = docs_site.start()
     assert "docs/" not in "".join(re.findall(r"\]\((.*?)\)", text))
-    assert "](commands.md)" in text and "](demo.png)" in text
+    assert "](train.md)" in text and "](demo.png)" in text
 
 
 def keys(above: str, schema: type) -> Iterator[str]:
