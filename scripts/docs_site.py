@@ -29,7 +29,7 @@ ROOT = Path(__file__).parent.parent
 ORDER = (  # of the pages, as the margin lists them
     *("train", "translate", "evaluate", "exchange", "gpu", "commands", "paper", "python"),
     *("encodings", "adding-an-encoding", "encoding-cards", "options", "results", "speed"),
-    *("architecture", "changelog"),
+    *("log", "architecture", "changelog"),
 )
 GROUPS: dict[str, list[type]] = {  # group -> what describes its keys
     **{group: list(kinds.values()) for group, kinds in KINDS.items()},

@@ -7,7 +7,7 @@ set aside and then gains may be counted too low, and another order of merges wou
 
 Learning 50,000 merges from a million words takes 48 CPU seconds and 1.0 GB, with subword-nmt 816
 and 2.3 GB, and the merges are the same. Of the preparation of 1.25 million pairs, which takes two
-processes some 70 seconds beside it, that is nine tenths saved (docs/speed.md).
+processes some 70 seconds beside it, that is nine tenths saved (docs/log.md).
 """
 
 from bisect import insort

@@ -251,7 +251,7 @@ def _continue(
     """The `count` best continuations of each sentence: log_prob, row of the parent, token.
 
     Looking first for the maxima of blocks of the vocabulary, and then into the best blocks alone,
-    made the whole search 1 to 3 % faster: too little for what it took (docs/speed.md).
+    made the whole search 1 to 3 % faster: too little for what it took (docs/log.md).
     """
     live, width = total.shape
     vocab = log_probs.shape[1]
