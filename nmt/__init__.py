@@ -5,7 +5,7 @@ The Python API is nmt/api.py: `nmt.load`, `nmt.translate`, `nmt.compose`, ...; s
 
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Encoding",

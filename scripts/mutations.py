@@ -27,7 +27,10 @@ import pytest
 import torch
 
 HERE = Path(__file__).parent
-NEEDED = ("nmt", "conf", "tests", "scripts", "docs", "data", "pyproject.toml", "README.md")
+NEEDED = (
+    *("nmt", "conf", "tests", "scripts", "docs", "data", "pyproject.toml", "README.md"),
+    *("CONTRIBUTING.md", "CHANGELOG.md", "CITATION.cff"),
+)
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "peers", ".*")
 LIMIT = 300  # seconds of a processor, after which a fault has made a test endless
 SAID = "pytest.log"  # in a copy of the tree

@@ -12,7 +12,10 @@ from tests.pages import commands
 from tests.plug_ins import PAGE, ROOT, files
 from tests.test_readme_runs import small
 
-PARTS = ("nmt", "conf", "tests", "docs", "scripts", "README.md", "Makefile", "pyproject.toml")
+PARTS = (
+    *("nmt", "conf", "tests", "docs", "scripts", "README.md", "CONTRIBUTING.md", "CHANGELOG.md"),
+    *("CITATION.cff", "Makefile", "pyproject.toml"),
+)
 EVERY = (  # of what there is
     *("options_of(", "one_of_each_class(", "OPTIONS", "names()", "README", "FAMILIES", "FILES"),
 )
