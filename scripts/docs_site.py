@@ -1,8 +1,9 @@
 """The pages of docs/ as a site: `make docs`, or python -m scripts.docs_site [DIRECTORY].
 
-Four pages are made when it is built: the start from README.md, the changelog, the options from
-conf/ and the schema, and the encodings from their cards; so these cannot go stale. Sphinx does the
-rest. Nothing is fetched, neither at build nor at view, and the pages open from a folder.
+Some pages are made when it is built, so that they cannot go stale: the start from README.md, the
+changelog, how to contribute, the options from conf/ and the schema, and a page with picture and
+card for each encoding (`scripts.docs_encodings`). Sphinx does the rest. Nothing is fetched, neither
+at build nor at view, and the pages open from a folder.
 """
 
 import inspect
@@ -20,17 +21,17 @@ from omegaconf import OmegaConf
 
 import nmt
 from nmt.config import KINDS, conf_dir
-from nmt.inspect.card import card
-from nmt.overrides.compose import experiment_of
-from nmt.overrides.options import families, options_of, path_of, summary
+from nmt.overrides.options import options_of, path_of, summary
 from nmt.overrides.tables import TableReport, TableScale
+from scripts import docs_encodings
 
 ROOT = Path(__file__).parent.parent
-ORDER = (  # of the pages, as the margin lists them
-    *("train", "translate", "evaluate", "exchange", "gpu", "commands", "paper", "python"),
-    *("encodings", "adding-an-encoding", "encoding-cards", "options", "results", "speed"),
-    *("log", "architecture", "changelog"),
-)
+NAVIGATION = {  # caption in the margin -> its pages
+    "Tasks": ("train", "translate", "evaluate", "exchange", "gpu", "commands", "options"),
+    "Encodings": ("encodings", "encoding-cards", "adding-an-encoding"),
+    "Findings": ("results", "paper", "speed", "log"),
+    "Code": ("python", "architecture", "contributing", "changelog"),
+}
 GROUPS: dict[str, list[type]] = {  # group -> what describes its keys
     **{group: list(kinds.values()) for group, kinds in KINDS.items()},
     "experiment": [TableReport],
@@ -41,12 +42,27 @@ SPHINX = {
     "project": "nmt",
     "release": nmt.__version__,
     "extensions": ["myst_parser"],
+    "highlight_language": "none",  # a block that names no language is a table or output
     "myst_heading_anchors": 4,  # links to headings, as GitHub makes them
     "html_theme": "furo",
     "html_title": "nmt",
     "html_show_copyright": False,
     "html_copy_source": False,
+    "html_static_path": ["_static"],
+    "html_css_files": ["site.css"],
 }
+STYLE = """
+.cards { display: grid; grid-template-columns: repeat(auto-fill, minmax(13rem, 1fr)); gap: 1rem; }
+.cards a { display: flex; flex-direction: column; padding: .6rem; border-radius: .4rem;
+  border: 1px solid var(--color-background-border); text-decoration: none; }
+.cards a:hover { border-color: var(--color-brand-primary); }
+.cards img { width: 100%; height: 9rem; object-fit: cover; object-position: left top;
+  background: white; margin-bottom: .4rem; }
+.cards span { font-size: .85em; color: var(--color-foreground-secondary); }
+article table.docutils { font-size: .85em; }
+article pre { font-size: .8em; }
+article img { background: white; }
+"""
 
 
 def main(argv: list[str]) -> int:
@@ -61,8 +77,14 @@ def main(argv: list[str]) -> int:
 def gather(sources: Path) -> None:
     """Lay all pages into one new directory: those of docs/, and those that are made."""
     shutil.copytree(ROOT / "docs", sources)
+    shutil.copy(ROOT / "CITATION.cff", sources)
     for name, make in MADE.items():
         (sources / f"{name}.md").write_text(make(), encoding="utf-8")
+    docs_encodings.write(sources)
+    page = sources / "encodings.md"
+    page.write_text(docs_encodings.linked(page.read_text(encoding="utf-8")), encoding="utf-8")
+    (sources / "_static").mkdir()
+    (sources / "_static" / "site.css").write_text(STYLE, encoding="utf-8")
 
 
 def build(sources: Path, out: Path, doctrees: Path) -> int:
@@ -75,15 +97,19 @@ def build(sources: Path, out: Path, doctrees: Path) -> int:
 
 
 def start() -> str:
-    """README.md, its links as they are from docs/, and the order of the pages."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    pages = "\n".join(ORDER)
-    return re.sub(r"\]\(docs/", "](", text) + f"\n```{{toctree}}\n:hidden:\n\n{pages}\n```\n"
+    """README.md, and the navigation of the site."""
+    trees = (
+        f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{chr(10).join(pages)}\n```\n"
+        for caption, pages in NAVIGATION.items()
+    )
+    return root_page("README") + "".join(trees)
 
 
-def changelog() -> str:
-    """CHANGELOG.md as it is."""
-    return (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+def root_page(name: str) -> str:
+    """A page of the root of the repository, its links as they are on the site."""
+    text = (ROOT / f"{name}.md").read_text(encoding="utf-8")
+    text = re.sub(r"\]\(docs/", "](", text)
+    return re.sub(r"\]\(([A-Z]+)\.md", lambda link: f"]({link[1].lower()}.md", text)
 
 
 def options() -> str:
@@ -157,30 +183,11 @@ def _file(path: Path) -> Iterator[str]:
     yield "```"
 
 
-def cards() -> str:
-    """The card of every encoding, by family; time and memory are left out, as they vary."""
-    lines = [
-        "# All cards",
-        "",
-        "What `nmt-encodings NAME --no-timing` shows of each: where it comes from, its formula, "
-        "facts derived from the code, what a trial of small models finds, and its keys with their "
-        "defaults.",
-    ]
-    for family, names in families().items():
-        lines += ["", f"## {family[0].upper()}{family[1:]}"]
-        for name in names:
-            settings = experiment_of([f"encoding={name}"]).settings
-            title, about, *rest = card(name, settings, timed=False).rstrip().split("\n")
-            shown = [line.removeprefix("  ") for line in rest]
-            lines += ["", f"### {title}", "", about.strip(), "", "```text", *shown[1:], "```"]
-    return "\n".join(lines) + "\n"
-
-
 MADE: dict[str, Callable[[], str]] = {
     "index": start,
-    "changelog": changelog,
+    "changelog": lambda: root_page("CHANGELOG"),
+    "contributing": lambda: root_page("CONTRIBUTING"),
     "options": options,
-    "encoding-cards": cards,
 }
 
 if __name__ == "__main__":
