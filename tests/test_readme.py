@@ -38,7 +38,7 @@ UNDERSTOOD = {  # command -> what reads its arguments and refuses those that do 
     "nmt-score": score.understood,
     "nmt-parity": parity.understood,
     "nmt-report": report.understood,
-    "nmt-testset": testset.understood,
+    "nmt-recipe": lambda words: testset.understood(words[1:]),
     "nmt-compare": compare.understood,
     "nmt-average": average.understood,
     "nmt-import": import_model.understood,

@@ -10,7 +10,7 @@ from nmt.overrides.near import keys_of, nearest
 from nmt.schema import choices_of
 
 KEYS = fields(Decode)
-BY_SENTENCE = "segment each sentence of a joined line apart, by the record of nmt-testset"
+BY_SENTENCE = "segment each sentence of a joined line apart, by the record of nmt-recipe testset"
 THREADS = "CPU threads in all (default: OMP_NUM_THREADS, else all cores that it may use)"
 WORKERS = "processes that translate, with one thread each (default: as many as pay for the text)"
 SETTING = re.compile(r"[\w.+~]+=")  # a file of such a name is still ./a=b

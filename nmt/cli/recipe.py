@@ -10,32 +10,34 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt import atomic
+from nmt.cli import testset
 from nmt.cli.command import run
 from nmt.cli.parser import TRAINING, Parser, once, within
 from nmt.errors import Exit, UserError
 from nmt.recipes import estimate
 from nmt.recipes import lock as locks
-from nmt.recipes.work import RecipeJob
+from nmt.recipes.stamp import RecipeJob
 
 if TYPE_CHECKING:
     from nmt.experiments.recipe import RecipeRequest
 
 log = logging.getLogger(__name__)
 
-USAGE = """nmt-recipe RECIPE [STAGE ...] [OPTION ...] [KEY=VALUE ...]"""
+USAGE = """nmt-recipe RECIPE [STAGE ...] [OPTION ...] [KEY=VALUE ...]
+       nmt-recipe testset all|join ..."""
 ABOUT = """
 Makes an experiment of Rosendahl et al. (2019) from nothing: RECIPE is wmt19_deen or wmt19_zhen.
 
   nmt-recipe wmt19_deen                           all stages, hours to days
-  nmt-recipe wmt19_deen download extract corpus tests --root /disk/wmt19
+  nmt-recipe wmt19_deen download corpus tests --root /disk/wmt19
   nmt-recipe wmt19_deen --list                    what it downloads, to fetch by hand
   nmt-recipe wmt19_deen download --local FOLDER   files fetched by hand
   nmt-recipe wmt19_deen train score --encodings relative model=small
+  nmt-recipe testset --help                       test sets of one's own, joined likewise
 
 STAGE, in this order; all, if none is named:
   download  each archive, resumed where it stopped, checked by SHA-256
-  extract   the parallel members alone
-  corpus    one text train.* and its counts, corpus.json
+  corpus    the parallel members of all archives as one text train.*; its counts, corpus.json
   tests     dev.*, the test sets, newstest_all and concat_seq
   prepare   nmt-prepare, and what the limit on length costs
   train     nmt-train, a run for each of --encodings
@@ -45,7 +47,7 @@ A stage that was done with the same inputs is skipped; the same command again go
 stopped. KEY=VALUE are overrides of nmt-train. Before anything is downloaded, it says what all
 stages take, and where. Its runs are those of nmt-train experiment=table2 scale=wmt19."""
 MAX_DAYS = 14
-STAGES = ("download", "extract", "corpus", "tests", "prepare", "train", "score")
+STAGES = ("download", "corpus", "tests", "prepare", "train", "score")
 OWN = {  # overrides that the recipe makes itself, and where they are said instead
     **dict.fromkeys(("runs", "name"), "--runs"),
     **dict.fromkeys(("encoding", "run"), "--encodings"),
@@ -61,6 +63,9 @@ def main(argv: list[str] | None = None) -> int:
 
 def command(argv: list[str]) -> None:
     """Do the stages, or say what they would do."""
+    if argv[:1] == ["testset"]:
+        testset.command(argv[1:])
+        return
     request, show = understood(argv)
     if show == "list":
         sys.stdout.write(listed(request.job))
@@ -68,7 +73,7 @@ def command(argv: list[str]) -> None:
     from nmt.experiments import recipe
 
     tables = recipe.plan(request)
-    forecasts = recipe.foreseen(request, tables)
+    forecasts = recipe.forecasts(request, tables)
     totals = recipe.totals(request, forecasts)
     if show == "plan":
         sys.stdout.writelines(f"{line}\n" for line in [*forecasts, *totals])
@@ -77,10 +82,9 @@ def command(argv: list[str]) -> None:
         log.info("%s", line)
     recipe.check(request, forecasts)
     with held(request.job.root):
-        for stage in request.stages:
-            for text in recipe.STAGES[stage](request, tables):
-                sys.stdout.write(text)
-                sys.stdout.flush()
+        for text in recipe.make(request, tables):
+            sys.stdout.write(text)
+            sys.stdout.flush()
 
 
 def _options(argv: list[str]) -> argparse.Namespace:
@@ -133,15 +137,17 @@ def understood(argv: list[str]) -> tuple["RecipeRequest", str | None]:
 
     Raises UserError, or SystemExit as argparse does.
     """
-    given = _options(argv)
-    path = given.lock or Path(locks.__file__).parent / f"{given.recipe}.toml"
+    options = _options(argv)
+    path = options.lock or locks.path_of(options.recipe)
     lock = locks.read(path)
-    if lock.name != given.recipe:
-        raise UserError(f"{path}: is a lock file of {lock.name}, not of {given.recipe}")
-    if missing := next((folder for folder in given.local if not folder.is_dir()), None):
+    if lock.name != options.recipe:
+        raise UserError(f"{path}: is a lock file of {lock.name}, not of {options.recipe}")
+    if options.mirror and not options.mirror.startswith(("http://", "https://")):
+        raise UserError(f"--mirror {options.mirror}: expected https://... or http://...")
+    if missing := next((folder for folder in options.local if not folder.is_dir()), None):
         raise UserError(f"--local {missing}: no such directory", Exit.NO_INPUT)
-    named = [argument for argument in given.arguments if "=" not in argument]
-    overrides = [argument for argument in given.arguments if "=" in argument]
+    named = [argument for argument in options.arguments if "=" not in argument]
+    overrides = [argument for argument in options.arguments if "=" in argument]
     if unknown := [stage for stage in named if stage not in STAGES]:
         raise UserError(f"{unknown[0]}: no such stage; there are {', '.join(STAGES)}")
     once(overrides)
@@ -153,48 +159,44 @@ def understood(argv: list[str]) -> tuple["RecipeRequest", str | None]:
 
     job = RecipeJob(
         lock=lock,
-        picked=locks.chosen(lock, given.option),
-        root=given.root or Path("data") / lock.name,
-        local=given.local,
-        mirror=given.mirror,
-        verify=given.verify,
+        picked=locks.chosen(lock, options.option),
+        root=options.root or Path("data") / lock.name,
+        hashes={},
+        local=options.local,
+        mirror=options.mirror,
+        verify=options.verify,
     )
     request = RecipeRequest(
         job,
         [stage for stage in STAGES if stage in named or not named],
-        given.runs or Path("runs"),
-        given.encodings,
-        [*beside(given.config_dir), *overrides],
-        given.max_days,
+        options.runs or Path("runs"),
+        options.encodings,
+        [*beside(options.config_dir), *overrides],
+        options.max_days,
         shlex.join(["nmt-recipe", *argv]),
     )
-    return request, "list" if given.list else "plan" if given.dry_run else None
+    return request, "list" if options.list else "plan" if options.dry_run else None
 
 
 def listed(job: RecipeJob) -> str:
     """What a recipe downloads: files, sizes, hashes, addresses, options."""
-    lock = job.lock
+    lock, first = job.lock, [corpus.archives[0] for corpus in job.corpora]
     lines = [lock.title, ""]
     for corpus in lock.corpora:
-        only = ", ".join(f"--option {name}={value}" for name, value in corpus.only.items())
-        lines.append(f"{corpus.id}: {corpus.about}{f' ({only})' if only else ''}")
+        only = f" (--option {corpus.only})" if corpus.only else ""
+        lines.append(f"{corpus.id}: {corpus.about}{only}")
         for archive in corpus.archives:
             for version in archive.versions:
                 lines.append(f"  {archive.file}  {version.size} bytes  sha256 {version.sha256}")
             lines += [f"    {url}" for url in archive.urls]
-    needed = sum(max(v.size for v in c.archives[0].versions) for c in job.corpora)
-    lines += ["", f"with {_picked(job)}: {len(job.corpora)} files, {estimate.size(needed)}"]
-    lines += [
-        f"--option {name}={'|'.join(o.choices)}: {o.about} (default {o.default})"
-        for name, o in lock.options.items()
-    ]
-    sets = ", ".join(f"{each.name} ({each.sacrebleu})" for each in lock.sets.values())
+    needed = estimate.size(sum(max(v.size for v in archive.versions) for archive in first))
+    lines += ["", f"with {', '.join(job.picked) or 'no options'}: {len(first)} files, {needed}"]
+    for option in lock.options:
+        choices = "|".join(option.choices)
+        lines.append(f"--option {option.name}={choices}: {option.about} (default: the first)")
+    sets = ", ".join(f"{name} ({known.sacrebleu})" for name, known in lock.sets.items())
     lines += [f"sets, by sacreBLEU's names: {sets}", f"encodings: {', '.join(lock.encodings)}"]
     return "\n".join(lines) + "\n"
-
-
-def _picked(job: RecipeJob) -> str:
-    return ", ".join(f"{name}={value}" for name, value in job.picked.items()) or "no options"
 
 
 @contextmanager
@@ -215,7 +217,7 @@ def held(root: Path) -> Iterator[None]:
             f"{root}: {error.strerror}; choose another --root", Exit.CANT_CREATE
         ) from None
     try:
-        for folder in (root, *(root / name for name in ("state", "text", "test"))):
+        for folder in (root, root / "state", root / "test"):
             if folder.is_dir():
                 atomic.sweep(folder)  # what a killed one left
         yield

@@ -170,7 +170,7 @@ def by_sentence(source: Path) -> list[JoinedLine]:
         why = "no record of a joined test set" if record is None else "says that nothing was joined"
         raise UserError(
             f"{where}: {why}, by which {source} could be read sentence by sentence; "
-            "join its lines by nmt-testset",
+            "join its lines by nmt-recipe testset",
             Exit.NO_INPUT,
         )
     lines = _vouched(source, where, record, "source")

@@ -93,7 +93,7 @@ def read_by_sentence(tests: Sequence[ParallelFiles]) -> list[ParallelFiles]:
     joint = [joined.parts_of(test.source, test.reference) is not None for test in tests]
     if not any(joint):
         raise UserError(
-            "--by-sentence: no test has joined lines, with the record of nmt-testset beside them"
+            "--by-sentence: no test has joined lines, with the record of nmt-recipe testset"
         )
     return [test._replace(by_sentence=yes) for test, yes in zip(tests, joint, strict=True)]
 

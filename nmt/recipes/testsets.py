@@ -1,96 +1,98 @@
 """newstest_all and concat_seq: one test set of many, and its consecutive lines joined.
 
-Rosendahl et al. (2019), section 5. The published counts stand here, so that sets that differ
-from the paper's are named before anybody compares scores.
+Rosendahl et al. (2019), section 5. Sets that differ from the paper's are named before anybody
+compares scores.
 """
 
 import logging
 from collections.abc import Mapping, Sequence
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 from nmt.data import joined
 from nmt.data.corpus import read_text
-from nmt.data.joined import Joined
 from nmt.errors import Exit, UserError
+from nmt.recipes import lock as locks
 
 log = logging.getLogger(__name__)
-
-PAPER = {  # German-English sets of newstest_all, in order, with their pairs
-    "newstest2008": 2051,
-    "newstest2009": 2525,
-    "newstest2010": 2489,
-    "newstest2011": 3003,
-    "newstest2012": 3003,
-    "newstest2013": 3000,
-    "newstest2014": 3003,
-    "newstest2016": 2999,
-    "newstest2017": 3004,
-    "newstest2018": 2998,
-}
-PAPER_ALL = 28_075  # pairs of newstest_all
-PAPER_JOINED = 14_038  # lines of concat_seq
+ALL, JOINED = "newstest_all", "concat_seq"
 
 
-class Portion(NamedTuple):
-    """One test set among those that were put one behind the other."""
+class Written(NamedTuple):
+    """Test sets on disk."""
 
-    name: str
-    sources: list[str]
-    references: list[str]
-
-
-class Built(NamedTuple):
-    """What was written, and what it holds."""
-
-    whole: tuple[Path, Path]  # source and reference
-    joined: tuple[Path, Path]
-    portions: list[Portion]  # in the order of the files
-    lines: Joined  # those of `joined`
+    texts: list[tuple[Path, Path]]  # source and reference of each set that was written
+    sources: dict[str, list[str]]  # source lines by name, of what was read and what was written
 
 
-def build(
+def join_all(
     pairs: Sequence[tuple[str, Path, Path]],
     directory: Path,
-    source_language: str,
-    target_language: str,
+    languages: tuple[str, str],
     k: int = 2,
-    names: tuple[str, str] = ("newstest_all", "concat_seq"),
-) -> Built:
+    names: tuple[str, str] = (ALL, JOINED),
+) -> Written:
     """Write all sets (name, source, reference) as one, and the same with each k lines joined.
 
     Lines are joined across the borders of the sets, as in the paper; the last line holds what is
-    left. The records beside the texts say which lines came from which file, and which lines join
+    left. The records next to the texts say which lines came from which file, and which lines join
     two sets. Warns where counts or order are not the paper's. Raises UserError: 65 for a source
     and reference of unequal length, or empty ones; 66 for a missing file; 2 for one name twice;
     and as `joined.write`.
     """
-    given = [name for name, *_ in pairs]
-    if twice := next((name for name in given if given.count(name) > 1), None):
-        raise UserError(f"{twice}: two test sets of this name; give each a name of its own")
-    portions = [Portion(name, *read(source, reference)) for name, source, reference in pairs]
-    warnings, note = compared({p.name: len(p.sources) for p in portions}, k)
-    for line in warnings:
-        log.warning("%s", line)
-    if note:
-        log.info("%s", note)
-    sources = [line for portion in portions for line in portion.sources]
-    references = [line for portion in portions for line in portion.references]
-    ends = _ends(portions)
-    files = [path for _, *sides in pairs for path in sides]
+    read_sets: dict[str, tuple[list[str], list[str]]] = {}
+    for name, source, reference in pairs:
+        if name in read_sets:
+            raise UserError(f"{name}: two test sets of this name; give each a name of its own")
+        read_sets[name] = read(source, reference)
+    if differing := difference({name: len(lines) for name, (lines, _) in read_sets.items()}):
+        log.warning("not the paper's newstest_all: %s", differing)
+    sources, references = ([line for s in read_sets.values() for line in s[i]] for i in (0, 1))
+    ends = list(accumulate(len(lines) for lines, _ in read_sets.values()))
+    starts = [1, *(end + 1 for end in ends)]
     sets = [
-        {"name": p.name, "first": end - len(p.sources) + 1, "last": end}
-        for p, end in zip(portions, ends, strict=True)
+        {"name": name, "first": first, "last": last}
+        for name, first, last in zip(read_sets, starts, ends, strict=False)
     ]
-    languages = source_language, target_language
-    alone = joined.join(sources, references, 1)
+    files = [path for _, *sides in pairs for path in sides]
     about = joined.described(files, 1, sets=sets)
+    alone = joined.join(sources, references, 1)
     whole = joined.write(directory, names[0], *languages, alone, about)
-    lines = joined.join(sources, references, k)
     across = sorted({1 + end // k for end in ends[:-1] if end % k})
     about = joined.described(list(whole), k, across=across)
+    lines = joined.join(sources, references, k)
     both = joined.write(directory, names[1], *languages, lines, about)
-    return Built(whole, both, portions, lines)
+    shown = {name: lines for name, (lines, _) in read_sets.items()}
+    return Written([whole, both], {**shown, names[0]: sources, names[1]: lines.sources})
+
+
+def join_one(
+    source: Path,
+    reference: Path,
+    documents: Path | None,
+    directory: Path,
+    languages: tuple[str, str],
+    k: int,
+    name: str,
+) -> Written:
+    """Write a test set with each k lines joined; with `documents` only lines of the same one."""
+    sources, references = read(source, reference)
+    inputs, more, numbers = [source, reference], {}, None
+    if documents:
+        numbers = document_numbers(documents, len(sources))
+        inputs.append(documents)
+        more = {"documents": len(set(numbers))}
+        log.info("%d documents", more["documents"])
+    lines = joined.join(sources, references, k, numbers)
+    about = joined.described(inputs, k, **more)
+    texts = joined.write(directory, name, *languages, lines, about)
+    return Written([texts], {plain(source).name: sources, name: lines.sources})
+
+
+def plain(path: Path) -> Path:
+    """The same without .gz."""
+    return path.with_name(path.name.removesuffix(".gz"))
 
 
 def read(source: Path, reference: Path) -> tuple[list[str], list[str]]:
@@ -110,36 +112,21 @@ def read(source: Path, reference: Path) -> tuple[list[str], list[str]]:
     return sources, references
 
 
-def compared(counts: Mapping[str, int], k: int) -> tuple[list[str], str | None]:
-    """Warnings where sets (name to lines) differ from the paper's, and what to know besides.
+def difference(counts: Mapping[str, int]) -> str:
+    """How sets (name -> lines) differ from those of the paper's newstest_all; empty if they do not.
 
-    Sets of other names are nobody's business, unless they mingle with the paper's.
+    Sets of other names alone are no sets of the paper, and differ in nothing.
     """
-    ours = [name for name in counts if name in PAPER]
-    if not ours:
-        return [], None
-    warnings = [
-        f"{name}: {counts[name]} lines, but the paper's set has {PAPER[name]}"
-        for name in ours
-        if counts[name] != PAPER[name]
-    ]
-    if ours != [name for name in PAPER if name in ours]:
-        warnings.append("the sets are not in the paper's order, which decides what is joined")
-    if others := [name for name in counts if name not in PAPER]:
-        warnings.append(f"not among the paper's sets: {', '.join(others)}")
-    missing = [name for name in PAPER if name not in counts]
-    if missing:
-        note = f"{len(ours)} of the paper's {len(PAPER)} sets; missing: {', '.join(missing)}"
-        return warnings, note
-    lines = sum(counts.values())
-    totals = [("pairs in all", lines, PAPER_ALL)]
-    if k == 2:
-        totals.append(("joined lines", -(-lines // k), PAPER_JOINED))
-    warnings += [
-        f"{here} {what}, but the paper has {paper}" for what, here, paper in totals if here != paper
-    ]
-    agreed = " and ".join(f"{here} {what}" for what, here, paper in totals if here == paper)
-    return warnings, f"{agreed}, as in the paper" if agreed else None
+    lock = locks.read(locks.path_of("wmt19_deen"))
+    paper = {name: lock.sets[name].lines for name in lock.all}
+    ours = [name for name in counts if name in paper]
+    counted = [name for name in ours if counts[name] != paper[name]]
+    differing = [f"{name} has {counts[name]} lines, not {paper[name]}" for name in counted]
+    if ours != [name for name in paper if name in ours]:
+        differing.append("another order, which decides what is joined")
+    differing += [f"{name} is none of them" for name in counts if name not in paper]
+    differing += [f"{name} is missing" for name in paper if name not in counts]
+    return "; ".join(differing) if ours else ""
 
 
 def document_numbers(path: Path, lines: int) -> list[int]:
@@ -154,20 +141,7 @@ def document_numbers(path: Path, lines: int) -> list[int]:
             f"{path}: names the documents of {len(names)} lines, but the test set has {lines}",
             Exit.DATA,
         )
-    numbers: list[int] = []
-    before = None
     for number, name in enumerate(names, start=1):
         if not name.strip():
             raise UserError(f"{path}:{number}: no name; name the document of each line", Exit.DATA)
-        last = numbers[-1] if numbers else 0
-        numbers.append(last if name == before else last + 1)
-        before = name
-    return numbers
-
-
-def _ends(portions: Sequence[Portion]) -> list[int]:
-    """The last line of each portion in the whole, counted from 1."""
-    ends: list[int] = []
-    for portion in portions:
-        ends.append((ends[-1] if ends else 0) + len(portion.sources))
-    return ends
+    return list(accumulate((a != b for a, b in pairwise(names)), initial=1))

@@ -5,36 +5,39 @@ import socket
 import tarfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from nmt import atomic
 from nmt.errors import Exit, UserError
-from nmt.manifest import sha256_of
 from nmt.recipes.download import UnavailableError
-from nmt.recipes.lock import TestSet
-from nmt.recipes.work import RecipeJob, StageItem
+from nmt.recipes.estimate import NETWORK, SETS, Cost
+from nmt.recipes.stages import unavailable
+from nmt.recipes.stamp import RecipeJob, Stage
+from nmt.recipes.testsets import ALL, JOINED, join_all
 
 log = logging.getLogger(__name__)
-ALL, JOINED = "newstest_all", "concat_seq"
 
 
-def tests(job: RecipeJob) -> list[StageItem]:
+def tests(job: RecipeJob) -> Stage:
     """All sets as test/NAME.de and .en; the development text; newstest_all and concat_seq."""
-    lock = job.lock
-    names = list(dict.fromkeys((*lock.dev, *lock.test, *lock.all)))
-    return [_single(job, lock.sets[name]) for name in names]
+    local = {name: _local(job, name) for name in job.lock.sets}
+
+    def inputs() -> dict[str, Any]:
+        """Of local files, those that are there: what a folder gave before is good without it."""
+        sets = {name: known._asdict() for name, known in job.lock.sets.items()}
+        hashes = {name: list(map(job.sha256, paths)) for name, paths in local.items() if paths}
+        return {"sets": sets, "dev": job.lock.dev, "all": job.lock.all, **hashes}
+
+    cost = Cost(SETS / 2, SETS / NETWORK)
+    return Stage("tests", cost, inputs, partial(_tests, job, local))
 
 
-def joined(job: RecipeJob) -> list[StageItem]:
-    """What is made of the sets, when they are there: dev.de, dev.en, newstest_all, concat_seq."""
-    lock, before = job.lock, job.ledger("tests")
-    for name in (*lock.dev, *lock.all):
-        before.facts(name, "tests")
-    works = [StageItem("dev", {"sets": _hashes(job, lock.dev)}, lambda: _dev(job))]
-    if lock.all:
-        works.append(StageItem(ALL, {"sets": _hashes(job, lock.all)}, lambda: _all(job)))
-    return works
+def by_sacrebleu(job: RecipeJob) -> list[str]:
+    """The sets that no folder of --local has; UserError (66) where one has a single side."""
+    return [name for name in job.lock.sets if _local(job, name) is None]
 
 
 def sacrebleu_directory() -> Path:
@@ -44,122 +47,97 @@ def sacrebleu_directory() -> Path:
     return Path(SACREBLEU_DIR)
 
 
-def by_sacrebleu(job: RecipeJob) -> list[str]:
-    """The sets that no folder of --local has; raises UserError as the stage does."""
-    lock = job.lock
-    names = dict.fromkeys((*lock.dev, *lock.test, *lock.all))
-    return [name for name in names if _local(job, name) is None]
-
-
 def _sides(job: RecipeJob, folder: Path, name: str) -> tuple[Path, Path]:
     source, target = (folder / f"{name}.{code}" for code in job.lock.languages)
     return source, target
 
 
-def _hashes(job: RecipeJob, names: Sequence[str]) -> list[Any]:
-    ledger = job.ledger("tests")
-    return [[name, ledger.outputs(name)] for name in names]
-
-
 def _local(job: RecipeJob, name: str) -> tuple[Path, Path] | None:
     for folder in job.local:
-        source, target = _sides(job, folder, name)
-        if source.is_file() and target.is_file():
-            return source, target
-        if source.is_file() or target.is_file():
+        sides = _sides(job, folder, name)
+        there = [path for path in sides if path.is_file()]
+        if len(there) == 1:
+            names = " and ".join(path.name for path in sides)
             raise UserError(
-                f"{folder}: has only one side of {name}; put {source.name} and {target.name} there",
-                Exit.NO_INPUT,
+                f"{folder}: has only one side of {name}; put {names} there", Exit.NO_INPUT
             )
+        if there:
+            return sides
     return None
 
 
-def _single(job: RecipeJob, test: TestSet) -> StageItem:
-    local = _local(job, test.name)
-    # without a folder now, what a folder gave before is still good
-    before = job.ledger("tests").inputs(test.name).get("local")
-    inputs = {
-        "sacrebleu": test.sacrebleu,
-        "lines": test.lines,
-        "local": [sha256_of(path) for path in local] if local else before,
-    }
-
-    def make() -> tuple[list[Path], dict[str, Any]]:
-        paths, origin = (local, str(local[0].parent)) if local else _registered(job, test)
-        folder = job.root / "test"
-        folder.mkdir(parents=True, exist_ok=True)
-        outs = _sides(job, folder, test.name)
-        data = [path.read_bytes() for path in paths]
-        lines = [text.count(b"\n") + (not text.endswith(b"\n")) for text in data]
-        for path, count in zip(paths, lines, strict=True):
-            if count != (test.lines or lines[0]):
-                raise UserError(
-                    f"{path}: {count} lines; {test.name} has {test.lines or lines[0]}",
-                    Exit.DATA,
-                )
-        for out, text in zip(outs, data, strict=True):
-            atomic.replace(out, text if text.endswith(b"\n") else text + b"\n")
-        log.info("  %s: %d pairs, %s", test.name, lines[0], origin)
-        return list(outs), {"lines": lines[0], "origin": origin}
-
-    return StageItem(test.name, inputs, make)
+def _tests(job: RecipeJob, local: dict[str, tuple[Path, Path] | None]) -> tuple[list[Path], str]:
+    """A set that cannot be had does not stop the others."""
+    folder = job.root / "test"
+    folder.mkdir(parents=True, exist_ok=True)
+    outputs, missing, why = list[Path](), list[str](), list[str]()
+    for name in job.lock.sets:
+        outs = _sides(job, folder, name)
+        try:
+            _copy(job, name, local[name] or _registered(job, name), outs)
+        except UnavailableError as error:
+            missing.append(name)
+            why += error.why
+        outputs += outs
+    if missing:
+        raise unavailable("tests", missing, why)
+    dev = _sides(job, job.root, "dev")
+    for side, out in enumerate(dev):
+        texts = [_sides(job, folder, name)[side].read_bytes() for name in job.lock.dev]
+        atomic.replace(out, b"".join(texts))
+    return [*outputs, *dev, *(_joined(job, folder) if job.lock.all else ())], ""
 
 
-def _registered(job: RecipeJob, test: TestSet) -> tuple[tuple[Path, Path], str]:
+def _copy(job: RecipeJob, name: str, paths: Sequence[Path], outs: Sequence[Path]) -> None:
+    """Write both sides of a set; UserError (65) for another number of lines than it has."""
+    expected = job.lock.sets[name].lines
+    texts = [path.read_bytes() for path in paths]
+    for path, text in zip(paths, texts, strict=True):
+        count = text.count(b"\n") + (not text.endswith(b"\n"))
+        expected = expected or count
+        if count != expected:
+            raise UserError(f"{path}: {count} lines; {name} has {expected}", Exit.DATA)
+    for out, text in zip(outs, texts, strict=True):
+        atomic.replace(out, text if text.endswith(b"\n") else text + b"\n")
+    log.info("  %s: %d pairs, from %s", name, expected, paths[0].parent)
+
+
+def _joined(job: RecipeJob, folder: Path) -> list[Path]:
+    """Write newstest_all and concat_seq, with their records."""
+    pairs = [(name, *_sides(job, folder, name)) for name in job.lock.all]
+    records = [folder / f"{name}.json" for name in (ALL, JOINED)]
+    for record in records:  # a damaged one would be refused as a stranger's file
+        record.unlink(missing_ok=True)
+    texts = join_all(pairs, folder, job.lock.languages).texts
+    return [*chain(*texts), *records]
+
+
+def _registered(job: RecipeJob, name: str) -> tuple[Path, Path]:
     """A set as sacreBLEU downloads it; UnavailableError names the files to fetch by hand."""
     from sacrebleu.utils import get_reference_files, get_source_file
 
-    pair = f"{job.lock.source}-{job.lock.target}"
+    known, pair = job.lock.sets[name].sacrebleu, "-".join(job.lock.languages)
     try:
         with _guarded():
-            source = get_source_file(test.sacrebleu, pair)
-            references = get_reference_files(test.sacrebleu, pair)
+            source = get_source_file(known, pair)
+            return Path(source), Path(get_reference_files(known, pair)[0])
     except SystemExit:  # how sacreBLEU leaves when MD5 or certificate are wrong
-        place = sacrebleu_directory() / test.sacrebleu
+        place = sacrebleu_directory() / known
         why = f"sacreBLEU refuses its download; remove {place} to retry"
     except (OSError, EOFError, tarfile.TarError) as error:
-        why = f"sacreBLEU's {test.sacrebleu}: {error}"
-    else:
-        return (Path(source), Path(references[0])), f"sacreBLEU's {test.sacrebleu}"
-    files = " and ".join(f"{test.name}.{code}" for code in job.lock.languages)
-    raise UnavailableError([f"{test.name} ({files}): {why}"])
+        why = f"sacreBLEU's {known}: {error}"
+    files = " and ".join(f"{name}.{code}" for code in job.lock.languages)
+    raise UnavailableError([f"{name} ({files}): {why}"])
 
 
 @contextmanager
 def _guarded() -> Iterator[None]:
     """Let sacreBLEU neither wait for ever nor write outside of its directory."""
-    timeout, filter_before = (
-        socket.getdefaulttimeout(),
-        tarfile.TarFile.__dict__.get("extraction_filter"),
-    )
+    timeout, former = socket.getdefaulttimeout(), vars(tarfile.TarFile).get("extraction_filter")
     socket.setdefaulttimeout(60)
     tarfile.TarFile.extraction_filter = staticmethod(tarfile.data_filter)
     try:
         yield
     finally:
         socket.setdefaulttimeout(timeout)
-        if filter_before is None:
-            del tarfile.TarFile.extraction_filter
-        else:
-            tarfile.TarFile.extraction_filter = filter_before
-
-
-def _dev(job: RecipeJob) -> tuple[list[Path], dict[str, Any]]:
-    outs = _sides(job, job.root, "dev")
-    for side, out in enumerate(outs):
-        parts = [_sides(job, job.root / "test", name)[side].read_bytes() for name in job.lock.dev]
-        atomic.replace(out, b"".join(parts))
-    return list(outs), {"sets": list(job.lock.dev)}
-
-
-def _all(job: RecipeJob) -> tuple[list[Path], dict[str, Any]]:
-    from nmt.recipes.testsets import build
-
-    folder = job.root / "test"
-    pairs = [(name, *_sides(job, folder, name)) for name in job.lock.all]
-    records = [folder / f"{name}.json" for name in (ALL, JOINED)]
-    for record in records:  # a damaged one would be taken for a stranger's file
-        record.unlink(missing_ok=True)
-    built = build(pairs, folder, *job.lock.languages)
-    texts = [*built.whole, *built.joined]
-    return [*texts, *records], {"lines": sum(len(p.sources) for p in built.portions)}
+        tarfile.TarFile.extraction_filter = former

@@ -9,8 +9,8 @@ from nmt import atomic
 from tests.recipes import miniature
 from tests.recipes.server import Server, serving
 
-STAGES = ["download", "extract", "corpus", "tests"]
-TEXT = ("train.*", "dev.*", "corpus.json", "text/**/*", "test/**/*")
+STAGES = ["download", "corpus", "tests"]
+TEXT = ("train.*", "dev.*", "corpus.json", "test/**/*")
 
 
 def lines(path: Path) -> list[str]:

@@ -101,7 +101,7 @@ def rows(lines: list[tuple[str, ...]]) -> bytes:
 def archives(recipe: str, corpus: dict[str, Any], languages: tuple[str, str]) -> dict[str, bytes]:
     """The files of a corpus by name, each with the same text; the number of its lines."""
     files = {}
-    for archive in corpus["archive"]:
+    for archive in corpus["archives"]:
         drawn = pairs(recipe, LINES, corpus["id"])
         if "columns" in corpus:
             swapped = tuple(corpus["columns"]) != languages
@@ -114,9 +114,8 @@ def archives(recipe: str, corpus: dict[str, Any], languages: tuple[str, str]) ->
             if number:
                 drawn = pairs(recipe, LINES, f"{corpus['id']}{number}")
             for side, code in enumerate(languages):
-                names = pair[code] if isinstance(pair[code], list) else [pair[code]]
-                members[names[-1]] = text([each[side] for each in drawn])
-        make = tar if archive["kind"] == "tar.gz" else zipped
+                members[pair[code][-1]] = text([each[side] for each in drawn])
+        make = zipped if archive["file"].endswith(".zip") else tar
         files[archive["file"]] = make(members)
     return files
 
@@ -130,24 +129,24 @@ def make(recipe: str, folder: Path, url: str, wrong: bool = False) -> dict[str, 
     plain = tomllib.loads((Path(locks.__file__).parent / f"{recipe}.toml").read_text("utf-8"))
     languages = plain["source"], plain["target"]
     served: dict[str, bytes] = {}
-    for corpus in plain["corpus"]:
+    for corpus in plain["corpora"]:
         files = archives(recipe, corpus, languages)
         served |= files
         corpus["lines"] = LINES * len(corpus.get("pairs", [0]))
         corpus["text"] = corpus["cap"] = 1_000_000
-        for archive in corpus["archive"]:
+        for archive in corpus["archives"]:
             data = files[archive["file"]]
             archive["urls"] = [f"{url}/{archive['file']}"]
-            own = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+            own = {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
             others = archive["versions"][1:] if len(archive["versions"]) > 1 else []
             archive["versions"] = [*others, own]
     if wrong:
-        plain["corpus"][1]["archive"][0]["versions"][-1]["sha256"] = "0" * 64
-    for each in plain["set"]:
-        each["lines"] = 7
+        plain["corpora"][1]["archives"][0]["versions"][-1]["sha256"] = "0" * 64
+    for name, known in plain["sets"].items():
+        known["lines"] = 7
         for side, code in enumerate(languages):
-            lines = [pair[side] for pair in pairs(recipe, 7, each["name"])]
-            (folder / "sets" / f"{each['name']}.{code}").write_bytes(text(lines))
+            lines = [pair[side] for pair in pairs(recipe, 7, name)]
+            (folder / "sets" / f"{name}.{code}").write_bytes(text(lines))
     dumped = "".join(f"{key} = {inline(value)}\n" for key, value in plain.items())
     (folder / f"{recipe}.toml").write_text(dumped, encoding="utf-8")
     return served

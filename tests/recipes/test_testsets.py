@@ -11,15 +11,11 @@ import pytest
 from nmt.data.corpus import read_text
 from nmt.data.joined import parts_of
 from nmt.errors import Exit, UserError
-from nmt.recipes.testsets import (
-    PAPER,
-    PAPER_ALL,
-    PAPER_JOINED,
-    build,
-    compared,
-    document_numbers,
-    read,
-)
+from nmt.recipes import lock as locks
+from nmt.recipes.testsets import difference, document_numbers, join_all, read
+
+LOCK = locks.read(locks.path_of("wmt19_deen"))
+PAPER = {name: LOCK.sets[name].lines or 0 for name in LOCK.all}
 
 NEWSTEST = Path(__file__).parents[3] / "shared/data/newstest/de-en"
 YEARS = (2008, *range(2010, 2015), 2017, 2018)  # those of the paper's ten that are there
@@ -40,30 +36,20 @@ def record(path: Path) -> dict[str, Any]:
 
 
 def test_the_paper_s_counts() -> None:
-    assert sum(PAPER.values()) == PAPER_ALL == 28_075
-    assert math.ceil(PAPER_ALL / 2) == PAPER_JOINED == 14_038
-    assert list(PAPER) == sorted(PAPER)
-    assert compared(PAPER, 2) == (
-        [],
-        "28075 pairs in all and 14038 joined lines, as in the paper",
+    assert sum(PAPER.values()) == 28_075  # pairs of newstest_all
+    assert math.ceil(28_075 / 2) == 14_038  # lines of concat_seq
+    assert list(PAPER) == sorted(PAPER) and len(PAPER) == 10
+    assert difference(PAPER) == ""
+
+
+def test_sets_that_are_not_the_paper_s_are_named() -> None:
+    differing = difference({**PAPER, "newstest2009": 2526})
+    assert differing == "newstest2009 has 2526 lines, not 2525"
+    differing = difference({"newstest2009": 2525, "newstest2008": 2051, "mine": 3})
+    assert differing.startswith(
+        "another order, which decides what is joined; mine is none of them; newstest2010 is missing"
     )
-    assert compared(PAPER, 3) == ([], "28075 pairs in all, as in the paper")
-
-
-def test_sets_that_are_not_the_paper_s_are_told() -> None:
-    warnings, note = compared({**PAPER, "newstest2009": 2526}, 2)
-    assert warnings == [
-        "newstest2009: 2526 lines, but the paper's set has 2525",
-        "28076 pairs in all, but the paper has 28075",
-    ]
-    assert note == "14038 joined lines, as in the paper"
-    warnings, note = compared({"newstest2009": 2525, "newstest2008": 2051, "mine": 3}, 2)
-    assert warnings == [
-        "the sets are not in the paper's order, which decides what is joined",
-        "not among the paper's sets: mine",
-    ]
-    assert note and note.startswith("2 of the paper's 10 sets; missing: newstest2010, ")
-    assert compared({"mine": 3}, 2) == ([], None)
+    assert difference({"mine": 3}) == ""
 
 
 def test_all_lines_in_order_and_joined_across_borders(
@@ -71,17 +57,20 @@ def test_all_lines_in_order_and_joined_across_borders(
 ) -> None:
     pairs = [pair(tmp_path, name, n) for name, n in (("a", 3), ("b", 5), ("newstest2008", 2))]
     with caplog.at_level(logging.INFO):
-        built = build(pairs, tmp_path / "out", "de", "en")
-    assert "newstest2008: 2 lines, but the paper's set has 2051" in caplog.messages
-    for side, text in enumerate(built.whole):
+        built = join_all(pairs, tmp_path / "out", ("de", "en"))
+    (warned,) = caplog.messages
+    assert warned.startswith("not the paper's newstest_all: newstest2008 has 2 lines, not 2051; ")
+    whole_texts, joined_texts = built.texts
+    for side, text in enumerate(whole_texts):
         whole = [line for _, *paths in pairs for line in read_text(paths[side])]
         assert read_text(text) == whole
         two = [" ".join(whole[n : n + 2]) for n in range(0, 10, 2)]
-        assert read_text(built.joined[side]) == two
-    assert built.lines.sources[1] == "a.de 2. b.de 0."
-    assert parts_of(*built.whole) is None
-    assert parts_of(*built.joined) == built.lines.parts
-    about = record(built.whole[0])["about"]
+        assert read_text(joined_texts[side]) == two
+    assert built.sources["concat_seq"][1] == "a.de 2. b.de 0."
+    assert parts_of(*whole_texts) is None
+    parts = parts_of(*joined_texts)
+    assert parts is not None and parts[1] == (["a.de 2.", "b.de 0."], ["a.en 2.", "b.en 0."])
+    about = record(whole_texts[0])["about"]
     assert about["sets"] == [
         {"name": "a", "first": 1, "last": 3},
         {"name": "b", "first": 4, "last": 8},
@@ -90,18 +79,18 @@ def test_all_lines_in_order_and_joined_across_borders(
     assert [entry["path"] for entry in about["inputs"]] == [
         str(path) for _, *paths in pairs for path in paths
     ]
-    about = record(built.joined[0])["about"]
+    about = record(joined_texts[0])["about"]
     assert about["across"] == [2]  # b ends with a line
-    assert about["inputs"][0]["sha256"] == record(built.whole[0])["source"]["sha256"]
+    assert about["inputs"][0]["sha256"] == record(whole_texts[0])["source"]["sha256"]
 
 
 def test_the_same_inputs_make_the_same_bytes(tmp_path: Path) -> None:
     pairs = [pair(tmp_path, "a", 3), pair(tmp_path, "b", 4)]
-    first = build(pairs, tmp_path / "out", "de", "en", k=3)
+    first = join_all(pairs, tmp_path / "out", ("de", "en"), 3)
     files = sorted((tmp_path / "out").iterdir())
     before = [file.read_bytes() for file in files]
     assert len(before) == 6
-    assert build(pairs, tmp_path / "out", "de", "en", k=3) == first
+    assert join_all(pairs, tmp_path / "out", ("de", "en"), 3) == first
     assert [file.read_bytes() for file in files] == before
 
 
@@ -109,10 +98,10 @@ def test_bad_sets(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     name, source, reference = pair(tmp_path, "a", 3)
     _, _, longer = pair(tmp_path, "b", 4)
     with pytest.raises(UserError, match=r"b\.en: has 4 lines, but .*a\.de has 3") as caught:
-        build([(name, source, longer)], tmp_path / "out", "de", "en")
+        join_all([(name, source, longer)], tmp_path / "out", ("de", "en"))
     assert caught.value.code == Exit.DATA
     with pytest.raises(UserError, match="a: two test sets of this name"):
-        build([(name, source, reference)] * 2, tmp_path / "out", "de", "en")
+        join_all([(name, source, reference)] * 2, tmp_path / "out", ("de", "en"))
     assert not (tmp_path / "out").exists()
     with pytest.raises(UserError, match="the file is empty"):
         read(*pair(tmp_path, "none", 0)[1:])
@@ -142,18 +131,18 @@ def test_the_real_sets_line_for_line(
     missing = [name for name in PAPER if name not in names]
     pairs = [(name, NEWSTEST / f"{name}.de", NEWSTEST / f"{name}.en") for name in names]
     with caplog.at_level(logging.INFO):
-        built = build(pairs, tmp_path, "de", "en")
-    assert caplog.messages == [
-        f"{len(years)} of the paper's 10 sets; missing: {', '.join(missing)}"
-    ]
+        built = join_all(pairs, tmp_path, ("de", "en"))
+    absent = "; ".join(f"{name} is missing" for name in missing)
+    assert caplog.messages == [f"not the paper's newstest_all: {absent}"]
+    whole, both = built.texts
     for side in (0, 1):
         raw = b"".join(paths[side].read_bytes() for _, *paths in pairs)
-        assert built.whole[side].read_bytes() == raw
-        joined = built.joined[side].read_bytes()
+        assert whole[side].read_bytes() == raw
+        joined = both[side].read_bytes()
         assert raw.count(b"\n") == lines == 28_075 - sum(PAPER[name] for name in missing)
         assert joined.count(b"\n") == math.ceil(lines / 2)
         assert joined.replace(b"\n", b" ") == raw.replace(b"\n", b" ")  # each byte in its place
-    parts = parts_of(*built.joined)
+    parts = parts_of(*both)
     assert parts is not None
-    assert [s for sources, _ in parts for s in sources] == read_text(built.whole[0])
-    assert [r for _, references in parts for r in references] == read_text(built.whole[1])
+    assert [s for sources, _ in parts for s in sources] == read_text(whole[0])
+    assert [r for _, references in parts for r in references] == read_text(whole[1])

@@ -1,0 +1,150 @@
+"""Stages that are done once: a stamp has their inputs, and size and SHA-256 of their outputs.
+
+The stamp of a stage is written when its outputs are whole, and by rename: a stage that was killed
+has none, and does again only what is not there.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nmt import atomic, manifest
+from nmt.errors import Exit, UserError
+from nmt.manifest import sha256_of
+from nmt.recipes.estimate import Cost
+from nmt.recipes.lock import Lock, PinnedCorpus
+
+log = logging.getLogger(__name__)
+FORMAT = 2
+
+
+class RecipeJob(NamedTuple):
+    """A recipe, and where and how it is to be made."""
+
+    lock: Lock
+    picked: Sequence[str]  # the answer to each option
+    root: Path  # all files of the recipe
+    hashes: dict[tuple[Path, int, int], str]  # path, size, time of change -> SHA-256
+    local: Sequence[Path] = ()  # folders of files fetched by hand
+    mirror: str | None = None  # address tried first
+    verify: bool = False  # hash all files again
+
+    @property
+    def corpora(self) -> list[PinnedCorpus]:
+        """Those that take part with these answers."""
+        return [c for c in self.lock.corpora if not c.only or c.only in self.picked]
+
+    def sha256(self, path: Path) -> str:
+        """That of a file, which is read once."""
+        status = path.stat()
+        key = path, status.st_size, status.st_mtime_ns
+        return self.hashes.get(key) or self.hashes.setdefault(key, sha256_of(path))
+
+
+class Stage(NamedTuple):
+    """A part of a recipe."""
+
+    name: str
+    cost: Cost
+    inputs: Callable[[], Mapping[str, Any]]  # UserError (66): another stage has to make them first
+    make: Callable[[], tuple[Iterable[Path], str]]  # its outputs, and a report for people
+
+
+class Stamp:
+    """What a stage has done: ROOT/state/STAGE.json.
+
+    A file whose size and time of change are as they were counts as unchanged; one of another
+    time is hashed again.
+    """
+
+    def __init__(self, job: RecipeJob, name: str) -> None:
+        self._job, self._name = job, name
+        self._path = job.root / "state" / f"{name}.json"
+        self._record: dict[str, Any] = {}
+        if self._path.is_file():
+            try:
+                record = manifest.read(self._path)
+                self._record = record if record.get("format") == FORMAT else {}
+            except UserError as error:
+                log.warning("%s; the stage %s begins anew", error, name)
+
+    def outputs(self) -> dict[str, str]:
+        """Names below the root, with SHA-256; UserError (66) if the stage is to be done first."""
+        if why := self._damage():
+            raise UserError(f"{why}; the stage {self._name} makes it", Exit.NO_INPUT)
+        return {name: file["sha256"] for name, file in self._record["outputs"].items()}
+
+    def due(self, stage: Stage) -> str:
+        """Why a stage is to be done; empty if inputs and outputs are as they were."""
+        inputs = _plain(stage.inputs())
+        if not self._record:
+            return "not done yet"
+        before = self._record["inputs"]
+        changed = [key for key, value in inputs.items() if before.get(key) != value]
+        return f"other {', '.join(changed)}" if changed else self._damage()
+
+    def keep(self, stage: Stage, outputs: Iterable[Path], report: str) -> None:
+        """Stamp a stage that was done; its outputs go to the disk first."""
+        described = {self._short(path): self._described(path) for path in outputs}
+        record = {"format": FORMAT, "inputs": _plain(stage.inputs()), "outputs": described}
+        self._record = {**record, "report": report}
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        atomic.replace(self._path, manifest.dump(self._record))
+
+    @property
+    def report(self) -> str:
+        """What the stage had to say."""
+        return str(self._record["report"])
+
+    def _damage(self) -> str:
+        if not self._record:
+            return f"{self._path} is not there"
+        for name, file in self._record["outputs"].items():
+            path = self._job.root / name  # an absolute name stays what it is
+            if not path.is_file():
+                return f"{path} is gone"
+            status = path.stat()
+            if status.st_size != file["bytes"]:
+                return f"{path} has {status.st_size} bytes, not {file['bytes']}"
+            unchanged = status.st_mtime_ns == file["changed"] and not self._job.verify
+            if not unchanged and self._job.sha256(path) != file["sha256"]:
+                return f"{path} has another content"
+        return ""
+
+    def _short(self, path: Path) -> str:
+        inside = path.is_relative_to(self._job.root)
+        return path.relative_to(self._job.root).as_posix() if inside else str(path.resolve())
+
+    def _described(self, path: Path) -> dict[str, Any]:
+        atomic.sync(path)
+        status = path.stat()
+        file = {"bytes": status.st_size, "changed": status.st_mtime_ns}
+        return {**file, "sha256": self._job.sha256(path)}
+
+
+def is_due(job: RecipeJob, stage: Stage) -> bool:
+    """Whether a stage is to be done, or waits for another one."""
+    try:
+        return bool(Stamp(job, stage.name).due(stage))
+    except UserError as error:
+        if error.code != Exit.NO_INPUT:
+            raise
+        return True
+
+
+def perform(job: RecipeJob, stage: Stage) -> str:
+    """Do a stage unless that was done before; its report."""
+    stamp = Stamp(job, stage.name)
+    if why := stamp.due(stage):
+        log.info("%s: %s", stage.name, why)
+        stamp.keep(stage, *stage.make())
+    else:
+        log.info("%s: nothing to do; all inputs and outputs are as they were", stage.name)
+    return stamp.report
+
+
+def _plain(value: Mapping[str, Any]) -> dict[str, Any]:
+    """As JSON gives it back, so that what was written equals what is compared with it."""
+    plain: dict[str, Any] = manifest.parse(manifest.dump(dict(value)), Path("inputs"))
+    return plain
