@@ -133,7 +133,7 @@ def _options(argv: list[str]) -> argparse.Namespace:
 
 
 def understood(argv: list[str]) -> tuple["RecipeRequest", str | None]:
-    """What is to be done, and what is to be shown instead: list, plan or None.
+    """The request, and what to show in the place of doing it: list, plan or None.
 
     Raises UserError, or SystemExit as argparse does.
     """
@@ -179,7 +179,7 @@ def understood(argv: list[str]) -> tuple["RecipeRequest", str | None]:
 
 
 def listed(job: RecipeJob) -> str:
-    """What a recipe downloads: files, sizes, hashes, addresses, options."""
+    """A list of all downloads: files, sizes, hashes, addresses, options."""
     lock, first = job.lock, [corpus.archives[0] for corpus in job.corpora]
     lines = [lock.title, ""]
     for corpus in lock.corpora:

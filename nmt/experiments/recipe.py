@@ -40,7 +40,7 @@ TEXTS: dict[str, Callable[[RecipeJob], Stage]] = {
 
 
 class RecipeRequest(NamedTuple):
-    """What is to be done of a recipe."""
+    """The stages of a recipe to do, and how."""
 
     job: RecipeJob
     stages: list[str]
@@ -97,17 +97,16 @@ def _sweep(request: RecipeRequest, table: str) -> Sweep:
 
 
 def forecasts(request: RecipeRequest, tables: Sequence[PlannedTable]) -> list[Forecast]:
-    """What each stage will do and take, as far as that can be said now."""
-    job, told = request.job, []
+    """Work, disk and time of each stage, as far as they are known now."""
+    foreseen = []
     for name in request.stages:
         if stage := _stamped(request, name, tables):
-            todo, cost = "to do" if is_due(job, stage) else "", stage.cost
-            cache = tables[0].runs[0].planned.settings.data.cache if name == "prepare" else ""
-            told.append(Forecast(name, todo, cost if todo else Cost(), Path(cache or job.root)))
+            todo = "to do" if is_due(request.job, stage) else ""
+            cost = stage.cost if todo else Cost()
+            foreseen.append(Forecast(name, todo, cost, stage.place))
         else:
-            todo, cost = (_training if name == "train" else _scoring)(job, tables)
-            told.append(Forecast(name, todo, cost, request.runs))
-    return told
+            foreseen.append((_training if name == "train" else _scoring)(request, tables))
+    return foreseen
 
 
 def totals(request: RecipeRequest, forecasts: Sequence[Forecast]) -> list[str]:
@@ -187,7 +186,8 @@ def prepare(job: RecipeJob, run: PlannedRun) -> Stage:
         files = [prepared.path / name for name in ("report.json", "facts.json", "manifest.json")]
         return files, f"{describe(counts)}\n\n{lost}\n{prepared.path}\n"
 
-    return Stage("prepare", estimate.of_prepare(_text(job), settings, cores()), inputs, make)
+    cost = estimate.of_prepare(_text(job), settings, cores())
+    return Stage("prepare", Path(settings.data.cache), cost, inputs, make)
 
 
 def train(request: RecipeRequest, tables: Sequence[PlannedTable]) -> Iterator[str]:
@@ -237,23 +237,24 @@ def _untrained(tables: Sequence[PlannedTable]) -> list[PlannedRun]:
     return [run.planned for run in tables[0].runs if outcome_of(run.planned) is None]
 
 
-def _training(job: RecipeJob, tables: Sequence[PlannedTable]) -> tuple[str, Cost]:
-    """What is to be trained, and what that takes."""
+def _training(request: RecipeRequest, tables: Sequence[PlannedTable]) -> Forecast:
     todo, at_once = _untrained(tables), tables[0].at_once
-    costs = [estimate.of_train(_text(job), *_facts(run.settings)) for run in todo]
+    costs = [estimate.of_train(_text(request.job), *_facts(run.settings)) for run in todo]
     rounds = -(-len(todo) // at_once)
     seconds = rounds * max((cost.seconds for cost in costs), default=0)
     what = f"{len(todo)} runs, {at_once} at once" if todo else ""
-    return what, Cost(sum(cost.disk for cost in costs), seconds)
+    return Forecast("train", what, Cost(sum(cost.disk for cost in costs), seconds), request.runs)
 
 
-def _scoring(job: RecipeJob, tables: Sequence[PlannedTable]) -> tuple[str, Cost]:
-    """The tables that are not there yet, and what they take at most."""
+def _scoring(request: RecipeRequest, tables: Sequence[PlannedTable]) -> Forecast:
+    """Of the tables that are not there yet, as if nothing were translated."""
     runs = [run.planned for run in tables[0].runs]
     folder = runs[0].directory.parent
     todo = [str(t.sweep.name) for t in tables if not (folder / f"{t.sweep.name}.json").exists()]
-    lines = sum(known.lines or 2000 for known in job.lock.sets.values()) * len(runs) * len(todo)
-    return ", ".join(todo), estimate.of_score(lines, *_facts(runs[0].settings))
+    sets = request.job.lock.sets.values()
+    lines = sum(known.lines or 2000 for known in sets) * len(runs) * len(todo)
+    cost = estimate.of_score(lines, *_facts(runs[0].settings))
+    return Forecast("score", ", ".join(todo), cost, request.runs)
 
 
 def _facts(settings: Settings) -> tuple[Settings, int, bool]:

@@ -29,7 +29,7 @@ from nmt.recipes.lock import Archive, FileVersion
 
 log = logging.getLogger(__name__)
 BLOCK = 1 << 18  # bytes read at once
-AGAIN = (408, 416, 425, 429)  # besides 5xx: answers that may be another one in a while
+AGAIN = (408, 416, 425, 429)  # and 5xx: answers that may change in a while
 BEYOND = 416  # the part has more bytes than the server's file
 
 

@@ -1,4 +1,4 @@
-"""What stages will take, stated before they start: disk and time, by simple rates.
+"""Estimates of the disk and time that stages need, stated before they start.
 
 The rates are meant to tell minutes from days, and enough disk from too little, on machines we do
 not know; none is a promise. Sizes of downloads are exact, those of texts rough.
@@ -24,7 +24,7 @@ SAFETY = 1.1  # free disk per byte that is to be written
 
 
 class Cost(NamedTuple):
-    """What is taken in addition to what is there."""
+    """Disk and time that are still needed."""
 
     disk: float = 0  # bytes
     seconds: float = 0

@@ -46,13 +46,14 @@ class Stage(NamedTuple):
     """A part of a recipe."""
 
     name: str
+    place: Path  # where it writes
     cost: Cost
     inputs: Callable[[], Mapping[str, Any]]  # UserError (66): another stage has to make them first
     make: Callable[[], tuple[Iterable[Path], str]]  # its outputs, and a report for people
 
 
 class Stamp:
-    """What a stage has done: ROOT/state/STAGE.json.
+    """The record of a finished stage, ROOT/state/STAGE.json.
 
     A file whose size and time of change are as they were counts as unchanged; one of another
     time is hashed again.
@@ -94,7 +95,7 @@ class Stamp:
 
     @property
     def report(self) -> str:
-        """What the stage had to say."""
+        """The report of the stage, for people."""
         return str(self._record["report"])
 
     def _damage(self) -> str:

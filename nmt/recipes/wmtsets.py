@@ -32,7 +32,7 @@ def tests(job: RecipeJob) -> Stage:
         return {"sets": sets, "dev": job.lock.dev, "all": job.lock.all, **hashes}
 
     cost = Cost(SETS / 2, SETS / NETWORK)
-    return Stage("tests", cost, inputs, partial(_tests, job, local))
+    return Stage("tests", job.root, cost, inputs, partial(_tests, job, local))
 
 
 def by_sacrebleu(job: RecipeJob) -> list[str]:
@@ -67,7 +67,7 @@ def _local(job: RecipeJob, name: str) -> tuple[Path, Path] | None:
 
 
 def _tests(job: RecipeJob, local: dict[str, tuple[Path, Path] | None]) -> tuple[list[Path], str]:
-    """A set that cannot be had does not stop the others."""
+    """Write all sets; one that is unavailable does not stop the others."""
     folder = job.root / "test"
     folder.mkdir(parents=True, exist_ok=True)
     outputs, missing, why = list[Path](), list[str](), list[str]()
