@@ -54,14 +54,14 @@ OPTIONS = {
     "export FILE": Option("export_model", "MODEL OUT.argosmodel --to argos"),
     "import MODEL": Option("import_model", "MODEL OUT"),
     "testset join": Option(
-        "testset",
-        "join OUT --name t --source src --reference ref --lengths MODEL"
+        "recipe",
+        "testset join OUT --name t --source src --reference ref --lengths MODEL"
         " --source-language de --target-language en",
         True,
     ),
     "testset all": Option(
-        "testset",
-        "all OUT --sources src --references ref --lengths MODEL"
+        "recipe",
+        "testset all OUT --sources src --references ref --lengths MODEL"
         " --source-language de --target-language en",
         True,
     ),

@@ -284,12 +284,13 @@ def test_late_stages_by_themselves(
         assert said in capsys.readouterr().err
     assert recipe([*words, "download", "corpus", "tests"]) == 0
     assert recipe([*words, "train"]) == 66
-    assert (
-        "not prepared with these overrides; the stage prepare does that" in capsys.readouterr().err
-    )
+    said = "not prepared with these overrides (not done yet); the stage prepare does that"
+    assert said in capsys.readouterr().err
     assert recipe([*words, "prepare"]) == 0
     others = [word.replace("segmenter.merges=60", "segmenter.merges=70") for word in words]
-    assert recipe([*others, "train"]) == 66  # not what was prepared
+    assert recipe([*others, "train"]) == 66
+    said = "not prepared with these overrides (other segmenter); the stage prepare does that"
+    assert said in capsys.readouterr().err
     assert recipe([*words, "train"]) == 0
     made = tmp_path / "runs" / "table-wmt19_deen" / "alibi-max100-seed1"
     assert (made / "config.json").exists()

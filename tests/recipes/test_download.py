@@ -21,11 +21,11 @@ PATIENCE = Patience(tries=3, pause=0.01, timeout=0.5)
 
 
 @pytest.fixture
-def bars(monkeypatch: pytest.MonkeyPatch) -> list[tqdm[Any]]:
+def bars(monkeypatch: pytest.MonkeyPatch) -> "list[tqdm[Any]]":
     """The progress bars, which say nothing."""
     made = []
 
-    def bar(**settings: Any) -> tqdm[Any]:
+    def bar(**settings: Any) -> "tqdm[Any]":
         made.append(tqdm(**settings))
         return made[-1]
 
@@ -85,7 +85,7 @@ def get(asked: Archive, folder: Path, mirror: str | None = None) -> bytes:
     ids="-".join,
 )
 def test_the_right_bytes_arrive(
-    moods: tuple[str, ...], serve: Serve, tmp_path: Path, bars: list[tqdm[Any]]
+    moods: tuple[str, ...], serve: Serve, tmp_path: Path, bars: "list[tqdm[Any]]"
 ) -> None:
     server = serve(*moods, pause=0.002)
     assert get(archive(server.url), tmp_path) == DATA
