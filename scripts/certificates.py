@@ -20,7 +20,7 @@ from nmt import manifest
 from nmt.cli.train import main as train
 from nmt.data.toy import pairs
 from nmt.errors import UserError
-from nmt.exchange import ctranslate2_export
+from nmt.exchange.exporting import export
 from nmt.modeldir import load
 from nmt.overrides.options import options_of
 
@@ -64,7 +64,7 @@ def row(name: str, work: Path, updates: int, refused: list[str]) -> Iterator[str
     trained = load(work / name)
     with tempfile.TemporaryDirectory() as place:
         try:
-            found = ctranslate2_export.export(trained, Path(place) / "made", LINES)
+            found = export(trained, Path(place) / "made", LINES)
         except UserError as error:
             if "cannot be exported" not in str(error):
                 raise

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from nmt.cli.command import run
 from nmt.cli.parser import Parser
-from nmt.cli.streams import opened_input, text_lines
+from nmt.cli.streams import sample_lines
 from nmt.errors import Exit, UserError
 from nmt.experiments import outputs
 
@@ -35,8 +35,8 @@ data, training, what was compared, and the scores by length that --scores names,
 experiment=lengthen left in a run.
 
 What the engine makes of it is compared with the model on the lines of FILE (or made-up ones), and
-on longer ones than in training: log-probabilities or logits in float32 (to 1e-4), greedy and beam
-search. Where they differ, nothing is written; else what was found is printed and lies in
+on longer ones than in training: log-probabilities in float32 (to 1e-4), greedy and beam search.
+Where they differ, nothing is written; else the findings are printed and written to
 DIR/certificate.json: also how much another precision changes, and how many lines the Python on the
 card translates as nmt-translate does. What the engine cannot express is refused, with the reason.
 """
@@ -57,25 +57,22 @@ def command(argv: list[str]) -> None:
     """Read, write, compare."""
     options = understood(argv)
     from nmt import modeldir
-    from nmt.exchange import argos_export, ctranslate2_export, marian_export
-    from nmt.exchange.argos_export import PackageOptions
+    from nmt.exchange.adapter import PackageOptions
+    from nmt.exchange.exporting import export
     from nmt.exchange.model_card import CardOptions
 
     given = [_scores(argument) for argument in options.scores]
     trained = modeldir.load(options.model)
-    lines = None
-    if options.samples is not None:
-        with opened_input(options.samples) as stream:
-            lines = [line.rstrip("\r\n") for line in text_lines(stream, options.samples)]
     name = Path(options.model).resolve().name
-    card = CardOptions(name, options.license, [*_own_scores(options.model), *given])
-    if options.to == "marian":
-        marian_export.export(trained, options.directory, lines, card)
-    elif options.to == "argos":
-        package = PackageOptions(options.names, options.package_version)
-        argos_export.export(trained, options.directory, lines, options.precision, card, package)
-    else:
-        ctranslate2_export.export(trained, options.directory, lines, options.precision, card)
+    export(
+        trained,
+        options.directory,
+        sample_lines(options.samples),
+        options.to,
+        options.precision,
+        CardOptions(name, options.license, [*_own_scores(options.model), *given]),
+        PackageOptions(options.names, options.package_version),
+    )
     sys.stdout.write(f"{options.directory}\n")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from nmt.cli.command import run
 from nmt.cli.parser import Parser
-from nmt.cli.streams import opened_input, text_lines
+from nmt.cli.streams import sample_lines
 from nmt.errors import UserError
 from nmt.experiments import outputs
 
@@ -27,10 +27,11 @@ it holds a model of CTranslate2 in float32 (model.bin, config.json, vocabularies
 of OpenNMT-py and OpenNMT-tf write it, with sinusoids or Shaw's relative positions; the segmenters
 lie beside it: source.spm and target.spm of SentencePiece, or source.json and target.json of nmt.
 
-Where transformers is installed (nmt[oracles]), a Marian model is compared with what that computes:
-pieces, logits (to 1e-4), greedy and beam search, on the lines of FILE or on made-up ones; that of a
-CTranslate2 directory with what ctranslate2 (nmt[ct2]) computes, by log-probabilities. Where
-anything differs, nothing is written; else what was found lies in MODEL/certificate.json.
+What was read is compared with what transformers (nmt[oracles]) makes of a Marian model, or
+ctranslate2 (nmt[ct2]) of its own, where that is installed: pieces, log-probabilities (to 1e-4),
+greedy and beam search, on the lines of FILE or on made-up ones, and on longer ones than in
+training. Where anything differs, nothing is written; else the findings are in
+MODEL/certificate.json.
 
 No file tells how long the lines of training were; --trained-length N does, in pieces. Without it
 that stays unknown, in reports and cards, too.
@@ -49,23 +50,14 @@ def command(argv: list[str]) -> None:
     """Read, compare, write."""
     options = understood(argv)
     from nmt import foreign, manifest, modeldir
-    from nmt.exchange import certificate, ctranslate2_read, marian
+    from nmt.exchange import importing, proof
 
-    lines = None
-    if options.samples is not None:
-        with opened_input(options.samples) as stream:
-            lines = [line.rstrip("\r\n") for line in text_lines(stream, options.samples)]
+    lines = sample_lines(options.samples)
     foreign.refuse_unreadable(options.source)
     log.info("reading %s", options.source)
-    if (options.source / foreign.CTRANSLATE2_WEIGHTS).is_file():
-        read = ctranslate2_read.read(options.source, options.trained_length)
-        log_model(read.trained)
-        trained, found = read.trained, ctranslate2_read.certify(read, options.source, lines)
-    else:
-        model = marian.read(options.source, options.trained_length)
-        log_model(model.trained)
-        lines = certificate.made_up(model) if lines is None else lines
-        trained, found = model.trained, certificate.certify(model, options.source, lines)
+    imported = importing.read(options.source, options.trained_length)
+    log_model(imported.trained)
+    found = importing.certify(imported, lines)
     if options.trained_length is None:
         log.warning(
             "longest source in training: unknown, since no file of %s tells; no report will mark "
@@ -73,7 +65,7 @@ def command(argv: list[str]) -> None:
             options.source,
         )
     log.info("writing %s", options.model)
-    modeldir.save(trained, options.model, {certificate.NAME: manifest.dump(found)})
+    modeldir.save(imported.trained, options.model, {proof.NAME: manifest.dump(found)})
     sys.stdout.write(f"{options.model}\n")
 
 

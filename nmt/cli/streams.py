@@ -150,6 +150,14 @@ def text_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
         )
 
 
+def sample_lines(name: str | None) -> list[str] | None:
+    """All lines of a file or of stdin, without their ends; None for no name."""
+    if name is None:
+        return None
+    with opened_input(name) as stream:
+        return [line.rstrip("\r\n") for line in text_lines(stream, name)]
+
+
 def deliver(table: str, *files: tuple[Path | None, outputs.Writer]) -> None:
     """Show a table, then write its files; none is lost where others, or stdout, cannot be had.
 

@@ -17,8 +17,8 @@ from nmt.data.progress import shown
 from nmt.data.segmenter import Segmenter
 from nmt.data.unigram import Unigram
 from nmt.decode.translator import Translator
-from nmt.exchange.certificate import WINDOW, quiet
-from nmt.exchange.ctranslate2_proof import is_ranked_anew
+from nmt.exchange.ctranslate2_scorer import is_ranked_anew
+from nmt.exchange.proof import WINDOW, quiet
 from nmt.modeldir import Trained
 
 EXAMPLE = "a line"  # as good as any where the language is unknown

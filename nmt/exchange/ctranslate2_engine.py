@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,9 +25,10 @@ from nmt.decode.searching import Threaded
 from nmt.decode.source_limit import GIANT, SHARE
 from nmt.decode.sources import Source
 from nmt.errors import Exit, UserError, is_want_of_memory
-from nmt.exchange import ctranslate2_proof, ctranslate2_spec
-from nmt.exchange.certificate import NAME
-from nmt.exchange.ctranslate2_spec import Exported
+from nmt.exchange.adapter import CTRANSLATE2
+from nmt.exchange.ctranslate2_names import Naming, names
+from nmt.exchange.ctranslate2_scorer import choices, search
+from nmt.exchange.proof import NAME
 from nmt.manifest import Sealed
 from nmt.memory import memory_of
 from nmt.modeldir import SETTINGS_BESIDE, VOCABULARY_LIMIT, portable
@@ -45,7 +45,7 @@ class ExportedModel(NamedTuple):
     source: Side
     target: Side
     facts: dict[str, Any]  # of the model that it was written from
-    right_for: dict[str, int | None]  # pieces of source and target that its tables hold
+    naming: Naming
     digest: str  # SHA-256 of the manifest
 
 
@@ -63,11 +63,7 @@ def beside(settings: Settings, precision: str) -> bytes:
 
 def load(path: Path) -> ExportedModel:
     """Read a directory; every byte is compared with the manifest. Raises UserError (65, 69)."""
-    if find_spec("ctranslate2") is None:
-        raise UserError(
-            f"{path}: written for CTranslate2, which is not installed; pip install 'nmt[ct2]'",
-            Exit.UNAVAILABLE,
-        )
+    CTRANSLATE2.require(str(path))
     if not (path / manifest.NAME).exists() or not (path / SETTINGS_BESIDE).exists():
         raise UserError(
             f"{path}: holds a model for CTranslate2 without what nmt needs to know of it; write it "
@@ -84,10 +80,12 @@ def load(path: Path) -> ExportedModel:
                  for name in ("source", "target")]  # fmt: skip
     except UserError as error:
         raise UserError(f"{where}: {error}", Exit.DATA) from None
-    found = sealed.json(NAME)["right_for"]
-    right_for = {side: found[f"{side}_pieces"] for side in ("source", "target")}
+    right_for = sealed.json(NAME)["right_for"]
+    pieces = [right_for[f"{side}_pieces"] for side in ("source", "target")]
+    longest = [None if most is None else most + 1 for most in pieces]
+    naming = Naming(*names(sides[0].vocabulary, sides[1].vocabulary), *longest)
     return ExportedModel(
-        path, settings, sides[0], sides[1], sealed.json("facts.json"), right_for, sealed.digest
+        path, settings, sides[0], sides[1], sealed.json("facts.json"), naming, sealed.digest
     )
 
 
@@ -106,11 +104,10 @@ class CTranslate2Engine:
 
         self.model, self.decode, self.device = model, decode, device
         stored = model.settings.decode.precision
-        names = ctranslate2_spec.names(model.source.vocabulary, model.target.vocabulary)
-        self.names = Exported(None, *names, self.source_limit, self.target_limit)
-        self.ids = {name: number for number, name in enumerate(names[1])}
-        choices = ctranslate2_proof.choices(self.names, decode.unknown)
-        self.options = {**ctranslate2_proof.search(decode), **choices}
+        self.source_limit = model.naming.longest_source
+        self.target_limit = model.naming.longest_target
+        self.ids = {name: number for number, name in enumerate(model.naming.target)}
+        self.options = search(decode) | choices(model.naming, decode.unknown)
         self.threads = threads or cpus.threads()
         self.open = partial(
             Reader,
@@ -126,18 +123,6 @@ class CTranslate2Engine:
                 f"{model.directory}: CTranslate2 cannot read it for {device} and "
                 f"decode.precision={decode.precision}: {' '.join(str(error).split())}"
             ) from None
-
-    @property
-    def source_limit(self) -> int | None:
-        """Ids of the longest source that its tables are right for, EOS included."""
-        pieces = self.model.right_for["source"]
-        return None if pieces is None else pieces + 1
-
-    @property
-    def target_limit(self) -> int | None:
-        """Ids of the longest output that its tables are right for, BOS included."""
-        pieces = self.model.right_for["target"]
-        return None if pieces is None else pieces + 1
 
     @property
     def shares(self) -> int:
@@ -233,12 +218,14 @@ class CTranslate2Engine:
 
     def _log_prob(self, source: Source, ids: list[int]) -> float:
         """The log-probability of an output without eos."""
-        names = [self.names.target[number] for number in ids]
+        names = [self.model.naming.target[number] for number in ids]
         (scored,) = self.reader.score_batch([self._named(source)], [names], max_input_length=0)
         return sum(scored.log_probs[: len(ids)])
 
     def _named(self, source: Source) -> list[str]:
-        return [self.names.source[number] for number in source.ids[:-1]]  # it adds eos itself
+        return [
+            self.model.naming.source[number] for number in source.ids[:-1]
+        ]  # it adds eos itself
 
 
 def _refuse(decode: Decode) -> None:

@@ -31,12 +31,16 @@ class CTranslate2Files(NamedTuple):
     source: list[str]  # names of the ids
     target: list[str]
     variables: dict[str, NDArray[Any]]  # scalars have no dimension
-    aliases: dict[str, str]  # names of variables that are others: those are there, too
+
+    @property
+    def shared(self) -> bool:
+        """Whether both sides have one vocabulary."""
+        return self.source == self.target
 
 
 def read(directory: Path) -> CTranslate2Files:
     """Read a directory in float32; UserError (65) for a file that is missing or cannot be read."""
-    variables, aliases = _variables(directory / CTRANSLATE2_WEIGHTS)
+    variables = _variables(directory / CTRANSLATE2_WEIGHTS)
     shared = _vocabulary(directory, "shared")
     source = shared or _vocabulary(directory, "source")
     target = shared or _vocabulary(directory, "target")
@@ -48,7 +52,7 @@ def read(directory: Path) -> CTranslate2Files:
             Exit.DATA,
         )
     config = read_object(directory / "config.json")
-    return CTranslate2Files(directory, config, source, target, variables, aliases)
+    return CTranslate2Files(directory, config, source, target, variables)
 
 
 def _vocabulary(directory: Path, name: str) -> list[str] | None:
@@ -65,8 +69,8 @@ def _vocabulary(directory: Path, name: str) -> list[str] | None:
     return names
 
 
-def _variables(where: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
-    """The variables, aliases included, and what each alias stands for."""
+def _variables(where: Path) -> dict[str, NDArray[Any]]:
+    """The variables, also under each name that stands for one."""
     reader = _Reader(where, read_bytes(where))
     if (version := reader.number("I")) != VERSION:
         raise UserError(f"{where}: format {version}; only {VERSION} can be read", Exit.DATA)
@@ -86,7 +90,7 @@ def _variables(where: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
     for alias, name in aliases.items():
         if name not in variables:
             raise UserError(f"{where}: {alias} stands for {name}, which is not there", Exit.DATA)
-    return variables | {alias: variables[name] for alias, name in aliases.items()}, aliases
+    return variables | {alias: variables[name] for alias, name in aliases.items()}
 
 
 class _Reader:

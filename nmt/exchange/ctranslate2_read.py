@@ -5,40 +5,33 @@ silence: a variable that has no place here is refused by name.
 """
 
 from collections.abc import Sequence
-from importlib.util import find_spec
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 from nmt import build, foreign
 from nmt.data.side import Side
-from nmt.data.tokenizer import Tokenizer
 from nmt.data.unigram import Unigram
 from nmt.data.vocab import SPECIALS, Vocabulary
 from nmt.errors import Exit, UserError
-from nmt.exchange import ctranslate2_file, ctranslate2_proof, samples
-from nmt.exchange.certificate import log, report
-from nmt.exchange.ctranslate2_config import FROM_ZERO, UNNAMED, encoding_of, settings_of
+from nmt.exchange import ctranslate2_file
+from nmt.exchange.adapter import CTRANSLATE2, Imported
+from nmt.exchange.ctranslate2_config import FROM_ZERO, encoding_of, model_of
 from nmt.exchange.ctranslate2_file import CTranslate2Files
-from nmt.exchange.ctranslate2_spec import Exported
+from nmt.exchange.ctranslate2_names import Naming
+from nmt.exchange.ctranslate2_scorer import CTranslate2Scorer
 from nmt.exchange.ctranslate2_weights import Parts, fill
-from nmt.exchange.files import read_bytes, read_object
+from nmt.exchange.files import read_object, sentencepiece
+from nmt.exchange.settings import UNNAMED, settings_of
 from nmt.modeldir import Trained
 
 PADDINGS = ("<blank>", "<pad>")  # what a vocabulary calls padding
 EPSILON = 1e-5  # of layer norms
 
 
-class CTranslate2Model(NamedTuple):
-    """A model that was read, and what CTranslate2 calls its ids."""
-
-    trained: Trained
-    source: list[str]  # by our ids
-    target: list[str]
-
-
-def read(directory: Path, trained_length: int | None = None) -> CTranslate2Model:
+def read(directory: Path, trained_length: int | None = None) -> Imported:
     """Read a model; its segmenters lie beside it as source.json and target.json, or .spm.
 
     `trained_length`: pieces of the longest source in training, which no file tells; None: it stays
@@ -52,48 +45,25 @@ def read(directory: Path, trained_length: int | None = None) -> CTranslate2Model
             "from no embedding; import the directory of Hugging Face that it was converted from",
             Exit.DATA,
         )
-    source, target = (_order(files, names) for names in (files.source, files.target))
+    both = (files.source, files.target)
+    orders = [_order(files, names) for names in both]
+    named = [[names[i] for i in order] for names, order in zip(both, orders, strict=True)]
     parts = Parts(files)
-    encoding = encoding_of(parts)
+    encoding = [*encoding_of(parts), "decode.alpha=1.0"]
     sides = [
-        _side(directory, name, [names[i] for i in order])
-        for name, names, order in (
-            ("source", files.source, source),
-            ("target", files.target, target),
-        )
+        _side(directory, name, pieces)
+        for name, pieces in zip(("source", "target"), named, strict=True)
     ]
-    settings = settings_of(parts, encoding, trained_length)
+    settings = settings_of(encoding, model_of(parts), trained_length, files.shared)
     build.check(settings)
-    model: Any = build.transformer(settings, len(source), len(target)).eval()
+    model: Any = build.transformer(settings, *map(len, orders)).eval()
     with torch.no_grad():
-        fill(parts, model, source, target)
+        fill(parts, model, settings.model, *orders)
     parts.refuse_rest()
     trained = Trained(settings, model, sides[0], sides[1], {"longest_source": trained_length})
-    return CTranslate2Model(
-        trained, [files.source[i] for i in source], [files.target[i] for i in target]
-    )
-
-
-def certify(
-    imported: CTranslate2Model, directory: Path, lines: Sequence[str] | None
-) -> dict[str, Any]:
-    """Compare a model with what CTranslate2 computes of its directory, extra `ct2`.
-
-    On the lines, or made-up ones, and beyond the length of training, as `nmt-export` does. Where
-    CTranslate2 is not installed, that is said, and nothing compared. Raises UserError (65) where
-    anything differs.
-    """
-    if find_spec("ctranslate2") is None:
-        log.warning("not compared with the original: ctranslate2 is not installed (nmt[ct2])")
-        return {"compared_with": None}
-    trained = imported.trained
-    limits = trained.model.limits(training=False)
-    exported = Exported(None, imported.source, imported.target, limits.source, limits.target)
-    chosen = samples.samples(trained, limits.source, lines)
-    ours = ctranslate2_proof.outputs(trained, chosen)
-    found = ctranslate2_proof.certify(trained, ours, exported, directory)
-    report(found)
-    return found
+    naming = Naming(*named, *model.limits(training=False))
+    scorer = partial(CTranslate2Scorer, directory, naming, settings.decode)
+    return Imported(trained, CTRANSLATE2, scorer)
 
 
 def _order(files: CTranslate2Files, names: Sequence[str]) -> list[int]:
@@ -141,7 +111,4 @@ def _side(directory: Path, name: str, names: Sequence[str]) -> Side:
             "pieces; put the SentencePiece model of that side there",
             Exit.DATA,
         )
-    try:
-        return Side(Unigram(Tokenizer("none", "none", UNNAMED), read_bytes(model)), vocabulary)
-    except (RuntimeError, OSError):
-        raise UserError(f"{model}: no SentencePiece model", Exit.DATA) from None
+    return Side(sentencepiece(Unigram, model, UNNAMED), vocabulary)

@@ -6,45 +6,29 @@ T5's buckets, half of them for a distance each and the rest in logarithmic steps
 a table of positions is an error.
 """
 
-from typing import Any, NamedTuple, cast
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from nmt.config import Model, Settings
-from nmt.data.vocab import Vocabulary
 from nmt.encodings.base import Dims
 from nmt.encodings.composition import Encodings
 from nmt.exchange import site_positions, unshared
+from nmt.exchange.ctranslate2_names import ACTIVATIONS, SPECIAL, STACKS, Naming, weights
 from nmt.exchange.site_positions import SitePositions
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
 
-ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "swish": "SWISH"}
-NAMES = ("<blank>", "<s>", "</s>", "<unk>")  # of our special ids, unless a piece is called so
 
-
-class Exported(NamedTuple):
-    """A specification, and what one has to know about it."""
-
-    spec: Any  # ctranslate2.specs.TransformerSpec
-    source: list[str]  # names of our ids
-    target: list[str]
-    longest_source: int | None  # tokens, eos included, that its tables are right for; None: any
-    longest_target: int | None  # likewise, bos included
-
-
-def specification(trained: Trained, longest: int) -> Exported:
-    """Write a model down for CTranslate2, with tables for up to `longest` tokens.
-
-    Raises UserError that names what cannot be expressed, and why.
-    """
+def specification(trained: Trained, sites: Mapping[str, SitePositions], naming: Naming) -> Any:
+    """Write a model down as a TransformerSpec of CTranslate2, with the positions of its sites."""
     from ctranslate2 import specs
 
     model: Any = trained.model
     shape = trained.settings.model
-    sites = positions(trained.settings, trained.model, longest)
     options = {
         "pre_norm": shape.norm == "pre",
         "activation": getattr(specs.common_spec.Activation, ACTIVATIONS[shape.activation]),
@@ -59,35 +43,20 @@ def specification(trained: Trained, longest: int) -> Exported:
     )
     spec.encoder.embeddings[0].weight = _numbers(model.source_embedding.weight)
     spec.decoder.embeddings.weight = _numbers(model.target_embedding.weight)
-    _linear(spec.decoder.projection, model.output)
-    for name, side, stack in (
-        ("encoder", spec.encoder, model.encoder),
-        ("decoder", spec.decoder, model.decoder),
-    ):
-        if shape.norm == "pre":
-            _norm(side.layer_norm, stack.norm)
-        for number, layer in enumerate(side.layer):  # a layer that is shared is written each time
-            _layer(layer, stack.layers[number % len(stack.layers)])
-        _place(side, sites[name])
-    source, target = names(trained.source.vocabulary, trained.target.vocabulary)
-    _vocabularies(spec, source, target)
+    _fill(spec.decoder.projection, model.output)
+    for name, modules in weights(model, shape):
+        _fill(_part(spec, name), *modules)
+    for name in STACKS:
+        _place(getattr(spec, name), sites[name])
+    spec.register_source_vocabulary(naming.source)
+    spec.register_target_vocabulary(naming.target)
+    _, bos, eos, unk = naming.target[: len(SPECIAL)]
+    spec.config.bos_token, spec.config.eos_token, spec.config.unk_token = bos, eos, unk
+    spec.config.decoder_start_token = bos
+    spec.config.add_source_bos = False
     spec.config.add_source_eos = shape.source_eos
     spec.validate()
-    return Exported(spec, source, target, sites["encoder"].limit, sites["decoder"].limit)
-
-
-def names(source: Vocabulary, target: Vocabulary) -> tuple[list[str], list[str]]:
-    """What CTranslate2 calls each id of both sides: the pieces, and before them our special ids.
-
-    Those are called NAMES, with an underscore more as long as a piece of the text is called so.
-    """
-    taken = {*source.to_json(), *target.to_json()}
-
-    def free(name: str) -> str:
-        return free(f"{name}_") if name in taken else name
-
-    special = [*map(free, NAMES)]
-    return [*special, *source.to_json()], [*special, *target.to_json()]
+    return spec
 
 
 def positions(settings: Settings, model: Transformer, longest: int) -> dict[str, SitePositions]:
@@ -168,42 +137,28 @@ def t5_buckets(by_distance: Tensor, both_sides: bool) -> Tensor:
     return torch.cat([part for s in sides for part in (s, s[:, -1:].expand(-1, n))], dim=1).T
 
 
-def _layer(spec: Any, layer: Any) -> None:
-    """The sublayers of an encoder's or a decoder's layer."""
-    _norm(spec.self_attention.layer_norm, layer.around_attention.norm)
-    own = layer.attention
-    _linear(spec.self_attention.linear[0], own.query, own.key, own.value)
-    _linear(spec.self_attention.linear[1], own.out)
-    if hasattr(spec, "attention"):
-        cross = layer.cross
-        _norm(spec.attention.layer_norm, layer.around_cross.norm)
-        _linear(spec.attention.linear[0], cross.query)
-        _linear(spec.attention.linear[1], cross.key, cross.value)
-        _linear(spec.attention.linear[2], cross.out)
-    _norm(spec.ffn.layer_norm, layer.around_feedforward.norm)
-    _linear(spec.ffn.linear_0, layer.feedforward.inner)
-    _linear(spec.ffn.linear_1, layer.feedforward.outer)
+def _part(spec: Any, name: str) -> Any:
+    """The part of a specification that a variable's name leads to."""
+    for word in name.split("/"):
+        if not hasattr(spec, word):  # one of several
+            word, _, number = word.rpartition("_")
+            spec = getattr(spec, word)[int(number)]
+        else:
+            spec = getattr(spec, word)
+    return spec
 
 
-def _linear(spec: Any, *parts: nn.Module) -> None:
-    """A linear map, or several of the same input as one; keys without one are the input itself."""
-    size = cast(nn.Linear, parts[-1]).weight.shape[1]
-    weights = [p.weight if isinstance(p, nn.Linear) else torch.eye(size) for p in parts]
-    biases = [p.bias if isinstance(p, nn.Linear) else torch.zeros(size) for p in parts]
-    spec.weight, spec.bias = _numbers(torch.cat(weights)), _numbers(torch.cat(biases))
-
-
-def _norm(spec: Any, part: nn.LayerNorm) -> None:
-    spec.gamma, spec.beta = _numbers(part.weight), _numbers(part.bias)
-
-
-def _vocabularies(spec: Any, source: list[str], target: list[str]) -> None:
-    spec.register_source_vocabulary(source)
-    spec.register_target_vocabulary(target)
-    _, bos, eos, unk = target[: len(NAMES)]
-    spec.config.bos_token, spec.config.eos_token, spec.config.unk_token = bos, eos, unk
-    spec.config.decoder_start_token = bos
-    spec.config.add_source_bos = False
+def _fill(spec: Any, *modules: nn.Module) -> None:
+    """A norm; or a linear map, or several of one input: keys without one are the input itself."""
+    last: Any = modules[-1]
+    if isinstance(last, nn.LayerNorm):
+        spec.gamma, spec.beta = _numbers(last.weight), _numbers(last.bias)
+        return
+    size = last.weight.shape[1]
+    parts = [m if isinstance(m, nn.Linear) else None for m in modules]
+    matrices = [torch.eye(size) if p is None else p.weight for p in parts]
+    biases = [torch.zeros(size) if p is None else p.bias for p in parts]
+    spec.weight, spec.bias = _numbers(torch.cat(matrices)), _numbers(torch.cat(biases))
 
 
 def _numbers(t: Tensor) -> Any:

@@ -5,9 +5,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from nmt.config import Model
 from nmt.encodings.relative import Relative
 from nmt.errors import Exit, UserError
 from nmt.exchange.ctranslate2_file import CTranslate2Files
+from nmt.exchange.ctranslate2_names import STACKS, weights
 from nmt.foreign import CTRANSLATE2_WEIGHTS
 
 IGNORED = ("decoder/alignment_layer", "decoder/alignment_heads")  # what CTranslate2 tells besides
@@ -28,9 +30,14 @@ class Parts:
 
     def tensor(self, name: str) -> Tensor:
         """Take a tensor; UserError (65) where it is missing."""
+        self.shape(name)
+        return torch.from_numpy(self._left.pop(name).copy())
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of a tensor that stays to be taken; UserError (65) where it is missing."""
         if name not in self._left:
             raise self.wrong(f"has no {name}")
-        return torch.from_numpy(self._left.pop(name).copy())
+        return self._left[name].shape
 
     def wrong(self, what: str) -> UserError:
         """The error for what cannot be read."""
@@ -50,7 +57,7 @@ class Parts:
             raise self.wrong(f"{min(self._left)} has no place in a model of nmt")
 
 
-def fill(parts: Parts, model: Any, source: list[int], target: list[int]) -> None:
+def fill(parts: Parts, model: Any, shape: Model, source: list[int], target: list[int]) -> None:
     """Hand the variables over to a model; the rows of embeddings in the order of our ids."""
     for name, order, module in (
         ("encoder/embeddings_0", source, model.source_embedding),
@@ -66,11 +73,13 @@ def fill(parts: Parts, model: Any, source: list[int], target: list[int]) -> None
     )
     bias = _bias(parts, name, len(target))
     _copy(parts, name, model.output.bias, _rows(parts, name, bias, target))
-    for side, stack in (("encoder", model.encoder), ("decoder", model.decoder)):
-        if isinstance(stack.norm, nn.LayerNorm):
-            _norm(parts, f"{side}/layer_norm", stack.norm)
-        for number, layer in enumerate(stack.layers):
-            _layer(parts, f"{side}/layer_{number}", layer)
+    for name, modules in weights(model, shape):
+        if isinstance(modules[0], nn.LayerNorm):
+            _copy(parts, name, modules[0].weight, parts.tensor(f"{name}/gamma"))
+            _copy(parts, name, modules[0].bias, parts.tensor(f"{name}/beta"))
+        else:
+            _linear(parts, name, *modules)
+    for side in STACKS:
         for e in model.sites[side].each():
             if isinstance(e, Relative):
                 _relative(parts, side, e)
@@ -93,24 +102,7 @@ def _relative(parts: Parts, side: str, encoding: Relative) -> None:
             _copy(parts, names[0], parameter, found[:, None])
 
 
-def _layer(parts: Parts, name: str, layer: Any) -> None:
-    """The sublayers of an encoder's or a decoder's layer."""
-    own = layer.attention
-    _norm(parts, f"{name}/self_attention/layer_norm", layer.around_attention.norm)
-    _linear(parts, f"{name}/self_attention/linear_0", own.query, own.key, own.value)
-    _linear(parts, f"{name}/self_attention/linear_1", own.out)
-    if hasattr(layer, "cross"):
-        cross = layer.cross
-        _norm(parts, f"{name}/attention/layer_norm", layer.around_cross.norm)
-        _linear(parts, f"{name}/attention/linear_0", cross.query)
-        _linear(parts, f"{name}/attention/linear_1", cross.key, cross.value)
-        _linear(parts, f"{name}/attention/linear_2", cross.out)
-    _norm(parts, f"{name}/ffn/layer_norm", layer.around_feedforward.norm)
-    _linear(parts, f"{name}/ffn/linear_0", layer.feedforward.inner)
-    _linear(parts, f"{name}/ffn/linear_1", layer.feedforward.outer)
-
-
-def _linear(parts: Parts, name: str, *modules: nn.Linear) -> None:
+def _linear(parts: Parts, name: str, *modules: Any) -> None:
     """A linear map, or several of the same input as one; without a bias it is zero."""
     sizes = [module.weight.shape[0] for module in modules]
     weight = parts.tensor(f"{name}/weight")
@@ -124,11 +116,6 @@ def _linear(parts: Parts, name: str, *modules: nn.Linear) -> None:
 
 def _bias(parts: Parts, name: str, size: int) -> Tensor:
     return parts.tensor(f"{name}/bias") if f"{name}/bias" in parts else torch.zeros(size)
-
-
-def _norm(parts: Parts, name: str, module: nn.LayerNorm) -> None:
-    _copy(parts, name, module.weight, parts.tensor(f"{name}/gamma"))
-    _copy(parts, name, module.bias, parts.tensor(f"{name}/beta"))
 
 
 def _copy(parts: Parts, name: str, parameter: Tensor, values: Tensor) -> None:

@@ -1,10 +1,14 @@
 """Files of other engines: data that may hold anything, so each is read with one clear error."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from nmt import manifest
+from nmt.data.tokenizer import Tokenizer
+from nmt.data.unigram import Unigram
 from nmt.errors import Exit, UserError
+
+Segmenter = TypeVar("Segmenter", bound=Unigram)
 
 
 def read_bytes(where: Path) -> bytes:
@@ -21,3 +25,12 @@ def read_object(where: Path) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise UserError(f"{where}: expected a JSON object", Exit.DATA)
     return values
+
+
+def sentencepiece(kind: type[Segmenter], where: Path, language: str) -> Segmenter:
+    """Read a segmenter from its SentencePiece model; UserError (65) where the file is none."""
+    model = read_bytes(where)
+    try:
+        return kind(Tokenizer("none", "none", language), model)
+    except (RuntimeError, OSError):
+        raise UserError(f"{where}: no SentencePiece model", Exit.DATA) from None

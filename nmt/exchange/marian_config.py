@@ -2,14 +2,36 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from nmt import schema
+from nmt.config import Model
 from nmt.errors import Exit, UserError
 from nmt.exchange.files import read_object
 from nmt.schema import keys_in, knob
 
 T = TypeVar("T")
+SHAPE = {  # key of config.json -> ours, under `model`
+    "activation_dropout": "feedforward_dropout",
+    "activation_function": "activation",
+    "attention_dropout": "attention_dropout",
+    "d_model": "dim",
+    "encoder_attention_heads": "heads",
+    "decoder_attention_heads": "heads",
+    "encoder_ffn_dim": "feedforward_dim",
+    "decoder_ffn_dim": "feedforward_dim",
+    "encoder_layers": "encoder_layers",
+    "decoder_layers": "decoder_layers",
+    "dropout": "dropout",
+}
+FIXED = {  # what is so in each model of the family
+    "model_type": "marian",
+    "normalize_before": False,
+    "normalize_embedding": False,
+    "add_final_layer_norm": False,
+    "static_position_embeddings": True,
+    "scale_embedding": True,
+}
 
 
 @dataclass
@@ -51,17 +73,16 @@ class MarianConfig:
                 "tie_word_embeddings=false: where both sides share a matrix, the output does"
             )
 
-    @property
-    def activation(self) -> str:
-        """The same as `model.activation`."""
-        return "swish" if self.activation_function == "silu" else self.activation_function
-
-    @property
-    def tie(self) -> str:
-        """The same as `model.tie`."""
-        if self.share_encoder_decoder_embeddings:
-            return "all"
-        return "target" if self.tie_word_embeddings else "none"
+    def shape(self) -> dict[str, Any]:
+        """The keys under `model` of our settings."""
+        values = {ours: getattr(self, theirs) for theirs, ours in SHAPE.items()}
+        if values["activation"] == "silu":
+            values["activation"] = "swish"
+        tie = "target" if self.tie_word_embeddings else "none"
+        return values | {
+            "norm": "post",
+            "tie": "all" if self.share_encoder_decoder_embeddings else tie,
+        }
 
 
 @dataclass
@@ -70,6 +91,15 @@ class Generation:
 
     num_beams: int = knob("hypotheses kept", least=1, absent=1)
     length_penalty: float = knob("exponent of the length", least=0, absent=1.0)
+
+
+def written(shape: Model) -> dict[str, Any]:
+    """The part of config.json that says what a model of ours is like."""
+    return FIXED | {
+        **{theirs: getattr(shape, ours) for theirs, ours in SHAPE.items()},
+        "share_encoder_decoder_embeddings": shape.tie == "all",
+        "tie_word_embeddings": shape.tie != "none",
+    }
 
 
 def read_generation(directory: Path) -> Generation:

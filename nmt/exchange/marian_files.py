@@ -1,4 +1,4 @@
-"""A model as the files of a Marian model of Hugging Face: the way back of `marian.read`.
+"""A model as the files of a Marian model of Hugging Face: the way back of `marian_read.read`.
 
 That family knows one form of model: norms after the sublayers and none above the stacks,
 embeddings times the root of the width, sinusoids as halves of sines and cosines, SentencePiece.
@@ -23,9 +23,10 @@ from nmt.decode.torch_engine import FORBIDDEN
 from nmt.encodings.base import Dims
 from nmt.encodings.sinusoids import LAYOUTS, sinusoids
 from nmt.errors import UserError
-from nmt.exchange import marian_weights, site_positions, unshared
-from nmt.exchange.marian import EOS_PIECE, PAD_PIECE, UNK_PIECE, UNNAMED, MarianModel
+from nmt.exchange import marian_config, marian_weights, site_positions, unshared
+from nmt.exchange.marian_read import EOS_PIECE, PAD_PIECE, UNK_PIECE
 from nmt.exchange.marian_weights import Numbering
+from nmt.exchange.settings import UNNAMED
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
 
@@ -39,7 +40,9 @@ log = logging.getLogger(__name__)
 class MarianFiles(NamedTuple):
     """All that decides on the files."""
 
-    model: MarianModel  # with the ids that the files give
+    trained: Trained
+    source: Numbering  # the ids that the files give
+    target: Numbering
     positions: int  # of the table of sinusoids
     order: Tensor  # [dim] which of our components each of theirs is
 
@@ -62,12 +65,12 @@ def specification(trained: Trained) -> MarianFiles:
     positions = max(TABLE, (trained.facts["longest_source"] or 0) + 1)
     order = _order(trained.settings, trained.model, positions)
     source, target = _numberings(trained.source, trained.target)
-    return MarianFiles(MarianModel(trained, source, target), positions, order)
+    return MarianFiles(trained, source, target, positions, order)
 
 
 def files(written: MarianFiles) -> Iterator[tuple[str, bytes]]:
     """The files (name, bytes) of the directory."""
-    trained, source, target = written.model
+    trained, source, target, *_ = written
     settings = trained.settings
     yield "config.json", _json(_config(written))
     yield "generation_config.json", _json(_generation(settings, target, written.positions))
@@ -180,36 +183,19 @@ def _separate(trained: Trained) -> bool:
 
 
 def _config(written: MarianFiles) -> dict[str, Any]:
-    trained, source, target = written.model
-    shape = trained.settings.model
+    trained, source, target, positions, _ = written
     return {
-        "activation_dropout": shape.feedforward_dropout,
-        "activation_function": shape.activation,
+        **marian_config.written(trained.settings.model),
         "architectures": ["MarianMTModel"],
-        "attention_dropout": shape.attention_dropout,
-        "d_model": shape.dim,
-        **{f"{side}_attention_heads": shape.heads for side in ("encoder", "decoder")},
-        **{f"{side}_ffn_dim": shape.feedforward_dim for side in ("encoder", "decoder")},
-        "encoder_layers": shape.encoder_layers,
-        "decoder_layers": shape.decoder_layers,
         "decoder_start_token_id": target.pad,
         "vocab_size": len(source.theirs),
         "decoder_vocab_size": len(target.theirs),
-        "dropout": shape.dropout,
         "dtype": "float32",
         "eos_token_id": target.order[0],
         "forced_eos_token_id": target.order[0],
         "is_encoder_decoder": True,
-        "max_position_embeddings": written.positions,
-        "model_type": "marian",
-        "normalize_before": False,
-        "normalize_embedding": False,
-        "add_final_layer_norm": False,
-        "static_position_embeddings": True,
+        "max_position_embeddings": positions,
         "pad_token_id": target.pad,
-        "scale_embedding": True,
-        "share_encoder_decoder_embeddings": shape.tie == "all",
-        "tie_word_embeddings": shape.tie != "none",
         "use_cache": True,
     }
 
@@ -237,9 +223,8 @@ def _generation(settings: Settings, target: Numbering, positions: int) -> dict[s
 
 def _tensors(written: MarianFiles) -> dict[str, Tensor]:
     """The weights under their names; those of a layer that is shared once for each pass."""
-    trained, source, target = written.model
+    trained, source, target, _, order = written
     model, shape = trained.model, trained.settings.model
-    order = written.order
     tensors: dict[str, Tensor] = {}
     for ours, (name, *_) in marian_weights.MATRICES[shape.tie].items():
         side = source if ours == "source_embedding" else target

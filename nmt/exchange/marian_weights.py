@@ -60,6 +60,10 @@ class Numbering(NamedTuple):
         """Their id of each of ours from BOS on."""
         return [self.pad, *self.order]
 
+    def of(self, ids: Iterable[int]) -> list[int]:
+        """Their ids of ours from BOS on."""
+        return [self.theirs[i - BOS] for i in ids]
+
     def ours(self, ids: Iterable[int]) -> list[int]:
         """Our ids of theirs; their pad becomes BOS."""
         numbers = {number: place for place, number in enumerate(self.theirs, start=BOS)}

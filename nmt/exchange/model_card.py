@@ -14,12 +14,12 @@ from nmt import __version__
 from nmt.compare.notation import beyond, count, interval, number
 from nmt.compare.report import FEW, Report, ScoredTest
 from nmt.errors import UserError
-from nmt.exchange import certificate
-from nmt.exchange.marian import UNNAMED
+from nmt.exchange import proof
+from nmt.exchange.adapter import Adapter
+from nmt.exchange.settings import UNNAMED
 from nmt.modeldir import Trained
 
 NAME = "README.md"
-LIBRARIES = {"ctranslate2": "ctranslate2", "marian": "transformers"}  # as the hub calls them
 METRICS = {
     **dict.fromkeys(("BLEU", "BLEU-moses"), "bleu"),
     **dict.fromkeys(("TER", "TER-moses"), "ter"),
@@ -56,22 +56,21 @@ def scores_of(report: Report, label: str | None = None) -> CardScores:
     return CardScores(report, labels.index(label))
 
 
-def card(
-    trained: Trained, engine: str, found: Mapping[str, Any], options: CardOptions, usage: str
-) -> bytes:
-    """The text of README.md for a model that was written for `engine`.
+def card(adapter: Adapter, found: Mapping[str, Any], options: CardOptions, name: str) -> bytes:
+    """The text of README.md for a model that was written for an engine, under a name.
 
-    `found`: its certificate; `usage`: Markdown on how the engine is called.
+    `found`: its certificate.
     """
+    trained = adapter.trained
     parts = [
-        f"---\n{_front(trained, engine, options)}---\n",
-        f"# {options.name}\n\n{_about(trained, engine)}\n",
-        f"## Use\n\n{usage}\n",
+        f"---\n{_front(adapter, options)}---\n",
+        f"# {options.name}\n\n{_about(adapter)}\n",
+        f"## Use\n\n{adapter.usage(name)}\n",
         f"## Model\n\n{_table(_shape(trained))}\n",
     ]
     if rows := list(_training(trained)):
         parts.append(f"## Training\n\n{_table(rows)}\n")
-    findings = "\n".join(f"- {sentence}" for sentence in certificate.sentences(found))
+    findings = "\n".join(f"- {sentence}" for sentence in proof.sentences(found))
     parts.append(f"## Compared with the model that was trained\n\n{findings}\n")
     if options.scores:
         sections = (_scores(scores) for scores in options.scores)
@@ -79,16 +78,17 @@ def card(
     return "\n".join(parts).encode(errors="replace")
 
 
-def _front(trained: Trained, engine: str, options: CardOptions) -> str:
+def _front(adapter: Adapter, options: CardOptions) -> str:
     """The YAML that the hub reads."""
+    trained = adapter.trained
     languages = _languages(trained)
     values: dict[str, Any] = {}
     if languages:
         values["language"] = languages
     if options.license:
         values["license"] = options.license
-    if engine in LIBRARIES:
-        values["library_name"] = LIBRARIES[engine]
+    if adapter.on_hub:
+        values["library_name"] = adapter.on_hub
     values |= {"pipeline_tag": "translation", "tags": ["translation", *trained.settings.encoding]}
     if options.scores:
         results = [entry for scores in options.scores for entry in _results(scores, languages)]
@@ -131,12 +131,10 @@ def _languages(trained: Trained) -> list[str]:
     return [] if UNNAMED in codes else codes
 
 
-def _about(trained: Trained, engine: str) -> str:
-    languages = _languages(trained)
+def _about(adapter: Adapter) -> str:
+    languages = _languages(adapter.trained)
     pair = f" from `{languages[0]}` to `{languages[1]}`" if languages else ""
-    what = {"ctranslate2": "CTranslate2", "marian": "Hugging Face transformers (Marian)",
-            "argos": "Argos Translate and LibreTranslate"}[engine]  # fmt: skip
-    return f"A Transformer that translates{pair}, written for {what} by nmt {__version__}."
+    return f"A Transformer that translates{pair}, written for {adapter.title} by nmt {__version__}."
 
 
 def _shape(trained: Trained) -> Iterator[tuple[str, str]]:

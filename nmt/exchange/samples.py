@@ -2,67 +2,84 @@
 
 from collections.abc import Sequence
 from random import Random
-from typing import NamedTuple
 
 from nmt.data.side import Side
 from nmt.data.unigram import SPACE
 from nmt.data.vocab import SPECIALS
 from nmt.errors import Exit, UserError
-from nmt.exchange.certificate import MADE_UP
+from nmt.exchange.adapter import SampleLine, Scorer
 from nmt.modeldir import USUAL_LENGTH, Trained
 
 BEYOND = 300  # pieces of the longest samples; more where training had more
 LONG = 6  # samples that are longer than what was trained on
 MOST = 1024  # pieces of a sample, whatever was trained on
-
-
-class SampleLine(NamedTuple):
-    """A line of the source, and the ids that our model reads."""
-
-    line: str
-    ids: list[int]  # without eos
+MADE_UP = 40  # lines, where none are given
+LONGEST_MADE_UP = 60  # pieces of such a line
+RATIO = 1.5  # pieces of an output, for each of the source, and ROOM besides
+ROOM = 20
 
 
 def samples(
-    trained: Trained, longest: int | None, lines: Sequence[str] | None = None, seed: int = 1
-) -> list[SampleLine]:
+    trained: Trained, scorer: Scorer, lines: Sequence[str] | None = None, seed: int = 1
+) -> tuple[list[SampleLine], int]:
     """Lines to compare on: the given or made-up ones, and some beyond the length of training.
 
     Those are given lines joined, and made-up ones of up to BEYOND pieces; where that length is
-    unknown, it counts as USUAL_LENGTH. Lines that the encoding
-    cannot hold, or are longer than `longest` tokens with eos, and empty ones, are left out. Raises
+    unknown, it counts as USUAL_LENGTH. Left out, and counted, are empty lines and those that are
+    longer than the encoding or the engine can hold, or whose translation might be. Raises
     UserError (65) where none is left.
     """
     before = trained.facts["longest_source"] or USUAL_LENGTH
-    holds = least(trained.model.limits(training=False).source, longest)
-    room = MOST if holds is None else min(holds - 1, MOST)
+    room = _room(trained, scorer)
     most = max(BEYOND, before + before // 4)
     draw = Random(seed)
     if lines is None:
-        lengths = [draw.randint(1, min(before, room)) for _ in range(MADE_UP)]
-        texts = [made_up(trained.source, draw, length) for length in lengths]
+        usual = max(1, min(before, room, LONGEST_MADE_UP))
+        texts = [made_up(trained.source, draw, draw.randint(1, usual)) for _ in range(MADE_UP)]
     else:
         texts = [*lines, *_joined(trained, lines, before, most)]
     for step in range(1, LONG + 1):
         length = before + (most - before) * step // LONG
-        texts.append(made_up(trained.source, draw, min(length, room)))
-    made = [SampleLine(text, trained.source.ids(text)[:-1]) for text in texts]
-    kept = [sample for sample in made if 0 < len(sample.ids) <= room]
+        texts.append(made_up(trained.source, draw, max(1, min(length, room))))
+    found = [SampleLine(text, trained.source.ids(text)[:-1]) for text in texts]
+    kept = [sample for sample in found if 0 < len(sample.ids) <= room]
     if not kept:
         raise UserError("no sample is short enough for the encoding; give others", Exit.DATA)
-    return kept
+    return kept, len(found) - len(kept)
+
+
+def limit(trained: Trained, pieces: int) -> int:
+    """The most pieces of a translation of so many."""
+    table = trained.model.limits(training=False).target
+    most = int(RATIO * pieces) + ROOM
+    return most if table is None else min(most, table - 1)
+
+
+def _room(trained: Trained, scorer: Scorer) -> int:
+    """The most pieces of a sample."""
+    limits = trained.model.limits(training=False)
+    holds = [n - 1 for n in (limits.source, scorer.longest_source) if n is not None]
+    most, table = scorer.longest_target, limits.target
+    if most is not None and (table is None or table > most):
+        holds.append(int((most - 1 - ROOM) / RATIO))
+    return min([*holds, MOST])
 
 
 def made_up(side: Side, draw: Random, length: int) -> str:
     """A line of about so many pieces, drawn at random."""
+    text = side.text(drawn(side, draw, length))
+    return " ".join(text.replace(SPACE, " ").split())
+
+
+def drawn(side: Side, draw: Random, length: int) -> list[int]:
+    """So many ids of pieces, drawn at random."""
     first = min(SPECIALS, len(side.vocabulary) - 1)
-    pieces = draw.choices(range(first, len(side.vocabulary)), k=length)
-    return " ".join(side.text(pieces).replace(SPACE, " ").split())
+    return draw.choices(range(first, len(side.vocabulary)), k=length)
 
 
 def _joined(trained: Trained, lines: Sequence[str], beyond: int, most: int) -> list[str]:
     """Up to LONG lines of consecutive ones, longer than `beyond` pieces but not than `most`."""
-    made: list[str] = []
+    texts: list[str] = []
     held: list[str] = []
     pieces = 0
     for line in lines:
@@ -70,13 +87,8 @@ def _joined(trained: Trained, lines: Sequence[str], beyond: int, most: int) -> l
         pieces += len(trained.source.ids(line)) - 1
         if pieces > beyond:
             if pieces <= most:
-                made.append(" ".join(held))
+                texts.append(" ".join(held))
             held, pieces = [], 0
-        if len(made) == LONG:
+        if len(texts) == LONG:
             break
-    return made
-
-
-def least(*numbers: int | None) -> int | None:
-    """The least of the numbers that are given; None: none is."""
-    return min((n for n in numbers if n is not None), default=None)
+    return texts

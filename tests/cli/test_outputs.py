@@ -13,7 +13,7 @@ from nmt import atomic, corpus, modeldir, modelpath
 from nmt.cli import evaluate
 from nmt.cli.streams import deliver
 from nmt.errors import Exit
-from nmt.exchange import ctranslate2_read, marian
+from nmt.exchange import ctranslate2_read, marian_read
 from nmt.experiments.outputs import check_places, of_text
 from nmt.inspect import parity_report, plot
 from nmt.modeldir import Trained
@@ -89,7 +89,7 @@ def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
     for module, name in (
         *((modeldir, "load"), (modelpath, "locate"), (corpus, "prepare")),
         *((parity_report, "prove"), (plot, "draw"), (plot, "draw_run")),
-        *((marian, "read"), (ctranslate2_read, "read")),
+        *((marian_read, "read"), (ctranslate2_read, "read")),
     ):
         monkeypatch.setattr(module, name, work)
 

@@ -25,13 +25,14 @@ from nmt.data.toy import pairs
 from nmt.data.unigram import SPACE
 from nmt.data.vocab import BOS, PAD, UNK, Vocabulary
 from nmt.errors import Exit, UserError
-from nmt.exchange import argos_export, ctranslate2_export, samples
-from nmt.exchange.argos_export import PackageOptions, export
+from nmt.exchange import argos_adapter, ctranslate2_adapter, exporting, samples
+from nmt.exchange.adapter import PackageOptions
 from nmt.modeldir import Trained
 from tests.exchange.test_export import made as of_bpe
 from tests.exchange.test_marian_export import LINES, made
 
 PYTHON = os.environ.get("NMT_ARGOS")  # of an environment that has argostranslate
+export = partial(exporting.export, to="argos")
 HOW = "NMT_ARGOS names no Python that has argostranslate (pip install argostranslate==1.11.0)"
 
 
@@ -45,7 +46,7 @@ def short(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     if "slow" not in request.keywords:
         monkeypatch.setattr(samples, "BEYOND", 30)
         monkeypatch.setattr(samples, "LONG", 2)
-        monkeypatch.setattr(ctranslate2_export, "LONGEST", 128)
+        monkeypatch.setattr(ctranslate2_adapter, "LONGEST", 128)
 
 
 def test_a_package_holds_what_the_client_reads(tmp_path: Path) -> None:
@@ -88,8 +89,8 @@ def test_no_special_piece_is_ever_chosen(tmp_path: Path) -> None:
 
 def test_the_same_model_gives_the_same_bytes() -> None:
     files = [("a/b.txt", b"text" * 50), ("a/c", b"")]
-    data = argos_export.zipped(files)
-    assert data == argos_export.zipped(files)
+    data = argos_adapter.zipped(files)
+    assert data == argos_adapter.zipped(files)
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         assert [(name, archive.read(name)) for name in archive.namelist()] == files
 
@@ -222,7 +223,7 @@ def test_it_is_installed_and_translates_five_hundred_lines_alike(
     processor = SentencePieceProcessor(model_file=str(package / "sentencepiece.model"))
     reader = ctranslate2.Translator(str(package / "model"), compute_type="float32")
     pieces = [processor.encode(line, out_type=str) for line in lines]
-    found = [reader.translate_batch([each], **argos_export.SEARCH)[0] for each in pieces]
+    found = [reader.translate_batch([each], **argos_adapter.SEARCH)[0] for each in pieces]
     texts = ["".join(each.hypotheses[0]).replace(SPACE, " ").strip() for each in found]
     assert texts == theirs and len(theirs) == 500 and len(set(theirs)) > 400
     alike = sum(a == b for a, b in zip(ours, theirs, strict=True))

@@ -22,8 +22,8 @@ from nmt.data.side import Side
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.toy import pairs
 from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocabulary
-from nmt.exchange import card_code, certificate, ctranslate2_export, marian_export, samples
-from nmt.exchange.ctranslate2_export import export
+from nmt.exchange import card_code, ctranslate2_adapter, samples
+from nmt.exchange.exporting import export
 from nmt.modeldir import Trained
 from tests.exchange.marian_models import KINDS, make
 from tests.exchange.test_export import made as of_letters
@@ -80,7 +80,7 @@ def short(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     if "slow" not in request.keywords:
         monkeypatch.setattr(samples, "BEYOND", 15)
         monkeypatch.setattr(samples, "LONG", 1)
-        monkeypatch.setattr(ctranslate2_export, "LONGEST", 128)
+        monkeypatch.setattr(ctranslate2_adapter, "LONGEST", 128)
 
 
 @pytest.fixture(scope="session")
@@ -185,9 +185,10 @@ def test_merges_may_be_none() -> None:
 def test_those_for_transformers_normalise_and_end_as_nmt_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(certificate, "ROOM", 2)
+    monkeypatch.setattr(samples, "ROOM", 2)
     trained = of_unigram("encoding=absolute", *SHORT, "decode.length_penalty=power")
-    found = marian_export.export(trained, tmp_path / "made", [*LINES, ODD[2]])["as_nmt_translate"]
+    lines = [*LINES, ODD[2]]
+    found = export(trained, tmp_path / "made", lines, to="marian")["as_nmt_translate"]
     assert found["equal"] == found["compared"] > len(LINES)
     code = block((tmp_path / "made" / "README.md").read_text(encoding="utf-8"))
     assert 'place = "made"' in code and "max_new_tokens=limit + 1" in code
@@ -202,7 +203,7 @@ def test_the_export_shows_how_far_it_is_and_what_it_found(
     for line in (
         "comparing on 4 lines of up to",
         "greedy, by nmt: 4 of 4 lines",
-        "beam_4, by CTranslate2: 2 of 4 lines",
+        "beam_4, by ctranslate2: 2 of 4 lines",
         "by the lines of the card: 3 of 4 lines",
         "Compared with ctranslate2",
         "The Python on the card translates 4 of 4 lines as nmt-translate does",

@@ -13,9 +13,19 @@ from nmt import modeldir
 from nmt.cli import import_model
 from nmt.data.vocab import EOS
 from nmt.errors import Exit, UserError
-from nmt.exchange import ctranslate2_export, ctranslate2_proof, ctranslate2_read, samples
-from nmt.exchange.ctranslate2_export import export, saved
+from nmt.exchange import (
+    adapter,
+    ctranslate2_adapter,
+    ctranslate2_read,
+    ctranslate2_spec,
+    importing,
+    proof,
+    samples,
+)
+from nmt.exchange.adapter import PackageOptions
+from nmt.exchange.ctranslate2_adapter import CTranslate2Adapter
 from nmt.exchange.ctranslate2_spec import specification
+from nmt.exchange.exporting import export
 from tests.exchange import marian_models
 from tests.exchange.opennmt_models import LINES, TAU, make
 from tests.exchange.test_export import LINES as LETTERED
@@ -27,7 +37,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Samples of up to 40 pieces."""
     monkeypatch.setattr(samples, "BEYOND", 40)
     monkeypatch.setattr(samples, "LONG", 2)
-    monkeypatch.setattr(ctranslate2_export, "LONGEST", 128)
+    monkeypatch.setattr(ctranslate2_adapter, "LONGEST", 128)
 
 
 @pytest.mark.parametrize("relative", [True, False])
@@ -70,32 +80,38 @@ def test_what_was_exported_comes_back(words: list[str], tmp_path: Path) -> None:
     assert again.source.to_json() == ours.source.to_json()
 
 
-def test_sinusoids_that_are_not_in_the_file_are_those_of_ctranslate2(tmp_path: Path) -> None:
+def without_tables(*given: Any) -> Any:
+    spec = specification(*given)
+    for stack in (spec.encoder, spec.decoder):
+        stack.position_encodings.encodings = "__optional"
+    return spec
+
+
+def test_sinusoids_that_are_not_in_the_file_are_those_of_ctranslate2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As in directories of OpenNMT-tf."""
     ours = made("encoding=absolute", "encoding.absolute.layout=halves",
                 "encoding.absolute.denominator=tensor2tensor",
                 "encoding.absolute.at.index.start=1")  # fmt: skip
-    exported = specification(ours, 64)
-    for stack in (exported.spec.encoder, exported.spec.decoder):
-        stack.position_encodings.encodings = "__optional"
-    place = saved(exported, "float32", tmp_path / "made")
-    for name, side in (("source", ours.source), ("target", ours.target)):
-        (place / f"{name}.json").write_text(json.dumps(side.to_json()))
+    monkeypatch.setattr(ctranslate2_spec, "specification", without_tables)
+    place = tmp_path / "made"
+    CTranslate2Adapter(ours, PackageOptions()).written(place, "float32")
     unknown = ctranslate2_read.read(place)
     assert unknown.trained.facts == {"longest_source": None}
-    found = ctranslate2_read.certify(unknown, place, LETTERED)
+    found = importing.certify(unknown, LETTERED)
     assert found["longest_trained_source"] is None and found["log_probs"] < 2e-5
     read = ctranslate2_read.read(place, 12)
     assert read.trained.settings.encoding == ours.settings.encoding
-    assert ctranslate2_read.certify(read, place, LETTERED)["log_probs"] < 2e-5
+    assert importing.certify(read, LETTERED)["log_probs"] < 2e-5
 
 
 def test_what_computes_something_else_is_not_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = make(tmp_path / "theirs", True)
-    monkeypatch.setattr(ctranslate2_proof, "LOG_PROBS", 1e-12)
-    with pytest.raises(UserError, match="log-probabilities in CTranslate2 differ by"):
+    monkeypatch.setattr(proof, "LOG_PROBS", 1e-12)
+    with pytest.raises(UserError, match="log-probabilities in ctranslate2 differ by"):
         import_model.command([str(place), str(tmp_path / "ours"), "--trained-length", "9"])
     assert not (tmp_path / "ours").exists()
 
@@ -114,10 +130,9 @@ def test_without_an_eos_the_source_ends_with_its_last_piece() -> None:
 
 
 def quantised(place: Path) -> None:
-    spec = specification(made("encoding=relative", "tau=3"), 64)
-    (place / "model.bin").unlink()
-    saved(spec, "int8", place / "int8")
-    (place / "int8/model.bin").rename(place / "model.bin")
+    ours = CTranslate2Adapter(made("encoding=relative", "tau=3"), PackageOptions())
+    ours.weights(place / "int8", "int8")
+    (place / "int8/model.bin").replace(place / "model.bin")
 
 
 def configured(key: str, value: Any) -> Callable[[Path], None]:
@@ -182,7 +197,7 @@ def test_ctranslate2_may_be_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     place = make(tmp_path / "theirs", True)
-    monkeypatch.setattr(ctranslate2_read, "find_spec", lambda name: None)
+    monkeypatch.setattr(adapter, "find_spec", lambda name: None)
     read = ctranslate2_read.read(place, 20)
-    assert ctranslate2_read.certify(read, place, None) == {"compared_with": None}
+    assert importing.certify(read) == {"compared_with": None}
     assert "ctranslate2 is not installed" in caplog.text

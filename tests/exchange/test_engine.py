@@ -21,7 +21,7 @@ from nmt.data.vocab import BOS, EOS, PAD, UNK
 from nmt.decode.notes import Notes
 from nmt.decode.translator import RefusedLinesError, Translation, Translator
 from nmt.errors import Exit, UserError
-from nmt.exchange import ctranslate2_engine, ctranslate2_export, samples
+from nmt.exchange import adapter, ctranslate2_adapter, ctranslate2_engine, exporting, samples
 from nmt.exchange.ctranslate2_engine import CTranslate2Engine
 from nmt.experiments import engines
 from nmt.modeldir import Trained
@@ -43,8 +43,8 @@ def exported(trained: Trained, place: Path, precision: str = "float32") -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(samples, "BEYOND", 15)
         patch.setattr(samples, "LONG", 1)
-        patch.setattr(ctranslate2_export, "LONGEST", 200)
-        ctranslate2_export.export(trained, place, LINES[:1], precision)
+        patch.setattr(ctranslate2_adapter, "LONGEST", 200)
+        exporting.export(trained, place, LINES[:1], precision=precision)
     return place
 
 
@@ -317,7 +317,7 @@ def test_a_directory_that_is_damaged_or_of_others_is_refused(place: Path, tmp_pa
 def test_without_ctranslate2_it_says_what_to_install(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ctranslate2_engine, "find_spec", lambda name: None)
+    monkeypatch.setattr(adapter, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"pip install 'nmt\[ct2\]'") as error:
         engines.load([place / "made"], "cpu")
     assert error.value.code == Exit.UNAVAILABLE

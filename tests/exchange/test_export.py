@@ -19,9 +19,12 @@ from nmt.data.tokenizer import Tokenizer
 from nmt.data.toy import pairs
 from nmt.data.vocab import EOS, Vocabulary
 from nmt.errors import Exit, UserError
-from nmt.exchange import ctranslate2_export, ctranslate2_proof, marian, samples, site_positions
-from nmt.exchange.ctranslate2_export import export
-from nmt.exchange.ctranslate2_spec import names, t5_buckets
+from nmt.exchange import adapter, ctranslate2_adapter, marian_read, samples, site_positions
+from nmt.exchange.adapter import Output
+from nmt.exchange.ctranslate2_names import names
+from nmt.exchange.ctranslate2_scorer import CTranslate2Scorer
+from nmt.exchange.ctranslate2_spec import t5_buckets
+from nmt.exchange.exporting import export
 from nmt.modeldir import Trained
 from nmt.overrides.options import options_of
 from tests.composing import settings_of
@@ -76,7 +79,7 @@ def short(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     if "slow" not in request.keywords:
         monkeypatch.setattr(samples, "BEYOND", 40)
         monkeypatch.setattr(samples, "LONG", 2)
-        monkeypatch.setattr(ctranslate2_export, "LONGEST", 128)
+        monkeypatch.setattr(ctranslate2_adapter, "LONGEST", 128)
 
 
 def proven(trained: Trained, place: Path, lines: list[str] | None = LINES) -> dict[str, Any]:
@@ -132,7 +135,7 @@ def test_each_form_of_positions_is_proven(words: list[str], tmp_path: Path) -> N
 def test_what_cannot_be_expressed_is_refused(
     words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ctranslate2_export, "LONGEST", 2048)
+    monkeypatch.setattr(ctranslate2_adapter, "LONGEST", 2048)
     with pytest.raises(UserError, match=message) as error:
         export(made(*words), tmp_path / "made", LINES)
     assert error.value.code == Exit.USAGE and not list(tmp_path.iterdir())
@@ -162,16 +165,16 @@ def test_what_computes_something_else_is_not_written(
 ) -> None:
     read = site_positions.read
     monkeypatch.setattr(site_positions, "read", lambda *a: spoil(read(*a)))
-    with pytest.raises(UserError, match="log-probabilities in CTranslate2 differ by") as error:
+    with pytest.raises(UserError, match="log-probabilities in ctranslate2 differ by") as error:
         export(made(f"encoding={encoding}"), tmp_path / "made", LINES)
     assert error.value.code == Exit.DATA and not list(tmp_path.iterdir())
 
 
 def test_an_output_that_differs_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def outputs(engine: Any, samples: list[Any], *_: Any) -> list[list[int]]:
-        return [[5, 6] for _ in samples]
+    def outputs(scorer: Any, sources: list[Any], *_: Any) -> list[Output]:
+        return [Output([5, 6], True) for _ in sources]
 
-    monkeypatch.setattr(ctranslate2_proof.CTranslate2Translator, "outputs", outputs)
+    monkeypatch.setattr(CTranslate2Scorer, "outputs", outputs)
     with pytest.raises(UserError, match="translates it otherwise by greedy"):
         export(made("encoding=none"), tmp_path / "made", LINES)
     assert not list(tmp_path.iterdir())
@@ -198,7 +201,7 @@ def test_the_command_writes_what_ctranslate2_reads(tmp_path: Path) -> None:
 def test_another_precision_is_measured_and_leaves_the_model_as_it_is(tmp_path: Path) -> None:
     trained = made("encoding=none")
     before = {name: t.clone() for name, t in trained.model.state_dict().items()}
-    found = export(trained, tmp_path / "made", LINES, "int8")
+    found = export(trained, tmp_path / "made", LINES, precision="int8")
     assert all(torch.equal(before[name], t) for name, t in trained.model.state_dict().items())
     assert 1e-4 < found["int8"]["log_probs"] < 0.3
     assert found["int8"]["greedy"]["compared"] == found["lines"]
@@ -207,7 +210,7 @@ def test_another_precision_is_measured_and_leaves_the_model_as_it_is(tmp_path: P
 def test_without_ctranslate2_it_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ctranslate2_export, "find_spec", lambda name: None)
+    monkeypatch.setattr(adapter, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"pip install 'nmt\[ct2\]'") as error:
         export(made("encoding=none"), tmp_path / "made")
     assert error.value.code == Exit.UNAVAILABLE
@@ -275,7 +278,7 @@ def test_marian_models_go_out_as_ctranslate2_itself_converts_them(
         model.get_decoder().embed_tokens.weight[start] = 0
         model.final_logits_bias[0, start] = -1e4
     model.save_pretrained(tmp_path / "marian")
-    trained = marian.read(tmp_path / "marian").trained
+    trained = marian_read.read(tmp_path / "marian").trained
     lines = [source for source, _ in pairs(8, 4, 14, "samples")]
     if "multilingual" in kind:
         lines = [f">>fr<< {line}" for line in lines]

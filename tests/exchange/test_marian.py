@@ -21,13 +21,21 @@ from nmt.data.toy import pairs
 from nmt.data.vocab import EOS
 from nmt.decode.translator import Translator
 from nmt.errors import Exit, UserError
-from nmt.exchange import certificate, marian
-from nmt.exchange.marian import MarianModel
+from nmt.exchange import adapter, importing, marian_read, proof, samples
+from nmt.exchange.adapter import Imported
+from nmt.exchange.marian_scorer import MarianScorer
 from nmt.experiments import lengthen
 from tests.exchange.marian_models import KINDS, make
 
 LINES = [source for source, _ in pairs(8, 4, 14, "samples")]
 TRAINED = "shared swish"  # the outputs of the others hardly ever end
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Samples of up to 40 pieces."""
+    monkeypatch.setattr(samples, "BEYOND", 40)
+    monkeypatch.setattr(samples, "LONG", 2)
 
 
 @pytest.fixture(scope="module")
@@ -53,12 +61,12 @@ def lines_of(kind: str) -> list[str]:
     [pytest.param(k, marks=[pytest.mark.slow] * k.startswith("multilingual")) for k in KINDS],
 )
 def test_pieces_logits_and_translations_are_those_of_transformers(kind: str, models: Path) -> None:
-    imported = marian.read(models / kind)
+    imported = marian_read.read(models / kind)
     lines = lines_of(kind)[: 8 if kind == TRAINED else 3]
-    found = certificate.certify(imported, models / kind, lines)
+    found = importing.certify(imported, lines)
     assert found["compared_with"].startswith("transformers 5")
-    assert found["lines"] == found["greedy"]["equal"] == len(lines)
-    assert 0 < found["logits"] < certificate.LOGITS
+    assert found["lines"] == found["greedy"]["equal"] > len(lines)
+    assert 0 < found["log_probs"] < proof.LOG_PROBS and found["lines_left_out"] == 0
     assert kind != TRAINED or found["beam_4"]["equal"] > 4
 
 
@@ -74,11 +82,11 @@ def test_pieces_logits_and_translations_are_those_of_transformers(kind: str, mod
 def test_whatever_computes_something_else_is_found_out(
     spoil: Callable[[Any], None], models: Path
 ) -> None:
-    imported = marian.read(models / TRAINED)
+    imported = marian_read.read(models / TRAINED)
     with torch.no_grad():
         spoil(imported.trained.model)
-    with pytest.raises(UserError, match="logits differ from those of transformers by"):
-        certificate.certify(imported, models / TRAINED, LINES[:2])
+    with pytest.raises(UserError, match="log-probabilities in transformers differ by"):
+        importing.certify(imported, LINES[:2])
 
 
 @pytest.mark.parametrize("penalty", [0.0, 1.0])
@@ -88,19 +96,20 @@ def test_beam_search_is_that_of_transformers_with_its_length_penalty(
     where = copied / "generation_config.json"
     given = json.loads(where.read_bytes())
     where.write_text(json.dumps({**given, "num_beams": 4, "length_penalty": penalty}))
-    imported = marian.read(copied)
+    imported = marian_read.read(copied)
     decode = imported.trained.settings.decode
     assert (decode.beam_size, decode.alpha, decode.length_penalty) == (4, penalty, "power")
-    reference = certificate._reference(copied)
+    reference = imported.scorer()
+    assert isinstance(reference, MarianScorer)
     translations = Translator.of(imported.trained, decode).translate(LINES)
     compared = 0
     for line, (ours, *_) in zip(LINES, translations, strict=True):
         theirs = reference.model.generate(
             **reference.tokenizer(line, return_tensors="pt"), max_new_tokens=80,
-            forced_eos_token_id=None, bad_words_ids=[[imported.target.pad]],
+            forced_eos_token_id=None, bad_words_ids=[[reference.target.pad]],
             return_dict_in_generate=True, output_scores=True,
         )  # fmt: skip
-        ids = imported.target.ours(theirs.sequences[0].tolist())[1:]
+        ids = reference.target.ours(theirs.sequences[0].tolist())[1:]
         if ours.finished and ids[-1] == EOS and ours.ids == tuple(ids[:-1]):
             assert ours.score == pytest.approx(float(theirs.sequences_scores[0]), abs=1e-4)
             compared += 1
@@ -108,20 +117,20 @@ def test_beam_search_is_that_of_transformers_with_its_length_penalty(
 
 
 def test_other_pieces_are_found_out(models: Path) -> None:
-    imported = marian.read(models / TRAINED)
+    imported = marian_read.read(models / TRAINED)
     imported.trained.source.segmenter = imported.trained.target.segmenter
     with pytest.raises(UserError, match="transformers makes other pieces of it") as error:
-        certificate.certify(imported, models / TRAINED, LINES)
+        importing.certify(imported, LINES)
     assert error.value.code == Exit.DATA
 
 
 def test_without_transformers_nothing_is_compared_and_that_is_said(
     models: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(certificate, "find_spec", lambda name: None)
-    imported = marian.read(models / TRAINED)
+    monkeypatch.setattr(adapter, "find_spec", lambda name: None)
+    imported = marian_read.read(models / TRAINED)
     with caplog.at_level(logging.WARNING):
-        found = certificate.certify(imported, models / TRAINED, LINES)
+        found = importing.certify(imported, LINES)
     assert found == {"compared_with": None}
     assert "not compared with the original" in caplog.text
 
@@ -129,24 +138,24 @@ def test_without_transformers_nothing_is_compared_and_that_is_said(
 def test_the_command_makes_a_model_directory(
     models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    samples, made = tmp_path / "samples.txt", tmp_path / "made"
-    samples.write_text("".join(f"{line}\n" for line in LINES[:3]), encoding="utf-8")
+    text, made = tmp_path / "samples.txt", tmp_path / "made"
+    text.write_text("".join(f"{line}\n" for line in LINES[:3]), encoding="utf-8")
     arguments = [str(models / TRAINED), str(made)]
-    more = ["--samples", str(samples), "--trained-length", "30"]
+    more = ["--samples", str(text), "--trained-length", "30"]
     assert import_model.main([*arguments, *more]) == Exit.OK
     err = capsys.readouterr().err
     assert "longest source in training" not in err
     stages = [
         f"reading {arguments[0]}\n",
         "2+1 layers of 16, ",
-        "on 3 lines\n",
+        "on 5 lines of up to 40 pieces\n",
         f"writing {made}\n",
     ]
     assert [stage for stage in stages if stage in err] == stages
     trained = modeldir.load(made)
     assert trained.facts["longest_source"] == 30
-    assert json.loads((made / "certificate.json").read_bytes())["lines"] == 3
-    original = marian.read(models / TRAINED).trained
+    assert json.loads((made / "certificate.json").read_bytes())["lines"] == 5
+    original = marian_read.read(models / TRAINED).trained
     texts = [Translator.of(each, each.settings.decode).texts(LINES) for each in (trained, original)]
     assert texts[0] == texts[1] and len(set(texts[0])) > 1
     assert import_model.main(arguments) == Exit.CANT_CREATE
@@ -162,16 +171,15 @@ def test_the_trained_length_is_unknown_unless_it_is_told(
     assert modeldir.facts(parent) == {"longest_source": None}
     assert lengthen._bounds(parent) == (25, 50, 75, 100)
     assert "lengths are divided at 25, 50, 75, 100" in capsys.readouterr().err
-    known = marian.read(models / "separate relu", trained_length=1)
-    assert len(certificate.made_up(known)) == certificate.MADE_UP
 
 
 def test_made_up_lines_will_do(models: Path) -> None:
-    imported = marian.read(models / "multilingual gelu", trained_length=12)
-    lines = certificate.made_up(imported)
-    assert lines == certificate.made_up(imported)
-    found = certificate.certify(imported, models / "multilingual gelu", lines[:3])
-    assert found["lines"] + found["lines_left_out"] == 3 and found["lines"]
+    imported = marian_read.read(models / "multilingual gelu", trained_length=12)
+    chosen, left_out = samples.samples(imported.trained, imported.scorer())
+    assert (chosen, left_out) == samples.samples(imported.trained, imported.scorer())
+    assert left_out == 0 and len(chosen) == samples.MADE_UP + samples.LONG
+    found = importing.certify(imported, [sample.line for sample in chosen[:3]])
+    assert found["lines"] > 3 and found["longest_source"] > 12
 
 
 def test_pytorch_model_bin_is_read_by_a_loader_that_runs_no_code(
@@ -180,11 +188,13 @@ def test_pytorch_model_bin_is_read_by_a_loader_that_runs_no_code(
     tensors = safetensors.torch.load_file(copied / "model.safetensors")
     (copied / "model.safetensors").unlink()
     torch.save(tensors, copied / "pytorch_model.bin")
-    same = [marian.read(path).trained.model.state_dict() for path in (copied, models / TRAINED)]
+    same = [
+        marian_read.read(path).trained.model.state_dict() for path in (copied, models / TRAINED)
+    ]
     assert all(torch.equal(same[0][name], same[1][name]) for name in same[1])
     torch.save({"model.shared.weight": Touching(tmp_path / "ran")}, copied / "pytorch_model.bin")
     with pytest.raises(UserError, match="damaged, or holds more than tensors"):
-        marian.read(copied)
+        marian_read.read(copied)
     assert not (tmp_path / "ran").exists()
 
 
@@ -285,9 +295,9 @@ def test_a_vocabulary_of_another_size_is_refused(copied: Path) -> None:
     refused(copied, "the vocabulary has .* pieces, but shared.weight")
 
 
-def refused(directory: Path, message: str) -> MarianModel | None:
+def refused(directory: Path, message: str) -> Imported | None:
     with pytest.raises(UserError, match=message) as error:
-        marian.read(directory)
+        marian_read.read(directory)
     assert error.value.code == Exit.DATA
     assert str(directory) in str(error.value)
     return None
@@ -306,7 +316,7 @@ def test_the_code_of_a_language_is_a_piece(models: Path) -> None:
 def test_a_line_without_a_target_language_is_warned_of_once(
     models: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    trained = marian.read(models / "multilingual gelu").trained
+    trained = marian_read.read(models / "multilingual gelu").trained
     decode = replace(trained.settings.decode, max_length_ratio=1.0, window=2)
     lines = [">>fr<< das Buch", "das Buch", "", ">>xx<< das Buch", ">>de<< ein", "das >>fr<<"]
     Translator.of(trained, decode).texts(lines)
@@ -314,7 +324,7 @@ def test_a_line_without_a_target_language_is_warned_of_once(
     assert "3 (first: line 2; longest: " in warned
     assert warned.endswith("as in `>>de<< Hello.`; it knows >>de<<, >>fr<<")
     caplog.clear()
-    Translator.of(marian.read(models / TRAINED).trained, decode).texts(lines)
+    Translator.of(marian_read.read(models / TRAINED).trained, decode).texts(lines)
     assert "target language" not in caplog.text
 
 
@@ -324,11 +334,11 @@ def test_a_trained_model_translates_two_hundred_lines_as_in_transformers(
     kind: str, tmp_path: Path
 ) -> None:
     make(tmp_path / "model", **KINDS[kind], pieces=300, dim=64, updates=1500)
-    imported = marian.read(tmp_path / "model")
-    samples = [source for source, _ in pairs(200, 4, 40, "two hundred")]
+    imported = marian_read.read(tmp_path / "model")
+    lines = [source for source, _ in pairs(200, 4, 40, "two hundred")]
     if "multilingual" in kind:
-        samples = [f">>fr<< {line}" for line in samples]
-    found = certificate.certify(imported, tmp_path / "model", samples)
-    assert found["lines"] == found["greedy"]["equal"] == 200
-    assert found["logits"] < certificate.LOGITS
-    assert found["beam_4"]["finished"] > 150
+        lines = [f">>fr<< {line}" for line in lines]
+    found = importing.certify(imported, lines)
+    assert found["lines"] == found["greedy"]["equal"] + found["greedy"]["ties"] > 200
+    assert found["log_probs"] < proof.LOG_PROBS
+    assert found["beam_4"]["compared"] > 150

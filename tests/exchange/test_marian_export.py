@@ -3,7 +3,7 @@
 import json
 import logging
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,7 @@ from nmt.data.toy import pairs
 from nmt.data.unigram import Unigram, learn_model
 from nmt.data.vocab import EOS, Vocabulary
 from nmt.errors import Exit, UserError
-from nmt.exchange import certificate, marian, marian_export, marian_files, samples
-from nmt.exchange.marian_export import export
+from nmt.exchange import adapter, exporting, marian_files, marian_read, samples
 from nmt.modeldir import Trained
 from tests.composing import settings_of
 from tests.conftest import TINY, moved
@@ -29,6 +28,7 @@ from tests.exchange.marian_models import KINDS, make
 
 TEXT = pairs(60, 3, 6, "samples")
 LINES = [source for source, _ in TEXT[:2]]
+export = partial(exporting.export, to="marian")
 POST = ("model.norm=post", "segmenter=unigram")
 NO_TABLE = ("config.json", "generation_config.json", "tokenizer_config.json")
 
@@ -55,7 +55,7 @@ def short(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     """Samples of up to 15 pieces; slow tests have those of up to 300."""
     if "slow" not in request.keywords:
         monkeypatch.setattr(samples, "BEYOND", 15)
-        monkeypatch.setattr(certificate, "ROOM", 2)
+        monkeypatch.setattr(samples, "ROOM", 2)
         monkeypatch.setattr(samples, "LONG", 1)
 
 
@@ -64,12 +64,12 @@ def short(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 )
 def test_what_was_imported_goes_back_as_it_came(kind: str, tmp_path: Path) -> None:
     make(tmp_path / "original", **KINDS[kind])
-    trained = marian.read(tmp_path / "original", trained_length=12).trained
+    trained = marian_read.read(tmp_path / "original", trained_length=12).trained
     found = export(trained, tmp_path / "made", LINES)
     assert found["compared_with"] == f"transformers {version('transformers')}"
-    assert 0 < found["logits"] < 1e-4 and found["longest_source"] > 12
+    assert 0 < found["log_probs"] < 1e-4 and found["longest_source"] > 12
     assert found["greedy"]["equal"] + found["greedy"]["ties"] == found["lines"] >= len(LINES)
-    again = marian.read(tmp_path / "made").trained
+    again = marian_read.read(tmp_path / "made").trained
     weights = trained.model.state_dict()
     for name, tensor in again.model.state_dict().items():
         assert torch.equal(tensor, weights[name]), name
@@ -95,8 +95,8 @@ def test_what_was_imported_goes_back_as_it_came(kind: str, tmp_path: Path) -> No
 def test_models_of_our_own_go_too(words: list[str], shared: bool, tmp_path: Path) -> None:
     trained = made("encoding=absolute", *words, shared=shared)
     found = export(trained, tmp_path / "made", [*LINES, "Der  Hund\u00a0schla\u0308ft ."])
-    assert found["logits"] < 1e-4 and found["lines_normalised"] == 1
-    again = marian.read(tmp_path / "made").trained
+    assert found["log_probs"] < 1e-4 and found["lines_normalised"] == 1
+    again = marian_read.read(tmp_path / "made").trained
     ids = torch.tensor([trained.source.ids(LINES[0])])
     assert again.source.ids(LINES[0]) == ids[0].tolist()
     with torch.no_grad():
@@ -148,9 +148,13 @@ def test_pieces_of_byte_pair_encoding_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "spoil", "message"),
     [
-        ("final_logits_bias", lambda t: t[0, 5:7].add_(0.1), "logits differ from those of"),
-        ("model.encoder.layers.1.fc2.weight", lambda t: t.mul_(1.2), "logits differ from those of"),
-        ("model.decoder.layers.0.encoder_attn.k_proj.weight", lambda t: t.mul_(2), "logits differ"),
+        ("final_logits_bias", lambda t: t[0, 5:7].add_(0.1), "in transformers differ by"),
+        ("model.encoder.layers.1.fc2.weight", lambda t: t.mul_(1.2), "in transformers differ by"),
+        (
+            "model.decoder.layers.0.encoder_attn.k_proj.weight",
+            lambda t: t.mul_(2),
+            "transformers differ",
+        ),
     ],
 )
 def test_what_computes_something_else_is_not_written(
@@ -193,7 +197,7 @@ def test_the_command_writes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert json.loads((tmp_path / "out" / "certificate.json").read_bytes())["lines"] > 3
     assert export_model.main([*command[:1], str(tmp_path / "x"), *command[2:],
                               "--precision", "int8"]) == Exit.USAGE  # fmt: skip
-    monkeypatch.setattr(marian_export, "find_spec", lambda name: None)
+    monkeypatch.setattr(adapter, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"pip install 'nmt\[oracles\]'") as error:
         export(made("encoding=absolute"), tmp_path / "x")
     assert error.value.code == Exit.UNAVAILABLE
@@ -214,7 +218,7 @@ def test_a_child_that_was_trained_further_goes_back(tmp_path: Path) -> None:
     ]) == 0  # fmt: skip
     assert export_model.main([str(child), str(tmp_path / "back"), "--to", "marian"]) == 0
     found = json.loads((tmp_path / "back" / "certificate.json").read_bytes())
-    assert found["logits"] < 1e-4 and found["longest_source"] > 200
+    assert found["log_probs"] < 1e-4 and found["longest_source"] > 200
     assert found["greedy"]["equal"] + found["greedy"]["ties"] == found["lines"]
     one, other = (modeldir.load(path).model.output.bias for path in (parent, child))
     assert not torch.equal(one, other)

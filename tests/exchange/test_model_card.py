@@ -10,8 +10,11 @@ import pytest
 from nmt import modeldir
 from nmt.cli import export_model
 from nmt.errors import Exit, UserError
-from nmt.exchange import ctranslate2_export, samples
+from nmt.exchange import ctranslate2_adapter, samples
+from nmt.exchange.adapter import PackageOptions
+from nmt.exchange.ctranslate2_adapter import CTranslate2Adapter
 from nmt.exchange.model_card import CardOptions, card, scores_of
+from nmt.modeldir import Trained
 from tests.compare import made_up_report
 from tests.encodings.agreement import theirs
 from tests.exchange.test_export import LINES, made
@@ -44,10 +47,22 @@ TRAINED = {
 }
 
 
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Samples that are few and short."""
+    monkeypatch.setattr(samples, "BEYOND", 15)
+    monkeypatch.setattr(samples, "LONG", 1)
+    monkeypatch.setattr(ctranslate2_adapter, "LONGEST", 64)
+
+
 def text_of(options: CardOptions, *words: str, facts: dict[str, Any] | None = None) -> str:
     trained = made("encoding=relative", *words)._replace(facts=facts or {"longest_source": 12})
     trained.settings.trainer.init_from = "parent"
-    return card(trained, "ctranslate2", FOUND, options, "call it so").decode()
+    return written(trained, FOUND, options)
+
+
+def written(trained: Trained, found: dict[str, Any], options: CardOptions) -> str:
+    return card(CTranslate2Adapter(trained, PackageOptions()), found, options, "its name").decode()
 
 
 def test_the_hub_reads_its_front_matter() -> None:
@@ -71,7 +86,7 @@ def test_the_hub_reads_its_front_matter() -> None:
 def test_a_trained_length_that_no_file_tells_is_unknown() -> None:
     trained = made("encoding=relative")._replace(facts={"longest_source": None})
     found = {**FOUND, "longest_trained_source": None}
-    text = card(trained, "ctranslate2", found, CardOptions("m"), "call it so").decode()
+    text = written(trained, found, CardOptions("m"))
     assert "- How long the sources of its training were is unknown.\n" in text
 
 
@@ -97,7 +112,7 @@ def test_what_is_known_is_told() -> None:
         "- The Python on the card translates 6 of 7 lines as nmt-translate does; 5 of its "
         "translations end in time.\n- The others differ because",
         "- It is right for sources of up to 2,047 pieces.\n",
-        "call it so",
+        'place = Path("its name")',
     ):
         assert line in text, line
     row = report.tests[0].rows[3]
@@ -129,11 +144,8 @@ def test_the_system_is_named_where_there_are_several() -> None:
 
 
 @pytest.fixture
-def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A model directory, and samples that are few and short."""
-    monkeypatch.setattr(samples, "BEYOND", 15)
-    monkeypatch.setattr(samples, "LONG", 1)
-    monkeypatch.setattr(ctranslate2_export, "LONGEST", 64)
+def model(tmp_path: Path) -> Path:
+    """A model directory, and beside it samples."""
     modeldir.save(made("encoding=none"), tmp_path / "model")
     (tmp_path / "in.txt").write_text(f"{LINES[0]}\n", encoding="utf-8")
     return tmp_path / "model"

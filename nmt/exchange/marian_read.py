@@ -4,37 +4,26 @@ Nothing is left out in silence: a config that would make the model compute somet
 that has no place here, a vocabulary that does not fit are refused by name.
 """
 
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from nmt import build, modeldir
-from nmt.config import ImportedSegmenter, Model, Settings
 from nmt.data.marian import MarianSegmenter
 from nmt.data.side import Side
-from nmt.data.tokenizer import Tokenizer
 from nmt.data.vocab import Vocabulary
 from nmt.errors import Exit, UserError
 from nmt.exchange import marian_config, marian_weights
-from nmt.exchange.files import read_bytes, read_object
-from nmt.exchange.marian_config import Generation, MarianConfig
+from nmt.exchange.adapter import TRANSFORMERS, Imported
+from nmt.exchange.files import read_object, sentencepiece
+from nmt.exchange.marian_scorer import MarianScorer
 from nmt.exchange.marian_weights import Numbering
+from nmt.exchange.settings import UNNAMED, settings_of
 from nmt.modeldir import Trained
-from nmt.overrides.compose import experiment_of
 
 EOS_PIECE, UNK_PIECE, PAD_PIECE = "</s>", "<unk>", "<pad>"
-UNNAMED = "und"  # ISO 639-2: undetermined
 
 
-class MarianModel(NamedTuple):
-    """A model that was read, and how its ids stand to those of its files."""
-
-    trained: Trained
-    source: Numbering
-    target: Numbering
-
-
-def read(directory: Path, trained_length: int | None = None) -> MarianModel:
+def read(directory: Path, trained_length: int | None = None) -> Imported:
     """Read a model with its segmenters; it is not compared with other software here.
 
     `trained_length`: pieces of the longest source in training, which no file tells: the size of
@@ -52,9 +41,13 @@ def read(directory: Path, trained_length: int | None = None) -> MarianModel:
             Exit.DATA,
         )
     generation = marian_config.read_generation(directory)
-    settings = _settings(config, generation, languages, trained_length, shared=not separate)
+    overrides = [
+        *("encoding=absolute", "encoding.absolute.layout=halves"),
+        *(f"decode.beam_size={generation.num_beams}", f"decode.alpha={generation.length_penalty}"),
+    ]
+    settings = settings_of(overrides, config.shape(), trained_length, not separate, languages)
     sides = [
-        Side(_segmenter(directory / f"{name}.spm", language), side.vocabulary)
+        Side(sentencepiece(MarianSegmenter, directory / f"{name}.spm", language), side.vocabulary)
         for name, language, side in zip(
             ("source", "target"), languages, (source, target), strict=True
         )
@@ -63,11 +56,12 @@ def read(directory: Path, trained_length: int | None = None) -> MarianModel:
     model = build.transformer(settings, len(source.vocabulary), len(target.vocabulary))
     tensors = marian_weights.read(directory)
     marian_weights.take_positions(directory, tensors, config.d_model)
-    ours = marian_weights.renamed(directory, tensors, config.tie, source, target)
+    ours = marian_weights.renamed(directory, tensors, settings.model.tie, source, target)
     modeldir.set_weights(model, ours, directory)
     facts = {"longest_source": trained_length}
     trained = Trained(settings, model.eval(), sides[0], sides[1], facts)
-    return MarianModel(trained, source, target)
+    scorer = partial(MarianScorer, directory, settings.decode, source, target)
+    return Imported(trained, TRANSFORMERS, scorer)
 
 
 def _tokenizer(directory: Path) -> tuple[list[str], bool]:
@@ -78,14 +72,6 @@ def _tokenizer(directory: Path) -> tuple[list[str], bool]:
     if not isinstance(separate, bool):
         raise UserError(f"{where}: separate_vocabs={separate}: expected true or false", Exit.DATA)
     return [str(values.get(f"{s}_lang") or UNNAMED) for s in ("source", "target")], separate
-
-
-def _segmenter(where: Path, language: str) -> MarianSegmenter:
-    model = read_bytes(where)
-    try:
-        return MarianSegmenter(Tokenizer("none", "none", language), model)
-    except (RuntimeError, OSError):
-        raise UserError(f"{where}: no SentencePiece model", Exit.DATA) from None
 
 
 def _numbering(where: Path) -> Numbering:
@@ -104,41 +90,3 @@ def _numbering(where: Path) -> Numbering:
     except UserError as error:
         raise UserError(f"{where}: {error}", Exit.DATA) from None
     return Numbering(vocabulary, [*special, *(ids[piece] for piece in pieces)], pad)
-
-
-def _settings(
-    config: MarianConfig,
-    generation: Generation,
-    languages: list[str],
-    longest: int | None,
-    shared: bool,
-) -> Settings:
-    """What nmt-train would have been told; conf/ says what the files do not."""
-    source, target = languages
-    arguments = [
-        *("data=files", "data.root=elsewhere", "data.name=imported", "data.normalize=none"),
-        *(f"data.source_language={source}", f"data.target_language={target}"),
-        *([] if longest is None else [f"data.max_length={longest}"]),
-        *("encoding=absolute", "encoding.absolute.layout=halves"),
-        *("decode.unknown=allow", f"decode.beam_size={generation.num_beams}"),
-        *("decode.length_penalty=power", f"decode.alpha={generation.length_penalty}"),
-    ]
-    settings = experiment_of(arguments).settings
-    model = Model(
-        **{
-            **vars(settings.model),
-            "encoder_layers": config.encoder_layers,
-            "decoder_layers": config.decoder_layers,
-            "dim": config.d_model,
-            "feedforward_dim": config.encoder_ffn_dim,
-            "heads": config.encoder_attention_heads,
-            "dropout": config.dropout,
-            "attention_dropout": config.attention_dropout,
-            "feedforward_dropout": config.activation_dropout,
-            "norm": "post",
-            "tie": config.tie,
-            "activation": config.activation,
-        }
-    )
-    segmenter = ImportedSegmenter(kind="imported", tokenizer="none", shared_vocabulary=shared)
-    return replace(settings, segmenter=segmenter, model=model)

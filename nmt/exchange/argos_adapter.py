@@ -7,17 +7,13 @@ out special pieces. So here these have no probability in the model itself.
 """
 
 import io
-import json
 import re
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any
 
-import torch
 from sentencepiece import SentencePieceProcessor
 
 from nmt import atomic, manifest
@@ -26,21 +22,15 @@ from nmt.data.side import Side
 from nmt.data.unigram import SPACE, Unigram
 from nmt.decode.torch_engine import FORBIDDEN
 from nmt.decode.translator import Translator
-from nmt.errors import Exit, UserError
-from nmt.exchange import (
-    certificate,
-    ctranslate2_export,
-    ctranslate2_proof,
-    ctranslate2_spec,
-    samples,
-)
-from nmt.exchange.certificate import NAME, RATIO, ROOM, quiet, without
-from nmt.exchange.marian import UNNAMED
-from nmt.exchange.model_card import CardOptions, card
-from nmt.exchange.samples import SampleLine
+from nmt.errors import UserError
+from nmt.exchange.adapter import PackageOptions, SampleLine
+from nmt.exchange.ctranslate2_adapter import CTranslate2Adapter
+from nmt.exchange.ctranslate2_scorer import CTranslate2Scorer
+from nmt.exchange.proof import quiet, without
+from nmt.exchange.samples import RATIO, ROOM
+from nmt.exchange.settings import UNNAMED
 from nmt.modeldir import Trained
 
-SUFFIX = ".argosmodel"
 CODES = re.compile("[A-Za-z]{2,3}(-[A-Za-z0-9]+)*")  # of languages
 IMPOSSIBLE = -1e4  # a logit whose probability is 0, and which float16 can hold
 SEARCH: dict[str, Any] = {"beam_size": 4, "length_penalty": 0.2, "replace_unknowns": True}
@@ -62,51 +52,60 @@ space.
 """
 
 
-class PackageOptions(NamedTuple):
-    """What a package says that no file of the model does."""
+class ArgosAdapter(CTranslate2Adapter):
+    """Models whose lines the client cuts, and whose pieces it joins, as they do themselves."""
 
-    names: tuple[str, str] | None = None  # of the languages, for people; None: their codes
-    version: str = "1.0"
+    title = "Argos Translate and LibreTranslate"
+    on_hub = None
+    suffix = ".argosmodel"
 
+    def __init__(self, trained: Trained, package: PackageOptions) -> None:
+        """Raises UserError for models whose text the client would treat otherwise."""
+        _refuse(trained)
+        self._original = trained
+        never = FORBIDDEN[trained.settings.decode.unknown]
+        super().__init__(without(trained, never, IMPOSSIBLE), package)
 
-def export(
-    trained: Trained,
-    path: Path,
-    lines: Sequence[str] | None = None,
-    precision: str = "float32",
-    card_options: CardOptions | None = None,
-    package: PackageOptions | None = None,
-) -> dict[str, Any]:
-    """Write a package; returns its certificate, which lies in it.
+    def written(self, directory: Path, precision: str) -> CTranslate2Scorer:
+        """Make a directory of CTranslate2's own files."""
+        return self.weights(directory, precision)
 
-    What is compared, and raised, is as in `ctranslate2_export.export`; besides, how many outputs
-    are those of `nmt-translate` when CTranslate2 searches as Argos Translate tells it to. The path
-    must not exist.
-    """
-    if find_spec("ctranslate2") is None:
-        raise UserError(
-            "--to argos: ctranslate2 is not installed; pip install 'nmt[ct2]'", Exit.UNAVAILABLE
-        )
-    _refuse(trained)
-    firm = _without_special(trained)
-    exported = ctranslate2_spec.specification(firm, ctranslate2_export.LONGEST)
-    chosen = samples.samples(trained, exported.longest_source, lines)
-    ours = ctranslate2_proof.outputs(firm, chosen)
-    with TemporaryDirectory() as place:
-        kept = ctranslate2_export.saved(exported, "float32", Path(place) / "float32")
-        found = ctranslate2_proof.certify(firm, ours, exported, kept)
-        found["as_argos_asks"] = _as_argos_asks(trained, chosen, kept)
-        if precision != "float32":
-            exported = ctranslate2_spec.specification(firm, ctranslate2_export.LONGEST)
-            kept = ctranslate2_export.saved(exported, precision, Path(place) / precision)
-            found[precision] = ctranslate2_proof.measure(firm, ours, exported, kept)
-        words = trained.source.segmenter.tokenizer.words
-        found["lines_normalised"] = sum(words(each.line) != each.line for each in chosen)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        files = _files(trained, kept, found, path, card_options, package or PackageOptions())
-        atomic.replace(path, zipped(files))
-    certificate.report(found)
-    return found
+    def findings(self, directory: Path, samples: Sequence[SampleLine]) -> dict[str, Any]:
+        """How many outputs are those of nmt-translate when it searches as the client does."""
+        return {"as_argos_asks": _as_argos_asks(self._original, samples, directory)}
+
+    def code(self, place: str) -> None:
+        """The client is no code of ours."""
+
+    def usage(self, name: str) -> str:
+        """Lines for the client."""
+        data = self.trained.settings.data
+        languages = {"source": data.source_language, "target": data.target_language}
+        return USAGE.format(file=name, **languages).strip()
+
+    def save(self, path: Path, directory: Path, more: Mapping[str, bytes]) -> None:
+        """Write the archive, all in one directory as the client expects."""
+        data, segmenter = self.trained.settings.data, self.trained.source.segmenter
+        assert isinstance(segmenter, Unigram)  # anything else was refused
+        source, target = data.source_language, data.target_language
+        names = self.package.names or (source, target)
+        metadata = {
+            "package_version": self.package.version,
+            "argos_version": "1.0",  # as in its own example; the client does not ask
+            "from_code": source,
+            "from_name": names[0],
+            "to_code": target,
+            "to_name": names[1],
+        }
+        model = [file for file in sorted(directory.iterdir()) if file.name not in more]
+        files = {
+            "metadata.json": manifest.dump(metadata),
+            "sentencepiece.model": segmenter.model,
+            **{f"model/{file.name}": file.read_bytes() for file in model},
+            **more,
+        }
+        place = f"translate-{source}_{target}-{self.package.version.replace('.', '_')}"
+        atomic.replace(path, zipped((f"{place}/{name}", data) for name, data in files.items()))
 
 
 def zipped(files: Iterable[tuple[str, bytes]]) -> bytes:
@@ -174,15 +173,6 @@ def _refuse_joining(source: Unigram, target: Side) -> None:
             )
 
 
-def _without_special(trained: Trained) -> Trained:
-    """A copy in which what nmt never chooses has no probability."""
-    firm = without(trained, [])
-    with torch.no_grad():
-        forbidden = list(FORBIDDEN[trained.settings.decode.unknown])
-        firm.model.output.bias[forbidden] = IMPOSSIBLE
-    return firm
-
-
 def _as_argos_asks(trained: Trained, chosen: Sequence[SampleLine], directory: Path) -> Any:
     """How many outputs that end in time are those of nmt-translate with the same penalty."""
     from ctranslate2 import Translator as Reader
@@ -208,35 +198,3 @@ def _as_argos_asks(trained: Trained, chosen: Sequence[SampleLine], directory: Pa
             names = trained.target.vocabulary.pieces(best.ids)
             counts["equal"] += result.hypotheses[0] == names
     return counts
-
-
-def _files(
-    trained: Trained,
-    model: Path,
-    found: dict[str, Any],
-    path: Path,
-    card_options: CardOptions | None,
-    package: PackageOptions,
-) -> Iterable[tuple[str, bytes]]:
-    """The files of the archive, all in one directory as the client expects."""
-    data, segmenter = trained.settings.data, trained.source.segmenter
-    assert isinstance(segmenter, Unigram)  # anything else was refused
-    source, target = data.source_language, data.target_language
-    place = f"translate-{source}_{target}-{package.version.replace('.', '_')}"
-    names = package.names or (source, target)
-    metadata = {
-        "package_version": package.version,
-        "argos_version": "1.0",  # as in its own example; the client does not ask
-        "from_code": source,
-        "from_name": names[0],
-        "to_code": target,
-        "to_name": names[1],
-    }
-    yield f"{place}/metadata.json", manifest.dump(metadata)
-    yield f"{place}/sentencepiece.model", segmenter.model
-    for file in sorted(model.iterdir()):
-        yield f"{place}/model/{file.name}", file.read_bytes()
-    usage = USAGE.format(file=path.name, source=source, target=target).strip()
-    options = card_options or CardOptions(path.name.removesuffix(SUFFIX))
-    yield f"{place}/README.md", card(trained, "argos", found, options, usage)
-    yield f"{place}/{NAME}", json.dumps(found, indent=1).encode()

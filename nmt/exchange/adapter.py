@@ -1,0 +1,137 @@
+"""What an engine must offer so that models come from it and go to it, with one proof for all.
+
+To import, an engine has a reader of its files, which gives an `Imported`; to export, an `Adapter`;
+and for both a `Scorer`, which the proof asks what the engine makes of its own files.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from torch import Tensor
+
+from nmt import manifest
+from nmt.errors import Exit, UserError
+from nmt.modeldir import Trained
+
+
+class Library(NamedTuple):
+    """A package that runs models of an engine."""
+
+    module: str
+    extra: str  # of nmt, which installs it
+
+    def is_missing(self) -> bool:
+        """Whether it is not installed."""
+        return find_spec(self.module) is None
+
+    def require(self, what: str) -> None:
+        """Raise UserError (69) where it is not installed; `what` needs it."""
+        if self.is_missing():
+            raise UserError(
+                f"{what}: {self.module} is not installed; pip install 'nmt[{self.extra}]'",
+                Exit.UNAVAILABLE,
+            )
+
+    def __str__(self) -> str:
+        """Name and version."""
+        return f"{self.module} {version(self.module)}"
+
+
+CTRANSLATE2 = Library("ctranslate2", "ct2")
+TRANSFORMERS = Library("transformers", "oracles")
+
+
+class SampleLine(NamedTuple):
+    """A line of the source, and the ids that our model reads."""
+
+    line: str
+    ids: list[int]  # without eos
+
+
+class Output(NamedTuple):
+    """A translation in our ids."""
+
+    ids: list[int]  # without eos
+    finished: bool  # false: it was cut at its limit
+
+
+class Scorer(Protocol):
+    """A directory as another engine reads it: scores and searches, by our ids without eos."""
+
+    library: Library
+    computed_in: str  # its precision
+    options: Mapping[str, Any]  # with which it is called to search as the model's settings say
+    absent: Sequence[int]  # ids that it does not have
+    barred: Sequence[int]  # ids that a search takes out before it computes probabilities
+    longest_source: int | None  # ids, eos included, that its positions are right for; None: any
+    longest_target: int | None  # likewise, bos included
+
+    def source_ids(self, line: str) -> list[int] | None:
+        """The ids, eos included, that it makes of a normalised line; None: it reads no text."""
+
+    def log_probs(self, pairs: Sequence[tuple[list[int], list[int]]]) -> Iterator[Tensor]:
+        """For each source and target, the log-probabilities of the target's ids and of eos.
+
+        Either [target + 1], or of all ids but PAD: [target + 1, vocab - 1].
+        """
+
+    def outputs(
+        self, sources: Sequence[list[int]], limits: Sequence[int], beam: int
+    ) -> Iterator[Output]:
+        """For each source the best output of at most so many ids, without a length penalty."""
+
+
+class Imported(NamedTuple):
+    """A model that was read from the files of another engine."""
+
+    trained: Trained
+    library: Library  # that computes what the files say
+    scorer: Callable[[], Scorer]  # opens them
+
+
+class PackageOptions(NamedTuple):
+    """What a package says that no file of the model does."""
+
+    names: tuple[str, str] | None = None  # of the languages, for people; None: their codes
+    version: str = "1.0"
+
+
+class Adapter(ABC):
+    """A model in the form that an engine reads."""
+
+    library: Library
+    title: str  # of the engine, for people
+    on_hub: str | None = None  # its name as a library of the Hugging Face hub, if it has one
+    suffix: str = ""  # of what is written, where that is a file
+
+    def __init__(self, trained: Trained, package: PackageOptions) -> None:
+        """Raises UserError that names what the engine cannot express, and why.
+
+        `trained`: the model as the engine is to compute it.
+        """
+        self.trained, self.package = trained, package
+
+    @abstractmethod
+    def written(self, directory: Path, precision: str) -> Scorer:
+        """Make a directory of the files that the engine reads, and open it."""
+
+    def findings(self, directory: Path, samples: Sequence[SampleLine]) -> dict[str, Any]:
+        """What the certificate of a directory in float32 says besides."""
+        return {}
+
+    def code(self, place: str) -> str | None:
+        """Python whose `translate(line)` translates with the directory at `place`; None: none."""
+        return None
+
+    @abstractmethod
+    def usage(self, name: str) -> str:
+        """Markdown on how something of this name is used, for its card."""
+
+    def save(self, path: Path, directory: Path, more: Mapping[str, bytes]) -> None:
+        """Keep the files of a directory, and more, at a path: all of them or nothing."""
+        files = {file.name: file.read_bytes() for file in sorted(directory.iterdir())}
+        manifest.write(path, (files | more).items())

@@ -1,0 +1,60 @@
+"""A model as a directory of CTranslate2, with the files by which nmt and others read it."""
+
+from pathlib import Path
+
+from nmt import manifest
+from nmt.exchange import card_code, ctranslate2_engine, ctranslate2_spec
+from nmt.exchange.adapter import CTRANSLATE2, Adapter, PackageOptions
+from nmt.exchange.ctranslate2_names import STACKS, Naming, names
+from nmt.exchange.ctranslate2_scorer import CTranslate2Scorer
+from nmt.modeldir import SETTINGS_BESIDE, Trained
+
+LONGEST = 2048  # tokens that tables of positions are written for, where the encoding has no end
+
+
+class CTranslate2Adapter(Adapter):
+    """Models with positions that CTranslate2 has."""
+
+    library = CTRANSLATE2
+    title = "CTranslate2"
+    on_hub: str | None = "ctranslate2"
+
+    def __init__(self, trained: Trained, package: PackageOptions) -> None:
+        """Raises UserError for a model that CTranslate2 cannot express."""
+        super().__init__(trained, package)
+        self._sites = ctranslate2_spec.positions(trained.settings, trained.model, LONGEST)
+        both = names(trained.source.vocabulary, trained.target.vocabulary)
+        self.naming = Naming(*both, *(self._sites[stack].limit for stack in STACKS))
+
+    def written(self, directory: Path, precision: str) -> CTranslate2Scorer:
+        """Make a directory with the segmenters, settings and facts that belong to it."""
+        scorer = self.weights(directory, precision)
+        trained = self.trained
+        files = card_code.files(trained) | {
+            "source.json": manifest.dump(trained.source.to_json()),
+            "target.json": manifest.dump(trained.target.to_json()),
+            "facts.json": manifest.dump(trained.facts),
+            SETTINGS_BESIDE: ctranslate2_engine.beside(trained.settings, precision),
+        }
+        for name, content in files.items():
+            (directory / name).write_bytes(content)
+        return scorer
+
+    def weights(self, directory: Path, precision: str) -> CTranslate2Scorer:
+        """Make a directory of CTranslate2's own files alone, and open it."""
+        spec = ctranslate2_spec.specification(self.trained, self._sites, self.naming)
+        spec.optimize(quantization=precision)
+        directory.mkdir()
+        spec.save(str(directory))
+        computed_in = "float32" if precision == "float32" else "default"
+        decode = self.trained.settings.decode
+        return CTranslate2Scorer(directory, self.naming, decode, computed_in)
+
+    def code(self, place: str) -> str:
+        """Lines that read certificate.json there, for its options."""
+        most = self.naming.longest_target and self.naming.longest_target - 1
+        return card_code.ctranslate2(self.trained, place, most)
+
+    def usage(self, name: str) -> str:
+        """The lines themselves."""
+        return card_code.markdown(self.code(name), self.trained)

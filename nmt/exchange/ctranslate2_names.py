@@ -1,0 +1,62 @@
+"""What CTranslate2 calls the ids and the weights of a model: one table for both directions."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from torch import nn
+
+from nmt.config import Model
+from nmt.data.vocab import Vocabulary
+
+SPECIAL = ("<blank>", "<s>", "</s>", "<unk>")  # of our special ids, unless a piece is called so
+ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "swish": "SWISH"}
+STACKS = ("encoder", "decoder")
+LAYER = {  # part of a layer -> ours; several maps of one input are one there, row after row
+    "self_attention/layer_norm": ["around_attention.norm"],
+    "self_attention/linear_0": ["attention.query", "attention.key", "attention.value"],
+    "self_attention/linear_1": ["attention.out"],
+    "attention/layer_norm": ["around_cross.norm"],
+    "attention/linear_0": ["cross.query"],
+    "attention/linear_1": ["cross.key", "cross.value"],
+    "attention/linear_2": ["cross.out"],
+    "ffn/layer_norm": ["around_feedforward.norm"],
+    "ffn/linear_0": ["feedforward.inner"],
+    "ffn/linear_1": ["feedforward.outer"],
+}
+
+
+class Naming(NamedTuple):
+    """What CTranslate2 calls our ids, and how long the lines are that its tables are right for."""
+
+    source: list[str]  # by our ids
+    target: list[str]
+    longest_source: int | None  # ids, eos included; None: any
+    longest_target: int | None  # likewise, bos included
+
+
+def names(source: Vocabulary, target: Vocabulary) -> tuple[list[str], list[str]]:
+    """What an export calls each id of both sides: the pieces, and before them our special ids.
+
+    Those are called SPECIAL, with an underscore more as long as a piece of the text is called so.
+    """
+    taken = {*source.to_json(), *target.to_json()}
+
+    def free(name: str) -> str:
+        return free(f"{name}_") if name in taken else name
+
+    special = [*map(free, SPECIAL)]
+    return [*special, *source.to_json()], [*special, *target.to_json()]
+
+
+def weights(model: Any, shape: Model) -> Iterator[tuple[str, list[nn.Module]]]:
+    """The norms and linear maps of a model's stacks, by name; a shared layer once for each pass."""
+    passes = {"encoder": shape.encoder_layers, "decoder": shape.decoder_layers}
+    for name, count in passes.items():
+        stack = model.get_submodule(name)
+        if isinstance(stack.norm, nn.LayerNorm):
+            yield f"{name}/layer_norm", [stack.norm]
+        for number in range(count):
+            layer = stack.layers[number % len(stack.layers)]
+            for part, ours in LAYER.items():
+                if name == "decoder" or not part.startswith("attention/"):
+                    yield f"{name}/layer_{number}/{part}", [*map(layer.get_submodule, ours)]

@@ -1,0 +1,62 @@
+"""From a model to the files of another engine, kept where they are proven to compute the same."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from nmt import manifest
+from nmt.exchange import card_code, model_card, proof
+from nmt.exchange.adapter import Adapter, PackageOptions
+from nmt.exchange.argos_adapter import ArgosAdapter
+from nmt.exchange.ctranslate2_adapter import CTranslate2Adapter
+from nmt.exchange.marian_adapter import MarianAdapter
+from nmt.exchange.model_card import CardOptions
+from nmt.modeldir import Trained
+
+ADAPTERS: Mapping[str, type[Adapter]] = {
+    "ctranslate2": CTranslate2Adapter,
+    "marian": MarianAdapter,
+    "argos": ArgosAdapter,
+}
+
+
+def export(
+    trained: Trained,
+    path: Path,
+    lines: Sequence[str] | None = None,
+    to: str = "ctranslate2",
+    precision: str = "float32",
+    card: CardOptions | None = None,
+    package: PackageOptions | None = None,
+) -> dict[str, Any]:
+    """Write a model at a path as the engine `to` reads it; returns its certificate.
+
+    `lines`: of the source language, to compare on; by default made-up ones. Joined and made-up
+    lines beyond the length of training are added. Log-probabilities in float32 must agree within
+    1e-4, and greedy and beam outputs piece by piece; another precision is measured besides. How
+    many lines the Python on its card translates as nmt-translate does, is counted. `card`: what
+    its README.md says besides; by default the name of the path. The path must not exist; where
+    anything fails, nothing is there afterwards. Raises UserError: 2 for what the engine cannot
+    express, 69 where it is not installed, 65 where it computes something else.
+    """
+    kind = ADAPTERS[to]
+    kind.library.require(f"--to {to}")
+    adapter = kind(trained, package or PackageOptions())
+    with TemporaryDirectory() as work:
+        kept = Path(work) / "float32"
+        scorer = adapter.written(kept, "float32")
+        ours = proof.translated(adapter.trained, scorer, lines)
+        found = proof.certified(ours, scorer) | adapter.findings(kept, ours.samples)
+        if precision != "float32":
+            kept = Path(work) / precision
+            found[precision] = proof.measured(ours, adapter.written(kept, precision))
+        (kept / proof.NAME).write_bytes(manifest.dump(found))  # the code reads it
+        if code := adapter.code(str(kept)):
+            found["as_nmt_translate"] = card_code.compared(trained, code, ours.lines)
+        options = card or CardOptions(path.name.removesuffix(kind.suffix))
+        text = model_card.card(adapter, found, options, path.name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        adapter.save(path, kept, {proof.NAME: manifest.dump(found), model_card.NAME: text})
+    proof.report(found)
+    return found

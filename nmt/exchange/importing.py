@@ -1,0 +1,44 @@
+"""From the files of another engine to a model, compared with what that engine computes of them."""
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from nmt.exchange import ctranslate2_read, marian_read, proof
+from nmt.exchange.adapter import Imported
+from nmt.foreign import CTRANSLATE2_WEIGHTS
+
+log = logging.getLogger(__name__)
+
+
+def read(directory: Path, trained_length: int | None = None) -> Imported:
+    """Read the model of a directory, of whichever engine its files are.
+
+    `trained_length`: pieces of the longest source in training, which no file tells; None: it stays
+    unknown. Raises UserError (65) for a file that is missing, damaged, or says what cannot be
+    expressed here.
+    """
+    of_ctranslate2 = (directory / CTRANSLATE2_WEIGHTS).is_file()
+    reader = ctranslate2_read.read if of_ctranslate2 else marian_read.read
+    return reader(directory, trained_length)
+
+
+def certify(imported: Imported, lines: Sequence[str] | None = None) -> dict[str, Any]:
+    """Compare an imported model with its engine; returns the certificate.
+
+    On the lines, or made-up ones, and beyond the length of training, as `exporting.export` does.
+    Where the engine is not installed, that is said, and nothing compared. Raises UserError (65)
+    where anything differs.
+    """
+    library = imported.library
+    if library.is_missing():
+        log.warning(
+            "not compared with the original: %s is not installed (nmt[%s])",
+            library.module, library.extra,
+        )  # fmt: skip
+        return {"compared_with": None}
+    scorer = imported.scorer()
+    found = proof.certified(proof.translated(imported.trained, scorer, lines), scorer)
+    proof.report(found)
+    return found

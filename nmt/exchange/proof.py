@@ -1,0 +1,308 @@
+"""What another engine computes, compared with our model: measured, not believed.
+
+One proof for models that come and models that go, whichever the engine. Its findings are the
+certificate.json beside a model, the sentences of its card, and those of the log.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import replace
+from random import Random
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from nmt.data.normalise import normalise
+from nmt.data.progress import shown
+from nmt.data.vocab import BOS, EOS
+from nmt.decode.translator import Translator
+from nmt.errors import Exit, UserError
+from nmt.exchange.adapter import Output, SampleLine, Scorer
+from nmt.exchange.samples import RATIO, ROOM, drawn, limit, samples
+from nmt.modeldir import Trained
+
+NAME = "certificate.json"  # beside the files of a model directory
+LOG_PROBS = 1e-4  # largest difference of two log-probabilities in float32 that passes
+TIE = 1e-4  # difference of two log-probabilities that rounding may turn around
+IMPOSSIBLE = -1e9  # the logit of an id whose probability is 0
+BEAM = 4
+SEARCHES = {"greedy": 1, f"beam_{BEAM}": BEAM}  # name in the certificate -> beam
+WINDOW = 8  # lines that are searched together: so far apart are two signs of progress
+WHY = (
+    "The others differ because that engine takes pieces that are never chosen, such as the sign "
+    "for unknown ones, out before it computes probabilities, or chooses otherwise among "
+    "translations that do not end, or computes in another precision."
+)
+
+log = logging.getLogger(__name__)
+
+
+class Ours(NamedTuple):
+    """What our model makes of the samples."""
+
+    trained: Trained  # without the ids that the engine does not have
+    searched: Trained  # without those that it takes out of a search
+    samples: list[SampleLine]
+    left_out: int
+    limits: list[int]  # pieces that each output may have
+    outputs: dict[str, list[Output]]  # by name of the search
+
+    @property
+    def lines(self) -> list[str]:
+        """The text of the samples."""
+        return [sample.line for sample in self.samples]
+
+
+def translated(trained: Trained, scorer: Scorer, lines: Sequence[str] | None) -> Ours:
+    """Choose samples (see `samples`) that fit our model and an engine, and translate them."""
+    chosen, left_out = samples(trained, scorer, lines)
+    longest = max(len(sample.ids) for sample in chosen)
+    log.info("comparing on %s lines of up to %s pieces", len(chosen), f"{longest:,}")
+    limits = [limit(trained, len(sample.ids)) for sample in chosen]
+    searched = without(trained, scorer.barred)
+    outputs = {name: _searched(searched, chosen, name) for name in SEARCHES}
+    return Ours(without(trained, scorer.absent), searched, chosen, left_out, limits, outputs)
+
+
+def certified(ours: Ours, scorer: Scorer) -> dict[str, Any]:
+    """Compare an engine in float32 with our model; raises UserError (65) where they differ.
+
+    Returns the certificate, as plain values. Two outputs that part where our model finds both
+    pieces equally likely, or beams that are equally likely as a whole, count as ties.
+    """
+    engine, facts = scorer.library.module, ours.trained.facts
+    _check_source_ids(ours, scorer)
+    difference, pieces = _difference(ours, scorer)
+    if not difference <= LOG_PROBS:
+        raise UserError(
+            f"log-probabilities in {engine} differ by {difference:.2g}; it computes something "
+            "else, so that nothing is written",
+            Exit.DATA,
+        )
+    form = ours.trained.source.segmenter.tokenizer.normalize
+    found: dict[str, Any] = {
+        "compared_with": str(scorer.library),
+        "lines": len(ours.samples),
+        "lines_left_out": ours.left_out,
+        "lines_normalised": sum(normalise(line, form) != line for line in ours.lines),
+        "longest_trained_source": facts["longest_source"],
+        "longest_source": max(len(sample.ids) for sample in ours.samples),
+        "log_probs": difference,
+        "pieces": pieces,
+    }
+    for name in SEARCHES:
+        found[name], differing = _compared(ours, scorer, name)
+        if differing:
+            raise UserError(
+                f"{differing[0]!r}: {engine} translates it otherwise by {name}; nothing is written",
+                Exit.DATA,
+            )
+    if not found[f"beam_{BEAM}"]["compared"]:
+        log.warning("beam search was compared on no line: no translation of the samples ends; "
+                    "give --samples of the source language")  # fmt: skip
+    found["right_for"] = {
+        "source_pieces": scorer.longest_source and scorer.longest_source - 1,  # null: any
+        "target_pieces": scorer.longest_target and scorer.longest_target - 1,
+    }
+    return found | ({"options": dict(scorer.options)} if scorer.options else {})
+
+
+def measured(ours: Ours, scorer: Scorer) -> dict[str, Any]:
+    """How far an engine in another precision is from our model; nothing is refused."""
+    found: dict[str, Any] = {
+        "computed_in": scorer.computed_in,
+        "log_probs": _difference(ours, scorer)[0],
+    }
+    return found | {name: _compared(ours, scorer, name)[0] for name in SEARCHES}
+
+
+def report(found: Mapping[str, Any]) -> None:
+    """Log a certificate, sentence by sentence."""
+    for sentence in sentences(found):
+        log.info("%s", sentence)
+
+
+def sentences(found: Mapping[str, Any]) -> Iterator[str]:
+    """The findings of a certificate in words, most important first."""
+    if found["compared_with"] is None:
+        return
+    yield (
+        f"Compared with {found['compared_with']} on {found['lines']} lines of up to "
+        f"{found['longest_source']:,} pieces: in float32 log-probabilities differ by at most "
+        f"{found['log_probs']:.1e}."
+    )
+    yield from _searches(found, "")
+    for precision, values in found.items():
+        if isinstance(values, dict) and "computed_in" in values:
+            yield (
+                f"In {precision}, computed in {values['computed_in']}, log-probabilities differ by "
+                f"at most {values['log_probs']:.1e}."
+            )
+            yield from _searches(values, f"in {precision} ")
+    if counts := found.get("as_nmt_translate"):
+        yield (
+            f"The Python on the card translates {counts['equal']} of {counts['compared']} lines "
+            f"as nmt-translate does; {counts['finished']} of its translations end in time."
+        )
+        if counts["equal"] < counts["compared"]:
+            yield WHY
+    if counts := found.get("as_argos_asks"):
+        yield (
+            "Searching as Argos Translate does, CTranslate2 and nmt-translate give the same "
+            f"pieces for {counts['equal']} of {counts['compared']} lines."
+        )
+    longest = found["longest_trained_source"]
+    yield (
+        "How long the sources of its training were is unknown."
+        if longest is None
+        else f"Sources in training had up to {longest:,} pieces."
+    )
+    for side, what in (("source", "sources"), ("target", "translations")):
+        if most := found["right_for"][f"{side}_pieces"]:
+            yield f"It is right for {what} of up to {most:,} pieces."
+
+
+def _searches(found: Mapping[str, Any], how: str) -> Iterator[str]:
+    for key, what in ((f"beam_{BEAM}", f"a beam of {BEAM}"), ("greedy", "greedy search")):
+        counts = found[key]
+        ties = f", and equally good ones for {counts['ties']}" if counts["ties"] else ""
+        sentence = (
+            f"{how}{what} finds the same translations for {counts['equal']} of "
+            f"{counts['compared']} lines"
+        )
+        yield f"{sentence[0].upper()}{sentence[1:]}{ties}."
+
+
+def without(trained: Trained, ids: Sequence[int], logit: float = IMPOSSIBLE) -> Trained:
+    """A model that never gives some ids any probability: a copy, in which they have this logit."""
+    if not ids:
+        return trained
+    model = deepcopy(trained.model)
+    with torch.no_grad():
+        model.output.bias[list(ids)] = logit
+    return trained._replace(model=model)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without warnings about lines that are longer than in training: some are meant to be."""
+    notes = logging.getLogger("nmt.decode")
+    level = notes.level
+    notes.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        notes.setLevel(level)
+
+
+def _searched(trained: Trained, chosen: Sequence[SampleLine], name: str) -> list[Output]:
+    decode = replace(
+        trained.settings.decode.by_beam(),
+        beam_size=SEARCHES[name],
+        alpha=0.0,
+        max_length_ratio=RATIO,
+        max_length_offset=ROOM,
+        precision="float32",
+        window=WINDOW,
+    )
+    with quiet():
+        found = Translator.of(trained, decode).translate([sample.line for sample in chosen])
+        best = [one for one, *_ in shown(found, f"{name}, by nmt", [1] * len(chosen))]
+    return [Output(list(each.ids), each.finished) for each in best]
+
+
+def _check_source_ids(ours: Ours, scorer: Scorer) -> None:
+    """Raise UserError (65) for a line that the engine divides into other pieces."""
+    form = ours.trained.source.segmenter.tokenizer.normalize
+    for line, ids in ours.samples:
+        if scorer.source_ids(normalise(line, form)) not in (None, [*ids, EOS]):
+            raise UserError(
+                f"{line!r}: {scorer.library.module} makes other pieces of it", Exit.DATA
+            )
+
+
+def _difference(ours: Ours, scorer: Scorer) -> tuple[float, int]:
+    """The largest difference of log-probabilities, and before how many pieces.
+
+    In our greedy outputs, and in made-up targets that are about as long as the sources.
+    """
+    trained, draw = ours.trained, Random(2)
+    sources = [sample.ids for sample in ours.samples]
+    targets = [output.ids for output in ours.outputs["greedy"]]
+    targets += [drawn(trained.target, draw, len(ids)) for ids in sources]
+    tables = (trained.model.limits(training=False).target, scorer.longest_target)
+    most = min((n for n in tables if n is not None), default=None)
+    pairs = [
+        (source, target)
+        for source, target in zip([*sources, *sources], targets, strict=True)
+        if most is None or len(target) < most
+    ]
+    if not pairs:
+        raise UserError("no translation of the samples fits into the encoding; give others")
+    largest = torch.zeros(())
+    for (source, target), theirs in zip(pairs, scorer.log_probs(pairs), strict=True):
+        rows = log_probs(trained.model, source, target)
+        of_target = range(len(target) + 1), [*target, EOS]
+        difference = (rows[:, BOS:] if theirs.ndim > 1 else rows[of_target]) - theirs
+        largest = torch.maximum(largest, difference.abs().max())  # NaN stays
+    return float(largest), sum(len(target) + 1 for _, target in pairs)
+
+
+def _compared(ours: Ours, scorer: Scorer, name: str) -> tuple[dict[str, int], list[str]]:
+    """How many outputs are compared, and equal piece by piece; and the lines of the others.
+
+    At a limit the engines choose otherwise among beams that have not ended: those do not count.
+    """
+    beam = SEARCHES[name]
+    theirs = scorer.outputs([sample.ids for sample in ours.samples], ours.limits, beam)
+    theirs = shown(theirs, f"{name}, by {scorer.library.module}", [1] * len(ours.samples))
+    counts = {"finished": 0, "compared": 0, "equal": 0, "ties": 0}
+    differing = []
+    for (line, ids), most, one, other in zip(
+        ours.samples, ours.limits, ours.outputs[name], theirs, strict=True
+    ):
+        counts["finished"] += one.finished
+        if beam > 1 and any(not each.finished or len(each.ids) >= most for each in (one, other)):
+            continue
+        counts["compared"] += 1
+        if one == other:
+            counts["equal"] += 1
+        elif tied(ours.searched.model, ids, one, other, beam):
+            counts["ties"] += 1
+        else:
+            differing.append(line)
+    return counts, differing
+
+
+def tied(model: Any, source: list[int], one: Output, other: Output, beam: int) -> bool:
+    """Whether two outputs are equally good to a model, within TIE: where they part, or as a whole.
+
+    `source`: its ids, without eos.
+    """
+    if beam == 1:
+        both = zip([*one.ids, EOS], [*other.ids, EOS], strict=False)
+        at = next((i for i, (a, b) in enumerate(both) if a != b), None)
+        if at is None:
+            return False
+        row = log_probs(model, source, one.ids[:at])[-1]
+        a, b = ([*each.ids, EOS][at] for each in (one, other))
+        return bool(abs(row[a] - row[b]) <= TIE)
+    totals = []
+    for ids, finished in (one, other):
+        pieces = [*ids, EOS] if finished else ids
+        totals.append(log_probs(model, source, ids)[range(len(pieces)), pieces].sum())
+    return bool(abs(totals[0] - totals[1]) <= TIE)
+
+
+@torch.inference_mode()
+def log_probs(model: Any, source: list[int], target: list[int]) -> Tensor:
+    """Log-probabilities of all ids before each piece of a target and its end [target + 1, vocab].
+
+    Source and target are ids without eos.
+    """
+    device = next(model.parameters()).device
+    read, before = (torch.tensor([ids], device=device) for ids in ([*source, EOS], [BOS, *target]))
+    return model(read, before)[0].float().log_softmax(-1).cpu()

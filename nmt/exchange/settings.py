@@ -1,0 +1,34 @@
+"""The settings of a model from elsewhere: what its files say, and for the rest what conf/ does."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from nmt.config import ImportedSegmenter, Settings
+from nmt.overrides.compose import experiment_of
+
+UNNAMED = "und"  # ISO 639-2: undetermined
+
+
+def settings_of(
+    overrides: Sequence[str],
+    model: Mapping[str, Any],
+    longest: int | None,
+    shared: bool,
+    languages: Sequence[str] = (UNNAMED, UNNAMED),
+) -> Settings:
+    """What nmt-train would have been told.
+
+    `overrides` choose encoding and search, `model` has the keys of that section; `longest`: pieces
+    of the longest source in training, None: unknown; `shared`: both sides have one vocabulary.
+    """
+    source, target = languages
+    arguments = [
+        *("data=files", "data.root=elsewhere", "data.name=imported", "data.normalize=none"),
+        *(f"data.source_language={source}", f"data.target_language={target}"),
+        *([] if longest is None else [f"data.max_length={longest}"]),
+        *("decode.unknown=allow", "decode.length_penalty=power"),
+    ]
+    settings = experiment_of([*arguments, *overrides]).settings
+    segmenter = ImportedSegmenter(kind="imported", tokenizer="none", shared_vocabulary=shared)
+    return replace(settings, segmenter=segmenter, model=replace(settings.model, **model))
