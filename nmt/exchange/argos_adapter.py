@@ -23,6 +23,7 @@ from nmt.data.unigram import SPACE, Unigram
 from nmt.decode.torch_engine import FORBIDDEN
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
+from nmt.exchange import unshared
 from nmt.exchange.adapter import PackageOptions, SampleLine
 from nmt.exchange.ctranslate2_adapter import CTranslate2Adapter
 from nmt.exchange.ctranslate2_scorer import CTranslate2Scorer
@@ -129,25 +130,14 @@ def _refuse(trained: Trained) -> None:
                 f"data.{key}={code}: Argos Translate finds packages by codes such as de and en; "
                 "train with such a one"
             )
-    source, target = trained.source.segmenter, trained.target.segmenter
-    if not isinstance(source, Unigram) or not isinstance(target, Unigram):
-        raise UserError(
-            "segmenter.kind=bpe: cannot be exported to Argos Translate, which normalises "
-            "punctuation and writes & and quotes as XML entities before it applies merges; train "
-            "with segmenter=unigram segmenter.shared_vocabulary=true"
-        )
-    for segmenter in (source, target):
-        if segmenter.tokenizer.kind != "none":
-            raise UserError(
-                f"segmenter.tokenizer={segmenter.tokenizer.kind}: cannot be exported to Argos "
-                "Translate, which runs SentencePiece on plain text; train with "
-                "segmenter.tokenizer=none"
-            )
-    if source.tokenizer.normalize == "nfkc":
-        raise UserError(
-            "data.normalize=nfkc: cannot be exported to Argos Translate, which would read much "
-            "text otherwise; train with data.normalize=nfc or none"
-        )
+    why = (
+        "normalises punctuation and writes & and quotes as XML entities before it applies merges; "
+        "train with segmenter=unigram segmenter.shared_vocabulary=true"
+    )
+    source, _ = (
+        unshared.plain_sentencepiece(side.segmenter, "Argos Translate", why)
+        for side in (trained.source, trained.target)
+    )
     if prefix := next(filter(CODE.fullmatch, trained.source.vocabulary.to_json()), None):
         raise UserError(
             f"{prefix} in a line: cannot be exported to Argos Translate, which would cut it into "

@@ -1,11 +1,40 @@
-"""A model as a Marian directory of Hugging Face."""
+"""A model as a Marian directory of Hugging Face: the way back of `marian_read.read`.
 
+That family knows one form of model: norms after the sublayers and none above the stacks,
+embeddings times the root of the width, sinusoids as halves of sines and cosines, SentencePiece.
+Where sines and cosines alternate, the same numbers stand in another order: so do then the
+components of all vectors that the layers pass on, and the model computes the same.
+"""
+
+import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from nmt.exchange import card_code, marian_files
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from nmt.data.vocab import SPECIALS
+from nmt.encodings.base import Dims
+from nmt.encodings.sinusoids import LAYOUTS, sinusoids
+from nmt.errors import UserError
+from nmt.exchange import (
+    card_code,
+    marian_config,
+    marian_ids,
+    marian_weights,
+    site_positions,
+    unshared,
+)
 from nmt.exchange.adapter import TRANSFORMERS, Adapter, PackageOptions
 from nmt.exchange.marian_scorer import MarianScorer
+from nmt.exchange.settings import UNNAMED
 from nmt.modeldir import Trained
+
+TABLE = 512  # positions, as those of OPUS-MT; more where training had more
+SAME = 1e-5  # largest difference of two sinusoids
+ENGINE = "Marian"
 
 
 class MarianAdapter(Adapter):
@@ -18,20 +47,106 @@ class MarianAdapter(Adapter):
     def __init__(self, trained: Trained, package: PackageOptions) -> None:
         """Raises UserError for a model that such a directory cannot hold."""
         super().__init__(trained, package)
-        self._files = marian_files.specification(trained)
+        shape, sides = trained.settings.model, (trained.source, trained.target)
+        if shape.norm != "post":
+            raise UserError(
+                "model.norm=pre: cannot be exported to Marian, whose norms come after the "
+                "sublayers; train with model.norm=post, or export --to ctranslate2"
+            )
+        if not shape.source_eos:
+            raise UserError(
+                "model.source_eos=false: cannot be exported to Marian, whose models read the sign "
+                "that ends a source; export --to ctranslate2"
+            )
+        unshared.refuse(trained.settings, trained.model, ENGINE)
+        why = "knows pieces of SentencePiece alone; train with segmenter=unigram"
+        self.segmenters = [unshared.plain_sentencepiece(s.segmenter, ENGINE, why) for s in sides]
+        for name, side in zip(("source", "target"), sides, strict=True):
+            if special := marian_ids.SPECIAL & set(side.vocabulary.to_json()):
+                raise UserError(
+                    f"the {name} vocabulary holds {min(special)}, which has a meaning of its own "
+                    "in Marian"
+                )
+        self.positions = max(TABLE, (trained.facts["longest_source"] or 0) + 1)
+        self.order = _order(trained, self.positions)
+        self.source, self.target = marian_ids.numberings(*(side.vocabulary for side in sides))
 
     def written(self, directory: Path, precision: str) -> MarianScorer:
         """Make the directory; the precision is float32."""
         directory.mkdir()
-        for name, data in marian_files.files(self._files):
+        for name, data in self.files():
             (directory / name).write_bytes(data)
-        decode = self.trained.settings.decode
-        return MarianScorer(directory, decode, self._files.source, self._files.target)
+        return MarianScorer(directory, self.trained.settings.decode, self.source, self.target)
+
+    def files(self) -> Iterator[tuple[str, bytes]]:
+        """The files (name, bytes) of the directory."""
+        settings, source, target = self.trained.settings, self.source, self.target
+        config = marian_config.written(settings.model, source, target, self.positions)
+        yield "config.json", _json(config)
+        generation = marian_config.written_generation(settings.decode, target, self.positions)
+        yield "generation_config.json", _json(generation)
+        data = settings.data
+        languages = {"source_lang": data.source_language, "target_lang": data.target_language}
+        separate = source.vocabulary.to_json() != target.vocabulary.to_json()
+        yield "tokenizer_config.json", _json({
+            **{key: language for key, language in languages.items() if language != UNNAMED},
+            "model_max_length": self.positions,
+            "separate_vocabs": separate,
+            "tokenizer_class": "MarianTokenizer",
+        })  # fmt: skip
+        yield "vocab.json", _json(source.to_json())
+        if separate:
+            yield "target_vocab.json", _json(target.to_json())
+        for name, segmenter in zip(("source", "target"), self.segmenters, strict=True):
+            yield f"{name}.spm", segmenter.model
+        model, shape = self.trained.model, settings.model
+        tensors = marian_weights.named(model, shape, self.order, source, target)
+        yield "model.safetensors", safetensors.torch.save(tensors, {"format": "pt"})
 
     def code(self, place: str) -> str:
         """Lines for MarianTokenizer and MarianMTModel."""
-        return card_code.transformers(self.trained, place, self._files.positions - 2)
+        return card_code.transformers(self.trained, place, self.positions - 2)
 
     def usage(self, name: str) -> str:
         """The lines themselves."""
         return card_code.markdown(self.code(name), self.trained)
+
+
+def _order(trained: Trained, positions: int) -> Tensor:
+    """Which of our components each of theirs is; UserError unless positions are sinusoids."""
+    layouts = {name: _layout(trained, name, positions) for name in ("encoder", "decoder")}
+    if len(set(layouts.values())) > 1:
+        raise UserError(
+            f"encoding.layout: cannot be exported to Marian, because encoder and decoder differ "
+            f"({', '.join(layouts.values())}); train both with encoding.absolute.layout=halves"
+        )
+    components = torch.arange(trained.settings.model.dim)
+    if layouts["encoder"] == "halves":
+        return components
+    return torch.cat([components[0::2], components[1::2]])
+
+
+def _layout(trained: Trained, name: str, positions: int) -> str:
+    """The layout of a site's sinusoids."""
+    site, shape = trained.model.sites[name], trained.settings.model
+    entries = "+".join(e.name for e in site.each())
+    refused = UserError(
+        f"encoding.{entries}: cannot be exported to Marian, which adds sinusoids to the embeddings "
+        f"of the {name} and knows no other positions; the nearest is encoding=absolute"
+    )
+    hooks = [hook for hook in site_positions.KINDS if hook != "embed"]
+    if site.scale is not None or any(e.overrides(hook) for e in site.each() for hook in hooks):
+        raise refused
+    dims = Dims(name, 1, shape.heads, shape.dim, shape.dim // shape.heads, SPECIALS)
+    table = site_positions.read(site, dims, positions).table
+    at = torch.arange(positions)
+    for layout in LAYOUTS:
+        usual = sinusoids(at, shape.dim, layout)
+        alike = table is not None and table.shape == usual.shape
+        if alike and (table - usual).abs().max() <= SAME:
+            return layout
+    raise refused
+
+
+def _json(values: dict[str, Any]) -> bytes:
+    return (json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode()

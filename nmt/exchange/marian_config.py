@@ -1,15 +1,20 @@
-"""What config.json of a Marian model says, as far as it decides on what the model computes."""
+"""config.json and generation_config.json of a Marian model, as far as they decide on outputs."""
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from nmt import schema
-from nmt.config import Model
+from nmt.config import Decode, Model
+from nmt.data.vocab import PAD
+from nmt.decode.torch_engine import FORBIDDEN
 from nmt.errors import Exit, UserError
 from nmt.exchange.files import read_object
+from nmt.exchange.marian_ids import Numbering
 from nmt.schema import keys_in, knob
 
+log = logging.getLogger(__name__)
 T = TypeVar("T")
 SHAPE = {  # key of config.json -> ours, under `model`
     "activation_dropout": "feedforward_dropout",
@@ -25,6 +30,10 @@ SHAPE = {  # key of config.json -> ours, under `model`
     "dropout": "dropout",
 }
 FIXED = {  # what is so in each model of the family
+    "architectures": ["MarianMTModel"],
+    "dtype": "float32",
+    "is_encoder_decoder": True,
+    "use_cache": True,
     "model_type": "marian",
     "normalize_before": False,
     "normalize_embedding": False,
@@ -93,13 +102,40 @@ class Generation:
     length_penalty: float = knob("exponent of the length", least=0, absent=1.0)
 
 
-def written(shape: Model) -> dict[str, Any]:
-    """The part of config.json that says what a model of ours is like."""
+def written(shape: Model, source: Numbering, target: Numbering, positions: int) -> dict[str, Any]:
+    """The keys of config.json for a model of ours."""
     return FIXED | {
         **{theirs: getattr(shape, ours) for theirs, ours in SHAPE.items()},
         "share_encoder_decoder_embeddings": shape.tie == "all",
         "tie_word_embeddings": shape.tie != "none",
+        "vocab_size": len(source.theirs),
+        "decoder_vocab_size": len(target.theirs),
+        "max_position_embeddings": positions,
+        **_special(target),
     }
+
+
+def written_generation(decode: Decode, target: Numbering, positions: int) -> dict[str, Any]:
+    """How transformers decodes where nobody says otherwise: our settings, as far as it has them."""
+    if decode.beam_size > 1 and decode.length_penalty != "power" and decode.alpha:
+        log.warning(
+            "decode.length_penalty=%s: transformers divides by length ** %g instead",
+            decode.length_penalty, decode.alpha,
+        )  # fmt: skip
+    never = target.of(i for i in FORBIDDEN[decode.unknown] if i != PAD)
+    return {
+        "bad_words_ids": [[number] for number in never],
+        "max_length": positions,
+        "num_beams": decode.beam_size,
+        **({"length_penalty": decode.alpha} if decode.beam_size > 1 else {}),
+        **_special(target),
+    }
+
+
+def _special(target: Numbering) -> dict[str, int]:
+    """The ids that both files name."""
+    ids = {"decoder_start_token_id": target.pad, "pad_token_id": target.pad}
+    return ids | {"eos_token_id": target.order[0], "forced_eos_token_id": target.order[0]}
 
 
 def read_generation(directory: Path) -> Generation:

@@ -10,17 +10,14 @@ from pathlib import Path
 from nmt import build, modeldir
 from nmt.data.marian import MarianSegmenter
 from nmt.data.side import Side
-from nmt.data.vocab import Vocabulary
 from nmt.errors import Exit, UserError
-from nmt.exchange import marian_config, marian_weights
+from nmt.exchange import marian_config, marian_ids, marian_weights
 from nmt.exchange.adapter import TRANSFORMERS, Imported
 from nmt.exchange.files import read_object, sentencepiece
+from nmt.exchange.marian_ids import PAD_PIECE
 from nmt.exchange.marian_scorer import MarianScorer
-from nmt.exchange.marian_weights import Numbering
 from nmt.exchange.settings import UNNAMED, settings_of
 from nmt.modeldir import Trained
-
-EOS_PIECE, UNK_PIECE, PAD_PIECE = "</s>", "<unk>", "<pad>"
 
 
 def read(directory: Path, trained_length: int | None = None) -> Imported:
@@ -32,8 +29,8 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
     """
     config = marian_config.read(directory / "config.json")
     languages, separate = _tokenizer(directory)
-    source = _numbering(directory / "vocab.json")
-    target = _numbering(directory / "target_vocab.json") if separate else source
+    source = marian_ids.read(directory / "vocab.json")
+    target = marian_ids.read(directory / "target_vocab.json") if separate else source
     if (start := config.decoder_start_token_id) != target.pad:
         raise UserError(
             f"{directory}: config.json starts the decoder with id {start}, but {PAD_PIECE} is "
@@ -72,21 +69,3 @@ def _tokenizer(directory: Path) -> tuple[list[str], bool]:
     if not isinstance(separate, bool):
         raise UserError(f"{where}: separate_vocabs={separate}: expected true or false", Exit.DATA)
     return [str(values.get(f"{s}_lang") or UNNAMED) for s in ("source", "target")], separate
-
-
-def _numbering(where: Path) -> Numbering:
-    """Read the pieces of a side."""
-    ids = read_object(where)
-    if sorted(map(repr, ids.values())) != sorted(map(repr, range(len(ids)))):
-        raise UserError(f"{where}: expected the ids 0 to {len(ids) - 1}, each once", Exit.DATA)
-    for piece in (EOS_PIECE, UNK_PIECE, PAD_PIECE):
-        if piece not in ids:
-            raise UserError(f"{where}: has no {piece}", Exit.DATA)
-    special = [ids.pop(EOS_PIECE), ids.pop(UNK_PIECE)]
-    pad = ids.pop(PAD_PIECE)
-    pieces = sorted(ids, key=ids.__getitem__)
-    try:
-        vocabulary = Vocabulary.from_json(pieces)
-    except UserError as error:
-        raise UserError(f"{where}: {error}", Exit.DATA) from None
-    return Numbering(vocabulary, [*special, *(ids[piece] for piece in pieces)], pad)

@@ -11,7 +11,7 @@ from nmt.config import Decode
 from nmt.data.vocab import BOS, EOS, PAD
 from nmt.decode.torch_engine import FORBIDDEN
 from nmt.exchange.adapter import TRANSFORMERS, Output
-from nmt.exchange.marian_weights import Numbering
+from nmt.exchange.marian_ids import Numbering
 
 
 class MarianScorer:

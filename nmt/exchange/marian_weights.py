@@ -1,17 +1,19 @@
-"""The tensors of a Marian model, under our names and in the order of our ids."""
+"""The tensors of a Marian model and ours: names, and the order of their rows and columns."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import safetensors.torch
 import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from nmt.data.vocab import BOS, PAD, Vocabulary
+from nmt.config import Model
+from nmt.data.vocab import PAD
 from nmt.encodings.sinusoids import sinusoids
 from nmt.errors import Exit, UserError
+from nmt.exchange.marian_ids import Numbering
 
 # The logit of an id that Marian does not have: its probability is nothing beside any other, and the
 # share of it that label smoothing adds to a loss, when training goes on, is next to nothing, too.
@@ -19,20 +21,20 @@ NEVER = -100.0
 TABLE_ERROR = 1e-4  # of stored sinusoids: some were computed in float32, up to position 512
 _SHARED = "shared.weight"
 _SOURCE, _TARGET = "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"
-OUTPUT = "lm_head.weight"
-MATRICES: dict[
+_OUTPUT = "lm_head.weight"
+_MATRICES: dict[
     str, dict[str, tuple[str, ...]]
 ] = {  # model.tie -> our name of each matrix -> under which of theirs it may stand
-    "all": {"source_embedding": (_SHARED, _SOURCE, _TARGET, OUTPUT)},
-    "target": {"source_embedding": (_SOURCE,), "target_embedding": (_TARGET, OUTPUT)},
+    "all": {"source_embedding": (_SHARED, _SOURCE, _TARGET, _OUTPUT)},
+    "target": {"source_embedding": (_SOURCE,), "target_embedding": (_TARGET, _OUTPUT)},
     "none": {
         "source_embedding": (_SOURCE,),
         "target_embedding": (_TARGET,),
-        "output": (OUTPUT,),
+        "output": (_OUTPUT,),
     },
 }
 _ATTENTION = {"q_proj": "query", "k_proj": "key", "v_proj": "value", "out_proj": "out"}
-MODULES = {
+_MODULES = {
     **{f"self_attn.{theirs}": f"attention.{ours}" for theirs, ours in _ATTENTION.items()},
     "self_attn_layer_norm": "around_attention.norm",
     **{f"encoder_attn.{theirs}": f"cross.{ours}" for theirs, ours in _ATTENTION.items()},
@@ -41,33 +43,6 @@ MODULES = {
     "fc2": "feedforward.outer",
     "final_layer_norm": "around_feedforward.norm",
 }  # of a layer: their name -> ours
-
-
-class Numbering(NamedTuple):
-    """The ids of one side."""
-
-    vocabulary: Vocabulary
-    order: list[int]  # of each of our ids but PAD and BOS: theirs
-    pad: int  # their id of it
-
-    def rows(self, table: Tensor) -> Tensor:
-        """The rows of their table [ids, ...] in our order; that of BOS is their pad's."""
-        zero = torch.zeros_like(table[:1])
-        return torch.cat([zero, table[self.theirs]])
-
-    @property
-    def theirs(self) -> list[int]:
-        """Their id of each of ours from BOS on."""
-        return [self.pad, *self.order]
-
-    def of(self, ids: Iterable[int]) -> list[int]:
-        """Their ids of ours from BOS on."""
-        return [self.theirs[i - BOS] for i in ids]
-
-    def ours(self, ids: Iterable[int]) -> list[int]:
-        """Our ids of theirs; their pad becomes BOS."""
-        numbers = {number: place for place, number in enumerate(self.theirs, start=BOS)}
-        return [numbers[number] for number in ids]
 
 
 def read(directory: Path) -> dict[str, Tensor]:
@@ -115,9 +90,9 @@ def renamed(
         stack, _, rest = short.partition(".layers.")
         number, _, inner = rest.partition(".")
         module, _, kind = inner.rpartition(".")
-        if module in MODULES and stack in ("encoder", "decoder"):
-            ours[f"{stack}.layers.{number}.{MODULES[module]}.{kind}"] = tensor
-        elif short in (_SHARED, _SOURCE, _TARGET, OUTPUT):
+        if module in _MODULES and stack in ("encoder", "decoder"):
+            ours[f"{stack}.layers.{number}.{_MODULES[module]}.{kind}"] = tensor
+        elif short in (_SHARED, _SOURCE, _TARGET, _OUTPUT):
             matrices[short] = tensor
         elif name == "final_logits_bias":
             bias = tensor.flatten()
@@ -127,7 +102,7 @@ def renamed(
                 "that config.json describes",
                 Exit.DATA,
             )
-    for name, theirs in MATRICES[tie].items():
+    for name, theirs in _MATRICES[tie].items():
         side = source if name == "source_embedding" else target
         table = _matrix(directory, matrices, theirs)
         _check_rows(directory, theirs[0], len(table), side)
@@ -156,3 +131,38 @@ def _matrix(directory: Path, given: Mapping[str, Tensor], names: tuple[str, ...]
             f"{directory}: {', '.join(there)} differ, and should be one matrix", Exit.DATA
         )
     return given[there[0]]
+
+
+def named(
+    model: Any, shape: Model, order: Tensor, source: Numbering, target: Numbering
+) -> dict[str, Tensor]:
+    """Our weights under their names; those of a layer that is shared once for each pass.
+
+    `order` [dim]: which of our components each of theirs is.
+    """
+    tensors: dict[str, Tensor] = {}
+    for ours, (name, *_) in _MATRICES[shape.tie].items():
+        side = source if ours == "source_embedding" else target
+        table = model.get_submodule(ours).weight
+        tensors[name if name == _OUTPUT else f"model.{name}"] = side.their_rows(table[:, order])
+    tensors["final_logits_bias"] = target.their_rows(model.output.bias)[None]
+    passes = {"encoder": shape.encoder_layers, "decoder": shape.decoder_layers}
+    for stack, count in passes.items():
+        layers = model.get_submodule(stack).layers
+        for number in range(count):
+            for theirs, inner in _MODULES.items():
+                if stack == "encoder" and "cross" in inner:
+                    continue
+                part = layers[number % len(layers)].get_submodule(inner)
+                where = f"model.{stack}.layers.{number}.{theirs}"
+                for kind, values in part.named_parameters():
+                    tensors[f"{where}.{kind}"] = _ordered(values, inner, kind, order)
+    return {name: t.detach().float().cpu().clone().contiguous() for name, t in tensors.items()}
+
+
+def _ordered(values: Tensor, inner: str, kind: str, order: Tensor) -> Tensor:
+    """A parameter with the components that go between layers in their order."""
+    name = inner.rpartition(".")[2]
+    if name in ("query", "key", "value", "inner"):  # read them
+        return values[:, order] if kind == "weight" else values
+    return values[order]  # write them, or are a norm

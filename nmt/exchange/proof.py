@@ -20,8 +20,8 @@ from nmt.data.progress import shown
 from nmt.data.vocab import BOS, EOS
 from nmt.decode.translator import Translator
 from nmt.errors import Exit, UserError
+from nmt.exchange import samples
 from nmt.exchange.adapter import Output, SampleLine, Scorer
-from nmt.exchange.samples import RATIO, ROOM, drawn, limit, samples
 from nmt.modeldir import Trained
 
 NAME = "certificate.json"  # beside the files of a model directory
@@ -58,10 +58,10 @@ class Ours(NamedTuple):
 
 def translated(trained: Trained, scorer: Scorer, lines: Sequence[str] | None) -> Ours:
     """Choose samples (see `samples`) that fit our model and an engine, and translate them."""
-    chosen, left_out = samples(trained, scorer, lines)
+    chosen, left_out = samples.samples(trained, scorer, lines)
     longest = max(len(sample.ids) for sample in chosen)
     log.info("comparing on %s lines of up to %s pieces", len(chosen), f"{longest:,}")
-    limits = [limit(trained, len(sample.ids)) for sample in chosen]
+    limits = [samples.limit(trained, len(sample.ids)) for sample in chosen]
     searched = without(trained, scorer.barred)
     outputs = {name: _searched(searched, chosen, name) for name in SEARCHES}
     return Ours(without(trained, scorer.absent), searched, chosen, left_out, limits, outputs)
@@ -203,8 +203,8 @@ def _searched(trained: Trained, chosen: Sequence[SampleLine], name: str) -> list
         trained.settings.decode.by_beam(),
         beam_size=SEARCHES[name],
         alpha=0.0,
-        max_length_ratio=RATIO,
-        max_length_offset=ROOM,
+        max_length_ratio=samples.RATIO,
+        max_length_offset=samples.ROOM,
         precision="float32",
         window=WINDOW,
     )
@@ -232,7 +232,7 @@ def _difference(ours: Ours, scorer: Scorer) -> tuple[float, int]:
     trained, draw = ours.trained, Random(2)
     sources = [sample.ids for sample in ours.samples]
     targets = [output.ids for output in ours.outputs["greedy"]]
-    targets += [drawn(trained.target, draw, len(ids)) for ids in sources]
+    targets += [samples.drawn(trained.target, draw, len(ids)) for ids in sources]
     tables = (trained.model.limits(training=False).target, scorer.longest_target)
     most = min((n for n in tables if n is not None), default=None)
     pairs = [

@@ -6,7 +6,7 @@ override, and from what these answer; where answers depend on more than the form
 refused.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -145,29 +145,24 @@ def read(site: Encodings, dims: Dims, longest: int) -> SitePositions:
 def _refuse_needs(probe: _Probe) -> None:
     """Refuse what no other engine gives to positions."""
     for e in probe.site.each():
-        one = [e]
-        if e.columns:
-            raise probe.refuse(
-                f"it reads the column {min(e.columns)} beside the text", "scores", one
-            )
-        if e.lengths:
-            raise probe.refuse("it is told how long the output is to be", "embed", one)
-        if e.streams > 1:
-            raise probe.refuse("its states are complex", "embed", one)
-        if e.overrides("layer"):
-            raise probe.refuse("it changes the input of every layer", "layer", one)
-        if e.overrides("readout"):
-            raise probe.refuse("it changes the top of the stack", "readout", one)
-        if e.widens:
-            raise probe.refuse("it makes queries and keys wider", "project", one)
-        if e.overrides("normalise"):
-            raise probe.refuse("it takes the place of softmax", "normalise", one)
-        if _remembers(probe, e):
-            raise probe.refuse(
-                "it keeps something else of each word than key and value", "bias", one
-            )
-        if e.positions.pairs:
-            raise probe.refuse("its distances are counted along edges", "scores", one)
+        for needed, why, hook in _needs(probe, e):
+            if needed:
+                raise probe.refuse(why, hook, [e])
+
+
+def _needs(probe: _Probe, e: Encoding) -> Iterator[tuple[bool, str, str]]:
+    """Whether an entry needs it, the reason in words, and the hook that could do without."""
+    column = min(e.columns, default="")
+    yield bool(e.columns), f"it reads the column {column} beside the text", "scores"
+    yield e.lengths, "it is told how long the output is to be", "embed"
+    yield e.streams > 1, "its states are complex", "embed"
+    yield e.overrides("layer"), "it changes the input of every layer", "layer"
+    yield e.overrides("readout"), "it changes the top of the stack", "readout"
+    yield e.widens, "it makes queries and keys wider", "project"
+    yield e.overrides("normalise"), "it takes the place of softmax", "normalise"
+    why = "it keeps something else of each word than key and value"
+    yield _remembers(probe, e), why, "bias"
+    yield e.positions.pairs, "its distances are counted along edges", "scores"
 
 
 def _remembers(probe: _Probe, e: Encoding) -> bool:

@@ -1,6 +1,8 @@
 """What no other engine has: refused before anything is written for one."""
 
 from nmt.config import Settings
+from nmt.data.segmenter import Segmenter
+from nmt.data.unigram import Unigram
 from nmt.errors import UserError
 from nmt.exchange.site_positions import NEAREST
 from nmt.model.transformer import Transformer
@@ -33,3 +35,24 @@ def refuse(settings: Settings, model: Transformer, engine: str) -> None:
                 "source knows no positions there; the nearest that can is "
                 f"{NEAREST[hooks[0] if hooks else 'bias']}, without where=cross"
             )
+
+
+def plain_sentencepiece(segmenter: Segmenter, engine: str, why_no_bpe: str) -> Unigram:
+    """Return a segmenter that is SentencePiece on normalised text, and nothing else.
+
+    Raises UserError for others: the engine would cut a line otherwise.
+    """
+    where = f"cannot be exported to {engine}, which"
+    if not isinstance(segmenter, Unigram):
+        raise UserError(f"segmenter.kind={segmenter.to_json()['kind']}: {where} {why_no_bpe}")
+    if (kind := segmenter.tokenizer.kind) != "none":
+        raise UserError(
+            f"segmenter.tokenizer={kind}: {where} runs SentencePiece on plain text; train with "
+            "segmenter.tokenizer=none"
+        )
+    if segmenter.tokenizer.normalize == "nfkc":
+        raise UserError(
+            f"data.normalize=nfkc: {where} would read much text otherwise; train with "
+            "data.normalize=nfc or none"
+        )
+    return segmenter

@@ -20,7 +20,9 @@ from nmt.data.toy import pairs
 from nmt.data.unigram import Unigram, learn_model
 from nmt.data.vocab import EOS, Vocabulary
 from nmt.errors import Exit, UserError
-from nmt.exchange import adapter, exporting, marian_files, marian_read, samples
+from nmt.exchange import adapter, exporting, marian_read, marian_weights, samples
+from nmt.exchange.adapter import PackageOptions
+from nmt.exchange.marian_adapter import MarianAdapter
 from nmt.modeldir import Trained
 from tests.composing import settings_of
 from tests.conftest import TINY, moved
@@ -161,14 +163,14 @@ def test_what_computes_something_else_is_not_written(
     name: str, spoil: Callable[[Any], Any], message: str, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    tensors = marian_files._tensors
+    tensors = marian_weights.named
 
-    def spoiled(written: Any) -> Any:
-        made_of = tensors(written)
+    def spoiled(*written: Any) -> Any:
+        made_of = tensors(*written)
         spoil(made_of[name])
         return made_of
 
-    monkeypatch.setattr(marian_files, "_tensors", spoiled)
+    monkeypatch.setattr(marian_weights, "named", spoiled)
     with pytest.raises(UserError, match=message) as error:
         export(made("encoding=absolute"), tmp_path / "made", LINES[:1])
     assert error.value.code == Exit.DATA and not list(tmp_path.iterdir())
@@ -177,14 +179,14 @@ def test_what_computes_something_else_is_not_written(
 def test_how_it_decodes_goes_along(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     words = ["encoding=absolute", "decode.beam_size=3", "decode.alpha=0.5", "decode.unknown=forbid"]
     trained = made(*words, "decode.length_penalty=power")
-    files = dict(marian_files.files(marian_files.specification(trained)))
+    files = dict(MarianAdapter(trained, PackageOptions()).files())
     generation = json.loads(files["generation_config.json"])
     assert (generation["num_beams"], generation["length_penalty"]) == (3, 0.5)
     pad, unknown = json.loads(files["vocab.json"])["<pad>"], 1
     assert generation["bad_words_ids"] == [[pad], [unknown]]
     assert not caplog.text
     with caplog.at_level(logging.WARNING):
-        dict(marian_files.files(marian_files.specification(made(*words))))
+        dict(MarianAdapter(made(*words), PackageOptions()).files())
     assert "decode.length_penalty=wu: transformers divides by length ** 0.5" in caplog.text
 
 

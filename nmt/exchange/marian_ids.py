@@ -1,0 +1,86 @@
+"""The ids of a side of a Marian model, as vocab.json has them, and ours."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from nmt.data.vocab import BOS, SPECIALS, Vocabulary
+from nmt.errors import Exit, UserError
+from nmt.exchange.files import read_object
+
+EOS_PIECE, UNK_PIECE, PAD_PIECE = "</s>", "<unk>", "<pad>"
+SPECIAL = {EOS_PIECE, UNK_PIECE, PAD_PIECE}
+
+
+class Numbering(NamedTuple):
+    """The ids of one side."""
+
+    vocabulary: Vocabulary
+    order: list[int]  # of each of our ids but PAD and BOS: theirs
+    pad: int  # their id of it
+
+    @property
+    def theirs(self) -> list[int]:
+        """Their id of each of ours from BOS on, which is their padding."""
+        return [self.pad, *self.order]
+
+    def of(self, ids: Iterable[int]) -> list[int]:
+        """Their ids of ours from BOS on."""
+        return [self.theirs[i - BOS] for i in ids]
+
+    def ours(self, ids: Iterable[int]) -> list[int]:
+        """Our ids of theirs; their pad becomes BOS."""
+        numbers = {number: place for place, number in enumerate(self.theirs, start=BOS)}
+        return [numbers[number] for number in ids]
+
+    def rows(self, table: Tensor) -> Tensor:
+        """The rows of their table [ids, ...] in our order; that of BOS is their pad's."""
+        zero = torch.zeros_like(table[:1])
+        return torch.cat([zero, table[self.theirs]])
+
+    def their_rows(self, table: Tensor) -> Tensor:
+        """Our rows in the order of their ids; that of our padding has no place there."""
+        rows = torch.zeros_like(table[BOS:])
+        rows[self.theirs] = table[BOS:]
+        return rows
+
+    def to_json(self) -> dict[str, int]:
+        """What vocab.json holds, in the order of the ids."""
+        eos, unk, *others = self.order
+        ids = dict(zip(self.vocabulary.to_json(), others, strict=True))
+        ids |= {EOS_PIECE: eos, UNK_PIECE: unk, PAD_PIECE: self.pad}
+        return dict(sorted(ids.items(), key=lambda item: item[1]))
+
+
+def read(where: Path) -> Numbering:
+    """Read the pieces of a side; UserError (65) for what is no vocabulary of that family."""
+    ids = read_object(where)
+    if sorted(map(repr, ids.values())) != sorted(map(repr, range(len(ids)))):
+        raise UserError(f"{where}: expected the ids 0 to {len(ids) - 1}, each once", Exit.DATA)
+    if missing := SPECIAL - ids.keys():
+        raise UserError(f"{where}: has no {min(missing)}", Exit.DATA)
+    special = [ids.pop(EOS_PIECE), ids.pop(UNK_PIECE)]
+    pad = ids.pop(PAD_PIECE)
+    pieces = sorted(ids, key=ids.__getitem__)
+    try:
+        vocabulary = Vocabulary.from_json(pieces)
+    except UserError as error:
+        raise UserError(f"{where}: {error}", Exit.DATA) from None
+    return Numbering(vocabulary, [*special, *(ids[piece] for piece in pieces)], pad)
+
+
+def numberings(*vocabularies: Vocabulary) -> list[Numbering]:
+    """Ids for the vocabularies of both sides: </s>, <unk>, the pieces, <pad>, as in OPUS-MT.
+
+    Both sides want one id of padding. Where one has more pieces, it comes before the pieces.
+    """
+    sizes = [len(vocabulary) - SPECIALS for vocabulary in vocabularies]
+    pad_last = len(set(sizes)) == 1
+    first = 2 if pad_last else 3
+    return [
+        Numbering(vocabulary, [0, 1, *range(first, first + size)], 2 + size if pad_last else 2)
+        for vocabulary, size in zip(vocabularies, sizes, strict=True)
+    ]

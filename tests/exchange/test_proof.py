@@ -1,0 +1,181 @@
+"""One proof for whatever scores and searches: what it finds equal, tied, other, or refuses."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from nmt.data.vocab import BOS, EOS, PAD, SPECIALS
+from nmt.errors import Exit, UserError
+from nmt.exchange import exporting, proof, samples
+from nmt.exchange.adapter import CTRANSLATE2, Adapter, Output, PackageOptions, Scorer
+from nmt.modeldir import Trained
+from tests.exchange.test_export import LINES, made
+
+
+class Copied:
+    """Our own model in the place of another engine; a Scorer."""
+
+    library, computed_in = CTRANSLATE2, "float32"
+    options: Mapping[str, Any] = {}
+    absent: Sequence[int] = ()
+    barred: Sequence[int] = (PAD, BOS)
+    longest_source: int | None = 60
+    longest_target: int | None = 90
+
+    def __init__(self, trained: Trained) -> None:
+        self.trained = trained
+
+    def source_ids(self, line: str) -> list[int] | None:
+        return self.trained.source.ids(line)
+
+    def log_probs(self, pairs: Sequence[tuple[list[int], list[int]]]) -> Iterator[Tensor]:
+        for source, target in pairs:
+            yield proof.log_probs(self.trained.model, source, target)[:, BOS:]
+
+    def outputs(
+        self, sources: Sequence[list[int]], limits: Sequence[int], beam: int
+    ) -> Iterator[Output]:
+        """Greedy and the beam agree on what is as certain as here."""
+        searched = proof.without(self.trained, self.barred).model
+        for source, limit in zip(sources, limits, strict=True):
+            ids: list[int] = []
+            while len(ids) <= limit and EOS not in ids:
+                ids.append(int(proof.log_probs(searched, source, ids)[-1].argmax()))
+            yield Output([i for i in ids if i != EOS][:limit], EOS in ids)
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few and short samples."""
+    monkeypatch.setattr(samples, "BEYOND", 20)
+    monkeypatch.setattr(samples, "LONG", 1)
+    monkeypatch.setattr(samples, "ROOM", 2)
+
+
+@pytest.fixture
+def trained() -> Trained:
+    """A model of which some outputs end."""
+    return made("encoding=none")
+
+
+def certified(trained: Trained, scorer: Scorer, lines: Sequence[str] = LINES) -> dict[str, Any]:
+    return proof.certified(proof.translated(trained, scorer, lines), scorer)
+
+
+def greedy_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proof, "SEARCHES", {"greedy": 1, "beam_4": 1})
+
+
+def test_a_certificate_says_what_was_compared(
+    trained: Trained, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    greedy_alone(monkeypatch)
+    found = certified(trained, Copied(trained), [*LINES, "", f" {LINES[0]}\u00a0"])
+    lines = len(LINES) + 2  # one is longer than in training
+    assert found["compared_with"].startswith("ctranslate2 ")
+    assert (found["lines"], found["lines_left_out"], found["lines_normalised"]) == (lines, 1, 1)
+    assert found["log_probs"] == 0 and found["pieces"] > 60
+    assert found["longest_source"] > found["longest_trained_source"] == 12
+    assert found["greedy"]["equal"] == found["greedy"]["compared"] == lines
+    assert found["right_for"] == {"source_pieces": 59, "target_pieces": 89}
+    assert "options" not in found
+
+
+@pytest.mark.parametrize("wrong", [1e-3, math.nan, math.inf])
+def test_one_wrong_probability_is_enough(trained: Trained, wrong: float) -> None:
+    class Spoiled(Copied):
+        def log_probs(self, pairs: Sequence[tuple[list[int], list[int]]]) -> Iterator[Tensor]:
+            for number, rows in enumerate(super().log_probs(pairs)):
+                rows[0, -1] += wrong if number == 1 else 0
+                yield rows
+
+    with pytest.raises(UserError, match="log-probabilities in ctranslate2 differ by") as error:
+        certified(trained, Spoiled(trained))
+    assert error.value.code == Exit.DATA
+
+
+def test_other_pieces_of_a_line_are_named(trained: Trained) -> None:
+    class Cut(Copied):
+        def source_ids(self, line: str) -> list[int]:
+            return [SPECIALS, *self.trained.source.ids(line)]
+
+    with pytest.raises(UserError, match="ctranslate2 makes other pieces of it"):
+        certified(trained, Cut(trained))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda output: Output([*output.ids[:-1], SPECIALS], True), "translates it otherwise by"),
+        (lambda output: Output(output.ids, not output.finished), "translates it otherwise by gre"),
+    ],
+)
+def test_another_output_is_refused_and_measured(
+    change: Callable[[Output], Output], message: str, trained: Trained
+) -> None:
+    class Other(Copied):
+        def outputs(self, *given: Any) -> Iterator[Output]:
+            return map(change, super().outputs(*given))
+
+    ours = proof.translated(trained, Copied(trained), LINES)
+    with pytest.raises(UserError, match=message):
+        proof.certified(ours, Other(trained))
+    greedy = proof.measured(ours, Other(trained))["greedy"]
+    assert greedy["equal"] + greedy["ties"] < greedy["compared"]
+
+
+def test_pieces_of_equal_probability_are_a_tie(trained: Trained) -> None:
+    twins = (SPECIALS, SPECIALS + 1)
+    with torch.no_grad():
+        for part in (trained.model.output.weight, trained.model.output.bias):
+            part[twins[0]] = part[twins[1]]
+    one, other = (Output([twin, 9], True) for twin in twins)
+    assert proof.tied(trained.model, [9, 8], one, other, 1)
+    assert not proof.tied(trained.model, [9], Output([8], True), Output([9], True), 1)
+    assert not proof.tied(trained.model, [9], Output([8], True), Output([8], True), 1)
+
+
+def test_lines_whose_translation_would_not_fit_are_left_out(trained: Trained) -> None:
+    class Small(Copied):
+        longest_source, longest_target = 12, 12
+
+    kept, left_out = samples.samples(trained, Small(trained), LINES)
+    room = int((12 - 1 - samples.ROOM) / samples.RATIO)
+    assert kept and left_out and all(len(sample.ids) <= room for sample in kept)
+    Small.longest_target = 2
+    with pytest.raises(UserError, match="no sample is short enough"):
+        samples.samples(trained, Small(trained), LINES)
+
+
+class Plain(Adapter):
+    """An engine that costs a writer and a scorer."""
+
+    library, title, suffix = CTRANSLATE2, "an engine", ".model"
+
+    def written(self, directory: Path, precision: str) -> Scorer:
+        directory.mkdir()
+        (directory / "weights").write_bytes(precision.encode())
+        return Copied(self.trained)
+
+    def usage(self, name: str) -> str:
+        return f"call {name}"
+
+
+def test_another_engine_costs_a_writer_and_a_scorer(
+    trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    greedy_alone(monkeypatch)
+    monkeypatch.setattr(exporting, "ADAPTERS", {"plain": Plain})
+    found = exporting.export(trained, tmp_path / "a.model", LINES, "plain", "int8")
+    files = {file.name for file in (tmp_path / "a.model").iterdir()}
+    assert files == {"weights", "certificate.json", "README.md", "manifest.json"}
+    assert (tmp_path / "a.model/weights").read_bytes() == b"int8"
+    assert found["int8"]["log_probs"] == 0 and "as_nmt_translate" not in found
+    card = (tmp_path / "a.model/README.md").read_text()
+    assert "# a\n" in card and "call a.model" in card and "In int8, computed in float32" in card
+    assert Plain(trained, PackageOptions()).code("x") is None
