@@ -4,9 +4,8 @@ They do with a line what `nmt-translate` does: normalise it, cut it into pieces,
 pieces. A certificate counts what these very lines make of the samples (`compared`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
 from typing import Any, NamedTuple
 
 from nmt.config import Decode
@@ -24,14 +23,23 @@ from nmt.modeldir import Trained
 EXAMPLE = "a line"  # as good as any where the language is unknown
 CODES, PIECES = "bpe.codes", "bpe.vocabulary"  # of the source, in the formats of subword-nmt
 NO_MERGE = "\u2581 \u2581"  # of what no normalised text has: subword-nmt reads no empty list
-MOSES = "from sacremoses import MosesDetokenizer, MosesTokenizer"
-STANDARD = ("json", "pathlib", "re", "unicodedata")
+IMPORTS = {  # what the lines use -> the line that imports it
+    "json.": "import json",
+    "re.": "import re",
+    "unicodedata.": "import unicodedata",
+    "Path(": "from pathlib import Path",
+    "": "",
+    "ctranslate2.": "import ctranslate2",
+    "Moses": "from sacremoses import MosesDetokenizer, MosesTokenizer",
+    "SentencePieceProcessor(": "from sentencepiece import SentencePieceProcessor",
+    "apply_bpe.": "from subword_nmt import apply_bpe",
+    "Marian": "from transformers import MarianMTModel, MarianTokenizer",
+}
 
 
 class _Step(NamedTuple):
     """A step of translation: lines of Python, without line ends."""
 
-    imports: Sequence[str] = ()
     setup: Sequence[str] = ()
     body: Sequence[str] = ()  # of the function
 
@@ -79,52 +87,44 @@ def ctranslate2(trained: Trained, place: str, most: int | None) -> str:
     `most`: pieces of the longest output that its tables are right for; None: any. The lines read
     certificate.json, whose `options` are those of translate_batch, and `files`.
     """
-    opened = _Step(
-        ["import json", "from pathlib import Path", "import ctranslate2"],
+    decode = trained.settings.decode.by_beam()
+    search = _Step(
         [
-            f"place = Path({_literal(place)})  # this directory",
             'options = json.loads((place / "certificate.json").read_bytes())["options"]',
             "translator = ctranslate2.Translator(str(place))",
         ],
-    )
-    decode = trained.settings.decode.by_beam()
-    search = _Step(
-        body=[
+        [
             "if not pieces:",
             '    return ""',
             f'limit = {{"max_decoding_length": {_limit(decode, "len(pieces)", most)}}}',
             "(result,) = translator.translate_batch([pieces], **options | limit)",
             *_best(decode),
-        ]
+        ],
     )
     source, target = trained.source.segmenter, trained.target.segmenter
-    return _text(opened, *_reading(source), search, *_writing(target))
+    steps = [_normalised(source), *_reading(source), search, *_writing(target)]
+    return _program(f"Path({_literal(place)})", steps)
 
 
 def transformers(trained: Trained, place: str, most: int) -> str:
     """The lines for a Marian directory, at `place`, of `most` positions but one."""
-    decode = trained.settings.decode.by_beam()
-    opened = _Step(
-        ["from transformers import MarianMTModel, MarianTokenizer"],
+    limit = _limit(trained.settings.decode.by_beam(), "pieces", most)
+    search = _Step(
         [
-            f"place = {_literal(place)}  # this directory",
             "tokenizer = MarianTokenizer.from_pretrained(place)",
             "model = MarianMTModel.from_pretrained(place)",
         ],
-    )
-    search = _Step(
-        body=[
+        [
             "if not text:",
             '    return ""',
             'inputs = tokenizer([text], return_tensors="pt")',
             'pieces = inputs["input_ids"].shape[1] - 1  # but for the sign of the end',
-            f"limit = {_limit(decode, 'pieces', most)}",
+            f"limit = {limit}",
             "(best,) = model.generate(**inputs, max_new_tokens=limit + 1)",
             "text = tokenizer.decode(best, skip_special_tokens=True)",
-            'return " ".join(text.split())',
-        ]
+        ],
     )
-    return _text(opened, _normalised(trained.source.segmenter), search)
+    return _program(_literal(place), [_normalised(trained.source.segmenter), search])
 
 
 def files(trained: Trained) -> dict[str, bytes]:
@@ -161,25 +161,11 @@ def _best(decode: Decode) -> list[str]:
     ]
 
 
-def _reading(segmenter: Segmenter) -> list[_Step]:
-    """From a line to pieces."""
-    words = _Step()
-    if segmenter.tokenizer.kind == "moses":
-        words = _Step(
-            [MOSES],
-            [f"tokenizer = MosesTokenizer({_literal(segmenter.tokenizer.language)})"],
-            ['text = " ".join(tokenizer.tokenize(text, escape=False))'],
-        )
-    cut = _of_bpe(segmenter) if isinstance(segmenter, Bpe) else _of_sentencepiece(segmenter)
-    return [_normalised(segmenter), words, cut]
-
-
 def _normalised(segmenter: Segmenter) -> _Step:
     """What nmt.data.normalise does, but for lone surrogates, which no file holds."""
     form = segmenter.tokenizer.normalize
     to_form = [] if form == "none" else [f'text = unicodedata.normalize("{form.upper()}", text)']
     return _Step(
-        ["import re", *(["import unicodedata"] if to_form else [])],
         [f"invisible = {_literal(INVISIBLE.pattern)}"],
         [
             'text = re.sub(invisible, "", line)',
@@ -190,23 +176,24 @@ def _normalised(segmenter: Segmenter) -> _Step:
     )
 
 
-def _of_bpe(bpe: Bpe) -> _Step:
-    codes = f'(place / "{CODES}").open(encoding="utf-8")'
-    if not bpe.pieces:
-        read, options = "BPE", ""
-        vocabulary = []
-    else:
-        read, options = "BPE, read_vocabulary", ", vocab=vocabulary"
-        file = f'(place / "{PIECES}").open(encoding="utf-8")'
-        vocabulary = [f"vocabulary = read_vocabulary({file}, 1)"]
-    return _Step(
-        [f"from subword_nmt.apply_bpe import {read}"],
-        [*vocabulary, f"bpe = BPE({codes}{options})"],
-        ['pieces = bpe.segment_tokens(text.split(" "))'],
-    )
-
-
-def _of_sentencepiece(segmenter: Segmenter) -> _Step:
+def _reading(segmenter: Segmenter) -> Iterator[_Step]:
+    """From a normalised line to pieces."""
+    if segmenter.tokenizer.kind == "moses":
+        yield _Step(
+            [f"tokenizer = MosesTokenizer({_literal(segmenter.tokenizer.language)})"],
+            ['text = " ".join(tokenizer.tokenize(text, escape=False))'],
+        )
+    if isinstance(segmenter, Bpe):
+        opened = '(place / "{}").open(encoding="utf-8")'
+        options, vocabulary = "", []
+        if segmenter.pieces:
+            options = ", vocab=vocabulary"
+            vocabulary = [f"vocabulary = apply_bpe.read_vocabulary({opened.format(PIECES)}, 1)"]
+        yield _Step(
+            [*vocabulary, f"bpe = apply_bpe.BPE({opened.format(CODES)}{options})"],
+            ['pieces = bpe.segment_tokens(text.split(" "))'],
+        )
+        return
     encode = ["pieces = source.encode(text, out_type=str)"]
     if isinstance(segmenter, MarianSegmenter):
         encode = [
@@ -214,47 +201,36 @@ def _of_sentencepiece(segmenter: Segmenter) -> _Step:
             "pieces = [code[0]] if code else []",
             "pieces += source.encode(text[len(code[0]) if code else 0 :], out_type=str)",
         ]
-    return _Step(
-        ["from sentencepiece import SentencePieceProcessor"],
-        ['source = SentencePieceProcessor(model_file=str(place / "source.spm"))'],
-        encode,
-    )
+    yield _Step(['source = SentencePieceProcessor(model_file=str(place / "source.spm"))'], encode)
 
 
-def _writing(segmenter: Segmenter) -> list[_Step]:
-    """From the best pieces to a line."""
-    join = _Step(body=['text = "".join(best).replace("\\u2581", " ")'])
+def _writing(segmenter: Segmenter) -> Iterator[_Step]:
+    """From the best pieces to words or a line."""
     if isinstance(segmenter, Bpe):
-        join = _Step(body=['text = (" ".join(best) + " ").replace("@@ ", "")'])
+        yield _Step(body=['text = (" ".join(best) + " ").replace("@@ ", "")'])
     elif isinstance(segmenter, MarianSegmenter):
-        join = _Step(
-            ["from sentencepiece import SentencePieceProcessor"],
+        yield _Step(
             ['target = SentencePieceProcessor(model_file=str(place / "target.spm"))'],
             ["text = target.decode(best)"],
         )
-    words = _Step()
+    else:
+        yield _Step(body=['text = "".join(best).replace("\\u2581", " ")'])
     if segmenter.tokenizer.kind == "moses":
-        words = _Step(
-            [MOSES],
+        yield _Step(
             [f"detokenizer = MosesDetokenizer({_literal(segmenter.tokenizer.language)})"],
             ["text = detokenizer.detokenize(text.split(), unescape=False)"],
         )
-    return [join, words, _Step(body=['return " ".join(text.split())'])]
 
 
-def _text(*steps: _Step) -> str:
+def _program(place: str, steps: Sequence[_Step]) -> str:
     """The imports of all steps, what is made once, and the function."""
-    imports = sorted(set(chain.from_iterable(step.imports for step in steps)), key=_place_of)
-    standard = [line for line in imports if line.split()[1] in STANDARD]
-    others = [line for line in imports if line not in standard]
     setup = [line for step in steps for line in step.setup]
     body = [f"    {line}" for step in steps for line in step.body]
-    return "\n".join([*standard, "", *others, "", *setup, "", "", "def translate(line):", *body])
-
-
-def _place_of(line: str) -> tuple[bool, str]:
-    """Where an import stands: `import` before `from`."""
-    return line.startswith("from"), line
+    body += ['    return " ".join(text.split())']
+    own = "\n".join([*setup, *body, place.partition('"')[0]])  # the name of a place is no code
+    imports = [line for word, line in IMPORTS.items() if word in own]
+    setup = [f"place = {place}  # this directory", *setup]
+    return "\n".join([*imports, "", *setup, "", "", "def translate(line):", *body])
 
 
 def _literal(text: str) -> str:
