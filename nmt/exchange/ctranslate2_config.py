@@ -6,8 +6,8 @@ from typing import Any
 import torch
 
 from nmt.encodings.sinusoids import sinusoids
+from nmt.exchange.ctranslate2_file import CTranslate2Files
 from nmt.exchange.ctranslate2_names import STACKS
-from nmt.exchange.ctranslate2_weights import Parts
 
 SAME = 1e-4  # largest difference of two sinusoids
 ACTIVATIONS = {0: "relu", 2: "swish", 3: "gelu"}  # ctranslate2.specs.common_spec.Activation
@@ -19,29 +19,29 @@ PLAIN = (  # variables that decide on what is computed; they must be 0, or absen
 )
 
 
-def encoding_of(parts: Parts) -> list[str]:
+def encoding_of(files: CTranslate2Files) -> list[str]:
     """The overrides that choose the positions of both sides."""
     keys = [
         f"{side}/layer_{number}/self_attention/relative_position_keys"
         for side in STACKS
-        for number in range(parts.layers(side))
+        for number in range(files.layers(side))
     ]
-    variables = parts.files.variables
-    if any(key in parts for key in keys):
-        shapes = {variables[key].shape if key in parts else None for key in keys}
+    variables = files.variables
+    if any(key in files for key in keys):
+        shapes = {variables[key].shape if key in files else None for key in keys}
         rows = {shape[0] for shape in shapes if shape is not None}
         if len(shapes) > 1 or min(rows) % 2 == 0:
-            raise parts.wrong("layers whose relative positions differ in number cannot be read")
-        tied = all(_is_same(parts, key, f"{key[:-4]}values") for key in keys)
+            raise files.wrong("layers whose relative positions differ in number cannot be read")
+        tied = all(files.same(key, f"{key[:-4]}values") for key in keys)
         tau = min(rows) // 2
         return ["encoding=relative", f"tau={tau}", f"encoding.relative.tied={tied}".lower()]
     names = [f"{side}/position_encodings/encodings" for side in STACKS]
-    if not any(name in parts for name in names):
+    if not any(name in files for name in names):
         # OpenNMT-tf: sinusoids that CTranslate2 computes itself, as tensor2tensor did, from 1 on
         return ["encoding=absolute", *_sinusoids("halves", "tensor2tensor", 1)]
-    table, other = (parts.tensor(name).squeeze() for name in names)
+    table, other = (files.tensor(name).squeeze() for name in names)
     if not torch.equal(table, other):
-        raise parts.wrong(f"{names[0]} and {names[1]} differ, and should be one table")
+        raise files.wrong(f"{names[0]} and {names[1]} differ, and should be one table")
     if not table.any():
         return ["encoding=none"]
     at = torch.arange(len(table))
@@ -51,7 +51,7 @@ def encoding_of(parts: Parts) -> list[str]:
         usual = sinusoids(at + start, table.shape[1], layout, denominator)
         if (usual - table).abs().max() <= SAME:
             return ["encoding=absolute", *_sinusoids(layout, denominator, start)]
-    raise parts.wrong(f"{names[0]} holds other positions than sinusoids")
+    raise files.wrong(f"{names[0]} holds other positions than sinusoids")
 
 
 def _sinusoids(layout: str, denominator: str, start: int) -> list[str]:
@@ -60,48 +60,39 @@ def _sinusoids(layout: str, denominator: str, start: int) -> list[str]:
             f"{key}.at.index.start={start}"]  # fmt: skip
 
 
-def _is_same(parts: Parts, *names: str) -> bool:
-    """Whether variables are one: an alias, or equal number by number."""
-    first, *others = (parts.files.variables.get(name) for name in names)
-    return first is not None and all(
-        other is not None and first.shape == other.shape and bool((first == other).all())
-        for other in others
-    )
-
-
-def model_of(parts: Parts) -> dict[str, Any]:
+def model_of(files: CTranslate2Files) -> dict[str, Any]:
     """The keys under `model` that the variables and config.json say."""
     for name in PLAIN:
-        if found := parts.number(name, 0):
-            raise parts.wrong(f"{name} is {found}; only 0 can be read")
+        if found := files.number(name, 0):
+            raise files.wrong(f"{name} is {found}; only 0 can be read")
     both = {}
     for key, default in (("pre_norm", 1), ("num_heads", 8), ("activation", 0)):
-        numbers = {parts.number(f"{stack}/{key}", default) for stack in STACKS}
+        numbers = {files.number(f"{stack}/{key}", default) for stack in STACKS}
         if len(numbers) > 1:
-            raise parts.wrong(f"{key} differs between encoder and decoder")
+            raise files.wrong(f"{key} differs between encoder and decoder")
         both[key] = numbers.pop()
     if (activation := ACTIVATIONS.get(both["activation"])) is None:
-        raise parts.wrong(f"encoder/activation is {both['activation']}; nmt has no such function")
+        raise files.wrong(f"encoder/activation is {both['activation']}; nmt has no such function")
     dim, inner = (
-        parts.shape(f"encoder/{name}/weight") for name in ("embeddings_0", "layer_0/ffn/linear_0")
+        files.shape(f"encoder/{name}/weight") for name in ("embeddings_0", "layer_0/ffn/linear_0")
     )
     return {
-        "encoder_layers": parts.layers("encoder"),
-        "decoder_layers": parts.layers("decoder"),
+        "encoder_layers": files.layers("encoder"),
+        "decoder_layers": files.layers("decoder"),
         "dim": dim[-1],
         "feedforward_dim": inner[0],
         "heads": both["num_heads"],
         "norm": "pre" if both["pre_norm"] else "post",
-        "tie": _tie(parts),
+        "tie": _tie(files),
         "activation": activation,
-        "source_eos": bool(parts.files.config.get("add_source_eos", False)),
+        "source_eos": bool(files.config.get("add_source_eos", False)),
     }
 
 
-def _tie(parts: Parts) -> str:
+def _tie(files: CTranslate2Files) -> str:
     """Which embeddings are one matrix; where they are not scaled, each is kept by itself."""
     source, target = "encoder/embeddings_0/weight", "decoder/embeddings/weight"
-    scaled = [int(parts.files.variables.get(f"{s}/scale_embeddings", 1)) for s in STACKS]
-    if 0 in scaled or not _is_same(parts, target, "decoder/projection/weight"):
+    scaled = [int(files.variables.get(f"{s}/scale_embeddings", 1)) for s in STACKS]
+    if 0 in scaled or not files.same(target, "decoder/projection/weight"):
         return "none"
-    return "all" if parts.files.shared and _is_same(parts, source, target) else "target"
+    return "all" if files.shared and files.same(source, target) else "target"

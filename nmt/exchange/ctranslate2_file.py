@@ -6,12 +6,16 @@ other variables. A name has its length before it and a zero byte behind, both co
 """
 
 import math
+import re
 import struct
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from nmt import manifest
 from nmt.errors import Exit, UserError
@@ -20,39 +24,84 @@ from nmt.foreign import CTRANSLATE2_WEIGHTS
 
 VERSION = 6  # of the file format
 SPECIFICATION = ("TransformerSpec", 7)  # name and revision
+IGNORED = {"decoder/alignment_layer", "decoder/alignment_heads"}  # of no use here
 TYPES = ("float32", "int8", "int16", "int32", "float16", "bfloat16")  # by number
 
 
-class CTranslate2Files(NamedTuple):
-    """What the files hold."""
+class CTranslate2Files:
+    """What the files hold; of the variables, each is to be taken once."""
 
-    directory: Path
-    config: dict[str, Any]
-    source: list[str]  # names of the ids
-    target: list[str]
-    variables: dict[str, NDArray[Any]]  # scalars have no dimension
+    def __init__(
+        self,
+        directory: Path,
+        config: dict[str, Any],
+        names: Sequence[list[str]],
+        variables: dict[str, NDArray[Any]],
+    ) -> None:
+        """`names`: of the ids of both sides; `variables`: scalars have no dimension."""
+        self.directory, self.config, self.variables = directory, config, variables
+        self.source, self.target = names
+        self._left = dict(variables)
 
     @property
     def shared(self) -> bool:
         """Whether both sides have one vocabulary."""
         return self.source == self.target
 
+    def layers(self, stack: str) -> int:
+        """How many layers a stack has."""
+        found = (re.match(f"{stack}/layer_([0-9]+)/", name) for name in self.variables)
+        return len({match[1] for match in found if match})
+
+    def same(self, *names: str) -> bool:
+        """Whether variables are one: an alias, or equal number by number."""
+        first, *others = (self.variables.get(name) for name in names)
+        return first is not None and all(
+            other is not None and np.array_equal(first, other) for other in others
+        )
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._left
+
+    def number(self, name: str, default: int) -> int:
+        """Take a scalar."""
+        return int(self._left.pop(name, default))
+
+    def tensor(self, name: str) -> Tensor:
+        """Take a tensor; UserError (65) where it is missing."""
+        self.shape(name)
+        return torch.from_numpy(self._left.pop(name).copy())
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of a tensor that stays to be taken; UserError (65) where it is missing."""
+        if name not in self._left:
+            raise self.wrong(f"has no {name}")
+        return self._left[name].shape
+
+    def wrong(self, what: str) -> UserError:
+        """The error for what cannot be read."""
+        return UserError(f"{self.directory / CTRANSLATE2_WEIGHTS}: {what}", Exit.DATA)
+
+    def refuse_rest(self) -> None:
+        """UserError (65) for a variable that was not taken."""
+        if rest := self._left.keys() - IGNORED:
+            raise self.wrong(f"{min(rest)} has no place in a model of nmt")
+
 
 def read(directory: Path) -> CTranslate2Files:
     """Read a directory in float32; UserError (65) for a file that is missing or cannot be read."""
     variables = _variables(directory / CTRANSLATE2_WEIGHTS)
     shared = _vocabulary(directory, "shared")
-    source = shared or _vocabulary(directory, "source")
-    target = shared or _vocabulary(directory, "target")
-    if source is None or target is None:
-        missing = "source" if source is None else "target"
-        raise UserError(
-            f"{directory}: no {missing}_vocabulary.json and no shared_vocabulary.json; "
-            "the model is incomplete",
-            Exit.DATA,
-        )
-    config = read_object(directory / "config.json")
-    return CTranslate2Files(directory, config, source, target, variables)
+    names = []
+    for side in ("source", "target"):
+        if (found := shared or _vocabulary(directory, side)) is None:
+            raise UserError(
+                f"{directory}: no {side}_vocabulary.json and no shared_vocabulary.json; "
+                "the model is incomplete",
+                Exit.DATA,
+            )
+        names.append(found)
+    return CTranslate2Files(directory, read_object(directory / "config.json"), names, variables)
 
 
 def _vocabulary(directory: Path, name: str) -> list[str] | None:

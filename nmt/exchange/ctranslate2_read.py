@@ -22,7 +22,7 @@ from nmt.exchange.ctranslate2_config import FROM_ZERO, encoding_of, model_of
 from nmt.exchange.ctranslate2_file import CTranslate2Files
 from nmt.exchange.ctranslate2_names import Naming
 from nmt.exchange.ctranslate2_scorer import CTranslate2Scorer
-from nmt.exchange.ctranslate2_weights import Parts, fill
+from nmt.exchange.ctranslate2_weights import fill
 from nmt.exchange.files import read_object, sentencepiece
 from nmt.exchange.settings import UNNAMED, settings_of
 from nmt.modeldir import Trained
@@ -48,18 +48,17 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
     both = (files.source, files.target)
     orders = [_order(files, names) for names in both]
     named = [[names[i] for i in order] for names, order in zip(both, orders, strict=True)]
-    parts = Parts(files)
-    encoding = [*encoding_of(parts), "decode.alpha=1.0"]
+    encoding = [*encoding_of(files), "decode.alpha=1.0"]
     sides = [
         _side(directory, name, pieces)
         for name, pieces in zip(("source", "target"), named, strict=True)
     ]
-    settings = settings_of(encoding, model_of(parts), trained_length, files.shared)
+    settings = settings_of(encoding, model_of(files), trained_length, files.shared)
     build.check(settings)
     model: Any = build.transformer(settings, *map(len, orders)).eval()
     with torch.no_grad():
-        fill(parts, model, settings.model, *orders)
-    parts.refuse_rest()
+        fill(files, model, settings.model, *orders)
+    files.refuse_rest()
     trained = Trained(settings, model, sides[0], sides[1], {"longest_source": trained_length})
     naming = Naming(*named, *model.limits(training=False))
     scorer = partial(CTranslate2Scorer, directory, naming, settings.decode)
