@@ -127,11 +127,11 @@ class Adapter(ABC):
         """Python whose `translate(line)` translates with the directory at `place`; None: none."""
         return None
 
-    @abstractmethod
     def usage(self, name: str) -> str:
-        """Markdown on how something of this name is used, for its card."""
+        """Markdown on how something of this name is used, for the card; where there is no code."""
+        return ""
 
     def save(self, path: Path, directory: Path, more: Mapping[str, bytes]) -> None:
         """Keep the files of a directory, and more, at a path: all of them or nothing."""
         files = {file.name: file.read_bytes() for file in sorted(directory.iterdir())}
-        manifest.write(path, (files | more).items())
+        manifest.write(path, {**files, **more}.items())

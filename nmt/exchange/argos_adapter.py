@@ -75,8 +75,9 @@ class ArgosAdapter(CTranslate2Adapter):
         """How many outputs are those of nmt-translate when it searches as the client does."""
         return {"as_argos_asks": _as_argos_asks(self._original, samples, directory)}
 
-    def code(self, place: str) -> None:
-        """The client is no code of ours."""
+    def code(self, place: str) -> str | None:
+        """None: the client is no code of ours."""
+        return None
 
     def usage(self, name: str) -> str:
         """Lines for the client."""

@@ -50,11 +50,7 @@ class CTranslate2Adapter(Adapter):
         decode = self.trained.settings.decode
         return CTranslate2Scorer(directory, self.naming, decode, computed_in)
 
-    def code(self, place: str) -> str:
+    def code(self, place: str) -> str | None:
         """Lines that read certificate.json there, for its options."""
         most = self.naming.longest_target and self.naming.longest_target - 1
         return card_code.ctranslate2(self.trained, place, most)
-
-    def usage(self, name: str) -> str:
-        """The lines themselves."""
-        return card_code.markdown(self.code(name), self.trained)

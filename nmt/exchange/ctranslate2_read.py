@@ -60,7 +60,8 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
         fill(files, model, settings.model, *orders)
     files.refuse_rest()
     trained = Trained(settings, model, sides[0], sides[1], {"longest_source": trained_length})
-    naming = Naming(*named, *model.limits(training=False))
+    limits = model.limits(training=False)
+    naming = Naming(named[0], named[1], limits.source, limits.target)
     scorer = partial(CTranslate2Scorer, directory, naming, settings.decode)
     return Imported(trained, CTRANSLATE2, scorer)
 

@@ -1,6 +1,6 @@
 """A directory of CTranslate2 as the proof asks it, and how it is told to search as nmt does."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,8 +84,8 @@ class CTranslate2Scorer:
         )
         self._naming, self._choices = naming, choices(naming, decode.unknown)
         self.computed_in: str = self._reader.compute_type
-        self.options = options(naming, decode.by_beam())
-        self.barred = FORBIDDEN[decode.unknown]
+        self.options: Mapping[str, Any] = options(naming, decode.by_beam())
+        self.barred: Sequence[int] = FORBIDDEN[decode.unknown]
         self.longest_source, self.longest_target = naming.longest_source, naming.longest_target
 
     def source_ids(self, line: str) -> None:

@@ -107,10 +107,6 @@ class MarianAdapter(Adapter):
         """Lines for MarianTokenizer and MarianMTModel."""
         return card_code.transformers(self.trained, place, self.positions - 2)
 
-    def usage(self, name: str) -> str:
-        """The lines themselves."""
-        return card_code.markdown(self.code(name), self.trained)
-
 
 def _order(trained: Trained, positions: int) -> Tensor:
     """Which of our components each of theirs is; UserError unless positions are sinusoids."""
@@ -139,11 +135,12 @@ def _layout(trained: Trained, name: str, positions: int) -> str:
         raise refused
     dims = Dims(name, 1, shape.heads, shape.dim, shape.dim // shape.heads, SPECIALS)
     table = site_positions.read(site, dims, positions).table
+    if table is None:
+        raise refused
     at = torch.arange(positions)
     for layout in LAYOUTS:
         usual = sinusoids(at, shape.dim, layout)
-        alike = table is not None and table.shape == usual.shape
-        if alike and (table - usual).abs().max() <= SAME:
+        if table.shape == usual.shape and (table - usual).abs().max() <= SAME:
             return layout
     raise refused
 

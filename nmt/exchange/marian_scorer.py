@@ -20,7 +20,10 @@ class MarianScorer:
     library = TRANSFORMERS
     computed_in = "float32"
     options: Mapping[str, Any] = {}  # those of generation_config.json
-    absent = barred = (PAD,)
+    absent: Sequence[int] = (PAD,)
+    barred: Sequence[int] = (PAD,)
+    longest_source: int | None
+    longest_target: int | None
 
     def __init__(
         self, directory: Path, decode: Decode, source: Numbering, target: Numbering

@@ -14,7 +14,7 @@ from nmt import __version__
 from nmt.compare.notation import beyond, count, interval, number
 from nmt.compare.report import FEW, Report, ScoredTest
 from nmt.errors import UserError
-from nmt.exchange import proof
+from nmt.exchange import card_code, proof
 from nmt.exchange.adapter import Adapter
 from nmt.exchange.settings import UNNAMED
 from nmt.modeldir import Trained
@@ -61,11 +61,12 @@ def card(adapter: Adapter, found: Mapping[str, Any], options: CardOptions, name:
 
     `found`: its certificate.
     """
-    trained = adapter.trained
+    trained, code = adapter.trained, adapter.code(name)
+    usage = card_code.markdown(code, trained) if code else adapter.usage(name)
     parts = [
         f"---\n{_front(adapter, options)}---\n",
         f"# {options.name}\n\n{_about(adapter)}\n",
-        f"## Use\n\n{adapter.usage(name)}\n",
+        f"## Use\n\n{usage}\n",
         f"## Model\n\n{_table(_shape(trained))}\n",
     ]
     if rows := list(_training(trained)):

@@ -142,7 +142,8 @@ def test_pieces_of_equal_probability_are_a_tie(trained: Trained) -> None:
 
 def test_lines_whose_translation_would_not_fit_are_left_out(trained: Trained) -> None:
     class Small(Copied):
-        longest_source, longest_target = 12, 12
+        longest_source: int | None = 12
+        longest_target: int | None = 12
 
     kept, left_out = samples.samples(trained, Small(trained), LINES)
     room = int((12 - 1 - samples.ROOM) / samples.RATIO)
