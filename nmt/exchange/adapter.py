@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -133,5 +134,5 @@ class Adapter(ABC):
 
     def save(self, path: Path, directory: Path, more: Mapping[str, bytes]) -> None:
         """Keep the files of a directory, and more, at a path: all of them or nothing."""
-        files = {file.name: file.read_bytes() for file in sorted(directory.iterdir())}
-        manifest.write(path, {**files, **more}.items())
+        kept = (file for file in sorted(directory.iterdir()) if file.name not in more)
+        manifest.write(path, chain(((f.name, f.read_bytes()) for f in kept), more.items()))

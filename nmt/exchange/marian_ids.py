@@ -29,7 +29,8 @@ class Numbering(NamedTuple):
 
     def of(self, ids: Iterable[int]) -> list[int]:
         """Their ids of ours from BOS on."""
-        return [self.theirs[i - BOS] for i in ids]
+        theirs = self.theirs
+        return [theirs[i - BOS] for i in ids]
 
     def ours(self, ids: Iterable[int]) -> list[int]:
         """Our ids of theirs; their pad becomes BOS."""

@@ -64,7 +64,9 @@ def translated(trained: Trained, scorer: Scorer, lines: Sequence[str] | None) ->
     limits = [samples.limit(trained, len(sample.ids)) for sample in chosen]
     searched = without(trained, scorer.barred)
     outputs = {name: _searched(searched, chosen, name) for name in SEARCHES}
-    return Ours(without(trained, scorer.absent), searched, chosen, left_out, limits, outputs)
+    alike = [*scorer.absent] == [*scorer.barred]
+    scored = searched if alike else without(trained, scorer.absent)
+    return Ours(scored, searched, chosen, left_out, limits, outputs)
 
 
 def certified(ours: Ours, scorer: Scorer) -> dict[str, Any]:
