@@ -243,7 +243,8 @@ def _difference(ours: Ours, scorer: Scorer) -> tuple[float, int]:
         if most is None or len(target) < most
     ]
     if not pairs:
-        raise UserError("no translation of the samples fits into the encoding; give others")
+        message = "no translation of the samples fits into the encoding; give others"
+        raise UserError(message, Exit.DATA)
     largest = torch.zeros(())
     for (source, target), theirs in zip(pairs, scorer.log_probs(pairs), strict=True):
         rows = log_probs(trained.model, source, target)

@@ -67,14 +67,22 @@ def _room(trained: Trained, scorer: Scorer) -> int:
 
 def made_up(side: Side, draw: Random, length: int) -> str:
     """A line of about so many pieces, drawn at random."""
-    text = side.text(drawn(side, draw, length))
-    return " ".join(text.replace(SPACE, " ").split())
+    pieces = drawn(side, draw, length)
+    line = _line(side, pieces)
+    divided = len(side.ids(line)) - 1
+    if divided > length:  # as it is where a vocabulary has pieces of the other language, too
+        line = _line(side, pieces[: max(1, length * length // divided)])
+    return line
 
 
 def drawn(side: Side, draw: Random, length: int) -> list[int]:
     """So many ids of pieces, drawn at random."""
     first = min(SPECIALS, len(side.vocabulary) - 1)
     return draw.choices(range(first, len(side.vocabulary)), k=length)
+
+
+def _line(side: Side, pieces: list[int]) -> str:
+    return " ".join(side.text(pieces).replace(SPACE, " ").split())
 
 
 def _joined(trained: Trained, lines: Sequence[str], beyond: int, most: int) -> list[str]:

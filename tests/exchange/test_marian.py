@@ -33,7 +33,8 @@ TRAINED = "shared swish"  # the outputs of the others hardly ever end
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Samples of up to 40 pieces."""
+    """Few samples of up to 40 pieces."""
+    monkeypatch.setattr(samples, "MADE_UP", 4)
     monkeypatch.setattr(samples, "BEYOND", 40)
     monkeypatch.setattr(samples, "LONG", 2)
 
@@ -148,13 +149,13 @@ def test_the_command_makes_a_model_directory(
     stages = [
         f"reading {arguments[0]}\n",
         "2+1 layers of 16, ",
-        "on 5 lines of up to 40 pieces\n",
+        "on 7 lines of up to 52 pieces\n",
         f"writing {made}\n",
     ]
     assert [stage for stage in stages if stage in err] == stages
     trained = modeldir.load(made)
     assert trained.facts["longest_source"] == 30
-    assert json.loads((made / "certificate.json").read_bytes())["lines"] == 5
+    assert json.loads((made / "certificate.json").read_bytes())["lines"] == 7
     original = marian_read.read(models / TRAINED).trained
     texts = [Translator.of(each, each.settings.decode).texts(LINES) for each in (trained, original)]
     assert texts[0] == texts[1] and len(set(texts[0])) > 1
