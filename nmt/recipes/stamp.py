@@ -85,10 +85,10 @@ class Stamp:
         changed = [key for key, value in inputs.items() if before.get(key) != value]
         return f"other {', '.join(changed)}" if changed else self._damage()
 
-    def keep(self, stage: Stage, outputs: Iterable[Path], report: str) -> None:
-        """Stamp a stage that was done; its outputs go to the disk first."""
+    def keep(self, inputs: Mapping[str, Any], outputs: Iterable[Path], report: str) -> None:
+        """Stamp a stage that was done of these inputs; its outputs go to the disk first."""
         described = {self._short(path): self._described(path) for path in outputs}
-        record = {"format": FORMAT, "inputs": _plain(stage.inputs()), "outputs": described}
+        record = {"format": FORMAT, "inputs": _plain(inputs), "outputs": described}
         self._record = {**record, "report": report}
         self._path.parent.mkdir(parents=True, exist_ok=True)
         atomic.replace(self._path, manifest.dump(self._record))
@@ -139,7 +139,8 @@ def perform(job: RecipeJob, stage: Stage) -> str:
     stamp = Stamp(job, stage.name)
     if why := stamp.due(stage):
         log.info("%s: %s", stage.name, why)
-        stamp.keep(stage, *stage.make())
+        inputs = stage.inputs()  # those it starts from, whatever happens to files meanwhile
+        stamp.keep(inputs, *stage.make())
     else:
         log.info("%s: nothing to do; all inputs and outputs are as they were", stage.name)
     return stamp.report

@@ -2,10 +2,12 @@
 
 import re
 import sys
+from typing import Any
 
 import pytest
 
 from nmt.cli.recipe import main as recipe
+from nmt.recipes.testsets import Written, join_all
 from tests.recipes import miniature
 from tests.recipes.conftest import Make, lines
 
@@ -21,6 +23,26 @@ def test_sets_of_other_lengths_and_single_sides(
     path.unlink()
     assert recipe(it.words("tests")) == 66
     assert "only one side of newstest2013" in capsys.readouterr().err
+
+
+def test_a_set_that_changes_while_it_is_read_is_read_again(
+    mini: Make, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it = mini()
+    path = it.folder / "sets" / "newstest2013.en"
+    before = path.read_bytes()
+
+    def changing(*arguments: Any) -> Written:
+        path.write_bytes(before.replace(b" ", b"  ", 1))
+        return join_all(*arguments)
+
+    monkeypatch.setattr("nmt.recipes.wmtsets.join_all", changing)
+    assert recipe(it.words("tests")) == 0
+    assert (it.root / "test" / path.name).read_bytes() == before
+    capsys.readouterr()
+    assert recipe(it.words("tests")) == 0
+    assert "tests: other newstest2013\n" in capsys.readouterr().err
+    assert (it.root / "test" / path.name).read_bytes() == path.read_bytes() != before
 
 
 def test_sets_come_from_sacrebleu(mini: Make, monkeypatch: pytest.MonkeyPatch) -> None:
