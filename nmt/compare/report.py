@@ -208,17 +208,6 @@ class AttentionProfile:
 
 
 @dataclass(frozen=True)
-class DistanceCosines:
-    """Learned vectors per distance, beside sinusoids of the same distances."""
-
-    system: int
-    title: str  # `encoder, layer 1, keys`
-    distances: list[int]  # key - query
-    similarity: list[list[float]]  # cosine between the vectors of two distances
-    sinusoids: list[list[float]]  # the same for sinusoids of this width
-
-
-@dataclass(frozen=True)
 class PaperTable:
     """One table of the paper, to be laid out as there: buckets across, systems down."""
 
@@ -245,7 +234,6 @@ class Report:
     notes: list[str] = field(default_factory=list)  # on data, budget, search, and the paper
     tables: list[PaperTable] = field(default_factory=list)
     profiles: list[AttentionProfile] = field(default_factory=list)
-    vectors: list[DistanceCosines] = field(default_factory=list)
     about: dict[str, Any] = field(default_factory=dict)  # versions, files, settings
 
     def to_json(self) -> dict[str, Any]:

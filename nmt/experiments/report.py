@@ -14,7 +14,6 @@ from nmt.compare.diagnosis import diagnose
 from nmt.compare.report import (
     AttentionProfile,
     ComparedSystem,
-    DistanceCosines,
     PaperTable,
     Report,
     trained_run,
@@ -310,16 +309,14 @@ def _test(
 def _observed(
     made: Report, systems: list[SeededSystem], translated: list[TranslatedTest]
 ) -> Report:
-    """The report with attention statistics of each system's first run, and learned vectors."""
-    from nmt.compare import attention, vectors
+    """The report with attention statistics of each system's first run."""
+    from nmt.compare import attention
 
     tests, profiles = list(made.tests), list[AttentionProfile]()
-    learned: list[DistanceCosines] = []
     for s, system in enumerate(systems):
         run = system.runs[0]
         log.info("observing the attention of %s", run.directory)
         trained = modeldir.load(run.directory, run.settings.trainer.device)
-        learned += vectors.learned(trained, s)
         files = columns_of_test(run.settings)
         given = {name: read_text(Path(path)) for name, path in files.items()}
         for t, test in enumerate(translated):
@@ -331,7 +328,7 @@ def _observed(
             columns = {name: list(column) for name, column in beside.items()}
             tests[t], profile = attention.observe(trained, tests[t], test, s, columns, SEED)
             profiles += profile
-    return replace(made, tests=tests, profiles=profiles, vectors=learned)
+    return replace(made, tests=tests, profiles=profiles)
 
 
 def _notes(

@@ -32,9 +32,10 @@ class MatrixPanel(NamedTuple):
     title: str
     down: str  # what the rows are
     across: str
-    meaning: str  # of the colours
+    meaning: str  # of the colours; empty: as in the panel to the right
     values: Array  # [rows, columns]
     signed: bool  # zero is the middle of the colours
+    first: int = 0  # the position or distance of the first row and column
 
 
 class CurvesPanel(NamedTuple):

@@ -12,11 +12,13 @@ from nmt.errors import UserError
 from nmt.figure import undated
 from nmt.inspect.panels import CurvesPanel, MatrixPanel, Panel, panels_of
 from nmt.inspect.specimen import entries
+from nmt.inspect.vectors import learned
 from nmt.model.transformer import Transformer
 from nmt.overrides.options import Folders, entries_of
 
 VOCAB = 64
 PANEL = (4.0, 3.3)  # inches
+WIDTH = 18.0  # inches, beyond which panels get narrower
 SIGNED, PLAIN = "RdBu_r", "cividis"  # both told apart with any colour vision
 HEADS, ALONE = "viridis", "#0072B2"
 FLAT = 1e-5
@@ -30,7 +32,7 @@ def draw(settings: Settings, option: str, path: Path) -> None:
         model = build.transformer(settings, VOCAB, VOCAB)
     learns = any(True for site in model.sites.values() for _ in site.parameters())
     state = "at its random start, not trained" if learns else "nothing is learned"
-    _picture(model.eval(), list(settings.encoding), f"{option} ({state})", VOCAB, path)
+    _save(_rows(model.eval(), list(settings.encoding), VOCAB), f"{option} ({state})", path)
 
 
 def draw_run(run: Path, option: str | None, path: Path, folders: Folders = ()) -> None:
@@ -48,30 +50,35 @@ def draw_run(run: Path, option: str | None, path: Path, folders: Folders = ()) -
     step = trained.facts.get("step")
     state = f"trained: {run.name}" + (f", step {step:,}" if isinstance(step, int) else "")
     vocab = min(len(trained.source.vocabulary), len(trained.target.vocabulary))
-    _picture(trained.model, wanted, f"{option or '+'.join(names)} ({state})", vocab, path)
+    title = f"{option or '+'.join(names)} ({state})"
+    rows = _rows(trained.model, wanted, vocab)
+    for site, e in entries(trained.model):
+        for role, panels in learned(e).items() if e.name in wanted else ():
+            rows[f"{e.name}: {site}, similarity of learned vectors ({role})"] = [*panels]
+    _save(rows, title, path)
 
 
-def _picture(model: Transformer, names: list[str], title: str, vocab: int, path: Path) -> None:
-    """Each entry where it is used first: in the encoder, the decoder or between them."""
-    rows: dict[str, list[Panel]] = {}  # by heading
+def _rows(model: Transformer, names: list[str], vocab: int) -> dict[str, list[Panel]]:
+    """Each entry where it is used first, in the encoder, the decoder or between; by heading."""
+    rows: dict[str, list[Panel]] = {}
     for name in names:
         for site, e in [(site, e) for site, e in entries(model) if e.name == name][:1]:
             layer = f", layer 1 of {e.dims.layers}" if e.dims.layers > 1 else ""
             heads = f"{e.dims.heads} heads of {e.dims.head_dim} dimensions"
             if panels := panels_of(e, site, vocab):
                 rows[f"{name}: {site}{layer}, {heads}"] = panels
-    if not rows:
-        raise UserError(f"{title.partition(' (')[0]}: nothing of it can be drawn")
-    _save(rows, title, path)
+    return rows
 
 
 def _save(rows: dict[str, list[Panel]], title: str, path: Path) -> None:
+    if not rows:
+        raise UserError(f"{title.partition(' (')[0]}: nothing of it can be drawn")
     import matplotlib
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     wide = max(map(len, rows.values()))
-    size = (max(PANEL[0] * wide, 5.0), PANEL[1] * len(rows) + 0.6)
+    size = (max(min(PANEL[0] * wide, WIDTH), 5.0), PANEL[1] * len(rows) + 0.6)
     with matplotlib.rc_context({"svg.hashsalt": "nmt", "font.size": 9}):
         figure = Figure(figsize=size, layout=ConstrainedLayoutEngine(wspace=0.06))
         figure.suptitle(title, fontsize=11, x=0.01, ha="left", fontweight="bold")
@@ -94,9 +101,15 @@ def _save(rows: dict[str, list[Panel]], title: str, path: Path) -> None:
 def _matrix(figure: Any, axes: Any, panel: MatrixPanel) -> None:
     most = float(np.nanmax(np.abs(panel.values))) or 1.0
     limits = {"cmap": SIGNED, "vmin": -most, "vmax": most} if panel.signed else {"cmap": PLAIN}
-    image = axes.imshow(panel.values, aspect="auto", interpolation="nearest", **limits)
+    start, (down, across) = panel.first - 0.5, panel.values.shape
+    edges = (start, start + across, start + down, start)
+    image = axes.imshow(
+        panel.values, extent=edges, aspect="auto", interpolation="nearest", **limits
+    )
+    axes.locator_params(integer=True)
     axes.set_ylabel(panel.down)
-    figure.colorbar(image, ax=axes, label=panel.meaning)
+    if panel.meaning:
+        figure.colorbar(image, ax=axes, label=panel.meaning)
 
 
 def _curves(axes: Any, panel: CurvesPanel) -> None:

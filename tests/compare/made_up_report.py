@@ -8,7 +8,6 @@ from nmt.compare.report import (
     AttentionProfile,
     BucketScores,
     ComparedSystem,
-    DistanceCosines,
     ExamplePair,
     ExampleTranslation,
     LearningCurve,
@@ -82,7 +81,6 @@ def whole(seed: int = 1) -> Report:
             PaperTable("Table 3", "Joined pairs", "concat_seq", [0, 1, 3, 4], ["BLEU"], False),
         ],
         profiles=_profiles(made),
-        vectors=_vectors(made),
         samples=1000,
         seed=12345,
         about={
@@ -248,29 +246,3 @@ def _profiles(made: random.Random) -> list[AttentionProfile]:
                             )
                         )  # fmt: skip
     return profiles
-
-
-def _vectors(made: random.Random) -> list[DistanceCosines]:
-    found = []
-    distances = list(range(-16, 17))
-    sinusoids = _cosines(
-        [[f(d / 100 ** (k / 8)) for k in range(8) for f in (math.sin, math.cos)] for d in distances]
-    )
-    for system in (1, 4):
-        for title in ("encoder, keys", "encoder, values", "decoder, keys", "decoder, values"):
-            table = [[made.gauss(0, 1) for _ in range(16)] for _ in distances]
-            for i in range(1, len(table)):  # neighbours look alike
-                table[i] = [0.6 * a + 0.8 * b for a, b in zip(table[i - 1], table[i], strict=True)]
-            found.append(DistanceCosines(system, title, distances, _cosines(table), sinusoids))
-    return found
-
-
-def _cosines(table: list[list[float]]) -> list[list[float]]:
-    norms = [math.sqrt(sum(x * x for x in row)) for row in table]
-    return [
-        [
-            sum(x * y for x, y in zip(a, b, strict=True)) / (m * n)
-            for b, n in zip(table, norms, strict=True)
-        ]
-        for a, m in zip(table, norms, strict=True)
-    ]

@@ -104,6 +104,23 @@ def test_a_run_shows_what_it_learned(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert main(["rotary", "--run", "runs/x", "--plot", str(second)]) == 2
 
 
+def test_vectors_of_distances_are_drawn_once_they_were_learned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = experiment_of(["encoding=relative", *SMALL]).settings
+    model = build.transformer(settings, 40, 40).eval()
+    trained = modeldir.Trained(settings, model, _Side(), _Side(), {})  # type: ignore[arg-type]
+    monkeypatch.setattr(modeldir, "load", lambda path: trained)
+    drawn = {}
+    for name, arguments in {"fresh": ["relative", *SMALL], "run": ["--run", "runs/x"]}.items():
+        assert main([*arguments, "--plot", str(tmp_path / f"{name}.svg")]) == 0
+        drawn[name] = (tmp_path / f"{name}.svg").read_text(encoding="utf-8")
+    assert "similarity of learned" not in drawn["fresh"]
+    for row in ("encoder", "decoder"):
+        for role in ("keys", "values"):
+            assert f"relative: {row}, similarity of learned vectors ({role})" in drawn["run"]
+
+
 class _Side:
     vocabulary = range(40)
 

@@ -25,7 +25,6 @@ from nmt.compare.page import (
     panels,
     svg,
     text,
-    vectors,
 )
 from nmt.compare.report import (
     ALL,
@@ -81,7 +80,7 @@ def environment() -> Environment:
         *(lengths.score_figures, lengths.signs_of, lengths.bands_of),
         *(learning.learning_figures, learning.over_runs),
         *(examples.chosen, examples.differing, examples.as_read),
-        *(panels.attention_panels, panels.single_heads, vectors.vector_maps, vectors.ramp),
+        *(panels.attention_panels, panels.single_heads),
         *(best_of, labels, distinct, settings),
     ]
     templates.globals |= {function.__name__: function for function in functions}

@@ -7,14 +7,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.compare.report import DistanceCosines
-from nmt.compare.vectors import REACH, learned
 from nmt.encodings.base import Encoding
 from nmt.encodings.context import Context
 from nmt.encodings.lookup import find
 from nmt.encodings.sinusoids import sinusoids
+from nmt.inspect.panels import MatrixPanel
+from nmt.inspect.vectors import REACH, learned
 from nmt.model.transformer import Transformer
-from nmt.modeldir import Trained
 from nmt.overrides.options import options_of
 from tests.encodings.attending import dims
 
@@ -26,9 +25,14 @@ LEARNED = {
 }
 
 
-def shown(model: Transformer) -> list[DistanceCosines]:
-    none = cast(Any, None)
-    return learned(Trained(none, model, none, none, {}), 4)
+def shown(model: Transformer) -> list[tuple[str, str, list[MatrixPanel]]]:
+    """Site, role and panels of each table."""
+    return [
+        (name, role, panels)
+        for name, site in model.sites.items()
+        for e in site.each()
+        for role, panels in learned(e).items()
+    ]
 
 
 def cosine(a: Tensor, b: Tensor) -> float:
@@ -39,48 +43,45 @@ def cosine(a: Tensor, b: Tensor) -> float:
 def test_a_table_by_hand(tiny: Make) -> None:
     model = tiny("encoding=relative", "tau=3")
     found = shown(model)
-    assert [v.title for v in found] == [
-        f"{site}, layer {layer}, {role}"
-        for site in ("encoder", "decoder")
-        for layer in (1, 2)
-        for role in ("keys", "values")
+    assert [(site, role) for site, role, _ in found] == [
+        (site, role) for site in ("encoder", "decoder") for role in ("keys", "values")
     ]
-    v, e = found[3], model.encoder_encodings.each()[0]
-    assert (v.system, v.distances) == (4, [-3, -2, -1, 0, 1, 2, 3])
+    fixed, _, second = found[1][2]
+    assert [p.title for p in found[1][2]] == ["sinusoids", "layer 1", "layer 2"]
+    assert fixed.first == second.first == -3
+    e = model.encoder_encodings.each()[0]
     table = cast(Tensor, e.value_table)[1, 0]  # of the second layer
-    waves = sinusoids(torch.tensor(v.distances), 8)
+    waves = sinusoids(torch.arange(-3, 4), 8)
     for i in range(7):
         for j in range(7):
-            assert v.similarity[i][j] == pytest.approx(cosine(table[i], table[j]), abs=1e-4)
-            assert v.sinusoids[i][j] == pytest.approx(cosine(waves[i], waves[j]), abs=1e-4)
-    assert found[4].distances == [-3, -2, -1, 0]  # a decoder has seen no others
+            assert second.values[i, j] == pytest.approx(cosine(table[i], table[j]), abs=1e-6)
+            assert fixed.values[i, j] == pytest.approx(cosine(waves[i], waves[j]), abs=1e-6)
+    assert found[2][2][1].first == -3 and len(found[2][2][1].values) == 4  # the past alone
 
 
 def test_heads_are_averaged(tiny: Make) -> None:
     model = tiny("encoding=relative_per_head", "tau=2")
-    v = shown(model)[0]
-    assert v.title == "encoder, layer 1, keys, mean over 2 heads"
+    panel = shown(model)[0][2][1]
+    assert panel.title == "layer 1, mean over 2 heads"
     table = cast(Tensor, model.encoder_encodings.each()[0].key_table)[0]
     for i in range(5):
         for j in range(5):
             mean = sum(cosine(head[i], head[j]) for head in table) / 2
-            assert v.similarity[i][j] == pytest.approx(mean, abs=1e-4)
+            assert panel.values[i, j] == pytest.approx(mean, abs=1e-6)
 
 
 @pytest.mark.parametrize("option", options_of("encoding"))
 def test_every_option_has_cosines_or_nothing(option: str, tiny: Make) -> None:
     found = shown(tiny(f"encoding={option}"))
     assert bool(found) == (option in LEARNED)
-    for v in found:
-        n = len(v.distances)
-        assert v.distances == list(range(v.distances[0], v.distances[0] + n))
-        assert 0 in v.distances and n > 8 and max(map(abs, v.distances)) <= REACH
-        for matrix in (v.similarity, v.sinusoids):
-            t = torch.tensor(matrix)
-            assert t.shape == (n, n) and torch.equal(t, t.T)
-            assert torch.allclose(t.diagonal(), torch.ones(n)) and float(t.abs().max()) <= 1
-        steps = [tuple(row) for row in v.similarity]
-        assert len(steps) == 1 or (steps[0] != steps[1] and steps[-1] != steps[-2])  # not clipped
+    for _, _, panels in found:
+        for panel in panels:
+            t = torch.from_numpy(panel.values)
+            assert len(t) > 8 and -REACH <= panel.first <= 0 <= panel.first + len(t) - 1 <= REACH
+            assert t.shape == (len(t), len(t)) and torch.equal(t, t.T)
+            assert torch.allclose(t.diagonal(), torch.ones(len(t)).double())
+            steps = [tuple(row) for row in panel.values]
+            assert steps[0] != steps[1] and steps[-1] != steps[-2]  # not clipped
 
 
 def test_what_is_zero_is_not_shown(tiny: Make) -> None:
@@ -88,13 +89,7 @@ def test_what_is_zero_is_not_shown(tiny: Make) -> None:
     for site in (model.encoder_encodings, model.decoder_encodings):
         for e in site.each():
             torch.nn.init.zeros_(cast(Tensor, e.value_table))
-    assert {v.title.split(", ")[2] for v in shown(model)} == {"keys"}
-
-
-def test_entries_have_names_where_there_are_several(tiny: Make) -> None:
-    titles = [v.title for v in shown(tiny("encoding=[relative,irpe]"))]
-    assert "encoder, layer 1, relative, keys" in titles and "decoder, layer 2, irpe, keys" in titles
-    assert "encoder, layer 1, keys" in [v.title for v in shown(tiny("encoding=[lstm,relative]"))]
+    assert {role for _, role, _ in shown(model)} == {"keys"}
 
 
 def test_distances_in_graphs_are_left_out(tiny: Make) -> None:
