@@ -61,7 +61,7 @@ def module_of(path: Path) -> str:
 
 def room_of(module: str) -> str:
     parts = module.split(".")
-    if module == "nmt":
+    if module in ("nmt", "nmt.testing"):
         return "api"
     if parts[0] == "scripts":
         return "scripts"

@@ -14,7 +14,6 @@ from nmt.cli import (
     evaluate,
     export_model,
     import_model,
-    parity,
     report,
     score,
     testset,
@@ -36,7 +35,6 @@ UNDERSTOOD = {  # command -> what reads its arguments and refuses those that do 
     "nmt-evaluate": evaluate.understood,
     "nmt-translate": translate.understood,
     "nmt-score": score.understood,
-    "nmt-parity": parity.understood,
     "nmt-report": report.understood,
     "nmt-recipe": lambda words: testset.understood(words[1:]),
     "nmt-compare": compare.understood,
@@ -62,9 +60,9 @@ def test_each_command_is_understood(
     if name in UNDERSTOOD:
         UNDERSTOOD[name](arguments)
     elif name == "nmt-encodings":
-        options = encodings.understood(arguments)  # other tests time and draw
+        options = encodings.understood(arguments)  # other tests draw and check
         if options.name is not None:
-            encodings.command([options.name, *options.overrides, "--no-timing"])
+            encodings.command([options.name, *options.overrides])
     elif name in ("nmt-train", "nmt-prepare"):
         if start := re.search(r"(?:init_from|parent)=(\S+)", command):
             monkeypatch.chdir(tmp_path)

@@ -47,7 +47,6 @@ SMALL = {  # command -> options that make it small
     "nmt-prepare": ["segmenter.merges=60"],
     "nmt-evaluate": ["--samples", "40", "decode.beam_size=1"],
     "nmt-report": ["--samples", "40", "--no-attention"],
-    "nmt-parity": ["--tokens", "8"],
 }
 
 

@@ -1,4 +1,4 @@
-"""nmt-encodings: what there is to choose from, and what each choice consists of."""
+"""nmt-encodings: which encodings there are, what each consists of, and whether it works."""
 
 import argparse
 import sys
@@ -6,22 +6,29 @@ from pathlib import Path
 
 from nmt.cli.command import run
 from nmt.cli.parser import Parser, once
+from nmt.config import KINDS
 from nmt.errors import UserError
 from nmt.experiments import outputs
 
 USAGE = """nmt-encodings                                      all encodings, one line each
        nmt-encodings NAME [GROUP=OPTION] [KEY=VALUE ...]   one of them: its card
        nmt-encodings [NAME] --plot FILE [--run DIR]        its picture
-       nmt-encodings --table [--markdown] [KEY=VALUE ...]  all methods of the survey"""
+       nmt-encodings [NAME ...] --check [KEY=VALUE ...]    does it do what it must?
+       nmt-encodings --check --run DIR                     does a trained model?
+       nmt-encodings --table [KEY=VALUE ...]               all methods of the survey"""
 EPILOG = """
 A card tells what the code says (formula, hooks, parameters) and what trying shows on small models
-(shifts, order, cached decoding) and on this machine (time and memory beside plain attention).
+(shifts, order, cached decoding). --check tries on a small model all that an encoding must do: that
+hooks return the right shapes and all parameters learn, that later tokens, padding and (if it says
+`relative`) a common shift change nothing, and that decoding with a cache, token by token, several
+at once or with beams, gives the logits of one pass. Names: NAME, or "[A,B]" for two together; all
+if none is given. exit codes of --check: 0 all is right, 70 something failed.
 
-  nmt-encodings relative
   nmt-encodings relative model=base tau=8
   nmt-encodings relative --plot relative.png --run runs/toy/relative-seed1
-  nmt-encodings mine --config-dir mine/conf
+  nmt-encodings mine "[mine,relative]" --check --config-dir mine/conf
 """
+READ = ("model", "encoding", "seed")  # the parts of a config that change something here
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -30,14 +37,23 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def command(argv: list[str]) -> None:
-    """List the encodings, describe or draw one, or make the table of all."""
+    """List the encodings; describe, draw or check some; or make the table of all."""
     options = understood(argv)
     overrides, name, folders = options.overrides, options.name, options.folders
-    outputs.check_places([], None if options.table else options.plot)
+    outputs.check_places([], options.plot)
     if options.table:
         from nmt.inspect.table import table
 
-        sys.stdout.write(table(overrides, options.markdown, folders))
+        sys.stdout.write(table(overrides, folders))
+    elif options.check:
+        from nmt.device import pick
+        from nmt.inspect import prove
+
+        device = pick(options.device or "cpu")
+        if options.run:
+            prove.run(options.run, _print, device)
+        else:
+            prove.encodings(options.names, overrides, folders, _print, device)
     elif options.run:
         from nmt.inspect import plot
 
@@ -55,55 +71,83 @@ def command(argv: list[str]) -> None:
         if options.plot:
             outputs.write_all([(options.plot, lambda path: plot.draw(settings, name, path))])
         else:
-            sys.stdout.write(card.card(name, settings, not options.no_timing, folders))
+            sys.stdout.write(card.card(name, settings, folders))
 
 
 def understood(argv: list[str]) -> argparse.Namespace:
-    """Options, the encoding's name and overrides; raises UserError for what cannot be."""
+    """Options, the names of encodings and overrides; raises UserError for what cannot be."""
     parser = Parser(prog="nmt-encodings", usage=USAGE, epilog=EPILOG, groups=("model",))
     add = parser.add_argument
     add("arguments", nargs="*", metavar="NAME", help="an option of encoding=")
-    add("--no-timing", action="store_true", help="leave out time and memory")
-    add("--table", action="store_true", help="Table 1 of Dufter et al. (2022)")
-    add("--markdown", action="store_true", help="the table as Markdown")
+    add("--table", action="store_true", help="Table 1 of Dufter et al. (2022), as Markdown")
     add("--plot", type=Path, metavar="FILE", help="draw it: .png, .svg or .pdf")
-    add("--run", type=Path, metavar="DIR", help="draw what a run has learned")
+    add("--check", action="store_true", help="try on a small model all that an encoding must do")
+    add("--run", type=Path, metavar="DIR", help="draw what a run has learned, or check its model")
+    add(
+        "--device",
+        metavar="DEVICE",
+        help="where --check decodes: cpu (default), cuda, auto",
+    )
     add("--config-dir", metavar="DIR", help="also look for options in DIR")
     options = parser.parse_intermixed_args(argv)
     from nmt.overrides.near import nearest
     from nmt.overrides.options import beside, folders_of, options_of
 
     given = [a for a in options.arguments if "=" in a or a.startswith("~")]
-    names = [a for a in options.arguments if a not in given]
-    options.name = names[0] if names else None
-    if len(names) > 1:
-        raise UserError(f"{names[1]}: expected KEY=VALUE after {names[0]}")
-    once(given)
+    options.names = [a for a in options.arguments if a not in given]
+    options.name = options.names[0] if options.names else None
+    _refuse(options, given)
     options.overrides = [*beside(options.config_dir), *given]
     options.folders = folders_of(options.overrides) or ()
     known = options_of("encoding", options.folders)
-    if options.name is not None and options.name not in known:
-        raise UserError(f"{options.name}: no such encoding{nearest(options.name, known)}")
-    _check(options, given)
+    for name in options.names:
+        for part in name.strip("[]").split(",") if options.check else [name]:
+            if part.strip() not in known:
+                raise UserError(f"{part}: no such encoding{nearest(part, known)}")
     return options
 
 
-def _check(options: argparse.Namespace, given: list[str]) -> None:
-    """Refuse what has no meaning together."""
-    if options.markdown and not options.table:
-        raise UserError("--markdown: only the --table has a form for it")
-    if options.run and not options.plot:
-        raise UserError("--run: draws what a run has learned; give --plot FILE, too")
-    if options.table and options.name is not None:
-        raise UserError(f"{options.name}: --table takes KEY=VALUE, not a name")
-    if options.table:
-        return
-    if options.run and given:
-        raise UserError(f"{given[0]}: a trained model is fixed; leave it out")
-    if options.name is None and options.plot and not options.run:
-        raise UserError("--plot: of which encoding? nmt-encodings NAME --plot FILE")
-    if options.name is None and given:
-        raise UserError(f"{given[0]}: of which encoding? nmt-encodings NAME KEY=VALUE")
+def _print(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def _refuse(options: argparse.Namespace, given: list[str]) -> None:
+    """Raise UserError for what has no meaning, alone or together."""
+    once(given)
+    named, others = options.name is not None, " ".join(options.names[1:])
+    modes = [f"--{mode}" for mode in ("table", "check", "plot") if getattr(options, mode)]
+    for wrong, message in (
+        (len(modes) > 1, f"{' '.join(modes)}: choose one of them"),
+        (options.device and not options.check, "--device: only --check decodes"),
+        (
+            options.run and modes not in (["--check"], ["--plot"]),
+            "--run: a trained model can be drawn or checked; give --plot FILE or --check, too",
+        ),
+        (
+            options.plot and not (named or options.run),
+            "--plot: of which encoding? nmt-encodings NAME --plot FILE",
+        ),
+        (options.table and named, f"{options.name}: --table takes KEY=VALUE, not a name"),
+        (
+            options.check and options.run and named,
+            f"{options.name}: --check --run tries all that the model has; leave it out",
+        ),
+        (
+            others and not options.check,
+            f"{others}: expected KEY=VALUE after {options.name}",
+        ),
+    ):
+        if wrong:
+            raise UserError(message)
+    for override in given:
+        part = override.lstrip("+~").partition("=")[0].split(".")[0]
+        if part in {*KINDS, "encoding", "experiment", "runs", "name", "hydra"} - set(READ):
+            raise UserError(f"{override}: changes nothing here; give model, encoding or seed")
+        if options.run:
+            raise UserError(f"{override}: a trained model is fixed; leave it out")
+        if not (named or options.table or options.check):
+            raise UserError(f"{override}: of which encoding? nmt-encodings NAME KEY=VALUE")
 
 
 if __name__ == "__main__":

@@ -19,8 +19,8 @@ log = logging.getLogger(__name__)
 
 USAGE = "nmt-import SOURCE MODEL [--samples FILE] [--trained-length N]"
 ABOUT = """
-Make a model directory of a model that another toolkit trained, so that nmt-translate, nmt-evaluate,
-nmt-parity and trainer.init_from take it. SOURCE is a directory with a Marian model as Hugging Face
+Make a model directory of a model that another toolkit trained, so that nmt-translate, nmt-evaluate
+and trainer.init_from take it. SOURCE is a directory with a Marian model as Hugging Face
 stores it (the OPUS-MT family): config.json, model.safetensors or pytorch_model.bin, source.spm,
 target.spm, vocab.json (target_vocab.json besides, where each side has a vocabulary of its own). Or
 it holds a model of CTranslate2 in float32 (model.bin, config.json, vocabularies), as the converters

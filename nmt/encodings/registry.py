@@ -22,7 +22,8 @@ def create(entries: dict[str, dict[str, Any]], dims: Dims) -> list[Encoding]:
     made = []
     for name, options in entries.items():
         try:
-            cls = find(str(options.get("use", name)))
+            use = options.get("use", name)  # a class may stand for its name
+            cls = use if isinstance(use, type) else find(str(use))
             if dims.site in _sites(options.get("where", ["encoder", "decoder"])):
                 made.append(_make(cls, options, dims))
                 made[-1].name = name

@@ -1,1 +1,1 @@
-"""What one looks at to understand an encoding or a trained model: card, table, picture, parity."""
+"""Understanding encodings and trained models: card, table, picture, and checks of what they do."""

@@ -11,8 +11,8 @@ from nmt.encodings.composition import hooks_of
 from nmt.encodings.lookup import find
 from nmt.errors import UserError
 from nmt.exchange import ctranslate2_spec
-from nmt.inspect import checks, cost, facts
-from nmt.inspect.checks import Check
+from nmt.inspect import checks, facts
+from nmt.inspect.checks import Observation
 from nmt.inspect.specimen import Specimen, small
 from nmt.overrides.options import Folders, encoding_keys, family_of, path_of, summary
 
@@ -29,14 +29,13 @@ INJECTIONS = {
 Rows = Iterator[tuple[str, str]]  # the name of a fact, and the fact
 
 
-def card(option: str, settings: Settings, timed: bool, folders: Folders = ()) -> str:
-    """The card at the settings' size; `timed`: measure the cost, too (some seconds)."""
+def card(option: str, settings: Settings, folders: Folders = ()) -> str:
+    """The card at the settings' size."""
     specimen = small(settings)
     lines = [option, f"  {summary('encoding', option, folders)}", "", *_documents(settings)]
     rows = [("family", family_of(option, folders))]
     rows += [*_survey(specimen, option), *_sites(specimen), *_size(settings), *_lengths(specimen)]
     rows += [*_trials(specimen), ("CTranslate2", exportable(specimen, settings))]
-    rows += _cost(settings) if timed else ()
     for name, text in rows:
         indents = f"  {name:<{NAME}}", " " * (NAME + 2)
         lines += textwrap.wrap(
@@ -105,12 +104,12 @@ def _trials(specimen: Specimen) -> Rows:
     only = "not asked: it has distances only"
     yield "shift invariant", only if shifted is None else _found(shifted)
     holds, finding = checks.permutation(specimen)
-    yield "order in encoder", _found(Check(not holds, finding))
+    yield "order in encoder", _found(Observation(not holds, finding))
     for site, encodings in specimen.model.sites.items():
         if (why := encodings.at_odds) is not None:
             yield f"composed, {site}", why
-    exact = checks.cached(specimen)
-    yield "cached decoding", f"{'exact' if exact.holds else 'WRONG'}: {exact.finding}"
+    decoded = checks.cached(specimen.model)
+    yield "cached decoding", f"{'exact' if decoded.passed else 'WRONG'}: {decoded.finding}"
 
 
 def exportable(specimen: Specimen, settings: Settings) -> str:
@@ -120,23 +119,6 @@ def exportable(specimen: Specimen, settings: Settings) -> str:
     except UserError as error:
         return f"no: {error}"
     return "nmt-export --to ctranslate2 writes it, and compares"
-
-
-def _cost(settings: Settings) -> Rows:
-    model = build.transformer(settings, cost.VOCAB, cost.VOCAB)
-    price = cost.cost_of(model, settings.model)
-    low, middle, high = price.ratios
-    yield (
-        "time",
-        f"x {middle:.2f} [{low:.2f}, {high:.2f}] of plain attention's "
-        f"{1000 * price.plain:.0f} ms; {price.where}, forward and backward, median and quartiles "
-        f"of {price.pairs} interleaved pairs, one CPU thread",
-    )
-    kept, plain = (f"{size / 2**20:.1f} MiB" for size in (price.bytes, price.plain_bytes))
-    yield (
-        "memory",
-        f"{kept} kept for the backward pass, plain attention {plain} (the same sublayers)",
-    )
 
 
 def _keys(option: str, settings: Settings, folders: Folders) -> Rows:
@@ -153,7 +135,7 @@ def _limit(length: int | None) -> str:
     return "any" if length is None else f"{length:,}"
 
 
-def _found(check: Check) -> str:
+def _found(check: Observation) -> str:
     return _yes(check.holds, check.finding)
 
 

@@ -1,52 +1,44 @@
-"""Whether an encoding works, and what changes it: tried on a small model, not believed."""
+"""Facts of an encoding that are tried on a small model, not believed."""
 
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from nmt.inspect.specimen import Decoding, Specimen, entries, full
-from nmt.model.invariance import shifted
+from nmt.inspect import parity
+from nmt.inspect.parity import Deviation
+from nmt.inspect.specimen import Specimen, entries, full
+from nmt.model.invariance import relative_difference, shifted
+from nmt.model.transformer import Transformer
 
-CLOSE = 1e-5  # float32, logits of unit size
+CLOSE = 1e-5  # float32, as a share of the largest number
 
 
-class Check(NamedTuple):
+class Observation(NamedTuple):
     """One thing that was tried."""
 
     holds: bool
     finding: str  # the largest difference, or what went wrong
 
 
-def works(specimen: Specimen) -> Check:
-    """Decoding runs, and at once and token by token it gives the same."""
-    try:
-        return cached(specimen)
-    except Exception as e:  # whatever a broken encoding raises, it is the answer
-        return Check(False, f"{type(e).__name__}: {e}".split("\n")[0])
+def cached(model: Transformer, tokens: int = 20) -> Deviation:
+    """Decoding with cached keys, token by token, compared with one causal pass."""
+    (deviation,) = parity.measure(model, tokens, ["float32"], conditions=parity.CONDITIONS[:1])
+    return deviation
 
 
-def cached(specimen: Specimen) -> Check:
-    """Decoding with cached keys against one causal pass."""
-    with torch.inference_mode():
-        decoding = Decoding(*specimen)
-        decoding.grow(specimen.text.target.shape[1])
-        return _equal(full(*specimen), decoding.logits)
-
-
-def shift(specimen: Specimen) -> Check | None:
-    """A common shift of all positions; None where only distances are given."""
+def shift(specimen: Specimen) -> Observation | None:
+    """Whether a common shift of all positions changes nothing; None where only distances exist."""
     encodings = [e for _, e in entries(specimen.model)]
     if any(e.positions.pairs for e in encodings):
         return None
-    with torch.inference_mode():
-        before = full(*specimen)
-        with shifted(encodings):
-            return _equal(before, full(*specimen))
+    before = full(*specimen)
+    with shifted(encodings):
+        return _equal(before, full(*specimen))
 
 
-def permutation(specimen: Specimen) -> Check:
-    """Reordering the source's tokens merely reorders the encoder's states."""
+def permutation(specimen: Specimen) -> Observation:
+    """Whether reordering the source's tokens merely reorders the encoder's states."""
     source, _, columns = specimen.text.alone(-1)  # the row without padding
     order = torch.randperm(source.shape[1], generator=torch.Generator().manual_seed(1))
     with torch.inference_mode():
@@ -55,16 +47,15 @@ def permutation(specimen: Specimen) -> Check:
     return _equal(straight[:, order], turned)
 
 
-def interpolation(specimen: Specimen) -> Check:
+def interpolation(specimen: Specimen) -> Observation:
     """Position interpolation; changes the specimen."""
     try:
         for site in specimen.model.sites.values():
             site.scale_positions(0.5)
-        with torch.inference_mode():
-            finite = bool(full(*specimen).isfinite().all())
+        finite = bool(full(*specimen).isfinite().all())
     except ValueError as e:
-        return Check(False, str(e).split(", because ")[-1])
-    return Check(finite, "positions may be any real numbers" if finite else "not finite")
+        return Observation(False, str(e).split(", because ")[-1])
+    return Observation(finite, "positions may be any real numbers" if finite else "not finite")
 
 
 def beyond(specimen: Specimen, limit: int | None) -> str:
@@ -85,6 +76,6 @@ def _repeated(ids: Tensor, length: int) -> Tensor:
     return ids.repeat(1, -(-length // ids.shape[1]))[:, :length]
 
 
-def _equal(a: Tensor, b: Tensor) -> Check:
-    most = float((a - b).abs().max())
-    return Check(most < CLOSE, f"largest difference {most:.0e}" if most else "no difference at all")
+def _equal(a: Tensor, b: Tensor) -> Observation:
+    most = relative_difference(a, b)
+    return Observation(most < CLOSE, f"largest difference {most:.2g}")

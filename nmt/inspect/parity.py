@@ -1,37 +1,27 @@
-"""Does decoding with a cache say what one causal pass over the whole target says?
+"""Does decoding with a cache give the logits of one causal pass over the whole target?
 
-Both must give the same logits, whatever the encoding: this is what makes a translation the one
-that the trained model means. Each condition below decodes in another way that has gone wrong
-somewhere: buffers kept from an earlier pass, several tokens at once, beams that change rows,
-padding, room that a cache holds beyond its length. The reference is always the full pass of a
-fresh copy of the module, so that nothing which decoding leaves behind can spoil both alike.
+It must, whatever the encoding, or translations would not be those of the trained model. Each
+condition below decodes in another way that has gone wrong somewhere: buffers kept from an earlier
+pass, several tokens at once, beams that change rows, padding, room that a cache holds beyond its
+length. The reference is always the full pass of a fresh copy of the module, so that nothing which
+decoding leaves behind can spoil both alike.
 """
 
 import copy
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from nmt.config import Settings
-from nmt.errors import UserError, whence
-from nmt.inspect.specimen import (
-    VOCAB,
-    Decoding,
-    device_of,
-    full,
-    perturbed,
-    sentences,
-)
-from nmt.model import example
+from nmt.errors import whence
+from nmt.inspect.specimen import Decoding, device_of, full, made_up, sentences
 from nmt.model.example import Sentences
 from nmt.model.transformer import PAD, Transformer
 
 TOKENS = 40  # of the target; a cache doubles its room at 17 and at 35
 SOURCE = 12  # tokens of the source
-CPU = torch.device("cpu")
 
 BOUNDS = {
     # 32 units in the last place. Processors sum in other orders: differences were up to 8 of them.
@@ -49,7 +39,7 @@ Pairs = list[tuple[Tensor, Tensor]]
 
 
 class Subject:
-    """A module for one condition, with the text that it is asked about."""
+    """A module for one condition, and the texts for it."""
 
     def __init__(self, pristine: Transformer, tokens: int, seed: int) -> None:
         self._pristine, self.seed = pristine, seed
@@ -70,7 +60,7 @@ class Subject:
         return sentences(self.model, lengths, targets, self.seed)
 
     def against_full(self, decoding: Decoding) -> Pairs:
-        """What was decoded beside the full pass of a fresh copy, real tokens only."""
+        """Logits as decoded and of the full pass of a fresh copy, real tokens only."""
         real = decoding.text.target != PAD
         return [(decoding.logits[real], full(self.fresh(), decoding.text)[real])]
 
@@ -82,7 +72,6 @@ class Condition(NamedTuple):
     """One way to decode."""
 
     name: str
-    meaning: str
     look: str  # where the mistake is if this condition is the first that fails
     decode: Decode
 
@@ -90,40 +79,38 @@ class Condition(NamedTuple):
 CONDITIONS: list[Condition] = []
 
 
-def _condition(meaning: str, look: str) -> Callable[[Decode], Decode]:
+def _condition(look: str) -> Callable[[Decode], Decode]:
     """Enter a function into CONDITIONS; `look` names what goes wrong where it alone fails."""
 
     def enter(decode: Decode) -> Decode:
-        CONDITIONS.append(Condition(decode.__name__, meaning, look, decode))
+        CONDITIONS.append(Condition(decode.__name__.replace("_", " "), look, decode))
         return decode
 
     return enter
 
 
 @_condition(
-    "a module that has computed nothing before, one token at a time",
     "positions while one token is decoded (context.queries, keys, delta; one query, all keys), "
     "and what is handed on to the next token: for each key by context.remember, for each row of "
     "the decoder in context.state (which is None in cross-attention)",
 )
-def fresh(subject: Subject) -> Pairs:
+def token_by_token(subject: Subject) -> Pairs:
+    """One token at a time, by a module that has computed nothing before."""
     decoding = Decoding(subject.model, subject.text(spread=3))
     decoding.grow(subject.tokens)
     return subject.against_full(decoding)
 
 
 @_condition(
-    "the same after full passes of other lengths and batch sizes",
     "what the module keeps from one pass to the next: buffers that grow, memos that are not "
     "context.once, names in context.once that two objects share",
 )
-def used(subject: Subject) -> Pairs:
-    """Longer and shorter passes before, and the module's own pass afterwards."""
+def after_other_passes(subject: Subject) -> Pairs:
+    """The same after full passes of other lengths and batch sizes, and its own pass afterwards."""
     longest = subject.model.target_limit or 2 * subject.tokens
     for rows, length in ((5, min(2 * subject.tokens, longest)), (1, max(1, subject.tokens // 4))):
         other = subject.text(rows)
-        ids = example.ids(rows, length, VOCAB, seed=length).to(other.target.device)
-        full(subject.model, other._replace(target=ids))
+        full(subject.model, other._replace(target=made_up(subject.model, rows, length, length)))
     decoding = Decoding(subject.model, subject.text())
     decoding.grow(subject.tokens)
     after, should = (full(m, decoding.text) for m in (subject.model, subject.fresh()))
@@ -131,11 +118,11 @@ def used(subject: Subject) -> Pairs:
 
 
 @_condition(
-    "several tokens in one go, at the start and in the middle",
     "several new tokens behind cached ones: context.new_keys, rows of delta, and how what "
     "context.remember or the decoder's context.state keeps goes on over more than one token",
 )
-def prefix(subject: Subject) -> Pairs:
+def several_at_once(subject: Subject) -> Pairs:
+    """Several tokens in one go, at the start and in the middle."""
     decoding, n = Decoding(subject.model, subject.text()), subject.tokens
     decoding.grow(n // 4, together=True)
     decoding.grow(n // 2)
@@ -145,12 +132,12 @@ def prefix(subject: Subject) -> Pairs:
 
 
 @_condition(
-    "rows repeated, swapped, dropped and made to change places in the middle",
     "what reorder does not reach: tensors in the decoder's context.state must have rows first, and "
     "nothing else but context.remember may keep anything for a row; in cross-attention, which has "
     "no context.state, hypotheses of a source (context.copies) that are mistaken for tokens",
 )
-def beam(subject: Subject) -> Pairs:
+def beams(subject: Subject) -> Pairs:
+    """Rows are repeated, swapped, dropped and change places in the middle."""
     decoding, n = Decoding(subject.model, subject.text(spread=2)), subject.tokens
     decoding.grow(1)
     # Two hypotheses of each sentence, and then two tokens: neither must be taken for the other.
@@ -165,12 +152,9 @@ def beam(subject: Subject) -> Pairs:
     return subject.against_full(decoding)
 
 
-@_condition(
-    "sources and targets of different lengths, beside each row without padding",
-    "what depends on the padded length instead of context.lengths, or looks at padding",
-)
-def padded(subject: Subject) -> Pairs:
-    """Rows of a padded batch, decoded and in one pass, beside each row on its own."""
+@_condition("what depends on the padded length instead of context.lengths, or looks at padding")
+def padding(subject: Subject) -> Pairs:
+    """Rows of a padded batch, decoded and in one pass, compared with each row without padding."""
     n = subject.source
     text = subject.text(4, source=[max(1, n // 2), n, max(1, n // 4), max(1, n - 1)], spread=3)
     decoding = Decoding(subject.model, text)
@@ -183,11 +167,9 @@ def padded(subject: Subject) -> Pairs:
     return pairs
 
 
-@_condition(
-    "what the cache holds beyond its length is NaN, while its room doubles twice",
-    "what reads keys or values beyond the length of the cache",
-)
-def room(subject: Subject) -> Pairs:
+@_condition("what reads keys or values beyond the length of the cache")
+def unused_room(subject: Subject) -> Pairs:
+    """Beyond its length the cache holds NaN, while its room doubles twice."""
     decoding, n = Decoding(subject.model, subject.text()), subject.tokens
     decoding.grow(2, together=True)
     for end in range(2, n):
@@ -201,7 +183,7 @@ def room(subject: Subject) -> Pairs:
 
 
 class Deviation(NamedTuple):
-    """What one condition gave in one precision."""
+    """Decoding in one condition and precision, compared with the full pass."""
 
     condition: Condition
     precision: str
@@ -224,27 +206,28 @@ class Deviation(NamedTuple):
         """Whether the difference is finite and within its bound."""
         return self.error is None and self.difference <= self.bound < math.inf
 
+    @property
+    def finding(self) -> str:
+        """The difference and its bound, or what was raised."""
+        figures = f"largest difference {self.difference:.2g}, allowed {self.bound:.2g}"
+        return figures if self.error is None else self.error
+
 
 def measure(
-    settings: Settings,
+    model: Transformer,
     tokens: int = TOKENS,
     precisions: Iterable[str] = BOUNDS,
-    device: torch.device = CPU,
-) -> list[Deviation]:
-    """Decode made-up text in every condition and in these precisions, with settings.seed.
+    seed: int = 1,
+    conditions: Sequence[Condition] = CONDITIONS,
+) -> Iterator[Deviation]:
+    """Decode made-up text in every condition and precision; `model`: in eval mode, on any device.
 
-    Targets have `tokens` tokens, or as many as the encodings can hold. Raises UserError for a
-    model that is refused. Any other exception is a cell that failed, not an end: the other cells,
-    and the other encodings, tell where to look.
+    Targets have `tokens` tokens, or as many as the encodings can hold. An exception is a failure of
+    its condition, not an end: the others tell where to look.
     """
-    pairs = [(c, p) for p in precisions for c in CONDITIONS]
-    try:
-        pristine = perturbed(settings).to(device)
-    except UserError:
-        raise
-    except Exception as e:
-        return [Deviation(c, p, math.nan, math.nan, whence(e)) for c, p in pairs]
-    return [_deviation(c, p, Subject(pristine, tokens, settings.seed)) for c, p in pairs]
+    for precision in precisions:
+        for condition in conditions:
+            yield _deviation(condition, precision, Subject(model, tokens, seed))
 
 
 def _deviation(condition: Condition, precision: str, subject: Subject) -> Deviation:

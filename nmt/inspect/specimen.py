@@ -14,7 +14,7 @@ from nmt.model.attention import at_least_float32
 from nmt.model.example import Sentences
 from nmt.model.transformer import PAD, Transformer
 
-VOCAB = 40  # word types of the made-up text
+VOCAB = 40  # word types of the made-up text, at most
 
 
 def sentences(
@@ -24,19 +24,25 @@ def sentences(
 
     Not all rows of a column are alike, or mixing them up would not show.
     """
-    sides = []
-    for offset, lengths in enumerate((source, target)):
-        ids = example.ids(len(lengths), max(lengths), VOCAB, seed + offset)
+    source_ids, target_ids = (
+        made_up(model, len(lengths), max(lengths), seed + offset)
+        for offset, lengths in enumerate((source, target))
+    )
+    for ids, lengths in ((source_ids, source), (target_ids, target)):
         for row, length in zip(ids, lengths, strict=True):
             row[length:] = PAD
-        sides.append(ids)
     for draw in range(seed, seed + 100):
-        columns = example.columns(model.columns, sides[0], draw)
+        columns = example.columns(model.columns, source_ids.cpu(), draw)
         if len(source) == 1 or all((c != c[:1]).any() for c in columns.values()):
             break
-    device = device_of(model)
-    source_ids, target_ids = (ids.to(device) for ids in sides)
-    return Sentences(source_ids, target_ids, {name: c.to(device) for name, c in columns.items()})
+    columns = {name: c.to(source_ids.device) for name, c in columns.items()}
+    return Sentences(source_ids, target_ids, columns)
+
+
+def made_up(model: Transformer, rows: int, length: int, seed: int) -> Tensor:
+    """Random ids [rows, length] of words that both sides of a model have, on its device."""
+    sizes = (model.source_embedding.num_embeddings, model.target_embedding.num_embeddings)
+    return example.ids(rows, length, min(VOCAB, *sizes), seed).to(device_of(model))
 
 
 def perturbed(settings: Settings) -> Transformer:
@@ -67,6 +73,7 @@ def small(settings: Settings) -> Specimen:
     return Specimen(model, sentences(model, (8, 11), (20, 20)))
 
 
+@torch.inference_mode()
 def full(model: Transformer, text: Sentences) -> Tensor:
     """The logits [rows, target, vocab] of one causal pass."""
     return at_least_float32(model(text.source, text.target, text.columns))
@@ -96,13 +103,12 @@ class Decoding:
 
     def reorder(self, rows: list[int]) -> None:
         """Row i becomes old row rows[i]; from here on every row gets tokens of its own."""
-        device = self.text.target.device
-        chosen = torch.tensor(rows, device=device)
+        chosen = torch.tensor(rows, device=self.text.target.device)
         self.state.reorder(chosen)
         self._logits = [self.logits[chosen]]
         self.text = self.text.take(chosen)
         rest = self.text.target[:, self.done :]
-        other = example.ids(len(rows), rest.shape[1], VOCAB, seed=self.done).to(device)
+        other = made_up(self.model, len(rows), rest.shape[1], seed=self.done)
         rest.copy_(other.where(rest != PAD, rest))
 
 

@@ -24,15 +24,13 @@ if there is one. V: word types of the side. How each cell is derived: nmt/inspec
 The survey: Dufter, Schmitt, Schütze (2022), Position Information in Transformers: An Overview.
 """
 
-Block = tuple[str, list[list[str]]]  # title, cells of each line
 
-
-def table(overrides: list[str], markdown: bool, folders: Folders = ()) -> str:
-    """The table at the size that the overrides choose, else base; aligned text or Markdown."""
+def table(overrides: list[str], folders: Folders = ()) -> str:
+    """The table at the size that the overrides choose, else base, as Markdown."""
     if not any(override.startswith("model=") for override in overrides):
         overrides = ["model=base", *overrides]
     blocks = [
-        (title, [line for method in methods for line in lines(method, overrides, folders)])
+        _markdown(title, (line for method in methods for line in lines(method, overrides, folders)))
         for title, methods in (
             ("Table 1 of the survey", METHODS),
             ("In the survey's text, not in its Table 1", ELSEWHERE),
@@ -41,7 +39,7 @@ def table(overrides: list[str], markdown: bool, folders: Folders = ()) -> str:
     ]
     size = experiment_of(overrides).settings.model
     shape = f"{size.encoder_layers}+{size.decoder_layers} layers of {size.dim}, {size.heads} heads"
-    return (_markdown if markdown else _text)(blocks) + f"\nCounted in a model of {shape}." + NOTES
+    return "\n".join(blocks) + f"\nCounted in a model of {shape}." + NOTES
 
 
 def others(folders: Folders = ()) -> list[Method]:
@@ -65,11 +63,11 @@ def lines(method: Method, overrides: list[str], folders: Folders = ()) -> Iterat
             family = family_of(option, folders)
             settings = experiment_of([f"encoding={option}", *more, *overrides]).settings
             specimen = small(settings)
-            holds, finding = checks.works(specimen)
-            derived = cells_of(specimen, option) if holds else printed
+            decoded = checks.cached(specimen.model)
+            derived = cells_of(specimen, option) if decoded.passed else printed
             count = facts.total(facts.counted(settings, option))
             cells = tuple(map(compared, derived, method.cells or derived))
-            works = "yes" if holds else f"no: {finding}"
+            works = "yes" if decoded.passed else f"no: {decoded.finding}"
         except UserError as e:
             works = f"no: {e}"
         name = method.name if number == 0 else ""
@@ -87,32 +85,16 @@ def compared(ours: str, theirs: str) -> str:
     return ours if ours == theirs else f"{ours}{MARK} ({theirs})"
 
 
-def _text(blocks: list[Block]) -> str:
-    rows = [HEAD, *(line for _, lines in blocks for line in lines)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-
-    def padded(cells: Iterable[str]) -> str:
-        return "  ".join(c.ljust(w) for c, w in zip(cells, widths, strict=True)).rstrip()
-
-    parts = [padded(HEAD)]
-    for title, lines in blocks:
-        parts += ["", title, *map(padded, lines)]
-    return "\n".join(parts) + "\n"
-
-
-def _markdown(blocks: list[Block]) -> str:
-    parts = []
-    for title, lines in blocks:
-        parts += [f"**{title}**", "", _pipes(HEAD), _pipes(["---"] * len(HEAD))]
-        for name, choice, *rest in lines:
-            code = choice if choice == "-" else f"`{choice}`"
-            parts.append(_pipes([_plain(name), code, *map(_plain, rest)]))
-        parts.append("")
-    return "\n".join(parts)
-
-
-def _pipes(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+def _markdown(title: str, lines: Iterable[list[str]]) -> str:
+    """A table as Markdown, its columns aligned for those who read it as text."""
+    rows = [
+        [_plain(name), choice if choice == "-" else f"`{choice}`", *map(_plain, rest)]
+        for name, choice, *rest in lines
+    ]
+    widths = [max(map(len, column)) for column in zip(HEAD, *rows, strict=True)]
+    rows = [list(HEAD), ["-" * width for width in widths], *rows]
+    padded = [[c.ljust(w) for c, w in zip(row, widths, strict=True)] for row in rows]
+    return "\n".join([f"**{title}**", "", *(f"| {' | '.join(row)} |" for row in padded), ""])
 
 
 def _plain(text: str) -> str:

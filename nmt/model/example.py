@@ -1,4 +1,4 @@
-"""Made-up inputs for a model: what tests, parity and timings feed to any encoding."""
+"""Made-up inputs for a model: what tests, checks and timings feed to any encoding."""
 
 from typing import NamedTuple
 

@@ -20,7 +20,6 @@ from nmt.cli import (
     evaluate,
     export_model,
     import_model,
-    parity,
     prepare,
     recipe,
     report,
@@ -39,7 +38,6 @@ COMMANDS = {
     "evaluate": evaluate.main,
     "export": export_model.main,
     "import": import_model.main,
-    "parity": parity.main,
     "prepare": prepare.main,
     "recipe": recipe.main,
     "report": report.main,
@@ -68,7 +66,7 @@ WRONG: list[tuple[str, Sequence[str], int, str]] = [
     ("compare", ["encoding=none", "seed=1", "seed=2"], 2, "give seed once"),
     ("demo", ["seed=1", "seed=2"], 2, "give seed once"),
     ("recipe", ["wmt19_deen", "seed=1", "seed=2"], 2, "give seed once"),
-    ("parity", ["seed=1", "seed=2"], 2, "give seed once"),
+    ("encodings", ["none", "seed=1", "seed=2"], 2, "give seed once"),
     ("encodings", ["relative", "seed=1", "seed=2"], 2, "give seed once"),
     ("translate", ["x", "decode.alpha=1", "decode.alpha=2"], 2, "give decode.alpha once"),
     (
@@ -162,7 +160,6 @@ WRONG: list[tuple[str, Sequence[str], int, str]] = [
     ("translate", ["m", "--n-best", "9999"], 2, "--n-best: 9999: expected an integer from 1 to"),
     ("translate", ["m", "--workers=9999"], 2, "--workers: 9999: expected an integer from 1 to 10"),
     ("average", ["r", "--last=1"], 2, "argument --last: 1: expected an integer from 2 to"),
-    ("parity", ["--tokens", "1"], 2, "argument --tokens: 1: expected an integer from 8"),
     ("recipe", ["nonsense"], 2, "argument RECIPE: invalid choice: 'nonsense'"),
     ("demo", ["--nonsense"], 2, "--nonsense: no such option; see --help"),
 ]

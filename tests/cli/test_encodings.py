@@ -1,12 +1,26 @@
-"""nmt-encodings: the list, and what is refused."""
+"""nmt-encodings: the list, the checks, and what is refused."""
 
 import subprocess
 import sys
+from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
+import torch
+from torch import Tensor
 
+from nmt import modeldir
 from nmt.cli.encodings import main
+from nmt.encodings.context import Context
+from nmt.encodings.positions import Index
+from nmt.inspect import parity, prove
+from nmt.inspect.conformance import CHECKS, OF_TRAINED
+from nmt.inspect.parity import BOUNDS, CONDITIONS, Deviation
+from nmt.inspect.specimen import device_of
+from nmt.model.transformer import Transformer
 from nmt.overrides.options import FAMILIES, options_of
+
+Make = Callable[..., Transformer]
 
 
 def test_lists_every_option_once(capsys: pytest.CaptureFixture[str]) -> None:
@@ -28,15 +42,8 @@ def test_the_list_needs_no_torch() -> None:
 
 
 def test_counts_at_the_chosen_size(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["relative", "model=base", "--no-timing"]) == 0
-    shown = capsys.readouterr().out
-    assert "50,688 in a model of 512 x 6+6 layers" in shown and "\n  time" not in shown
-
-
-def test_the_time_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["relative", "model=tiny", "model.dim=32"]) == 0
-    shown = " ".join(capsys.readouterr().out.split())  # wherever the lines break
-    assert "interleaved pairs" in shown and "kept for the backward pass" in shown
+    assert main(["relative", "model=base"]) == 0
+    assert "50,688 in a model of 512 x 6+6 layers" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -45,13 +52,111 @@ def test_the_time_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
         (["relativ"], "relativ: no such encoding; did you mean relative?"),
         (["tau=8"], "tau=8: of which encoding? nmt-encodings NAME KEY=VALUE"),
         (["relative", "rotary"], "rotary: expected KEY=VALUE after relative"),
-        (["--markdown"], "--markdown: only the --table has a form for it"),
-        (["--run", "x"], "--run: draws what a run has learned; give --plot FILE, too"),
         (["relative", "--table"], "relative: --table takes KEY=VALUE, not a name"),
+        (["--table", "--check"], "--table --check: choose one of them"),
+        (["relative", "--device", "cpu"], "--device: only --check decodes"),
+        (
+            ["--run", "x"],
+            "--run: a trained model can be drawn or checked; give --plot FILE or --check, too",
+        ),
+        (
+            ["relative", "--check", "--run", "x"],
+            "relative: --check --run tries all that the model has; leave it out",
+        ),
+        (["--check", "--run", "x", "tau=2"], "tau=2: a trained model is fixed; leave it out"),
+        (["[relative,absolut]", "--check"], "absolut: no such encoding; did you mean absolute?"),
+        *(
+            (
+                ["none", word, "--check"],
+                f"{word}: changes nothing here; give model, encoding or seed",
+            )
+            for word in ("trainer.device=cpu", "data=toy", "decode.alpha=1", "name=x")
+        ),
+        (["relative", "--check", "model.heads=5"], "model.heads=5: must divide model.dim=32"),
     ],
 )
 def test_wrong_arguments(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(arguments) == 2
-    assert capsys.readouterr().err == f"nmt: {message}\n"
+    assert capsys.readouterr() == ("", f"nmt: {message}\n")
+
+
+def test_one_encoding_is_checked_line_by_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["relative", "--check", "tau=2"]) == 0
+    printed = capsys.readouterr()
+    heading, *lines = printed.out.rstrip().split("\n")
+    assert heading == "relative" and printed.err == ""
+    checks = [*CHECKS, *(f"decoding: {c.name}, {p}" for p in BOUNDS for c in CONDITIONS)]
+    assert [line[2:42].rstrip() for line in lines] == checks
+    assert all(line[42:45] == "ok " for line in lines)
+
+
+def test_failures_are_named_and_leave_with_70(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = Index.assign
+
+    def off_by_one(self: Index, index: Tensor, context: Context) -> Tensor:
+        return right(self, index, context) + (context.state is not None)
+
+    monkeypatch.setattr(Index, "assign", off_by_one)
+    assert main(["absolute", "relative", "--check"]) == 70
+    printed = capsys.readouterr()
+    assert printed.err == "nmt: checks that failed: 12; see above\n"
+    rows = [line.split() for line in printed.out.split("\n") if line and line[0] != " "]
+    assert rows == [
+        ["absolute", "9", "checks", "passed,", "12", "failed"],
+        ["relative", "21", "checks", "passed,", "0", "failed"],
+    ]
+    told = " ".join(printed.out.split())
+    assert "decoding: token by token, float32: largest difference" in told
+    assert "look at: positions while one token is decoded" in told
+    assert all(len(line) <= 110 for line in printed.out.split("\n"))
+    assert main(["absolute", "--check"]) == 70
+    assert "  decoding: beams, float32                 FAILED  largest" in capsys.readouterr().out
+
+
+def test_all_are_checked_but_those_that_the_overrides_do_not_fit(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prove, "options_of", lambda *group: ["absolute", "relative"])
+    assert main(["--check", "tau=3"]) == 0
+    relative, absolute = capsys.readouterr().out.rstrip().split("\n")
+    assert absolute.split(maxsplit=1)[1] == "refused: tau=3: the chosen encoding has no tau"
+    assert relative.endswith("21 checks passed, 0 failed")
+    assert main(["absolute", "--check", "tau=3"]) == 2
+    capsys.readouterr()
+    assert main(["--check", "model.dimm=3"]) == 2
+    message = "nmt: model.dimm=3: no key 'model.dimm'; did you mean model.dim?\n"
+    assert capsys.readouterr() == ("", message)
+
+
+def test_a_trained_model_is_checked(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tiny: Make
+) -> None:
+    none, model = cast(Any, None), tiny("encoding=relative", vocab=20)
+    trained = modeldir.Trained(none, model, none, none, {})
+    monkeypatch.setattr(modeldir, "load", lambda path: trained)
+    assert main(["--check", "--run", "runs/x"]) == 0
+    heading, *lines = capsys.readouterr().out.rstrip().split("\n")
+    assert heading == "runs/x" and len(lines) == len(OF_TRAINED) + 2 * len(CONDITIONS)
+    monkeypatch.setattr(Context, "clipped", lambda self, tau: self.keys.new_zeros(1, 1, 1))
+    assert main(["--check", "--run", "runs/x"]) == 70
+
+
+def test_decoding_is_checked_on_the_device(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(["absolute", "--check", "--device", "cuda:7"]) == 71
+    assert "device=cuda:7: torch finds no such GPU here" in capsys.readouterr().err
+    devices: list[torch.device] = []
+
+    def noted(model: Transformer, *rest: object) -> list[Deviation]:
+        devices.append(device_of(model))
+        return []
+
+    monkeypatch.setattr(parity, "measure", noted)
+    monkeypatch.setattr("nmt.device.pick", lambda name: torch.device("meta"))
+    assert main(["absolute", "--check", "--device", "auto"]) == 0
+    assert devices == [torch.device("meta")]

@@ -15,7 +15,7 @@ from nmt.cli.streams import deliver
 from nmt.errors import Exit
 from nmt.exchange import ctranslate2_read, marian_read
 from nmt.experiments.outputs import check_places, of_text
-from nmt.inspect import parity_report, plot
+from nmt.inspect import plot
 from nmt.modeldir import Trained
 from tests.compare.made_up import noisy, references
 
@@ -46,7 +46,6 @@ OPTIONS = {
     "train runs=": Option("train", "experiment=table3 scale=toy run=R1 runs=OUT", True),
     "encodings --plot": Option("encodings", "relative --plot OUT"),
     "encodings --run --plot": Option("encodings", "--run MODEL --plot OUT"),
-    "parity --json": Option("parity", "encoding=rotary --json OUT"),
     "translate -o": Option("translate", "MODEL src -o OUT"),
     "score -o": Option("score", "MODEL src ref -o OUT"),
     "average -o": Option("average", "MODEL MODEL -o OUT"),
@@ -88,7 +87,7 @@ def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for module, name in (
         *((modeldir, "load"), (modelpath, "locate"), (corpus, "prepare")),
-        *((parity_report, "prove"), (plot, "draw"), (plot, "draw_run")),
+        *((plot, "draw"), (plot, "draw_run")),
         *((marian_read, "read"), (ctranslate2_read, "read")),
     ):
         monkeypatch.setattr(module, name, work)

@@ -1,6 +1,5 @@
 """An encoding of an installed package, its YAML in a folder of one's own, through every command."""
 
-import json
 import os
 import re
 import sys
@@ -12,9 +11,9 @@ import pytest
 from nmt.cli.compare import understood as compare_words
 from nmt.cli.demo import main as demo
 from nmt.cli.encodings import main as encodings
-from nmt.cli.parity import main as parity
 from nmt.cli.train import main as train
 from nmt.cli.translate import main as translate
+from nmt.testing import check_encoding
 from tests.plug_ins import example, install
 
 TINY = [
@@ -60,7 +59,7 @@ def test_has_a_line_and_a_card(folder: Path, capsys: Capture) -> None:
     assert encodings(beside) == 0
     shown = capsys.readouterr().out
     assert f"\n  {NAME}  " in shown.partition("\ndistances, as a bias or a factor\n")[2]
-    assert encodings([NAME, *beside, "--no-timing", f"encoding.{NAME}.strength=0.25"]) == 0
+    assert encodings([NAME, *beside, f"encoding.{NAME}.strength=0.25"]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith(f"{NAME}\n  One line that says what it does\n")
     assert "Subtracts a learned multiple" in shown and "cached decoding     exact" in shown
@@ -69,19 +68,16 @@ def test_has_a_line_and_a_card(folder: Path, capsys: Capture) -> None:
     assert capsys.readouterr().err == "nmt: theirz: no such encoding; did you mean theirs?\n"
 
 
-def test_is_proven(folder: Path, tmp_path: Path, capsys: Capture) -> None:
-    beside, file = ["--config-dir", str(folder), "--tokens=12"], tmp_path / "p.json"
-    assert parity([f"encoding={NAME},[{NAME},relative]", *beside, "--json", str(file)]) == 0
-    rows = json.loads(file.read_bytes())["encodings"]
-    assert [(row["encoding"], row["passed"]) for row in rows] == [
-        (NAME, True),
-        (f"[{NAME},relative]", True),
-    ]
-    assert parity(["encoding=theirz", *beside]) == 2
-    assert "encoding=theirz: no such option; did you mean theirs?" in capsys.readouterr().err
+def test_passes_all_checks(folder: Path, capsys: Capture) -> None:
+    beside = ["--config-dir", str(folder)]
+    assert encodings([NAME, f"[{NAME},relative]", "--check", *beside]) == 0
+    assert capsys.readouterr().out.count(" checks passed, 0 failed\n") == 2
+    check_encoding(NAME, config_dir=folder, tokens=8, precisions=["float32"])
+    assert encodings(["theirz", "--check", *beside]) == 2
+    assert "theirz: no such encoding; did you mean theirs?" in capsys.readouterr().err
 
 
-def test_the_second_of_the_page_is_proven(
+def test_the_second_of_the_page_passes_all_checks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     """It keeps a number for each key, and takes the place of softmax."""
@@ -92,9 +88,10 @@ def test_the_second_of_the_page_is_proven(
     (tmp_path / "own" / "encoding" / "fading.yaml").write_text(options, encoding="utf-8")
     sites = "encoding.fading.where=[encoder,decoder,cross]"
     own = ["--config-dir", str(tmp_path / "own"), sites]
-    assert parity(["encoding=fading", *own, "--tokens=12"]) == 0
+    assert encodings(["fading", "--check", *own]) == 0
+    capsys.readouterr()
     assert encodings(["fading", *own, "--plot", str(tmp_path / "a.svg")]) == 0
-    assert encodings(["fading", *own, "--no-timing"]) == 0
+    assert encodings(["fading", *own]) == 0
     assert re.search(r"hooks, cross +project, normalise", capsys.readouterr().out)
     places = [f"data.cache={tmp_path / 'cache'}", f"runs={tmp_path}"]
     assert train([*own, "encoding=fading", *TINY, *places, "name=run"]) == 0

@@ -24,7 +24,7 @@ from tests.composing import merged
 
 OPTIONS = options_of("encoding")
 PAIRS = {first: [p for p in combinations(OPTIONS, 2) if p[0] == first] for first in OPTIONS[:-1]}
-BEAM = next(c for c in parity.CONDITIONS if c.name == "beam")  # steps, and rows that change places
+BEAM = next(c for c in parity.CONDITIONS if c.name == "beams")  # steps, and rows that change places
 TOKENS = 9
 EXACT = 1e-10  # two float64 sums of the same numbers, and logits of unit size
 REFUSALS = re.compile(

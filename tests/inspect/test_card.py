@@ -11,7 +11,7 @@ from tests.inspect.chosen import settings_of
 
 @pytest.mark.parametrize("option", one_of_each_class())
 def test_every_option_has_a_card(option: str) -> None:
-    shown = card(option, settings_of(option), timed=False)
+    shown = card(option, settings_of(option))
     assert shown.startswith(option) and "parameters" in shown
     assert "cached decoding     exact" in shown
     rows = (

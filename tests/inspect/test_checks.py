@@ -19,11 +19,11 @@ def test_a_shifted_index_does_not_work(monkeypatch: pytest.MonkeyPatch) -> None:
         context.queries = context.queries - context.queries[:, :1]
         return right(self, x, context)  # type: ignore[arg-type]
 
-    assert checks.works(small(settings_of("absolute"))).holds
+    assert checks.cached(small(settings_of("absolute")).model).passed
     monkeypatch.setattr(Absolute, "embed", wrong)
-    broken = checks.works(small(settings_of("absolute")))
-    assert not broken.holds and "largest difference" in broken.finding
-    assert "cached decoding     WRONG" in card("absolute", settings_of("absolute"), timed=False)
+    broken = checks.cached(small(settings_of("absolute")).model)
+    assert not broken.passed and "largest difference" in broken.finding
+    assert "cached decoding     WRONG" in card("absolute", settings_of("absolute"))
 
 
 def test_shift_and_order_are_tried() -> None:

@@ -82,15 +82,16 @@ def test_a_broken_encoding_does_not_work(monkeypatch: pytest.MonkeyPatch) -> Non
     assert line[-1].startswith("no: ")
 
 
-def test_the_forms(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_is_markdown_and_aligned(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     methods = (BY_OPTION["relative"], METHODS[-2])
     monkeypatch.setattr(table, "METHODS", methods)
     monkeypatch.setattr(table, "ELSEWHERE", ())
     monkeypatch.setattr(table, "others", lambda folders: [])
     assert main(["--table", "model=tiny"]) == 0
-    plain = capsys.readouterr().out
-    assert main(["--table", "--markdown", "model=tiny"]) == 0
-    piped = capsys.readouterr().out.split("\n")
-    assert "Shaw et al. (2018) (rel)" in plain and "eigenvectors" in plain
-    cells = [line.count(" | ") for line in piped if line.startswith("|")]
-    assert cells and set(cells) == {len(table.HEAD) - 1}
+    shown = capsys.readouterr().out
+    assert "| Shaw et al. (2018) (rel) " in shown and "eigenvectors" in shown
+    rows = [line for line in shown.split("\n") if line.startswith("|")]
+    assert {line.count(" | ") for line in rows} == {len(table.HEAD) - 1}
+    assert len({len(line) for line in rows[:4]}) == 1  # aligned

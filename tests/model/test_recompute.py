@@ -16,8 +16,6 @@ from nmt.encodings.positions import Index
 from nmt.model import attention, example, stack
 from nmt.model.recompute import RunLayer, recomputed
 from nmt.model.transformer import Transformer
-from nmt.overrides.options import options_of
-from tests.composing import one_of_each_class
 
 Make = Callable[..., Transformer]
 Ids = Callable[..., Tensor]
@@ -85,17 +83,6 @@ def check(model: Transformer, ids: Ids, *kinds: str) -> None:
         assert kept.gradients.keys() == again.gradients.keys()
         for name, gradient in kept.gradients.items():
             assert gradient.isfinite().all() and torch.equal(gradient, again.gradients[name]), name
-
-
-@pytest.mark.parametrize("option", one_of_each_class())
-def test_encodings_leave_the_same_bits(option: str, tiny: Make, ids: Ids) -> None:
-    check(noisy(tiny(f"encoding={option}")), ids, "float32")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("option", options_of("encoding"))
-def test_encodings_leave_the_same_bits_in_bfloat16(option: str, tiny: Make, ids: Ids) -> None:
-    check(noisy(tiny(f"encoding={option}")), ids, "bfloat16")
 
 
 @pytest.mark.parametrize("words", MODELS, ids=" ".join)

@@ -1,0 +1,279 @@
+"""What every encoding must do, tried on a model: the checks of `nmt.testing` and of --check.
+
+Each check gets a copy of the model in eval mode. It returns what it saw, or raises CheckError,
+which names the entry and the hook at fault where they can be told, and the figure.
+"""
+
+import copy
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from nmt.config import Settings
+from nmt.encodings.positions import Index
+from nmt.errors import whence
+from nmt.inspect import checks, parity
+from nmt.inspect.parity import BOUNDS, TOKENS, Deviation
+from nmt.inspect.specimen import Specimen, entries, full, sentences
+from nmt.model import trial
+from nmt.model.example import Sentences
+from nmt.model.invariance import fault, relative_difference, shifted
+from nmt.model.transformer import Transformer
+from nmt.overrides.compose import experiment_of
+
+SMALL = {
+    "model.dim": 32,
+    "model.feedforward_dim": 48,
+    "model.heads": 2,
+    "model.encoder_layers": 2,
+    "model.decoder_layers": 2,
+}
+ROUNDING = 1e-5  # of float32, as a share of the largest number
+VISIBLE = 1e-4  # what matters changes more than this
+LONG = 200  # tokens
+ONLY_REDUCED = "what is computed in bfloat16 but needs float32 (positions, angles, long sums)"
+NOISE = 0.3  # dropout, so that layers draw random numbers
+
+Check = Callable[[Transformer], str]
+Some = TypeVar("Some", bound=Check)
+
+
+class CheckError(Exception):
+    """What an encoding does otherwise than it must."""
+
+
+class Result(NamedTuple):
+    """What one check found."""
+
+    check: str  # as "training step" or "decoding: beams, bfloat16"
+    passed: bool
+    finding: str  # the figure; where the check failed, what is at fault
+
+
+CHECKS: dict[str, Check] = {}
+STEP = "training step"
+OF_TRAINED = ("later tokens and padding", "long and empty sequences")  # whatever was learned
+
+
+def _check(name: str) -> Callable[[Some], Some]:
+    """Enter a function into CHECKS."""
+
+    def enter(check: Some) -> Some:
+        CHECKS[name] = check
+        return check
+
+    return enter
+
+
+def examined(
+    model: Transformer,
+    order_matters: bool | None = True,
+    tokens: int = TOKENS,
+    precisions: Iterable[str] = BOUNDS,
+    device: torch.device = torch.device("cpu"),  # noqa: B008
+    only: Iterable[str] | None = None,
+) -> Iterator[Result]:
+    """Try all of it on a model in eval mode, one result after the other; a failed step ends it.
+
+    `order_matters`: whether an encoder must tell the order of its tokens; None: either will do.
+    `tokens`, `precisions` and `device` are of the comparison of cached decoding with the full pass.
+    `only`: the names of the other checks that are tried; None: all.
+    """
+    chosen = CHECKS | {"order in the encoder": partial(order_in_encoder, matters=order_matters)}
+    for name in chosen if only is None else only:
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(0)
+            result = _result(name, chosen[name], copy.deepcopy(model))
+        yield result
+        if name == STEP and not result.passed:
+            return  # a hook that raises would fail all others, too
+    failed = False
+    for d in parity.measure(copy.deepcopy(model).to(device), tokens, precisions):
+        look = "" if d.passed or d.error or failed else f"; look at: {_hint(d)}"
+        failed = failed or not d.passed  # of several, the simplest condition tells most
+        yield Result(f"decoding: {d.condition.name}, {d.precision}", d.passed, d.finding + look)
+
+
+def _hint(deviation: Deviation) -> str:
+    """What the first decoding that failed points to."""
+    in_float32 = deviation.precision == "float32"
+    return deviation.condition.look if in_float32 else ONLY_REDUCED
+
+
+def _result(name: str, check: Check, model: Transformer) -> Result:
+    try:
+        return Result(name, True, check(model))
+    except (CheckError, trial.TrialError) as e:
+        return Result(name, False, str(e))
+    except Exception as e:  # whatever an encoding raises, in any of its hooks
+        named = isinstance(e, ValueError) and str(e).startswith("encoding.")
+        return Result(name, False, str(e) if named else whence(e))
+
+
+@_check(STEP)
+def training_step(model: Transformer) -> str:
+    """Hooks return the documented shapes, and every parameter gets a gradient."""
+    trial.step(model, _text(model))
+    for site, e in entries(model):
+        for name, p in e.named_parameters() if not e.idle else ():
+            if p.grad is not None and not p.grad.any():
+                raise CheckError(f"encoding.{e.name}: {name} ({site}): its gradient is zero")
+    return "every parameter gets a gradient"
+
+
+@_check("later tokens and padding")
+def later_tokens_and_padding(model: Transformer) -> str:
+    """They change nothing, nor does a common shift of positions where an entry is `relative`."""
+    if (why := fault(model, _text(model))) is not None:
+        raise CheckError(why)
+    return "change nothing"
+
+
+@_check("common shift of positions")
+def common_shift(model: Transformer) -> str:
+    """It changes nothing if and only if all entries say `relative`."""
+    with shifted(e for _, e in entries(model)):
+        text = _text(model)  # as many tokens as tables hold behind the shift
+    shift = checks.shift(Specimen(model, text))
+    if shift is None:
+        return "not tried: distances are those of a tree or graph"
+    if shift.holds != all(site.relative for site in model.sites.values()):
+        claim = "true is claimed" if not shift.holds else "false is claimed (the default)"
+        raise CheckError(f"`relative`: {claim}, but a shift shows {shift.finding}")
+    return shift.finding
+
+
+@_check("order in the encoder")
+def order_in_encoder(model: Transformer, matters: bool | None = True) -> str:
+    """Reordered tokens get other states, or merely reordered ones if order does not matter."""
+    unordered = checks.permutation(Specimen(model, _text(model)))
+    if matters is not None and matters == unordered.holds:
+        claim = "has no effect" if matters else "has one, though it was said not to matter"
+        raise CheckError(f"the order of tokens {claim}: {unordered.finding}")
+    return unordered.finding
+
+
+@_check("order in the decoder")
+def order_in_decoder(model: Transformer) -> str:
+    """The last token tells the order of two earlier ones."""
+    text = _text(model)
+    swapped = text.target[:, [1, 0, *range(2, text.target.shape[1])]]
+    last = [full(model, text._replace(target=ids))[:, -1] for ids in (text.target, swapped)]
+    if (moved := relative_difference(*last)) < VISIBLE:
+        raise CheckError(f"two tokens that change places show {moved:.2g}")
+    return _shown(moved)
+
+
+@_check("kind of positions")
+def kind_of_positions(model: Transformer) -> str:
+    """`takes` says whether positions are read, and whether halves may stand among them."""
+    encodings = [e for _, e in entries(model)]
+    for e in encodings:
+        e.positions = Index(step=2)
+    text = _text(model)  # as many tokens as tables hold so far apart
+    after = full(model, text)
+    for e in encodings:
+        e.positions = Index()
+    before = full(model, text)
+    moved = relative_difference(before, after)
+    kinds = {e.takes for e in encodings}
+    if (moved > ROUNDING) != bool(kinds - {"nothing"}):
+        told = " and ".join(sorted(kinds))
+        raise CheckError(f"takes {told}, but places twice as far show {moved:.2g}")
+    if kinds == {"real"}:
+        for site in model.sites.values():
+            site.scale_positions(0.25)
+        between = full(model, text)
+        if not between.isfinite().all() or relative_difference(before, between) <= ROUNDING:
+            raise CheckError("takes real numbers, but not those between whole ones")
+    return _shown(moved)
+
+
+@_check("long and empty sequences")
+def long_and_empty_sequences(model: Transformer) -> str:
+    """Nothing is infinite or NaN, also where no source token may be seen."""
+    for second in (1, 0):
+        text = _text(model, LONG, second)
+        if not full(model, text).isfinite().all():
+            longest = max(text.source.shape[1], text.target.shape[1])
+            rest = f"{longest} tokens" if second else "a source without any token"
+            raise CheckError(f"NaN or infinity for {rest}")
+    return f"finite for {text.source.shape[1]} tokens, and for none"
+
+
+@_check("zero-initialised")
+def zero_initialised(model: Transformer) -> str:
+    """After `zero_initialise` an entry changes nothing, and can learn."""
+    text = _text(model)
+    zeroed = [e for _, e in entries(model) if e.zero_initialise()]
+    if not zeroed:
+        return "not offered"
+    before = model(*text)
+    before.square().sum().backward()
+    for e in zeroed:
+        if not any(p.grad is not None and p.grad.any() for p in e.parameters()):
+            raise CheckError(f"encoding.{e.name}: zero-initialised, no parameter gets a gradient")
+    for site in model.sites.values():
+        site.entries = nn.ModuleList(e for e in site.entries if e not in zeroed)
+    if (moved := relative_difference(before.detach(), full(model, text))) > ROUNDING:
+        names = ", ".join(dict.fromkeys(f"encoding.{e.name}" for e in zeroed))
+        raise CheckError(f"{names}: zero-initialised, but it changes logits by {moved:.2g}")
+    return "changes nothing, and gets gradients"
+
+
+@_check("recomputation")
+def recomputation(model: Transformer) -> str:
+    """Layers that are computed twice give the same bits (trainer.gradient_checkpointing)."""
+    for module in model.train().modules():
+        if hasattr(module, "dropout"):
+            setattr(module, "dropout", NOISE)  # noqa: B010  # no tensor, as nn.Module expects
+    for kind in (torch.float32, torch.bfloat16):
+        kept, again = (_gradients(copy.deepcopy(model), twice, kind) for twice in (False, True))
+        for name, gradient in kept.items():
+            if name not in again or not torch.equal(gradient, again[name]):
+                raise CheckError(f"{name} differs in {kind} if computed twice")
+    return "the same bits"
+
+
+def _gradients(model: Transformer, recompute: bool, kind: torch.dtype) -> dict[str, Tensor]:
+    """The loss of a padded batch, all gradients, and the state of the generator after them."""
+    model.encoder.recompute = model.decoder.recompute = recompute
+    text = _text(model)
+    torch.default_generator.manual_seed(4)
+    with torch.autocast("cpu", kind, enabled=kind != torch.float32):
+        hidden = model.hidden(text.source, text.target, text.columns)
+        loss = model.logits(hidden.states).float().square().mean()
+    loss = loss if hidden.side_loss is None else loss + hidden.side_loss
+    loss.backward()
+    gradients = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
+    return gradients | {"the loss": loss.detach(), "randomness": torch.random.get_rng_state()}
+
+
+def small(encoding: str, overrides: Sequence[str] = ()) -> Settings:
+    """Settings of an option of encoding=, in a model as small as can be unless model= is chosen."""
+    keys = {override.partition("=")[0] for override in overrides}
+    sizes = [] if "model" in keys else [f"{k}={v}" for k, v in SMALL.items() if k not in keys]
+    return experiment_of([*sizes, *overrides, f"encoding={encoding}"]).settings
+
+
+def failures(results: Iterable[Result]) -> list[str]:
+    """A line for each different failure, with the checks that met it."""
+    met: dict[str, list[str]] = {}
+    for result in results:
+        if not result.passed:
+            met.setdefault(result.finding, []).append(result.check)
+    return [f"{', '.join(names)}: {finding}" for finding, names in met.items()]
+
+
+def _text(model: Transformer, longest: int = 9, second: int = 6) -> Sentences:
+    """Three sentences as long as the model can hold; the second source has fewer tokens."""
+    sides = zip(model.limits(training=True), model.limits(training=False), strict=True)
+    source, target = (min([longest, *(n for n in side if n is not None)]) for side in sides)
+    return sentences(model, [source, min(second, source), source], [target] * 3)
+
+
+def _shown(difference: float) -> str:
+    return f"largest difference {difference:.2g}"

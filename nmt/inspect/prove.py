@@ -1,0 +1,82 @@
+"""The text of nmt-encodings --check: what was tried of each encoding, and what failed."""
+
+import logging
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import torch
+
+from nmt import modeldir
+from nmt.errors import Exit, UserError
+from nmt.inspect.conformance import OF_TRAINED, Result, examined, failures, small
+from nmt.inspect.specimen import perturbed
+from nmt.overrides.options import Folders, options_of
+
+NAME, WIDTH = 38, 110  # columns
+Show = Callable[[str], None]
+
+
+def encodings(
+    names: Sequence[str],
+    overrides: Sequence[str],
+    folders: Folders,
+    show: Show,
+    device: torch.device,
+) -> None:
+    """Check encodings, all if no name is given, and show what was tried of each.
+
+    Of several, those that are right get a line. Raises UserError (70) if a check failed, and (2)
+    where a model cannot be built: of all only if none can.
+    """
+    logging.captureWarnings(True)  # torch's advice about kernels does not belong into the report
+    logging.getLogger("py.warnings").setLevel(logging.ERROR)
+    failed, refused = 0, dict[str, UserError]()
+    every = names or options_of("encoding", folders)
+    for name in every:
+        try:
+            model = perturbed(small(name, overrides))
+        except UserError as error:
+            if names:
+                raise
+            refused[name] = error
+        else:
+            failed += _shown(name, examined(model, None, device=device), show, len(every) == 1)
+    if len(refused) == len(every):
+        raise refused[every[0]]
+    for name, why in refused.items():
+        show(f"{name:<{NAME}}refused: {why}")
+    _conclude(failed)
+
+
+def run(path: Path, show: Show, device: torch.device) -> None:
+    """Check the model of a run, or another model directory; raises UserError (70) as above."""
+    model = modeldir.load(path).model
+    _conclude(_shown(str(path), examined(model, device=device, only=OF_TRAINED), show, True))
+
+
+def _shown(name: str, results: Iterable[Result], show: Show, whole: bool) -> int:
+    """Show all results, or those that failed; how many failed."""
+    every: list[Result] = []
+    if whole:
+        show(name)
+    for result in results:
+        every.append(result)
+        if whole:
+            told = f"  {result.check:<{NAME}}  {'ok' if result.passed else 'FAILED'}  "
+            show(_wrapped(f"{told}{result.finding}", NAME + 4))
+    failed = sum(not result.passed for result in every)
+    if not whole:
+        show(f"{name:<{NAME}}{len(every) - failed} checks passed, {failed} failed")
+        for line in failures(every):
+            show(_wrapped(f"  {line}", 4))
+    return failed
+
+
+def _wrapped(text: str, indent: int) -> str:
+    return textwrap.fill(text, WIDTH, subsequent_indent=" " * indent, replace_whitespace=False)
+
+
+def _conclude(failed: int) -> None:
+    if failed:
+        raise UserError(f"checks that failed: {failed}; see above", Exit.DIVERGED)

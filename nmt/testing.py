@@ -1,0 +1,72 @@
+"""Checks for encodings of your own, in one line of pytest.
+
+from nmt.testing import check_encoding
+
+def test_mine() -> None:
+    check_encoding(Mine, strength=0.25)
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from nmt.config import Settings
+from nmt.device import pick
+from nmt.encodings.base import Encoding
+from nmt.errors import UserError
+from nmt.inspect.conformance import Result, examined, failures, small
+from nmt.inspect.parity import BOUNDS, TOKENS
+from nmt.inspect.specimen import perturbed
+from nmt.overrides.options import beside
+
+__all__ = ["Result", "check_encoding"]
+
+
+def check_encoding(
+    encoding: str | type[Encoding] | Settings,
+    *overrides: str,
+    order_matters: bool = True,
+    tokens: int = TOKENS,
+    precisions: Iterable[str] = BOUNDS,
+    device: str = "cpu",
+    config_dir: str | Path | None = None,
+    **options: Any,
+) -> list[Result]:
+    """Check on a small model that an encoding is fit for training and decoding; some seconds.
+
+    `encoding` is an option (`"relative"`, several as `"[absolute,relative]"`, those of `config_dir`
+    among them), a class, or the settings of a model (`nmt.compose(...).settings`). `overrides` are
+    those of a command line, as `"model.norm=post"`; `options` are arguments of the class, and
+    `where` and `at`. Parameters are random and none stands at its initial value.
+
+    Tried are: hooks return the documented shapes, and every parameter gets a gradient; later tokens
+    and padding change nothing; a common shift of positions changes nothing if and only if the
+    class says `relative`; the order of tokens shows (in an encoder only with `order_matters`);
+    positions are read as `takes` says; long and empty sequences stay finite; `zero_initialise`
+    changes nothing; layers that are computed twice give the same bits; and decoding with a cache of
+    `tokens` tokens gives the logits of one pass: token by token, several at once, with beams that
+    change rows, with padding, after other passes, in these `precisions` (float32, bfloat16), on
+    this `device`.
+
+    Returns all results. Raises AssertionError that names each check that failed, with the entry and
+    the hook at fault where they can be told, and the figure; UserError for what cannot be built.
+    """
+    if options and not isinstance(encoding, type):
+        raise UserError(f"{next(iter(options))}: options go with a class; give overrides")
+    if isinstance(encoding, Settings):
+        settings = encoding
+    elif isinstance(encoding, str):
+        folder = None if config_dir is None else str(config_dir)
+        settings = small(encoding, [*beside(folder), *overrides])
+    else:
+        entry = {encoding.__name__.lower(): {"use": encoding, **options}}
+        settings = replace(small("none", overrides), encoding=entry)
+    model = perturbed(settings)
+    results = list(examined(model, order_matters, tokens, precisions, pick(device)))
+    if lines := failures(results):
+        names, count = ",".join(settings.encoding), sum(not result.passed for result in results)
+        raise AssertionError(
+            "\n".join([f"encoding=[{names}]: checks that failed: {count}", *lines])
+        )
+    return results

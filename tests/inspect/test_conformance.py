@@ -1,0 +1,216 @@
+"""Every check of `check_encoding` fails where it should, and says what is at fault."""
+
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from nmt.encodings.base import Dims, Encoding, zeroed
+from nmt.encodings.context import Context, Positions
+from nmt.errors import UserError
+from nmt.inspect.conformance import CHECKS, small
+from nmt.inspect.parity import CONDITIONS
+from nmt.testing import check_encoding
+
+
+class Right(Encoding):
+    """Subtracts a learned multiple of the distance; what is wrong below is added to it."""
+
+    relative: bool = True
+
+    def __init__(
+        self, dims: Dims, positions: Positions | None = None, strength: float = 0.5
+    ) -> None:
+        super().__init__(dims, positions)
+        self.strength = nn.Parameter(torch.full((), strength))
+
+    def bias(self, layer: int, context: Context) -> Tensor:
+        return self.wrong(-self.strength * context.delta.abs()[:, None], context)
+
+    def wrong(self, bias: Tensor, context: Context) -> Tensor:
+        """What a subclass makes of the bias [batch | 1, 1, query, key]."""
+        return bias
+
+    def zero_initialise(self) -> bool:
+        return zeroed(self.strength)
+
+
+class Misshapen(Right):
+    def wrong(self, bias: Tensor, context: Context) -> Tensor:
+        return bias[:, 0]
+
+
+class Unlearned(Right):
+    def __init__(self, dims: Dims, positions: Positions | None = None) -> None:
+        super().__init__(dims, positions)
+        self.more = nn.Parameter(torch.ones(3))
+
+    def wrong(self, bias: Tensor, context: Context) -> Tensor:
+        return bias + 0 * self.more.sum()
+
+
+class Future(Right):
+    def wrong(self, bias: Tensor, context: Context) -> Tensor:
+        return bias * context.keys.shape[1]
+
+
+class Absolute(Right):
+    def wrong(self, bias: Tensor, context: Context) -> Tensor:
+        return bias * (1 + context.keys[:, None, None, :] / 10)
+
+
+class Modest(Right):
+    relative: bool = False
+
+
+class Orderless(Right):
+    def wrong(self, bias: Tensor, context: Context) -> Tensor:
+        return bias if context.site == "decoder" else 0 * bias + self.strength
+
+
+class Blind(Right):
+    takes: ClassVar[str] = "nothing"
+
+
+class Whole(Right):
+    """Reads whole numbers, but says real ones."""
+
+    def wrong(self, bias: Tensor, context: Context) -> Tensor:
+        return self.strength * torch.arange(300).to(bias)[context.delta.abs()][:, None]
+
+
+class Signs(Right):
+    def wrong(self, bias: Tensor, context: Context) -> Tensor:
+        return self.strength * context.delta.sign()[:, None]
+
+
+class Short(Right):
+    def wrong(self, bias: Tensor, context: Context) -> Tensor:
+        return bias.where(context.delta.abs()[:, None] < 100, torch.nan)
+
+
+class NotZero(Right):
+    def zero_initialise(self) -> bool:
+        return True
+
+
+class Counting(Right):
+    """Keeps on itself how often it was called, in training."""
+
+    calls = 0
+
+    def wrong(self, bias: Tensor, context: Context) -> Tensor:
+        self.calls += context.training
+        return bias * (1 + self.calls)
+
+
+class OffByOne(Right):
+    def wrong(self, bias: Tensor, context: Context) -> Tensor:
+        steps = context.state is not None and context.site == "decoder"
+        return bias.roll(1, -1) if steps else bias
+
+
+class Rounding(Right):
+    """Right in float32; in bfloat16 it decodes with other numbers."""
+
+    def wrong(self, bias: Tensor, context: Context) -> Tensor:
+        low = torch.is_autocast_enabled("cpu") and context.state is not None
+        return bias.roll(1, -1) if low else bias
+
+
+class Raising(Right):
+    def wrong(self, bias: Tensor, context: Context) -> Tensor:
+        raise KeyError("nothing here")
+
+
+def test_all_results_come_back() -> None:
+    results = check_encoding(Right, tokens=8)
+    cells = [f"decoding: {c.name}, {p}" for p in ("float32", "bfloat16") for c in CONDITIONS]
+    assert [r.check for r in results] == [*CHECKS, *cells]
+    assert all(r.passed and r.finding for r in results)
+
+
+@pytest.mark.parametrize(
+    ("cls", "check", "finding"),
+    [
+        (Misshapen, "training step", "encoding.misshapen: its `bias` returns ["),
+        (Unlearned, "training step", "encoding.unlearned: more (encoder): its gradient is zero"),
+        (Future, "later tokens and padding", "encoding.future: its `bias` (decoder) lets earlier"),
+        (Absolute, "later tokens and padding", "encoding.absolute: says `relative`, but a common"),
+        (Absolute, "common shift of positions", "`relative`: true is claimed, but a shift shows"),
+        (Modest, "common shift of positions", "`relative`: false is claimed (the default), but"),
+        (Orderless, "order in the encoder", "the order of tokens has no effect"),
+        (Blind, "kind of positions", "takes nothing, but places twice as far show"),
+        (Signs, "kind of positions", "takes real, but places twice as far show 0"),
+        (Whole, "kind of positions", "IndexError at test_conformance.py:"),
+        (Short, "long and empty sequences", "NaN or infinity for 200 tokens"),
+        (NotZero, "zero-initialised", "encoding.notzero: zero-initialised, but it changes"),
+        (Counting, "recomputation", "differs in torch.float32 if computed twice"),
+        (
+            OffByOne,
+            "decoding: token by token, float32",
+            "; look at: positions while one token is decoded",
+        ),
+        (
+            Rounding,
+            "decoding: token by token, bfloat16",
+            "; look at: what is computed in bfloat16 but",
+        ),
+        (Raising, "training step", "KeyError at test_conformance.py:"),
+    ],
+)
+def test_what_is_wrong_is_named(cls: type[Encoding], check: str, finding: str) -> None:
+    with pytest.raises(AssertionError) as raised:
+        check_encoding(cls, tokens=8)
+    heading, *lines = str(raised.value).split("\n")
+    assert heading.startswith(f"encoding=[{cls.__name__.lower()}]: checks that failed: ")
+    assert any(check in line and finding in line for line in lines), lines
+
+
+def test_nothing_else_is_tried_once_a_step_fails() -> None:
+    for cls in (Misshapen, Raising):
+        with pytest.raises(AssertionError, match=r"\]: checks that failed: 1\n[^\n]*$"):
+            check_encoding(cls)
+
+
+def test_only_the_first_failure_of_decoding_has_a_hint() -> None:
+    with pytest.raises(AssertionError) as raised:
+        check_encoding(OffByOne, tokens=8)
+    assert str(raised.value).count("look at") == 1 and "decoding: beams" in str(raised.value)
+
+
+def test_order_may_not_matter() -> None:
+    check_encoding("none", order_matters=False, tokens=4, precisions=["float32"])
+    with pytest.raises(AssertionError, match="has no effect"):
+        check_encoding("none", tokens=4, precisions=[])
+    with pytest.raises(AssertionError, match="though it was said not to matter"):
+        check_encoding("relative", order_matters=False, tokens=4, precisions=[])
+
+
+def test_options_of_a_class_and_overrides() -> None:
+    both: dict[str, Any] = {"tokens": 4, "precisions": ["float32"]}
+    check_encoding(Right, "model.norm=post", strength=0.1, where=["encoder"], **both)
+    check_encoding("[relative,alibi]", "tau=2", "model.dim=16", **both)
+    check_encoding(small("learned", ["encoding.learned.size=20"]), **both)
+
+
+def test_what_cannot_be_built_is_refused() -> None:
+    for arguments, options, message in (
+        ((Right,), {"strenght": 0.1}, "encoding.right: no option 'strenght'; did you mean 'stren"),
+        (("relative",), {"tau": 3}, "tau: options go with a class; give overrides"),
+        (("relativ",), {}, "encoding=relativ: no such option"),
+        (("relative", "model.heads=5"), {}, "model.heads=5: must divide model.dim=32"),
+    ):
+        with pytest.raises(UserError) as refused:
+            check_encoding(*arguments, **options)
+        assert str(refused.value).startswith(message)
+
+
+def test_the_generator_of_the_caller_is_left_alone() -> None:
+    torch.manual_seed(7)
+    before = torch.get_rng_state()
+    first = check_encoding("sine_spe_stochastic", tokens=4)
+    assert torch.equal(before, torch.get_rng_state())
+    torch.manual_seed(8)
+    assert check_encoding("sine_spe_stochastic", tokens=4) == first
