@@ -13,14 +13,12 @@ from nmt import build
 from nmt.config import Settings
 from nmt.encodings.base import Encoding
 from nmt.encodings.composition import hooks_of
-from nmt.inspect.single import CLOSE, additions, ask, pass_over
+from nmt.inspect.single import additions, ask, pass_over
 from nmt.inspect.specimen import Specimen, entries
-from nmt.model.invariance import SHIFT, shifted
 from nmt.model.transformer import Transformer
 
 SITES = ("encoder", "decoder", "cross")
 IN_EVERY_LAYER = {"layer", "project", "scores", "bias", "normalise", "values"}
-AT_BOTTOM = {"embed", "layer"}
 IN_ATTENTION = {"scores", "bias", "normalise", "values"}
 
 
@@ -61,12 +59,11 @@ class Probe:
     """One encoding at its site, asked about two contents at the same places."""
 
     def __init__(self, site: str, encoding: Encoding, specimen: Specimen) -> None:
-        self.site, self.encoding, self._text = site, encoding, specimen.text
-        self.hooks = set(hooks_of(type(encoding)))
-        self._ids = self._text.target if site == "decoder" else self._text.source
-        self._context = pass_over(self._ids, site, self._text.columns)
+        self.encoding, self.hooks = encoding, set(hooks_of(type(encoding)))
+        ids = specimen.text.target if site == "decoder" else specimen.text.source
+        self._context = pass_over(ids, site, specimen.text.columns)
         draw = torch.Generator().manual_seed(0)
-        contents = torch.randn(2, *self._ids.shape, encoding.dims.dim, generator=draw)
+        contents = torch.randn(2, *ids.shape, encoding.dims.dim, generator=draw)
         with torch.inference_mode():
             self._answers = [ask(encoding, x, self._context) for x in contents]
 
@@ -74,31 +71,16 @@ class Probe:
     def reference(self) -> str:
         """Reference point: R if a common shift of all positions changes nothing.
 
-        That is what its class says (`relative`, which tests hold it to), or what it does here. But
-        vectors added to single tokens tell no distances (survey, section 3.2), so ape alone is A.
-        Otherwise A if it never asks for the distance between two tokens, and B if it does, because
-        then it tells both the place of a token and its distance.
+        That is what it says (`relative`, which `conformance.common_shift` tries), or its class, of
+        which it may be an estimate. But vectors added to single tokens tell no distances (survey,
+        section 3.2), so ape alone is A. Otherwise A if it never asks for the distance between two
+        tokens, and B if it does, because then it tells both the place of a token and its distance.
         """
         if self.injection == "ape":
             return "A"
-        if type(self.encoding).relative or self._is_shift_invariant():
+        if self.encoding.relative or type(self.encoding).relative:
             return "R"
         return "B" if "distances" in self._context.requests else "A"
-
-    def _is_shift_invariant(self) -> bool:
-        e = self.encoding
-        if self.site == "cross" and AT_BOTTOM & self.hooks:
-            return False  # its positions came in at the bottom of the stacks
-        if e.positions.pairs or (e.limit is not None and e.limit < self._ids.shape[1] + SHIFT):
-            return False
-        before = self._answers[0]
-        with torch.inference_mode(), shifted([e]):
-            context = pass_over(self._ids, self.site, self._text.columns)
-            after = ask(e, before.contents, context)
-        return all(
-            float((getattr(before, part) - getattr(after, part)).abs().max()) < CLOSE
-            for part in ("embedded", "layered", "logits")
-        )
 
     @cached_property
     def injection(self) -> str:
