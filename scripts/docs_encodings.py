@@ -51,8 +51,8 @@ def _card(name: str) -> str:
 
 
 def page(name: str, settings: Settings) -> str:
-    """Picture, card and file of an encoding; time and memory are left out, as they vary."""
-    title, about, *rest = card(name, settings, timed=False).rstrip().split("\n")
+    """Picture, card and file of an encoding."""
+    title, about, *rest = card(name, settings).rstrip().split("\n")
     shown = [line.removeprefix("  ") for line in rest]
     file = path_of("encoding", name).read_text(encoding="utf-8").rstrip()
     return "\n".join(
