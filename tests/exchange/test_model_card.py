@@ -25,6 +25,7 @@ FOUND = {
     "longest_source": 300,
     "longest_trained_source": 12,
     "log_probs": 2.5e-6,
+    "ill_conditioned": 0,
     "greedy": {"compared": 7, "equal": 6, "ties": 1},
     "beam_4": {"compared": 5, "equal": 5, "ties": 0},
     "as_nmt_translate": {"compared": 7, "equal": 6, "finished": 5},

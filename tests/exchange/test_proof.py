@@ -79,7 +79,7 @@ def test_a_certificate_says_what_was_compared(
     lines = len(LINES) + 3  # two are longer than in training: one joined, one made up
     assert found["compared_with"].startswith("ctranslate2 ")
     assert (found["lines"], found["lines_left_out"], found["lines_normalised"]) == (lines, 1, 1)
-    assert found["log_probs"] == 0 and found["pieces"] > 60
+    assert found["log_probs"] == 0 and found["pieces"] > 60 and found["ill_conditioned"] == 0
     assert found["longest_source"] > found["longest_trained_source"] == 12
     assert found["greedy"]["equal"] == found["greedy"]["compared"] == lines
     assert found["right_for"] == {"source_pieces": 59, "target_pieces": 89}
@@ -98,6 +98,38 @@ def test_one_wrong_probability_is_enough(trained: Trained, wrong: float) -> None
     with pytest.raises(UserError, match="log-probabilities in ctranslate2 differ by") as error:
         certified(trained, Spoiled(trained))
     assert error.value.code == Exit.DATA
+
+
+def test_only_made_up_targets_may_differ_by_as_much_as_rounding(
+    trained: Trained, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """float32 stands 4e-4 from float64: an engine may be 6e-4 away from it, but not 9e-4."""
+
+    class Rounded(Copied):
+        first, by = 0, 6e-4
+
+        def log_probs(self, pairs: Sequence[tuple[list[int], list[int]]]) -> Iterator[Tensor]:
+            for number, (source, target) in enumerate(pairs):
+                rows = exact(self.trained.model, source, target)[:, BOS:]
+                yield rows + (self.by if number >= self.first else 0)
+
+    def rounded(model: Any, source: list[int], target: list[int]) -> Tensor:
+        moved = 4e-4 if next(model.parameters()).dtype == torch.float64 else 0
+        return exact(model, source, target) + moved
+
+    exact = proof.log_probs
+    greedy_alone(monkeypatch)
+    ours = proof.translated(trained, Copied(trained), LINES)
+    monkeypatch.setattr(proof, "log_probs", rounded)
+    with pytest.raises(UserError, match=r"differ by 0\.0006"):  # in our own outputs
+        proof.certified(ours, Rounded(trained))
+    Rounded.first = len(ours.samples)
+    found = proof.certified(ours, Rounded(trained))
+    assert found["ill_conditioned"] == len(ours.samples) and found["log_probs"] < 1e-6
+    assert any("made-up translations do not count" in line for line in proof.sentences(found))
+    Rounded.by = 9e-4
+    with pytest.raises(UserError, match=r"differ by 0\.0009"):
+        proof.certified(ours, Rounded(trained))
 
 
 def test_other_pieces_of_a_line_are_named(trained: Trained) -> None:
