@@ -17,13 +17,14 @@ from nmt.cli import (
     report,
     score,
     testset,
+    train,
     translate,
 )
+from nmt.cli.help import overrides_of
 from nmt.config import freeze
-from nmt.overrides.arguments import parse
-from nmt.overrides.compose import Experiment, composed
+from nmt.overrides.compose import composed
 from nmt.overrides.options import FAMILIES, family_of
-from nmt.overrides.sweep import planned
+from nmt.overrides.sweep import sweep_of
 from scripts.bench import __main__ as bench
 from scripts.kernels import __main__ as kernels
 from tests.composing import settings_of
@@ -69,9 +70,10 @@ def test_each_command_is_understood(
             config = manifest.dump(freeze(settings_of()))
             (tmp_path / start[1]).parent.mkdir(parents=True, exist_ok=True)
             manifest.write(tmp_path / start[1], [("config.json", config)])
-        plan = planned(parse(arguments))
-        if not isinstance(plan, Experiment):
-            composed(plan.jobs[0])
+        options = train.understood(arguments)
+        overrides = overrides_of(options, options.multirun)
+        sweep = sweep_of(overrides, options.multirun)
+        composed(overrides if sweep is None else sweep.jobs[0])
     elif name == ".":
         assert arguments == [".venv/bin/activate"]
     elif name == "hf":  # of Hugging Face

@@ -1,31 +1,69 @@
-"""Hydra as a program of its own: sweeps and launchers, --cfg, --info, shell completion.
+"""Hydra as a program of its own: --cfg, --info and shell completion; and its launchers."""
 
-Its only public way in, `hydra.main`, reads `sys.argv`; so this file alone sets it, for that long.
-"""
-
+import logging
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from functools import partial
 
 import hydra
+from hydra._internal.callbacks import Callbacks
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.plugins import Plugins
+from hydra.types import HydraContext
 from omegaconf import DictConfig
 
 from nmt.config import conf_dir
+from nmt.errors import whence
+from nmt.experiments.plan import PlannedRun
+from nmt.overrides.arguments import read
+from nmt.overrides.compose import check_all, reading_conf
 from nmt.overrides.keys import ROOT
 
+log = logging.getLogger(__name__)
 
-def run(arguments: Sequence[str], job: Callable[[DictConfig], None]) -> None:
-    """Let Hydra do what the flags say; it composes the config of each `job` that it runs."""
+
+def run(arguments: Sequence[str]) -> None:
+    """Let Hydra do what the flags say: show a config, or complete a line."""
     start = hydra.main(version_base="1.3", config_path=str(conf_dir().resolve()), config_name=ROOT)
     with _typed(arguments):
-        start(job)()
+        start(lambda cfg: None)()
 
 
 @contextmanager
 def _typed(arguments: Sequence[str]) -> Iterator[None]:
+    """Put arguments where `hydra.main`, the only public way in, reads them."""
     typed = sys.argv
     sys.argv = [typed[0], *arguments]
     try:
         yield
     finally:
         sys.argv = typed
+
+
+def launch(runs: Sequence[PlannedRun]) -> None:
+    """Train runs by the launcher of Hydra that their overrides choose, each with its log.
+
+    A run that fails stops no other; whoever planned the runs sees afterwards which are unfinished.
+    """
+    overrides = read(runs[0].experiment.overrides)
+    cfg = check_all(overrides)
+    with reading_conf(overrides):
+        context = HydraContext(GlobalHydra.instance().config_loader(), Callbacks(cfg))
+        job = partial(_train, list(runs))
+        launcher = Plugins.instance().instantiate_launcher(context, job, cfg)
+        where = [line for line in runs[0].experiment.overrides if line.startswith("runs=")]
+        try:
+            launcher.launch([where] * len(runs), initial_job_idx=0)
+        except Exception as error:  # of a plugin, of whatever kind
+            log.warning("the launcher ended with %s", whence(error))
+
+
+def _train(runs: Sequence[PlannedRun], cfg: DictConfig) -> None:
+    """Train the run that has the number of this job, wherever the launcher has started it."""
+    from nmt.cli.train import main
+
+    run = runs[HydraConfig.get().job.num]
+    with run.log.open("a", encoding="utf-8") as file, redirect_stdout(file), redirect_stderr(file):
+        main([*run.experiment.overrides])

@@ -3,7 +3,6 @@
 import logging
 import shlex
 import sys
-from functools import partial
 from typing import TYPE_CHECKING
 
 from nmt.cli import help
@@ -13,8 +12,7 @@ from nmt.cli.parser import once
 from nmt.errors import UserError
 
 if TYPE_CHECKING:
-    from omegaconf import DictConfig
-
+    from nmt.experiments.run import Launcher
     from nmt.overrides.arguments import Arguments
     from nmt.overrides.compose import Experiment
     from nmt.overrides.sweep import Sweep
@@ -26,7 +24,7 @@ MANUAL = Manual(
     "nmt-train",
     """
 nmt-train [GROUP=OPTION ...] [KEY=VALUE ...]      train a translation model
-nmt-train -m KEY=A,B,C                            one run for each value (Hydra sweep)
+nmt-train -m KEY=A,B,C [jobs=N]                   one run for each value, N at once
 nmt-train experiment=table2 scale=toy             a table of the paper: all its runs, and a report
 nmt-train --cfg job --resolve                     show the whole config and leave
 nmt-train --config-dir DIR ...                    also look for options in DIR
@@ -36,8 +34,9 @@ nmt-train --version
   nmt-train encoding=relative tau=8
   nmt-train data=multi30k data.root=my/multi30k model=small
   nmt-train -m encoding=absolute,relative,lstm seed=1,2,3
+  nmt-train -m 'encoding=glob(*)' experiment=compare              every encoding at one budget
 
-The same arguments again resume a run that was stopped; others in its directory are refused.
+The same arguments again resume what was stopped; others in the directory of a run are refused.
 """,
     """
   nmt-train encoding=[absolute,relative] name=both
@@ -59,7 +58,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def command(argv: list[str]) -> None:
-    """Train what the arguments ask for: one run, a table of the paper, or a sweep by Hydra."""
+    """Train what the arguments ask for: one run, the runs of a sweep, or a table of the paper."""
     if help.asked_for(argv):
         sys.stdout.write(help.shown(MANUAL, argv))
         return
@@ -69,8 +68,8 @@ def command(argv: list[str]) -> None:
         sys.stdout.write(f"nmt {__version__}\n")
         return
     from nmt.overrides.arguments import lines_of, parse
-    from nmt.overrides.compose import Experiment
-    from nmt.overrides.sweep import planned
+    from nmt.overrides.compose import composed
+    from nmt.overrides.sweep import sweep_of
     from nmt.training.workers import joined
 
     with joined() as workers:
@@ -78,19 +77,34 @@ def command(argv: list[str]) -> None:
         once(lines_of(arguments.overrides))
         if arguments.flags and workers.size > 1:
             raise UserError(f"{arguments.flags[0]}: not with several workers; leave torchrun away")
+        sweep = sweep_of(arguments.overrides, arguments.multirun)
         if arguments.for_hydra:
-            by_hydra(arguments)
-            return
-        plan = planned(arguments)
-        if isinstance(plan, Experiment):
-            train(plan, workers)
+            show(arguments, sweep)
+        elif sweep is None:
+            train(composed(arguments.overrides), workers)
         elif workers.size > 1:
-            raise UserError(f"{plan}: many runs; start torchrun once for each")
-        elif plan.table:
-            table(plan, arguments, argv)
+            raise UserError(f"{sweep}: many runs; start torchrun once for each")
         else:
-            check_sweep(plan)
-            by_hydra(arguments)
+            train_sweep(sweep, shlex.join(["nmt-train", *argv]))
+
+
+def show(arguments: "Arguments", sweep: "Sweep | None") -> None:
+    """Let Hydra do what its flags say; --cfg shows the config of each run."""
+    from nmt.cli import hydra_app
+    from nmt.overrides.arguments import MULTIRUN, lines_of
+    from nmt.overrides.compose import check_all
+
+    runs = [arguments.overrides]
+    if sweep is not None and {"--cfg", "-c"} & set(arguments.flags):
+        runs = sweep.jobs
+    flags = [flag for flag in arguments.flags if flag not in MULTIRUN]
+    for overrides in runs:
+        if arguments.shows_config:
+            check_all(overrides)
+    for overrides in runs:
+        if len(runs) > 1:
+            sys.stdout.write("---\n")  # parts the documents of a YAML stream
+        hydra_app.run([*flags, *lines_of(overrides)])
 
 
 def train(experiment: "Experiment", workers: "Workers") -> None:
@@ -116,81 +130,35 @@ def beside_parent(experiment: "Experiment") -> None:
         sys.stdout.flush()
 
 
-def table(plan: "Sweep", arguments: "Arguments", argv: list[str]) -> None:
-    """Make a table of the paper, and show it; a launcher of Hydra trains its runs if chosen."""
+def train_sweep(sweep: "Sweep", command: str) -> None:
+    """Train several runs, those that are not finished; then say which, or show their table."""
     from nmt.compare import text
+    from nmt.experiments.plan import failure, fingerprints, plan_runs, prepare_corpora, without
+    from nmt.experiments.run import at_once, train_all
     from nmt.experiments.tables import make_table, plan_table
 
-    launcher = None if plan.launcher == "basic" else partial(launch, arguments)
-    reports, failed = make_table(plan_table(plan), shlex.join(["nmt-train", *argv]), launcher)
-    for report in reports:
-        sys.stdout.write(text.tables(report))
+    launch: Launcher | None = None
+    if sweep.launcher != "basic":
+        from nmt.cli import hydra_app
+
+        launch = hydra_app.launch
+    if sweep.table:
+        reports, error = make_table(plan_table(sweep), command, launch)
+        for report in reports:
+            sys.stdout.write(text.tables(report))
+    else:
+        runs, left_out = plan_runs(sweep)
+        for each in left_out:
+            log.warning("left out: %s", each)
+        missing = train_all(runs, fingerprints(prepare_corpora(runs)), at_once(runs), launch)
+        trained = [str(run.directory) for run in without(runs, missing)]
+        sys.stdout.write("".join(f"{directory}\n" for directory in trained))
+        if trained:
+            log.info("next:  %s", shlex.join(["nmt-evaluate", *trained, "--rank"]))
+        error = failure(missing, len(runs), "runs") if missing else None
     sys.stdout.flush()
-    if failed is not None:
-        raise failed
-
-
-def check_sweep(plan: "Sweep") -> None:
-    """Raise UserError for the first run of a sweep that cannot be."""
-    from nmt import build
-    from nmt.overrides.sweep import check_directories, experiments_of
-
-    experiments = experiments_of(plan)
-    for each in experiments:
-        build.check(each.settings)
-    check_directories(experiments)
-
-
-def by_hydra(arguments: "Arguments") -> None:
-    """Let Hydra make a sweep, whose first run that fails ends it, or do what other flags say."""
-    from nmt.cli import hydra_app
-    from nmt.overrides.arguments import lines_of
-    from nmt.overrides.compose import check_all
-    from nmt.training.workers import ALONE
-
-    if arguments.shows_config:
-        check_all(arguments.overrides)
-
-    def job(cfg: "DictConfig") -> None:
-        if code := run(lambda _: train(_composed_by_hydra(cfg), ALONE), []):
-            sys.exit(code)
-
-    hydra_app.run([*arguments.flags, *lines_of(arguments.overrides)], job)
-
-
-def launch(arguments: "Arguments", runs: list[str]) -> None:
-    """Let Hydra's launcher train the runs of a table that `run=...` names, each with a log.
-
-    A run that fails stops no other; who asks for the runs sees afterwards which are not finished.
-    """
-    from contextlib import redirect_stderr, redirect_stdout
-
-    from nmt.cli import hydra_app
-    from nmt.overrides.arguments import lines_of
-    from nmt.training.workers import ALONE
-
-    def job(cfg: "DictConfig") -> None:
-        experiment = _composed_by_hydra(cfg)
-        experiment.run.parent.mkdir(parents=True, exist_ok=True)
-        path = experiment.run.with_name(f"{experiment.run.name}.log")
-        with path.open("a", encoding="utf-8") as file, redirect_stdout(file), redirect_stderr(file):
-            run(lambda _: train(experiment, ALONE), [])
-
-    try:
-        hydra_app.run([*lines_of(arguments.overrides), *runs], job)
-    except SystemExit as end:  # Hydra has written why
-        if end.code:
-            log.warning("the launcher ended with %s", end.code)
-
-
-def _composed_by_hydra(cfg: "DictConfig") -> "Experiment":
-    """The run that Hydra has composed and is about to make."""
-    from hydra.core.hydra_config import HydraConfig
-
-    from nmt.overrides.arguments import read
-    from nmt.overrides.compose import experiment
-
-    return experiment(cfg, read(HydraConfig.get().overrides.task))
+    if error is not None:
+        raise error
 
 
 def next_commands(experiment: "Experiment") -> None:

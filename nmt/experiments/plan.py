@@ -1,17 +1,20 @@
-"""Which runs an experiment consists of, composed and checked before the first of them starts."""
+"""The runs of a sweep or table: composed and checked before the first of them starts."""
 
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from hydra.core.override_parser.types import Override
+
 from nmt import build, manifest
 from nmt.compare.ranking import MissingSystem
 from nmt.config import Settings, freeze
 from nmt.data.report import log_remarks
 from nmt.errors import Exit, UserError
-from nmt.overrides.compose import Experiment, experiment_of
+from nmt.overrides.compose import AbsentError, Experiment, composed, experiment_of
 from nmt.overrides.options import quoted
+from nmt.overrides.sweep import Sweep
 from nmt.training.run import Outcome, open_run
 
 if TYPE_CHECKING:
@@ -19,9 +22,9 @@ if TYPE_CHECKING:
 
 
 class PlannedRun(NamedTuple):
-    """One training run of an experiment."""
+    """One training run of several."""
 
-    name: str  # in tables and messages; no other run beside it has it
+    name: str  # in tables and messages; no other run of the plan has it
     experiment: Experiment
 
     @property
@@ -36,42 +39,70 @@ class PlannedRun(NamedTuple):
 
     @property
     def log(self) -> Path:
-        """The file with the output of its training, beside its directory."""
+        """The file with the output of its training, next to its directory."""
         return self.directory.with_name(f"{self.directory.name}.log")
 
 
-def choices(value: str) -> list[str]:
-    """Split `a,b,[a,b]` at the commas outside brackets."""
-    return [choice.strip() for choice in re.split(r",(?![^\[]*\])", value)]
+class LeftOut(NamedTuple):
+    """A run that cannot be, and that the command line does not name itself."""
+
+    overrides: list[Override]
+    why: UserError
+
+    def __str__(self) -> str:
+        named = [o.input_line for o in self.overrides if o.key_or_group in ("run", "encoding")]
+        return f"{' '.join(map(str, named or self.overrides))}: {self.why}"
 
 
-def plan_encodings(
-    encodings: Sequence[str], overrides: list[str], runs: Path, lenient: bool = False
-) -> tuple[list[PlannedRun], list[MissingSystem]]:
-    """Compose and check a run for each encoding, all with the same overrides.
+def plan_runs(sweep: Sweep, elsewhere: str = "runs=DIR") -> tuple[list[PlannedRun], list[LeftOut]]:
+    """Compose and check all runs; raises UserError for the first that cannot be.
 
-    Raises UserError for the first that is wrong, is in use, or was trained with another config.
-    `lenient` (nobody asked for just these) takes those whose config cannot be as missing instead.
+    Also for one whose directory is another's, is in use, or holds a run of another config;
+    `elsewhere` is the option that names other directories. What cannot be among the runs of a
+    glob is left out, and so is what a scale has no corpus for, unless it was named by `run=`.
     """
-    planned: list[PlannedRun] = []
-    missing: list[MissingSystem] = []
-    for encoding in encodings:
-        name = encoding.strip("[]").replace(" ", "").replace(",", "+")
-        arguments = [*overrides, f"encoding={encoding}", f"runs={quoted(runs)}"]
-        arguments.append(f"name={quoted(name)}")
-        if any(name == other.name for other in planned):
-            raise UserError(f"encoding={encoding}: named twice; name it once")
+    experiments, left_out = list[Experiment](), list[LeftOut]()
+    for overrides in sweep.jobs:
         try:
-            experiment = experiment_of(arguments)._replace(elsewhere="--runs")
-            build.check(experiment.settings)
+            experiments.append(_checked(overrides, sweep)._replace(elsewhere=elsewhere))
         except UserError as error:
-            if not lenient:
+            absent = isinstance(error, AbsentError) and sweep.table and "run" not in sweep.chosen
+            if not (sweep.globbed or absent):
                 raise
-            missing.append(MissingSystem(name, str(error), None))
+            left_out.append(LeftOut(overrides, error))
+    if not experiments:
+        raise UserError(f"{sweep}: no run is left; {left_out[0].why}")
+    _check_directories(experiments, sweep)
+    names = [experiment.run.name for experiment in experiments]
+    if len(set(names)) < len(names):
+        names = [str(experiment.run) for experiment in experiments]
+    runs = [PlannedRun(*named) for named in zip(names, experiments, strict=True)]
+    for run in runs:
+        outcome_of(run)  # refuses the directory of another run
+    return runs, left_out
+
+
+def _checked(overrides: list[Override], sweep: Sweep) -> Experiment:
+    experiment = composed(overrides)
+    if experiment.table is not None and not sweep.table:
+        chosen = next(o.input_line for o in overrides if o.key_or_group == "experiment")
+        raise UserError(f"{chosen}: make one table at a time, each without -m")
+    build.check(experiment.settings)
+    return experiment
+
+
+def _check_directories(experiments: Sequence[Experiment], sweep: Sweep) -> None:
+    """Raise UserError if two runs would share a directory."""
+    by_directory: dict[Path, Experiment] = {}
+    for one in experiments:
+        if (other := by_directory.setdefault(one.run, one)) is one:
             continue
-        planned.append(PlannedRun(name, experiment))
-        outcome_of(planned[-1])  # refuses the directory of another run
-    return planned, missing
+        if not (differing := [o for o in one.overrides if o not in other.overrides]):
+            raise UserError(f"{one.run}: the same run twice; name each value once")
+        advice = "tell them apart by name=, which may hold ${...} of a key"
+        if sweep.table:
+            advice = "a table sweeps run, seed, and keys of the encodings"
+        raise UserError(f"{' '.join(differing)}: would share {one.run} with another run; {advice}")
 
 
 def outcome_of(run: PlannedRun, fingerprint: str | None = None) -> Outcome | None:
@@ -123,3 +154,37 @@ def failure(missing: Sequence[MissingSystem], count: int, what: str) -> UserErro
     """The error (70) that names those of `count` runs which failed, and their logs."""
     reasons = "; ".join(f"{m.label}: {m.why}{f'; see {m.log}' if m.log else ''}" for m in missing)
     return UserError(f"{len(missing)} of {count} {what} failed: {reasons}", Exit.DIVERGED)
+
+
+def choices(value: str) -> list[str]:
+    """Split `a,b,[a,b]` at the commas outside brackets."""
+    return [choice.strip() for choice in re.split(r",(?![^\[]*\])", value)]
+
+
+def plan_encodings(
+    encodings: Sequence[str], overrides: list[str], runs: Path, lenient: bool = False
+) -> tuple[list[PlannedRun], list[MissingSystem]]:
+    """Compose and check a run for each encoding, all with the same overrides.
+
+    Raises UserError for the first that is wrong, is in use, or was trained with another config.
+    `lenient` (nobody asked for just these) takes those whose config cannot be as missing instead.
+    """
+    planned: list[PlannedRun] = []
+    missing: list[MissingSystem] = []
+    for encoding in encodings:
+        name = encoding.strip("[]").replace(" ", "").replace(",", "+")
+        arguments = [*overrides, f"encoding={encoding}", f"runs={quoted(runs)}"]
+        arguments.append(f"name={quoted(name)}")
+        if any(name == other.name for other in planned):
+            raise UserError(f"encoding={encoding}: named twice; name it once")
+        try:
+            experiment = experiment_of(arguments)._replace(elsewhere="--runs")
+            build.check(experiment.settings)
+        except UserError as error:
+            if not lenient:
+                raise
+            missing.append(MissingSystem(name, str(error), None))
+            continue
+        planned.append(PlannedRun(name, experiment))
+        outcome_of(planned[-1])  # refuses the directory of another run
+    return planned, missing

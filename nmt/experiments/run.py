@@ -1,5 +1,6 @@
-"""Train the runs of an experiment: one way, whichever launcher starts them."""
+"""Train the runs of a sweep or table: one way, whichever launcher starts them."""
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -17,12 +18,9 @@ from nmt.experiments.processes import (
 )
 from nmt.training.progress import METRICS, read_metrics
 
+log = logging.getLogger(__name__)
+
 Launcher = Callable[[list[PlannedRun]], None]  # trains these runs, each with its log
-
-
-def unfinished(runs: Sequence[PlannedRun], fingerprints: Mapping[str, str]) -> list[PlannedRun]:
-    """The runs that are to be trained on these corpora; raises UserError as `outcome_of` does."""
-    return [run for run in runs if outcome_of(run, fingerprints[run.name]) is None]
 
 
 def train_all(
@@ -35,9 +33,11 @@ def train_all(
 
     `fingerprints`, by name of the run, are those of its corpus. Each is an nmt-train of its own,
     `at_once` side by side, unless `launch` starts them. The same call again goes on where they
-    stopped.
+    stopped. Raises UserError as `outcome_of` does, before any starts.
     """
-    pending = unfinished(runs, fingerprints)
+    pending = [run for run in runs if outcome_of(run, fingerprints[run.name]) is None]
+    finished = len(runs) - len(pending)
+    log.info("%d runs, %d of them finished, %d at once", len(runs), finished, at_once)
     by_name = {run.name: run for run in pending}
     for run in pending:
         run.directory.parent.mkdir(parents=True, exist_ok=True)
@@ -68,8 +68,13 @@ def _unfinished_because(run: PlannedRun, fingerprint: str, code: int | None) -> 
     return "training stopped before its budget was spent"
 
 
+def at_once(runs: Sequence[PlannedRun]) -> int:
+    """How many runs go on at once: as many as `jobs` says, else as many as fit."""
+    return runs[0].experiment.jobs or places(runs[0].settings)
+
+
 def places(settings: Settings) -> int:
-    """How many runs go on at once: one for each GPU, else as many as there are cores for."""
+    """How many runs fit: one for each GPU, else as many as there are cores for."""
     if settings.trainer.device != "cpu" and (available := gpus()):
         return len(available)
     return max(1, cores() // (settings.trainer.threads or 1))  # a process has one by default

@@ -5,11 +5,11 @@ what a run is, conf/run; corpus, model and budget, conf/scale.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nmt import build, manifest
+from nmt import manifest
 from nmt.compare import page, text
 from nmt.compare.buckets import check
 from nmt.compare.report import PaperTable, Report
@@ -23,14 +23,14 @@ from nmt.experiments.plan import (
     PlannedRun,
     failure,
     fingerprints,
-    outcome_of,
+    plan_runs,
     prepare_corpora,
     without,
 )
 from nmt.experiments.report import ReportOptions, report
-from nmt.experiments.run import places, train_all, unfinished
+from nmt.experiments.run import Launcher, at_once, train_all
 from nmt.experiments.systems import SeededSystem
-from nmt.overrides.compose import AbsentError, composed
+from nmt.overrides.compose import AbsentError
 from nmt.overrides.sweep import Sweep
 from nmt.overrides.tables import TableReport, TableScale
 
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from nmt.data.prepare import Prepared
 
 log = logging.getLogger(__name__)
-
-Launch = Callable[[list[str]], None]  # trains all runs of the table, with these overrides besides
 
 
 class TableRun(NamedTuple):
@@ -68,18 +66,18 @@ class PlannedTable(NamedTuple):
     @property
     def at_once(self) -> int:
         """How many runs are trained side by side."""
-        return self.report.jobs or places(self.runs[0].planned.settings)
+        return at_once([run.planned for run in self.runs])
 
 
 def make_table(
-    table: PlannedTable, command: str, launch: Launch | None = None
+    table: PlannedTable, command: str, launch: Launcher | None = None
 ) -> tuple[list[Report], UserError | None]:
     """Train what is not finished, then report, by corpus; `launch` where Hydra has a launcher.
 
     A run that fails does not stop the others: the tables are made without it and say so, and
     the error (70) comes back; so does that of a file that cannot be written (74). Nothing is
     trained before all has been checked: see `plan_table`.
-    The reports are written beside the runs, as NAME.html, .json, .tsv and .txt.
+    The reports are written next to the runs, as NAME.html, .json, .tsv and .txt.
     """
     runs = [run.planned for run in table.runs]
     tests = testsets.of_table([run.experiment for run in runs], table.report.table.test)
@@ -87,11 +85,7 @@ def make_table(
         for test in tests.values():
             by_sentence(test.source)  # says what is wrong before anything is trained
     corpora = prepare_corpora(runs)
-    finished = len(runs) - len(unfinished(runs, fingerprints(corpora)))
-    at_once = table.at_once
-    log.info("%d runs, %d of them finished, %d at once", len(runs), finished, at_once)
-    launcher = None if launch is None else lambda pending: launch(_run_option(pending))
-    missing = train_all(runs, fingerprints(corpora), at_once, launcher)
+    missing = train_all(runs, fingerprints(corpora), table.at_once, launch)
     notes = [*table.scale.remarks, *table.notes, *(f"{m.label}: {m.why}." for m in missing)]
     trained = [run for run in table.runs if run.planned in without(runs, missing)]
     reports, unwritten = list[Report](), None
@@ -99,7 +93,7 @@ def make_table(
         rows = [run for run in trained if run.corpus == corpus]
         facts = _shared([run.planned for run in rows], corpora)
         test = tests[corpus]._replace(by_sentence=table.report.by_sentence)
-        reports.append(_report(table, rows, test, [*notes, *facts], command, at_once))
+        reports.append(_report(table, rows, test, [*notes, *facts], command))
         try:
             _write(reports[-1], rows[0].planned.directory.parent / f"{table.sweep.name}")
         except UserError as error:
@@ -107,52 +101,30 @@ def make_table(
     return reports, failure(missing, len(runs), "runs") if missing else unwritten
 
 
-def _run_option(pending: Sequence[PlannedRun]) -> list[str]:
-    """The override that keeps a launcher to the kinds of runs that are pending."""
-    options = [o for run in pending for o in run.experiment.overrides if o.startswith("run=")]
-    kinds = ",".join(dict.fromkeys(option.removeprefix("run=") for option in options))
-    return [f"run={kinds}"] if kinds else []
-
-
 def plan_table(sweep: Sweep, elsewhere: str = "runs=DIR") -> PlannedTable:
-    """Compose and check all runs; raises UserError for the first that cannot be.
+    """Compose and check all runs; raises what `plan_runs` does, and for the table's own keys.
 
-    `elsewhere` is the option that names another directory of runs: what an error advises.
-    Also for one whose directory is in use, or holds a run of another config. What a scale has no
-    corpus for is left out, with a note, unless the command line asks for it by `run=`.
+    What a scale has no corpus for is left out, with a note.
     """
     if "name" in sweep.chosen:
         raise UserError("name=: each run of a table has its own; use runs=DIR")
-    runs: list[TableRun] = []
-    absent: dict[str, list[str]] = {}  # the option that is not there -> runs
-    for overrides in sweep.jobs:
-        try:
-            experiment = composed(overrides)._replace(elsewhere=elsewhere)
-        except AbsentError as error:
-            kind = next((str(o.value()) for o in overrides if o.key_or_group == "run"), None)
-            if kind is None or "run" in sweep.chosen:
-                raise
-            if kind not in absent.setdefault(error.option, []):
-                absent[error.option].append(kind)
-            continue
-        build.check(experiment.settings)
-        runs.append(_table_run(PlannedRun("", experiment)))
-    if not runs:
-        raise UserError(f"experiment={sweep.name}: no run is left; there is no {', '.join(absent)}")
-    runs = _named(runs)
-    for run in runs:
-        outcome_of(run.planned)  # refuses the directory of another run
-    outputs.check_places([], directories={run.planned.directory.parent for run in runs})
-    first = runs[0].planned.experiment
+    runs, left_out = plan_runs(sweep, elsewhere)
+    outputs.check_places([], directories={run.directory.parent for run in runs})
+    first = runs[0].experiment
     assert first.table is not None and first.scale is not None, "it is the table of a scale"
     check(first.scale.bounds, "bounds=")
     if unknown := [name for name in first.table.table.metrics if name not in NAMES]:
         raise UserError(f"table.metrics: no metric {unknown[0]}; choose from {', '.join(NAMES)}")
-    notes = [
-        f"Left out: {', '.join(kinds)}; scale {sweep.scale} has no {option}."
-        for option, kinds in absent.items()
-    ]
-    return PlannedTable(sweep, first.table, first.scale, runs, notes)
+    absent: dict[str, list[str]] = {}  # why -> runs
+    for overrides, error in left_out:
+        kind = next(str(o.value()) for o in overrides if o.key_or_group == "run")
+        why = str(error)
+        if isinstance(error, AbsentError):
+            why = f"scale {sweep.scale} has no {error.option}"
+        if kind not in absent.setdefault(why, []):
+            absent[why].append(kind)
+    notes = [f"Left out: {', '.join(kinds)}; {why}." for why, kinds in absent.items()]
+    return PlannedTable(sweep, first.table, first.scale, [*map(_table_run, runs)], notes)
 
 
 def _table_run(planned: PlannedRun) -> TableRun:
@@ -171,27 +143,6 @@ def _table_run(planned: PlannedRun) -> TableRun:
         row if same and scale is not None and scale.paper else None,
         manifest.dump({**freeze(settings), "seed": None}),
     )
-
-
-def _named(runs: list[TableRun]) -> list[TableRun]:
-    """Give each run a name of its own; UserError where two would share a directory."""
-    by_directory: dict[Path, PlannedRun] = {}
-    for planned in [run.planned for run in runs]:
-        if other := by_directory.get(planned.directory):
-            overrides, others = planned.experiment.overrides, other.experiment.overrides
-            differing = [override for override in overrides if override not in others]
-            raise UserError(
-                f"{' '.join(differing) or 'a run named twice'}: would share {planned.directory} "
-                "with another run; a table sweeps run, seed, and keys of the encodings"
-            )
-        by_directory[planned.directory] = planned
-    several = len({run.corpus for run in runs}) > 1
-    named = []
-    for run in runs:
-        name = run.planned.directory.name
-        name = f"{run.corpus}-{name}" if several else name
-        named.append(run._replace(planned=run.planned._replace(name=name)))
-    return named
 
 
 def _shared(runs: Sequence[PlannedRun], corpora: Mapping[str, "Prepared"]) -> list[str]:
@@ -213,7 +164,6 @@ def _report(
     test: testsets.ParallelFiles,
     notes: list[str],
     command: str,
-    at_once: int,
 ) -> Report:
     """Make the report of the runs on one corpus."""
     rows: dict[bytes, list[TableRun]] = {}
@@ -235,7 +185,7 @@ def _report(
     )
     title = f"{layout.name}, scale {table.sweep.scale}"
     options = ReportOptions(
-        table.scale.bounds, table.report.samples, at_once, table.report.attention
+        table.scale.bounds, table.report.samples, table.at_once, table.report.attention
     )
     return report(title, command, notes, systems, [test], [shown], options)
 

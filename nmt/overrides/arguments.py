@@ -19,12 +19,11 @@ _LONG = {  # flags of Hydra, those that nmt-train has
     "-m": "--multirun",
     "-c": "--cfg",
     "-i": "--info",
-    "-r": "--run",
     "-p": "--package",
     "-sc": "--shell-completion",
 }
 _FLAGS = (*_LONG, *_LONG.values(), "--resolve", "--hydra-help")
-_ONE_OF = ("--multirun", "--cfg", "--info", "--run", "--shell-completion")
+_ONE_OF = ("--multirun", "--cfg", "--info", "--shell-completion")
 _WITH_VALUE = ("--cfg", "-c", "--info", "-i", "--package", "-p", "--shell-completion", "-sc")
 _VALUES = {
     "--cfg": "job|hydra|all",
@@ -81,7 +80,9 @@ def _check_flags(flags: Sequence[str]) -> None:
             raise UserError(f"{f'{flag} {value}'.strip()}: choose one of {choices}")
         seen[name] = flag
     shown = [seen[name] for name in _ONE_OF if name in seen]
-    if "--multirun" in seen and len(shown) > 1:
+    if "--cfg" in seen and "--multirun" in seen:
+        shown.remove(seen["--multirun"])
+    if "--multirun" in seen and len(shown) > 1 and "--cfg" not in seen:
         raise UserError(
             f"{shown[0]} {shown[1]}: shows one run at a time; leave {shown[0]} out, and give each "
             "key one value"

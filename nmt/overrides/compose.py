@@ -19,7 +19,7 @@ from nmt.overrides.arguments import lines_of, parse
 from nmt.overrides.keys import ROOT, RUN, SETTINGS, check, check_keys
 from nmt.overrides.options import folders_in, options_of
 from nmt.overrides.parent import START, inherited, parent_of, take_corpus, with_corpus
-from nmt.overrides.tables import TableReport, TableScale
+from nmt.overrides.tables import RunKeys, TableReport, TableScale
 from nmt.schema import keys_in, read
 
 T = TypeVar("T")
@@ -36,6 +36,7 @@ class Experiment(NamedTuple):
     scale: TableScale | None = None  # scale=NAME
     table: TableReport | None = None  # experiment=table1 ... table4
     row: str | None = None  # run=NAME: its row in the paper's tables, as `absolute 100`
+    jobs: int | None = None  # runs at once, if it is one of several; None: as many as fit
     parent: Path | None = None  # experiment=lengthen: what the run goes on from, and is beside
     elsewhere: str = "name="  # the option that names another directory, for errors about this one
 
@@ -100,11 +101,14 @@ def experiment(cfg: DictConfig, overrides: Sequence[Override]) -> Experiment:
     if origin is not None:
         plain = inherited(plain, overrides, origin.settings, folders)
     settings = thaw(plain)
-    name = values["name"] or _default_name(settings, scale is not None, shown, overrides)
-    run = Path(str(values["runs"])) / str(name)
+    place = read(RunKeys, {key: values[key] for key in RUN})
+    name = place.name or _default_name(settings, scale is not None, shown, overrides)
+    run = Path(place.runs) / name
     row = None if values.get("row") is None else str(values["row"])
     parent = None if values.get("parent") is None else Path(str(values["parent"]))
-    return Experiment(settings, run, lines_of(overrides), shown, scale, table, row, parent)
+    return Experiment(
+        settings, run, lines_of(overrides), shown, scale, table, row, place.jobs, parent
+    )
 
 
 def _without_parent(cfg: DictConfig, overrides: Sequence[Override]) -> Experiment:

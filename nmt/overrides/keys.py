@@ -20,10 +20,11 @@ from nmt.overrides.options import (
     path_of,
     refuse_hidden,
 )
+from nmt.overrides.tables import RunKeys
 from nmt.schema import keys_in
 
 SETTINGS = ("seed", "encoding", *KINDS)  # what of a composed config an experiment consists of
-RUN = ("runs", "name")  # where it lies
+RUN = tuple(keys_in(RunKeys))  # where it lies
 ROOT = "train"  # the config that all others are composed into
 
 

@@ -1,8 +1,17 @@
-"""The typed schema of what conf/scale and conf/experiment/table* add: the tables of the paper."""
+"""The typed schema of the root of a config: where runs lie, and the tables of the paper."""
 
 from dataclasses import dataclass
 
 from nmt.schema import knob
+
+
+@dataclass
+class RunKeys:
+    """Where a run lies, and how many of several are trained at once; no part of its settings."""
+
+    runs: str = knob("directory of all runs")
+    name: str | None = knob("directory below it; null: from data, encoding and seed")
+    jobs: int | None = knob("runs at once; null: one for each GPU, or core", least=1)
 
 
 @dataclass
@@ -51,7 +60,6 @@ class TableReport:
     """What conf/experiment/table* adds to a config: a table, and how it is made."""
 
     table: TableLayout = knob("which table")
-    jobs: int | None = knob("training runs at once; null: one for each GPU, or core", least=1)
     samples: int = knob("of the bootstrap behind intervals and tests", least=40)
     attention: bool = knob("look into the models, too")
     by_sentence: bool = knob("a joined line is read as the pieces of its sentences")

@@ -154,14 +154,6 @@ def test_stdin_to_stdout(
     assert len(out) == 4 and not out[0] and out[1] and not out[2]
 
 
-def test_a_sweep_makes_a_run_of_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["nmt-train"])
-    words = [*TINY, *TOY, f"data.cache={tmp_path / 'cache'}", f"runs={tmp_path / 'runs'}"]
-    assert train(["-m", "seed=1,2", *words, "trainer.max_steps=2"]) == 0
-    made = sorted(p.name for p in (tmp_path / "runs" / "toy").iterdir())
-    assert made == ["absolute-seed1", "absolute-seed2"]
-
-
 def test_the_demo_compares_by_length(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

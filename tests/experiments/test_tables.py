@@ -326,26 +326,6 @@ def test_a_finished_run_of_other_text_is_refused(
     assert "choose another runs=DIR" in err and "name=" not in err
 
 
-def test_a_sweep_of_ones_own_is_checked_and_left_to_hydra(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "experiment").mkdir()
-    (tmp_path / "experiment" / "mine.yaml").write_text(
-        "# @package _global_\nhydra:\n  mode: MULTIRUN\n  sweeper: {params: {model.heads: '1,3'}}\n"
-    )
-    words = ["--config-dir", str(tmp_path), "experiment=mine"]
-    assert train(words) == 2
-    assert "model.heads=3: must divide" in capsys.readouterr().err
-    swept: list[list[str]] = []
-    monkeypatch.setattr("nmt.cli.hydra_app.run", lambda words, job: swept.append(words))
-    assert train([*words, "model.heads=1,2"]) == 2  # the second would find the first's directory
-    assert "model.heads=2: would share" in capsys.readouterr().err
-    named = ["model.heads=1,2", "name=heads-${model.heads}"]
-    assert train([*words, *named]) == 0
-    ours = [word for word in swept[0] if not word.startswith("hydra.")]
-    assert ours == ["experiment=mine", named[0], "name='heads-${model.heads}'"]
-
-
 LAUNCHER = "hydra_plugins.hydra_joblib_launcher"
 
 

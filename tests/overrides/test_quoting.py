@@ -11,8 +11,8 @@ from nmt.cli.train import next_commands
 from nmt.config import Files
 from nmt.errors import UserError
 from nmt.overrides.arguments import parse
-from nmt.overrides.compose import Experiment, experiment_of
-from nmt.overrides.sweep import experiments_of, planned
+from nmt.overrides.compose import Experiment, composed, experiment_of
+from nmt.overrides.sweep import sweep_of
 
 ODD = [
     *("größe", "a(b)", "eq=al", "mit,komma", "it's", 'a"b', "#x", "a;b", "a&b", "x'", "x y", " x"),
@@ -56,9 +56,9 @@ def test_what_refers_to_something_still_does(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def swept(*argv: str) -> list[Experiment]:
-    sweep = planned(parse(argv))
-    assert not isinstance(sweep, Experiment)
-    return experiments_of(sweep)
+    sweep = sweep_of(parse(argv).overrides, multirun=True)
+    assert sweep is not None
+    return [composed(job) for job in sweep.jobs]
 
 
 def test_only_a_sweep_parts_a_path_at_commas() -> None:

@@ -1,31 +1,54 @@
-"""Many runs from one command line."""
+"""Which runs a command line means."""
 
 import pytest
 
 from nmt.errors import UserError
 from nmt.overrides.arguments import parse
-from nmt.overrides.sweep import Sweep, check_directories, experiments_of, planned
+from nmt.overrides.options import options_of
+from nmt.overrides.sweep import Sweep, sweep_of
 
 
 def sweep(*argv: str) -> Sweep:
-    plan = planned(parse(["-m", *argv]))
-    assert isinstance(plan, Sweep)
-    return plan
+    arguments = parse(["-m", *argv])
+    found = sweep_of(arguments.overrides, arguments.multirun)
+    assert found is not None
+    return found
 
 
-@pytest.mark.parametrize("key", ["model.norm=pre,post", "encoding.relative.tau=4,8"])
-def test_two_runs_in_one_directory_are_refused_before_the_first(key: str) -> None:
-    with pytest.raises(UserError, match=r"would share runs/toy/relative-seed1 with another run"):
-        check_directories(experiments_of(sweep("encoding=relative", key)))
+def jobs(*argv: str) -> list[list[str]]:
+    """The overrides of each run, but for the one that says that it is a single run."""
+    return [[str(o.input_line) for o in job][:-1] for job in sweep(*argv).jobs]
 
 
-def test_a_name_may_hold_what_is_swept() -> None:
-    runs = experiments_of(sweep("model.norm=pre,post", "seed=1,2", "name=${model.norm}-${seed}"))
-    check_directories(runs)
-    assert sorted({run.run.name for run in runs}) == ["post-1", "pre-1", "pre-2"]
+def test_a_sweep_is_the_product_of_its_values_in_their_order() -> None:
+    assert jobs("encoding=none,[gru,relative]", "seed=range(1,3)", "model=tiny") == [
+        ["encoding=none", "seed=1", "model=tiny"],
+        ["encoding=none", "seed=2", "model=tiny"],
+        ["encoding=[gru,relative]", "seed=1", "model=tiny"],
+        ["encoding=[gru,relative]", "seed=2", "model=tiny"],
+    ]
+    assert jobs("seed=choice(3,1)") == [["seed=3"], ["seed=1"]]
+    assert jobs("hydra.mode=MULTIRUN", "seed=1,2")[1] == ["seed=2"]
 
 
-def test_keys_that_stand_in_the_name_need_none() -> None:
-    runs = experiments_of(sweep("encoding=relative,lstm", "seed=1,2"))
-    check_directories(runs)
-    assert len({run.run for run in runs}) == 3  # each key is varied alone; Hydra makes the product
+def test_each_run_says_that_it_is_one() -> None:
+    assert all(str(job[-1].input_line) == "hydra.mode=RUN" for job in sweep("seed=1,2").jobs)
+
+
+def test_a_glob_means_the_options_that_there_are() -> None:
+    found = [words[0].partition("=")[2] for words in jobs("encoding=glob(*)")]
+    assert found == options_of("encoding")
+    assert jobs("encoding=glob(rot*,exclude=*partial)") == [["encoding=rotary"]]
+    assert sweep("encoding=glob(*)").globbed and not sweep("encoding=absolute,none").globbed
+    with pytest.raises(UserError, match=r"encoding=glob\(zzz\*\): there is no such option"):
+        sweep("encoding=glob(zzz*)")
+
+
+def test_an_interval_has_no_values() -> None:
+    with pytest.raises(UserError, match=r"optim.lr=interval\(0,1\): name each value"):
+        sweep("optim.lr=interval(0,1)")
+
+
+def test_one_run_is_no_sweep() -> None:
+    for words in ([], ["encoding=relative"], ["experiment=compare"]):
+        assert sweep_of(parse(words).overrides) is None

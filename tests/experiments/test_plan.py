@@ -1,0 +1,69 @@
+"""Several runs are checked before the first starts; what fits no glob is left out."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nmt.errors import UserError
+from nmt.experiments.plan import LeftOut, PlannedRun, plan_runs
+from nmt.overrides.arguments import parse
+from nmt.overrides.sweep import sweep_of
+
+
+def planned(*words: str) -> tuple[list[PlannedRun], list[LeftOut]]:
+    sweep = sweep_of(parse(["-m", *words]).overrides, multirun=True)
+    assert sweep is not None
+    return plan_runs(sweep)
+
+
+@pytest.mark.parametrize("key", ["model.norm=pre,post", "encoding.relative.tau=4,8"])
+def test_two_runs_in_one_directory_are_refused(key: str) -> None:
+    with pytest.raises(UserError, match=r"would share runs/toy/relative-seed1 with another run"):
+        planned("encoding=relative", key)
+    with pytest.raises(UserError, match=r"runs/toy/none-seed1: the same run twice"):
+        planned("encoding=none,none")
+
+
+def test_a_name_may_hold_what_is_swept() -> None:
+    runs, _ = planned("model.norm=pre,post", "seed=1,2", "name=${model.norm}-${seed}")
+    assert [run.name for run in runs] == ["pre-1", "pre-2", "post-1", "post-2"]
+
+
+def test_keys_that_stand_in_the_name_need_none(tmp_path: Path) -> None:
+    runs, _ = planned("encoding=relative,[gru,relative]", "seed=1,2", f"runs={tmp_path}")
+    assert [run.name for run in runs] == [
+        *("relative-seed1", "relative-seed2", "gru+relative-seed1", "gru+relative-seed2")
+    ]
+    assert runs[3].log == tmp_path / "toy" / "gru+relative-seed2.log"
+    assert list(runs[3].settings.encoding) == ["gru", "relative"]
+
+
+def test_runs_on_two_corpora_are_named_by_their_directories() -> None:
+    runs, _ = planned("data.name=a,b")
+    assert [run.name for run in runs] == ["runs/a/absolute-seed1", "runs/b/absolute-seed1"]
+
+
+def test_what_fits_no_glob_is_left_out_and_what_is_named_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def check(settings: Any) -> None:
+        if "rotary_partial" in settings.encoding:
+            raise UserError("cannot be here")
+
+    monkeypatch.setattr("nmt.experiments.plan.build.check", check)
+    runs, left_out = planned("encoding=glob(rotary*)", "seed=1", f"runs={tmp_path}")
+    assert [run.name for run in runs] == ["rotary-seed1"]
+    assert [str(each) for each in left_out] == ["encoding=rotary_partial: cannot be here"]
+    with pytest.raises(UserError, match=r"^cannot be here"):
+        planned("encoding=rotary,rotary_partial", f"runs={tmp_path}")
+    with pytest.raises(UserError, match=r"^a sweep: no run is left; cannot be here"):
+        planned("encoding=glob(rotary_p*)", f"runs={tmp_path}")
+
+
+def test_a_directory_of_other_things_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "toy/alibi-seed1").mkdir(parents=True)
+    (tmp_path / "toy/alibi-seed1/.thesis.tex").write_bytes(b"")
+    with pytest.raises(UserError, match=r"alibi-seed1: holds .thesis.tex and no run"):
+        planned("encoding=relative,alibi", f"runs={tmp_path}")
+    assert [path.name for path in (tmp_path / "toy").iterdir()] == ["alibi-seed1"]
