@@ -4,9 +4,9 @@
 fit, it says in one line where it stands, what is wrong, and what is expected.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import Field, field, fields, is_dataclass
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Any, TypeVar, cast, get_args, get_origin
 
 from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -41,6 +41,21 @@ def knob(
 def keys_in(schema: type) -> list[str]:
     """The keys that a schema declares, in order."""
     return [each.name for each in fields(schema)]
+
+
+def flattened(schema: type, above: str = "") -> Iterator[tuple[str, Field[Any]]]:
+    """Dotted key and declaration of each key of a schema, and of the schemas below it.
+
+    NAME stands for any name in a mapping.
+    """
+    for spec in fields(schema):
+        key = _below(above, spec.name)
+        if is_dataclass(spec.type):
+            yield from flattened(cast(type, spec.type), key)
+            continue
+        yield key, spec
+        if spec.metadata["of"]:
+            yield from flattened(spec.metadata["of"], f"{key}.NAME")
 
 
 def choices_of(spec: Field[Any]) -> list[str]:

@@ -7,21 +7,17 @@ at build nor at view, and the pages open from a folder.
 """
 
 import inspect
-import json
 import re
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any, cast, get_args, get_origin
-
-from omegaconf import OmegaConf
+from typing import Any, get_args, get_origin
 
 import nmt
 from nmt.config import KINDS, conf_dir
-from nmt.overrides.options import options_of, path_of, summary
+from nmt.overrides.options import described, options_of, path_of, summary
 from nmt.overrides.tables import TableReport, TableScale
 from scripts import docs_encodings
 
@@ -130,27 +126,21 @@ def options() -> str:
         for schema in schemas:
             lines += ["", (inspect.getdoc(schema) or "").split("\n")[0], ""]
             lines += ["| key | meaning | values | default |", "|---|---|---|---|"]
-            lines += _rows("" if group in ("experiment", "scale") else group, schema, group)
+            lines += _rows(group, schema)
         for option in options_of(group):
             lines += ["", f"### {group}={option}", "", summary(group, option), ""]
             lines += _file(path_of(group, option))
     return "\n".join(lines) + "\n"
 
 
-def _rows(above: str, schema: type, group: str) -> Iterator[str]:
-    """A row for each key of a schema, and of what it holds."""
-    for key in fields(schema):
-        name, known = f"{above}.{key.name}".lstrip("."), key.metadata
-        kind: Any = key.type
-        if is_dataclass(kind):
-            yield from _rows(name, cast(type, kind), group)
-            continue
-        values = ", ".join(f"`{choice}`" for choice in known["choices"]) or _kind(kind)
+def _rows(group: str, schema: type) -> Iterator[str]:
+    """A row for each key of a schema."""
+    for key, spec, default in described(group, schema):
+        known = spec.metadata
+        values = ", ".join(f"`{choice}`" for choice in known["choices"]) or _kind(spec.type)
         bounds = [f"at {end} {known[end]}" for end in ("least", "most") if known[end] is not None]
-        default = _default(group, name.removeprefix(f"{group}."))
-        yield f"| `{name}` | {known['doc']} | {', '.join([values, *bounds])} | {default} |"
-        if known["of"]:
-            yield from _rows(f"{name}.NAME", known["of"], group)
+        shown = "" if default is None else f"`{default}`"
+        yield f"| `{key}` | {known['doc']} | {', '.join([values, *bounds])} | {shown} |"
 
 
 def _kind(kind: Any) -> str:
@@ -162,19 +152,6 @@ def _kind(kind: Any) -> str:
     if get_origin(kind) in (list, dict):
         return f"{'list' if get_origin(kind) is list else 'mapping'} of {' to '.join(inner)}"
     return " or ".join([*inner, *["null"] * (type(None) in get_args(kind))]) or kind.__name__
-
-
-def _default(group: str, key: str) -> str:
-    """The value in the file of the default option, or of the first option that has the key."""
-    loaded: Any = OmegaConf.load(conf_dir() / "train.yaml")
-    chosen = [each[group] for each in loaded.defaults if each != "_self_" and each.get(group)]
-    for option in [*chosen, *options_of(group)]:
-        values: Any = OmegaConf.to_container(OmegaConf.load(path_of(group, str(option))))
-        for part in key.split("."):
-            values = values.get(part, "") if isinstance(values, dict) else ""
-        if values != "":
-            return f"`{json.dumps(values)}`"
-    return ""
 
 
 def _file(path: Path) -> Iterator[str]:

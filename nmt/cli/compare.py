@@ -113,12 +113,10 @@ def understood(argv: list[str]) -> tuple[argparse.Namespace, list[str], list[str
 def _encodings(arguments: list[str], config_dir: str | None) -> tuple[list[str], list[str]]:
     """The encodings to compare, and the overrides that all share."""
     from nmt.experiments.plan import choices
-    from nmt.overrides.arguments import split
+    from nmt.overrides.arguments import lines_of, parse
     from nmt.overrides.options import beside, folders_of, options_of
 
-    flags, overrides = split([*beside(config_dir), *arguments])
-    if flags:
-        raise UserError(f"{flags[0]}: no such option; see --help")
+    overrides = lines_of(parse([*beside(config_dir), *arguments]))
     once(overrides)
     for argument in arguments:
         if argument.startswith(("runs=", "name=")):

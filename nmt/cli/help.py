@@ -4,38 +4,40 @@ The first page fits a screen; `--help GROUP` and `--help GROUP=OPTION` go on, `-
 everything.
 """
 
-from collections.abc import Sequence
-from dataclasses import fields
+import argparse
+import sys
 from typing import Any, NamedTuple
 
-from omegaconf import OmegaConf
+from hydra.core.override_parser.types import Override
 
+from nmt.cli.parser import Parser, once
 from nmt.config import KINDS, conf_dir
 from nmt.errors import UserError
-from nmt.overrides.arguments import split
-from nmt.overrides.compose import OF_TABLES
+from nmt.overrides.arguments import parse
 from nmt.overrides.near import nearest
 from nmt.overrides.options import (
     GROUPS,
     Folders,
+    beside,
     commented,
+    default_options,
+    described,
     encoding_keys,
     folders_of,
     options_of,
     path_of,
     summary,
+    values_of,
 )
+from nmt.overrides.tables import TableReport, TableScale
 from nmt.schema import choices_of
 
-FLAGS = ("-h", "--help")
 EVERYTHING = "all"
+_KEYS = "Keys (KEY=VALUE; in brackets the default of the default option):"
 _OF_EVERY_ENTRY = [
     "  encoding.NAME.where, .at         sites (encoder, decoder, cross); positions;",
     "                                   of every entry, whatever its file holds",
 ]
-
-
-_TYPED = {"None": "null", "True": "true", "False": "false"}
 
 
 class Manual(NamedTuple):
@@ -47,19 +49,34 @@ class Manual(NamedTuple):
     groups: tuple[str, ...] = tuple(GROUPS)  # those that matter to it
 
 
-def asked_for(argv: Sequence[str]) -> bool:
-    """Whether help is asked for."""
-    return bool(set(FLAGS) & set(argv))
+def parser_of(manual: Manual) -> Parser:
+    """The parser of a command of overrides, with --help [TOPIC] and --config-dir DIR."""
+    parser = Parser(prog=manual.name, groups=KINDS, add_help=False)
+    parser.add_argument("-h", "--help", nargs="?", const="", metavar="TOPIC")
+    parser.add_argument("-cd", "--config-dir", action="append", default=[], metavar="DIR")
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE")
+    return parser
 
 
-def shown(manual: Manual, argv: Sequence[str]) -> str:
-    """The page that the arguments ask for; UserError for a topic that is not there."""
-    place = min(argv.index(flag) for flag in FLAGS if flag in argv)
-    topic = next((a for a in argv[place + 1 :][:1] if not a.startswith("-")), None)
-    rest = [a for i, a in enumerate(argv) if a not in FLAGS and (topic is None or i != place + 1)]
-    config_dir = {"--config-dir", "-cd"} & set(rest)
-    folders = (folders_of(split(rest)[1]) if config_dir else None) or ()
-    if topic is None:
+def overrides_of(options: argparse.Namespace, sweep: bool = False) -> list[Override]:
+    """The overrides that were typed; raises UserError for what is none, or names a key twice."""
+    overrides = parse([*options.overrides, *beside(*options.config_dir)], sweep)
+    once(options.overrides)
+    return overrides
+
+
+def answered(manual: Manual, options: argparse.Namespace) -> bool:
+    """Show the page that --help asks for, if it does; UserError for a topic that is not there."""
+    if options.help is None:
+        return False
+    folders = folders_of(beside(*options.config_dir))
+    sys.stdout.write(shown(manual, options.help, folders))
+    return True
+
+
+def shown(manual: Manual, topic: str, folders: Folders = ()) -> str:
+    """The page of a topic, the first one if it is empty."""
+    if not topic:
         return first_page(manual, folders)
     if topic == EVERYTHING:
         return everything(manual, folders)
@@ -76,12 +93,12 @@ def shown(manual: Manual, argv: Sequence[str]) -> str:
 
 def first_page(manual: Manual, folders: Folders = ()) -> str:
     """Usage, the groups with their defaults, and where to read on: one screen."""
-    chosen = _defaults()
+    chosen = default_options()
     lines = [manual.usage.strip(), "", "Groups (GROUP=OPTION): the default, and how many there are"]
     for group in manual.groups:
         count = len(options_of(group, folders))
         lines.append(f"  {group:<11} {chosen.get(group) or '-':<14} {count:>3}  {GROUPS[group]}")
-    lines += ["Keys of no group (KEY=VALUE), in brackets their defaults:", *_rows(root_keys(), 11)]
+    lines += ["Keys of no group (KEY=VALUE), in brackets their defaults:", *_of_root(11)]
     ways = {
         "GROUP": "options and keys of a group, as --help trainer",
         "GROUP=OPTION": "what an option sets, as --help encoding=relative",
@@ -101,15 +118,9 @@ def everything(manual: Manual, folders: Folders = ()) -> str:
     for group in manual.groups:
         if options := _options(group, folders):
             lines += [f"  {group}", *options]
-    lines += ["", "Keys (KEY=VALUE; in brackets the default of the default option):"]
-    lines += _rows(root_keys(), 30)
+    lines += ["", _KEYS, *_of_root(30)]
     for group in manual.groups:
-        if group in KINDS:
-            lines += _keys_of_kinds(group)
-    if "scale" in manual.groups:
-        lines += ["", *_keys_of_tables()]
-    if "encoding" in manual.groups:
-        lines += ["", *_keys_of_encodings(folders)]
+        lines += _keys_of(group, folders) if group != "experiment" else []  # those of scale
     return _joined(lines)
 
 
@@ -121,13 +132,9 @@ def _group_page(group: str, folders: Folders) -> list[str]:
     """A group's options and keys."""
     lines = [f"{group}: {GROUPS[group]}", "", f"Options ({group}=OPTION; * is the default):"]
     lines += _options(group, folders)
-    if group in KINDS:
-        lines += ["", "Keys (KEY=VALUE; in brackets the default of the default option):"]
-        lines += _keys_of_kinds(group)[1:]
-    if group in ("scale", "experiment"):
-        lines += ["", "Keys (KEY=VALUE; in brackets the default):", *_keys_of_tables()]
+    if keys := _keys_of(group, folders):
+        lines += ["", _KEYS, *keys[1:]]
     if group == "encoding":
-        lines += ["", "Keys (KEY=VALUE; in brackets the default):", *_keys_of_encodings(folders)]
         lines += ["", "nmt-encodings NAME shows how one works."]
     return lines
 
@@ -139,40 +146,40 @@ def _option_page(group: str, option: str, folders: Folders) -> list[str]:
     if group not in KINDS:
         lines += _rows(commented(path_of(group, option, folders)), 38)
         return [*lines, *_OF_EVERY_ENTRY] if group == "encoding" else lines
-    values = _values_of(group, option, folders)
-    for schema in KINDS[group].values():
-        if set(values) <= {f.name for f in fields(schema)}:
-            return [*lines, *_keys(group, schema, values)]
+    values = values_of(group, option, folders)
+    if schema := KINDS[group].get(str(values.get("kind", ""))):
+        lines += _keys(group, schema, values)
     return lines
 
 
 def _options(group: str, folders: Folders) -> list[str]:
-    default = _defaults().get(group)
+    default = default_options().get(group)
     return [
         f"   {'*' if option == default else ' '} {option:<20} {summary(group, option, folders)}"
         for option in options_of(group, folders)
     ]
 
 
-def _keys_of_kinds(group: str) -> list[str]:
+def _keys_of(group: str, folders: Folders) -> list[str]:
+    """The keys of a group, behind an empty line; none of one that only chooses."""
     lines = []
-    for schema in KINDS[group].values():
+    for schema in KINDS.get(group, {}).values():
         doc = (schema.__doc__ or "").split("\n")[0]
-        lines += ["", f"  {group}.* {schema.__name__.lower()}: {doc}"]
-        lines += _keys(group, schema, _default_values(group, schema))
+        lines += ["", f"  {group}.* {schema.__name__.lower()}: {doc}", *_keys(group, schema)]
+    if group in ("scale", "experiment"):
+        above = "  Of the paper's tables (experiment=table1 ... table4), with examples:"
+        lines += ["", above, *_keys("experiment", TableReport), *_keys("scale", TableScale)]
+    if group == "encoding":
+        lines += ["", "  encoding.*"]
+        for option in options_of("encoding", folders):
+            lines += _rows(encoding_keys(option, folders), 38)
+        lines += _OF_EVERY_ENTRY
     return lines
 
 
-def _keys_of_tables() -> list[str]:
-    above = "  Of the paper's tables (experiment=table1 ... table4) at the default scale:"
-    return [above, *_rows(table_keys(), 30)]
-
-
-def _keys_of_encodings(folders: Folders) -> list[str]:
-    lines = ["  encoding.*"]
-    for option in options_of("encoding", folders):
-        lines += _rows(encoding_keys(option, folders), 38)
-    return [*lines, *_OF_EVERY_ENTRY]
+def _of_root(width: int) -> list[str]:
+    """The keys that stand in train.yaml itself."""
+    return _rows(commented(conf_dir() / "train.yaml"), width)
 
 
 def _rows(keys: list[tuple[str, str, str]], width: int) -> list[str]:
@@ -180,51 +187,11 @@ def _rows(keys: list[tuple[str, str, str]], width: int) -> list[str]:
     return [f"  {key:<{width}} {meaning} [{default}]" for key, default, meaning in keys]
 
 
-def root_keys() -> list[tuple[str, str, str]]:
-    """Key, default and meaning of what stands in train.yaml itself."""
-    return commented(conf_dir() / "train.yaml")
-
-
-def table_keys() -> list[tuple[str, str, str]]:
-    """Key, default and meaning of what a table and its scale add to a config."""
-    shared, own = (conf_dir() / "experiment" / name for name in ("parts/table.yaml", "table2.yaml"))
-    loaded: Any = OmegaConf.load(shared)
-    (scale,) = (v for each in loaded.defaults for k, v in each.items() if k.endswith("/scale"))
-    keys = commented(own) + commented(shared) + commented(path_of("scale", scale))
-    return [each for each in keys if each[0].split(".")[0] in OF_TABLES]
-
-
-def _defaults() -> dict[str, str]:
-    loaded: Any = OmegaConf.load(conf_dir() / "train.yaml")
-    return {k: v for d in loaded.defaults if d != "_self_" for k, v in d.items()}
-
-
-def _keys(group: str, schema: type, values: dict[str, Any]) -> list[str]:
+def _keys(group: str, schema: type, values: dict[str, Any] | None = None) -> list[str]:
+    """A line for each key of a schema."""
     rows = []
-    for f in fields(schema):
-        key = f"{group}.{f.name}"
-        choices = f" ({' | '.join(choices_of(f))})" if choices_of(f) else ""
-        rows.append(f"  {key:<30} {f.metadata['doc']}{choices} [{values.get(f.name, '-')}]")
-        if inner := f.metadata["of"]:  # what a mapping of names holds has no defaults
-            rows += _keys(f"{key}.NAME", inner, {})
+    for key, spec, default in described(group, schema, values):
+        choices = f" ({' | '.join(choices_of(spec))})" if choices_of(spec) else ""
+        shown = "-" if default is None else default
+        rows.append(f"  {key:<30} {spec.metadata['doc']}{choices} [{shown}]")
     return rows
-
-
-def _default_values(group: str, schema: type) -> dict[str, Any]:
-    """Those of the group's default option, or of the first that has this schema."""
-    for option in [_defaults().get(group, ""), *options_of(group)]:
-        values = _values_of(group, option)
-        if {f.name for f in fields(schema)} <= set(values):
-            return values
-    return {}
-
-
-def _values_of(group: str, option: str, folders: Folders = ()) -> dict[str, Any]:
-    """What an option's file and those that it builds on say, as a command line has it."""
-    loaded: Any = OmegaConf.load(path_of(group, option, folders))
-    values: dict[str, Any] = {}
-    for parent in loaded.pop("defaults", []):
-        if isinstance(parent, str) and parent != "_self_":
-            values |= _values_of(group, parent, folders)
-    own: Any = OmegaConf.to_container(loaded)
-    return values | {key: _TYPED.get(str(value), value) for key, value in own.items()}

@@ -2,11 +2,9 @@
 
 import sys
 
-from nmt import __version__
 from nmt.cli import help
 from nmt.cli.command import run
 from nmt.cli.help import Manual
-from nmt.cli.parser import once
 
 MANUAL = Manual(
     "nmt-prepare",
@@ -32,20 +30,15 @@ def main(argv: list[str] | None = None) -> int:
 
 def command(argv: list[str]) -> None:
     """Prepare the corpus that the arguments name; print where it lies and what was dropped."""
-    if help.asked_for(argv):
-        sys.stdout.write(help.shown(MANUAL, argv))
-        return
-    if "--version" in argv:
-        sys.stdout.write(f"nmt {__version__}\n")
+    options = help.parser_of(MANUAL).parse_intermixed_args(argv)
+    if help.answered(MANUAL, options):
         return
     from nmt import corpus
     from nmt.data.prepare import report
     from nmt.data.report import describe
-    from nmt.overrides.compose import experiment_of
+    from nmt.overrides.compose import composed
 
-    once(argv)
-    settings = experiment_of(argv).settings
-    prepared = corpus.prepare(settings)
+    prepared = corpus.prepare(composed(help.overrides_of(options)).settings)
     sys.stdout.write(f"{describe(report(prepared.path))}\n{prepared.path}\n")
 
 

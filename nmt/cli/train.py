@@ -1,5 +1,6 @@
 """nmt-train: prepare the corpus if need be, train, and say what to type next."""
 
+import argparse
 import logging
 import shlex
 import sys
@@ -8,18 +9,23 @@ from typing import TYPE_CHECKING
 from nmt.cli import help
 from nmt.cli.command import run
 from nmt.cli.help import Manual
-from nmt.cli.parser import once
 from nmt.errors import UserError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hydra.core.override_parser.types import Override
+
     from nmt.experiments.run import Launcher
-    from nmt.overrides.arguments import Arguments
     from nmt.overrides.compose import Experiment
     from nmt.overrides.sweep import Sweep
     from nmt.training.workers import Workers
 
 log = logging.getLogger(__name__)
 
+INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
+SHELLS = ("bash", "zsh", "fish")
+COMPLETION = [f"{do}={shell}" for do in ("install", "uninstall", "query") for shell in SHELLS]
 MANUAL = Manual(
     "nmt-train",
     """
@@ -59,48 +65,59 @@ def main(argv: list[str] | None = None) -> int:
 
 def command(argv: list[str]) -> None:
     """Train what the arguments ask for: one run, the runs of a sweep, or a table of the paper."""
-    if help.asked_for(argv):
-        sys.stdout.write(help.shown(MANUAL, argv))
+    options = understood(argv)
+    if help.answered(MANUAL, options):
         return
-    if "--version" in argv:
-        from nmt import __version__
-
-        sys.stdout.write(f"nmt {__version__}\n")
-        return
-    from nmt.overrides.arguments import lines_of, parse
     from nmt.overrides.compose import composed
     from nmt.overrides.sweep import sweep_of
     from nmt.training.workers import joined
 
     with joined() as workers:
-        arguments = parse(argv)
-        once(lines_of(arguments.overrides))
-        if arguments.flags and workers.size > 1:
-            raise UserError(f"{arguments.flags[0]}: not with several workers; leave torchrun away")
-        sweep = sweep_of(arguments.overrides, arguments.multirun)
-        if arguments.for_hydra:
-            show(arguments, sweep)
+        overrides = help.overrides_of(options, options.multirun)
+        sweep = sweep_of(overrides, options.multirun)
+        if options.flags and workers.size > 1:
+            raise UserError(f"{options.flags[0]}: not with several workers; leave torchrun away")
+        if options.flags:
+            show(options.flags, sweep.jobs if sweep and options.cfg else [overrides])
         elif sweep is None:
-            train(composed(arguments.overrides), workers)
+            train(composed(overrides), workers)
         elif workers.size > 1:
             raise UserError(f"{sweep}: many runs; start torchrun once for each")
         else:
             train_sweep(sweep, shlex.join(["nmt-train", *argv]))
 
 
-def show(arguments: "Arguments", sweep: "Sweep | None") -> None:
-    """Let Hydra do what its flags say; --cfg shows the config of each run."""
+def understood(argv: list[str]) -> argparse.Namespace:
+    """The options, with the `flags` of Hydra that only show something; raises UserError."""
+    parser = help.parser_of(MANUAL)
+    add = parser.add_argument
+    add("-m", "--multirun", action="store_true")
+    add("--resolve", action="store_true")
+    shows = parser.add_mutually_exclusive_group()
+    shows.add_argument("-c", "--cfg", choices=("job", "hydra", "all"))
+    shows.add_argument("-i", "--info", nargs="?", const="all", choices=INFO)
+    shows.add_argument("-sc", "--shell-completion", choices=COMPLETION, metavar="install=SHELL")
+    options = parser.parse_intermixed_args(argv)
+    options.multirun |= "hydra.mode=MULTIRUN" in options.overrides
+    shown = {"--cfg": options.cfg, "--info": options.info, "-sc": options.shell_completion}
+    options.flags = [each for flag, value in shown.items() if value for each in (flag, value)]
+    if options.resolve and not options.cfg:
+        raise UserError("--resolve: belongs to --cfg; write --cfg job --resolve")
+    if options.multirun and options.info:
+        raise UserError("-m --info: shows one run at a time; leave -m out")
+    options.flags += ["--resolve"] if options.resolve else []
+    return options
+
+
+def show(flags: list[str], runs: "Sequence[Sequence[Override]]") -> None:
+    """Let Hydra do what its flags say, for each run."""
     from nmt.cli import hydra_app
-    from nmt.overrides.arguments import MULTIRUN, lines_of
+    from nmt.overrides.arguments import lines_of
     from nmt.overrides.compose import check_all
 
-    runs = [arguments.overrides]
-    if sweep is not None and {"--cfg", "-c"} & set(arguments.flags):
-        runs = sweep.jobs
-    flags = [flag for flag in arguments.flags if flag not in MULTIRUN]
     for overrides in runs:
-        if arguments.shows_config:
-            check_all(overrides)
+        if "-sc" not in flags:
+            check_all([*overrides])
     for overrides in runs:
         if len(runs) > 1:
             sys.stdout.write("---\n")  # parts the documents of a YAML stream

@@ -13,7 +13,7 @@ from nmt.config import Settings, freeze
 from nmt.data.report import log_remarks
 from nmt.errors import Exit, UserError
 from nmt.overrides.compose import AbsentError, Experiment, composed, experiment_of
-from nmt.overrides.options import quoted
+from nmt.overrides.quoting import quoted
 from nmt.overrides.sweep import Sweep
 from nmt.training.run import Outcome, open_run
 

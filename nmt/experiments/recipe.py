@@ -25,7 +25,7 @@ from nmt.experiments.plan import (
 from nmt.experiments.run import train_all
 from nmt.experiments.tables import PlannedTable, make_table, plan_table
 from nmt.overrides.arguments import parse
-from nmt.overrides.options import quoted
+from nmt.overrides.quoting import quoted
 from nmt.overrides.sweep import Sweep, sweep_of
 from nmt.recipes import estimate, stages, wmtsets
 from nmt.recipes.estimate import Cost, duration, size
@@ -89,7 +89,7 @@ def _sweep(request: RecipeRequest, table: str) -> Sweep:
     for name in choices(request.encodings) if request.encodings else lock.encodings:
         run = lock.runs.get(name)
         chosen = [f"run={run}"] if run else [f"run={lock.other_run}", f"encoding={name}"]
-        sweep = sweep_of(parse([*chosen, *common]).overrides)
+        sweep = sweep_of(parse([*chosen, *common]))
         assert sweep is not None, "a table is a sweep"
         jobs += sweep.jobs
     assert sweep is not None, "there is one encoding at least"

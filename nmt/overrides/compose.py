@@ -1,7 +1,7 @@
 """From overrides to one Experiment: composed by Hydra, resolved, checked, and named."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -18,7 +18,15 @@ from nmt.errors import UserError
 from nmt.overrides.arguments import lines_of, parse
 from nmt.overrides.keys import ROOT, RUN, SETTINGS, check, check_keys
 from nmt.overrides.options import folders_in, options_of
-from nmt.overrides.parent import START, inherited, parent_of, take_corpus, with_corpus
+from nmt.overrides.parent import (
+    START,
+    Parent,
+    inherited,
+    parent_of,
+    recorded,
+    take_corpus,
+    with_corpus,
+)
 from nmt.overrides.tables import RunKeys, TableReport, TableScale
 from nmt.schema import keys_in, read
 
@@ -49,28 +57,54 @@ class AbsentError(UserError):
         self.option = option  # as `data=toy_zhen`
 
 
-def experiment_of(argv: Sequence[str]) -> Experiment:
-    """What a command line asks for; raises UserError for flags, and for what `composed` refuses."""
-    flags, overrides = parse(argv)
-    if flags:
-        raise UserError(f"{flags[0]}: no such option; see --help")
-    return composed(overrides)
+def experiment_of(words: Iterable[str]) -> Experiment:
+    """What overrides mean that were typed; raises what `parse` and `composed` do."""
+    return composed(parse(words))
 
 
 def composed(overrides: list[Override]) -> Experiment:
-    """Compose conf/ with the overrides; raises UserError for a sweep, and for what does not fit."""
+    """Compose, resolve and check; raises UserError for a sweep, and for what does not fit."""
     cfg = check_all(overrides)
     if is_sweep(cfg):
         raise UserError("a sweep: only nmt-train takes several values for a key")
     with open_dict(cfg):
         del cfg["hydra"]
-    return experiment(cfg, overrides)
+    for each in overrides:
+        _replace_positions(cfg, each.key_or_group)
+    folders, parent = folders_in(overrides), None
+    if (start := _resolved(cfg, START)) is not None:
+        parent = _parent(Path(str(start)), overrides)
+        take_corpus(cfg, parent, overrides, folders)
+    _hold_out(cfg, overrides)
+    values = _resolved(cfg)
+    plain = {key: values[key] for key in SETTINGS}
+    if parent is not None:
+        plain = inherited(plain, overrides, parent.settings, folders)
+    settings = thaw(plain)
+    scale = _part(TableScale, values, "limits")
+    knobs = set(values) - {*SETTINGS, *RUN, *OF_TABLES}  # keys of encodings
+    changed = [
+        f"{key}{values[key]}" for key in sorted({each.key_or_group for each in overrides} & knobs)
+    ]
+    place = read(RunKeys, {key: values[key] for key in RUN})
+    name = place.name or _default_name(settings, scale is not None, changed, overrides)
+    return Experiment(
+        settings,
+        run=Path(place.runs) / name,
+        overrides=lines_of(overrides),
+        changed=changed,
+        scale=scale,
+        table=_part(TableReport, values, "table"),
+        row=None if values.get("row") is None else str(values["row"]),
+        jobs=place.jobs,
+        parent=None if values.get("parent") is None else Path(str(values["parent"])),
+    )
 
 
 def check_all(overrides: list[Override]) -> DictConfig:
     """The config of overrides that fit together, with Hydra's own part; else UserError."""
     folders = folders_in(overrides)
-    overrides = with_corpus(overrides, folders or ())
+    overrides = with_corpus(overrides, folders)
     with reading_conf(overrides):
         check(overrides, folders)
         try:
@@ -82,40 +116,13 @@ def check_all(overrides: list[Override]) -> DictConfig:
     return cfg
 
 
-def experiment(cfg: DictConfig, overrides: Sequence[Override]) -> Experiment:
-    """Resolve and check a composed config; raises UserError for the first wrong value."""
-    for each in overrides:
-        _replace_positions(cfg, each.key_or_group)
-    folders, origin = folders_in(overrides) or (), None
-    if (start := _resolved(cfg, START)) is not None:
-        origin = parent_of(Path(str(start)), lambda: _without_parent(cfg, overrides).run)
-        take_corpus(cfg, origin, overrides, folders)
-    _hold_out(cfg, overrides)
-    values = _resolved(cfg)
-    scale = _part(TableScale, values, "limits")
-    table = _part(TableReport, values, "table")
-    knobs = set(values) - {*SETTINGS, *RUN, *OF_TABLES}  # keys of encodings
-    changed = sorted({each.key_or_group for each in overrides} & knobs)
-    shown = [f"{key}{values[key]}" for key in changed]
-    plain = {key: values[key] for key in SETTINGS}
-    if origin is not None:
-        plain = inherited(plain, overrides, origin.settings, folders)
-    settings = thaw(plain)
-    place = read(RunKeys, {key: values[key] for key in RUN})
-    name = place.name or _default_name(settings, scale is not None, shown, overrides)
-    run = Path(place.runs) / name
-    row = None if values.get("row") is None else str(values["row"])
-    parent = None if values.get("parent") is None else Path(str(values["parent"]))
-    return Experiment(
-        settings, run, lines_of(overrides), shown, scale, table, row, place.jobs, parent
-    )
-
-
-def _without_parent(cfg: DictConfig, overrides: Sequence[Override]) -> Experiment:
-    """The same run as if it started from no model, whose directory is known without its parent."""
-    alone = cfg.copy()
-    OmegaConf.update(alone, START, None)
-    return experiment(alone, overrides)
+def _parent(path: Path, overrides: list[Override]) -> Parent:
+    """What a run starts from; of a parent that is gone, what the run recorded when it began."""
+    if not path.exists():
+        alone = composed([*overrides, *parse([f"{START}=null"])])  # the directory is the same
+        if (config := alone.run / "config.json").is_file():
+            return recorded(path, config)
+    return parent_of(path)
 
 
 _POSITIONS = re.compile(r"encoding\.(\w+)\.at")

@@ -17,8 +17,8 @@ from nmt.overrides.options import (
     entries_of,
     knobs_of,
     options_of,
-    path_of,
     refuse_hidden,
+    values_of,
 )
 from nmt.overrides.tables import RunKeys
 from nmt.schema import keys_in
@@ -28,11 +28,8 @@ RUN = tuple(keys_in(RunKeys))  # where it lies
 ROOT = "train"  # the config that all others are composed into
 
 
-def check(overrides: list[Override], folders: Folders | None) -> None:
-    """Raise UserError for the first override of one run that Hydra takes and that does not fit.
-
-    `folders` are those of options beside conf/; None if there may be others.
-    """
+def check(overrides: list[Override], folders: Folders) -> None:
+    """Raise UserError for the first override of one run that Hydra takes and that does not fit."""
     for o in overrides:
         if o.is_sweep_override():
             raise UserError(f"{o.input_line}: several values; nmt-train -m makes a run of each")
@@ -46,7 +43,7 @@ def check(overrides: list[Override], folders: Folders | None) -> None:
         check_keys(overrides, folders)
 
 
-def check_keys(overrides: list[Override], folders: Folders | None) -> None:
+def check_keys(overrides: list[Override], folders: Folders) -> None:
     """Raise UserError for the first override of a key that is not there.
 
     Hydra refuses it, too, unless the override adds; but it does not name the nearest key. To know
@@ -57,7 +54,7 @@ def check_keys(overrides: list[Override], folders: Folders | None) -> None:
     known = _known(*lines_of([*elsewhere, *groups]))
     for o in overrides:
         if not o.key_or_group.startswith("hydra") and (o not in groups or o.is_add()):
-            _check_key(o, o in groups, known, folders or ())
+            _check_key(o, o in groups, known, folders)
 
 
 def _check_key(override: Override, group: bool, known: frozenset[str], folders: Folders) -> None:
@@ -93,10 +90,10 @@ def _keys_of(node: Any, prefix: str = "") -> list[str]:
     return keys
 
 
-def check_options(overrides: list[Override], folders: Folders | None) -> None:
-    """Raise UserError for an option that is not there; others may be where we do not look."""
+def check_options(overrides: list[Override], folders: Folders) -> None:
+    """Raise UserError for an option that is not there."""
     for o in overrides:
-        if folders is not None and is_group(o.key_or_group):
+        if is_group(o.key_or_group):
             _check_option(o, folders)
 
 
@@ -133,8 +130,6 @@ def _owners(key: str, folders: Folders) -> list[str]:
     """The options whose kind declares a key, as `data=files` for data.train_source."""
     group, _, name = key.partition(".")
     kinds = [kind for kind, schema in KINDS.get(group, {}).items() if name in keys_in(schema)]
-    files: dict[str, Any] = {
-        option: OmegaConf.load(path_of(group, option, folders))
-        for option in options_of(group, folders)
-    }
-    return [f"{group}={option}" for option, values in files.items() if values.get("kind") in kinds]
+    options = options_of(group, folders)
+    owners = [o for o in options if values_of(group, o, folders).get("kind") in kinds]
+    return [f"{group}={option}" for option in owners]

@@ -1,17 +1,20 @@
 """The options of conf/ and of folders of one's own: which there are, and what their files say."""
 
+import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import Field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override, Quote, QuotedString
-from hydra.errors import HydraException
+from hydra.core.override_parser.types import Override
 from omegaconf import OmegaConf
 
-from nmt.config import conf_dir
+from nmt.config import KINDS, conf_dir
 from nmt.errors import Exit, UserError
+from nmt.overrides.arguments import read
+from nmt.overrides.quoting import quoted
+from nmt.schema import flattened, keys_in
 
 Folders: TypeAlias = tuple[Path, ...]  # where options lie beside those of conf/
 
@@ -55,24 +58,15 @@ def beside(*folders: str | None) -> list[str]:
     return [f"{SEARCHPATH}=[{','.join(places)}]"] if places else []
 
 
-def quoted(text: object) -> str:
-    """A text that Hydra's grammar takes as it stands."""
-    return QuotedString(str(text), Quote.single).with_quotes()
-
-
-def folders_of(lines: Iterable[str]) -> Folders | None:
+def folders_of(lines: Iterable[str]) -> Folders:
     """The folders that overrides name beside conf/; see `folders_in`."""
-    named = [line for line in lines if line.lstrip("+").startswith(f"{SEARCHPATH}=")]
-    try:
-        return folders_in(OverridesParser.create().parse_overrides(named))
-    except HydraException:
-        return None  # whoever composes says what is wrong
+    return folders_in(read(line for line in lines if line.lstrip("+").startswith(SEARCHPATH)))
 
 
-def folders_in(overrides: Iterable[Override]) -> Folders | None:
-    """The folders that overrides name beside conf/; None if options may be elsewhere, too.
+def folders_in(overrides: Iterable[Override]) -> Folders:
+    """The folders that overrides name beside conf/.
 
-    Raises UserError for what such a folder must not hold; see `check`.
+    Raises UserError for what such a folder must not hold (see `check`), and for other places.
     """
     folders: list[Path] = []
     for each in overrides:
@@ -82,7 +76,7 @@ def folders_in(overrides: Iterable[Override]) -> Folders | None:
         for place in map(str, value if isinstance(value, list) else [value]):
             scheme, separator, path = place.rpartition("://")
             if separator and scheme != "file":
-                return None
+                raise UserError(f"{each.input_line}: only directories; write --config-dir DIR")
             folders.append(Path(path))
     check(tuple(folders))
     return tuple(folders)
@@ -141,6 +135,48 @@ def chooses(group: str, option: str, other: str, folders: Folders = ()) -> bool:
     return any(inner == other for each in defaults for inner, _ in _choices(each, group))
 
 
+def values_of(group: str, option: str, folders: Folders = ()) -> dict[str, Any]:
+    """What the file of an option sets, and those that it builds on, interpolations as they are."""
+    loaded: Any = OmegaConf.load(path_of(group, option, folders))
+    parents = [p for p in loaded.pop("defaults", []) if isinstance(p, str) and p != "_self_"]
+    merged = OmegaConf.merge(*(values_of(group, parent, folders) for parent in parents), loaded)
+    values: Any = OmegaConf.to_container(merged, resolve=False)
+    return values
+
+
+def default_options() -> dict[str, str | None]:
+    """The option of each group that is chosen where none is named."""
+    loaded: Any = OmegaConf.load(conf_dir() / "train.yaml")
+    return {k: v for each in loaded.defaults if each != "_self_" for k, v in each.items()}
+
+
+class DescribedKey(NamedTuple):
+    """A key with what it means, and its value if nobody sets it."""
+
+    key: str  # as a command line has it
+    spec: Field[Any]
+    default: str | None  # as YAML has it; None: there is none
+
+
+def described(
+    group: str, schema: type, values: dict[str, Any] | None = None
+) -> Iterator[DescribedKey]:
+    """The keys of a schema with their values in an option of a group.
+
+    By default that is the group's default option, or the first one of this schema.
+    """
+    if values is None:
+        options = [default_options()[group], *options_of(group)]
+        files = (values_of(group, each) for each in options if each)
+        values = next((v for v in files if set(keys_in(schema)) <= set(v)), {})
+    for key, spec in flattened(schema, group if group in KINDS else ""):
+        inner: Any = values
+        for part in key.split(".")[group in KINDS :]:
+            inner = inner.get(part, ...) if isinstance(inner, dict) else ...
+        default = None if inner is ... else inner if isinstance(inner, str) else json.dumps(inner)
+        yield DescribedKey(key, spec, default)
+
+
 def options_of(group: str, folders: Folders = ()) -> list[str]:
     """The options of a group, sorted."""
     return sorted({p.stem for f in (conf_dir(), *folders) for p in (f / group).glob("*.yaml")})
@@ -176,22 +212,14 @@ def families(folders: Folders = ()) -> dict[str, list[str]]:
 
 def knobs_of(encoding: str, folders: Folders = ()) -> dict[str, Any]:
     """The top-level keys that an encoding's file brings along, such as tau."""
-    loaded: Any = OmegaConf.load(path_of("encoding", encoding, folders))
-    knobs = {str(k): v for k, v in loaded.items() if k not in ("encoding", "defaults")}
-    for parent in loaded.get("defaults", []):
-        knobs |= knobs_of(str(parent), folders) if parent != "_self_" else {}
-    return knobs
+    values = values_of("encoding", encoding, folders)
+    return {key: value for key, value in values.items() if key not in ("encoding", *KINDS)}
 
 
 def entries_of(encoding: str, folders: Folders = ()) -> dict[str, dict[str, Any]]:
     """The entries that an encoding's file sets, those of its defaults first."""
-    loaded: Any = OmegaConf.load(path_of("encoding", encoding, folders))
-    entries: dict[str, dict[str, Any]] = {}
-    for parent in loaded.get("defaults", []):
-        entries |= entries_of(str(parent), folders) if parent != "_self_" else {}
-    inner = loaded.get("encoding") or OmegaConf.create({})
-    listed: Any = OmegaConf.to_container(inner, resolve=False)
-    return entries | {name: options or {} for name, options in listed.items()}
+    entries = values_of("encoding", encoding, folders).get("encoding") or {}
+    return {name: options or {} for name, options in entries.items()}
 
 
 def encoding_keys(option: str, folders: Folders = ()) -> list[tuple[str, str, str]]:

@@ -1,19 +1,19 @@
 """What a run takes over from the model that it starts from (trainer.init_from)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from hydra.core.override_parser.types import Override
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, open_dict
 
 from nmt import manifest
 from nmt.config import PATHS, Data, Settings, Toy, thaw
 from nmt.errors import Exit, UserError
 from nmt.modelpath import locate, sealed
 from nmt.overrides.arguments import read
-from nmt.overrides.options import GLOBAL, Folders, chooses, path_of
+from nmt.overrides.options import GLOBAL, Folders, chooses, values_of
 
 START = "trainer.init_from"
 TAKEN = ("segmenter", "data.normalize")  # always the parent's: they say how its text became ids
@@ -31,16 +31,8 @@ class Parent(NamedTuple):
     data: Data | None  # the text of its training, with its places; None: nothing there tells
 
 
-def parent_of(path: Path, run: Callable[[], Path] | None = None) -> Parent:
-    """Read what a parent says of itself; of one that is gone, what the run took over from it.
-
-    `run` gives the directory of the run. Raises UserError (65, 66) for a parent that cannot be
-    read.
-    """
-    own = None if run is None or path.exists() else run() / "config.json"
-    if own is not None and own.is_file():
-        settings = _read(own)
-        return Parent(path, settings, settings.data)
+def parent_of(path: Path) -> Parent:
+    """Read what a parent says of itself; raises UserError (65, 66) for one that cannot be read."""
     directory = sealed(locate(path))
     try:
         settings = thaw(directory.json("config.json"))
@@ -49,15 +41,17 @@ def parent_of(path: Path, run: Callable[[], Path] | None = None) -> Parent:
     places = path.resolve(), path.resolve().parent.parent  # a run, or one of its checkpoints
     trained = next((p for p in places if (p / "checkpoints").is_dir()), None)
     if trained is not None and (trained / "config.json").is_file():
-        return Parent(path, settings, _read(trained / "config.json").data)
+        return Parent(path, settings, recorded(path, trained / "config.json").data)
     return Parent(path, settings, settings.data if isinstance(settings.data, Toy) else None)
 
 
-def _read(where: Path) -> Settings:
+def recorded(path: Path, config: Path) -> Parent:
+    """What the config of a run tells of its parent, or of itself; UserError (65)."""
     try:
-        return thaw(manifest.parse(where.read_bytes(), where))
+        settings = thaw(manifest.read(config))
     except UserError as error:
-        raise UserError(f"{START}: {where}: {error}", Exit.DATA) from None
+        raise UserError(f"{START}: {config}: {error}", Exit.DATA) from None
+    return Parent(path, settings, settings.data)
 
 
 def with_corpus(overrides: list[Override], folders: Folders) -> list[Override]:
@@ -136,7 +130,8 @@ def inherited(
     if "model" not in given:
         said = {key.removeprefix("model.") for key in given if key.startswith("model.")}
         chosen = [each for o in overrides if o.key_or_group == "encoding" for each in _options(o)]
-        said |= {key for option in chosen for key in _sets(option, folders)}
+        for option in chosen:  # what it needs of the model, as `feedforward`
+            said |= set(values_of("encoding", option, folders).get("model", ()))
         model |= {key: value for key, value in known["model"].items() if key not in said}
     encoding = plain["encoding"]
     if not any(key == "encoding" or key.startswith("encoding.") for key in given):
@@ -152,9 +147,3 @@ def _options(override: Override) -> list[str]:
     """The options that an override of a group chooses."""
     value = override.value()
     return [str(one) for one in (value if isinstance(value, list) else [value])]
-
-
-def _sets(option: str, folders: Folders) -> list[str]:
-    """The keys of the model that an encoding's file sets, as `feedforward`."""
-    loaded: Any = OmegaConf.load(path_of("encoding", option, folders))
-    return [str(key) for key in loaded.get("model") or ()]

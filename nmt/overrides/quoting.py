@@ -3,25 +3,27 @@
 import os
 import re
 import shlex
-from collections.abc import Iterator
-from dataclasses import Field, fields
 from functools import cache
-from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Quote, QuotedString
 from hydra.errors import HydraException
 
 from nmt.config import KINDS, is_path
-from nmt.overrides.options import quoted
-from nmt.overrides.tables import ScaleTests, TableLayout
+from nmt.overrides.tables import RunKeys, TableReport, TableScale
+from nmt.schema import flattened
 
-_ROOTS = ("runs", "name")  # texts that no schema has
 _QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
 _HYDRA = re.compile(rf"(?:{_QUOTED}|null|\?\?\?|)", re.I | re.S)  # a value that is not a text
 _ESCAPED = re.compile(r"\\[()\[\]{}:=,\\ \t]")  # as Hydra wants it outside of quotes
 _LEAF = re.compile(rf"{_QUOTED}|[^\[\]{{}},:]+", re.S)  # inside of [] and {{}}
 _PLAIN = re.compile(r"[\w/+.$%*@?| -]+", re.A)  # needs no quotes there
 _IN_SHELL = re.compile(r'["$`\\!]')  # not what it seems between double quotes
+
+
+def quoted(text: object) -> str:
+    """A text that Hydra's grammar takes as it stands."""
+    return QuotedString(str(text), Quote.single).with_quotes()
 
 
 def taken(line: str, sweep: bool = False) -> str:
@@ -87,29 +89,17 @@ def _function(value: str) -> bool:
 
 
 def _is_text(key: str) -> bool:
-    column = re.sub(r"^(data\.columns)\.\w+\.", r"\1.*.", key)
-    return column in _texts()
+    return re.sub(r"^(data\.columns)\.\w+\.", r"\1.NAME.", key) in _texts()
 
 
 @cache
 def _texts() -> frozenset[str]:
-    """The keys that hold any text; `*` stands for the name of a column."""
-    keys = set(_ROOTS)
-    for group, kinds in KINDS.items():
-        for schema in kinds.values():
-            keys |= set(_texts_of(group, schema))
-    keys |= {*_texts_of("tests", ScaleTests), *_texts_of("table", TableLayout)}
-    return frozenset(keys)
-
-
-def _texts_of(prefix: str, schema: type) -> Iterator[str]:
-    for each in fields(schema):
-        key = f"{prefix}.{each.name}"
-        if inner := each.metadata["of"]:
-            yield from _texts_of(f"{key}.*", inner)
-        elif _holds_text(each):
-            yield key
-
-
-def _holds_text(each: Field[Any]) -> bool:
-    return each.type in (str, str | None) and not each.metadata["choices"]
+    """The keys that hold any text; NAME stands for the name of a column."""
+    schemas = [(group, schema) for group, kinds in KINDS.items() for schema in kinds.values()]
+    schemas += [("", RunKeys), ("", TableScale), ("", TableReport)]
+    return frozenset(
+        key
+        for group, schema in schemas
+        for key, spec in flattened(schema, group)
+        if spec.type in (str, str | None) and not spec.metadata["choices"]
+    )

@@ -12,7 +12,7 @@ from nmt.overrides.sweep import sweep_of
 
 
 def planned(*words: str) -> tuple[list[PlannedRun], list[LeftOut]]:
-    sweep = sweep_of(parse(["-m", *words]).overrides, multirun=True)
+    sweep = sweep_of(parse(words, sweep=True), multirun=True)
     assert sweep is not None
     return plan_runs(sweep)
 

@@ -36,7 +36,7 @@ TINY = [
 
 
 def swept(*words: str) -> Sweep:
-    sweep = sweep_of(parse(words).overrides)
+    sweep = sweep_of(parse(words))
     assert sweep is not None
     return sweep
 

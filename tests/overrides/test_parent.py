@@ -9,6 +9,7 @@ from nmt.config import Files, Settings, Toy, freeze
 from nmt.errors import Exit, UserError
 from nmt.modeldir import portable
 from nmt.overrides.compose import experiment_of
+from nmt.overrides.options import beside
 
 SHAPE = ["model=small", "model.dim=24", "model.heads=3", "model.norm=post", "model.dropout=0.3"]
 OTHERS = ["segmenter=unigram", "data.normalize=nfkc", "encoding=relative", "tau=7", "optim.lr=0.5"]
@@ -80,7 +81,7 @@ def test_another_option_may_choose_the_corpus(tmp_path: Path) -> None:
     (tmp_path / "mine" / "experiment").mkdir(parents=True)
     text = "# @package _global_\ndefaults:\n  - override /data: toy\n"
     (tmp_path / "mine" / "experiment" / "short.yaml").write_text(text)
-    chosen = ["experiment=short", "--config-dir", str(tmp_path / "mine")]
+    chosen = ["experiment=short", *beside(str(tmp_path / "mine"))]
     assert isinstance(child(run, *chosen).data, Toy)
 
 

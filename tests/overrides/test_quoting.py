@@ -12,6 +12,7 @@ from nmt.config import Files
 from nmt.errors import UserError
 from nmt.overrides.arguments import parse
 from nmt.overrides.compose import Experiment, composed, experiment_of
+from nmt.overrides.options import beside
 from nmt.overrides.sweep import sweep_of
 
 ODD = [
@@ -56,15 +57,15 @@ def test_what_refers_to_something_still_does(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def swept(*argv: str) -> list[Experiment]:
-    sweep = sweep_of(parse(argv).overrides, multirun=True)
+    sweep = sweep_of(parse(argv, sweep=True), multirun=True)
     assert sweep is not None
     return [composed(job) for job in sweep.jobs]
 
 
 def test_only_a_sweep_parts_a_path_at_commas() -> None:
-    roots = [each.settings.data for each in swept("-m", "data=files", "data.root=größe,~x")]
+    roots = [each.settings.data for each in swept("data=files", "data.root=größe,~x")]
     assert [data.root for data in roots if isinstance(data, Files)] == ["größe", "~x"]
-    (job,) = swept("-m", "data=files", "data.root='a,b'")
+    (job,) = swept("data=files", "data.root='a,b'")
     assert isinstance(job.settings.data, Files) and job.settings.data.root == "a,b"
 
 
@@ -74,7 +75,7 @@ def test_ones_own_options_may_lie_anywhere(tmp_path: Path) -> None:
         text = Path("conf/model/tiny.yaml").read_text(encoding="utf-8")
         own = tmp_path / name / "model" / f"of_{len(name)}.yaml"
         own.write_text(text.replace("128", "64"), encoding="utf-8")
-    words = [w for n in ("größe, a", "eq=al (b)") for w in ("--config-dir", str(tmp_path / n))]
+    words = beside(*(str(tmp_path / name) for name in ("größe, a", "eq=al (b)")))
     for model in ("of_8", "of_9"):
         assert experiment_of([*words, f"model={model}"]).settings.model.dim == 64
 

@@ -9,8 +9,7 @@ from nmt.overrides.sweep import Sweep, sweep_of
 
 
 def sweep(*argv: str) -> Sweep:
-    arguments = parse(["-m", *argv])
-    found = sweep_of(arguments.overrides, arguments.multirun)
+    found = sweep_of(parse(argv, sweep=True), multirun=True)
     assert found is not None
     return found
 
@@ -51,4 +50,4 @@ def test_an_interval_has_no_values() -> None:
 
 def test_one_run_is_no_sweep() -> None:
     for words in ([], ["encoding=relative"], ["experiment=compare"]):
-        assert sweep_of(parse(words).overrides) is None
+        assert sweep_of(parse(words)) is None
