@@ -12,15 +12,14 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import islice
 from os.path import samestat
 from pathlib import Path
-from types import TracebackType
-from typing import Any, BinaryIO, NamedTuple, Self
+from typing import Any, BinaryIO, NamedTuple
 
 from nmt import atomic, manifest
-from nmt.cli.streams import Output, named
+from nmt.cli.streams import Output, named, plain_output
 from nmt.errors import Exit, UserError
 from nmt.experiments.outputs import check_places, unwritable
 
@@ -31,14 +30,13 @@ CHUNK = 2**20  # bytes read at once
 
 
 class Hashed:
-    """Lines, and the SHA-256 of those read so far, or of fewer where that is marked."""
+    """Lines, and the SHA-256 of their beginning at each multiple of a number of lines."""
 
-    def __init__(self, lines: Iterable[str], every: int | None = None) -> None:
-        """With `every`, the hash of each multiple of so many lines is known while more are read."""
-        self._lines = iter(lines)
+    def __init__(self, lines: Iterable[str], every: int) -> None:
+        self._lines, self._every = iter(lines), every
         self._hash = hashlib.sha256()
-        self._every, self._count = every, 0
-        self._marks: dict[int, bytes] = {}
+        self._count = 0
+        self._marks: dict[int, bytes] = {0: self._hash.digest()}
 
     def __iter__(self) -> Iterator[str]:
         return self
@@ -47,18 +45,18 @@ class Hashed:
         line = next(self._lines)
         self._hash.update(f"{line}\n".encode())
         self._count += 1
-        if self._every and self._count % self._every == 0:
+        if self._count % self._every == 0:
             self._marks[self._count] = self._hash.digest()
         return line
 
-    def digest(self, count: int | None = None) -> bytes:
-        """The hash of the lines read so far, or of the first `count`, which is not asked again."""
-        return self._hash.digest() if count is None else self._marks.pop(count)
+    def digest(self, count: int) -> bytes | None:
+        """The hash of the first `count` lines, once; None if fewer have been read."""
+        return self._marks.pop(count, None)
 
 
-def digest(read: Mapping[str, Hashed], count: int | None = None) -> str:
-    """The hash, in hexadecimal digits, of all that was read under these names, or its beginning."""
-    parts = (name.encode() + lines.digest(count) for name, lines in sorted(read.items()))
+def digest(read: Mapping[str, Hashed], count: int) -> str:
+    """The hash, in hexadecimal digits, of the first lines of all that was read."""
+    parts = (name.encode() + (lines.digest(count) or b"") for name, lines in sorted(read.items()))
     return hashlib.sha256(b"".join(parts)).hexdigest()
 
 
@@ -73,36 +71,26 @@ class Progress(NamedTuple):
 
 
 class ResumableOutput(Output):
-    """Writes NAME.part, and NAME when it is left without an error.
+    """NAME.part, open to be written, and the record of what has been done."""
 
-    Raises UserError: 2 if NAME.part was begun with another identity, 65 if it is damaged, 73 if it
-    cannot be written, is being written by another process, or was left by something else.
-    """
-
-    def __init__(self, name: str, identity: Mapping[str, Any]) -> None:
-        """`identity`: the model, the settings, and all else but the input that decides on lines."""
-        super().__init__(name)
-        self.path = Path(name)
-        self.part, self.record = parts_of(self.path)
-        self.identity = dict(identity)
+    def __init__(self, path: Path, identity: Mapping[str, Any]) -> None:
+        """Find out what is done, and cut off what was half written; raises as `resumable` does."""
+        self.path, self.identity = path, dict(identity)
+        self.part, self.record = parts_of(path)
         self.progress = Progress()  # as of the last full window
-        self._kept = self.progress  # as recorded
-        self._before = 0  # lines done by earlier commands
         self._hash = hashlib.sha256()
-        self._bytes = 0
-        self._recorded = 0.0
-
-    def __enter__(self) -> Self:
+        super().__init__(self._locked())
         try:
-            self.file = self._locked()
-            try:
-                self._begin()
-            except BaseException:
-                self.file.close()
-                raise
-        except OSError as error:
-            raise unwritable(self.path, error) from None
-        return self
+            if self.part.stat().st_size:
+                self.progress = self._resumed()
+            self.lines = self._before = self.progress.lines  # done by earlier commands
+            self._bytes = self.progress.bytes
+            self.file.seek(self._bytes)
+            self.file.truncate()
+            self._write_record()
+        except BaseException:
+            self.file.close()
+            raise
 
     def write(self, record: str) -> None:
         """Write what belongs to one line of the input."""
@@ -111,41 +99,11 @@ class ResumableOutput(Output):
         self._hash.update(data)
         self._bytes += len(data)
 
-    @property
-    def lines(self) -> int:
-        """Lines of the input that need not be done again."""
-        return self.progress.lines
-
     def advance(self, progress: Progress) -> None:
         """Note that all is written that belongs to these lines of the input."""
         self.progress = progress._replace(bytes=self._bytes, output=self._hash.hexdigest())
         if time.monotonic() - self._recorded >= EVERY:
             self._write_record()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        try:
-            if error is None:
-                self._complete()
-        except BaseException:
-            self._abandon()
-            raise
-        if error is not None:
-            self._abandon()
-
-    def _begin(self) -> None:
-        """Find out what is done, and cut off what was half written."""
-        if self.part.stat().st_size:
-            self.progress = self._resumed()
-            self._before = self.progress.lines
-        self.file.seek(self.progress.bytes)
-        self.file.truncate()
-        self._bytes = self.progress.bytes
-        self._write_record()
 
     def _locked(self) -> BinaryIO:
         """Open NAME.part for this process alone."""
@@ -188,10 +146,12 @@ class ResumableOutput(Output):
             ) from None
         if not progress.lines:
             return Progress()
-        if difference := next(differences(before, self.identity), None):
+        if key := next((k for k in self.identity if before.get(k) != self.identity[k]), None):
+            old, new = before.get(key), self.identity[key]
+            difference = f"another {key}" if key.startswith("model") else f"{key}={old}, now {new}"
             raise UserError(
                 f"{self.part}: its {progress.lines} lines were made with {difference}; "
-                f"give another -o, or remove it"
+                "give another -o, or remove it"
             )
         self._read(progress.bytes)
         if self._hash.hexdigest() != progress.output:
@@ -215,7 +175,8 @@ class ResumableOutput(Output):
         self._kept = self.progress
         self._recorded = time.monotonic()
 
-    def _complete(self) -> None:
+    def complete(self) -> None:
+        """Give the file its name."""
         self.file.flush()
         os.fsync(self.file.fileno())
         os.replace(self.part, self.path)  # noqa: PTH105  (one name to watch in tests)
@@ -223,7 +184,8 @@ class ResumableOutput(Output):
         self.record.unlink(missing_ok=True)
         self.file.close()
 
-    def _abandon(self) -> None:
+    def abandon(self) -> None:
+        """Leave what the next command goes on from, or nothing where nothing was done."""
         with suppress(OSError):  # the disk may be full; the first error is the one to tell
             self._write_record()
         if self._kept.lines > self._before:
@@ -269,11 +231,31 @@ def _is_kept(output: str) -> bool:
     )
 
 
-def output_of(output: str | None, identity: Mapping[str, Any]) -> Output:
+@contextmanager
+def resumable(path: Path, identity: Mapping[str, Any]) -> Iterator[ResumableOutput]:
+    """Write NAME.part, and give it its name when it is left without an error.
+
+    `identity`: the model, the settings, and all else but the input that decides on lines. Raises
+    UserError: 2 if NAME.part was begun with another identity, 65 if it is damaged, 73 if it
+    cannot be written, is being written by another process, or was left by something else.
+    """
+    try:
+        output = ResumableOutput(path, identity)
+    except OSError as error:
+        raise unwritable(path, error) from None
+    try:
+        yield output
+        output.complete()
+    except BaseException:
+        output.abandon()
+        raise
+
+
+def output_of(output: str | None, identity: Mapping[str, Any]) -> AbstractContextManager[Output]:
     """What -o names: a file is resumed where its identity is the same; None: stdout."""
     if output is None or not _is_kept(output):
-        return Output(output)
-    return ResumableOutput(output, identity)
+        return plain_output(output)
+    return resumable(Path(output), identity)
 
 
 def read_over(
@@ -293,24 +275,10 @@ def read_over(
     for stream in streams:
         for _ in islice(stream, output.lines):
             pass
-    if digest(read) != output.progress.input:
+    if digest(read, output.lines) != output.progress.input:
         raise UserError(
             f"{output.part}: its {output.lines} lines are {what} of another text than "
             f"{source} now holds; give another -o, or remove it"
         )
     log.info("%s: goes on after %d lines", output.part, output.lines)
     return output.progress.notes
-
-
-def differences(before: Mapping[str, Any], now: Mapping[str, Any], at: str = "") -> Iterator[str]:
-    """What differs between two identities, one after another, in words."""
-    for key in [*before, *(key for key in now if key not in before)]:
-        old, new = before.get(key), now.get(key)
-        if isinstance(old, dict) and isinstance(new, dict):
-            yield from differences(old, new, f"{at}{key}.")
-        elif old != new:
-            yield f"another {at}{key}" if _is_hash(old) else f"{at}{key}={old}, now {new}"
-
-
-def _is_hash(value: Any) -> bool:
-    return isinstance(value, str) and len(value) == hashlib.sha256().digest_size * 2

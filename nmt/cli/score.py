@@ -77,13 +77,16 @@ def command(argv: list[str]) -> None:
         keep_memory()
         set_threads(options.threads)
         trained = modeldir.load(options.model, options.device)
-        read = {name: Hashed(text_lines(opened[name], path)) for name, path in files.items()}
+        window = trained.settings.decode.window
+        read = {
+            name: Hashed(text_lines(opened[name], path), window) for name, path in files.items()
+        }
         given = {name: read[name] for name in options.columns}
         lines, columns = with_columns(trained.model.columns, trained.settings, read[SOURCE], given)
         output = stack.enter_context(output_of(options.output, _identity(options, trained)))
         streams = (iter(lines), read[TARGET], *columns.values())
         passed = read_over(output, streams, read, "scores", named(options.source))
-        too_long, window = Note(*passed.get("too_long", ())), trained.settings.decode.window
+        too_long = Note(*passed.get("too_long", ()))
         found = forced.stream(
             trained,
             lines,
@@ -100,7 +103,7 @@ def command(argv: list[str]) -> None:
             output.write(record(options, number, pair))
             if number % window == 0:
                 notes = {"too_long": list(astuple(too_long))}
-                output.advance(Progress(number, digest(read), notes))
+                output.advance(Progress(number, digest(read, number), notes))
     if too_long.count:
         raise UserError(
             "pairs of which a side has more pieces than the encoding holds, their lines left "

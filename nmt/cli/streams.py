@@ -8,10 +8,9 @@ import stat
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO
 
 from nmt.data.corpus import HEAD, opened, raw_lines, refuse_other_encoding
 from nmt.errors import Exit, UserError
@@ -175,27 +174,12 @@ def deliver(table: str, *files: tuple[Path | None, outputs.Writer]) -> None:
 
 
 class Output:
-    """Where a command writes that keeps nothing: stdout, a device or a pipe.
+    """Where a command writes that keeps nothing: stdout, a device or a pipe."""
 
-    Raises UserError (73) if it cannot be opened.
-    """
+    lines = 0  # of the input that need not be done again
 
-    def __init__(self, name: str | None) -> None:
-        self.name = name or "-"
-        self.file: BinaryIO = sys.stdout.buffer
-
-    def __enter__(self) -> Self:
-        try:
-            if self.name != "-":
-                self.file = Path(self.name).open("wb")
-        except OSError as error:
-            raise outputs.unwritable(self.name, error) from None
-        return self
-
-    @property
-    def lines(self) -> int:
-        """Lines of the input that need not be done again."""
-        return 0
+    def __init__(self, file: BinaryIO) -> None:
+        self.file = file
 
     def write(self, record: str) -> None:
         """Write what belongs to one line of the input."""
@@ -205,14 +189,21 @@ class Output:
         """Hand what was written to the reader; where it came from is not kept."""
         self.file.flush()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if error is None:
-            self.file.flush()
-        if self.name != "-":
-            with suppress(OSError):  # the disk may be full; the first error is the one to tell
-                self.file.close()
+
+@contextmanager
+def plain_output(name: str | None) -> Iterator[Output]:
+    """A device or a pipe, or stdout where none is named; UserError (73) if it cannot be opened."""
+    if name in (None, "-"):
+        yield Output(sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+        return
+    try:
+        file = Path(str(name)).open("wb")  # noqa: SIM115
+    except OSError as error:
+        raise outputs.unwritable(str(name), error) from None
+    try:
+        yield Output(file)
+        file.flush()
+    finally:
+        with suppress(OSError):  # the disk may be full; the first error is the one to tell
+            file.close()

@@ -166,9 +166,8 @@ def command(argv: list[str]) -> None:
 def _output(options: TranslateOptions, loaded: "LoadedModels", decode: "Decode") -> Output:
     """Where translations go; a file is resumed where all that decides on its lines is the same."""
     identity = {
-        "model": loaded.digests[0],
-        "models beside it": loaded.digests[1:],
-        "decode": vars(decode),
+        "model": loaded.digests,
+        **{f"decode.{key}": value for key, value in vars(decode).items()},
         "--n-best": options.n_best,
         "--scores": options.scores,
         "--json": options.json,

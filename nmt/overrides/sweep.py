@@ -55,13 +55,16 @@ def sweep_of(overrides: list[Override], multirun: bool = False) -> Sweep | None:
                 raise UserError(f"{o.input_line}: one scale at a time")
         swept = [f"{key}={values}" for key, values in (cfg.hydra.sweeper.params or {}).items()]
         by_key = {o.get_key_element(): _values(o) for o in [*read(swept), *overrides]}
+        by_key[MODE] = ONE_RUN
     choices = cfg.hydra.runtime.choices
+    if (sweeper := choices["hydra/sweeper"]) != "basic":
+        raise UserError(f"hydra/sweeper={sweeper}: not used; a sweep is the product of all values")
     return Sweep(
         name=choices["experiment"] if is_sweep(cfg) else None,
         scale=choices["scale"],
         table="table" in cfg,
         launcher=str(choices["hydra/launcher"]),
-        jobs=[list(job) for job in product(*{**by_key, MODE: ONE_RUN}.values())],
+        jobs=[list(job) for job in product(*by_key.values())],
         chosen={o.key_or_group for o in overrides},
         globbed=any(o.value_type is ValueType.GLOB_CHOICE_SWEEP for o in overrides),
     )
