@@ -1,3 +1,4 @@
+# ruff: noqa: F403, F405
 """Train, decode and compare Transformers for translation, by positional encoding and by length.
 
 The Python API is nmt/api.py: `nmt.load`, `nmt.translate`, `nmt.compose`, ...; see docs/python.md.
@@ -36,33 +37,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from nmt.api import (
-        Encoding,
-        EncodingFacts,
-        EvaluationOptions,
-        Experiment,
-        GivenTranslation,
-        Outcome,
-        Prepared,
-        Report,
-        Settings,
-        Trained,
-        Transformer,
-        Translation,
-        UserError,
-        build_encodings,
-        build_model,
-        compose,
-        evaluate,
-        list_encodings,
-        load,
-        n_best,
-        prepare,
-        save,
-        score,
-        train,
-        translate,
-    )
+    from nmt.api import *
 
 
 def __getattr__(name: str) -> Any:

@@ -4,7 +4,7 @@ import json
 import sys
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping
-from contextlib import ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -163,7 +163,9 @@ def command(argv: list[str]) -> None:
         raise refused
 
 
-def _output(options: TranslateOptions, loaded: "LoadedModels", decode: "Decode") -> Output:
+def _output(
+    options: TranslateOptions, loaded: "LoadedModels", decode: "Decode"
+) -> AbstractContextManager[Output]:
     """Where translations go; a file is resumed where all that decides on its lines is the same."""
     identity = {
         "model": loaded.digests,
