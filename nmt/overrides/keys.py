@@ -1,11 +1,12 @@
 """Which keys and options there are: an override of any other is refused, with the nearest named."""
 
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
 from hydra import compose
 from hydra.core.override_parser.types import Override
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
 from nmt.config import KINDS, conf_dir
 from nmt.errors import UserError
@@ -75,19 +76,16 @@ def is_group(key: str) -> bool:
 @cache
 def _known(*lines: str) -> frozenset[str]:
     """The keys that there are with these options; kept, as runs of a sweep share them."""
-    return frozenset(_keys_of(compose(ROOT, overrides=list(lines))))
+    cfg = compose(ROOT, overrides=list(lines))
+    return frozenset(_keys_of(OmegaConf.to_container(cfg, resolve=False)))
 
 
-def _keys_of(node: Any, prefix: str = "") -> list[str]:
-    """All dotted keys of a config, inner ones included."""
-    if not isinstance(node, DictConfig):
-        return []
-    keys = []
-    for key in map(str, node):
-        keys.append(f"{prefix}{key}")
-        if not OmegaConf.is_missing(node, key) and OmegaConf.is_dict(node._get_node(key)):
-            keys += _keys_of(node[key], f"{prefix}{key}.")
-    return keys
+def _keys_of(values: Any, prefix: str = "") -> Iterator[str]:
+    """All dotted keys of a plain config, inner ones included."""
+    for key, inner in values.items():
+        yield f"{prefix}{key}"
+        if isinstance(inner, dict):
+            yield from _keys_of(inner, f"{prefix}{key}.")
 
 
 def check_options(overrides: list[Override], folders: Folders) -> None:

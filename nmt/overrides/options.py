@@ -100,45 +100,35 @@ def refuse_hidden(group: str, option: str, folders: Folders = ()) -> None:
     And where the file of a chosen option has such a one among its defaults. conf/ wins where
     neither is chosen, so that a name which an upgrade adds stops nobody who does not use it.
     """
-    built_in = (conf_dir() / group / f"{option}.yaml").exists()
     for folder in folders:
-        path = folder / group / f"{option}.yaml"
-        if not path.exists():
+        if not (path := folder / group / f"{option}.yaml").exists():
             continue
-        if built_in:
+        if (conf_dir() / group / path.name).exists():
             raise UserError(
                 f"{path}: {group}={option} is built in and would be taken instead; rename the file"
             )
-        loaded: Any = OmegaConf.load(path)
-        for default in loaded.get("defaults", []):
-            for inner, chosen in _choices(default, group):
-                refuse_hidden(inner, chosen, folders)
+        for inner, chosen in defaults_of(group, option, folders):
+            refuse_hidden(inner, chosen, folders)
 
 
-def _choices(default: Any, group: str) -> list[tuple[str, str]]:
-    """Groups and options that one line of a file's defaults names, as `override /model: tiny`."""
-    if isinstance(default, str):
-        return [] if default == "_self_" else [(group, default)]
-    chosen: list[tuple[str, str]] = []
-    for key, options in default.items():
-        inner = str(key).removeprefix("override ").partition("@")[0].removeprefix("/")
-        several = options if OmegaConf.is_list(options) else [options]
-        chosen += [(inner, str(option)) for option in several if option is not None]
-    return chosen
-
-
-def chooses(group: str, option: str, other: str, folders: Folders = ()) -> bool:
-    """Whether the file of an option chooses one of another group, as `override /data: toy`."""
+def defaults_of(group: str, option: str, folders: Folders = ()) -> list[tuple[str, str]]:
+    """Groups and options that the file of an option chooses, as `override /model: tiny`."""
     path = path_of(group, option, folders)
     loaded: Any = OmegaConf.load(path) if path.exists() else {}
-    defaults = loaded.get("defaults", [])
-    return any(inner == other for each in defaults for inner, _ in _choices(each, group))
+    chosen: list[tuple[str, str]] = []
+    for default in loaded.get("defaults", []):
+        for key, options in ({group: default} if isinstance(default, str) else default).items():
+            inner = str(key).removeprefix("override ").partition("@")[0].removeprefix("/")
+            several = options if OmegaConf.is_list(options) else [options]
+            chosen += [(inner, str(o)) for o in several if o not in (None, "_self_")]
+    return chosen
 
 
 def values_of(group: str, option: str, folders: Folders = ()) -> dict[str, Any]:
     """What the file of an option sets, and those that it builds on, interpolations as they are."""
     loaded: Any = OmegaConf.load(path_of(group, option, folders))
-    parents = [p for p in loaded.pop("defaults", []) if isinstance(p, str) and p != "_self_"]
+    loaded.pop("defaults", None)
+    parents = [o for inner, o in defaults_of(group, option, folders) if inner == group]
     merged = OmegaConf.merge(*(values_of(group, parent, folders) for parent in parents), loaded)
     values: Any = OmegaConf.to_container(merged, resolve=False)
     return values

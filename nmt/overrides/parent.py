@@ -13,7 +13,7 @@ from nmt.config import PATHS, Data, Settings, Toy, thaw
 from nmt.errors import Exit, UserError
 from nmt.modelpath import locate, sealed
 from nmt.overrides.arguments import read
-from nmt.overrides.options import GLOBAL, Folders, chooses, values_of
+from nmt.overrides.options import GLOBAL, Folders, defaults_of, values_of
 
 START = "trainer.init_from"
 TAKEN = ("segmenter", "data.normalize")  # always the parent's: they say how its text became ids
@@ -73,7 +73,8 @@ def _choose_corpus(overrides: Sequence[Override], folders: Folders) -> bool:
         if o.key_or_group in ("data", "scale"):
             return True
         options = _options(o) if o.key_or_group in GLOBAL and not o.is_sweep_override() else []
-        if any(chooses(o.key_or_group, option, "data", folders) for option in options):
+        files = [defaults_of(o.key_or_group, option, folders) for option in options]
+        if any(group == "data" for chosen in files for group, _ in chosen):
             return True
     return False
 
