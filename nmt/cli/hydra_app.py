@@ -2,7 +2,7 @@
 
 import logging
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from functools import partial
 
@@ -23,6 +23,8 @@ from nmt.overrides.keys import ROOT
 
 log = logging.getLogger(__name__)
 
+Train = Callable[[list[str]], int]  # nmt-train, as a function of its arguments
+
 
 def run(arguments: Sequence[str]) -> None:
     """Let Hydra do what the flags say: show a config, or complete a line."""
@@ -42,7 +44,7 @@ def _typed(arguments: Sequence[str]) -> Iterator[None]:
         sys.argv = typed
 
 
-def launch(runs: Sequence[PlannedRun]) -> None:
+def launch(train: Train, runs: Sequence[PlannedRun]) -> None:
     """Train runs by the launcher of Hydra that their overrides choose, each with its log.
 
     A run that fails stops no other; whoever planned the runs sees afterwards which are unfinished.
@@ -51,7 +53,7 @@ def launch(runs: Sequence[PlannedRun]) -> None:
     cfg = check_all(overrides)
     with reading_conf(overrides):
         context = HydraContext(GlobalHydra.instance().config_loader(), Callbacks(cfg))
-        job = partial(_train, list(runs))
+        job = partial(_train, train, list(runs))
         launcher = Plugins.instance().instantiate_launcher(context, job, cfg)
         where = [line for line in runs[0].experiment.overrides if line.startswith("runs=")]
         try:
@@ -60,10 +62,8 @@ def launch(runs: Sequence[PlannedRun]) -> None:
             log.warning("the launcher ended with %s", whence(error))
 
 
-def _train(runs: Sequence[PlannedRun], cfg: DictConfig) -> None:
+def _train(train: Train, runs: Sequence[PlannedRun], cfg: DictConfig) -> None:
     """Train the run that has the number of this job, wherever the launcher has started it."""
-    from nmt.cli.train import main
-
     run = runs[HydraConfig.get().job.num]
     with run.log.open("a", encoding="utf-8") as file, redirect_stdout(file), redirect_stderr(file):
-        main([*run.experiment.overrides])
+        train([*run.experiment.overrides])

@@ -4,6 +4,7 @@ import argparse
 import logging
 import shlex
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 from nmt.cli import help
@@ -158,7 +159,7 @@ def train_sweep(sweep: "Sweep", command: str) -> None:
     if sweep.launcher != "basic":
         from nmt.cli import hydra_app
 
-        launch = hydra_app.launch
+        launch = partial(hydra_app.launch, main)
     if sweep.table:
         reports, error = make_table(plan_table(sweep), command, launch)
         for report in reports:
