@@ -135,7 +135,7 @@ def train(experiment: "Experiment", workers: "Workers") -> None:
         sys.stdout.write(f"{experiment.run}\n")
         if experiment.parent is not None:
             beside_parent(experiment)
-        next_commands(experiment)
+        next_commands([experiment])
 
 
 def beside_parent(experiment: "Experiment") -> None:
@@ -169,27 +169,36 @@ def train_sweep(sweep: "Sweep", command: str) -> None:
         for each in left_out:
             log.warning("left out: %s", each)
         missing = train_all(runs, fingerprints(prepare_corpora(runs)), at_once(runs), launch)
-        trained = [str(run.directory) for run in without(runs, missing)]
-        sys.stdout.write("".join(f"{directory}\n" for directory in trained))
-        if trained:
-            log.info("next:  %s", shlex.join(["nmt-evaluate", *trained, "--rank"]))
+        trained = [run.experiment for run in without(runs, missing)]
+        sys.stdout.write("".join(f"{experiment.run}\n" for experiment in trained))
+        next_commands(trained)
         error = failure(missing, len(runs), "runs") if missing else None
     sys.stdout.flush()
     if error is not None:
         raise error
 
 
-def next_commands(experiment: "Experiment") -> None:
-    """The commands that a user wants after training, on stderr beside the log."""
+def next_commands(trained: "Sequence[Experiment]") -> None:
+    """The commands that a user wants after training, on stderr while stdout names the runs.
+
+    One evaluation for each test set: runs on one corpus are compared with each other.
+    """
     from nmt.experiments.columns import columns_argument, columns_of_test
     from nmt.experiments.testsets import of_corpus
 
-    source, target = of_corpus(experiment.settings)
-    beside = columns_argument(columns_of_test(experiment.settings))
-    run = str(experiment.run)
-    evaluated = [run, "--source", source, "--reference", target, *beside]
-    log.info("next:  %s", shlex.join(["nmt-translate", run, source, *beside]))
-    log.info("       %s", shlex.join(["nmt-evaluate", *evaluated]))
+    by_test: dict[tuple[str, ...], list[str]] = {}
+    for experiment in trained:
+        columns = columns_argument(columns_of_test(experiment.settings))
+        test = (*of_corpus(experiment.settings), *columns)
+        by_test.setdefault(test, []).append(str(experiment.run))
+    commands = []
+    for (source, target, *columns), runs in by_test.items():
+        if len(trained) == 1:
+            commands.append(["nmt-translate", *runs, source, *columns])
+        files = ["--source", source, "--reference", target]
+        commands.append(["nmt-evaluate", *runs, *files, *columns])
+    for i, words in enumerate(commands):
+        log.info("%s  %s", "     " if i else "next:", shlex.join(words))
 
 
 if __name__ == "__main__":

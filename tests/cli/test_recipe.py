@@ -20,7 +20,8 @@ from nmt.data.report import split_report, tally_of
 from nmt.experiments.processes import LoggedCommand
 from nmt.experiments.recipe import check, forecasts, plan
 from nmt.overrides.compose import experiment_of
-from nmt.overrides.options import entries_of, quoted
+from nmt.overrides.options import entries_of
+from nmt.overrides.quoting import quoted
 from nmt.recipes import estimate, loss, wmtsets
 from nmt.recipes.lock import names
 from tests.in_process import run_all, start_by

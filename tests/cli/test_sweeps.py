@@ -36,7 +36,9 @@ def test_a_sweep_trains_each_run_once_and_says_what_to_type_next(
     out, err = capsys.readouterr()
     assert out == f"{toy}/none-seed1\n{toy}/relative-seed1\n"
     assert "2 runs, 0 of them finished, 2 at once" in err
-    assert err.endswith(f"next:  nmt-evaluate {toy}/none-seed1 {toy}/relative-seed1 --rank\n")
+    runs = f"{toy}/none-seed1 {toy}/relative-seed1"
+    assert re.search(f"\nnext:  nmt-evaluate {runs} --source .+ --reference .+\n$", err)
+    assert "nmt-translate" not in err
     assert "finished at step 2" in (toy / "none-seed1.log").read_text()
 
     # what is there is not trained again; a failing run stops no other and is named at the end
@@ -58,7 +60,7 @@ def test_a_sweep_trains_each_run_once_and_says_what_to_type_next(
 
     # what was trained with another config is refused before anything starts
     start_by(monkeypatch, refuse_commands)
-    assert train(["-m", "encoding=none,alibi", *words, "model=base"]) == 2
+    assert train(["-m", "encoding=none,alibi", *words, "model.norm=post"]) == 2
     assert "another config: " in (err := capsys.readouterr().err) and "runs=DIR" in err
 
 

@@ -313,7 +313,7 @@ def test_columns_in_a_config() -> None:
     toy = config.columns_of(experiment_of([]).settings.data)
     assert toy == {**config.TOY_COLUMNS, "words": "word"}
     assert config.columns_of(replace(data, columns={})) == {}
-    assert "data.columns.NAME.per          integers of a line" in shown(MANUAL, ["--help", "data"])
+    assert "data.columns.NAME.per          integers of a line" in shown(MANUAL, "data")
 
 
 @pytest.mark.parametrize(

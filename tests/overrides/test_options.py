@@ -73,12 +73,12 @@ def test_a_name_that_conf_took_later_stops_nobody_who_does_not_choose_it(
     path = write(tmp_path, "encoding", "relative", head + BODY)
     write(tmp_path, "model", "tiny", "dim: 8\n")
     write(tmp_path, "encoding", "theirs", head + BODY)
-    base = ["--config-dir", str(tmp_path)]
+    typed, base = ["--config-dir", str(tmp_path)], beside(str(tmp_path))
     assert list(experiment_of([*base, "encoding=theirs"]).settings.encoding) == ["theirs"]
     assert experiment_of([*base, "encoding=alibi"]).settings.model.dim != 8
-    assert encodings([*base, "alibi"]) == 0
+    assert encodings([*typed, "alibi"]) == 0
     hidden = "encoding=relative is built in and would be taken instead; rename the file"
-    assert encodings([*base, "relative"]) == 2
+    assert encodings([*typed, "relative"]) == 2
     assert f"{path}: {hidden}" in capsys.readouterr().err
     uses = "defaults:\n  - override /encoding: [relative]\n  - _self_\nseed: 3\n"
     write(tmp_path, "experiment", "plan", head + uses)

@@ -117,7 +117,7 @@ def test_the_next_commands_can_be_pasted(caplog: pytest.LogCaptureFixture) -> No
     texts = ["data=files", "data.root=$x y", "data.test_source=a;b", "data.test_target=*"]
     asked = experiment_of([*texts, pasted(beside), "name=größe & co"])
     with caplog.at_level(logging.INFO):
-        next_commands(asked)
+        next_commands([asked])
     shown = "; ".join(record.getMessage().removeprefix("next:") for record in caplog.records)
     script = 'nmt-translate() { printf "%s|" "$@"; }; nmt-evaluate() { nmt-translate "$@"; }; '
     shell = subprocess.run(["bash", "-c", script + shown], capture_output=True, check=True)
