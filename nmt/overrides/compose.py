@@ -77,11 +77,12 @@ def composed(overrides: list[Override]) -> Experiment:
         take_corpus(cfg, parent, overrides, folders)
     _hold_out(cfg, overrides)
     values = _resolved(cfg)
+    scale = _part(TableScale, values, "limits")  # before what its keys set, for errors to name them
+    table = _part(TableReport, values, "table")
     plain = {key: values[key] for key in SETTINGS}
     if parent is not None:
         plain = inherited(plain, overrides, parent.settings, folders)
     settings = thaw(plain)
-    scale = _part(TableScale, values, "limits")
     knobs = set(values) - {*SETTINGS, *RUN, *OF_TABLES}  # keys of encodings
     changed = [
         f"{key}{values[key]}" for key in sorted({each.key_or_group for each in overrides} & knobs)
@@ -94,7 +95,7 @@ def composed(overrides: list[Override]) -> Experiment:
         overrides=lines_of(overrides),
         changed=changed,
         scale=scale,
-        table=_part(TableReport, values, "table"),
+        table=table,
         row=None if values.get("row") is None else str(values["row"]),
         jobs=place.jobs,
         parent=None if values.get("parent") is None else Path(str(values["parent"])),
