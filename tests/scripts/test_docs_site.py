@@ -44,7 +44,7 @@ def test_the_page_of_options_has_every_key_and_every_option() -> None:
     for group in docs_site.GROUPS:
         assert all(f"### {group}={option}\n" in text for option in options_of(group))
     assert rows["model.dim"] == "width of embeddings and layers | integer, at least 2 | `128` |"
-    assert rows["model.norm"].endswith('| `pre`, `post` | `pre` |')
+    assert rows["model.norm"].endswith("| `pre`, `post` | `pre` |")
     assert rows["trainer.max_steps"].endswith("integer or null, at least 1 | `null` |")
     assert rows["optim.warmup"].endswith("| `4000` |")  # no key of the default option
     assert rows["tests.joined"].startswith("test set of Tables 3 and 4")
