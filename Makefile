@@ -16,7 +16,9 @@ help: ## list all targets
 install: $(VENV)/installed ## all commands and what tests need, in .venv; then: . .venv/bin/activate
 
 demo: $(VENV)/installed ## train absolute and relative on the embedded corpus, compare by length
-	$(BIN)/nmt-demo --runs $(RUNS)/demo
+	$(BIN)/nmt-train -m experiment=demo encoding=absolute,relative runs=$(RUNS)/demo
+	$(BIN)/nmt-evaluate $(RUNS)/demo/toy/absolute-seed1 $(RUNS)/demo/toy/relative-seed1 --bounds 25,50,75 \
+	  --json $(RUNS)/demo/comparison.json --html $(RUNS)/demo/comparison.html --plot $(RUNS)/demo/comparison.png
 
 wmt19-deen: $(VENV)/installed ## German-English of the paper, from downloads to scores; RECIPE="arguments of nmt-recipe"
 	$(BIN)/nmt-recipe wmt19_deen --runs $(RUNS) $(RECIPE)

@@ -19,10 +19,12 @@ from nmt.decode.translator import Translation, Translator
 from nmt.encodings import registry
 from nmt.encodings.base import Dims, Encoding
 from nmt.errors import Exit, UserError
+from nmt.experiments import testsets
 from nmt.experiments.columns import with_columns
 from nmt.experiments.engines import check_n_best, with_decode
-from nmt.experiments.evaluate import USUAL, EvaluationOptions, NamedSystem
-from nmt.experiments.evaluate import evaluate as evaluate_named
+from nmt.experiments.evaluate import USUAL, EvaluationOptions
+from nmt.experiments.evaluate import evaluate as evaluate_systems
+from nmt.experiments.systems import systems_at
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained, load
 from nmt.overrides import options
@@ -194,8 +196,9 @@ def evaluate(
 
     `systems` are model directories, which translate the file `source`, or files of translations, by
     the labels that tables show; "runs/a,runs/b" is an ensemble. `reference` is the file of the
-    right translations; line N of all files belongs together. `nmt.compare.text.blocks` makes of the
-    report what nmt-evaluate prints.
+    right translations; line N of all files belongs together. Translations are kept, see
+    `options.cache`, and no text is translated twice. `nmt.compare.text.render` makes of the report
+    what nmt-evaluate prints.
     Raises UserError: 2 for what does not fit together, 65 for files of unequal lines, 66 for what
     is not there.
 
@@ -203,8 +206,9 @@ def evaluate(
     >>> report.tests[0].rows[-1].cells[1].scores["BLEU"].mean
     31.4
     """
-    named = [NamedSystem.at(label, str(path)) for label, path in systems.items()]
-    return evaluate_named(named, Path(reference), None if source is None else Path(source), options)
+    named = systems_at({label: str(path) for label, path in systems.items()})
+    test = testsets.unnamed(None if source is None else Path(source), Path(reference))
+    return evaluate_systems(named, [test], options)
 
 
 def compose(overrides: Sequence[str] = (), config_dir: str | Path | None = None) -> Experiment:

@@ -128,6 +128,11 @@ def sides(path: str | Path) -> tuple[Side, Side]:
     return reading(Path(path), read)
 
 
+def settings(path: str | Path) -> config.Settings:
+    """Read the settings of a model alone; raises what `load` does."""
+    return reading(Path(path), lambda checkpoint: _settings(modelpath.sealed(checkpoint)))
+
+
 def facts(path: str | Path) -> dict[str, Any]:
     """Read the facts of a model alone, `Trained.facts`; raises what `load` does."""
     return reading(Path(path), lambda checkpoint: _facts(modelpath.sealed(checkpoint)))

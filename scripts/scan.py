@@ -1,7 +1,8 @@
 """Turn SCAN's files into the parallel text that `experiment=scan` reads.
 
     python scripts/scan.py tasks_train_length.txt tasks_test_length.txt DIR
-    nmt-compare experiment=scan data.root=DIR encoding=... --metric exact --lengths reference
+    nmt-train -m experiment=scan data.root=DIR encoding=A,B,... runs=runs/scan
+    nmt-evaluate RUN ... --rank --metric exact --lengths reference
 
 SCAN: Lake and Baroni (2018), https://github.com/brendenlake/SCAN. A line of it is
 `IN: jump twice OUT: I_JUMP I_JUMP`; the same with a tab between the two sides is read, too.

@@ -9,12 +9,10 @@ import pytest
 from nmt import manifest
 from nmt.cli import (
     average,
-    compare,
     encodings,
     evaluate,
     export_model,
     import_model,
-    report,
     score,
     testset,
     train,
@@ -36,9 +34,7 @@ UNDERSTOOD = {  # command -> what reads its arguments and refuses those that do 
     "nmt-evaluate": evaluate.understood,
     "nmt-translate": translate.understood,
     "nmt-score": score.understood,
-    "nmt-report": report.understood,
     "nmt-recipe": lambda words: testset.understood(words[1:]),
-    "nmt-compare": compare.understood,
     "nmt-average": average.understood,
     "nmt-import": import_model.understood,
     "nmt-export": export_model.understood,

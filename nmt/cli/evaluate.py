@@ -1,30 +1,46 @@
-"""nmt-evaluate: score and compare models or files of translations, by source length."""
+"""nmt-evaluate: score and compare runs, models and files of translations, by source length."""
 
 import argparse
 import logging
+import shlex
 import sys
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nmt.cli.command import run
 from nmt.cli.decoding import BY_SENTENCE, KEYS, THREADS, WORKERS, change_of, described
-from nmt.cli.parser import PROCESSES, SAMPLES, Parser, once, within
+from nmt.cli.parser import PROCESSES, SAMPLES, Parser, add_jobs, once, within
 from nmt.cli.streams import deliver
+from nmt.errors import UserError
 from nmt.experiments import outputs
 from nmt.experiments.columns import COLUMNS, columns_named
 
-USAGE = """nmt-evaluate SYSTEM [SYSTEM ...] --reference REF [--source SRC] [OPTION ...]
-                    [decode.KEY=VALUE ...]"""
+if TYPE_CHECKING:
+    from nmt.compare.report import Report
+    from nmt.experiments.systems import System
+    from nmt.experiments.testsets import ParallelFiles
+
+USAGE = """nmt-evaluate SYSTEM [SYSTEM ...] [OPTION ...] [decode.KEY=VALUE ...]
+
+  nmt-evaluate runs/toy/absolute-seed{1,2,3} runs/toy/relative-seed{1,2,3} --html report.html
+  nmt-evaluate mine=runs/toy/relative-seed1 theirs=out.txt --source test.de --reference test.en
+  nmt-evaluate runs/compare/* --test news=test.de,test.en --rank --table ranking.md"""
 EPILOG = """
-Each SYSTEM is [LABEL=]PATH: a run directory or checkpoint, which translates SRC, or a file of
-translations; [LABEL=]PATH,PATH,... are models that translate together. The first is the baseline,
-against which the others are tested. Line N of all files belongs together; a line ends at LF; .gz
-is read too.
+Each SYSTEM is [LABEL=]PATH: a run, checkpoint or model directory, which translates, or a file of
+translations; [LABEL=]PATH,PATH,... are models that translate together. Runs whose settings differ
+only in the seed are one system. The first is the baseline, against which the others are tested.
+
+The test set is REF with SRC, or several by --test; where neither is given, that of the corpus that
+the runs were trained on. Line N of all files belongs together; a line ends at LF; .gz is read too.
+Translations are kept (in the directory of a run, else in --cache), and found again by what they
+were made from: another name of a test set or another output translates nothing again.
 
 BLEU, chrF2 and TER are sacreBLEU's; BLEU-moses is cased BLEU on tokenised text. Shown when asked
 for: TER-moses, the same for TER, and exact, the percentage of lines equal to the reference (white
-space normalised, case counts).
-The score of a bucket is the corpus score of its pairs. The table goes to stdout, all else to
-stderr.
+space normalised, case counts). The score of a bucket is the corpus score of its pairs. The table
+goes to stdout, all else to stderr.
 
 How models search, unless as they were trained to:
 """
@@ -38,96 +54,212 @@ def main(argv: list[str] | None = None) -> int:
 
 def command(argv: list[str]) -> None:
     """Evaluate, write, show."""
-    options = understood(argv)
-    if options.quiet:
+    typed = understood(argv)
+    if typed.quiet:
         logging.getLogger().setLevel(logging.WARNING)
-    from nmt.compare import plot, text
-    from nmt.compare.buckets import parse_bounds
-    from nmt.compare.scores import parse_names
-    from nmt.experiments.evaluate import (
-        EvaluationOptions,
-        check,
-        evaluate,
-        system_of,
-        translations,
+    files = [typed.json, typed.tsv, typed.html, typed.table]
+    outputs.check_places(files, typed.plot, [typed.output_dir, typed.joined])
+    from nmt.compare import heatmap, page, plot, text
+    from nmt.compare.ranking import EXACT
+    from nmt.compare.scoring import BLEU
+    from nmt.experiments.evaluate import EvaluationOptions, evaluate
+    from nmt.experiments.paper import tables_of
+    from nmt.experiments.systems import systems_of
+
+    named = {key: value for key, value in vars(typed).items() if key in EvaluationOptions._fields}
+    options = EvaluationOptions(**named, command=shlex.join(["nmt-evaluate", *argv]))
+    if typed.rank and options.metrics is None:
+        options = options._replace(metrics=[BLEU, EXACT])
+    systems = systems_of(typed.systems)
+    tests = tests_of(typed, systems)
+    tables, systems = tables_of(tests, systems, typed.published, typed.metrics)
+    report = evaluate(systems, tests, options, tables)
+    draw = heatmap.draw if typed.rank else plot.draw
+    deliver(
+        text.ranking(report) if typed.rank else text.render(report),
+        *translations(report, typed.output_dir),
+        (typed.json, outputs.of_text(lambda: outputs.as_json(report.to_json()))),
+        (typed.tsv, outputs.of_text(lambda: text.tsv(report))),
+        (typed.html, outputs.of_text(lambda: page.html(report))),
+        (typed.table, outputs.of_text(lambda: text.markdown(report))),
+        (typed.plot, lambda path: draw(report, path)),
     )
 
-    how = EvaluationOptions(
-        bounds=parse_bounds(options.bounds),
-        metrics=parse_names(options.metric),
-        columns={name: Path(path) for name, path in columns_named(options.columns).items()},
-        by_sentence=options.by_sentence,
-        lengths=options.lengths,
-        target_language=options.target_language,
-        tokenize=options.tokenize,
-        samples=options.samples,
-        seed=options.seed,
-        decode=options.decode,
-        device=options.device,
-        threads=options.threads,
-        workers=options.workers,
-        perplexity=options.perplexity,
-        keep=options.output_dir,
-        quiet=options.quiet,
-    )
-    systems = [system_of(argument) for argument in options.systems]
-    check(systems, options.source, how)
-    kept = how.kept(systems)
-    outputs.check_places([options.json, *kept.values()], options.plot)
-    report = evaluate(systems, options.reference, options.source, how)
-    deliver(
-        text.blocks(report),
-        *translations(report, kept),
-        (options.json, outputs.of_text(lambda: outputs.as_json(report.to_json()))),
-        (options.plot, lambda path: plot.draw(report, path)),
-    )
+
+def tests_of(typed: argparse.Namespace, systems: "Sequence[System]") -> "list[ParallelFiles]":
+    """The test sets that are named, or that of the runs' own corpus; and joined pairs of them."""
+    from nmt.experiments import testsets
+
+    tests = [testsets.named(argument) for argument in typed.tests]
+    if typed.reference:
+        tests = [testsets.unnamed(typed.source, typed.reference)]
+    tests = tests or [testsets.of_systems(systems)]
+    if typed.joined:
+        data = next((model.settings.data for s in systems for model in s.models), None)
+        if data is None:
+            raise UserError("--joined: none of the systems is a model; leave it out")
+        languages = data.source_language, data.target_language
+        tests += testsets.joined_pairs(tests, languages, typed.joined)
+    return tests
+
+
+def translations(report: "Report", directory: Path | None) -> Iterator[tuple[Path, outputs.Writer]]:
+    """The files that get all translations: LABEL.txt, with seed and test if several."""
+    for test in report.tests if directory else ():
+        before = f"{test.name}." if len(report.tests) > 1 else ""
+        for s, system in enumerate(report.systems):
+            several = len(system.runs) > 1
+            for i in range(len(test.lines[0].hypotheses[s])):
+                seed = f"-seed{system.runs[i].seed}" if several else ""
+                lines = [f"{line.hypotheses[s][i]}\n" for line in test.lines]
+                path = Path(directory or "", f"{before}{system.label}{seed}.txt")
+                yield path, outputs.of_text(partial("".join, lines))
 
 
 def understood(argv: list[str]) -> argparse.Namespace:
-    """Options, with `systems` and `decode`; raises UserError, or SystemExit as argparse does."""
+    """What was typed, under the names of the EvaluationOptions; raises UserError.
+
+    Besides these: systems, tests, reference, source, joined, published, rank and the outputs.
+    """
     parser = Parser(
         prog="nmt-evaluate",
         groups=("decode",),
         usage=USAGE,
-        description="Score and compare models or files of translations, by source length.",
+        description="Score and compare runs, models and files of translations, by source length.",
         epilog=EPILOG + "\n".join(map(described, KEYS)),
     )
+    _add_texts(parser)
+    _add_scores(parser)
+    _add_outputs(parser)
+    _add_computing(parser)
+    typed = parser.parse_intermixed_args(argv)
+    settings = [a for a in typed.arguments if a.startswith("decode.") and "=" in a]
+    once(settings)
+    typed.systems = [a for a in typed.arguments if a not in settings]
+    typed.decode = dict(map(change_of, settings))
+    if typed.tests and (typed.reference or typed.source):
+        raise UserError("--test: has source and reference itself; leave --source, --reference out")
+    if typed.source and not typed.reference:
+        raise UserError(
+            f"--source {typed.source}: to score translations of it, add --reference REF"
+        )
+    if typed.attention is None:
+        typed.attention = typed.html is not None
+    return typed
+
+
+def _add_texts(parser: Parser) -> None:
+    """Systems and test sets."""
     add = parser.add_argument
     add("arguments", nargs="+", metavar="SYSTEM", help="[LABEL=]PATH of a model or of translations")
-    add("--reference", required=True, type=Path, metavar="REF", help="the right translations")
+    add("--reference", type=Path, metavar="REF", help="the right translations")
     add("--source", type=Path, metavar="SRC", help="needed by models, and to count lengths")
-    add("--columns", metavar=COLUMNS, help="integers beside SRC, for models that ask for them")
-    add("--perplexity", action="store_true", help="of the references, too, by each model")
+    add(
+        "--test",
+        dest="tests",
+        action="append",
+        default=[],
+        metavar="NAME=SRC,REF",
+        help="a test set with a name; may be given several times",
+    )
+    add("--joined", type=Path, metavar="DIR", help="test on joined pairs of lines too, kept in DIR")
     add("--by-sentence", action="store_true", help=BY_SENTENCE)
-    add("--bounds", default="25,50,75,100", help="last length of each bucket (default %(default)s)")
-    add("--lengths", metavar="MODEL", help="counts source pieces (default: the first model)")
-    add("--target-language", metavar="CODE", help="for tokenisers (default: the model's, or en)")
-    add("--tokenize", choices=TOKENIZERS, help="of BLEU (default: 13a; zh, ja, ko: their own)")
+    add(
+        "--columns",
+        type=_columns,
+        default={},
+        metavar=COLUMNS,
+        help="integers beside the source, for models that ask for them",
+    )
+
+
+def _add_scores(parser: Parser) -> None:
+    """What is counted, and how."""
+    add = parser.add_argument
+    add(
+        "--bounds",
+        type=_bounds,
+        default="25,50,75,100",
+        metavar="N,N,...",
+        help="last length of each bucket (default %(default)s)",
+    )
+    add(
+        "--lengths",
+        metavar="MODEL",
+        help="counts source pieces (default: the first model); reference: counts its words",
+    )
     add(
         "--metric",
+        dest="metrics",
+        type=_metrics,
         metavar="A,B",
-        help="which of these, first one drawn (default: BLEU,BLEU-moses,chrF2,TER)",
+        help="which of these, first one drawn and ranked by (default: BLEU,BLEU-moses,chrF2,TER; "
+        "BLEU,exact with --rank)",
+    )
+    add("--target-language", metavar="CODE", help="for tokenisers (default: the model's, or en)")
+    add("--tokenize", choices=TOKENIZERS, help="of BLEU (default: 13a; zh, ja, ko: their own)")
+    add("--perplexity", action="store_true", help="of the references, too, by each model")
+    add(
+        "--attention",
+        action=argparse.BooleanOptionalAction,
+        help="observe that of the models, as long as translating takes (default: with --html)",
     )
     add("--samples", type=SAMPLES, default=1000, help="bootstrap samples (default 1000)")
     add("--seed", type=within(0), default=12345, help="of the bootstrap (default 12345)")
-    add("--json", type=Path, metavar="FILE", help="write all numbers")
+
+
+def _add_outputs(parser: Parser) -> None:
+    """What is shown and written."""
+    add = parser.add_argument
+    add("--rank", action="store_true", help="one table, best on the longest sources first")
     add(
-        "--plot",
-        type=Path,
-        metavar="FILE",
-        help="draw the first metric by length: .png, .svg or .pdf",
+        "--published",
+        type=lambda text: text.split(","),
+        default=[],
+        metavar="TABLE,...",
+        help="table1 ... table4: in the paper's layout beside its numbers, for systems called as "
+        "there ('relative 75=RUN') on tests called as there",
     )
-    add("--output-dir", type=Path, metavar="DIR", help="keep models' translations as LABEL.txt")
+    add("--title", default="Translation by source length", help="of the report")
+    add("--json", type=Path, metavar="FILE", help="write all numbers and lines")
+    add("--tsv", type=Path, metavar="FILE", help="write the scores, one a line")
+    add("--html", type=Path, metavar="FILE", help="write everything as one page")
+    add("--table", type=Path, metavar="FILE", help="write the ranking as Markdown")
+    add("--plot", type=Path, metavar="FILE", help="draw the first metric: .png, .svg or .pdf")
+    add("--output-dir", type=Path, metavar="DIR", help="write all translations as LABEL.txt")
+
+
+def _add_computing(parser: Parser) -> None:
+    """Where models compute."""
+    add = parser.add_argument
     add("--device", default="auto", help="cpu, cuda, cuda:1, or auto: a GPU if there is one")
     add("--threads", type=PROCESSES, metavar="N", help=THREADS)
     add("--workers", type=PROCESSES, metavar="N", help=WORKERS)
+    add_jobs(parser)
+    add(
+        "--cache",
+        type=Path,
+        default=Path("data/translations"),
+        metavar="DIR",
+        help="keeps the translations of models that are no runs (default %(default)s)",
+    )
     add("--quiet", action="store_true", help="no progress, only warnings")
-    options = parser.parse_intermixed_args(argv)
-    settings = [a for a in options.arguments if a.startswith("decode.") and "=" in a]
-    once(settings)
-    options.systems = [a for a in options.arguments if a not in settings]
-    options.decode = dict(map(change_of, settings))
-    return options
+
+
+def _columns(text: str) -> dict[str, Path]:
+    return {name: Path(path) for name, path in columns_named(text).items()}
+
+
+def _bounds(text: str) -> list[int]:
+    from nmt.compare.buckets import parse_bounds  # numpy takes its time: not for --help
+
+    return parse_bounds(text)
+
+
+def _metrics(text: str) -> list[str] | None:
+    from nmt.compare.scores import parse_names  # so does sacrebleu
+
+    return parse_names(text)
 
 
 if __name__ == "__main__":

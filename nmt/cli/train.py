@@ -144,7 +144,7 @@ def beside_parent(experiment: "Experiment") -> None:
     from nmt.experiments.lengthen import reports
 
     for about, report in reports(experiment):
-        sys.stdout.write(f"\nThe test text, {about}:\n{text.blocks(report)}")
+        sys.stdout.write(f"\nThe test text, {about}:\n{text.render(report)}")
         sys.stdout.flush()
 
 
@@ -163,7 +163,7 @@ def train_sweep(sweep: "Sweep", command: str) -> None:
     if sweep.table:
         reports, error = make_table(plan_table(sweep), command, launch)
         for report in reports:
-            sys.stdout.write(text.tables(report))
+            sys.stdout.write(text.render(report))
     else:
         runs, left_out = plan_runs(sweep)
         for each in left_out:

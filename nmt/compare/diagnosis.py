@@ -10,13 +10,14 @@ from nmt.compare.undertranslation import with_signs
 def diagnose(test: TranslatedTest, how: Bootstrap) -> ScoredTest:
     """Score a test set by bucket, look for signs of under-translation, choose examples.
 
-    The usual metrics are added to those of the test. Raises UserError as `score` does.
+    Raises UserError as `score` does.
     """
-    usual = [scorer.name for scorer in scoring.scorers_of(test._replace(metrics=None), how)]
-    test = test._replace(metrics=list(dict.fromkeys([*(test.metrics or ()), *usual])))
     used = scoring.scorers_of(test, how)
-    counts = scoring.count(test, how, [scorer.name for scorer in used])
+    examples = [] if test.sources is None else [SENTENCE]
+    counts = scoring.count(test, how, [*(scorer.name for scorer in used), *examples])
     scored = scoring.score_counts(test, how, used, counts)
     scored = with_signs(scored, test, how.jobs)
-    sentence = next(scorer for scorer in used if scorer.name == SENTENCE)
+    if not examples:
+        return scored
+    (sentence,) = scoring.scorers_of(test._replace(metrics=examples), how)
     return with_examples(scored, test, sentence, counts)

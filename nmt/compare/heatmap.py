@@ -5,7 +5,7 @@ from typing import Any
 
 from nmt.compare.notation import BEYOND, interval, number
 from nmt.compare.ranking import Ranking
-from nmt.compare.report import ALL
+from nmt.compare.report import ALL, Report
 from nmt.figure import undated
 
 CELL = (1.55, 0.235)  # inches
@@ -13,23 +13,26 @@ MARGINS = (2.6, 1.25)  # inches for names and headings
 DARK = 0.45  # cells of less luminance get white letters
 
 
-def draw(ranking: Ranking, path: Path) -> None:
-    """Draw one metric by bucket in the order of the table; the file's name decides its format.
+def draw(report: Report, path: Path) -> None:
+    """Draw the main metric of the first test by bucket, ranked; the name decides the format.
 
     Each cell holds the score and its 95% interval, so that the picture needs no table beside it.
-    The same ranking gives the same bytes.
+    The same report gives the same bytes.
     """
     import matplotlib
     from matplotlib.figure import Figure
 
+    ranking = Ranking(report, report.tests[0])
     rows, order = ranking.rows, ranking.order
-    scores = [[row.cells[s].scores[ranking.metric] for row in rows] for s in order]
+    scores = [[row.cells[s].scores[ranking.metric.name] for row in rows] for s in order]
     means = [[score.mean for score in line] for line in scores]
     size = (MARGINS[0] + CELL[0] * len(rows), MARGINS[1] + CELL[1] * len(order))
     with matplotlib.rc_context({"svg.hashsalt": "nmt", "font.size": 8}):
         figure = Figure(figsize=size, layout="constrained")
         axes = figure.subplots()
-        colours = matplotlib.colormaps["viridis" if ranking.higher_is_better else "viridis_r"]
+        colours = matplotlib.colormaps[
+            "viridis" if ranking.metric.higher_is_better else "viridis_r"
+        ]
         top = max(1.0, *(mean for line in means for mean in line))
         axes.imshow(means, aspect="auto", cmap=colours, vmin=0, vmax=top)
         for y, line in enumerate(scores):
@@ -62,5 +65,5 @@ def _axes(axes: Any, ranking: Ranking) -> None:
         axes.axvline(len(rows) - 1.5, color="white", linewidth=5)
     mark = "\n^ longer than any source in training" if any(beyond) else ""
     unit = f" by length in {ranking.test.unit}" if ranking.test.unit else ""
-    title = f"{ranking.metric}{unit}, 95% intervals, {ranking.report.date}{mark}"
+    title = f"{ranking.metric.name}{unit}, 95% intervals, {ranking.report.date}{mark}"
     axes.set_title(title, fontsize=9, loc="left")

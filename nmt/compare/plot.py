@@ -16,14 +16,14 @@ SPREAD = 0.4  # share of a bucket's width over which the systems stand
 
 
 def draw(report: Report, path: Path) -> None:
-    """Draw the main metric of a report; the file's name decides its format.
+    """Draw the main metric of the first test; the file's name decides its format.
 
     The same report gives the same bytes.
     """
     import matplotlib
     from matplotlib.figure import Figure
 
-    (test,) = report.tests
+    test = report.tests[0]
     rows = test.buckets or test.rows
     with matplotlib.rc_context({"svg.hashsalt": "nmt", "font.size": 9}):
         figure = Figure(figsize=SIZE, layout="constrained")
@@ -41,7 +41,7 @@ def _system(top: Any, below: Any, report: Report, rows: list[BucketScores], s: i
     offset = SPREAD * ((s + 0.5) / len(report.systems) - 0.5)
     style = {"color": COLOURS[s % len(COLOURS)], "marker": MARKERS[s % len(MARKERS)]}
     metric = report.tests[0].metrics[0].name
-    filled = [i for i, row in enumerate(rows) if row.pairs]
+    filled = [i for i, row in enumerate(rows) if metric in row.cells[s].scores]
     scores = [rows[i].cells[s].scores[metric] for i in filled]
     x, means = [i + offset for i in filled], [score.mean for score in scores]
     top.plot(x, means, label=report.systems[s].label, markersize=5, linewidth=1, **style)

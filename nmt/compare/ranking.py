@@ -1,9 +1,8 @@
-"""Many systems in one order, best on the longest sources first."""
+"""The systems of a report in one order, best on the longest sources first."""
 
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
-from nmt.compare.report import ALL, FORMAT, BucketScores, Report, ScoredTest
+from nmt.compare.report import ALL, BucketScores, Metric, Report, ScoredTest
 
 EXACT = "exact"  # the metric of exact matches
 
@@ -19,17 +18,15 @@ class MissingSystem:
 
 @dataclass(frozen=True)
 class Ranking:
-    """A report of many systems, of one run each, on one test set, and their order."""
+    """One test set of a report, and the order of its systems by the main metric."""
 
     report: Report
-    metric: str  # one of the test's; decides the order
-    missing: list[MissingSystem] = field(default_factory=list)
+    test: ScoredTest
 
     @property
-    def test(self) -> ScoredTest:
-        """The test set."""
-        (test,) = self.report.tests
-        return test
+    def metric(self) -> Metric:
+        """The metric that decides the order."""
+        return self.test.metrics[0]
 
     @property
     def rows(self) -> list[BucketScores]:
@@ -43,27 +40,13 @@ class Ranking:
         return rows[-2] if len(rows) > 1 else rows[-1]
 
     @property
-    def higher_is_better(self) -> bool:
-        """Whether more of the metric is better."""
-        return self.test.metric(self.metric).higher_is_better
-
-    @property
     def order(self) -> list[int]:
         """Indices of the systems, best in the longest bucket first, then best on all pairs."""
-        sign = -1 if self.higher_is_better else 1
+        sign = -1 if self.metric.higher_is_better else 1
 
         def key(s: int) -> tuple[float, ...]:
             rows = (self.longest, self.rows[-1])
-            return tuple(sign * row.cells[s].scores[self.metric].mean for row in rows)
+            return tuple(sign * row.cells[s].scores[self.metric.name].mean for row in rows)
 
-        return sorted(range(len(self.report.systems)), key=key)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values for a JSON file; `order` has the labels as the table is sorted."""
-        return {
-            "format": FORMAT,
-            "metric": self.metric,
-            "order": [self.report.systems[s].label for s in self.order],
-            "missing": [asdict(missing) for missing in self.missing],
-            "report": self.report.to_json(),
-        }
+        systems = range(len(self.report.systems))
+        return sorted((s for s in systems if self.longest.cells[s].scores), key=key)

@@ -11,7 +11,7 @@ from statistics import median
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
-FORMAT = 2  # of the JSON file; a reader refuses others
+FORMAT = 3  # of the JSON file; a reader refuses others
 FEW = 100  # below so many pairs a bucket is marked
 TESTED = 30  # below so many pairs no test is made: a bootstrap of so few says nothing
 SIGNIFICANT = 0.05
@@ -139,7 +139,7 @@ class ComparedLine:
 
     source: str | None  # None: no source was given
     reference: str
-    hypotheses: list[str]  # by system
+    hypotheses: list[list[str]]  # by system, then by run; none where it did not translate the test
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ class ScoredTest:
     metrics: list[Metric]  # the first is the main one
     rows: list[BucketScores]  # the buckets, then all pairs
     examples: list[ExamplePair] = field(default_factory=list)
-    lines: list[ComparedLine] = field(default_factory=list)  # all of them, of nmt-evaluate
+    lines: list[ComparedLine] = field(default_factory=list)  # all of them
 
     @property
     def buckets(self) -> list[BucketScores]:

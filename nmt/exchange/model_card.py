@@ -121,7 +121,8 @@ def _test_name(report: Report, test: ScoredTest) -> str:
     """The name of a test set: that of its source or reference file, where no other is known."""
     files = report.about.get("files", {})
     for kind in ("source", "reference"):
-        if test.name == "test" and (path := files.get(kind, {}).get("path")):
+        path = files.get(f"{test.name} {kind}", {}).get("path")
+        if test.name == "test" and path:
             return str(path).replace("\\", "/").rpartition("/")[2]
     return test.name
 

@@ -1,17 +1,58 @@
-"""What a run tells beside its scores: its size, its budget, how its training went."""
+"""What a system tells besides its scores: its size, its budget, how it searches."""
 
-from nmt import build
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from nmt import build, modeldir
 from nmt.config import Settings
+from nmt.data.segmenter import Segmenter
+from nmt.decode.sources import LENGTH
+from nmt.exchange import ctranslate2_engine
+from nmt.experiments.systems import System
 
 
-def parameters(settings: Settings, sizes: tuple[int, int]) -> tuple[int, int]:
-    """Parameters of the encodings, and of the model with them, each counted once.
+class ModelFacts(NamedTuple):
+    """What a system's first model tells, without its weights."""
 
-    `sizes`: of the source and target vocabularies.
-    """
-    model = build.outline(settings, *sizes)
+    parameters: int
+    encoding_parameters: int
+    longest: int | None  # longest source in training, in its own pieces; None: unknown
+    segmenter: Segmenter  # of the source
+    columns: frozenset[str]  # integers beside the source that it reads, alone or with others
+
+
+def facts_of(system: System) -> ModelFacts | None:
+    """What is known of a system's first model; None of a file. Raises what `modeldir.load` does."""
+    if system.file is not None:
+        return None
+    first, *others = map(_outlined, system.models[0].paths)
+    columns = first.columns.union(*(other.columns for other in others))
+    if system.models[0].settings.decode.target_length == "given":
+        columns |= {LENGTH}
+    return first._replace(columns=columns)
+
+
+def _outlined(path: Path) -> ModelFacts:
+    """The facts of one model."""
+    if ctranslate2_engine.is_exported(path):
+        exported = ctranslate2_engine.load(path)
+        sides, settings, facts = (
+            (exported.source, exported.target),
+            exported.settings,
+            exported.facts,
+        )
+    else:
+        sides, settings, facts = modeldir.sides(path), modeldir.settings(path), modeldir.facts(path)
+    model = build.outline(settings, *(len(side.vocabulary) for side in sides))
     of_encodings = {p for site in model.sites.values() for p in site.parameters()}
-    return sum(p.numel() for p in of_encodings), sum(p.numel() for p in model.parameters())
+    return ModelFacts(
+        sum(p.numel() for p in model.parameters()),
+        sum(p.numel() for p in of_encodings),
+        facts["longest_source"],
+        sides[0].segmenter,
+        frozenset(model.columns),
+    )
 
 
 def shared_settings(settings: Settings, seeds: str) -> list[str]:
@@ -25,6 +66,30 @@ def shared_settings(settings: Settings, seeds: str) -> list[str]:
         f"Training: {' or '.join(limits)} of {trainer.batch_tokens * trainer.accumulate:,} tokens, "
         f"learning rate {settings.optim.lr:g} ({settings.optim.kind}).",
     ]
+
+
+def training_notes(systems: Sequence[System]) -> list[str]:
+    """The same of the runs among systems, where all say it; none where these share nothing."""
+    runs = [model.settings for system in systems for model in system.models if model.run]
+    seeds = sorted({settings.seed for settings in runs})
+    named = f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
+    described = [shared_settings(settings, named) for settings in runs]
+    return [] if not described else [
+        note for note in described[0] if all(note in notes for notes in described)
+    ]  # fmt: skip
+
+
+def search_notes(systems: Sequence[System]) -> list[str]:
+    """How the models among systems search, by their settings."""
+    searches: dict[str, list[str]] = {}
+    for system in systems:
+        if system.models:
+            searches.setdefault(search_of(system.models[0].settings), []).append(system.label)
+    described = [
+        search if len(searches) == 1 else f"{search} ({', '.join(labels)})"
+        for search, labels in searches.items()
+    ]
+    return [f"Translation: {'; '.join(described)}."] if described else []
 
 
 def search_of(settings: Settings) -> str:

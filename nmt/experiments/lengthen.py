@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from nmt.config import BEAM, SAMPLING, Decode, Files
 from nmt.errors import UserError
 from nmt.experiments import outputs
-from nmt.experiments.evaluate import BOUNDS, EvaluationOptions, NamedSystem, evaluate
+from nmt.experiments.evaluate import BOUNDS, EvaluationOptions, evaluate
+from nmt.experiments.systems import systems_at
 from nmt.experiments.testsets import ParallelFiles, joined_pairs, of_corpus
 from nmt.overrides.compose import Experiment
 
@@ -49,10 +50,10 @@ def reports(experiment: Experiment) -> Iterator[tuple[str, "Report"]]:
         perplexity=True,
         device=experiment.settings.trainer.device,
     )
-    systems = [NamedSystem("parent", experiment.parent), NamedSystem(CHILD, run)]
+    systems = systems_at({"parent": str(experiment.parent), CHILD: str(run)})
     unwritten: UserError | None = None
     for test in (single, joined):
-        report = evaluate(systems, test.reference, test.source, options)
+        report = evaluate(systems, [test], options)
         yield test.about, report
         text = outputs.of_text(partial(outputs.as_json, report.to_json()))
         try:

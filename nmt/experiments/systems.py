@@ -1,21 +1,23 @@
-"""The systems of a report: finished runs, those of one config together."""
+"""The systems of an evaluation: models, ensembles, files; runs that differ in the seed are one."""
 
+import logging
 import re
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt import manifest, modeldir
+from nmt import manifest, modeldir, modelpath
 from nmt.config import Settings, freeze, is_path, thaw
 from nmt.errors import Exit, UserError
-from nmt.experiments.plan import PlannedRun
-from nmt.overrides.compose import Experiment
+from nmt.exchange import ctranslate2_engine
 from nmt.training.directory import CONFIG
 from nmt.training.run import standing
 
+log = logging.getLogger(__name__)
+
 PROBLEMS = 3  # named in one error
 SEEDED = re.compile(r"[-_.]?seed[-_]?\d+$")
+UNFIT = re.compile(r"[/\\\x00-\x1f]|^\.")  # labels are names of files, too
 LOOSE = (
     *("seed", "trainer.device", "trainer.threads", "trainer.log_every", "trainer.tensorboard"),
     *("trainer.keep_checkpoints", "trainer.gradient_checkpointing", "trainer.deterministic"),
@@ -23,109 +25,190 @@ LOOSE = (
 )  # what runs of one system may differ in, beside places; none changes what is learned or found
 
 
-class SeededSystem(NamedTuple):
-    """One system: finished runs of one config, which differ in their seeds alone."""
+class SystemModel(NamedTuple):
+    """A model that translates, or several that do so together by the mean of their probabilities.
 
-    label: str  # as the tables show it
-    runs: list[PlannedRun]  # by seed; all finished
-    published: str | None  # key of the published numbers, as `absolute 100`
-
-
-class FinishedRun(NamedTuple):
-    """One run that was named on a command line."""
-
-    label: str | None  # as it was given
-    directory: Path
-    settings: Settings
-    fingerprint: str  # of what it was trained on
-
-
-def read_finished(
-    named: Sequence[tuple[str | None, Path]], device: str = "auto"
-) -> list[FinishedRun]:
-    """Read what finished runs were trained with, and on; their labels may be None.
-
-    Raises UserError (65) for those that have not ended well, or hold no run. They translate on
-    `device`, wherever they were trained.
+    Settings are those of the first: its corpus, and how it searches unless told otherwise.
     """
-    if unfinished := [why for _, path in named if (why := _unfinished(path))]:
-        raise UserError(few(unfinished), Exit.DATA)
-    return [_read(label, path, device) for label, path in named]
+
+    place: str  # as it may be typed
+    paths: tuple[Path, ...]  # runs, checkpoints or model directories
+    settings: Settings
+
+    @property
+    def run(self) -> Path | None:
+        """The run directory that it is, or is a checkpoint of; None for all else."""
+        if len(self.paths) > 1:
+            return None
+        (path,) = self.paths
+        if is_run(path):
+            return path
+        above = path.parent if path.parent.name == "checkpoints" else path.resolve().parent
+        return above.parent if above.name == "checkpoints" and is_run(above.parent) else None
 
 
-def _unfinished(directory: Path) -> str | None:
-    """Why a run is not finished; None if it is."""
+class System(NamedTuple):
+    """What a table has a row for: models of one config, one per seed, or a file of translations."""
+
+    label: str  # as tables show it
+    models: list[SystemModel]  # by seed; none: the file has the translations
+    file: Path | None = None
+    published: str | None = None  # key of the paper's numbers, as `absolute 100`
+
+    @property
+    def places(self) -> list[str]:
+        """Where its models are, or its file."""
+        return [str(self.file)] if self.file else [model.place for model in self.models]
+
+
+def is_run(path: Path) -> bool:
+    """Whether a directory is one of nmt-train, not a model directory itself."""
+    return (path / CONFIG).is_file() and not (path / manifest.NAME).exists()
+
+
+def systems_of(arguments: Sequence[str]) -> list[System]:
+    """Read arguments [LABEL=]PATH[,PATH...]; runs of one config are one system.
+
+    Raises UserError: 2 for a label that is no name of a file, 65 for a directory that holds no
+    model, and what `grouped` does.
+    """
+    return grouped([_named(argument) for argument in arguments])
+
+
+def systems_at(places: Mapping[str, str]) -> list[System]:
+    """The systems of paths, or of PATH,PATH,..., by label; raises what `systems_of` does."""
+    return grouped([_at(label, place) for label, place in places.items()])
+
+
+class _Named(NamedTuple):
+    """One system as it was named."""
+
+    label: str | None  # None: none was given
+    name: str  # what it is called by its path
+    system: System
+    fingerprint: str | None = None  # of what a run was trained on; None: no run
+
+    @property
+    def model(self) -> SystemModel:
+        """The model of a run."""
+        return self.system.models[0]
+
+
+def _named(argument: str) -> _Named:
+    """Read [LABEL=]PATH[,PATH...]; what exists as it stands has no label."""
+    label, equals, place = argument.partition("=")
+    if not equals or _paths(argument)[0].exists():
+        return _at(None, argument)
+    if not place or not label.strip() or UNFIT.search(label):
+        raise UserError(f"{argument}: expected LABEL=PATH, the label fit for a file name")
+    return _at(label.strip(), place)
+
+
+def _at(label: str | None, place: str) -> _Named:
+    paths = _paths(place)
+    name = "+".join(map(_name, paths))
+    if not paths[0].is_dir():
+        return _Named(label, name, System(label or name, [], paths[0]))
+    for path in paths:
+        if is_run(path) and not (reached := standing(path)).finished:
+            log.warning(
+                "%s: at step %d of %d, not finished; its best checkpoint so far is evaluated",
+                *(path, reached.step, reached.last),
+            )
+    checkpoints = tuple(map(modelpath.locate, paths))  # the same ones, though training goes on
+    system = System(label or name, [SystemModel(place, checkpoints, settings_of(paths[0]))])
+    if len(paths) > 1 or not is_run(paths[0]):
+        return _Named(label, name, system)
+    return _Named(label, name, system, str(modeldir.facts(checkpoints[0])["fingerprint"]))
+
+
+def _paths(place: str) -> tuple[Path, ...]:
+    """A path, or the directories PATH,PATH,..., which are an ensemble."""
+    several = [Path(path) for path in place.split(",")]
+    if Path(place).exists() or not all(path.is_dir() for path in several):
+        return (Path(place),)
+    return tuple(several)
+
+
+def _name(path: Path) -> str:
+    """What a system is called that is given no label."""
+    resolved = path.resolve()
+    if resolved.parent.name == "checkpoints":
+        return f"{resolved.parent.parent.name}@{resolved.name}"
+    return resolved.name if path.is_dir() else Path(path.name.removesuffix(".gz")).stem
+
+
+def settings_of(path: Path) -> Settings:
+    """The settings that a run, a checkpoint or a model directory was made with; UserError (65)."""
+    if ctranslate2_engine.is_exported(path):
+        return ctranslate2_engine.load(path).settings
+    if not is_run(path):
+        return modeldir.settings(path)
+    where = path / CONFIG
     try:
-        reached = standing(directory)
-    except UserError as error:
-        return str(error)
-    if reached.finished:
-        return None
-    return (
-        f"{directory}: at step {reached.step} of {reached.last}, not finished; train it to the end"
-    )
-
-
-def _read(label: str | None, directory: Path, device: str) -> FinishedRun:
-    where = directory / CONFIG
-    try:
-        settings = thaw(manifest.read(where))
+        return thaw(manifest.read(where))
     except UserError as error:
         message = str(error) if str(where) in str(error) else f"{where}: {error}"
         raise UserError(message, Exit.DATA) from None
-    trainer = replace(settings.trainer, device=device)
-    facts = modeldir.reading(directory, lambda model: manifest.Sealed(model).json("facts.json"))
-    settings = replace(settings, trainer=trainer)
-    return FinishedRun(label, directory, settings, str(facts["fingerprint"]))
 
 
-def grouped(runs: Sequence[FinishedRun]) -> list[SeededSystem]:
+def grouped(named: Sequence[_Named]) -> list[System]:
     """Runs of one config are a system; a label starts or names one.
 
-    A system is called by its label, or as its first run, less -seedN. Raises UserError for a run
-    or seed that comes twice, and for runs of one label that are of several configs.
+    A system of runs is called by its label, or as its first run, less -seedN. Raises UserError (2)
+    for a run or seed that comes twice, for runs of one label that are of several configs, and for
+    two systems of one name.
     """
-    groups: list[list[FinishedRun]] = []
-    for run in runs:
-        group = next((g for g in groups if _belongs(run, g)), None)
+    groups: list[list[_Named]] = []
+    for one in named:
+        group = next((g for g in groups if _belongs(one, g)), None)
         if group is None:
-            groups.append([run])
+            groups.append([one])
             continue
-        if twice := next((r for r in group if r.settings.seed == run.settings.seed), None):
+        seed = one.model.settings.seed
+        if twice := next((o for o in group if o.model.settings.seed == seed), None):
             raise UserError(
-                f"{run.directory}: the same config and seed as {twice.directory}; name one of "
+                f"{one.model.place}: the same config and seed as {twice.model.place}; name one of "
                 "them, or give each a LABEL="
             )
-        group.append(run)
-    systems = []
-    for group in groups:
-        group.sort(key=lambda run: run.settings.seed)
-        label = next((run.label for run in group if run.label), None)
-        planned = [
-            PlannedRun(run.directory.resolve().name, Experiment(run.settings, run.directory))
-            for run in group
-        ]
-        systems.append(SeededSystem(label or SEEDED.sub("", planned[0].name), planned, None))
+        group.append(one)
+    systems = [_system(group) for group in groups]
+    labels = [system.label for system in systems]
+    if twice_named := next((label for label in labels if labels.count(label) > 1), None):
+        raise UserError(f"{twice_named}: two systems of this name; give LABEL=PATH", Exit.USAGE)
     return systems
 
 
-def _belongs(run: FinishedRun, group: Sequence[FinishedRun]) -> bool:
+def _system(group: list[_Named]) -> System:
+    """The system of a group, its runs by seed."""
+    if group[0].fingerprint is None:
+        return group[0].system
+    group.sort(key=lambda one: one.model.settings.seed)
+    label = next((one.label for one in group if one.label), None)
+    label = label or SEEDED.sub("", group[0].name) or group[0].name
+    return System(label, [one.model for one in group])
+
+
+def _belongs(one: _Named, group: Sequence[_Named]) -> bool:
     """Whether a run is of the group's config; raises UserError if only its label says so."""
-    same = _config(run) == _config(group[0])
+    if one.fingerprint is None or group[0].fingerprint is None:
+        return False
+    same = _config(one) == _config(group[0])
     label = next((other.label for other in group if other.label), None)
-    if run.label is None:
+    if one.label is None:
         return same
-    if run.label == label and not same:
+    if one.label == label and not same:
         raise UserError(
-            f"{run.label}: {group[0].directory} and {run.directory} are of two configs "
-            f"({_difference(group[0], run)}); give each its own LABEL="
+            f"{one.label}: {group[0].model.place} and {one.model.place} are of two configs "
+            f"({_difference(group[0], one)}); give each its own LABEL="
         )
-    return run.label == label
+    return one.label == label
 
 
-def _config(run: FinishedRun) -> dict[str, Any]:
+def _config(run: _Named) -> dict[str, Any]:
     """All that a system's runs have in common, by dotted key."""
-    values: dict[str, Any] = {"order": list(run.settings.encoding), "corpus": run.fingerprint}
+    settings = run.model.settings
+    values: dict[str, Any] = {"order": list(settings.encoding), "corpus": run.fingerprint}
 
     def add(prefix: str, value: Any) -> None:
         if isinstance(value, dict):
@@ -134,11 +217,11 @@ def _config(run: FinishedRun) -> dict[str, Any]:
         elif prefix not in LOOSE and not is_path(prefix):
             values[prefix] = value
 
-    add("", freeze(run.settings))
+    add("", freeze(settings))
     return values
 
 
-def _difference(one: FinishedRun, other: FinishedRun) -> str:
+def _difference(one: _Named, other: _Named) -> str:
     """The first key in which two configs differ."""
     before, after = _config(one), _config(other)
     key = next(k for k in sorted({*before, *after}) if before.get(k) != after.get(k))

@@ -15,10 +15,9 @@ from nmt.compare.buckets import check
 from nmt.compare.report import PaperTable, Report
 from nmt.compare.scores import NAMES
 from nmt.config import freeze
-from nmt.data.joined import by_sentence
 from nmt.errors import UserError
 from nmt.experiments import outputs, testsets
-from nmt.experiments.facts import shared_settings
+from nmt.experiments.evaluate import EvaluationOptions, evaluate
 from nmt.experiments.plan import (
     PlannedRun,
     failure,
@@ -27,9 +26,8 @@ from nmt.experiments.plan import (
     prepare_corpora,
     without,
 )
-from nmt.experiments.report import ReportOptions, report
 from nmt.experiments.run import Launcher, at_once, train_all
-from nmt.experiments.systems import SeededSystem
+from nmt.experiments.systems import System, SystemModel
 from nmt.overrides.compose import AbsentError
 from nmt.overrides.sweep import Sweep
 from nmt.overrides.tables import TableReport, TableScale
@@ -82,8 +80,9 @@ def make_table(
     runs = [run.planned for run in table.runs]
     tests = testsets.of_table([run.experiment for run in runs], table.report.table.test)
     if table.report.by_sentence:
+        tests = {name: test._replace(by_sentence=True) for name, test in tests.items()}
         for test in tests.values():
-            by_sentence(test.source)  # says what is wrong before anything is trained
+            test.read()  # says what is wrong before anything is trained
     corpora = prepare_corpora(runs)
     missing = train_all(runs, fingerprints(corpora), table.at_once, launch)
     notes = [*table.scale.remarks, *table.notes, *(f"{m.label}: {m.why}." for m in missing)]
@@ -92,8 +91,7 @@ def make_table(
     for corpus in dict.fromkeys(run.corpus for run in trained):
         rows = [run for run in trained if run.corpus == corpus]
         facts = _shared([run.planned for run in rows], corpora)
-        test = tests[corpus]._replace(by_sentence=table.report.by_sentence)
-        reports.append(_report(table, rows, test, [*notes, *facts], command))
+        reports.append(_report(table, rows, tests[corpus], [*notes, *facts], command))
         try:
             _write(reports[-1], rows[0].planned.directory.parent / f"{table.sweep.name}")
         except UserError as error:
@@ -146,16 +144,12 @@ def _table_run(planned: PlannedRun) -> TableRun:
 
 
 def _shared(runs: Sequence[PlannedRun], corpora: Mapping[str, "Prepared"]) -> list[str]:
-    """Corpus, size and budget of all runs, their seeds, and how much text each limit leaves."""
-    seeds = ", ".join(str(seed) for seed in sorted({run.settings.seed for run in runs}))
+    """How much text each limit leaves."""
     facts: dict[int, dict[str, Any]] = {}
     for run in runs:
         facts[run.settings.data.max_length] = corpora[run.name].facts
     pairs = [f"{of_limit['train_pairs']:,} pairs up to {n}" for n, of_limit in facts.items()]
-    return [
-        *shared_settings(runs[0].settings, f"seeds {seeds}"),
-        f"Training text, by the limit in pieces: {', '.join(pairs)}.",
-    ]
+    return [f"Training text, by the limit in pieces: {', '.join(pairs)}."]
 
 
 def _report(
@@ -170,7 +164,7 @@ def _report(
     for run in runs:
         rows.setdefault(run.config, []).append(run)
     systems = [
-        SeededSystem(same[0].label, [run.planned for run in same], same[0].published)
+        System(same[0].label, [_model(run.planned) for run in same], None, same[0].published)
         for same in rows.values()
     ]
     layout = table.report.table
@@ -184,16 +178,28 @@ def _report(
         buckets=layout.buckets,
     )
     title = f"{layout.name}, scale {table.sweep.scale}"
-    options = ReportOptions(
-        table.scale.bounds, table.report.samples, table.at_once, table.report.attention
+    options = EvaluationOptions(
+        bounds=table.scale.bounds,
+        samples=table.report.samples,
+        jobs=table.at_once,
+        device=runs[0].planned.settings.trainer.device,
+        attention=table.report.attention,
+        title=title,
+        command=command,
+        notes=notes,
     )
-    return report(title, command, notes, systems, [test], [shown], options)
+    return evaluate(systems, [test], options, [shown])
+
+
+def _model(run: PlannedRun) -> SystemModel:
+    """A trained run, which searches as the command line says."""
+    return SystemModel(str(run.directory), (run.directory,), run.settings)
 
 
 def _write(made: Report, stem: Path) -> None:
     """Write a report as text, JSON, TSV and a page; raises UserError (74)."""
     forms = {
-        "txt": lambda: text.tables(made),
+        "txt": lambda: text.render(made),
         "json": lambda: outputs.as_json(made.to_json()),
         "tsv": lambda: text.tsv(made),
         "html": lambda: page.html(made),

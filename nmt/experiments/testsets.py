@@ -1,20 +1,21 @@
 """Test sets: those of corpora, of the paper's tables, of joined lines, and whether they fit."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from nmt.config import Files, Settings, Toy
+from nmt import manifest
+from nmt.config import Files, Settings, Toy, freeze
 from nmt.data import joined
 from nmt.data.corpus import read_text
 from nmt.errors import Exit, UserError
-from nmt.experiments.plan import PlannedRun
+from nmt.experiments.systems import System
 from nmt.overrides.compose import Experiment
 from nmt.overrides.tables import ScaleTests
 
-if TYPE_CHECKING:
-    from nmt.data.prepare import Prepared
-
+TEST = "test"  # the name of the one test set that is given none
+NAMED = re.compile(r"(?!\.)[\w.+-]+")  # names of tests: they are names of files
 JOINED = "joined"  # the kind that is made of another
 DIRECTORY = "tests"  # of those made here, beside the runs
 
@@ -22,25 +23,51 @@ DIRECTORY = "tests"  # of those made here, beside the runs
 class ParallelFiles(NamedTuple):
     """One test set, two files whose lines belong together."""
 
-    name: str  # `newstest_all`; also the name of the translations in the run directories
+    name: str  # `newstest_all`
     about: str  # a sentence on what it is
-    source: Path
+    source: Path | None  # None: there are references alone, which no model can translate
     reference: Path
     by_sentence: bool = False  # joined lines are read as the pieces of their sentences
 
-    def read(self) -> tuple[list[str], list[str]]:
+    def read(self) -> tuple[list[str] | None, list[str]]:
         """The lines of both sides; raises UserError (65) unless they are parallel."""
-        sources, references = read_text(self.source), read_text(self.reference)
-        if len(sources) != len(references) or not sources:
+        references = read_text(self.reference)
+        if not references:
+            raise UserError(f"{self.reference}: the file is empty; give references", Exit.DATA)
+        if self.source is None:
+            return None, references
+        sources = self.parallel(self.source, references)
+        return list(joined.by_sentence(self.source)) if self.by_sentence else sources, references
+
+    def parallel(self, path: Path, references: Sequence[str]) -> list[str]:
+        """The lines of a file; raises UserError (65) unless there are as many as references."""
+        lines = read_text(path)
+        if len(lines) != len(references):
             raise UserError(
-                f"{self.source}: has {len(sources)} lines, but {self.reference} has "
-                f"{len(references)}; line N of both must belong together",
+                f"{path}: has {len(lines)} lines, but {self.reference} has {len(references)}; "
+                "line N of both must belong together",
                 Exit.DATA,
             )
-        return sources, references
+        return lines
 
 
-def of_corpus(settings: Settings) -> tuple[str, str]:
+def unnamed(source: Path | None, reference: Path) -> ParallelFiles:
+    """The one test set of an evaluation, by its files."""
+    files = " and ".join(path.name for path in (source, reference) if path)
+    return ParallelFiles(TEST, files, source, reference)
+
+
+def named(argument: str) -> ParallelFiles:
+    """Read NAME=SRC,REF; raises UserError (2) for anything else."""
+    name, equals, rest = argument.partition("=")
+    files = rest.split(",")
+    if not equals or not NAMED.fullmatch(name) or len(files) != 2 or not all(files):
+        raise UserError(f"--test {argument}: expected NAME=SRC,REF, the name fit for a file name")
+    source, reference = map(Path, files)
+    return ParallelFiles(name, f"{source.name} and {reference.name}", source, reference)
+
+
+def of_corpus(settings: Settings, run: Path | None = None) -> tuple[str, str]:
     """The files of a corpus's own test set, source and target; placeholders where none is named.
 
     Those of the embedded corpus lie in its prepared directory, which is made if it is missing.
@@ -51,46 +78,63 @@ def of_corpus(settings: Settings) -> tuple[str, str]:
         return source, data.test_target or f"TEST.{data.target_language}"
     from nmt import corpus
 
-    prepared = corpus.prepare(settings)
+    prepared = corpus.prepare(settings, run)
     facts = prepared.facts
     return str(Path(prepared.path, facts["test_source"])), str(
         Path(prepared.path, facts["test_target"])
     )
 
 
-def _of_corpus(name: str, settings: Settings) -> ParallelFiles:
-    source, reference = map(Path, of_corpus(settings))
-    return ParallelFiles(name, "", source, reference)
+def of_systems(systems: Sequence[System]) -> ParallelFiles:
+    """The test set that the corpora of runs name.
 
-
-def refuse_unnamed(runs: Sequence[PlannedRun]) -> None:
-    """Raise UserError unless the config of every run names all files of its test set."""
-    for data in [run.settings.data for run in runs]:
-        if not isinstance(data, Files):
-            continue
-        named = {"data.test_source": data.test_source, "data.test_target": data.test_target}
-        named |= {f"data.columns.{name}.test": c.test for name, c in data.columns.items()}
-        if unnamed := [key for key, path in named.items() if not path]:
-            raise UserError(f"{', '.join(unnamed)}: no value; name the test set to compare on")
-
-
-def shared(
-    runs: Sequence[PlannedRun], corpora: Mapping[str, "Prepared"], name: str
-) -> ParallelFiles:
-    """The test set of the runs' corpora, under this name.
-
-    Raises UserError for one that cannot be read (65, 66), and for runs whose test sets differ.
+    Raises UserError: 2 for systems that are no runs, for a config that names no test set, and for
+    runs whose test sets differ; 65 or 66 for one that cannot be read.
     """
-    settings = {id(corpora[run.name]): run.settings for run in runs}.values()
-    tests = [_of_corpus(name, each) for each in settings]
-    if any(test.read() != tests[0].read() for test in tests):
-        raise UserError(f"{runs[0].name} and others have different test sets; compare apart")
-    return tests[0]
+    tests: dict[bytes, ParallelFiles] = {}
+    for system in systems:
+        if system.file:
+            raise UserError(f"{system.file}: names no test set; add --reference REF")
+        for model in system.models:
+            if model.run is None:
+                raise UserError(
+                    f"{model.place}: names no test set; add --reference REF --source SRC"
+                )
+            settings = freeze(model.settings)
+            key = [settings["data"], settings["segmenter"], settings["trainer"]["init_from"]]
+            if (corpus := manifest.dump(key)) not in tests:
+                _refuse_unnamed(model.place, model.settings)
+                source, reference = map(Path, of_corpus(model.settings, model.run))
+                about = f"the test text of the corpus, {model.settings.data.name}"
+                tests[corpus] = ParallelFiles(TEST, about, source, reference)
+    first, *others = tests.values()
+    if any(test.read() != first.read() for test in others):
+        raise UserError(
+            f"{systems[0].label} and others have different test sets; evaluate them apart, or add "
+            "--reference REF --source SRC"
+        )
+    return first
+
+
+def _refuse_unnamed(place: str, settings: Settings) -> None:
+    """Raise UserError unless a config names all files of its test set."""
+    data = settings.data
+    if not isinstance(data, Files):
+        return
+    named = {"data.test_source": data.test_source, "data.test_target": data.test_target}
+    named |= {f"data.columns.{name}.test": c.test for name, c in data.columns.items()}
+    if unnamed := [key for key, path in named.items() if not path]:
+        raise UserError(
+            f"{place}: its config has no {', '.join(unnamed)}; add --reference REF --source SRC"
+        )
 
 
 def read_by_sentence(tests: Sequence[ParallelFiles]) -> list[ParallelFiles]:
     """The tests, those of joined lines to be read by sentence; UserError (2) if there are none."""
-    joint = [joined.parts_of(test.source, test.reference) is not None for test in tests]
+    joint = [
+        test.source is not None and joined.parts_of(test.source, test.reference) is not None
+        for test in tests
+    ]
     if not any(joint):
         raise UserError(
             "--by-sentence: no test has joined lines, with the record of nmt-recipe testset"
@@ -104,7 +148,10 @@ def joined_pairs(
     """Make a test set of each, whose lines are two consecutive ones of it."""
     made = []
     for test in tests:
-        pairs = joined.join(*test.read())
+        sources, references = test.read()
+        if test.source is None or sources is None:
+            raise UserError(f"{test.reference}: no source to join; add --source SRC")
+        pairs = joined.join(sources, references)
         name = f"{test.name}-joined"
         record = joined.described([test.source, test.reference], 2)
         source, reference = joined.write(directory, name, *languages, pairs, record)

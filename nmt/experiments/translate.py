@@ -1,158 +1,281 @@
-"""Test sets translated by finished runs, and kept in their directories with a record.
+"""Translations of test sets, made once and kept by content, whatever they are wanted for.
 
-DIRECTORY/translations/NAME.txt are the translations of the test set NAME, NAME.json beside them
-says what they were made from, and NAME.log what nmt-translate said.
+KEY.txt has the translations, and KEY.json beside it says what they were made from: which text,
+models, search. They lie in the directory of the run, DIRECTORY/translations, and those of anything
+else (a model directory, an ensemble) in the cache. KEY is of all that decides on them, so that
+another name of the test set, other outputs or other groups of lengths search nothing again.
 """
 
 import hashlib
-from collections.abc import Sequence
+import io
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import closing, nullcontext, redirect_stderr
+from datetime import date
+from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmt import __version__, atomic, manifest, modeldir, modelpath
-from nmt.compare.ranking import MissingSystem
-from nmt.config import freeze
+from nmt.config import Decode
 from nmt.data.corpus import read_text
+from nmt.data.seams import JoinedLine
 from nmt.decode.workers import can_fork
 from nmt.errors import Exit, UserError
-from nmt.experiments.columns import columns_argument, columns_of_test
-from nmt.experiments.outputs import check_places
-from nmt.experiments.plan import PlannedRun
+from nmt.experiments.columns import columns_argument, with_columns
 from nmt.experiments.processes import LoggedCommand, exit_reason, gpus, last_line, run_all
+from nmt.experiments.systems import SystemModel, few
 from nmt.experiments.testsets import ParallelFiles
 
+if TYPE_CHECKING:
+    from nmt.experiments.engines import LoadedModels
+    from nmt.experiments.evaluate import EvaluationOptions
+
+log = logging.getLogger(__name__)
+
 TRANSLATIONS = "translations"  # in a run directory
-TEXT = "text"  # in the record of translations: their SHA-256
+CACHE = Path("data", TRANSLATIONS)  # of models that are no runs, beside the prepared corpora
+TEXT = "text"  # in a record: SHA-256 of the translations
+NAMED = 16  # digits of a key that name the files
+
+
+class WantedTranslation(NamedTuple):
+    """A test set as one model of a system is to translate it."""
+
+    label: str  # of the system
+    model: SystemModel
+    test: ParallelFiles
+    lines: Sequence[str]  # of the test's source
+    decode: Decode
+    columns: Mapping[str, Path]  # integers beside the source
+    cache: Path = CACHE
+
+    def origin(self) -> dict[str, Any]:
+        """All that a translation depends on."""
+        text = hashlib.sha256("".join(f"{line}\n" for line in self.lines).encode()).hexdigest()
+        sentences = [line.sentences for line in self.lines if isinstance(line, JoinedLine)]
+        return {
+            "models": [digest_of(path) for path in self.model.paths],
+            "source": text,
+            "sentences": hashlib.sha256(manifest.dump(sentences)).hexdigest() if sentences else "",
+            "columns": {name: manifest.sha256_of(path) for name, path in self.columns.items()},
+            "decode": vars(self.decode),
+            "version": __version__,
+        }
 
 
 class KeptTranslation(NamedTuple):
-    """A test set as one run translates it, and where that is kept."""
+    """Where a translation is kept, and what decides on it."""
 
-    run: PlannedRun
-    test: ParallelFiles
+    directory: Path
+    origin: dict[str, Any]
 
-    @property
-    def text(self) -> Path:
-        """Where the translations lie."""
-        return self.run.directory / TRANSLATIONS / f"{self.test.name}.txt"
-
-    @property
-    def record(self) -> Path:
-        """What they were made from."""
-        return self.text.with_name(f"{self.test.name}.json")
+    @classmethod
+    def of(cls, wanted: WantedTranslation) -> "KeptTranslation":
+        """That of a test set and a model; raises what `modeldir.load` does."""
+        run = wanted.model.run
+        return cls(wanted.cache if run is None else run / TRANSLATIONS, wanted.origin())
 
     @property
-    def log(self) -> Path:
-        """The output of the process that made them."""
-        return self.text.with_name(f"{self.test.name}.log")
+    def key(self) -> str:
+        """SHA-256 of all that decides on the translations."""
+        return hashlib.sha256(manifest.dump(self.origin)).hexdigest()
+
+    def path(self, ending: str) -> Path:
+        """The file with the translations (txt), their record (json), or what was said (log)."""
+        return self.directory / f"{self.key[:NAMED]}.{ending}"
+
+    def read(self) -> list[str] | None:
+        """The translations; None if there are none.
+
+        Raises UserError (65) if somebody changed them: they are neither scored nor overwritten.
+        """
+        record, text = self.path("json"), self.path("txt")
+        if not (record.is_file() and text.is_file()):
+            return None
+        try:
+            known = manifest.parse(record.read_bytes(), record)
+        except UserError:
+            return None  # damaged: translate again
+        if not isinstance(known, dict) or known.get("key") != self.key:
+            return None
+        if known.get(TEXT) != manifest.sha256_of(text):
+            raise UserError(
+                f"{text}: not as nmt-translate wrote it; move it away to translate again",
+                Exit.DATA,
+            )
+        return read_text(text)
+
+    def write(self, wanted: WantedTranslation, lines: Sequence[str] | None = None) -> None:
+        """Keep lines, or what nmt-translate has written to the file; raises OSError.
+
+        The record comes last: without it nobody reads the text.
+        """
+        text = self.path("txt")
+        if lines is not None:
+            text.parent.mkdir(parents=True, exist_ok=True)
+            atomic.replace(text, "".join(f"{line}\n" for line in lines).encode())
+        about = {
+            "key": self.key,
+            TEXT: manifest.sha256_of(text),
+            "model": wanted.model.place,
+            "checkpoints": [str(modelpath.locate(path)) for path in wanted.model.paths],
+            "test": wanted.test.name,
+            "file": str(wanted.test.source),
+            "date": date.today().isoformat(),
+            "origin": self.origin,
+        }
+        atomic.replace(self.path("json"), manifest.dump(about))
+
+    def can_be_written(self) -> bool:
+        """Whether the directory takes files; a warning says why not."""
+        try:
+            atomic.try_place(self.path("txt"))
+        except OSError as error:
+            log.warning("%s: %s; translations are not kept", self.directory, error.strerror)
+            return False
+        return True
+
+
+def digest_of(path: Path) -> str:
+    """SHA-256 of the manifest of a model, which vouches for all its files."""
+    return modeldir.reading(path, lambda model: manifest.sha256_of(model / manifest.NAME))
+
+
+class _Pending(NamedTuple):
+    """A translation that is to be made, and where it is kept if that is possible."""
+
+    wanted: WantedTranslation
+    kept: KeptTranslation
+    writable: bool
 
 
 def translate_all(
-    translations: Sequence[KeptTranslation], at_once: int
-) -> tuple[dict[tuple[Path, str], list[str]], list[tuple[KeptTranslation, MissingSystem]]]:
-    """Translate test sets, each in a process; lines by run directory and test, and what failed.
+    wanted: Sequence[WantedTranslation], options: "EvaluationOptions"
+) -> list[list[str]]:
+    """The lines of each translation; those that are kept are read, the others are made and kept.
 
-    They are made anew only if the checkpoint, the text, the search or this program has changed.
-    Raises UserError: 65 if somebody changed the translations, 73 where none can be kept.
+    Raises UserError: 65 if somebody changed what is kept, 70 where a process could not translate,
+    and in this process what `Translator.translate` does.
     """
-    origins = [_origin(each) for each in translations]
+    every = [KeptTranslation.of(each) for each in wanted]
+    lines = {kept.key: found for kept in every if (found := kept.read()) is not None}
+    first = {kept.key: (each, kept) for each, kept in zip(wanted, every, strict=True)}
     pending = [
-        (each, origin)
-        for each, origin in zip(translations, origins, strict=True)
-        if _recorded_origin(each) != origin
+        _Pending(each, kept, kept.can_be_written())
+        for key, (each, kept) in first.items()
+        if key not in lines
     ]
-    check_places([each.text for each, _ in pending])
-    names = _process_names([each for each, _ in pending])
+    if options.jobs > 1 and len(pending) > 1 and all(each.writable for each in pending):
+        lines |= _by_processes(pending, options)
+    else:
+        lines |= _here(pending, options)
+    return [lines[kept.key] for kept in every]
+
+
+def _by_processes(
+    pending: Sequence[_Pending], options: "EvaluationOptions"
+) -> dict[str, list[str]]:
+    """Translate side by side, each text by an nmt-translate; by key."""
+    at_once = (
+        options.jobs if options.device == "cpu" else min(options.jobs, len(gpus()) or options.jobs)
+    )
+    share = max(1, (options.workers or options.threads or at_once) // len(pending))
+    names = _process_names([each.wanted for each in pending])
     commands = []
-    workers = max(1, at_once // max(1, len(pending)))  # of each: cores that would be idle
-    for name, (each, _) in zip(names, pending, strict=True):
-        each.text.parent.mkdir(exist_ok=True)
-        each.record.unlink(missing_ok=True)
-        commands.append(LoggedCommand(name, "translate", _arguments(each, workers), each.log))
-    codes = run_all(commands, at_once, lambda name: "translating") if commands else {}
-    missing = []
-    for name, (each, origin) in zip(names, pending, strict=True):
+    for name, each in zip(names, pending, strict=True):
+        each.kept.directory.mkdir(parents=True, exist_ok=True)
+        each.kept.path("json").unlink(missing_ok=True)
+        arguments = _arguments(each, options.device, share)
+        commands.append(LoggedCommand(name, "translate", arguments, each.kept.path("log")))
+    with redirect_stderr(io.StringIO()) if options.quiet else nullcontext():
+        codes = run_all(commands, at_once, lambda name: "translating")
+    reasons = []
+    for name, (wanted, kept, _) in zip(names, pending, strict=True):
         if code := codes[name]:
-            why = f"translation failed ({exit_reason(code)}): {last_line(each.log)}"
-            missing.append((each, MissingSystem(each.run.name, why, str(each.log))))
+            log_file = kept.path("log")
+            why = f"translation failed ({exit_reason(code)}): {last_line(log_file)}"
+            reasons.append(f"{wanted.model.place}: {why}; see {log_file}")
         else:
-            record = {**origin, TEXT: _sha256(each.text)}
-            atomic.replace(each.record, manifest.dump(record))
-    lost = [each for each, _ in missing]
-    lines = {
-        (each.run.directory, each.test.name): read_text(each.text)
-        for each in translations
-        if each not in lost
-    }
-    return lines, missing
+            kept.write(wanted)
+    if reasons:
+        raise UserError(few(reasons), Exit.DIVERGED)
+    return {kept.key: read_text(kept.path("txt")) for _, kept, _ in pending}
 
 
-def _arguments(translation: KeptTranslation, workers: int) -> list[str]:
+def _arguments(pending: _Pending, device: str, workers: int) -> list[str]:
     """Of nmt-translate; `workers` are its processes, or 1.
 
     On a CPU all of them have one thread: on a busy machine, threads of one process wait for each
     other at every product, which can take a hundred times as long.
     """
-    run, test = translation.run, translation.test
-    on_cpu = run.settings.trainer.device == "cpu" or not gpus()
+    wanted, kept, _ = pending
+    on_cpu = device == "cpu" or not gpus()
     processes = ["--workers", str(workers)] if on_cpu and can_fork() else []
+    first, *others = (str(modelpath.locate(path)) for path in wanted.model.paths)
     return [
-        *(str(modelpath.locate(run.directory)), str(test.source), "-o", str(translation.text)),
-        *("--threads", str(workers), *processes, "--device", run.settings.trainer.device),
-        *columns_argument(columns_of_test(run.settings)),
-        *["--by-sentence"] * test.by_sentence,
-        *(f"decode.{key}={value}" for key, value in vars(run.settings.decode).items()),
+        *(first, str(wanted.test.source), *others, "-o", str(kept.path("txt"))),
+        *("--threads", str(workers), *processes, "--device", device),
+        *columns_argument({name: str(path) for name, path in wanted.columns.items()}),
+        *["--by-sentence"] * wanted.test.by_sentence,
+        *(f"decode.{key}={value}" for key, value in vars(wanted.decode).items()),
     ]
 
 
-def _process_names(translations: Sequence[KeptTranslation]) -> list[str]:
-    """A name for each: the run's where that tells them apart, else with test, or directory."""
+def _process_names(wanted: Sequence[WantedTranslation]) -> list[str]:
+    """A name for each: the label where that tells them apart, else with test, or place."""
     for names in (
-        [each.run.name for each in translations],
-        [f"{each.run.name} {each.test.name}" for each in translations],
+        [each.label for each in wanted],
+        [f"{each.label} {each.test.name}" for each in wanted],
     ):
         if len(set(names)) == len(names):
             return names
-    return [f"{each.run.directory} {each.test.name}" for each in translations]
+    return [f"{each.model.place} {each.test.name}" for each in wanted]
 
 
-def _origin(translation: KeptTranslation) -> dict[str, Any]:
-    """All that a translation depends on."""
-    run, test = translation.run, translation.test
-    checkpoint, sha256 = modeldir.reading(
-        run.directory, lambda model: (model.name, _sha256(model / manifest.NAME))
-    )
-    return {
-        "checkpoint": checkpoint,
-        "manifest": sha256,
-        "source": _sha256(test.source),
-        "columns": {n: _sha256(Path(path)) for n, path in columns_of_test(run.settings).items()},
-        "decode": freeze(run.settings)["decode"],
-        "version": __version__,
-        **({"by_sentence": True} if test.by_sentence else {}),
-    }
+def _here(pending: Sequence[_Pending], options: "EvaluationOptions") -> dict[str, list[str]]:
+    """Translate in this process, one text after the other, with progress; by key."""
+    lines: dict[str, list[str]] = {}
+    for paths, texts in groupby(pending, key=lambda each: each.wanted.model.paths):
+        loaded = load(paths, options)
+        for wanted, kept, writable in texts:
+            translated = lines[kept.key] = _translated(wanted, loaded, options.quiet)
+            if writable:
+                try:
+                    kept.write(wanted, translated)
+                except OSError as error:  # a full disk
+                    log.warning("%s: %s; not kept", error.filename, error.strerror)
+    return lines
 
 
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+def load(paths: Sequence[Path], options: "EvaluationOptions") -> "LoadedModels":
+    """The models at these paths, on the device that is wanted."""
+    from nmt import device as devices
+    from nmt.experiments import engines
+
+    devices.set_threads(options.threads)
+    place = str(devices.pick(options.device))
+    return engines.load(paths, place, options.threads, workers=options.workers)
 
 
-def _recorded_origin(translation: KeptTranslation) -> Any:
-    """What the translations that lie there were made from; None if there are none.
+def _translated(wanted: WantedTranslation, loaded: "LoadedModels", quiet: bool) -> list[str]:
+    """The lines of one translation."""
+    from tqdm import tqdm
 
-    Raises UserError (65) if somebody changed them: they are neither scored nor overwritten.
-    """
-    if not (translation.record.exists() and translation.text.exists()):
-        return None
-    try:
-        record = manifest.parse(translation.record.read_bytes(), translation.record)
-    except UserError:
-        return None  # damaged: translate again
-    if not isinstance(record, dict) or TEXT not in record:
-        return None
-    if record.pop(TEXT) != _sha256(translation.text):
-        raise UserError(
-            f"{translation.text}: not as nmt-translate wrote it; move it away to translate again",
-            Exit.DATA,
+    from nmt.memory import keep_memory
+
+    keep_memory()
+    translator = loaded.translator(wanted.decode)
+    reader = translator.reader
+    given = {name: read_text(path) for name, path in wanted.columns.items()}
+    lines, columns = with_columns(reader.reads.columns, reader.settings, wanted.lines, given)
+    tqdm.monitor_interval = 0  # no thread beside those that work: see decode.workers.may_fork
+    with closing(translator.translate(lines, 1, columns, read_ahead=True)) as translated:
+        bar = tqdm(
+            translated,
+            desc=wanted.label,
+            total=len(wanted.lines),
+            unit=" lines",
+            disable=True if quiet else None,  # None: unless stderr is a terminal
         )
-    return record
+        return [best[0].text for best in bar]

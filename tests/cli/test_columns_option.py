@@ -17,6 +17,7 @@ from nmt.overrides.compose import experiment_of
 from nmt.training.directory import differences
 from tests.decode.copying import model_of
 from tests.decode.test_columns_beside import beside, settings, translator
+from tests.pretended import pretend
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Any:
     made = translator({"heads", "language"}, "heads", "language")
     facts = {"longest_source": 30}
     some = Trained(made.reader.settings, model_of(made), made.source, made.target, facts)
-    monkeypatch.setattr(modeldir, "load", lambda *_: some)
+    pretend(monkeypatch, some)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"ab c\ngh\n")))
     return made
 
@@ -83,6 +84,8 @@ def test_evaluate_reads_them_too(
     (place / "heads").write_bytes(b"0 1\n")
     assert evaluate.main([*words, "--columns", given]) == 65
     assert "heads: has 1 lines, but" in capsys.readouterr().err
+    assert evaluate.main([*words, "--columns", option(place, "language")]) == 2
+    assert "model: reads heads beside the text" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("word", ["", "heads", "heads=", "=a", "heads=a,heads=b", "heads=a,"])

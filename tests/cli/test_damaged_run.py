@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from nmt.cli import report, train
+from nmt.cli import evaluate, train
 from nmt.config import KINDS
 from nmt.errors import Exit
 from nmt.training import progress
@@ -54,7 +54,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     (text,) = (root / "cache").glob("*/text")
     test = ["--test", f"toy={text / 'test.de'},{text / 'test.en'}", "--device", "cpu"]
     test += ["--jobs", "1", "--samples", "40"]
-    assert report.main([str(four.run), *test]) == 0  # keeps the translations
+    assert evaluate.main([str(four.run), *test]) == 0  # keeps the translations
     return four._replace(sixth=weights(root / "other/run", 6), test=test)
 
 
@@ -249,7 +249,7 @@ def test_a_report_leaves_out_what_it_cannot_read(
     name, damage = RECORDS[kind]
     damage(copy / name)
     before = tiny.tree(copy)
-    assert report.main([str(copy), *trained.test, "--html", str(copy.parent / "r.html")]) == 0
+    assert evaluate.main([str(copy), *trained.test, "--html", str(copy.parent / "r.html")]) == 0
     out, err = capsys.readouterr()
     assert len(lines_of(err, copy / name)) == 1 and "Traceback" not in err, err
     assert "BLEU" in out and tiny.tree(copy) == before
@@ -262,7 +262,7 @@ def test_where_the_truth_is_damaged_nothing_is_trained_or_changed(
     name, damage = TRUTH[kind]
     damage(copy / name)
     before = tiny.tree(copy), (copy / name).is_symlink()
-    for code in (trained.train(copy.parent, 6), report.main([str(copy), *trained.test])):
+    for code in (trained.train(copy.parent, 6), evaluate.main([str(copy), *trained.test])):
         assert code == Exit.DATA
     err = capsys.readouterr().err
     assert err.count("\n") == 2 and all(

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 from sacrebleu.metrics.bleu import BLEU
 
-from nmt import modeldir
+from nmt import atomic, manifest
 from nmt.cli import evaluate
 from nmt.compare.report import Report
-from nmt.config import Settings
+from nmt.config import Settings, freeze
 from nmt.data import joined
 from nmt.data.corpus import read_text
-from nmt.experiments.evaluate import system_of
-from nmt.modeldir import Trained
+from nmt.experiments.systems import systems_of
 from tests.compare.made_up import noisy, references
-from tests.decode.copying import Spaces, ended, trained
+from tests.decode.copying import ended, trained
+from tests.pretended import pretend
 
 ROOT = Path(__file__).parent.parent.parent
 Run = Callable[..., tuple[int, str, str]]
@@ -54,7 +54,7 @@ def test_two_files(command: Run, tmp_path: Path) -> None:
     words = ("a.txt", "other=b.txt", "--reference", "ref", "--source", "src", "--bounds", "4,8")
     code, out, err = command(*words, "--json", "new/r.json", "--plot", "new/p.svg")
     assert code == 0, err
-    assert out.startswith("40 pairs; source length in words (no model to count pieces)\n")
+    assert "test, 40 pairs; source length in words of the source (no model to count pieces)" in out
     assert "nrefs:1|bs:40|seed:12345" in out
     assert "scoring 40 pairs of 2 systems" in err
     made = Report.from_json(json.loads((tmp_path / "new/r.json").read_text()))
@@ -63,13 +63,13 @@ def test_two_files(command: Run, tmp_path: Path) -> None:
     hypotheses, right = ((tmp_path / n).read_text().split("\n")[:-1] for n in ("a.txt", "ref"))
     expected = BLEU().corpus_score(hypotheses, [right]).score
     assert made.tests[0].rows[-1].cells[0].scores["BLEU"].mean == pytest.approx(expected)
-    lines = [(line.source, line.reference, line.hypotheses[0]) for line in made.tests[0].lines]
+    lines = [(line.source, line.reference, line.hypotheses[0][0]) for line in made.tests[0].lines]
     sources = (tmp_path / "src").read_text().split("\n")[:-1]
     assert lines == list(zip(sources, right, hypotheses, strict=True))
     others = (tmp_path / "b.txt").read_text().split("\n")[:-1]
-    assert [line.hypotheses[1] for line in made.tests[0].lines] == others
+    assert [line.hypotheses[1] for line in made.tests[0].lines] == [[other] for other in others]
     assert set(made.about["versions"]) >= {"nmt", "sacrebleu", "sacremoses"}
-    assert made.about["files"]["reference"]["path"] == "ref"
+    assert made.about["files"]["test reference"]["path"] == "ref"
     svg = (tmp_path / "new/p.svg").read_text()
     assert svg.startswith("<?xml")
 
@@ -129,18 +129,32 @@ WRONG = {
     "plot": (("a.txt", "--reference", "ref", "--plot", "p.gif"), 2, "must end in one of"),
     "output": (("a.txt", "--reference", "ref", "--json", "ref/r.json"), 73, "ref: "),
     "samples": (("a.txt", "--reference", "ref", "--samples", "x"), 2, "--samples"),
-    "no reference": (("a.txt",), 2, "--reference"),
+    "no reference": (("a.txt",), 2, "a.txt: names no test set; add --reference REF"),
+    "source alone": (("a.txt", "--source", "src"), 2, "--source src: to score translations of it"),
+    "two ways": (("a.txt", "--test", "t=src,ref", "--reference", "ref"), 2, "--test: has source"),
+    "two tests": (("a.txt", "--test", "t=src,ref", "--test", "u=src,ref"), 2, "a.txt: a file has"),
+    "joined": (("a.txt", "--test", "t=src,ref", "--joined", "j"), 2, "--joined: none of"),
+    "no sentences": (
+        ("a.txt", "--reference", "ref", "--source", "src", "--by-sentence"),
+        2,
+        "--by-sentence: no",
+    ),
 }
 
 
 @pytest.mark.parametrize(("words", "code", "message"), WRONG.values(), ids=list(WRONG))
 def test_refusals(
-    command: Run, tmp_path: Path, words: tuple[str, ...], code: int, message: str
+    command: Run,
+    tmp_path: Path,
+    settings_of: Callable[..., Settings],
+    words: tuple[str, ...],
+    code: int,
+    message: str,
 ) -> None:
     write(tmp_path / "short", ["a", "b"])
     (tmp_path / "void").write_bytes(b"")
     (tmp_path / "bad").write_bytes(b"a\xff\n" * 40)
-    (tmp_path / "model").mkdir()
+    manifest.write(tmp_path / "model", [("config.json", manifest.dump(freeze(settings_of())))])
     if "--samples" in words:
         command_code, out, err = _plain(words)
     else:
@@ -163,57 +177,85 @@ def _plain(words: tuple[str, ...]) -> tuple[int, str, str]:
 @pytest.fixture
 def models(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings_of: Callable[..., Settings]
-) -> None:
+) -> list[str]:
     """Directories m1, m2 of one model that copies words, and a text of its words."""
     for name in ("m1", "m2"):
         (tmp_path / name).mkdir()
-    monkeypatch.setattr(Spaces, "to_json", lambda self: {"kind": "spaces"}, raising=False)
+    write(tmp_path / "s", ["w1 w2", "w3", "w4 w1 w2 w3 w1", "", "w2 w2"])
     some = trained()._replace(settings=settings_of("decode.window=3"))
-    monkeypatch.setattr(modeldir, "load", lambda path, device: some)
-    lines = ["w1 w2", "w3", "w4 w1 w2 w3 w1", "", "w2 w2"]
-    write(tmp_path / "s", lines)
+    return pretend(monkeypatch, some)
 
 
-def test_models_translate_and_count_pieces(command: Run, models: None, tmp_path: Path) -> None:
+def test_models_translate_and_count_pieces(command: Run, models: list[str], tmp_path: Path) -> None:
     words = ("m1", "again=m2", "file=s", "--reference", "s", "--source", "s", "--bounds", "2")
     code, out, err = command(
         *words, "decode.beam_size=2", "--output-dir", "out", "--json", "r.json"
     )
     assert code == 0, err
-    assert "source length in subword pieces of m1" in out
-    assert (tmp_path / "out/again.txt").read_bytes() == (tmp_path / "s").read_bytes()
-    assert not (tmp_path / "out/file.txt").exists()
+    assert "source length in subword pieces of the source, as m1 cuts them" in out
+    for name in ("m1", "again", "file"):
+        assert (tmp_path / f"out/{name}.txt").read_bytes() == (tmp_path / "s").read_bytes()
     made = Report.from_json(json.loads((tmp_path / "r.json").read_text()))
     longest = int(trained().facts["longest_source"])
     assert [system.longest_trained for system in made.systems] == [longest, longest, None]
     assert made.tests[0].rows[0].pairs == 4
-    assert made.about["systems"][0]["decode"]["beam_size"] == 2
-    assert made.about["systems"][2]["decode"] is None
+    assert made.about["systems"]["m1"]["settings"]["decode"]["beam_size"] == 2
+    assert made.about["systems"]["file"] == {"places": ["s"]}
 
 
-def test_several_models_are_one_system(
-    command: Run, models: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    loaded: list[str] = []
-    load = modeldir.load
-
-    def watched(path: str | Path, device: str) -> Trained:
-        loaded.append(str(path))
-        return load(path, device)
-
-    monkeypatch.setattr(modeldir, "load", watched)
+def test_several_models_are_one_system(command: Run, models: list[str], tmp_path: Path) -> None:
     words = ("both=m1,m2", "m2,m1", "file=s", "--reference", "s", "--source", "s", "--json", "r")
-    code, _, err = command(*words, "--output-dir", "out")
+    code, _, err = command(*words, "--output-dir", "out", "--jobs", "1")
     assert code == 0, err
-    assert loaded == ["m1", "m1", "m2", "m2", "m1"]  # the first of all counts pieces
+    assert models == ["m1", "m2", "m2", "m1"]
     for name in ("both", "m2+m1"):
         assert (tmp_path / f"out/{name}.txt").read_bytes() == (tmp_path / "s").read_bytes()
     made = Report.from_json(json.loads((tmp_path / "r").read_text()))
-    assert [system["path"] for system in made.about["systems"]] == ["m1,m2", "m2,m1", "s"]
+    places = [system["places"] for system in made.about["systems"].values()]
+    assert places == [["m1,m2"], ["m2,m1"], ["s"]]
     code, _, err = command(*words, "--perplexity")
     assert (code, "m1,m2: --perplexity: of single models only" in err) == (2, True)
     code, _, err = command("m1,none", *words[2:])
     assert (code, "m1,none: no such file" in err) == (66, True)
+
+
+def test_no_text_is_searched_twice(
+    command: Run, models: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the test set is called, and whatever is shown, translations are found again."""
+    words = ("m1", "--test", "one=s,s", "--test", "two=copy,s", "--bounds", "2")
+    write(tmp_path / "copy", read_text(tmp_path / "s"))
+    assert command(*words)[0] == 0
+    assert models == ["m1"]  # for both names of the one text
+    (text,) = (tmp_path / "data/translations").glob("*.txt")
+    record = json.loads(text.with_suffix(".json").read_bytes())
+    assert (record["model"], record["test"], record["file"]) == ("m1", "one", "s")
+    assert record["origin"]["models"] == ["m1"]
+    again = ("other=m1", "--reference", "s", "--source", "copy", "--json", "r", "--rank")
+    assert command(*again)[0] == 0 and models == ["m1"]
+    assert command(*again, "decode.alpha=0")[0] == 0 and models == ["m1", "m1"]
+    assert command(*again, "--cache", "elsewhere")[0] == 0 and len(models) == 3
+    (tmp_path / "s").write_bytes(b"w1\n" * 5)
+    assert command("m1", "--reference", "s", "--source", "s")[0] == 0 and len(models) == 4
+
+    before = text.read_bytes()
+    text.write_bytes(b"Better." + before)
+    code, out, err = command(*words)
+    assert (code, out) == (65, "")
+    assert f"{text.relative_to(tmp_path)}: not as nmt-translate wrote it; move it away" in err
+    assert text.read_bytes() == b"Better." + before
+    text.rename("mine.txt")
+    assert command(*words)[0] == 0 and text.read_bytes() == before
+
+    text.unlink()
+
+    def refuse(path: Path) -> None:
+        raise OSError(30, "Read-only file system", str(path))
+
+    monkeypatch.setattr(atomic, "try_place", refuse)
+    code, out, err = command(*words)
+    assert code == 0 and out and not text.exists()
+    assert "data/translations: Read-only file system; translations are not kept" in err
 
 
 def test_joined_lines_by_sentence(
@@ -222,9 +264,7 @@ def test_joined_lines_by_sentence(
     monkeypatch: pytest.MonkeyPatch,
     settings_of: Callable[..., Settings],
 ) -> None:
-    monkeypatch.setattr(Spaces, "to_json", lambda self: {"kind": "spaces"}, raising=False)
-    some = ended()._replace(settings=settings_of())
-    monkeypatch.setattr(modeldir, "load", lambda *_: some)
+    pretend(monkeypatch, ended()._replace(settings=settings_of()))
     lines = ["w1 w2", "w3", "w4 w5 w6", "w7"]
     joined.write(tmp_path, "two", "de", "en", joined.join(lines, lines), {})
     words = ("model", "--source", "two.de", "--reference", "two.en", "--bounds", "4,5")
@@ -236,13 +276,14 @@ def test_joined_lines_by_sentence(
     assert code == 0, err
     assert read_text(tmp_path / "apart/model.txt") == ["w1 w2 w39 w3 w39", "w4 w5 w6 w39 w7 w39"]
     made = Report.from_json(json.loads((tmp_path / "r.json").read_text()))
-    assert [row.pairs for row in made.tests[0].rows] == [0, 1, 1, 2] and made.about["by_sentence"]
+    assert [row.pairs for row in made.tests[0].rows] == [0, 1, 1, 2]
+    assert made.about["by_sentence"] == ["test"]
     plain = ("two.en", "--source", "two.de", "--reference", "two.en", "--by-sentence")
     assert command(*plain)[0] == 2
     assert command(*plain, "--lengths", "model")[0] == 0
     (tmp_path / "two.json").unlink()
     code, _, err = command(*words, "--by-sentence")
-    assert code == 66 and "two.json: no record of a joined test set" in err
+    assert code == 2 and "--by-sentence: no test has joined lines" in err
 
 
 def test_dropped_second_halves_of_joined_lines_are_counted(command: Run, tmp_path: Path) -> None:
@@ -253,8 +294,11 @@ def test_dropped_second_halves_of_joined_lines_are_counted(command: Run, tmp_pat
     words = ("half", "whole=two.de", "--source", "two.de", "--reference", "two.en")
     code, out, err = command(*words, "--json", "r.json")
     assert code == 0, err
-    block = out.split("second half dropped  (% of joined lines)\n")[1].split("\n\n")[0]
-    assert block.split("\n")[-1].split() == ["all", "2", "few", "100.0", "0.0"]
+    block = out.split("second half dropped, %\n")[1].split("\n\n")[0]
+    assert [line.split()[::2] for line in block.split("\n")[:2]] == [
+        ["half", "100.0"],
+        ["whole", "0.0"],
+    ]
     cells = json.loads((tmp_path / "r.json").read_text())["tests"][0]["rows"][-1]["cells"]
     assert [cell["signs"]["dropped_half"] for cell in cells] == [1.0, 0.0]
     write(tmp_path / "other", read_text(tmp_path / "two.en")[::-1])
@@ -263,20 +307,25 @@ def test_dropped_second_halves_of_joined_lines_are_counted(command: Run, tmp_pat
     assert "dropped second halves are not counted: other: is not the reference" in err
 
 
-def test_only_decode_may_change(command: Run, models: None) -> None:
+def test_only_decode_may_change(command: Run, models: list[str]) -> None:
     code, _, err = command("m1", "decode.beam=2", "--reference", "s", "--source", "s")
     assert code == 2
     assert "did you mean decode.beam_size?" in err
 
 
-def test_labels_of_checkpoints(tmp_path: Path) -> None:
+def test_labels(tmp_path: Path, models: list[str]) -> None:
+    def label(argument: str) -> str:
+        (system,) = systems_of([argument])
+        return system.label
+
     checkpoint = tmp_path / "relative" / "checkpoints" / "step-00000007"
     checkpoint.mkdir(parents=True)
-    assert system_of(str(checkpoint)).label == "relative@step-00000007"
-    assert system_of(str(tmp_path / "relative")).label == "relative"
-    assert system_of("runs/x.en.gz").label == "x"
+    assert label(str(checkpoint)) == "relative@step-00000007"
+    assert label(str(tmp_path / "relative")) == "relative"
+    assert label("runs/x.en.gz") == "x"
     (tmp_path / "a=b").write_bytes(b"")
-    assert system_of(str(tmp_path / "a=b")).path == tmp_path / "a=b"
+    (system,) = systems_of([str(tmp_path / "a=b")])
+    assert system.file == tmp_path / "a=b" and system.label == "a=b"
 
 
 def test_help_is_fast_and_needs_neither_torch_nor_sacrebleu() -> None:

@@ -2,18 +2,18 @@
 
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
 from nmt import modeldir
-from nmt.cli import compare, demo
 from nmt.cli.evaluate import main as evaluate
 from nmt.cli.prepare import main as prepare
 from nmt.cli.train import main as train
 from nmt.cli.translate import main as translate
-from nmt.experiments import run
+from nmt.errors import UserError
+from nmt.experiments import plan
+from nmt.overrides.compose import experiment_of
 
 TINY = [
     *("model.dim=16", "model.feedforward_dim=16", "model.heads=2", "model.encoder_layers=1"),
@@ -69,38 +69,14 @@ def test_a_finished_run_is_not_taken_for_one_on_another_corpus(
     assert evaluate([str(run), *sides, "--samples", "40"]) == 0
 
 
-def test_compare_refuses_runs_on_another_corpus(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_experiment_refuses_runs_on_another_corpus(tmp_path: Path) -> None:
     one, two = write(tmp_path / "one", "haus"), write(tmp_path / "two", "katze")
-    words = [*FILES, f"data.cache={tmp_path / 'cache'}"]
-    tests = ["data.test_source=${data.root}/test.de", "data.test_target=${data.root}/test.en"]
-    own = [*words, *tests, f"data.root={one}", f"runs={tmp_path / 'runs'}", "name=none"]
-    assert train([*own, "encoding=none"]) == 0
-    monkeypatch.setattr(run, "run_all", refuse_commands)
-    capsys.readouterr()
-    asked = ["encoding=none", *words, *tests, f"data.root={two}", "--runs", str(tmp_path / "runs")]
-    assert compare.main(asked) == 65
-    out, err = capsys.readouterr()
-    assert "trained on other data" in err and out == ""
-
-
-def test_the_demo_refuses_runs_on_another_corpus(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    toy = ["data.train_pairs=20", "data.dev_pairs=5", "data.test_pairs=5", *TINY]
-    own = ["experiment=demo", *toy, f"data.cache={tmp_path / 'cache'}"]
-    assert train([*own, "encoding=none", f"runs={tmp_path / 'runs'}", "name=none"]) == 0
-    monkeypatch.setattr("nmt.data.prepare.FORMAT", 0)  # another text of the same settings
-    monkeypatch.setattr(run, "run_all", refuse_commands)
-    capsys.readouterr()
-    where = ["--runs", str(tmp_path / "runs"), "--encodings", "none"]
-    assert demo.main([*where, *toy, f"data.cache={tmp_path / 'cache'}"]) == 65
-    assert "trained on other data" in capsys.readouterr().err
-
-
-def refuse_commands(*asked: Any) -> dict[str, int]:
-    raise AssertionError("a command was started")
+    words = [*FILES, f"data.cache={tmp_path / 'cache'}", f"runs={tmp_path / 'runs'}", "name=none"]
+    assert train([*words, "encoding=none", f"data.root={one}"]) == 0
+    experiment = experiment_of([*words, "encoding=none", f"data.root={two}"])
+    with pytest.raises(UserError, match="trained on other data") as raised:
+        plan.prepare_corpora([plan.PlannedRun("none", experiment)])
+    assert raised.value.code == 65
 
 
 def test_training_goes_on_from_a_parent_on_other_text_with_its_pieces(

@@ -18,6 +18,7 @@ from nmt.experiments.outputs import check_places, of_text
 from nmt.inspect import plot
 from nmt.modeldir import Trained
 from tests.compare.made_up import noisy, references
+from tests.pretended import pretend
 
 
 class Option(NamedTuple):
@@ -34,15 +35,10 @@ OPTIONS = {
     "evaluate --output-dir": Option(
         "evaluate", "MODEL --source src --reference ref --output-dir OUT", True
     ),
-    "report --html": Option("report", "MODEL --test a=src,ref --html OUT"),
-    "report --json": Option("report", "MODEL --test a=src,ref --json OUT"),
-    "report --tsv": Option("report", "MODEL --test a=src,ref --tsv OUT"),
-    "report --joined": Option("report", "MODEL --test a=src,ref --joined OUT", True),
-    "compare --json": Option("compare", "encoding=rotary --json OUT"),
-    "compare --table": Option("compare", "encoding=rotary --table OUT"),
-    "compare --plot": Option("compare", "encoding=rotary --plot OUT"),
-    "compare --runs": Option("compare", "encoding=rotary --runs OUT", True),
-    "demo --runs": Option("demo", "--runs OUT --encodings rotary", True),
+    "evaluate --html": Option("evaluate", "MODEL --test a=src,ref --html OUT"),
+    "evaluate --tsv": Option("evaluate", "MODEL --test a=src,ref --tsv OUT"),
+    "evaluate --table": Option("evaluate", "MODEL --test a=src,ref --table OUT"),
+    "evaluate --joined": Option("evaluate", "MODEL --test a=src,ref --joined OUT", True),
     "train runs=": Option("train", "experiment=table3 scale=toy run=R1 runs=OUT", True),
     "encodings --plot": Option("encodings", "relative --plot OUT"),
     "encodings --run --plot": Option("encodings", "--run MODEL --plot OUT"),
@@ -167,8 +163,7 @@ def test_a_disk_that_fills_costs_only_what_it_does_not_hold(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(type(copying.source.segmenter), "to_json", lambda self: {}, raising=False)
-    monkeypatch.setattr(modeldir, "load", lambda path, device: copying)
+    pretend(monkeypatch, copying)
     words = ["model", "--source", "src", "--reference", "ref", "--samples", "40", "--quiet"]
     assert evaluate.main(words) == 0
     table = capfd.readouterr().out

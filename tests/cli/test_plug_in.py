@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from nmt.cli.compare import understood as compare_words
-from nmt.cli.demo import main as demo
 from nmt.cli.encodings import main as encodings
+from nmt.cli.evaluate import main as evaluate
 from nmt.cli.train import main as train
 from nmt.cli.translate import main as translate
+from nmt.overrides.options import options_of
 from nmt.testing import check_encoding
 from tests.plug_ins import example, install
 
@@ -99,21 +99,23 @@ def test_the_second_of_the_page_passes_all_checks(
 
 
 def test_is_among_all(folder: Path) -> None:
-    assert NAME in compare_words(["encoding=all", "--config-dir", str(folder)])[1]
+    assert NAME in options_of("encoding", (folder,))
 
 
-@pytest.mark.slow
 def test_is_shown_at_work(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
+    """Its model is evaluated by processes of their own, which find the package, too."""
     paths = [str(tmp_path / "site"), *filter(None, [os.environ.get("PYTHONPATH")])]
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))  # it trains in processes of their own
-    words = ["--encodings", NAME, "--runs", str(tmp_path / "runs"), *TINY]
-    words += [f"data.cache={tmp_path / 'cache'}"]
-    assert demo(words) == 2
-    assert f"encoding={NAME}: no such option" in capsys.readouterr().err
-    assert demo([*words, "--config-dir", str(folder)]) == 0
-    assert NAME in capsys.readouterr().out
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+    words = [*TINY, f"data.cache={tmp_path / 'cache'}", f"runs={tmp_path}", f"encoding={NAME}"]
+    for seed in (1, 2):
+        own = ["--config-dir", str(folder), f"name=run{seed}", f"seed={seed}"]
+        assert train([*words, *own]) == 0
+    runs = [str(tmp_path / f"run{seed}") for seed in (1, 2)]
+    assert evaluate([*runs, "--samples", "40", "--jobs", "2", "--device", "cpu"]) == 0
+    out, err = capsys.readouterr()
+    assert "± 2 seeds" in out and "translating" in err
 
 
 def test_is_in_the_help(folder: Path, capsys: Capture) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from nmt.cli.demo import main as demo
 from nmt.cli.evaluate import main as evaluate
 from nmt.cli.prepare import main as prepare
 from nmt.cli.train import main as train
@@ -157,11 +156,17 @@ def test_stdin_to_stdout(
 def test_the_demo_compares_by_length(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The two commands of `make demo`."""
+    monkeypatch.setattr(sys, "argv", ["nmt-train"])
     start_by(monkeypatch)
-    words = [*TINY, *TOY, f"data.cache={tmp_path / 'cache'}"]
+    words = [*TINY, *TOY, f"data.cache={tmp_path / 'cache'}", f"runs={tmp_path}"]
     words += ["trainer.max_steps=3", "decode.beam_size=1", "data.test_longest=80"]
     words += ["decode.max_length_ratio=0.5", "decode.max_length_offset=2"]  # scored in no time
-    assert demo(["--runs", str(tmp_path / "demo"), *words]) == 0
+    assert train(["-m", "experiment=demo", "encoding=absolute,relative", *words]) == 0
+    capsys.readouterr()
+    runs = [str(tmp_path / "toy" / f"{name}-seed1") for name in ("absolute", "relative")]
+    plot = tmp_path / "comparison.png"
+    assert evaluate([*runs, "--bounds", "25,50,75", "--samples", "40", "--plot", str(plot)]) == 0
     table = capsys.readouterr().out
     assert "absolute" in table and "relative" in table and "51-75" in table
-    assert (tmp_path / "demo" / "comparison.png").stat().st_size > 10_000
+    assert plot.stat().st_size > 10_000

@@ -7,7 +7,6 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,14 +16,19 @@ import nmt
 from nmt import modeldir
 from nmt.cli import evaluate as commands
 from nmt.cli import resumable
+from nmt.compare.report import ComparedLine
 from nmt.decode.workers import WorkerPool, can_fork
+from nmt.errors import UserError
 from nmt.experiments import translate
-from nmt.experiments.evaluate import EvaluationOptions, NamedSystem, evaluate
+from nmt.experiments.evaluate import EvaluationOptions, evaluate
 from nmt.experiments.processes import LoggedCommand
-from nmt.experiments.testsets import ParallelFiles
+from nmt.experiments.systems import SystemModel, systems_of
+from nmt.experiments.testsets import unnamed
 from nmt.modeldir import Trained
 from tests.cli.conftest import Run
+from tests.composing import settings_of
 from tests.decode.copying import ENDLESS
+from tests.pretended import pretend
 
 pytestmark = pytest.mark.skipif(not can_fork(), reason="forks are for Linux")
 
@@ -149,19 +153,20 @@ def test_workers_and_threads(nmt_translate: Run, text: Path, begun: list[int]) -
 def test_evaluation_translates_by_workers(
     copying: Trained, text: Path, begun: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(modeldir, "load", lambda *_: copying)
-    segmenter: Any = copying.source.segmenter
-    monkeypatch.setattr(type(segmenter), "to_json", lambda self: {}, raising=False)
+    pretend(monkeypatch, copying)
     (model := text.with_name("model")).mkdir()
-    systems, kept = [NamedSystem("a", model)], text.with_name("kept")
-    kept.mkdir()
-    options = EvaluationOptions(samples=40, metrics=["exact"], quiet=True, keep=kept)
-    alone = evaluate(systems, text, text, options._replace(workers=1)).tests
-    made = (kept / "a.txt").read_bytes()
-    assert begun == []
-    assert evaluate(systems, text, text, options._replace(workers=2)).tests == alone
-    assert begun == [2] and (kept / "a.txt").read_bytes() == made
-    assert made.count(b"\n") == len(LINES)
+    systems = systems_of([f"a={model}"])
+
+    def lines(workers: int) -> list[ComparedLine]:
+        cache = text.with_name(f"kept{workers}")
+        options = EvaluationOptions(
+            samples=40, metrics=["exact"], quiet=True, workers=workers, cache=cache
+        )
+        return evaluate(systems, [unnamed(text, text)], options).tests[0].lines
+
+    alone = lines(1)
+    assert begun == [] and len(alone) == len(LINES)
+    assert lines(2) == alone and begun == [2]
 
 
 def test_the_api_translates_by_workers(copying: Trained, begun: list[int]) -> None:
@@ -173,9 +178,35 @@ def test_the_api_translates_by_workers(copying: Trained, begun: list[int]) -> No
     assert begun == [2, 2]  # a small text
 
 
-@pytest.mark.parametrize(("at_once", "expected"), [(1, "1"), (2, "1"), (5, "2")])
-def test_cores_that_would_be_idle_are_workers_of_a_run(
-    at_once: int, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[translate.WantedTranslation]:
+    """A text that two models are to translate."""
+    monkeypatch.setattr(translate, "digest_of", str)
+    monkeypatch.setattr("nmt.modelpath.locate", lambda directory: directory)
+    test, decode = unnamed(Path("src"), Path("ref")), settings_of().decode
+    return [
+        translate.WantedTranslation(
+            *(name, SystemModel(name, (Path(name),), settings_of()), test, ["w1"], decode, {}),
+            cache=tmp_path,
+        )
+        for name in ("a", "b")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        (EvaluationOptions(jobs=2), "1"),
+        (EvaluationOptions(jobs=5), "2"),
+        (EvaluationOptions(jobs=2, workers=6), "3"),
+        (EvaluationOptions(jobs=2, threads=4), "2"),
+    ],
+)
+def test_cores_that_would_be_idle_are_workers_of_a_text(
+    two: list[translate.WantedTranslation],
+    how: EvaluationOptions,
+    expected: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[LoggedCommand] = []
 
@@ -183,23 +214,10 @@ def test_cores_that_would_be_idle_are_workers_of_a_run(
         asked.extend(commands)
         return {command.name: 1 for command in commands}
 
-    def arguments(each: Any, workers: int) -> list[str]:
-        return [str(workers)]
-
     monkeypatch.setattr(translate, "run_all", run_all)
-    monkeypatch.setattr(translate, "_arguments", arguments)
-    monkeypatch.setattr(translate, "_origin", lambda each: {})
-
-    class Run:
-        def __init__(self, name: str) -> None:
-            self.name, self.directory = name, tmp_path
-
-    class Test:
-        name = "test"
-
-    two: list[Any] = [translate.KeptTranslation(Run(n), Test()) for n in "ab"]  # type: ignore[arg-type]
-    _, missing = translate.translate_all(two, at_once)
-    assert len(missing) == 2
+    monkeypatch.setattr(translate, "_arguments", lambda each, device, workers: [str(workers)])
+    with pytest.raises(UserError, match=r"a: translation failed .*; b: translation failed"):
+        translate.translate_all(two, how)
     assert [command.arguments for command in asked] == [[expected]] * 2
 
 
@@ -212,19 +230,21 @@ def test_cores_that_would_be_idle_are_workers_of_a_run(
         ("cpu", [], False, ["--threads", "2"]),
     ],
 )
-def test_what_a_report_starts_has_one_thread_in_each_process_on_a_cpu(
-    device: str, gpus: list[str], forks: bool, expected: list[str], monkeypatch: pytest.MonkeyPatch
+def test_a_process_that_translates_has_one_thread_in_each_worker_on_a_cpu(
+    two: list[translate.WantedTranslation],
+    device: str,
+    gpus: list[str],
+    forks: bool,
+    expected: list[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(translate, "gpus", lambda: gpus)
     monkeypatch.setattr(translate, "can_fork", lambda: forks)
-    monkeypatch.setattr(translate, "columns_of_test", lambda settings: {})
-    monkeypatch.setattr("nmt.modelpath.locate", lambda directory: directory)
-    trainer, decode = SimpleNamespace(device=device), SimpleNamespace(beam_size=4)
-    settings = SimpleNamespace(trainer=trainer, decode=decode)
-    run: Any = SimpleNamespace(directory=Path("run"), settings=settings)
-    test = ParallelFiles("a", "", Path("src"), Path("ref"))
-    words = translate._arguments(translate.KeptTranslation(run, test), 2)
-    assert words[4:] == [*expected, "--device", device, "decode.beam_size=4"]
+    pending = translate._Pending(two[0], translate.KeptTranslation.of(two[0]), True)
+    words = translate._arguments(pending, device, 2)
+    searched = [f"decode.{key}={value}" for key, value in vars(two[0].decode).items()]
+    assert words[:3] == ["a", "src", "-o"]
+    assert words[4:] == [*expected, "--device", device, *searched]
 
 
 def test_evaluation_obeys_threads(
@@ -237,8 +257,8 @@ def test_evaluation_obeys_threads(
         seen.append(torch.get_num_threads())
         return copying
 
+    pretend(monkeypatch, copying)
     monkeypatch.setattr(modeldir, "load", load)
-    monkeypatch.setattr(type(copying.source.segmenter), "to_json", lambda self: {}, raising=False)
     words = [str(model), "--source", str(text), "--reference", str(text), "--samples", "40"]
     try:
         assert commands.main([*words, "--threads", "2", "--metric", "exact"]) == 0

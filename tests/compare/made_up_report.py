@@ -57,7 +57,7 @@ def whole(seed: int = 1) -> Report:
     return Report(
         title="Positions in translation: Table 2 at a made-up scale",
         date="2026-11-21",
-        command="nmt-train experiment=table2 scale=toy seed=1,2,3 runs=runs/table2 && nmt-report",
+        command="nmt-train experiment=table2 scale=toy seed=1,2,3 runs=runs/table2",
         notes=[
             "All numbers on this page are made up, to see what a page looks like.",
             HOSTILE[0],
@@ -93,7 +93,7 @@ def whole(seed: int = 1) -> Report:
 
 def empty() -> Report:
     """A report of nothing."""
-    return Report([], [], 1000, 1, "Nothing", "2026-11-21", "nmt-report")
+    return Report([], [], 1000, 1, "Nothing", "2026-11-21", "nmt-evaluate")
 
 
 def bare() -> Report:

@@ -1,6 +1,7 @@
 """A report is plain data that JSON brings back; its blocks and its picture show it."""
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,8 +14,8 @@ from nmt.compare import plot
 from nmt.compare.notation import STAR
 from nmt.compare.report import ComparedSystem, Report
 from nmt.compare.scoring import Bootstrap, TranslatedTest, score
-from nmt.compare.text import blocks
-from nmt.compare.text.evaluation import TERMINAL
+from nmt.compare.text import render
+from nmt.compare.text.columns import WIDTH
 from tests.compare import made_up_report
 from tests.compare.made_up import each_run_counted_once, lengths, noisy, references
 
@@ -67,39 +68,31 @@ def test_json_of_another_format_is_refused(three: Report) -> None:
 
 def test_equal_systems_have_no_star() -> None:
     lines = SYSTEMS["good"][0]
-    assert STAR not in blocks(made({"one": (lines, 20), "twin": (lines, 20)})).split("[low")[0]
+    twins = render(made({"one": (lines, 20), "twin": (lines, 20)}))
+    assert STAR not in twins.split("Under-translation")[0]
+    assert re.search(r"^twin .*\n  95% .*\n  p +1\.000", twins, re.M)
 
 
 def test_without_lengths_the_text_says_so() -> None:
     whole = made(lengths=None, unit=None)
-    assert "no source, hence no lengths" in blocks(whole)
+    assert "no source, hence no lengths" in render(whole)
 
 
-def test_lines_are_short_and_straight(three: Report) -> None:
-    four = made({**SYSTEMS, "a-label-that-is-much-too-long-for-a-column": (noisy(RIGHT, 0.3), 20)})
-    for report in (three, four):
-        text = blocks(report)
-        assert max(map(len, text.split("\n"))) <= TERMINAL
-        bleu = text.split("\n\n")[1].split("\n")
-        assert bleu[-2].split() == ["over", "50", "0", *["-"] * (5 if report is three else 4)]
-        scored = [line for line in bleu if "[" in line]
-        assert len({line.index("[") for line in scored}) == 1
-        assert len({line.rindex(", ") for line in scored}) == 1
-    assert "longest source in training: good 20, worse 30\n" in blocks(three)
-    worse = {"label": "worse", "decode": {"beam_size": 4}}
-    systems = [replace(s, longest_trained=None) if s.label == "worse" else s for s in three.systems]
-    unknown = replace(three, systems=systems, about={"systems": [worse]})
-    assert "longest source in training: good 20, worse unknown\n" in blocks(unknown)
-    assert blocks(three).count("nrefs:1|bs:100|seed:1|") == 4
-
-
-def test_more_systems_go_below() -> None:
-    six = made({f"s{i}": (noisy(RIGHT, 0.3), None) for i in range(6)}, samples=40)
-    text = blocks(six)
-    assert max(map(len, text.split("\n"))) <= TERMINAL
-    heads = [line.split()[2:] for line in text.split("\n") if line.startswith("length  ")]
-    assert [h for h in heads if "p" not in h][:1] == [["s0", "s1", "s2", "s3"]]
-    assert any({"s0", "s4", "s5"} <= set(h) for h in heads)
+def test_a_grid_for_each_metric_short_and_straight(three: Report) -> None:
+    text = render(three)
+    assert max(map(len, text.split("\n"))) <= WIDTH
+    for metric in three.tests[0].metrics:
+        grid = text.split(f"\n{metric.name}  (")[1].split("\n\n")[0].split("\n")[1:]
+        assert [line.split()[0] for line in grid[2:]] == [
+            *("good", "95%", "worse", "95%", "p", "like-good", "95%", "p"),
+        ]
+        points = [line.index(".") for line in grid[2:] if not line.startswith("  ")]
+        assert len(set(points)) == 1
+        cell = three.tests[0].rows[0].cells[1].scores[metric.name]
+        assert f"[{cell.low:.1f}, {cell.high:.1f}]" in grid[5] and f"{cell.p:.3f}" in grid[6]
+    assert "over 50" not in text  # no source is so long
+    assert "^" in text and "\n^ every source is longer" in text
+    assert text.count("nrefs:1|bs:100|seed:1|") == 4
 
 
 @pytest.mark.parametrize("suffix", figure.FORMATS)

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from nmt.cli import compare
 from nmt.cli.train import main as train
 from nmt.data.prepare import prepare
 from nmt.data.report import MUCH_DROPPED, MUCH_UNKNOWN, log_remarks
-from nmt.experiments import run
-from tests.cli.test_other_corpus import FILES, refuse_commands, write
+from nmt.experiments import plan
+from nmt.overrides.compose import experiment_of
+from tests.cli.test_other_corpus import FILES, write
 from tests.data.test_prepare import BPE, corpus
 
 
@@ -61,13 +61,13 @@ def test_training_says_it_though_the_corpus_was_prepared_before(
         assert "WARNING dev text: 100.0 % of its source pieces are unknown" in log
 
 
-def test_compare_says_it_once_for_all(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_an_experiment_says_it_once_for_all(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     root = write(tmp_path / "text", "haus")
-    tests = ["data.test_source=${data.root}/test.de", "data.test_target=${data.root}/test.en"]
-    words = [*FILES, *tests, f"data.cache={tmp_path / 'cache'}", f"data.root={root}"]
-    monkeypatch.setattr(run, "run_all", refuse_commands)
-    with pytest.raises(AssertionError, match="a command was started"):
-        compare.main(["encoding=none,alibi", *words, "--runs", str(tmp_path / "runs")])
-    assert capsys.readouterr().err.count("train text: 9 of 9 pairs kept\n") == 1
+    words = [*FILES, f"data.cache={tmp_path / 'cache'}", f"data.root={root}", f"runs={tmp_path}"]
+    names = ("none", "alibi")
+    experiments = [experiment_of([*words, f"encoding={name}", f"name={name}"]) for name in names]
+    with caplog.at_level(logging.INFO):
+        plan.prepare_corpora(list(map(plan.PlannedRun, names, experiments)))
+    assert messages(caplog, logging.INFO).count("train text: 9 of 9 pairs kept") == 1

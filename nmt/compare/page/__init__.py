@@ -81,7 +81,7 @@ def environment() -> Environment:
         *(learning.learning_figures, learning.over_runs),
         *(examples.chosen, examples.differing, examples.as_read),
         *(panels.attention_panels, panels.single_heads),
-        *(best_of, labels, distinct, settings),
+        *(best_of, labels, distinct, sections, settings),
     ]
     templates.globals |= {function.__name__: function for function in functions}
     templates.globals |= {
@@ -96,6 +96,26 @@ def environment() -> Environment:
         "SIGN_TITLES": [title for title, _ in lengths.SIGNS.values()],
     }
     return templates
+
+
+def sections(report: Report) -> dict[str, str]:
+    """The sections that have something to show: name of the template, and heading."""
+    systems, tests = report.systems, report.tests
+    shown = {
+        "summary": ("Summary", True),
+        "tables": ("Scores", tests),
+        "lengths": ("By length", [t for t in tests if t.buckets and t.unit is not None]),
+        "learning": ("Learning", learning.learning_figures(report)),
+        "size": ("Size and speed", [s for s in systems if s.parameters is not None or s.runs]),
+        "undertranslation": (
+            "Under-translation",
+            [t for t in tests if lengths.signs_of(report, t)],
+        ),
+        "examples": ("Side by side", examples.chosen(report)),
+        "attention": ("Attention", report.profiles),
+        "about": ("About", True),
+    }
+    return {name: title for name, (title, data) in shown.items() if data}
 
 
 def _visible(value: Any) -> Any:

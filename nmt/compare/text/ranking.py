@@ -1,85 +1,86 @@
 """A ranking as a table for a terminal, and as Markdown for a page of documentation."""
 
 from collections.abc import Sequence
+from statistics import median
 
-from nmt.compare.notation import beyond, count, interval, marks_of, number
+from nmt.compare.notation import EMPTY, beyond, count, interval, number, p_value, star
 from nmt.compare.ranking import EXACT, Ranking
-from nmt.compare.report import FEW, ComparedSystem, SystemScores
-from nmt.compare.text.columns import beside, padded
+from nmt.compare.report import BucketScores, Report
+from nmt.compare.text.columns import beside, padded, wrapped
+from nmt.compare.text.notes import notes_of
 
 
-def ranking(ranked: Ranking) -> str:
-    """The table for a terminal, then how to read it."""
-    names, *columns = zip(*_lines(ranked), strict=True)
-    table = beside([padded(names), *(padded(column, right=True) for column in columns)], "  ")
-    return "\n".join([*table, "", *_notes(ranked)]) + "\n"
+def ranking(report: Report) -> str:
+    """A table for each test, then how to read them."""
+    parts = []
+    for test in report.tests:
+        ranked = Ranking(report, test)
+        names, *columns = zip(*_lines(ranked), strict=True)
+        table = beside([padded(names), *(padded(column, right=True) for column in columns)], "  ")
+        parts.append("\n".join([*map(wrapped, _opening(ranked)), "", *table]))
+    return "\n\n".join([*parts, "\n".join(map(wrapped, notes_of(report)))]) + "\n"
 
 
-def markdown(ranked: Ranking) -> str:
-    """The same for a page of documentation: what was typed and when, the table, the notes."""
-    heading, *lines = (
-        "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |"
-        for line in _lines(ranked)
+def markdown(report: Report) -> str:
+    """The same for a page of documentation: what was typed and when, the tables, the notes."""
+    parts = [f"{report.date}: `{report.command}`"]
+    for test in report.tests:
+        ranked = Ranking(report, test)
+        heading, *lines = (
+            "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |"
+            for line in _lines(ranked)
+        )
+        rule = "|" + "|".join([":--", *["--:"] * (len(_lines(ranked)[0]) - 1)]) + "|"
+        parts += [" ".join(_opening(ranked)), "\n".join([heading, rule, *lines])]
+    return "\n\n".join([*parts, "\n".join(f"- {note}" for note in notes_of(report))]) + "\n"
+
+
+def _opening(ranked: Ranking) -> list[str]:
+    """What is ranked, and by what."""
+    test = ranked.test
+    pairs = ", ".join(
+        f"{row.name}: {count(row.pairs)}{' few' if row.few else ''}" for row in ranked.rows
     )
-    rule = "|" + "|".join([":--", *["--:"] * (len(_lines(ranked)[0]) - 1)]) + "|"
-    opening = f"{ranked.report.date}: `{ranked.report.command}`"
-    notes = [f"- {note}" for note in _notes(ranked)]
-    return "\n".join([opening, "", heading, rule, *lines, "", *notes]) + "\n"
+    unit = f" Source length in {test.unit}." if test.unit else ""
+    return [
+        f"{test.name}, sorted by {ranked.metric.name} of {ranked.longest.name}, best first.{unit} "
+        f"Pairs: {pairs}."
+    ]
 
 
 def _lines(ranked: Ranking) -> list[list[str]]:
     """The heading, and a line for each system, best first."""
-    rows, longest, metric = ranked.rows, ranked.longest, ranked.metric
+    rows, longest, metric = ranked.rows, ranked.longest, ranked.metric.name
+    systems = ranked.report.systems
     names = [known.name for known in ranked.test.metrics]
     exact = EXACT in names and metric != EXACT  # a column of its own where another has the buckets
-    heading = ["encoding", "its parameters", "all parameters", "tokens/s"]
+    heading = ["system", "of encodings", "parameters", "tokens/s"]
     heading += [f"{metric} {row.name}" for row in rows]
-    heading += ["exact match %"] if exact else []
-    heading.append(f"length ratio {longest.name}")
+    heading += [f"p {longest.name}", *["exact match %"] * exact, f"length ratio {longest.name}"]
     lines = [heading]
     for s in ranked.order:
-        system = ranked.report.systems[s]
+        system, score = systems[s], longest.cells[s].scores[metric]
+        speeds = [run.tokens_per_second for run in system.runs if run.tokens_per_second]
         line = [system.label, count(system.encoding_parameters), count(system.parameters)]
-        line.append(count(system.runs[0].tokens_per_second))
-        line += [_score(row.cells[s], metric) for row in rows]
+        line.append(count(median(speeds) if speeds else None))
+        line += [_score(row, s, metric) for row in rows]
+        line.append(EMPTY if score.p is None else p_value(score.p))
         line += [number(rows[-1].cells[s].scores[EXACT].mean)] if exact else []
         line.append(number(longest.cells[s].ratio, 2))
         lines.append(line)
-    return lines
+    return _without_unknown(lines)
 
 
-def _score(cell: SystemScores, metric: str) -> str:
+def _score(row: BucketScores, s: int, metric: str) -> str:
+    cell = row.cells[s]
     score = cell.scores[metric]
-    return f"{number(score.mean)} {interval(score)}{beyond(cell)}"
+    spread = "" if score.deviation is None else f" ± {number(score.deviation)}"
+    return f"{number(score.mean)}{spread} {interval(score)}{star(score)}{beyond(cell)}"
 
 
-def _notes(ranked: Ranking) -> list[str]:
-    """How the numbers came about and what the marks mean, as far as they occur."""
-    report, rows, metric = ranked.report, ranked.rows, ranked.metric
-    marks = marks_of(rows)
-    pairs = ", ".join(f"{row.name}: {count(row.pairs)}" for row in rows)
-    notes = [f"Sorted by {metric} of {ranked.longest.name}, best first. Pairs: {pairs}."]
-    notes += [f"Lengths are counted in {ranked.test.unit}."] if ranked.test.unit else []
-    notes += [*report.notes, _budgets(report.systems)]
-    notes.append(
-        f"[low, high]: 95% interval, bootstrap of {report.samples} samples of the pairs; "
-        "it says nothing of other seeds of training."
-    )
-    if marks.beyond:
-        notes.append("^: every source is longer than any this system was trained on.")
-    if marks.few:
-        few = ", ".join(row.name for row in rows if row.few)
-        notes.append(f"Under {FEW} pairs, take it as a hint: {few}.")
-    notes.append(f"{metric}: {ranked.test.metric(metric).signature}")
-    for missing in ranked.missing:
-        where = f"; see {missing.log}" if missing.log else ""
-        notes.append(f"Not in the table: {missing.label}: {missing.why}{where}")
-    return notes
-
-
-def _budgets(systems: Sequence[ComparedSystem]) -> str:
-    """The updates of all, and a warning if some had more than others."""
-    steps = {system.label: count(system.runs[0].step) for system in systems}
-    if len(set(steps.values())) == 1:
-        return f"Every model made {next(iter(steps.values()))} updates."
-    return "THE BUDGETS DIFFER, in updates: " + ", ".join(f"{a} {b}" for a, b in steps.items())
+def _without_unknown(lines: Sequence[list[str]]) -> list[list[str]]:
+    """The lines without columns of which no system knows anything."""
+    columns = [
+        column for column in zip(*lines, strict=True) if any(cell != EMPTY for cell in column[1:])
+    ]
+    return [list(line) for line in zip(*columns, strict=True)]

@@ -1,31 +1,34 @@
-"""A report for a terminal: tables in the paper's layout, then speed, then under-translation."""
+"""A report for a terminal: scores, then size and speed, then under-translation, then notes."""
 
+from collections.abc import Callable
+from functools import partial
 from statistics import median
 
 from nmt.compare.notation import (
-    BEYOND,
     EMPTY,
     SIGNS,
-    STAR,
     count,
-    marks_of,
     mean_and_deviation,
     number,
     percent,
     reference_sign,
     sign,
 )
-from nmt.compare.report import FEW, SIGNIFICANT, TESTED, ComparedSystem, Report, ScoredTest
+from nmt.compare.report import ComparedSystem, Report, ScoredTest, SystemScores
 from nmt.compare.text.columns import NamedLine, blocks, named, wrapped
-from nmt.compare.text.paper import heading, paper_table
+from nmt.compare.text.grid import heading, paper_table, test_grids
+from nmt.compare.text.notes import notes_of
 
 
-def tables(report: Report) -> str:
-    """All tables of a report, with the notes that they need."""
+def render(report: Report) -> str:
+    """The tables of the paper, or a grid for each metric; what is known of systems; the notes."""
     parts = [report.title, *(paper_table(report, table) for table in report.tables)]
-    parts.append(_systems(report))
+    in_tables = {table.test for table in report.tables}
+    parts += [test_grids(report, test) for test in report.tests if test.name not in in_tables]
+    if any(system.parameters is not None for system in report.systems):
+        parts.append(_systems(report))
     parts += [_signs(report, test) for test in report.tests]
-    parts += [_marks(report), _signatures(report), "\n".join(map(wrapped, report.notes))]
+    parts.append("\n".join(map(wrapped, notes_of(report))))
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
@@ -60,54 +63,29 @@ def _perplexity(values: list[float]) -> str:
 
 
 def _signs(report: Report, test: ScoredTest) -> str:
-    """Signs of under-translation: a block for each that is known of any system."""
+    """Length ratio, signs of under-translation, perplexity: each that is known of any system."""
     rows = [row for row in test.rows if row.pairs]
-    labels = {
-        s: f"  {system.label}"
-        for s, system in enumerate(report.systems)
-        if any(row.cells[s].scores for row in rows)
+    tested = [s for s in range(len(report.systems)) if any(row.cells[s].scores for row in rows)]
+    shown: dict[str, Callable[[SystemScores], str]] = {
+        "length ratio": lambda cell: number(cell.ratio, 2),
+        **{f"{title}, %": partial(_percent, name) for name, title in SIGNS.items()},
+        "perplexity of references": lambda cell: number(cell.perplexity, 2),
     }
-    nothing = [""] * len(rows)
-    lines = [NamedLine("length ratio", nothing)]
-    lines += [
-        NamedLine(label, [number(row.cells[s].ratio, 2) for row in rows])
-        for s, label in labels.items()
-    ]
-    for name, title in SIGNS.items():
-        values = {s: [sign(row.cells[s], name) for row in rows] for s in labels}
-        if all(value is None for shares in values.values() for value in shares):
+    lines = []
+    for title, written in shown.items():
+        named = [
+            NamedLine(f"  {report.systems[s].label}", [written(row.cells[s]) for row in rows])
+            for s in tested
+        ]
+        if all(cell == EMPTY for line in named for cell in line.cells):
             continue
-        lines.append(NamedLine(f"{title}, %", nothing))
-        lines += [NamedLine(labels[s], list(map(percent, shares))) for s, shares in values.items()]
-        if name == "repeated":
+        lines += [NamedLine(title, [""] * len(rows)), *named]
+        if title.startswith(SIGNS["repeated"]):
             references = [percent(reference_sign(row)) for row in rows]
             lines.append(NamedLine("  (the references)", references))
-    return f"Under-translation, {test.name}\n" + "\n\n".join(blocks([*heading(rows), *lines]))
+    tables = "\n\n".join(blocks([*heading(rows), *lines])) if lines else ""
+    return f"Under-translation, {test.name}\n{tables}" if lines else ""
 
 
-def _marks(report: Report) -> str:
-    """How to read the tables."""
-    marks = marks_of(row for test in report.tests for row in test.rows)
-    notes = [
-        f"95% intervals: bootstrap over the pairs, {report.samples} samples, seed {report.seed}; "
-        "the seeds of training are held fixed."
-    ]
-    if marks.tested:
-        notes.append(
-            f"{STAR} p < {SIGNIFICANT} against the first system of the study that translated the "
-            f"test: paired bootstrap of the means over seeds, two-sided, uncorrected, from "
-            f"{TESTED} pairs."
-        )
-    if marks.beyond:
-        notes.append(f"{BEYOND} every source is longer than any in the system's training.")
-    if marks.few:
-        notes.append(f"few: under {FEW} pairs, take it as a hint.")
-    if marks.published:
-        notes.append("paper: Rosendahl et al. (2019).")
-    return "\n".join(map(wrapped, notes))
-
-
-def _signatures(report: Report) -> str:
-    """How each metric was computed, once where all tests agree."""
-    metrics = [metric for test in report.tests for metric in test.metrics]
-    return "\n".join(map(wrapped, dict.fromkeys(f"{m.name}: {m.signature}" for m in metrics)))
+def _percent(name: str, cell: SystemScores) -> str:
+    return percent(sign(cell, name))

@@ -1,4 +1,4 @@
-"""nmt-report: which runs are one system, what it refuses, and the whole on tiny trained runs."""
+"""nmt-evaluate of runs: which are one system, what is refused, and the whole on tiny models."""
 
 import json
 import re
@@ -11,19 +11,21 @@ from typing import Any
 import pytest
 from sacrebleu.metrics.bleu import BLEU
 
+import nmt
 from nmt import manifest, modeldir
-from nmt.cli import report, train, translate
+from nmt.cli import evaluate as command
+from nmt.cli import train, translate
 from nmt.compare import text
 from nmt.compare.report import PaperTable
+from nmt.compare.scores import NAMES
 from nmt.errors import UserError
-from nmt.experiments import report as reports
-from nmt.experiments import systems
+from nmt.experiments import reading, systems
 from nmt.experiments import translate as translations
+from nmt.experiments.evaluate import EvaluationOptions, evaluate
+from nmt.experiments.facts import facts_of
 from nmt.experiments.processes import LoggedCommand
-from nmt.experiments.report import ReportedTest, ReportOptions
-from nmt.experiments.systems import FinishedRun
+from nmt.experiments.systems import System, systems_of
 from nmt.experiments.testsets import ParallelFiles
-from nmt.experiments.translate import KeptTranslation
 from tests.training import tiny
 
 TINY = [
@@ -76,7 +78,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 @pytest.fixture
 def jobs(monkeypatch: pytest.MonkeyPatch) -> list[LoggedCommand]:
-    """Jobs run in this process, and are counted: `nmt-compare`'s tests start real ones."""
+    """Processes run in this one, and are counted; other tests start real ones."""
     done: list[LoggedCommand] = []
 
     def run_all(
@@ -87,10 +89,6 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> list[LoggedCommand]:
 
     monkeypatch.setattr(translations, "run_all", run_all)
     return done
-
-
-def finished(label: str | None, directory: Path, device: str) -> FinishedRun:
-    return systems._read(label, directory, device)
 
 
 def refuse_commands(*asked: Any) -> dict[str, int]:
@@ -108,15 +106,17 @@ def test_the_whole_and_again(
     words = [*made.runs("absolute-seed2", "relative_seed1", "absolute-seed1"), *made.test()]
     words += ["--joined", str(tmp_path / "joined"), "--bounds", "9,20", "--samples", "40"]
     words += [word for kind, path in files.items() for word in (f"--{kind}", str(path))]
-    words += ["--title", "Tiny & true", "--device", "cpu", "--jobs", "1"]
-    assert report.main(words) == 0
+    words += ["--title", "Tiny & true", "--device", "cpu", "--jobs", "2"]
+    words += ["--output-dir", str(tmp_path / "out")]
+    assert command.main(words) == 0
     out, err = capsys.readouterr()
     assert len(jobs) == 6 and {job.module for job in jobs} == {"translate"}
-    assert out.startswith("Tiny & true\n\ntoy: test.de and test.en\n")
-    assert "toy-joined: consecutive pairs of toy, joined\n" in out
-    assert "BLEU-moses / TER-moses" in out and "  ± 2 seeds" in out and "^" in out
+    assert out.startswith("Tiny & true\n\ntoy, 20 pairs; source length in subword pieces of the so")
+    assert "\ntoy-joined, 10 pairs; " in out and "\nBLEU  (detokenised, cased" in out
+    assert "  ± 2 seeds" in out and "  95% " in out and "^" in out
     assert "Under-translation, toy-joined" in out and "second half dropped, %" in out
     assert "greedy search" in out and "first run of each system" in out
+    assert "Every model was trained for 4 updates." in out and "seeds 1, 2" in out
 
     plain = json.loads(files["json"].read_bytes())
     assert [each["label"] for each in plain["systems"]] == ["absolute", "relative"]
@@ -134,7 +134,7 @@ def test_the_whole_and_again(
     assert [metric["name"] for metric in toy["metrics"]][:2] == ["BLEU-moses", "TER-moses"]
     assert all("version:" in metric["signature"] for metric in toy["metrics"])
     score = toy["rows"][-1]["cells"][0]["scores"]["BLEU"]
-    texts = [made.root / f"absolute-seed{s}" / "translations" / "toy.txt" for s in (1, 2)]
+    texts = [tmp_path / "out" / f"toy.absolute-seed{s}.txt" for s in (1, 2)]
     right = made.reference.read_text().split("\n")[:-1]
     each = [BLEU().corpus_score(t.read_text().split("\n")[:-1], [right]).score for t in texts]
     assert score["seeds"] == pytest.approx(each) and score["mean"] == pytest.approx(sum(each) / 2)
@@ -154,12 +154,17 @@ def test_the_whole_and_again(
     assert "Tiny &amp; true" in page and page.rstrip().endswith("</html>")
 
     # the same again translates nothing, and says the same
-    monkeypatch.setattr(translations, "run_all", refuse_commands)
-    assert report.main(words) == 0
-    assert capsys.readouterr().out == out
+    with monkeypatch.context() as patch:
+        patch.setattr(translations, "run_all", refuse_commands)
+        patch.setattr(translations, "_here", lambda pending, options: dict.fromkeys(pending))
+        assert command.main(words) == 0
+        assert capsys.readouterr().out == out
+        ranked = [*words[:5], "--rank", "--table", str(tmp_path / "t.md"), "--samples", "40"]
+        assert command.main(ranked) == 0
+    ranking, table = capsys.readouterr().out, (tmp_path / "t.md").read_text()
+    assert "toy, sorted by BLEU of 0-25, best first." in ranking and table.count("\n| ") == 3
 
-    # without attention there is none; other text of the same name is translated anew
-    monkeypatch.undo()
+    # other text of the same name is translated anew, here in this process or in others
     other = tmp_path / "other.de"
     other.write_bytes(made.source.read_bytes().replace(b".", b"!"))
     asked: list[LoggedCommand] = []
@@ -178,40 +183,10 @@ def test_the_whole_and_again(
         "--test",
         f"toy={other},{made.reference}",
     ]
-    assert report.main([*words, "--json", str(tmp_path / "none.json")]) == 70
+    assert command.main([*words, "--json", str(tmp_path / "none.json"), "--jobs", "2"]) == 70
     out, err = capsys.readouterr()
     assert len(asked) == 2 and out == "" and not (tmp_path / "none.json").exists()
     assert err.count("translation failed (exit 71): nmt: out of memory; see") == 2
-
-
-@pytest.mark.parametrize("change", ["a word more", "a line less"])
-def test_a_translation_that_somebody_edited_is_neither_scored_nor_lost(
-    change: str,
-    made: Made,
-    jobs: list[LoggedCommand],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    words = [*made.runs("absolute-seed1"), *made.test("edited"), "--no-attention"]
-    words += ["--samples", "40", "--device", "cpu"]
-    assert report.main(words) == 0
-    kept = made.root / "absolute-seed1/translations/edited.txt"
-    before = kept.read_bytes()
-    edited = b"Better." + before if change == "a word more" else before.split(b"\n", 1)[1]
-    kept.write_bytes(edited)
-    with monkeypatch.context() as patch:
-        patch.setattr(translations, "run_all", refuse_commands)
-        for more in ([], ["--joined", str(made.root / "joined")]):
-            capsys.readouterr()
-            assert report.main([*words, *more]) == 65
-            out, err = capsys.readouterr()
-            assert out == "" and err.count("\n") == 1
-            assert f"{kept}: not as nmt-translate wrote it; move it away" in err
-    assert kept.read_bytes() == edited
-    kept.rename(kept.with_name("mine.txt"))
-    jobs.clear()
-    assert report.main(words) == 0
-    assert kept.read_bytes() == before and len(jobs) == 1
 
 
 def test_the_paper_s_numbers_beside_ours(
@@ -219,11 +194,12 @@ def test_the_paper_s_numbers_beside_ours(
 ) -> None:
     one, two, three = made.runs("absolute-seed1", "absolute-seed2", "relative_seed1")
     words = [f"absolute 100={one}", two, f"relative 75={three}", *made.test("newstest_all")]
-    words += ["--published", "table2", "--no-attention", "--device", "cpu", "--samples", "40"]
-    assert report.main([*words, "--json", str(tmp_path / "a.json")]) == 0
+    words += ["--published", "table2", "--device", "cpu", "--samples", "40"]
+    assert command.main([*words, "--json", str(tmp_path / "a.json")]) == 0
     out = capsys.readouterr().out
     assert "Table 2: test.de and test.en; beside the paper's" in out
     table = out.split("\n\n")[2].split("\n")
+    assert "BLEU-moses / TER-moses" in out
     paper = [line.split() for line in table if line.startswith("  paper")]
     assert [line[1:4] for line in paper] == [["31.7", "/", "57.9"], ["31.7", "/", "58.0"]]
     assert "TERCom" in out and "Attention" not in out and "never attended" not in out
@@ -242,17 +218,17 @@ def wrong_words(made: Made, tmp_path: Path) -> dict[str, tuple[list[str], int, s
     good, other, test = *made.runs("absolute-seed1", "relative_seed1"), made.test()
     (tmp_path / "short.en").write_text("one line\n")
     (tmp_path / "empty").mkdir()
+    (tmp_path / "begun").mkdir()
+    shutil.copy(made.root / "absolute-seed1/config.json", tmp_path / "begun")
+    shutil.copytree(next((made.root / "relative_seed1/checkpoints").iterdir()), tmp_path / "model")
     short = f"t={made.source},{tmp_path / 'short.en'}"
     return {
-        "no run": ([str(tmp_path / "no"), *test], 66, "no: no such directory; name a run"),
-        "a file": ([str(made.source), *test], 66, "test.de: not a directory"),
-        "empty": ([str(tmp_path / "empty"), *test], 65, "empty: no run (it has no config.json"),
-        "stopped": ([good, *made.runs("stopped"), *test], 65, "stopped: at step 3 of 4, not"),
+        "empty": ([str(tmp_path / "empty"), *test], 65, "empty: not a model directory"),
+        "begun": ([good, str(tmp_path / "begun"), *test], 65, "begun: no checkpoint yet"),
+        "no corpus": ([str(tmp_path / "model")], 2, "model: names no test set; add --reference"),
         "sides": ([good, "--test", short], 65, "has 20 lines, but"),
         "sides joined": (
-            [good, "--test", short, "--joined", str(tmp_path / "j")],
-            65,
-            "short.en has 1; line N",
+            [good, "--test", short, "--joined", str(tmp_path / "j")], 65, "has 20 lines, but",
         ),
         "no text": ([good, "--test", f"t=nowhere,{made.reference}"], 66, "nowhere: no such file"),
         "test": ([good, "--test", "a/b=c,d"], 2, "--test a/b=c,d: expected NAME=SRC,REF"),
@@ -273,7 +249,7 @@ def wrong_words(made: Made, tmp_path: Path) -> dict[str, tuple[list[str], int, s
 
 
 WRONG = (
-    *("no run", "a file", "empty", "stopped", "sides", "sides joined", "no text", "test"),
+    *("empty", "begun", "no corpus", "sides", "sides joined", "no text", "test"),
     *("one side", "same test", "same run", "label", "names", "systems", "table", "metric"),
     *("bounds", "samples", "place"),
 )
@@ -289,7 +265,7 @@ def test_refused_before_the_first_job(
 ) -> None:
     monkeypatch.setattr(translations, "run_all", refuse_commands)
     words, code, said = wrong_words(made, tmp_path)[which]
-    assert report.main([*words, "--device", "cpu"]) == code
+    assert command.main([*words, "--device", "cpu"]) == code
     out, err = capsys.readouterr()
     assert said in err and err.count("\n") == 1 and out == ""
 
@@ -298,26 +274,59 @@ def test_no_wrong_word_is_forgotten(made: Made, tmp_path: Path) -> None:
     assert set(WRONG) == set(wrong_words(made, tmp_path))
 
 
-def test_runs_of_one_config_are_one_system(made: Made) -> None:
-    def named(name: str, label: str | None = None) -> FinishedRun:
-        return finished(label, made.root / name, "cpu")
+def test_an_unfinished_run_is_evaluated_with_a_warning(
+    made: Made, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [*made.runs("stopped"), *made.test(), "--samples", "40", "--device", "cpu"]
+    assert command.main(words) == 0
+    out, err = capsys.readouterr()
+    assert "stopped: at step 3 of 4, not finished; its best checkpoint so far" in err
+    assert "\nstopped " in out and "trained for 3 updates" in out
 
-    one, two, three = map(named, ("absolute-seed1", "absolute-seed2", "relative_seed1"))
-    groups = systems.grouped([two, three, one])
-    assert [group.label for group in groups] == ["absolute", "relative"]
-    assert [planned.settings.seed for planned in groups[0].runs] == [1, 2]
-    apart = systems.grouped([one._replace(label="a"), two._replace(label="b")])
-    assert [group.label for group in apart] == ["a", "b"]
-    joins = systems.grouped([one._replace(label="a"), two])
-    assert [(group.label, len(group.runs)) for group in joins] == [("a", 2)]
+
+def test_runs_know_the_test_set_of_their_corpus(
+    made: Made, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [*made.runs("absolute-seed1", "relative_seed1"), "--samples", "40", "--device", "cpu"]
+    assert command.main(words) == 0
+    assert "test, 20 pairs; source length in subword pieces" in capsys.readouterr().out
+
+
+def test_the_same_from_python(made: Made, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    runs = {name: made.root / name for name in ("absolute-seed1", "relative_seed1")}
+    options = EvaluationOptions(bounds=[9], samples=40, device="cpu", perplexity=True)
+    report = nmt.evaluate(runs, made.reference, made.source, options)
+    assert [system.label for system in report.systems] == list(runs)
+    perplexities = [cell.perplexity for cell in report.tests[0].rows[-1].cells]
+    assert all(value and value > 1 for value in perplexities)
+    assert "perplexity of the references" in text.render(report)
+
+
+def test_runs_of_one_config_are_one_system(made: Made) -> None:
+    def labels(*words: str) -> list[tuple[str, list[int]]]:
+        paths = [
+            "=".join([*label[:-1], str(made.root / label[-1])])
+            for label in (word.split("=") for word in words)
+        ]
+        grouped = systems_of(paths)
+        return [(s.label, [model.settings.seed for model in s.models]) for s in grouped]
+
+    assert labels("absolute-seed2", "relative_seed1", "absolute-seed1") == [
+        ("absolute", [1, 2]),
+        ("relative", [1]),
+    ]
+    assert labels("a=absolute-seed1", "b=absolute-seed2") == [("a", [1]), ("b", [2])]
+    assert labels("a=absolute-seed1", "absolute-seed2") == [("a", [1, 2])]
+    one, two = (systems._named(str(made.root / f"absolute-seed{n}")) for n in (1, 2))
+    other = two._replace(fingerprint="another", name="b")
+    assert [system.label for system in systems.grouped([one, other])] == ["absolute", "b"]
     with pytest.raises(UserError, match=r"two configs \(corpus: "):
-        systems.grouped([one._replace(label="a"), two._replace(label="a", fingerprint="another")])
-    corpora = systems.grouped([one, two._replace(fingerprint="another", directory=made.root / "b")])
-    assert [group.label for group in corpora] == ["absolute", "b"]
+        systems.grouped([one._replace(label="a"), other._replace(label="a")])
 
 
 def test_settings_that_change_nothing_do_not_part_runs(made: Made) -> None:
-    one = finished(None, made.root / "absolute-seed1", "cpu")
+    one = systems._named(str(made.root / "absolute-seed1"))
     frozen = json.loads((made.root / "absolute-seed2" / "config.json").read_bytes())
     copy = made.root.parent / "elsewhere"
     if not copy.exists():
@@ -328,63 +337,63 @@ def test_settings_that_change_nothing_do_not_part_runs(made: Made) -> None:
         ("data", "cache", "another/place", True),
         ("decode", "window", 3, True),
         ("decode", "beam_size", 3, False),
-        ("trainer", "max_steps", 8, False),
         ("model", "dropout", 0.5, False),
     ):
         changed = {**frozen, group: {**frozen[group], key: value}}
         (copy / "config.json").write_bytes(manifest.dump(changed))
-        two = finished(None, copy, "cpu")
-        assert two.settings.trainer.device == "cpu"
+        two = systems._named(str(copy))
         assert len(systems.grouped([one, two._replace(label="x" * (not same) or None)])) == 2 - same
         assert (systems._config(one) == systems._config(two)) == same, key
 
 
 def test_tables_say_who_translates_what(
-    made: Made, jobs: list[LoggedCommand], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    made: Made, jobs: list[LoggedCommand], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As for the paper's Table 1, where half of the systems know another language."""
-    groups = systems.grouped([finished(None, made.root / name, "cpu") for name in list(RUNS)[:3]])
+    groups = systems_of(made.runs("absolute-seed1", "absolute-seed2", "relative_seed1"))
+    other = made.root / "other.de"
+    other.write_bytes(made.source.read_bytes().replace(b"e", b"a"))
     tests = [
-        ParallelFiles(name, "the same twice", made.source, made.reference)
-        for name in ("left", "right")
+        ParallelFiles(name, "the same twice", source, made.reference)
+        for name, source in (("left", other), ("right", other))
     ]
     tables = [
         PaperTable("Table L", "left", "left", [0], ["exact"], False, False),
         PaperTable("Table R", "right", "right", [1], ["BLEU", "chrF2"], False, True),
     ]
-    options = ReportOptions([20], 40, 1, attention=True)
-    made_report = reports.report("T", "c", ["Note."], groups, tests, tables, options)
-    done = [(job.arguments[0].split("/")[-3], Path(job.arguments[3]).name) for job in jobs]
-    assert sorted(done) == [
-        ("absolute-seed1", "left.txt"),
-        ("absolute-seed2", "left.txt"),
-        ("relative_seed1", "right.txt"),
-    ]
+    options = EvaluationOptions(
+        bounds=[20], samples=40, jobs=2, device="cpu", attention=True, notes=["Note."]
+    )
+    made_report = evaluate(groups, tests, options, tables)
+    done = sorted(job.arguments[0].split("/")[-3] for job in jobs)
+    assert done == ["absolute-seed1", "absolute-seed2", "relative_seed1"]
     plain = made_report.to_json()
     left, right = plain["tests"]
-    assert [metric["name"] for metric in left["metrics"]][:2] == ["exact", "BLEU"]
+    assert [metric["name"] for metric in left["metrics"]] == [*NAMES[:4], "exact"]
     assert [bool(cell["scores"]) for cell in left["rows"][-1]["cells"]] == [True, False]
     assert [bool(cell["scores"]) for cell in right["rows"][-1]["cells"]] == [False, True]
+    assert [len(runs) for runs in left["lines"][0]["hypotheses"]] == [2, 0]
     assert right["rows"][-1]["cells"][1]["scores"]["BLEU"]["p"] is None  # the first that is there
     assert [row["name"] for row in left["rows"]] == ["0-20", "over 20", "all"]
     assert [cell["beyond"] for cell in left["rows"][1]["cells"]] == [True, False]
     assert left["examples"] == [] and {p["system"] for p in plain["profiles"]} == {0, 1}
-    out = text.tables(made_report)
-    assert "Note." in out and "Table L: left" in out and "source lengths" in out.split("Table R")[1]
-    with pytest.raises(UserError, match="Table L: no metric 'BLEU2'; choose from BLEU, "):
-        bad = [replace(tables[0], metrics=["BLEU2"])]
-        reports.report("T", "c", [], groups, tests, bad, options)
-    with pytest.raises(UserError, match="Table L: no such table in the paper"):
-        bad = [replace(tables[0], published=True)]
-        reports.report("T", "c", [], groups, tests, bad, options)
+    out = text.render(made_report)
+    assert "Note." in out and "Table L: left" in out and "source length" in out.split("Table R")[1]
+    for change, said in (
+        ({"metrics": ["BLEU2"]}, "Table L: no metric 'BLEU2'; choose from BLEU, "),
+        ({"published": True}, "Table L: no such table in the paper"),
+    ):
+        with pytest.raises(UserError, match=said):
+            evaluate(groups, tests, options, [replace(tables[0], **change)])
 
 
 def test_lengths_of_other_pieces_are_not_marked(
-    made: Made, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+    made: Made, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Lengths are counted as the first system of a test does; others may cut words otherwise."""
-    (group,) = systems.grouped([finished(None, made.root / "relative_seed1", "cpu")])
-    one = reports._facts(group.runs[0])
+    (group,) = systems_of(made.runs("relative_seed1"))
+    one = facts_of(group)
+    assert one is not None
     side = one.segmenter.to_json()
 
     class Other:
@@ -395,30 +404,68 @@ def test_lengths_of_other_pieces_are_not_marked(
             return list(line)
 
     known = [one, one._replace(segmenter=Other()), one]  # type: ignore[arg-type]
-    files = ParallelFiles("t", "", made.source, made.reference)
-    line = "der hund sieht"
-    first = ReportedTest(files, [line], ["x"], None, [0, 1], "en")
-    second = first._replace(systems=[1, 2])
-    assert reports._longest(first, known) == [one.longest, None, None]
-    assert reports._longest(second, known) == [None, one.longest, None]
-    assert reports._lengths(first, known) == [len(one.segmenter.encode(line))] != [len(line)]
-    assert reports._lengths(second, known) == [len(line)]
+    files = [ParallelFiles(name, "", made.source, made.reference) for name in ("t", "u")]
+    tables = [
+        PaperTable(name, "", test, shown, ["BLEU"], False)
+        for name, test, shown in (("T", "t", [0, 1]), ("U", "u", [1, 2]))
+    ]
     named = [group._replace(label=label) for label in ("a", "b", "c")]
-    lines = {(group.runs[0].directory, "t"): ["x"]}
-    options = ReportOptions([20], 40, 1)
-    translated = reports._test(first, named, [], known, lines, options)
-    shown = reports._systems(named, [translated], known)
+    options = EvaluationOptions()
+    first, second = (reading.read(f, named, known, tables, options).test for f in files)
+    assert [*first.longest_trained] == [one.longest, None, None]
+    assert [*second.longest_trained] == [None, one.longest, None]
+    lines = made.source.read_text().split("\n")[:-1]
+    assert first.lengths == [len(one.segmenter.encode(line)) for line in lines]
+    assert second.lengths == [len(line) for line in lines]
+    assert (first.unit, second.unit) == (
+        "subword pieces of the source, as a cuts them",
+        "subword pieces of the source, as b cuts them",
+    )
+    shown = reading.compared(named, [first], known)
     assert [system.longest_trained for system in shown] == [one.longest, None, None]
     assert [record.getMessage()[:1] for record in caplog.records] == ["b", "c"]
+    by_reference = options._replace(lengths="reference")
+    words = reading.read(files[0], named, known, [], by_reference).test
+    references = made.reference.read_text().split("\n")[:-1]
+    assert words.lengths == [len(line.split()) for line in references]
+    assert words.unit == "words of the reference" and not any(words.longest_trained)
+
+
+def test_systems_of_several_directions_are_not_compared(made: Made) -> None:
+    (group,) = systems_of(made.runs("relative_seed1"))
+    (model,) = group.models
+    data = replace(model.settings.data, source_language="zh")
+    other = model._replace(settings=replace(model.settings, data=data))
+    pair = [group, System("zh", [other])]
+    files = ParallelFiles("t", "", made.source, made.reference)
+    facts = [facts_of(group)] * 2
+    with pytest.raises(UserError, match="t: its systems translate de-en, zh-en; compare them"):
+        reading.read(files, pair, facts, [], EvaluationOptions())
+    read = reading.read(files, pair, facts, [], EvaluationOptions(target_language="en"))
+    assert read.systems == [0, 1]
 
 
 def test_one_process_for_each_gpu(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
-    def kept(device: str) -> list[KeptTranslation]:
-        (group,) = systems.grouped([finished(None, made.root / "absolute-seed1", device)])
-        return [KeptTranslation(group.runs[0], ParallelFiles("t", "", made.source, made.reference))]
+    def at_once(device: str, jobs: int) -> int:
+        seen: list[int] = []
 
-    monkeypatch.setattr(reports, "gpus", lambda: ["0", "1"])
-    found = [reports._at_once(kept(device), 8) for device in ("cpu", "auto", "cuda")]
-    assert found == [8, 2, 2] and reports._at_once(kept("cuda"), 1) == 1
-    monkeypatch.setattr(reports, "gpus", list)
-    assert reports._at_once(kept("auto"), 8) == 8
+        def run_all(commands: Any, number: int, state: Any) -> dict[str, int]:
+            seen.append(number)
+            return {job.name: 71 for job in commands}
+
+        monkeypatch.setattr(translations, "run_all", run_all)
+        wanted = [
+            translations.WantedTranslation(name, group.models[0], files, [name], decode, {})
+            for name in ("a", "b")
+        ]
+        with pytest.raises(UserError, match="translation failed"):
+            translations.translate_all(wanted, EvaluationOptions(device=device, jobs=jobs))
+        return seen[0]
+
+    (group,) = systems_of(made.runs("absolute-seed1"))
+    decode = group.models[0].settings.decode
+    files = ParallelFiles("t", "", made.source, made.reference)
+    monkeypatch.setattr(translations, "gpus", lambda: ["0", "1"])
+    assert [at_once(device, 8) for device in ("cpu", "auto", "cuda")] == [8, 2, 2]
+    monkeypatch.setattr(translations, "gpus", list)
+    assert at_once("auto", 8) == 8

@@ -1,0 +1,50 @@
+"""How to read the numbers of a report, as far as their marks occur; the same for every layout."""
+
+from nmt.compare.notation import BEYOND, STAR, count, marks_of
+from nmt.compare.report import FEW, SIGNIFICANT, TESTED, Report
+
+
+def notes_of(report: Report) -> list[str]:
+    """Intervals, tests and marks; then lengths and budgets of training, as far as they are known.
+
+    What a report says of its own making (`Report.notes`) and the signatures of its scores follow.
+    """
+    marks = marks_of(row for test in report.tests for row in test.rows)
+    notes = [
+        f"95%: interval, bootstrap over the pairs, {report.samples} samples, seed {report.seed}; "
+        "seeds of training are held fixed."
+    ]
+    if marks.tested:
+        everywhere = all(test.rows[-1].cells[0].scores for test in report.tests)
+        others = "" if everywhere else ", or the first that translated the test"
+        notes.append(
+            f"p: paired bootstrap of the means over seeds against {report.systems[0].label}"
+            f"{others}; two-sided, uncorrected, from {TESTED} pairs. {STAR} p < {SIGNIFICANT}."
+        )
+    if marks.beyond:
+        notes.append(f"{BEYOND} every source is longer than any in the system's training.")
+    if marks.few:
+        notes.append(f"few: under {FEW} pairs, take it as a hint.")
+    if marks.published:
+        notes.append("paper: Rosendahl et al. (2019).")
+    longest = [f"{test.name} {count(test.longest)}" for test in report.tests if test.longest]
+    if longest:
+        notes.append(f"Longest source: {', '.join(longest)}.")
+    return [*notes, *_budgets(report), *report.notes, *_signatures(report)]
+
+
+def _budgets(report: Report) -> list[str]:
+    """The updates of all runs, and a warning if some had more than others."""
+    runs = [(system.label, run.step) for system in report.systems for run in system.runs]
+    if not runs:
+        return []
+    if len(steps := {step for _, step in runs}) == 1:
+        return [f"Every model was trained for {count(steps.pop())} updates."]
+    each = dict.fromkeys(f"{label} {count(step)}" for label, step in runs)
+    return [f"THE BUDGETS DIFFER, in updates: {', '.join(each)}."]
+
+
+def _signatures(report: Report) -> list[str]:
+    """How each metric was computed, once where all tests agree."""
+    metrics = [metric for test in report.tests for metric in test.metrics]
+    return list(dict.fromkeys(f"{m.name}: {m.signature}" for m in metrics))

@@ -1,0 +1,145 @@
+"""What an evaluation does with its models: translate, score references, observe attention."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nmt.compare.likelihood import Likelihood, with_perplexities
+from nmt.compare.report import AttentionProfile, Report, ScoredTest
+from nmt.compare.scoring import TranslatedTest
+from nmt.data.corpus import read_text
+from nmt.decode import forced
+from nmt.decode.notes import Note
+from nmt.errors import UserError
+from nmt.exchange import ctranslate2_engine
+from nmt.experiments.columns import with_columns
+from nmt.experiments.engines import with_decode
+from nmt.experiments.facts import ModelFacts
+from nmt.experiments.reading import ReadTest
+from nmt.experiments.systems import System
+from nmt.experiments.translate import WantedTranslation, load, translate_all
+from nmt.modeldir import Trained
+
+if TYPE_CHECKING:
+    from nmt.experiments.evaluate import EvaluationOptions
+
+log = logging.getLogger(__name__)
+
+
+def searching(system: System, changes: Mapping[str, object]) -> System:
+    """The system with other values under decode; raises UserError for one that cannot be."""
+    models = [m._replace(settings=with_decode(m.settings, changes)) for m in system.models]
+    return system._replace(models=models)
+
+
+def translated(
+    tests: Sequence[ReadTest],
+    systems: Sequence[System],
+    facts: Sequence[ModelFacts | None],
+    options: "EvaluationOptions",
+) -> list[TranslatedTest]:
+    """The tests with all translations; raises what `translate_all` does."""
+    for system in systems if options.perplexity else ():
+        for model in system.models:
+            if ctranslate2_engine.is_exported(model.paths[0]):
+                raise UserError(
+                    f"{model.place}: --perplexity: CTranslate2 scores otherwise; name the model "
+                    "that was exported, or leave it out"
+                )
+    wanted = {
+        (t, s, run): WantedTranslation(
+            *(systems[s].label, model, test.files, test.test.sources or [], model.settings.decode),
+            columns={n: p for n, p in test.columns[s].items() if n in known.columns},
+            cache=options.cache,
+        )
+        for s, known in enumerate(facts)
+        if known is not None
+        for run, model in enumerate(systems[s].models)
+        for t, test in enumerate(tests)
+        if s in test.systems
+    }
+    lines = translate_all(list(wanted.values()), options)
+    tests_hypotheses = [[list(runs) for runs in test.test.hypotheses] for test in tests]
+    for (t, s, _), translation in zip(wanted, lines, strict=True):
+        tests_hypotheses[t][s].append(translation)
+    return [
+        test.test._replace(hypotheses=hypotheses)
+        for test, hypotheses in zip(tests, tests_hypotheses, strict=True)
+    ]
+
+
+def with_perplexity(
+    scored: ScoredTest,
+    read: ReadTest,
+    systems: Sequence[System],
+    options: "EvaluationOptions",
+) -> ScoredTest:
+    """The scored test with the perplexity of its references by each first model, if wanted."""
+    if not options.perplexity:
+        return scored
+    found = [
+        _likelihoods(systems[s], read, read.columns[s], options) if s in read.columns else None
+        for s in range(len(systems))
+    ]
+    return with_perplexities(scored, read.test.lengths or [], found)
+
+
+def _likelihoods(
+    system: System, read: ReadTest, columns: Mapping[str, Path], options: "EvaluationOptions"
+) -> list[Likelihood | None]:
+    """How likely a model finds each reference; None where a side is too long for it."""
+    (trained,) = load(system.models[0].paths, options).models
+    lines, beside = _beside(trained, read.test, columns)
+    too_long = Note()
+    found = [
+        each and Likelihood(each.log_prob, each.length)
+        for each in forced.stream(trained, lines, read.test.references, beside, too_long=too_long)
+    ]
+    if too_long.count:
+        log.warning(
+            "%s: no perplexity where pairs are longer than the encoding holds: %s",
+            system.label,
+            too_long,
+        )
+    return found
+
+
+def _beside(
+    trained: Trained, test: TranslatedTest, files: Mapping[str, Path]
+) -> tuple[list[str], dict[str, list[str]]]:
+    """The sources of a test, and the columns beside them that a model reads."""
+    reads = trained.model.columns
+    given = {name: read_text(path) for name, path in files.items() if name in reads}
+    lines, columns = with_columns(reads, trained.settings, test.sources or [], given)
+    return list(lines), {name: list(column) for name, column in columns.items()}
+
+
+def observed(
+    made: Report,
+    systems: Sequence[System],
+    read: Sequence[ReadTest],
+    translations: Sequence[TranslatedTest],
+    options: "EvaluationOptions",
+) -> Report:
+    """The report with attention statistics of each system's first model.
+
+    Of single models of this toolkit: ensembles and CTranslate2 show none.
+    """
+    from nmt.compare import attention
+
+    tests, profiles = list(made.tests), list[AttentionProfile]()
+    for s, system in enumerate(systems):
+        paths = system.models[0].paths if system.models else ()
+        if len(paths) != 1 or ctranslate2_engine.is_exported(paths[0]):
+            continue
+        log.info("observing the attention of %s", system.label)
+        (trained,) = load(paths, options).models
+        for t, test in enumerate(translations):
+            if not test.hypotheses[s]:
+                continue
+            _, columns = _beside(trained, test, read[t].columns[s])
+            tests[t], profile = attention.observe(trained, tests[t], test, s, columns, options.seed)
+            profiles += profile
+    return replace(made, tests=tests, profiles=profiles)

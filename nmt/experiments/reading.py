@@ -1,0 +1,308 @@
+"""The texts of an evaluation in memory, and what its report says of systems and tests."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from nmt import modeldir
+from nmt.compare import published
+from nmt.compare.attention import SAMPLE
+from nmt.compare.report import (
+    ComparedLine,
+    ComparedSystem,
+    PaperTable,
+    Report,
+    ScoredTest,
+    trained_run,
+)
+from nmt.compare.scores import NAMES, UNSPACED
+from nmt.compare.scoring import JoinedParts, TranslatedTest
+from nmt.config import Files, Toy, freeze
+from nmt.data import joined
+from nmt.data.columns import missing
+from nmt.data.seams import pieces_of
+from nmt.errors import UserError
+from nmt.exchange import ctranslate2_engine
+from nmt.exchange.ctranslate2_config import UNNAMED
+from nmt.experiments import outputs
+from nmt.experiments.columns import columns_of_test
+from nmt.experiments.facts import ModelFacts, search_notes, training_notes
+from nmt.experiments.systems import System, SystemModel
+from nmt.experiments.testsets import ParallelFiles
+from nmt.training.progress import METRICS, read_metrics
+
+if TYPE_CHECKING:
+    from nmt.data.segmenter import Segmenter
+    from nmt.experiments.evaluate import EvaluationOptions
+
+log = logging.getLogger(__name__)
+
+PIECES = "subword pieces of the source, as {} cuts them"
+WORDS = "words of the source (no model to count pieces)"
+REFERENCE, OF_REFERENCE = "reference", "words of the reference"  # in the place of a model
+MOSES = "-moses"  # ends the names of metrics on text tokenised by Moses
+
+Facts = Sequence[ModelFacts | None]  # by system; None: a file
+
+
+class ReadTest(NamedTuple):
+    """A test set in memory, with the systems that have or are to make translations of it."""
+
+    files: ParallelFiles
+    systems: list[int]
+    columns: dict[int, Mapping[str, Path]]  # by system: files of integers beside the source
+    test: TranslatedTest  # with the translations that are read from files
+
+
+def check_tables(
+    tables: Sequence[PaperTable], systems: int, tests: Sequence[ParallelFiles]
+) -> None:
+    """Raise UserError for a table that names what is not there."""
+    for table in tables:
+        if table.test not in [test.name for test in tests]:
+            raise UserError(f"{table.name}: no test {table.test!r} is asked for")
+        if wrong := [m for m in table.metrics if m not in NAMES]:
+            raise UserError(f"{table.name}: no metric {wrong[0]!r}; choose from {', '.join(NAMES)}")
+        if not table.systems or not table.metrics or max(table.systems) >= systems:
+            raise UserError(f"{table.name}: name its systems and metrics")
+        if table.published and published.table_of(table.name, table.test) is None:
+            raise UserError(
+                f"{table.name}: no such table in the paper; {', '.join(published.tables())}"
+            )
+
+
+def read(
+    files: ParallelFiles,
+    systems: Sequence[System],
+    facts: Facts,
+    tables: Sequence[PaperTable],
+    options: "EvaluationOptions",
+) -> ReadTest:
+    """Read a test set and see that its systems can translate it, and its metrics score it.
+
+    Raises UserError: 65 for sides of unequal lines, 2 for systems or metrics that do not fit.
+    """
+    of_tables = [table for table in tables if table.test == files.name]
+    named = {s for table in of_tables for s in table.systems} or range(len(systems))
+    sources, references = files.read()
+    if empty := sum(not line.strip() for line in references):
+        log.warning("%s: %d references are empty; all words count as wrong", files.reference, empty)
+    hypotheses: list[list[list[str]]] = [[] for _ in systems]
+    columns: dict[int, Mapping[str, Path]] = {}
+    for s in sorted(named):
+        system, model = systems[s], facts[s]
+        if system.file is not None:
+            hypotheses[s] = [files.parallel(system.file, references)]
+        elif model is not None:
+            columns[s] = _columns(system.models[0], model, files, options)
+            for name in model.columns.intersection(columns[s]):
+                files.parallel(columns[s][name], references)
+    if unread := set(options.columns).difference(*(f.columns for f in facts if f)):
+        log.warning("--columns: no model reads %s", ", ".join(sorted(unread)))
+    language = options.target_language or _language(files, [systems[s] for s in named])
+    _check_metrics(of_tables, language)
+    lengths, unit, counted = _lengths(sources, references, named, systems, facts, options)
+    known = [facts[s] if s in named else None for s in range(len(systems))]
+    test = TranslatedTest(
+        references=references,
+        hypotheses=hypotheses,
+        language=language,
+        name=files.name,
+        about=files.about,
+        sources=sources,
+        lengths=lengths,
+        unit=unit,
+        longest_trained=[
+            model.longest if model and model.segmenter.to_json() == counted else None
+            for model in known
+        ],
+        parts=_parts(files),
+        metrics=_metrics(of_tables, options, language),
+        tokenize=options.tokenize,
+    )
+    return ReadTest(files, sorted(named), columns, test)
+
+
+def _metrics(
+    tables: Sequence[PaperTable], options: "EvaluationOptions", language: str
+) -> list[str] | None:
+    """The metrics of a test: those that are wanted, and behind them those of its tables."""
+    of_tables = [metric for table in tables for metric in table.metrics]
+    if not of_tables:
+        return None if options.metrics is None else list(options.metrics)
+    usual = [name for name in NAMES[:4] if not (name.endswith(MOSES) and language in UNSPACED)]
+    return list(dict.fromkeys([*(options.metrics or usual), *of_tables]))
+
+
+def _columns(
+    model: SystemModel, facts: ModelFacts, files: ParallelFiles, options: "EvaluationOptions"
+) -> Mapping[str, Path]:
+    """The files of integers beside the source; UserError where a model wants others."""
+    data, given = model.settings.data, dict(options.columns)
+    if not given and isinstance(data, Files) and data.columns and files.source is not None:
+        known = Path(data.test_source) if data.test_source else None
+        if known and known.is_file() and known.read_bytes() == files.source.read_bytes():
+            given = {name: Path(path) for name, path in columns_of_test(model.settings).items()}
+    absent = missing(facts.columns, given)
+    if absent and not isinstance(data, Toy):  # of its sentences the grammar tells
+        raise UserError(
+            f"{model.place}: reads {', '.join(absent)} beside the text, which its config names for "
+            f"its own test set only; add --columns {absent[0]}=FILE"
+        )
+    return given
+
+
+def _language(files: ParallelFiles, systems: Sequence[System]) -> str:
+    """The target language of the models; UserError where they translate others."""
+    corpora = [model.settings.data for system in systems for model in system.models]
+    pairs = {(data.source_language, data.target_language) for data in corpora}
+    pairs = {pair for pair in pairs if UNNAMED not in pair}
+    if len(pairs) > 1:
+        directions = ", ".join("-".join(pair) for pair in sorted(pairs))
+        raise UserError(f"{files.name}: its systems translate {directions}; compare them apart")
+    return pairs.pop()[1] if pairs else "en"
+
+
+def _check_metrics(tables: Sequence[PaperTable], language: str) -> None:
+    """Raise UserError for a metric of a table that the language has not."""
+    for table in tables:
+        moses = next((metric for metric in table.metrics if metric.endswith(MOSES)), None)
+        if moses and language in UNSPACED:
+            plain = moses.removesuffix(MOSES)
+            raise UserError(f"{table.name}: Moses does not segment {language}; use {plain}")
+
+
+def _parts(files: ParallelFiles) -> JoinedParts | None:
+    """The sentences of joined lines; None where the record beside them is none of these texts."""
+    try:
+        return None if files.source is None else joined.parts_of(files.source, files.reference)
+    except UserError as error:
+        log.warning("dropped second halves are not counted: %s", error)
+        return None
+
+
+def _lengths(
+    sources: list[str] | None,
+    references: list[str],
+    named: Sequence[int] | set[int],
+    systems: Sequence[System],
+    facts: Facts,
+    options: "EvaluationOptions",
+) -> tuple[list[int] | None, str | None, Any]:
+    """Source lengths, what they count, and the segmenter that counts: of the first model."""
+    if sources is None:
+        return None, None, None
+    if options.lengths == REFERENCE:
+        return [len(line.split()) for line in references], OF_REFERENCE, None
+    first = next((s for s in sorted(named) if facts[s]), None)
+    segmenter: Segmenter
+    if options.lengths:
+        known = next((s for s in sorted(named) if systems[s].label == options.lengths), None)
+        if known is not None and (model := facts[known]):
+            label, segmenter = options.lengths, model.segmenter
+        else:
+            label, segmenter = Path(options.lengths).name, _segmenter(Path(options.lengths))
+    elif first is not None and (model := facts[first]):
+        label, segmenter = systems[first].label, model.segmenter
+    else:
+        return [len(line.split()) for line in sources], WORDS, None
+    return (
+        [len(pieces_of(segmenter, s)) for s in sources],
+        PIECES.format(label),
+        segmenter.to_json(),
+    )
+
+
+def _segmenter(path: Path) -> "Segmenter":
+    """That of the source side of a model."""
+    if ctranslate2_engine.is_exported(path):
+        return ctranslate2_engine.load(path).source.segmenter
+    return modeldir.sides(path)[0].segmenter
+
+
+def with_lines(scored: ScoredTest, test: TranslatedTest) -> ScoredTest:
+    """The scored test with all its lines and their translations."""
+    sources: Sequence[str | None] = test.sources or [None] * len(test.references)
+    lines = [
+        ComparedLine(source, reference, [[run[i] for run in runs] for runs in test.hypotheses])
+        for i, (source, reference) in enumerate(zip(sources, test.references, strict=True))
+    ]
+    return replace(scored, lines=lines)
+
+
+def compared(
+    systems: Sequence[System], tests: Sequence[TranslatedTest], facts: Facts
+) -> list[ComparedSystem]:
+    """What a report says of each system; a warning where its trained length is not marked."""
+    shown = []
+    for s, (system, model) in enumerate(zip(systems, facts, strict=True)):
+        limits = [test.longest_trained[s] for test in tests]
+        limit = next((limit for limit in limits if limit is not None), None)
+        of_pieces = any(test.unit not in (None, WORDS, OF_REFERENCE) for test in tests)
+        if limit is None and model and model.longest is not None and of_pieces:
+            log.warning(
+                "%s: segments otherwise than lengths are counted; its trained length is not marked",
+                system.label,
+            )
+        runs = [
+            trained_run(str(one.run), one.settings.seed, _metrics_of(one.run))
+            for one in system.models
+            if one.run
+        ]
+        parameters = model and model.parameters
+        of_encodings = model and model.encoding_parameters
+        shown.append(ComparedSystem(system.label, limit, parameters, of_encodings, runs))
+    return shown
+
+
+def _metrics_of(run: Path) -> list[dict[str, Any]]:
+    """The lines of a run's metrics.jsonl, as far as they can be read."""
+    lines, remark = read_metrics(run / METRICS)
+    if remark:
+        log.warning("%s: %s; left out of the report", run / METRICS, remark)
+    return lines
+
+
+def about(systems: Sequence[System], tests: Sequence[ParallelFiles]) -> dict[str, Any]:
+    """Versions, files, and the places and settings of systems."""
+    files: dict[str, Path | None] = {}
+    for test in tests:
+        files |= {f"{test.name} source": test.source, f"{test.name} reference": test.reference}
+    described = {
+        system.label: {
+            "places": system.places,
+            **({"settings": freeze(system.models[0].settings)} if system.models else {}),
+        }
+        for system in systems
+    }
+    read_apart = {"by_sentence": [test.name for test in tests if test.by_sentence]}
+    return {**outputs.sources(files), **read_apart, "systems": described}
+
+
+def notes(
+    made: Report,
+    systems: Sequence[System],
+    tests: Sequence[ParallelFiles],
+    options: "EvaluationOptions",
+) -> list[str]:
+    """How the numbers came about, as far as these functions know."""
+    notes = [*options.notes, *training_notes(systems), *search_notes(systems)]
+    if apart := [test.name for test in tests if test.by_sentence]:
+        notes.append(
+            f"Each joined line of {', '.join(apart)} is read as the pieces of its sentences."
+        )
+    if any(table.published for table in made.tables):
+        notes.append(
+            "The paper's BLEU (cased) and TER (by TERCom) are of tokenised text, as BLEU-moses and "
+            "TER-moses here; it does not say which tokeniser, nor whether TER heeds case, which "
+            "ours does not."
+        )
+    if made.profiles:
+        notes.append(
+            "Attention (distances, coverage, source never attended) is of the first run of each "
+            f"system, on up to {SAMPLE} sentences of each length group, drawn by seed "
+            f"{options.seed}, the same for all systems."
+        )
+    return list(dict.fromkeys(notes))
