@@ -80,8 +80,8 @@ def _own_scores(model: str) -> "list[CardScores]":
     """Those that experiment=lengthen left in a run."""
     from nmt.experiments import lengthen
 
-    files = sorted((Path(model) / lengthen.DIRECTORY).glob("report-*.json"))
-    return [_scores(f"{lengthen.CHILD}={file}") for file in files]
+    file = Path(model) / lengthen.DIRECTORY / lengthen.REPORT
+    return [_scores(f"{lengthen.CHILD}={file}")] if file.is_file() else []
 
 
 def _scores(argument: str) -> "CardScores":

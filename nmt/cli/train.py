@@ -141,11 +141,12 @@ def train(experiment: "Experiment", workers: "Workers") -> None:
 def beside_parent(experiment: "Experiment") -> None:
     """Show what a child of experiment=lengthen wins and loses beside its parent."""
     from nmt.compare import text
-    from nmt.experiments.lengthen import reports
+    from nmt.experiments import lengthen
 
-    for about, report in reports(experiment):
-        sys.stdout.write(f"\nThe test text, {about}:\n{text.render(report)}")
+    if report := lengthen.report(experiment):
+        sys.stdout.write(text.render(report))
         sys.stdout.flush()
+        lengthen.write(report, experiment.run)
 
 
 def train_sweep(sweep: "Sweep", command: str) -> None:

@@ -75,7 +75,6 @@ def evaluate(
     from nmt.experiments.facts import facts_of
 
     started = time.monotonic()
-    reading.check_tables(tables, len(systems), tests)
     if options.by_sentence:
         tests = testsets.read_by_sentence(tests)
     systems = [models.searching(system, options.decode) for system in systems]

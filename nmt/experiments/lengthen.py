@@ -1,17 +1,15 @@
 """A child that went on from its parent for longer text, beside it: what was won, what was lost."""
 
 import logging
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.config import BEAM, SAMPLING, Decode, Files
-from nmt.errors import UserError
 from nmt.experiments import outputs
 from nmt.experiments.evaluate import BOUNDS, EvaluationOptions, evaluate
 from nmt.experiments.systems import systems_at
-from nmt.experiments.testsets import ParallelFiles, joined_pairs, of_corpus
+from nmt.experiments.testsets import joined_pairs, of_corpus, unnamed
 from nmt.overrides.compose import Experiment
 
 if TYPE_CHECKING:
@@ -20,48 +18,43 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 DIRECTORY = "lengthened"  # in the directory of the run: joined lines, and what was measured
 CHILD = "child"  # the label of the run in these reports
-METRICS = ("BLEU-moses", "TER-moses")
+REPORT = "report.json"
+METRICS = ("BLEU", "BLEU-moses", "TER-moses")
 ANY_SEARCH = ("method", "max_length_ratio", "max_length_offset", "mbr")
 
 
-def reports(experiment: Experiment) -> Iterator[tuple[str, "Report"]]:
+def report(experiment: Experiment) -> "Report | None":
     """Translate the test set with both, as it is and joined in pairs, and score it by length.
 
-    Both search as the settings of the child say, whatever the parent's were.
-    The lengths are divided at half the longest source that the parent was trained on, at it, and
-    at twice as much; at BOUNDS where that is unknown, which is said. Each report comes with what
-    its text is, and is also written to a JSON file in the directory of the run. Yields
-    nothing, with a word, where the corpus names no test set.
-    Raises what `evaluate` does, and at the end UserError (74) for a file that cannot be written.
+    Both search as the settings of the child say, whatever the parent's were. The lengths are
+    divided at half the longest source that the parent was trained on, at it, and at twice as much;
+    at BOUNDS where that is unknown, which is said. None, with a word, where the corpus names no
+    test set. Raises what `evaluate` does.
     """
     assert experiment.parent is not None, "experiment=lengthen has one"
     data, run = experiment.settings.data, experiment.run
     if isinstance(data, Files) and not (data.test_source and data.test_target):
         log.info("no test set to compare on: name data.test_source and data.test_target")
-        return
-    source, reference = map(Path, of_corpus(experiment.settings))
-    single = ParallelFiles("test", "as it is", source, reference)
+        return None
+    test = unnamed(*map(Path, of_corpus(experiment.settings, run)))
     languages = (data.source_language, data.target_language)
-    (joined,) = joined_pairs([single], languages, run / DIRECTORY)
+    joined = joined_pairs([test], languages, run / DIRECTORY)
     options = EvaluationOptions(
         bounds=_bounds(experiment.parent),
         metrics=METRICS,
         decode=_search(experiment.settings.decode),
         perplexity=True,
         device=experiment.settings.trainer.device,
+        title=f"{run} and its parent, {experiment.parent}, by source length",
     )
     systems = systems_at({"parent": str(experiment.parent), CHILD: str(run)})
-    unwritten: UserError | None = None
-    for test in (single, joined):
-        report = evaluate(systems, [test], options)
-        yield test.about, report
-        text = outputs.of_text(partial(outputs.as_json, report.to_json()))
-        try:
-            outputs.write_all([(run / DIRECTORY / f"report-{test.name}.json", text)])
-        except UserError as error:
-            unwritten = error
-    if unwritten is not None:
-        raise unwritten
+    return evaluate(systems, [test, *joined], options)
+
+
+def write(made: "Report", run: Path) -> None:
+    """Keep a report in the directory of its run; UserError (74) where it cannot be written."""
+    text = outputs.of_text(lambda: outputs.as_json(made.to_json()))
+    outputs.write_all([(run / DIRECTORY / REPORT, text)])
 
 
 def _search(decode: Decode) -> dict[str, str | int | float]:

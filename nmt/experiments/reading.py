@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmt import modeldir
-from nmt.compare import published
 from nmt.compare.attention import SAMPLE
 from nmt.compare.report import (
     ComparedLine,
@@ -56,23 +55,6 @@ class ReadTest(NamedTuple):
     test: TranslatedTest  # with the translations that are read from files
 
 
-def check_tables(
-    tables: Sequence[PaperTable], systems: int, tests: Sequence[ParallelFiles]
-) -> None:
-    """Raise UserError for a table that names what is not there."""
-    for table in tables:
-        if table.test not in [test.name for test in tests]:
-            raise UserError(f"{table.name}: no test {table.test!r} is asked for")
-        if wrong := [m for m in table.metrics if m not in NAMES]:
-            raise UserError(f"{table.name}: no metric {wrong[0]!r}; choose from {', '.join(NAMES)}")
-        if not table.systems or not table.metrics or max(table.systems) >= systems:
-            raise UserError(f"{table.name}: name its systems and metrics")
-        if table.published and published.table_of(table.name, table.test) is None:
-            raise UserError(
-                f"{table.name}: no such table in the paper; {', '.join(published.tables())}"
-            )
-
-
 def read(
     files: ParallelFiles,
     systems: Sequence[System],
@@ -102,7 +84,6 @@ def read(
     if unread := set(options.columns).difference(*(f.columns for f in facts if f)):
         log.warning("--columns: no model reads %s", ", ".join(sorted(unread)))
     language = options.target_language or _language(files, [systems[s] for s in named])
-    _check_metrics(of_tables, language)
     lengths, unit, counted = _lengths(sources, references, named, systems, facts, options)
     known = [facts[s] if s in named else None for s in range(len(systems))]
     test = TranslatedTest(
@@ -163,15 +144,6 @@ def _language(files: ParallelFiles, systems: Sequence[System]) -> str:
         directions = ", ".join("-".join(pair) for pair in sorted(pairs))
         raise UserError(f"{files.name}: its systems translate {directions}; compare them apart")
     return pairs.pop()[1] if pairs else "en"
-
-
-def _check_metrics(tables: Sequence[PaperTable], language: str) -> None:
-    """Raise UserError for a metric of a table that the language has not."""
-    for table in tables:
-        moses = next((metric for metric in table.metrics if metric.endswith(MOSES)), None)
-        if moses and language in UNSPACED:
-            plain = moses.removesuffix(MOSES)
-            raise UserError(f"{table.name}: Moses does not segment {language}; use {plain}")
 
 
 def _parts(files: ParallelFiles) -> JoinedParts | None:

@@ -158,7 +158,7 @@ def test_the_command_writes_it(model: Path, tmp_path: Path) -> None:
     place = model / "lengthened"
     place.mkdir()
     report["systems"][0]["label"] = "child"
-    (place / "report-test.json").write_text(json.dumps(report), encoding="utf-8")
+    (place / "report.json").write_text(json.dumps(report), encoding="utf-8")
     command = [str(model), str(tmp_path / "out"), "--to", "ctranslate2", "--license", "mit",
                "--samples", str(tmp_path / "in.txt")]  # fmt: skip
     assert export_model.main([*command, "--scores", f"relative 100={tmp_path / 'r.json'}"]) == 0
