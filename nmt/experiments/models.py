@@ -19,7 +19,7 @@ from nmt.experiments.engines import with_decode
 from nmt.experiments.facts import ModelFacts
 from nmt.experiments.reading import ReadTest
 from nmt.experiments.systems import System
-from nmt.experiments.translate import WantedTranslation, load, translate_all
+from nmt.experiments.translate import KeptTranslation, load, translate_all
 from nmt.modeldir import Trained
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def translated(
                     "that was exported, or leave it out"
                 )
     wanted = {
-        (t, s, run): WantedTranslation(
+        (t, s, run): KeptTranslation(
             *(systems[s].label, model, test.files, test.test.sources or [], model.settings.decode),
             columns={n: p for n, p in test.columns[s].items() if n in known.columns},
             cache=options.cache,

@@ -11,10 +11,12 @@ import io
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import closing, nullcontext, redirect_stderr
+from dataclasses import dataclass
 from datetime import date
+from functools import cached_property
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from nmt import __version__, atomic, manifest, modeldir, modelpath
 from nmt.config import Decode
@@ -39,8 +41,9 @@ TEXT = "text"  # in a record: SHA-256 of the translations
 NAMED = 16  # digits of a key that name the files
 
 
-class WantedTranslation(NamedTuple):
-    """A test set as one model of a system is to translate it."""
+@dataclass(frozen=True)
+class KeptTranslation:
+    """A test set as one model of a system translates it, and where that is kept."""
 
     label: str  # of the system
     model: SystemModel
@@ -48,10 +51,11 @@ class WantedTranslation(NamedTuple):
     lines: Sequence[str]  # of the test's source
     decode: Decode
     columns: Mapping[str, Path]  # integers beside the source
-    cache: Path = CACHE
+    cache: Path = CACHE  # of models that are no runs
 
+    @cached_property
     def origin(self) -> dict[str, Any]:
-        """All that a translation depends on."""
+        """All that the translation depends on; raises what `modeldir.load` does."""
         text = hashlib.sha256("".join(f"{line}\n" for line in self.lines).encode()).hexdigest()
         sentences = [line.sentences for line in self.lines if isinstance(line, JoinedLine)]
         return {
@@ -63,32 +67,20 @@ class WantedTranslation(NamedTuple):
             "version": __version__,
         }
 
-
-class KeptTranslation(NamedTuple):
-    """Where a translation is kept, and what decides on it."""
-
-    directory: Path
-    origin: dict[str, Any]
-
-    @classmethod
-    def of(cls, wanted: WantedTranslation) -> "KeptTranslation":
-        """That of a test set and a model; raises what `modeldir.load` does."""
-        run = wanted.model.run
-        return cls(wanted.cache if run is None else run / TRANSLATIONS, wanted.origin())
-
-    @property
+    @cached_property
     def key(self) -> str:
-        """SHA-256 of all that decides on the translations."""
+        """SHA-256 of all that decides on the translation."""
         return hashlib.sha256(manifest.dump(self.origin)).hexdigest()
 
     def path(self, ending: str) -> Path:
-        """The file with the translations (txt), their record (json), or what was said (log)."""
-        return self.directory / f"{self.key[:NAMED]}.{ending}"
+        """The file with the translation (txt), its record (json), or what was said (log)."""
+        directory = self.cache if self.model.run is None else self.model.run / TRANSLATIONS
+        return directory / f"{self.key[:NAMED]}.{ending}"
 
     def read(self) -> list[str] | None:
-        """The translations; None if there are none.
+        """The translation; None if there is none.
 
-        Raises UserError (65) if somebody changed them: they are neither scored nor overwritten.
+        Raises UserError (65) if somebody changed it: it is neither scored nor overwritten.
         """
         record, text = self.path("json"), self.path("txt")
         if not (record.is_file() and text.is_file()):
@@ -106,7 +98,7 @@ class KeptTranslation(NamedTuple):
             )
         return read_text(text)
 
-    def write(self, wanted: WantedTranslation, lines: Sequence[str] | None = None) -> None:
+    def write(self, lines: Sequence[str] | None = None) -> None:
         """Keep lines, or what nmt-translate has written to the file; raises OSError.
 
         The record comes last: without it nobody reads the text.
@@ -118,21 +110,23 @@ class KeptTranslation(NamedTuple):
         about = {
             "key": self.key,
             TEXT: manifest.sha256_of(text),
-            "model": wanted.model.place,
-            "checkpoints": [str(modelpath.locate(path)) for path in wanted.model.paths],
-            "test": wanted.test.name,
-            "file": str(wanted.test.source),
+            "model": self.model.place,
+            "checkpoints": [str(modelpath.locate(path)) for path in self.model.paths],
+            "test": self.test.name,
+            "file": str(self.test.source),
             "date": date.today().isoformat(),
             "origin": self.origin,
         }
         atomic.replace(self.path("json"), manifest.dump(about))
 
-    def can_be_written(self) -> bool:
+    @cached_property
+    def writable(self) -> bool:
         """Whether the directory takes files; a warning says why not."""
         try:
             atomic.try_place(self.path("txt"))
         except OSError as error:
-            log.warning("%s: %s; translations are not kept", self.directory, error.strerror)
+            where = self.path("txt").parent
+            log.warning("%s: %s; translations are not kept", where, error.strerror)
             return False
         return True
 
@@ -142,109 +136,92 @@ def digest_of(path: Path) -> str:
     return modeldir.reading(path, lambda model: manifest.sha256_of(model / manifest.NAME))
 
 
-class _Pending(NamedTuple):
-    """A translation that is to be made, and where it is kept if that is possible."""
-
-    wanted: WantedTranslation
-    kept: KeptTranslation
-    writable: bool
-
-
 def translate_all(
-    wanted: Sequence[WantedTranslation], options: "EvaluationOptions"
+    wanted: Sequence[KeptTranslation], options: "EvaluationOptions"
 ) -> list[list[str]]:
     """The lines of each translation; those that are kept are read, the others are made and kept.
 
     Raises UserError: 65 if somebody changed what is kept, 70 where a process could not translate,
     and in this process what `Translator.translate` does.
     """
-    every = [KeptTranslation.of(each) for each in wanted]
-    lines = {kept.key: found for kept in every if (found := kept.read()) is not None}
-    first = {kept.key: (each, kept) for each, kept in zip(wanted, every, strict=True)}
-    pending = [
-        _Pending(each, kept, kept.can_be_written())
-        for key, (each, kept) in first.items()
-        if key not in lines
-    ]
+    lines = {each.key: known for each in wanted if (known := each.read()) is not None}
+    pending = list({each.key: each for each in wanted if each.key not in lines}.values())
     if options.jobs > 1 and len(pending) > 1 and all(each.writable for each in pending):
         lines |= _by_processes(pending, options)
     else:
         lines |= _here(pending, options)
-    return [lines[kept.key] for kept in every]
+    return [lines[each.key] for each in wanted]
 
 
 def _by_processes(
-    pending: Sequence[_Pending], options: "EvaluationOptions"
+    pending: Sequence[KeptTranslation], options: "EvaluationOptions"
 ) -> dict[str, list[str]]:
     """Translate side by side, each text by an nmt-translate; by key."""
-    at_once = (
-        options.jobs if options.device == "cpu" else min(options.jobs, len(gpus()) or options.jobs)
-    )
+    available = len(gpus()) if options.device != "cpu" else 0
+    at_once = min(options.jobs, available or options.jobs)  # one for each GPU
     share = max(1, (options.workers or options.threads or at_once) // len(pending))
-    names = _process_names([each.wanted for each in pending])
+    names = _process_names(pending)
     commands = []
     for name, each in zip(names, pending, strict=True):
-        each.kept.directory.mkdir(parents=True, exist_ok=True)
-        each.kept.path("json").unlink(missing_ok=True)
+        each.path("txt").parent.mkdir(parents=True, exist_ok=True)
+        each.path("json").unlink(missing_ok=True)
         arguments = _arguments(each, options.device, share)
-        commands.append(LoggedCommand(name, "translate", arguments, each.kept.path("log")))
+        commands.append(LoggedCommand(name, "translate", arguments, each.path("log")))
     with redirect_stderr(io.StringIO()) if options.quiet else nullcontext():
         codes = run_all(commands, at_once, lambda name: "translating")
     reasons = []
-    for name, (wanted, kept, _) in zip(names, pending, strict=True):
+    for name, each in zip(names, pending, strict=True):
         if code := codes[name]:
-            log_file = kept.path("log")
-            why = f"translation failed ({exit_reason(code)}): {last_line(log_file)}"
-            reasons.append(f"{wanted.model.place}: {why}; see {log_file}")
+            why = f"translation failed ({exit_reason(code)}): {last_line(each.path('log'))}"
+            reasons.append(f"{each.model.place}: {why}; see {each.path('log')}")
         else:
-            kept.write(wanted)
+            each.write()
     if reasons:
         raise UserError(few(reasons), Exit.DIVERGED)
-    return {kept.key: read_text(kept.path("txt")) for _, kept, _ in pending}
+    return {each.key: read_text(each.path("txt")) for each in pending}
 
 
-def _arguments(pending: _Pending, device: str, workers: int) -> list[str]:
+def _arguments(each: KeptTranslation, device: str, workers: int) -> list[str]:
     """Of nmt-translate; `workers` are its processes, or 1.
 
     On a CPU all of them have one thread: on a busy machine, threads of one process wait for each
     other at every product, which can take a hundred times as long.
     """
-    wanted, kept, _ = pending
     on_cpu = device == "cpu" or not gpus()
     processes = ["--workers", str(workers)] if on_cpu and can_fork() else []
-    first, *others = (str(modelpath.locate(path)) for path in wanted.model.paths)
+    first, *others = (str(modelpath.locate(path)) for path in each.model.paths)
     return [
-        *(first, str(wanted.test.source), *others, "-o", str(kept.path("txt"))),
+        *(first, str(each.test.source), *others, "-o", str(each.path("txt"))),
         *("--threads", str(workers), *processes, "--device", device),
-        *columns_argument({name: str(path) for name, path in wanted.columns.items()}),
-        *["--by-sentence"] * wanted.test.by_sentence,
-        *(f"decode.{key}={value}" for key, value in vars(wanted.decode).items()),
+        *columns_argument({name: str(path) for name, path in each.columns.items()}),
+        *["--by-sentence"] * each.test.by_sentence,
+        *(f"decode.{key}={value}" for key, value in vars(each.decode).items()),
     ]
 
 
-def _process_names(wanted: Sequence[WantedTranslation]) -> list[str]:
+def _process_names(pending: Sequence[KeptTranslation]) -> list[str]:
     """A name for each: the label where that tells them apart, else with test, or place."""
     for names in (
-        [each.label for each in wanted],
-        [f"{each.label} {each.test.name}" for each in wanted],
+        [each.label for each in pending],
+        [f"{each.label} {each.test.name}" for each in pending],
     ):
         if len(set(names)) == len(names):
             return names
-    return [f"{each.model.place} {each.test.name}" for each in wanted]
+    return [f"{each.model.place} {each.test.name}" for each in pending]
 
 
-def _here(pending: Sequence[_Pending], options: "EvaluationOptions") -> dict[str, list[str]]:
+def _here(pending: Sequence[KeptTranslation], options: "EvaluationOptions") -> dict[str, list[str]]:
     """Translate in this process, one text after the other, with progress; by key."""
     lines: dict[str, list[str]] = {}
-    for paths, texts in groupby(pending, key=lambda each: each.wanted.model.paths):
+    for paths, texts in groupby(pending, key=lambda each: each.model.paths):
         loaded = load(paths, options)
-        for wanted, kept, writable in texts:
-            translated = lines[kept.key] = _translated(wanted, loaded, options.quiet)
-            if writable:
-                try:
-                    kept.write(wanted, translated)
-                except OSError as error:  # a full disk
-                    log.warning("%s: %s; not kept", error.filename, error.strerror)
+        for each in texts:
+            lines[each.key] = _translated(each, loaded, options.quiet)
+            try:
+                if each.writable:
+                    each.write(lines[each.key])
+            except OSError as error:  # a full disk
+                log.warning("%s: %s; not kept", error.filename, error.strerror)
     return lines
 
 
@@ -258,23 +235,23 @@ def load(paths: Sequence[Path], options: "EvaluationOptions") -> "LoadedModels":
     return engines.load(paths, place, options.threads, workers=options.workers)
 
 
-def _translated(wanted: WantedTranslation, loaded: "LoadedModels", quiet: bool) -> list[str]:
+def _translated(each: KeptTranslation, loaded: "LoadedModels", quiet: bool) -> list[str]:
     """The lines of one translation."""
     from tqdm import tqdm
 
     from nmt.memory import keep_memory
 
     keep_memory()
-    translator = loaded.translator(wanted.decode)
+    translator = loaded.translator(each.decode)
     reader = translator.reader
-    given = {name: read_text(path) for name, path in wanted.columns.items()}
-    lines, columns = with_columns(reader.reads.columns, reader.settings, wanted.lines, given)
+    given = {name: read_text(path) for name, path in each.columns.items()}
+    lines, columns = with_columns(reader.reads.columns, reader.settings, each.lines, given)
     tqdm.monitor_interval = 0  # no thread beside those that work: see decode.workers.may_fork
     with closing(translator.translate(lines, 1, columns, read_ahead=True)) as translated:
         bar = tqdm(
             translated,
-            desc=wanted.label,
-            total=len(wanted.lines),
+            desc=each.label,
+            total=len(each.lines),
             unit=" lines",
             disable=True if quiet else None,  # None: unless stderr is a terminal
         )

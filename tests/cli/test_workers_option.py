@@ -179,13 +179,13 @@ def test_the_api_translates_by_workers(copying: Trained, begun: list[int]) -> No
 
 
 @pytest.fixture
-def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[translate.WantedTranslation]:
+def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[translate.KeptTranslation]:
     """A text that two models are to translate."""
     monkeypatch.setattr(translate, "digest_of", str)
     monkeypatch.setattr("nmt.modelpath.locate", lambda directory: directory)
     test, decode = unnamed(Path("src"), Path("ref")), settings_of().decode
     return [
-        translate.WantedTranslation(
+        translate.KeptTranslation(
             *(name, SystemModel(name, (Path(name),), settings_of()), test, ["w1"], decode, {}),
             cache=tmp_path,
         )
@@ -203,7 +203,7 @@ def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[translate.Wante
     ],
 )
 def test_cores_that_would_be_idle_are_workers_of_a_text(
-    two: list[translate.WantedTranslation],
+    two: list[translate.KeptTranslation],
     how: EvaluationOptions,
     expected: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -231,7 +231,7 @@ def test_cores_that_would_be_idle_are_workers_of_a_text(
     ],
 )
 def test_a_process_that_translates_has_one_thread_in_each_worker_on_a_cpu(
-    two: list[translate.WantedTranslation],
+    two: list[translate.KeptTranslation],
     device: str,
     gpus: list[str],
     forks: bool,
@@ -240,8 +240,7 @@ def test_a_process_that_translates_has_one_thread_in_each_worker_on_a_cpu(
 ) -> None:
     monkeypatch.setattr(translate, "gpus", lambda: gpus)
     monkeypatch.setattr(translate, "can_fork", lambda: forks)
-    pending = translate._Pending(two[0], translate.KeptTranslation.of(two[0]), True)
-    words = translate._arguments(pending, device, 2)
+    words = translate._arguments(two[0], device, 2)
     searched = [f"decode.{key}={value}" for key, value in vars(two[0].decode).items()]
     assert words[:3] == ["a", "src", "-o"]
     assert words[4:] == [*expected, "--device", device, *searched]
