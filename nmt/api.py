@@ -22,8 +22,8 @@ from nmt.errors import Exit, UserError
 from nmt.experiments import testsets
 from nmt.experiments.columns import with_columns
 from nmt.experiments.engines import check_n_best, with_decode
-from nmt.experiments.evaluate import USUAL, EvaluationOptions
 from nmt.experiments.evaluate import evaluate as evaluate_systems
+from nmt.experiments.options import USUAL, EvaluationOptions
 from nmt.experiments.systems import systems_at
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained, load

@@ -16,6 +16,7 @@ from nmt.cli.streams import deliver
 from nmt.errors import UserError
 from nmt.experiments import outputs
 from nmt.experiments.columns import COLUMNS, columns_named
+from nmt.experiments.options import BOUNDS, CACHE, SEED, TITLE, EvaluationOptions
 
 if TYPE_CHECKING:
     from nmt.compare.report import Report
@@ -62,7 +63,7 @@ def command(argv: list[str]) -> None:
     from nmt.compare import heatmap, page, plot, text
     from nmt.compare.ranking import EXACT
     from nmt.compare.scoring import BLEU
-    from nmt.experiments.evaluate import EvaluationOptions, evaluate
+    from nmt.experiments.evaluate import evaluate
     from nmt.experiments.paper import tables_of
     from nmt.experiments.systems import systems_of
 
@@ -179,7 +180,7 @@ def _add_scores(parser: Parser) -> None:
     add(
         "--bounds",
         type=_bounds,
-        default="25,50,75,100",
+        default=",".join(map(str, BOUNDS)),
         metavar="N,N,...",
         help="last length of each bucket (default %(default)s)",
     )
@@ -205,7 +206,7 @@ def _add_scores(parser: Parser) -> None:
         help="observe that of the models, as long as translating takes (default: with --html)",
     )
     add("--samples", type=SAMPLES, default=1000, help="bootstrap samples (default 1000)")
-    add("--seed", type=within(0), default=12345, help="of the bootstrap (default 12345)")
+    add("--seed", type=within(0), default=SEED, help="of the bootstrap (default %(default)s)")
 
 
 def _add_outputs(parser: Parser) -> None:
@@ -220,7 +221,7 @@ def _add_outputs(parser: Parser) -> None:
         help="table1 ... table4: in the paper's layout beside its numbers, for systems called as "
         "there ('relative 75=RUN') on tests called as there",
     )
-    add("--title", default="Translation by source length", help="of the report")
+    add("--title", default=TITLE, help="of the report")
     add("--json", type=Path, metavar="FILE", help="write all numbers and lines")
     add("--tsv", type=Path, metavar="FILE", help="write the scores, one a line")
     add("--html", type=Path, metavar="FILE", help="write everything as one page")
@@ -239,7 +240,7 @@ def _add_computing(parser: Parser) -> None:
     add(
         "--cache",
         type=Path,
-        default=Path("data/translations"),
+        default=CACHE,
         metavar="DIR",
         help="keeps the translations of models that are no runs (default %(default)s)",
     )

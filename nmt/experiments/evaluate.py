@@ -2,57 +2,23 @@
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 from nmt.compare import buckets
 from nmt.errors import UserError
 from nmt.experiments import testsets
+from nmt.experiments.options import USUAL, EvaluationOptions
 from nmt.experiments.systems import System
 from nmt.experiments.testsets import ParallelFiles
-from nmt.experiments.translate import CACHE
 
 if TYPE_CHECKING:
     from nmt.compare.report import PaperTable, Report, ScoredTest
     from nmt.compare.scoring import Bootstrap, TranslatedTest
 
 log = logging.getLogger(__name__)
-
-BOUNDS = (25, 50, 75, 100)  # last lengths of the paper's buckets
-SEED = 12345  # of the bootstrap and of the sample of sentences
-TITLE = "Translation by source length"
-
-
-class EvaluationOptions(NamedTuple):
-    """What is scored, and how; what is None or empty takes what the models say."""
-
-    bounds: Sequence[int] = BOUNDS  # last length of each bucket
-    metrics: Sequence[str] | None = None  # the first one is drawn; None: the usual ones
-    columns: Mapping[str, Path] = {}  # integers beside the source of the one test, by name
-    by_sentence: bool = False  # joined lines are read as the pieces of their sentences
-    lengths: str | None = None  # the model that counts source pieces, or REFERENCE; None: the first
-    target_language: str | None = None  # for tokenisers; None: the models', or en
-    tokenize: str | None = None  # of BLEU; None: 13a, or the language's own
-    samples: int = 1000  # of the bootstrap
-    seed: int = SEED  # of the bootstrap
-    decode: Mapping[str, Any] = {}  # key -> value, where models search otherwise than as trained
-    device: str = "auto"
-    threads: int | None = None  # of CPUs, in all; None: as many as the process may use
-    workers: int | None = None  # processes that translate a text; None: as many as pay for it
-    jobs: int = 1  # texts that are translated at once, each in a process
-    perplexity: bool = False  # of the references, too, by each model
-    attention: bool = False  # observe that of the models
-    cache: Path = CACHE  # directory of the translations of models that are no runs
-    quiet: bool = False  # no progress
-    title: str = TITLE
-    command: str = ""  # what was typed
-    notes: Sequence[str] = ()  # on data and budget
-
-
-USUAL = EvaluationOptions()
 
 
 def evaluate(

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from nmt.config import BEAM, SAMPLING, Decode, Files
 from nmt.experiments import outputs
-from nmt.experiments.evaluate import BOUNDS, EvaluationOptions, evaluate
+from nmt.experiments.evaluate import evaluate
+from nmt.experiments.options import BOUNDS, EvaluationOptions
 from nmt.experiments.systems import systems_at
 from nmt.experiments.testsets import joined_pairs, of_corpus, unnamed
 from nmt.overrides.compose import Experiment

@@ -4,7 +4,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from nmt.compare.likelihood import Likelihood, with_perplexities
 from nmt.compare.report import AttentionProfile, Report, ScoredTest
@@ -17,13 +16,11 @@ from nmt.exchange import ctranslate2_engine
 from nmt.experiments.columns import with_columns
 from nmt.experiments.engines import with_decode
 from nmt.experiments.facts import ModelFacts
+from nmt.experiments.options import EvaluationOptions
 from nmt.experiments.reading import ReadTest
 from nmt.experiments.systems import System
 from nmt.experiments.translate import KeptTranslation, load, translate_all
 from nmt.modeldir import Trained
-
-if TYPE_CHECKING:
-    from nmt.experiments.evaluate import EvaluationOptions
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +35,7 @@ def translated(
     tests: Sequence[ReadTest],
     systems: Sequence[System],
     facts: Sequence[ModelFacts | None],
-    options: "EvaluationOptions",
+    options: EvaluationOptions,
 ) -> list[TranslatedTest]:
     """The tests with all translations; raises what `translate_all` does."""
     for system in systems if options.perplexity else ():
@@ -74,7 +71,7 @@ def with_perplexity(
     scored: ScoredTest,
     read: ReadTest,
     systems: Sequence[System],
-    options: "EvaluationOptions",
+    options: EvaluationOptions,
 ) -> ScoredTest:
     """The scored test with the perplexity of its references by each first model, if wanted."""
     if not options.perplexity:
@@ -87,7 +84,7 @@ def with_perplexity(
 
 
 def _likelihoods(
-    system: System, read: ReadTest, columns: Mapping[str, Path], options: "EvaluationOptions"
+    system: System, read: ReadTest, columns: Mapping[str, Path], options: EvaluationOptions
 ) -> list[Likelihood | None]:
     """How likely a model finds each reference; None where a side is too long for it."""
     (trained,) = load(system.models[0].paths, options).models
@@ -121,7 +118,7 @@ def observed(
     systems: Sequence[System],
     read: Sequence[ReadTest],
     translations: Sequence[TranslatedTest],
-    options: "EvaluationOptions",
+    options: EvaluationOptions,
 ) -> Report:
     """The report with attention statistics of each system's first model.
 

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from nmt import modeldir
 from nmt.compare.attention import SAMPLE
@@ -22,19 +22,17 @@ from nmt.config import Files, Toy, freeze
 from nmt.data import joined
 from nmt.data.columns import missing
 from nmt.data.seams import pieces_of
+from nmt.data.segmenter import Segmenter
 from nmt.errors import UserError
 from nmt.exchange import ctranslate2_engine
 from nmt.exchange.ctranslate2_config import UNNAMED
 from nmt.experiments import outputs
 from nmt.experiments.columns import columns_of_test
 from nmt.experiments.facts import ModelFacts, search_notes, training_notes
+from nmt.experiments.options import EvaluationOptions
 from nmt.experiments.systems import System, SystemModel
 from nmt.experiments.testsets import ParallelFiles
 from nmt.training.progress import METRICS, read_metrics
-
-if TYPE_CHECKING:
-    from nmt.data.segmenter import Segmenter
-    from nmt.experiments.evaluate import EvaluationOptions
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +58,7 @@ def read(
     systems: Sequence[System],
     facts: Facts,
     tables: Sequence[PaperTable],
-    options: "EvaluationOptions",
+    options: EvaluationOptions,
 ) -> ReadTest:
     """Read a test set and see that its systems can translate it, and its metrics score it.
 
@@ -107,7 +105,7 @@ def read(
 
 
 def _metrics(
-    tables: Sequence[PaperTable], options: "EvaluationOptions", language: str
+    tables: Sequence[PaperTable], options: EvaluationOptions, language: str
 ) -> list[str] | None:
     """The metrics of a test: those that are wanted, and behind them those of its tables."""
     of_tables = [metric for table in tables for metric in table.metrics]
@@ -118,7 +116,7 @@ def _metrics(
 
 
 def _columns(
-    model: SystemModel, facts: ModelFacts, files: ParallelFiles, options: "EvaluationOptions"
+    model: SystemModel, facts: ModelFacts, files: ParallelFiles, options: EvaluationOptions
 ) -> Mapping[str, Path]:
     """The files of integers beside the source; UserError where a model wants others."""
     data, given = model.settings.data, dict(options.columns)
@@ -161,7 +159,7 @@ def _lengths(
     named: Sequence[int] | set[int],
     systems: Sequence[System],
     facts: Facts,
-    options: "EvaluationOptions",
+    options: EvaluationOptions,
 ) -> tuple[list[int] | None, str | None, Any]:
     """Source lengths, what they count, and the segmenter that counts: of the first model."""
     if sources is None:
@@ -187,7 +185,7 @@ def _lengths(
     )
 
 
-def _segmenter(path: Path) -> "Segmenter":
+def _segmenter(path: Path) -> Segmenter:
     """That of the source side of a model."""
     if ctranslate2_engine.is_exported(path):
         return ctranslate2_engine.load(path).source.segmenter
@@ -257,7 +255,7 @@ def notes(
     made: Report,
     systems: Sequence[System],
     tests: Sequence[ParallelFiles],
-    options: "EvaluationOptions",
+    options: EvaluationOptions,
 ) -> list[str]:
     """How the numbers came about, as far as these functions know."""
     notes = [*options.notes, *training_notes(systems), *search_notes(systems)]

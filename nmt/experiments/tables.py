@@ -17,7 +17,8 @@ from nmt.compare.scores import NAMES
 from nmt.config import freeze
 from nmt.errors import UserError
 from nmt.experiments import outputs, testsets
-from nmt.experiments.evaluate import EvaluationOptions, evaluate
+from nmt.experiments.evaluate import evaluate
+from nmt.experiments.options import EvaluationOptions
 from nmt.experiments.plan import (
     PlannedRun,
     failure,

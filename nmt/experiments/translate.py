@@ -25,18 +25,17 @@ from nmt.data.seams import JoinedLine
 from nmt.decode.workers import can_fork
 from nmt.errors import Exit, UserError
 from nmt.experiments.columns import columns_argument, with_columns
+from nmt.experiments.options import CACHE, EvaluationOptions
 from nmt.experiments.processes import LoggedCommand, exit_reason, gpus, last_line, run_all
 from nmt.experiments.systems import SystemModel, few
 from nmt.experiments.testsets import ParallelFiles
 
 if TYPE_CHECKING:
     from nmt.experiments.engines import LoadedModels
-    from nmt.experiments.evaluate import EvaluationOptions
 
 log = logging.getLogger(__name__)
 
 TRANSLATIONS = "translations"  # in a run directory
-CACHE = Path("data", TRANSLATIONS)  # of models that are no runs, beside the prepared corpora
 TEXT = "text"  # in a record: SHA-256 of the translations
 NAMED = 16  # digits of a key that name the files
 
@@ -136,9 +135,7 @@ def digest_of(path: Path) -> str:
     return modeldir.reading(path, lambda model: manifest.sha256_of(model / manifest.NAME))
 
 
-def translate_all(
-    wanted: Sequence[KeptTranslation], options: "EvaluationOptions"
-) -> list[list[str]]:
+def translate_all(wanted: Sequence[KeptTranslation], options: EvaluationOptions) -> list[list[str]]:
     """The lines of each translation; those that are kept are read, the others are made and kept.
 
     Raises UserError: 65 if somebody changed what is kept, 70 where a process could not translate,
@@ -154,7 +151,7 @@ def translate_all(
 
 
 def _by_processes(
-    pending: Sequence[KeptTranslation], options: "EvaluationOptions"
+    pending: Sequence[KeptTranslation], options: EvaluationOptions
 ) -> dict[str, list[str]]:
     """Translate side by side, each text by an nmt-translate; by key."""
     available = len(gpus()) if options.device != "cpu" else 0
@@ -210,7 +207,7 @@ def _process_names(pending: Sequence[KeptTranslation]) -> list[str]:
     return [f"{each.model.place} {each.test.name}" for each in pending]
 
 
-def _here(pending: Sequence[KeptTranslation], options: "EvaluationOptions") -> dict[str, list[str]]:
+def _here(pending: Sequence[KeptTranslation], options: EvaluationOptions) -> dict[str, list[str]]:
     """Translate in this process, one text after the other, with progress; by key."""
     lines: dict[str, list[str]] = {}
     for paths, texts in groupby(pending, key=lambda each: each.model.paths):
@@ -225,7 +222,7 @@ def _here(pending: Sequence[KeptTranslation], options: "EvaluationOptions") -> d
     return lines
 
 
-def load(paths: Sequence[Path], options: "EvaluationOptions") -> "LoadedModels":
+def load(paths: Sequence[Path], options: EvaluationOptions) -> "LoadedModels":
     """The models at these paths, on the device that is wanted."""
     from nmt import device as devices
     from nmt.experiments import engines

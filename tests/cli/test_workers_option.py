@@ -20,7 +20,8 @@ from nmt.compare.report import ComparedLine
 from nmt.decode.workers import WorkerPool, can_fork
 from nmt.errors import UserError
 from nmt.experiments import translate
-from nmt.experiments.evaluate import EvaluationOptions, evaluate
+from nmt.experiments.evaluate import evaluate
+from nmt.experiments.options import EvaluationOptions
 from nmt.experiments.processes import LoggedCommand
 from nmt.experiments.systems import SystemModel, systems_of
 from nmt.experiments.testsets import unnamed

@@ -21,8 +21,9 @@ from nmt.compare.scores import NAMES
 from nmt.errors import UserError
 from nmt.experiments import reading, systems
 from nmt.experiments import translate as translations
-from nmt.experiments.evaluate import EvaluationOptions, evaluate
+from nmt.experiments.evaluate import evaluate
 from nmt.experiments.facts import facts_of
+from nmt.experiments.options import EvaluationOptions
 from nmt.experiments.processes import LoggedCommand
 from nmt.experiments.systems import System, systems_of
 from nmt.experiments.testsets import ParallelFiles

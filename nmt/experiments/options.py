@@ -1,0 +1,39 @@
+"""What an evaluation is asked for: one object, which commands, Python and tables fill."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+BOUNDS = (25, 50, 75, 100)  # last lengths of the paper's buckets
+SEED = 12345  # of the bootstrap and of the sample of sentences
+TITLE = "Translation by source length"
+CACHE = Path("data/translations")  # of models that are no runs; beside the prepared corpora
+
+
+class EvaluationOptions(NamedTuple):
+    """What is scored, and how; what is None or empty takes what the models say."""
+
+    bounds: Sequence[int] = BOUNDS  # last length of each bucket
+    metrics: Sequence[str] | None = None  # the first one is drawn; None: the usual ones
+    columns: Mapping[str, Path] = {}  # integers beside the source of the one test, by name
+    by_sentence: bool = False  # joined lines are read as the pieces of their sentences
+    lengths: str | None = None  # the model that counts source pieces, or REFERENCE; None: the first
+    target_language: str | None = None  # for tokenisers; None: the models', or en
+    tokenize: str | None = None  # of BLEU; None: 13a, or the language's own
+    samples: int = 1000  # of the bootstrap
+    seed: int = SEED  # of the bootstrap
+    decode: Mapping[str, Any] = {}  # key -> value, where models search otherwise than as trained
+    device: str = "auto"
+    threads: int | None = None  # of CPUs, in all; None: as many as the process may use
+    workers: int | None = None  # processes that translate a text; None: as many as pay for it
+    jobs: int = 1  # texts that are translated at once, each in a process
+    perplexity: bool = False  # of the references, too, by each model
+    attention: bool = False  # observe that of the models
+    cache: Path = CACHE  # directory of the translations of models that are no runs
+    quiet: bool = False  # no progress
+    title: str = TITLE
+    command: str = ""  # what was typed
+    notes: Sequence[str] = ()  # on data and budget
+
+
+USUAL = EvaluationOptions()
