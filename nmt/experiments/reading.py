@@ -60,9 +60,9 @@ def read(
     tables: Sequence[PaperTable],
     options: EvaluationOptions,
 ) -> ReadTest:
-    """Read a test set and see that its systems can translate it, and its metrics score it.
+    """Read a test set and see that its systems can translate it.
 
-    Raises UserError: 65 for sides of unequal lines, 2 for systems or metrics that do not fit.
+    Raises UserError: 65 for files of unequal lines, 2 for systems that do not fit.
     """
     of_tables = [table for table in tables if table.test == files.name]
     named = {s for table in of_tables for s in table.systems} or range(len(systems))
@@ -119,18 +119,18 @@ def _columns(
     model: SystemModel, facts: ModelFacts, files: ParallelFiles, options: EvaluationOptions
 ) -> Mapping[str, Path]:
     """The files of integers beside the source; UserError where a model wants others."""
-    data, given = model.settings.data, dict(options.columns)
-    if not given and isinstance(data, Files) and data.columns and files.source is not None:
+    data, columns = model.settings.data, dict(options.columns)
+    if not columns and isinstance(data, Files) and data.columns and files.source is not None:
         known = Path(data.test_source) if data.test_source else None
         if known and known.is_file() and known.read_bytes() == files.source.read_bytes():
-            given = {name: Path(path) for name, path in columns_of_test(model.settings).items()}
-    absent = missing(facts.columns, given)
+            columns = {name: Path(path) for name, path in columns_of_test(model.settings).items()}
+    absent = missing(facts.columns, columns)
     if absent and not isinstance(data, Toy):  # of its sentences the grammar tells
         raise UserError(
             f"{model.place}: reads {', '.join(absent)} beside the text, which its config names for "
             f"its own test set only; add --columns {absent[0]}=FILE"
         )
-    return given
+    return columns
 
 
 def _language(files: ParallelFiles, systems: Sequence[System]) -> str:
@@ -166,23 +166,14 @@ def _lengths(
         return None, None, None
     if options.lengths == REFERENCE:
         return [len(line.split()) for line in references], OF_REFERENCE, None
-    first = next((s for s in sorted(named) if facts[s]), None)
-    segmenter: Segmenter
+    counters = [(systems[s].label, model.segmenter) for s in sorted(named) if (model := facts[s])]
     if options.lengths:
-        known = next((s for s in sorted(named) if systems[s].label == options.lengths), None)
-        if known is not None and (model := facts[known]):
-            label, segmenter = options.lengths, model.segmenter
-        else:
-            label, segmenter = Path(options.lengths).name, _segmenter(Path(options.lengths))
-    elif first is not None and (model := facts[first]):
-        label, segmenter = systems[first].label, model.segmenter
-    else:
+        counters = [(Path(options.lengths).name, _segmenter(Path(options.lengths)))]
+    if not counters:
         return [len(line.split()) for line in sources], WORDS, None
-    return (
-        [len(pieces_of(segmenter, s)) for s in sources],
-        PIECES.format(label),
-        segmenter.to_json(),
-    )
+    label, segmenter = counters[0]
+    lengths = [len(pieces_of(segmenter, line)) for line in sources]
+    return lengths, PIECES.format(label), segmenter.to_json()
 
 
 def _segmenter(path: Path) -> Segmenter:
