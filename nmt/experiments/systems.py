@@ -63,7 +63,8 @@ class System(NamedTuple):
 
 def is_run(path: Path) -> bool:
     """Whether a directory is one of nmt-train, not a model directory itself."""
-    return (path / CONFIG).is_file() and not (path / manifest.NAME).exists()
+    config = path / CONFIG  # damaged, it is refused rather than overlooked
+    return (config.exists() or config.is_symlink()) and not (path / manifest.NAME).exists()
 
 
 def systems_of(arguments: Sequence[str]) -> list[System]:

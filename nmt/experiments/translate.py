@@ -142,7 +142,8 @@ def translate_all(wanted: Sequence[KeptTranslation], options: EvaluationOptions)
     and in this process what `Translator.translate` does.
     """
     lines = {each.key: known for each in wanted if (known := each.read()) is not None}
-    pending = list({each.key: each for each in wanted if each.key not in lines}.values())
+    first = {each.key: each for each in reversed(wanted) if each.key not in lines}
+    pending = [each for each in wanted if each is first.get(each.key)]
     if options.jobs > 1 and len(pending) > 1 and all(each.writable for each in pending):
         lines |= _by_processes(pending, options)
     else:

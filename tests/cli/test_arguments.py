@@ -117,7 +117,7 @@ WRONG: list[tuple[str, Sequence[str], int, str]] = [
         "--nme: no such option; did you mean --name?",
     ),
     ("evaluate", ["--beam=3"], 2, "--beam: no such option; did you mean decode.beam_size=...?"),
-    ("evaluate", ["--gpus=1"], 2, "--gpus: no such option; see --help"),
+    ("evaluate", ["--gpus=1"], 2, "--gpus: no such option; did you mean --device?"),
     ("average", ["r", "--out", "x"], 2, "--out: no such option; did you mean --output?"),
     ("export", ["m", "d", "--score", "x"], 2, "--score: no such option; did you mean --scores?"),
     ("import", ["m", "--trained-len=3"], 2, "did you mean --trained-length?"),
@@ -140,8 +140,8 @@ WRONG: list[tuple[str, Sequence[str], int, str]] = [
     ("train", ["--resolve"], 2, "--resolve: belongs to --cfg; write --cfg job --resolve"),
     ("train", ["-i", "-c", "job"], 2, "-c/--cfg: not allowed with argument -i/--info"),
     ("train", ["--run"], 2, "--run: no such option"),
-    ("evaluate", ["x"], 2, "--reference; see --help"),
-    ("evaluate", ["--nonsense"], 2, "--nonsense: no such option; see --help"),
+    ("evaluate", ["x"], 2, "x: names no test set; add --reference REF"),
+    ("evaluate", ["--xyz"], 2, "--xyz: no such option; see --help"),
     ("recipe", ["testset"], 2, "all|join; see --help"),
     ("recipe", ["testset", "join", "x"], 2, "--name, --source, --reference; see --help"),
     ("evaluate", ["--jobs", "x"], 2, "argument --jobs: x: expected an integer from 1 to 1024"),
@@ -266,7 +266,7 @@ REFUSALS = [
     (["name={0}/x"], 73, "{0}/x"),
     (["translate", "{0}/x"], 66, "{0}/x"),
     (["evaluate", "{0}/x", "--reference", "{0}/y"], 66, "{0}/"),
-    (["evaluate", "{0}/x", "--test", "a={0}/y,{0}/z"], 66, "{0}/z"),
+    (["evaluate", "{0}/x", "--test", "a={0}/y,{0}/z"], 66, "{0}/x"),
 ]
 
 

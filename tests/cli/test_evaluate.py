@@ -56,7 +56,7 @@ def test_two_files(command: Run, tmp_path: Path) -> None:
     assert code == 0, err
     assert "test, 40 pairs; source length in words of the source (no model to count pieces)" in out
     assert "nrefs:1|bs:40|seed:12345" in out
-    assert "scoring 40 pairs of 2 systems" in err
+    assert "scoring test: 40 pairs\n" in err
     made = Report.from_json(json.loads((tmp_path / "new/r.json").read_text()))
     assert [system.label for system in made.systems] == ["a", "other"]
     assert [row.name for row in made.tests[0].rows] == ["0-4", "5-8", "over 8", "all"]

@@ -95,10 +95,12 @@ def test_lower_is_better_turns_the_order_round() -> None:
 
 def test_the_text_shows_the_report_s_numbers(four: Ranking) -> None:
     lines = text.ranking(four.report).split("\n")
-    first = re.split(r" {2,}", lines[1].strip())
+    heading = lines.index("") + 1
+    first = re.split(r" {2,}", lines[heading + 1].strip())
     cells = [row.cells[1] for row in four.rows]  # of "good"
     expected = [
         f"{c.scores['BLEU'].mean:.1f} [{c.scores['BLEU'].low:.1f}, {c.scores['BLEU'].high:.1f}]"
+        + ("*" if (p := c.scores["BLEU"].p) is not None and p < 0.05 else "")
         + ("^" if c.beyond else "")
         for c in cells
     ]
@@ -113,11 +115,12 @@ def test_the_text_shows_the_report_s_numbers(four: Ranking) -> None:
         f"{ratio:.2f}",
     ]
     assert exact > 0 and cells[2].beyond and not cells[1].beyond
-    assert len({len(line) for line in lines[:5]}) == 1  # columns stand under their headings
+    table = lines[heading : heading + 5]
+    assert len({len(line) for line in table}) == 1  # columns stand under their headings
     said = "\n".join(lines)
-    assert "Sorted by BLEU of 36-60" in said and "Greedy search." in said
-    assert "Every model made 640 updates." in said
-    assert "longer than any this system was trained on" in said
+    assert "sorted by BLEU of 36-60" in said and "Greedy search." in said
+    assert "Every model was trained for 640 updates." in said
+    assert "longer than any in the system's training" in said
 
 
 def test_markdown_is_a_dated_table_of_as_many_columns_everywhere(four: Ranking) -> None:

@@ -69,7 +69,7 @@ def _signs(report: Report, test: ScoredTest) -> str:
     shown: dict[str, Callable[[SystemScores], str]] = {
         "length ratio": lambda cell: number(cell.ratio, 2),
         **{f"{title}, %": partial(_percent, name) for name, title in SIGNS.items()},
-        "perplexity of references": lambda cell: number(cell.perplexity, 2),
+        "perplexity of the references": lambda cell: number(cell.perplexity, 2),
     }
     lines = []
     for title, written in shown.items():
