@@ -15,7 +15,7 @@ from tests.pages import PAGES, ROOT, commands
 ADDING = "needs the files of its page; tests/test_adding_one.py"
 NOT_RUN = {  # command -> why this test does not run it
     **dict.fromkeys(commands("docs/adding-an-encoding.md"), ADDING),
-    "make demo": "makes an environment of its own; nmt-demo: tests/cli/test_whole.py",
+    "make demo": "makes an environment of its own; tests/cli/test_whole.py has its two commands",
     ". .venv/bin/activate": "made by make",
     "make wmt19-deen": "downloads gigabytes; nmt-recipe: tests/cli/test_recipe.py",
     "make wmt19-zhen": "the same",
@@ -25,7 +25,6 @@ NOT_RUN = {  # command -> why this test does not run it
     **{c: "of it" for c in commands("docs/exchange.md") if "opus-long" in c},
     "nmt-import their-ct2 theirs --trained-length 100 --samples in.txt": "test_ctranslate2_read.py",
     "nmt-encodings --table": "a minute; tests/cli/test_survey.py makes it",
-    "nmt-compare experiment=compare encoding=all": "trains all; tests/cli/test_compare.py: some",
     "make bench": "installs other libraries; scripts.bench: tests/bench/test_bench.py",
     'make bench BENCH="training --model base --rounds 9"': "minutes of full load",
     "python -m scripts.bench --gpu --json gpu.json": "needs a GPU",
@@ -46,7 +45,6 @@ SMALL = {  # command -> options that make it small
     "nmt-train": TINY,
     "nmt-prepare": ["segmenter.merges=60"],
     "nmt-evaluate": ["--samples", "40", "decode.beam_size=1"],
-    "nmt-report": ["--samples", "40", "--no-attention"],
 }
 
 

@@ -244,7 +244,7 @@ def test_a_miniature_table_and_the_next_one(
     assert re.search(r"^absolute, max 12 ", out, re.M) and re.search(
         r"^absolute, max 9 ", out, re.M
     )
-    assert "Scale toy: sentences of the embedded grammar" in out and "seeds 1." in out
+    assert "Scale toy: sentences of the embedded grammar" in out and "seed 1." in out
     made = json.loads((where / "table2.json").read_bytes())
     assert [row["name"] for row in made["tests"][0]["rows"]] == ["0-6", "7-12", "over 12", "all"]
     assert made["command"].startswith("nmt-train experiment=table2 seed=1")
@@ -290,10 +290,9 @@ def test_a_miniature_table_and_the_next_one(
     # sentence by sentence, if asked for; a test that nobody joined has no sentences
     started.clear()
     start_by(monkeypatch, watched)
-    assert (
-        train(["experiment=table3", "seed=1", "by_sentence=true", "attention=false", *words]) == 0
-    )
-    assert all("--by-sentence" in each.arguments for each in started) and len(started) == 1
+    both = [*words[:-1], "run=R1,R4"]
+    assert train(["experiment=table3", "seed=1", "by_sentence=true", "attention=false", *both]) == 0
+    assert all("--by-sentence" in each.arguments for each in started) and len(started) == 2
     out = " ".join(capsys.readouterr().out.split())
     assert "Each joined line of concat_seq is read as the pieces of its sentences." in out
     assert train(["experiment=table2", "seed=1", "by_sentence=true", *words]) == 66
