@@ -25,7 +25,7 @@ from nmt.data.seams import pieces_of
 from nmt.data.segmenter import Segmenter
 from nmt.errors import UserError
 from nmt.exchange import ctranslate2_engine
-from nmt.exchange.ctranslate2_config import UNNAMED
+from nmt.exchange.settings import UNNAMED
 from nmt.experiments import outputs
 from nmt.experiments.columns import columns_of_test
 from nmt.experiments.facts import ModelFacts, search_notes, training_notes

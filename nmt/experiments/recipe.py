@@ -222,7 +222,7 @@ def score(request: RecipeRequest, tables: Sequence[PlannedTable]) -> Iterator[st
     for table in tables:
         log.info("score: %s", table.report.table.name)
         reports, failed = make_table(table, request.command)
-        yield from map(text.tables, reports)
+        yield from map(text.render, reports)
         if failed is not None:
             raise failed
 
