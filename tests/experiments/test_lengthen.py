@@ -63,7 +63,8 @@ def test_a_child_is_trained_on_joined_lines_and_compared(
         loss = -sum(each.log_prob for each in given) / sum(each.length for each in given)
         everything = report["tests"][0]["rows"][-1]["cells"][system]
         assert everything["perplexity"] == pytest.approx(math.exp(loss), rel=1e-6)
-    assert "\nperplexity of references\n" in out and "\nsecond half dropped, %\n" in out
+    assert "\nperplexity of the references\n  parent  " in out
+    assert "\nsecond half dropped, %\n" in out
     assert train(command) == 0, "again: nothing is trained, the same is shown"
     again = capsys.readouterr()
     assert again.out == out and "already finished" in again.err

@@ -70,7 +70,8 @@ def _aligned(lines: Sequence[NamedLine], right: bool) -> list[NamedLine]:
 def _behind(line: NamedLine, width: int, gap: str) -> list[str]:
     """A line behind its name; a long name has a line of its own."""
     if len(line.name) > LABEL:
-        return [wrapped(line.name), gap.join([" " * width, *line.cells]).rstrip()]
+        behind = gap.join([" " * width, *line.cells]).rstrip()
+        return [wrapped(line.name), behind] if behind else [wrapped(line.name)]
     return [gap.join([line.name.ljust(width), *line.cells]).rstrip()]
 
 
