@@ -318,16 +318,14 @@ def test_one_run_serves_the_recipe_and_the_tables(
     assert f"train: nothing to do for {runs / 'relative-max100-seed1'}" in err
     assert out == f"{runs / 'absolute-max100-seed1'}\n"
 
-    translated: list[str] = []
-
-    def watched(commands: Sequence[LoggedCommand], *rest: Any, **more: Any) -> dict[str, int]:
-        translated.extend(each.module for each in commands)
+    def translating(commands: Sequence[LoggedCommand], *rest: Any, **more: Any) -> dict[str, int]:
+        assert {command.module for command in commands} == {"translate"}
         return run_all(commands, *rest, **more)
 
-    start_by(monkeypatch, watched)
+    start_by(monkeypatch, translating)
     assert train(["experiment=table2", "run=R1,R2", *keys, *place]) == 0
-    assert "2 runs, 2 of them finished" in capsys.readouterr().err
-    assert set(translated) == {"translate"}
+    out, err = capsys.readouterr()
+    assert "2 runs, 2 of them finished" in err and "\nrelative, max 100 " in out
 
 
 def test_quoted_words_are_read_back(tmp_path: Path) -> None:
