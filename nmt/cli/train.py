@@ -169,11 +169,11 @@ def train_sweep(sweep: "Sweep", command: str) -> None:
         runs, left_out = plan_runs(sweep)
         for each in left_out:
             log.warning("left out: %s", each)
-        missing = train_all(runs, fingerprints(prepare_corpora(runs)), at_once(runs), launch)
-        trained = [run.experiment for run in without(runs, missing)]
+        failed = train_all(runs, fingerprints(prepare_corpora(runs)), at_once(runs), launch)
+        trained = [run.experiment for run in without(runs, failed)]
         sys.stdout.write("".join(f"{experiment.run}\n" for experiment in trained))
         next_commands(trained)
-        error = failure(missing, len(runs), "runs") if missing else None
+        error = failure(failed, len(runs)) if failed else None
     sys.stdout.flush()
     if error is not None:
         raise error

@@ -8,15 +8,6 @@ EXACT = "exact"  # the metric of exact matches
 
 
 @dataclass(frozen=True)
-class MissingSystem:
-    """A system that is not in the table, and why."""
-
-    label: str
-    why: str
-    log: str | None  # None: it was never started
-
-
-@dataclass(frozen=True)
 class Ranking:
     """One test set of a report, and the order of its systems by the main metric."""
 

@@ -1,6 +1,5 @@
 """The runs of a sweep or table: composed and checked before the first of them starts."""
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -8,12 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from hydra.core.override_parser.types import Override
 
 from nmt import build, manifest
-from nmt.compare.ranking import MissingSystem
 from nmt.config import Settings, freeze
 from nmt.data.report import log_remarks
 from nmt.errors import Exit, UserError
-from nmt.overrides.compose import AbsentError, Experiment, composed, experiment_of
-from nmt.overrides.quoting import quoted
+from nmt.overrides.compose import AbsentError, Experiment, composed
 from nmt.overrides.sweep import Sweep
 from nmt.training.run import Outcome, open_run
 
@@ -41,6 +38,14 @@ class PlannedRun(NamedTuple):
     def log(self) -> Path:
         """The file with the output of its training, next to its directory."""
         return self.directory.with_name(f"{self.directory.name}.log")
+
+
+class FailedRun(NamedTuple):
+    """A run that failed, or stopped early."""
+
+    name: str
+    why: str
+    log: Path
 
 
 class LeftOut(NamedTuple):
@@ -144,47 +149,13 @@ def fingerprints(corpora: Mapping[str, "Prepared"]) -> dict[str, str]:
     return {name: corpus.facts["fingerprint"] for name, corpus in corpora.items()}
 
 
-def without(runs: Sequence[PlannedRun], missing: Sequence[MissingSystem]) -> list[PlannedRun]:
-    """The runs that are not missing."""
-    names = {run.label for run in missing}
+def without(runs: Sequence[PlannedRun], failed: Sequence[FailedRun]) -> list[PlannedRun]:
+    """The runs that have not failed."""
+    names = {run.name for run in failed}
     return [run for run in runs if run.name not in names]
 
 
-def failure(missing: Sequence[MissingSystem], count: int, what: str) -> UserError:
+def failure(failed: Sequence[FailedRun], count: int) -> UserError:
     """The error (70) that names those of `count` runs which failed, and their logs."""
-    reasons = "; ".join(f"{m.label}: {m.why}{f'; see {m.log}' if m.log else ''}" for m in missing)
-    return UserError(f"{len(missing)} of {count} {what} failed: {reasons}", Exit.DIVERGED)
-
-
-def choices(value: str) -> list[str]:
-    """Split `a,b,[a,b]` at the commas outside brackets."""
-    return [choice.strip() for choice in re.split(r",(?![^\[]*\])", value)]
-
-
-def plan_encodings(
-    encodings: Sequence[str], overrides: list[str], runs: Path, lenient: bool = False
-) -> tuple[list[PlannedRun], list[MissingSystem]]:
-    """Compose and check a run for each encoding, all with the same overrides.
-
-    Raises UserError for the first that is wrong, is in use, or was trained with another config.
-    `lenient` (nobody asked for just these) takes those whose config cannot be as missing instead.
-    """
-    planned: list[PlannedRun] = []
-    missing: list[MissingSystem] = []
-    for encoding in encodings:
-        name = encoding.strip("[]").replace(" ", "").replace(",", "+")
-        arguments = [*overrides, f"encoding={encoding}", f"runs={quoted(runs)}"]
-        arguments.append(f"name={quoted(name)}")
-        if any(name == other.name for other in planned):
-            raise UserError(f"encoding={encoding}: named twice; name it once")
-        try:
-            experiment = experiment_of(arguments)._replace(elsewhere="--runs")
-            build.check(experiment.settings)
-        except UserError as error:
-            if not lenient:
-                raise
-            missing.append(MissingSystem(name, str(error), None))
-            continue
-        planned.append(PlannedRun(name, experiment))
-        outcome_of(planned[-1])  # refuses the directory of another run
-    return planned, missing
+    reasons = "; ".join(f"{run.name}: {run.why}; see {run.log}" for run in failed)
+    return UserError(f"{len(failed)} of {count} runs failed: {reasons}", Exit.DIVERGED)

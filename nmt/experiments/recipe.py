@@ -5,6 +5,7 @@ same directories, so that whichever comes second finds them finished.
 """
 
 import logging
+import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -15,7 +16,6 @@ from nmt.data.parallel import cores
 from nmt.errors import Exit, UserError
 from nmt.experiments.plan import (
     PlannedRun,
-    choices,
     failure,
     fingerprints,
     outcome_of,
@@ -86,7 +86,7 @@ def _sweep(request: RecipeRequest, table: str) -> Sweep:
     if not any(override.startswith("seed=") for override in request.overrides):
         common.append("seed=1")
     jobs, sweep = [], None
-    for name in choices(request.encodings) if request.encodings else lock.encodings:
+    for name in _named(request.encodings) if request.encodings else lock.encodings:
         run = lock.runs.get(name)
         chosen = [f"run={run}"] if run else [f"run={lock.other_run}", f"encoding={name}"]
         sweep = sweep_of(parse([*chosen, *common]))
@@ -94,6 +94,11 @@ def _sweep(request: RecipeRequest, table: str) -> Sweep:
         jobs += sweep.jobs
     assert sweep is not None, "there is one encoding at least"
     return sweep._replace(jobs=jobs)
+
+
+def _named(encodings: str) -> list[str]:
+    """Split `a,b,[a,b]` at the commas outside brackets."""
+    return [name.strip() for name in re.split(r",(?![^\[]*\])", encodings)]
 
 
 def forecasts(request: RecipeRequest, tables: Sequence[PlannedTable]) -> list[Forecast]:
@@ -205,10 +210,10 @@ def train(request: RecipeRequest, tables: Sequence[PlannedTable]) -> Iterator[st
         doing = f"nmt-train {shlex.join(run.experiment.overrides)} > {run.log}"
         nothing = f"nothing to do for {run.directory}"
         log.info("train: %s", doing if run in todo else nothing)
-    missing = train_all(todo, corpora, table.at_once)
-    yield from (f"{run.directory}\n" for run in without(todo, missing))
-    if missing:
-        raise failure(missing, len(runs), "runs")
+    failed = train_all(todo, corpora, table.at_once)
+    yield from (f"{run.directory}\n" for run in without(todo, failed))
+    if failed:
+        raise failure(failed, len(runs))
 
 
 def score(request: RecipeRequest, tables: Sequence[PlannedTable]) -> Iterator[str]:

@@ -4,11 +4,10 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from nmt.compare.ranking import MissingSystem
 from nmt.config import Settings
 from nmt.data.parallel import cores
 from nmt.errors import UserError
-from nmt.experiments.plan import PlannedRun, outcome_of
+from nmt.experiments.plan import FailedRun, PlannedRun, outcome_of
 from nmt.experiments.processes import (
     LoggedCommand,
     exit_reason,
@@ -28,7 +27,7 @@ def train_all(
     fingerprints: Mapping[str, str],
     at_once: int,
     launch: Launcher | None = None,
-) -> list[MissingSystem]:
+) -> list[FailedRun]:
     """Train all runs that are not finished; those that failed or stopped early are returned.
 
     `fingerprints`, by name of the run, are those of its corpus. Each is an nmt-train of its own,
@@ -47,11 +46,11 @@ def train_all(
     elif pending:
         commands = [LoggedCommand(r.name, "train", r.experiment.overrides, r.log) for r in pending]
         codes = run_all(commands, at_once, lambda name: progress(by_name[name].directory))
-    missing = []
+    failed = []
     for run in pending:
         if why := _unfinished_because(run, fingerprints[run.name], codes.get(run.name)):
-            missing.append(MissingSystem(run.name, why, str(run.log)))
-    return missing
+            failed.append(FailedRun(run.name, why, run.log))
+    return failed
 
 
 def _unfinished_because(run: PlannedRun, fingerprint: str, code: int | None) -> str | None:

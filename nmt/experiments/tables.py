@@ -85,9 +85,9 @@ def make_table(
         for test in tests.values():
             test.read()  # says what is wrong before anything is trained
     corpora = prepare_corpora(runs)
-    missing = train_all(runs, fingerprints(corpora), table.at_once, launch)
-    notes = [*table.scale.remarks, *table.notes, *(f"{m.label}: {m.why}." for m in missing)]
-    trained = [run for run in table.runs if run.planned in without(runs, missing)]
+    failed = train_all(runs, fingerprints(corpora), table.at_once, launch)
+    notes = [*table.scale.remarks, *table.notes, *(f"{run.name}: {run.why}." for run in failed)]
+    trained = [run for run in table.runs if run.planned in without(runs, failed)]
     reports, unwritten = list[Report](), None
     for corpus in dict.fromkeys(run.corpus for run in trained):
         rows = [run for run in trained if run.corpus == corpus]
@@ -97,7 +97,7 @@ def make_table(
             _write(reports[-1], rows[0].planned.directory.parent / f"{table.sweep.name}")
         except UserError as error:
             unwritten = error
-    return reports, failure(missing, len(runs), "runs") if missing else unwritten
+    return reports, failure(failed, len(runs)) if failed else unwritten
 
 
 def plan_table(sweep: Sweep, elsewhere: str = "runs=DIR") -> PlannedTable:

@@ -13,7 +13,7 @@ from nmt.cli.train import main as train
 from nmt.compare import published
 from nmt.data import joined, toy
 from nmt.data.corpus import read_text
-from nmt.experiments import tables, testsets
+from nmt.experiments import facts, tables, testsets
 from nmt.experiments.processes import LoggedCommand
 from nmt.overrides.arguments import parse
 from nmt.overrides.compose import experiment_of
@@ -340,3 +340,13 @@ def test_the_joblib_launcher_trains_a_table(
     out = capsys.readouterr().out
     assert out.startswith("Table 2") and "absolute, max 12" in out and "absolute, max 9" in out
     assert "finished at step 3" in (tmp_path / "table-toy/absolute-max9-seed1.log").read_text()
+
+
+def test_a_table_says_what_its_runs_share() -> None:
+    settings = experiment_of(["decode.beam_size=3", "decode.alpha=0.5"]).settings
+    assert facts.search_of(settings) == "beam search of 3, alpha 0.5"
+    assert "20 epochs" in " ".join(facts.shared_settings(settings, "seed 1"))
+    settings = experiment_of(["experiment=compare"]).settings
+    assert facts.search_of(settings) == "greedy search"
+    shared = " ".join(facts.shared_settings(settings, "seed 1"))
+    assert f"{settings.trainer.max_steps} updates" in shared and "seed 1." in shared

@@ -1,0 +1,68 @@
+"""Training several runs: what failed says why, whichever launcher started it."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from nmt.experiments import run
+from nmt.experiments.plan import FailedRun, PlannedRun, plan_runs
+from nmt.experiments.processes import LoggedCommand
+from nmt.overrides.arguments import parse
+from nmt.overrides.sweep import sweep_of
+from tests.in_process import start_by
+
+FINGERPRINTS = {"none-seed1": "abc", "alibi-seed1": "abc"}
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> list[PlannedRun]:
+    """Two runs, of which nothing is trained."""
+    sweep = sweep_of(parse(["encoding=none,alibi", f"runs={tmp_path}"], sweep=True), multirun=True)
+    assert sweep is not None
+    return plan_runs(sweep)[0]
+
+
+def test_a_failure_names_its_last_words(
+    runs: list[PlannedRun], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(
+        commands: Sequence[LoggedCommand], at_once: int, state: Callable[[str], str]
+    ) -> dict[str, int]:
+        assert [command.name for command in commands] == list(FINGERPRINTS)
+        assert at_once == 2 and state("none-seed1") == "starting"
+        runs[0].log.write_text("step 1\nnmt: out of memory\n")
+        return {"none-seed1": 71, "alibi-seed1": -9}
+
+    start_by(monkeypatch, fails)
+    assert run.train_all(runs, FINGERPRINTS, 2) == [
+        FailedRun("none-seed1", "training failed (exit 71): nmt: out of memory", runs[0].log),
+        FailedRun("alibi-seed1", "training failed (killed by SIGKILL): no output", runs[1].log),
+    ]
+
+
+def test_a_launcher_gets_what_is_to_be_trained_and_its_logs_are_read(
+    runs: list[PlannedRun],
+) -> None:
+    launched: list[str] = []
+
+    def launch(pending: Sequence[PlannedRun]) -> None:
+        launched.extend(planned.name for planned in pending)
+        runs[0].log.parent.mkdir(exist_ok=True)
+        runs[1].log.write_text("nmt: node lost\n")
+
+    assert run.train_all(runs, FINGERPRINTS, 2, launch) == [
+        FailedRun("none-seed1", "training did not end: no output", runs[0].log),
+        FailedRun("alibi-seed1", "training did not end: nmt: node lost", runs[1].log),
+    ]
+    assert launched == list(FINGERPRINTS)
+
+
+def test_the_state_of_a_run_is_its_last_whole_line(tmp_path: Path) -> None:
+    assert run.progress(tmp_path) == "starting"
+    (tmp_path / "metrics.jsonl").write_text(
+        '{"kind": "train", "step": 50, "lr": 1, "tokens_per_second": 9, "perplexity": 9.5e145}\n'
+        "\0\0\0\n"
+        '{"kind": "skipped", "step": 51}\n{"kind": "dev", "st'
+    )
+    assert run.progress(tmp_path) == "step 50, train perplexity 9.5e+145"
