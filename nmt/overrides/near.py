@@ -49,7 +49,8 @@ def closest(name: str, known: Iterable[str]) -> list[str]:
     if wanted := next((t for t in (last, *ELSEWHERE.get(last, ())) if t in by_tail), None):
         return by_tail[wanted]
     inside = [t for t, keys in by_tail.items() if f"{group}{dot}{t}" in keys]  # of its own group
-    if close := get_close_matches(last, inside, n=1, cutoff=0.5):
+    # who names the group of a key knows it well; an option without one must be nearer
+    if close := get_close_matches(last, inside, n=1, cutoff=0.5 if group else 0.6):
         return [f"{group}{dot}{close[0]}"]
     if group in by_tail:
         return by_tail[group]

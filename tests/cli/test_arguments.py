@@ -42,6 +42,7 @@ COMMANDS = {
 LONG = "n" * 300
 FILES = ("data=files", "data.root=.")
 WRONG: list[tuple[str, Sequence[str], int, str]] = [
+    *((name, ["--nonsense"], 2, "--nonsense: no such option; see --help") for name in COMMANDS),
     ("train", ["~encoding"], 2, "~encoding: every run has one"),
     ("train", ["~encoding=absolute"], 2, "~encoding=absolute: every run has one"),
     ("train", ["~seed"], 2, "~seed: every run has one"),
@@ -92,7 +93,6 @@ WRONG: list[tuple[str, Sequence[str], int, str]] = [
     ("train", ["data=files", "data.root=\udcff"], 2, r"data.root=\xff: not UTF-8"),
     ("evaluate", ["\udcff", "--reference", "x"], 2, r"\xff: not UTF-8"),
     ("train", ["data.root=\x1b[2J"], 2, r"data.root='\x1b[2J': the chosen data has"),
-    ("translate", ["--nonsense"], 2, "--nonsense: no such option; see --help"),
     (
         "translate",
         ["m", "--beam-size", "3"],
@@ -136,7 +136,6 @@ WRONG: list[tuple[str, Sequence[str], int, str]] = [
     ("train", ["--info=x"], 2, "argument -i/--info: invalid choice: 'x' (choose from "),
     ("train", ["-sc"], 2, "argument -sc/--shell-completion: expected one argument; see"),
     ("train", ["--config-dir", "nowhere"], 2, "--config-dir: name a directory of your own op"),
-    ("train", ["--nonsense"], 2, "--nonsense: no such option; see --help"),
     ("train", ["--resolve"], 2, "--resolve: belongs to --cfg; write --cfg job --resolve"),
     ("train", ["-i", "-c", "job"], 2, "-c/--cfg: not allowed with argument -i/--info"),
     ("train", ["--run"], 2, "--run: no such option"),
