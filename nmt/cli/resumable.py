@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from nmt import atomic, manifest
-from nmt.cli.streams import Output, named, plain_output
+from nmt.cli.streams import OutputStream, named, plain_output
 from nmt.errors import Exit, UserError
 from nmt.experiments.outputs import check_places, unwritable
 
@@ -70,7 +70,7 @@ class Progress(NamedTuple):
     output: str = ""  # SHA-256 of these bytes
 
 
-class ResumableOutput(Output):
+class ResumableOutput(OutputStream):
     """NAME.part, open to be written, and the record of what has been done."""
 
     def __init__(self, path: Path, identity: Mapping[str, Any]) -> None:
@@ -251,7 +251,9 @@ def resumable(path: Path, identity: Mapping[str, Any]) -> Iterator[ResumableOutp
         raise
 
 
-def output_of(output: str | None, identity: Mapping[str, Any]) -> AbstractContextManager[Output]:
+def output_of(
+    output: str | None, identity: Mapping[str, Any]
+) -> AbstractContextManager[OutputStream]:
     """What -o names: a file is resumed where its identity is the same; None: stdout."""
     if output is None or not _is_kept(output):
         return plain_output(output)
@@ -259,7 +261,7 @@ def output_of(output: str | None, identity: Mapping[str, Any]) -> AbstractContex
 
 
 def read_over(
-    output: Output,
+    output: OutputStream,
     streams: Iterable[Iterable[str]],
     read: Mapping[str, Hashed],
     what: str,

@@ -173,7 +173,7 @@ def deliver(table: str, *files: tuple[Path | None, outputs.Writer]) -> None:
         raise closed
 
 
-class Output:
+class OutputStream:
     """Where a command writes that keeps nothing: stdout, a device or a pipe."""
 
     lines = 0  # of the input that need not be done again
@@ -191,10 +191,10 @@ class Output:
 
 
 @contextmanager
-def plain_output(name: str | None) -> Iterator[Output]:
+def plain_output(name: str | None) -> Iterator[OutputStream]:
     """A device or a pipe, or stdout where none is named; UserError (73) if it cannot be opened."""
     if name in (None, "-"):
-        yield Output(sys.stdout.buffer)
+        yield OutputStream(sys.stdout.buffer)
         sys.stdout.buffer.flush()
         return
     try:
@@ -202,7 +202,7 @@ def plain_output(name: str | None) -> Iterator[Output]:
     except OSError as error:
         raise outputs.unwritable(str(name), error) from None
     try:
-        yield Output(file)
+        yield OutputStream(file)
         file.flush()
     finally:
         with suppress(OSError):  # the disk may be full; the first error is the one to tell

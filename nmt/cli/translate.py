@@ -21,7 +21,14 @@ from nmt.cli.decoding import (
 )
 from nmt.cli.parser import PROCESSES, Parser, once, within
 from nmt.cli.resumable import Hashed, Progress, check_output, digest, output_of, read_over
-from nmt.cli.streams import Arriving, Output, named, opened_input, text_lines, waits_for_nobody
+from nmt.cli.streams import (
+    Arriving,
+    OutputStream,
+    named,
+    opened_input,
+    text_lines,
+    waits_for_nobody,
+)
 from nmt.errors import UserError
 from nmt.experiments.columns import COLUMNS, columns_named, with_columns
 
@@ -165,7 +172,7 @@ def command(argv: list[str]) -> None:
 
 def _output(
     options: TranslateOptions, loaded: "LoadedModels", decode: "Decode"
-) -> AbstractContextManager[Output]:
+) -> AbstractContextManager[OutputStream]:
     """Where translations go; a file is resumed where all that decides on its lines is the same."""
     identity = {
         "model": loaded.digests,

@@ -1,7 +1,7 @@
 """What an engine must offer so that models come from it and go to it, with one proof for all.
 
 To import, an engine has a reader of its files, which gives an `Imported`; to export, an `Adapter`;
-and for both a `Scorer`, which the proof asks what the engine makes of its own files.
+and for both an `EngineScorer`, which the proof asks what the engine makes of its own files.
 """
 
 from abc import ABC, abstractmethod
@@ -60,7 +60,7 @@ class Output(NamedTuple):
     finished: bool  # false: it was cut at its limit
 
 
-class Scorer(Protocol):
+class EngineScorer(Protocol):
     """A directory as another engine reads it: scores and searches, by our ids without eos."""
 
     library: Library
@@ -91,7 +91,7 @@ class Imported(NamedTuple):
 
     trained: Trained
     library: Library  # that computes what the files say
-    scorer: Callable[[], Scorer]  # opens them
+    scorer: Callable[[], EngineScorer]  # opens them
 
 
 class PackageOptions(NamedTuple):
@@ -117,7 +117,7 @@ class Adapter(ABC):
         self.trained, self.package = trained, package
 
     @abstractmethod
-    def written(self, directory: Path, precision: str) -> Scorer:
+    def written(self, directory: Path, precision: str) -> EngineScorer:
         """Make a directory of the files that the engine reads, and open it."""
 
     def findings(self, directory: Path, samples: Sequence[SampleLine]) -> dict[str, Any]:

@@ -68,7 +68,7 @@ def options(naming: Naming, decode: Decode) -> dict[str, Any]:
 
 
 class CTranslate2Scorer:
-    """A directory that CTranslate2 reads, on the CPU and one thread; a Scorer."""
+    """A directory that CTranslate2 reads, on the CPU and one thread; an EngineScorer."""
 
     library = CTRANSLATE2
     absent: Sequence[int] = ()

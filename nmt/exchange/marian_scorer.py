@@ -15,7 +15,7 @@ from nmt.exchange.marian_ids import Numbering
 
 
 class MarianScorer:
-    """A directory that MarianMTModel and MarianTokenizer read; a Scorer."""
+    """A directory that MarianMTModel and MarianTokenizer read; an EngineScorer."""
 
     library = TRANSFORMERS
     computed_in = "float32"

@@ -21,7 +21,7 @@ from nmt.data.vocab import BOS, EOS
 from nmt.decode.translator import Translator
 from nmt.errors import Exit, UserError
 from nmt.exchange import samples
-from nmt.exchange.adapter import Output, SampleLine, Scorer
+from nmt.exchange.adapter import EngineScorer, Output, SampleLine
 from nmt.modeldir import Trained
 
 NAME = "certificate.json"  # beside the files of a model directory
@@ -56,7 +56,7 @@ class Ours(NamedTuple):
         return [sample.line for sample in self.samples]
 
 
-def translated(trained: Trained, scorer: Scorer, lines: Sequence[str] | None) -> Ours:
+def translated(trained: Trained, scorer: EngineScorer, lines: Sequence[str] | None) -> Ours:
     """Choose samples (see `samples`) that fit our model and an engine, and translate them."""
     chosen, left_out = samples.samples(trained, scorer, lines)
     longest = max(len(sample.ids) for sample in chosen)
@@ -69,7 +69,7 @@ def translated(trained: Trained, scorer: Scorer, lines: Sequence[str] | None) ->
     return Ours(scored, searched, chosen, left_out, limits, outputs)
 
 
-def certified(ours: Ours, scorer: Scorer) -> dict[str, Any]:
+def certified(ours: Ours, scorer: EngineScorer) -> dict[str, Any]:
     """Compare an engine in float32 with our model; raises UserError (65) where they differ.
 
     Returns the certificate, as plain values. Two outputs that part where our model finds both
@@ -113,7 +113,7 @@ def certified(ours: Ours, scorer: Scorer) -> dict[str, Any]:
     return found | ({"options": dict(scorer.options)} if scorer.options else {})
 
 
-def measured(ours: Ours, scorer: Scorer) -> dict[str, Any]:
+def measured(ours: Ours, scorer: EngineScorer) -> dict[str, Any]:
     """How far an engine in another precision is from our model; nothing is refused."""
     found: dict[str, Any] = {
         "computed_in": scorer.computed_in,
@@ -222,7 +222,7 @@ def _searched(trained: Trained, chosen: Sequence[SampleLine], name: str) -> list
     return [Output(list(each.ids), each.finished) for each in best]
 
 
-def _check_source_ids(ours: Ours, scorer: Scorer) -> None:
+def _check_source_ids(ours: Ours, scorer: EngineScorer) -> None:
     """Raise UserError (65) for a line that the engine divides into other pieces."""
     form = ours.trained.source.segmenter.tokenizer.normalize
     for line, ids in ours.samples:
@@ -240,7 +240,7 @@ class _Difference(NamedTuple):
     ill_conditioned: int  # made-up targets that do not count
 
 
-def _difference(ours: Ours, scorer: Scorer) -> _Difference:
+def _difference(ours: Ours, scorer: EngineScorer) -> _Difference:
     """The largest difference of log-probabilities, in greedy outputs and made-up targets.
 
     A made-up target that our own model in float32 scores as far from itself in float64 does not
@@ -267,7 +267,7 @@ def _difference(ours: Ours, scorer: Scorer) -> _Difference:
     return _Difference(float(largest), pieces, ill_conditioned)
 
 
-def _targets(ours: Ours, scorer: Scorer) -> list[tuple[list[int], list[int], bool]]:
+def _targets(ours: Ours, scorer: EngineScorer) -> list[tuple[list[int], list[int], bool]]:
     """Source, target, and whether it is made up: about as long as the source."""
     trained, draw = ours.trained, Random(2)
     tables = (trained.model.limits(training=False).target, scorer.longest_target)
@@ -283,7 +283,7 @@ def _targets(ours: Ours, scorer: Scorer) -> list[tuple[list[int], list[int], boo
     return fit
 
 
-def _compared(ours: Ours, scorer: Scorer, name: str) -> tuple[dict[str, int], list[str]]:
+def _compared(ours: Ours, scorer: EngineScorer, name: str) -> tuple[dict[str, int], list[str]]:
     """How many outputs are compared, and equal piece by piece; and the lines of the others.
 
     At a limit the engines choose otherwise among beams that have not ended: those do not count.

@@ -7,7 +7,7 @@ from nmt.data.side import Side
 from nmt.data.unigram import SPACE
 from nmt.data.vocab import SPECIALS
 from nmt.errors import Exit, UserError
-from nmt.exchange.adapter import SampleLine, Scorer
+from nmt.exchange.adapter import EngineScorer, SampleLine
 from nmt.modeldir import USUAL_LENGTH, Trained
 
 BEYOND = 300  # pieces of the longest samples; more where training had more
@@ -20,7 +20,7 @@ ROOM = 20
 
 
 def samples(
-    trained: Trained, scorer: Scorer, lines: Sequence[str] | None = None, seed: int = 1
+    trained: Trained, scorer: EngineScorer, lines: Sequence[str] | None = None, seed: int = 1
 ) -> tuple[list[SampleLine], int]:
     """Lines to compare on: the given or made-up ones, and some beyond the length of training.
 
@@ -55,7 +55,7 @@ def limit(trained: Trained, pieces: int) -> int:
     return most if table is None else min(most, table - 1)
 
 
-def _room(trained: Trained, scorer: Scorer) -> int:
+def _room(trained: Trained, scorer: EngineScorer) -> int:
     """The most pieces of a sample."""
     limits = trained.model.limits(training=False)
     holds = [n - 1 for n in (limits.source, scorer.longest_source) if n is not None]

@@ -12,13 +12,13 @@ from torch import Tensor
 from nmt.data.vocab import BOS, EOS, PAD, SPECIALS
 from nmt.errors import Exit, UserError
 from nmt.exchange import exporting, proof, samples
-from nmt.exchange.adapter import CTRANSLATE2, Adapter, Output, PackageOptions, Scorer
+from nmt.exchange.adapter import CTRANSLATE2, Adapter, EngineScorer, Output, PackageOptions
 from nmt.modeldir import Trained
 from tests.exchange.test_export import LINES, made
 
 
 class Copied:
-    """Our own model in the place of another engine; a Scorer."""
+    """Our own model in the place of another engine; an EngineScorer."""
 
     library, computed_in = CTRANSLATE2, "float32"
     options: Mapping[str, Any] = {}
@@ -63,7 +63,9 @@ def trained() -> Trained:
     return made("encoding=none")
 
 
-def certified(trained: Trained, scorer: Scorer, lines: Sequence[str] = LINES) -> dict[str, Any]:
+def certified(
+    trained: Trained, scorer: EngineScorer, lines: Sequence[str] = LINES
+) -> dict[str, Any]:
     return proof.certified(proof.translated(trained, scorer, lines), scorer)
 
 
@@ -191,7 +193,7 @@ class Plain(Adapter):
 
     library, title, suffix = CTRANSLATE2, "an engine", ".model"
 
-    def written(self, directory: Path, precision: str) -> Scorer:
+    def written(self, directory: Path, precision: str) -> EngineScorer:
         directory.mkdir()
         (directory / "weights").write_bytes(precision.encode())
         return Copied(self.trained)
