@@ -56,7 +56,7 @@ STYLE = """
   background: white; margin-bottom: .4rem; }
 .cards span { font-size: .85em; color: var(--color-foreground-secondary); }
 article table.docutils { font-size: .85em; }
-article pre { font-size: .8em; }
+article .highlight pre { font-size: .75rem; }
 article img { background: white; }
 """
 
