@@ -61,6 +61,12 @@ class ComparedSystem:
     encoding_parameters: int | None = None  # of its encodings
     runs: list[TrainedRun] = field(default_factory=list)
 
+    @property
+    def tokens_per_second(self) -> float | None:
+        """Of the target, in training: median over runs; None where none reported it."""
+        speeds = [run.tokens_per_second for run in self.runs if run.tokens_per_second is not None]
+        return median(speeds) if speeds else None
+
 
 @dataclass(frozen=True)
 class Metric:
@@ -173,6 +179,16 @@ class ScoredTest:
     def buckets(self) -> list[BucketScores]:
         """The rows without that of all pairs."""
         return [row for row in self.rows if row.name != ALL]
+
+    @property
+    def filled(self) -> list[BucketScores]:
+        """The rows that hold pairs."""
+        return [row for row in self.rows if row.pairs]
+
+    @property
+    def tested(self) -> list[int]:
+        """The systems that translated the test."""
+        return [s for s, cell in enumerate(self.rows[-1].cells) if cell.scores]
 
     def metric(self, name: str) -> Metric:
         """The metric of this name."""

@@ -1,6 +1,6 @@
 """How the systems learned, and what they cost, over all runs of each."""
 
-from statistics import mean, median
+from statistics import mean
 from typing import NamedTuple
 
 from nmt.compare.notation import mean_and_deviation
@@ -38,11 +38,10 @@ class OverRuns(NamedTuple):
 def over_runs(system: ComparedSystem) -> OverRuns:
     """Perplexity, speed and time of a system's runs, as far as they are known."""
     best = [run.dev_perplexity for run in system.runs if run.dev_perplexity is not None]
-    speeds = [run.tokens_per_second for run in system.runs if run.tokens_per_second is not None]
     seconds = [run.seconds for run in system.runs if run.seconds is not None]
     return OverRuns(
         perplexity=mean(best) if best else None,
         perplexity_text=deviating(*mean_and_deviation(best), 2, " ") if best else DASH,
-        speed=median(speeds) if speeds else None,
+        speed=system.tokens_per_second,
         seconds=mean(seconds) if seconds else None,
     )

@@ -23,10 +23,8 @@ def test_grids(report: Report, test: ScoredTest) -> str:
     """A grid for each metric of a test."""
     unit = f"source length in {test.unit}" if test.unit else "no source, hence no lengths"
     parts = [wrapped(f"{test.name}, {count(test.rows[-1].pairs)} pairs; {unit}")]
-    rows = [row for row in test.rows if row.pairs]
-    tested = [s for s in range(len(report.systems)) if any(row.cells[s].scores for row in rows)]
     for metric in test.metrics:
-        first, *others = grid(report, rows, tested, [metric.name])
+        first, *others = grid(report, test.filled, test.tested, [metric.name])
         parts += [f"{metric.name}  ({metric.title})\n{first}", *others]
     return "\n\n".join(parts)
 

@@ -1,7 +1,6 @@
 """A ranking as a table for a terminal, and as Markdown for a page of documentation."""
 
 from collections.abc import Sequence
-from statistics import median
 
 from nmt.compare.notation import EMPTY, beyond, count, interval, number, p_value, star
 from nmt.compare.ranking import EXACT, Ranking
@@ -60,9 +59,8 @@ def _lines(ranked: Ranking) -> list[list[str]]:
     lines = [heading]
     for s in ranked.order:
         system, score = systems[s], longest.cells[s].scores[metric]
-        speeds = [run.tokens_per_second for run in system.runs if run.tokens_per_second]
         line = [system.label, count(system.encoding_parameters), count(system.parameters)]
-        line.append(count(median(speeds) if speeds else None))
+        line.append(count(system.tokens_per_second))
         line += [_score(row, s, metric) for row in rows]
         line.append(EMPTY if score.p is None else p_value(score.p))
         line += [number(rows[-1].cells[s].scores[EXACT].mean)] if exact else []

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from functools import partial
-from statistics import median
 
 from nmt.compare.notation import (
     EMPTY,
@@ -43,7 +42,6 @@ def _systems(report: Report) -> str:
 
 def _system(system: ComparedSystem) -> list[str]:
     steps = sorted({run.step for run in system.runs})
-    speeds = [run.tokens_per_second for run in system.runs if run.tokens_per_second is not None]
     return [
         count(system.parameters),
         count(system.encoding_parameters),
@@ -51,7 +49,7 @@ def _system(system: ComparedSystem) -> list[str]:
         "-".join(count(step) for step in dict.fromkeys([*steps[:1], *steps[-1:]])) or EMPTY,
         _perplexity([r.dev_perplexity for r in system.runs if r.dev_perplexity is not None]),
         count(system.longest_trained),
-        count(median(speeds) if speeds else None),
+        count(system.tokens_per_second),
     ]
 
 
@@ -64,8 +62,7 @@ def _perplexity(values: list[float]) -> str:
 
 def _signs(report: Report, test: ScoredTest) -> str:
     """Length ratio, signs of under-translation, perplexity: each that is known of any system."""
-    rows = [row for row in test.rows if row.pairs]
-    tested = [s for s in range(len(report.systems)) if any(row.cells[s].scores for row in rows)]
+    rows = test.filled
     shown: dict[str, Callable[[SystemScores], str]] = {
         "length ratio": lambda cell: number(cell.ratio, 2),
         **{f"{title}, %": partial(_percent, name) for name, title in SIGNS.items()},
@@ -75,7 +72,7 @@ def _signs(report: Report, test: ScoredTest) -> str:
     for title, written in shown.items():
         named = [
             NamedLine(f"  {report.systems[s].label}", [written(row.cells[s]) for row in rows])
-            for s in tested
+            for s in test.tested
         ]
         if all(cell == EMPTY for line in named for cell in line.cells):
             continue
