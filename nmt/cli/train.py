@@ -182,22 +182,29 @@ def train_sweep(sweep: "Sweep", command: str) -> None:
 def next_commands(trained: "Sequence[Experiment]") -> None:
     """The commands that a user wants after training, on stderr while stdout names the runs.
 
-    One evaluation for each test set: runs on one corpus are compared with each other.
+    One evaluation for each corpus. Its files are named where the runs do not name them all.
     """
+    from nmt import manifest
+    from nmt.config import freeze
     from nmt.experiments.columns import columns_argument, columns_of_test
-    from nmt.experiments.testsets import of_corpus
+    from nmt.experiments.testsets import of_corpus, unnamed_files
 
-    by_test: dict[tuple[str, ...], list[str]] = {}
+    by_corpus: dict[bytes, list[Experiment]] = {}
     for experiment in trained:
-        columns = columns_argument(columns_of_test(experiment.settings))
-        test = (*of_corpus(experiment.settings), *columns)
-        by_test.setdefault(test, []).append(str(experiment.run))
+        text = manifest.dump(freeze(experiment.settings)["data"])
+        by_corpus.setdefault(text, []).append(experiment)
     commands = []
-    for (source, target, *columns), runs in by_test.items():
-        if len(trained) == 1:
-            commands.append(["nmt-translate", *runs, source, *columns])
-        files = ["--source", source, "--reference", target]
-        commands.append(["nmt-evaluate", *runs, *files, *columns])
+    for experiments in by_corpus.values():
+        settings, runs = experiments[0].settings, [str(each.run) for each in experiments]
+        evaluate = ["nmt-evaluate", *runs]
+        if len(trained) == 1 or unnamed_files(settings):
+            source, target = of_corpus(settings)
+            columns = columns_argument(columns_of_test(settings))
+            if len(trained) == 1:
+                commands.append(["nmt-translate", *runs, source, *columns])
+            if unnamed_files(settings):
+                evaluate += ["--source", source, "--reference", target, *columns]
+        commands.append(evaluate)
     for i, words in enumerate(commands):
         log.info("%s  %s", "     " if i else "next:", shlex.join(words))
 

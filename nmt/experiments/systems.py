@@ -70,10 +70,14 @@ def is_run(path: Path) -> bool:
 def systems_of(arguments: Sequence[str]) -> list[System]:
     """Read arguments [LABEL=]PATH[,PATH...]; runs of one config are one system.
 
-    Raises UserError: 2 for a label that is no name of a file, 65 for a directory that holds no
-    model, and what `grouped` does.
+    The log next to a run, which `runs/*` names too, is left out. Raises UserError: 2 for a label
+    that is no name of a file, 65 for a directory that holds no model, and what `grouped` does.
     """
-    return grouped([_named(argument) for argument in arguments])
+    return grouped([_named(argument) for argument in arguments if not _is_log(Path(argument))])
+
+
+def _is_log(path: Path) -> bool:
+    return path.suffix == ".log" and path.is_file() and is_run(path.with_suffix(""))
 
 
 def systems_at(places: Mapping[str, str]) -> list[System]:

@@ -103,7 +103,11 @@ def of_systems(systems: Sequence[System]) -> ParallelFiles:
             settings = freeze(model.settings)
             key = [settings["data"], settings["segmenter"], settings["trainer"]["init_from"]]
             if (corpus := manifest.dump(key)) not in tests:
-                _refuse_unnamed(model.place, model.settings)
+                if unnamed := unnamed_files(model.settings):
+                    raise UserError(
+                        f"{model.place}: its config has no {', '.join(unnamed)}; "
+                        "add --reference REF --source SRC"
+                    )
                 source, reference = map(Path, of_corpus(model.settings, model.run))
                 about = f"the test text of the corpus, {model.settings.data.name}"
                 tests[corpus] = ParallelFiles(TEST, about, source, reference)
@@ -116,17 +120,14 @@ def of_systems(systems: Sequence[System]) -> ParallelFiles:
     return first
 
 
-def _refuse_unnamed(place: str, settings: Settings) -> None:
-    """Raise UserError unless a config names all files of its test set."""
+def unnamed_files(settings: Settings) -> list[str]:
+    """The keys of files of the test set that a config leaves open; none: it names all."""
     data = settings.data
     if not isinstance(data, Files):
-        return
+        return []
     named = {"data.test_source": data.test_source, "data.test_target": data.test_target}
     named |= {f"data.columns.{name}.test": c.test for name, c in data.columns.items()}
-    if unnamed := [key for key, path in named.items() if not path]:
-        raise UserError(
-            f"{place}: its config has no {', '.join(unnamed)}; add --reference REF --source SRC"
-        )
+    return [key for key, path in named.items() if not path]
 
 
 def read_by_sentence(tests: Sequence[ParallelFiles]) -> list[ParallelFiles]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from nmt.cli.evaluate import main as evaluate
 from nmt.cli.train import main as train
 from nmt.experiments.processes import LoggedCommand
 from tests.in_process import refuse_commands, start_by
@@ -37,8 +38,11 @@ def test_a_sweep_trains_each_run_once_and_says_what_to_type_next(
     assert out == f"{toy}/none-seed1\n{toy}/relative-seed1\n"
     assert "2 runs, 0 of them finished, 2 at once" in err
     runs = f"{toy}/none-seed1 {toy}/relative-seed1"
-    assert re.search(f"\nnext:  nmt-evaluate {runs} --source .+ --reference .+\n$", err)
-    assert "nmt-translate" not in err
+    assert err.endswith(f"\nnext:  nmt-evaluate {runs}\n") and "nmt-translate" not in err
+    capsys.readouterr()
+    assert evaluate([*map(str, sorted(toy.iterdir())), "--samples=40"]) == 0  # logs, too
+    assert "\nnone " in capsys.readouterr().out
+    assert err.count("corpus: ") == 1
     assert "finished at step 2" in (toy / "none-seed1.log").read_text()
 
     # what is there is not trained again; a failing run stops no other and is named at the end

@@ -114,14 +114,15 @@ def test_a_hint_for_a_mapping_can_be_pasted(path: str) -> None:
 
 def test_the_next_commands_can_be_pasted(caplog: pytest.LogCaptureFixture) -> None:
     beside = "+data.columns.heads={per: word,train: a,dev: b,test: it's (e)}"
-    texts = ["data=files", "data.root=$x y", "data.test_source=a;b", "data.test_target=*"]
-    asked = experiment_of([*texts, pasted(beside), "name=größe & co"])
+    texts = ["data=files", "data.root=$x y", "data.test_source=a;b", pasted(beside)]
     with caplog.at_level(logging.INFO):
-        next_commands([asked])
+        for target in ([], ["data.test_target=*"]):
+            next_commands([experiment_of([*texts, *target, "name=größe & co"])])
     shown = "; ".join(record.getMessage().removeprefix("next:") for record in caplog.records)
     script = 'nmt-translate() { printf "%s|" "$@"; }; nmt-evaluate() { nmt-translate "$@"; }; '
     shell = subprocess.run(["bash", "-c", script + shown], capture_output=True, check=True)
     run, columns = "runs/größe & co", "--columns|heads=it's (e)|"
     assert shell.stdout.decode() == (
-        f"{run}|a;b|{columns}{run}|--source|a;b|--reference|*|{columns}"
+        f"{run}|a;b|{columns}{run}|--source|a;b|--reference|TEST.en|{columns}"
+        f"{run}|a;b|{columns}{run}|"
     )
