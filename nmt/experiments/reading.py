@@ -36,7 +36,7 @@ from nmt.training.progress import METRICS, read_metrics
 
 log = logging.getLogger(__name__)
 
-PIECES = "subword pieces of the source, as {} cuts them"
+PIECES = "subword pieces of {}"
 WORDS = "words of the source (no model to count pieces)"
 REFERENCE, OF_REFERENCE = "reference", "words of the reference"  # in the place of a model
 MOSES = "-moses"  # ends the names of metrics on text tokenised by Moses

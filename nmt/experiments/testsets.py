@@ -109,7 +109,7 @@ def of_systems(systems: Sequence[System]) -> ParallelFiles:
                         "add --reference REF --source SRC"
                     )
                 source, reference = map(Path, of_corpus(model.settings, model.run))
-                about = f"the test text of the corpus, {model.settings.data.name}"
+                about = f"The test text of the corpus {model.settings.data.name}."
                 tests[corpus] = ParallelFiles(TEST, about, source, reference)
     first, *others = tests.values()
     if any(test.read() != first.read() for test in others):

@@ -192,7 +192,7 @@ def test_models_translate_and_count_pieces(command: Run, models: list[str], tmp_
         *words, "decode.beam_size=2", "--output-dir", "out", "--json", "r.json"
     )
     assert code == 0, err
-    assert "source length in subword pieces of the source, as m1 cuts them" in out
+    assert "source length in subword pieces of m1" in out
     for name in ("m1", "again", "file"):
         assert (tmp_path / f"out/{name}.txt").read_bytes() == (tmp_path / "s").read_bytes()
     made = Report.from_json(json.loads((tmp_path / "r.json").read_text()))

@@ -72,8 +72,8 @@ def test_lower_is_better_for_ter() -> None:
 
 def test_a_best_baseline() -> None:
     best = {0: (40.0, 39.0, 41.0, None), 1: (21.0, 19.0, 23.0, 0.0), 2: (30.0, 28.0, 32.0, 0.0)}
-    assert "tells all others from it (p < 0.05)" in compared(best)
-    assert "tells no other system from it" in compared(
+    assert "All others differ from it significantly (paired bootstrap, p < 0.05)" in compared(best)
+    assert "No other system differs from it significantly" in compared(
         {s: (*v[:3], None if s == 0 else 0.5) for s, v in best.items()}
     )
     assert "No paired test was made" in compared({s: (*v[:3], None) for s, v in best.items()})

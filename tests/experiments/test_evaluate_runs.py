@@ -112,7 +112,7 @@ def test_the_whole_and_again(
     assert command.main(words) == 0
     out, err = capsys.readouterr()
     assert len(jobs) == 6 and {job.module for job in jobs} == {"translate"}
-    assert out.startswith("Tiny & true\n\ntoy, 20 pairs; source length in subword pieces of the so")
+    assert out.startswith("Tiny & true\n\ntoy, 20 pairs; source length in subword pieces of abs")
     assert "\ntoy-joined, 10 pairs; " in out and "\nBLEU  (detokenised, cased" in out
     assert "  ± 2 seeds" in out and "  95% " in out and "^" in out
     assert "Under-translation, toy-joined" in out and "second half dropped, %" in out
@@ -414,8 +414,8 @@ def test_lengths_of_other_pieces_are_not_marked(
     assert first.lengths == [len(one.segmenter.encode(line)) for line in lines]
     assert second.lengths == [len(line) for line in lines]
     assert (first.unit, second.unit) == (
-        "subword pieces of the source, as a cuts them",
-        "subword pieces of the source, as b cuts them",
+        "subword pieces of a",
+        "subword pieces of b",
     )
     shown = reading.compared(named, [first], known)
     assert [system.longest_trained for system in shown] == [one.longest, None, None]
