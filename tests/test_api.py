@@ -177,5 +177,8 @@ def test_a_model_is_shown_on_one_line(tiny: Any, settings_of: Any) -> None:
 
 @pytest.mark.parametrize("bounds", [[50, 25], [25, 25], [], [0]])
 def test_bounds_are_checked_as_those_of_the_command(bounds: list[int], tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"")
     with pytest.raises(nmt.UserError, match="bounds="):
-        nmt.evaluate({"a": "a.txt"}, "b.txt", options=nmt.EvaluationOptions(bounds=bounds))
+        nmt.evaluate(
+            {"a": str(tmp_path / "a.txt")}, "b.txt", options=nmt.EvaluationOptions(bounds=bounds)
+        )

@@ -5,7 +5,7 @@ sentences. Buckets and bootstrap samples are subsets, so the costly part (n-gram
 is done once for each system.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
@@ -25,6 +25,7 @@ NAMES = (*USUAL, "TER-moses", "exact")  # all there are
 KEPT = 2**16  # lines whose tokens are remembered, as two metrics ask for them
 DEFAULT_TOKENIZER = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}  # as sacreBLEU maps them
 UNSPACED = ("zh", "ja")  # languages that Moses leaves unsegmented
+MOSES = "-moses"  # ends the names of metrics on text tokenised by Moses
 
 Counts = NDArray[np.float64]  # [lines, columns]; the columns are the metric's own
 
@@ -123,6 +124,14 @@ def scorers(
         title = f"lower is better; case ignored, on text tokenised by Moses ({language})"
         every.append(make("TER-moses", title, TER, better=False, prepare=moses))
     return every
+
+
+def refuse_moses(table: str, metrics: Iterable[str], language: str) -> None:
+    """Raise UserError where a table needs words of Moses of a language that it does not segment."""
+    moses = next((name for name in metrics if name.endswith(MOSES)), None)
+    if moses and language in UNSPACED:
+        plain = moses.removesuffix(MOSES)
+        raise UserError(f"{table}: Moses does not segment {language}; use {plain} for {moses}")
 
 
 def parse_names(text: str | None) -> list[str] | None:

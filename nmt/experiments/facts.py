@@ -13,7 +13,7 @@ from nmt.experiments.systems import System
 
 
 class ModelFacts(NamedTuple):
-    """What a system's first model tells, without its weights."""
+    """What a system's first model tells, without its weights; sizes are those of an ensemble."""
 
     parameters: int
     encoding_parameters: int
@@ -26,11 +26,15 @@ def facts_of(system: System) -> ModelFacts | None:
     """What is known of a system's first model; None of a file. Raises what `modeldir.load` does."""
     if system.file is not None:
         return None
-    first, *others = map(_outlined, system.models[0].paths)
+    first, *others = members = [_outlined(path) for path in system.models[0].paths]
     columns = first.columns.union(*(other.columns for other in others))
     if system.models[0].settings.decode.target_length == "given":
         columns |= {LENGTH}
-    return first._replace(columns=columns)
+    return first._replace(
+        columns=columns,
+        parameters=sum(member.parameters for member in members),
+        encoding_parameters=sum(member.encoding_parameters for member in members),
+    )
 
 
 def _outlined(path: Path) -> ModelFacts:

@@ -1,15 +1,19 @@
 """The paper's tables over named tests and systems."""
 
+import logging
 import re
 from collections.abc import Sequence
 
 from nmt.compare import published
 from nmt.compare.report import PaperTable
+from nmt.compare.scores import MOSES, UNSPACED
 from nmt.errors import UserError
 from nmt.experiments.systems import System
 from nmt.experiments.testsets import ParallelFiles
 
-METRICS = ("BLEU-moses", "TER-moses")  # of the paper
+log = logging.getLogger(__name__)
+
+METRICS = ("BLEU-moses", "TER-moses")  # of the paper; plain ones where Moses knows no words
 
 
 def tables_of(
@@ -23,14 +27,19 @@ def tables_of(
     Its numbers stand beside those of systems that are called as there. Raises UserError for a
     table that is not there, or whose test is not, and where no system is called so.
     """
+    if metrics is None:
+        metrics = METRICS
+        languages = {m.settings.data.target_language for s in systems for m in s.models[:1]}
+        if papers and languages.intersection(UNSPACED):
+            metrics = [name.removesuffix(MOSES) for name in METRICS]
+            log.warning("Moses does not segment %s: tables show BLEU and TER", *languages)
     tables = []
     for paper in papers:
         name, test = _paper_table(paper, tests)
         buckets = len(published.pairs(name)) > 1
         every = list(range(len(systems)))
         caption = f"{test.about}; beside the paper's"
-        shown = list(metrics or METRICS)
-        tables.append(PaperTable(name, caption, test.name, every, shown, True, buckets))
+        tables.append(PaperTable(name, caption, test.name, every, [*metrics], True, buckets))
     if not tables:
         return [], list(systems)
     known = {system for table in tables for system in published.systems(table.name)}

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -117,7 +117,7 @@ def run_all(
                 if time.monotonic() - reported > every or not (running or waiting):
                     reported = time.monotonic()
                     names = [command.name for command in commands]
-                    line = _line(names, len(codes), list(running), state)
+                    line = _line(names, {c.name for c in waiting}, list(running), state)
                     sys.stderr.write(f"{reported - began:4.0f} s  {line}\n")
                 if running:
                     time.sleep(PAUSE)
@@ -153,10 +153,12 @@ def exit_reason(code: int) -> str:
         return f"killed by signal {-code}"
 
 
-def _line(names: list[str], ended: int, running: Sequence[str], state: State) -> str:
+def _line(names: list[str], waiting: Set[str], running: Sequence[str], state: State) -> str:
     """The state of all commands where they are few, else of the running ones."""
     few = len(names) <= SHOWN
-    parts = [f"{name}: {state(name)}" for name in (names if few else running)]
+    shown = names if few else running
+    parts = [f"{name}: {'waiting' if name in waiting else state(name)}" for name in shown]
+    ended = len(names) - len(waiting) - len(running)
     return "   ".join(parts if few else [f"{ended} of {len(names)} ended", *parts])
 
 

@@ -16,7 +16,7 @@ from nmt.compare.report import (
     ScoredTest,
     trained_run,
 )
-from nmt.compare.scores import NAMES, UNSPACED
+from nmt.compare.scores import MOSES, NAMES, UNSPACED, refuse_moses
 from nmt.compare.scoring import JoinedParts, TranslatedTest
 from nmt.config import Files, Toy, freeze
 from nmt.data import joined
@@ -39,7 +39,6 @@ log = logging.getLogger(__name__)
 PIECES = "subword pieces of {}"
 WORDS = "words of the source (no model to count pieces)"
 REFERENCE, OF_REFERENCE = "reference", "words of the reference"  # in the place of a model
-MOSES = "-moses"  # ends the names of metrics on text tokenised by Moses
 
 Facts = Sequence[ModelFacts | None]  # by system; None: a file
 
@@ -82,6 +81,8 @@ def read(
     if unread := set(options.columns).difference(*(f.columns for f in facts if f)):
         log.warning("--columns: no model reads %s", ", ".join(sorted(unread)))
     language = options.target_language or _language(files, [systems[s] for s in named])
+    for table in of_tables:
+        refuse_moses(table.name, table.metrics, language)
     lengths, unit, counted = _lengths(sources, references, named, systems, facts, options)
     known = [facts[s] if s in named else None for s in range(len(systems))]
     test = TranslatedTest(

@@ -71,7 +71,8 @@ def systems_of(arguments: Sequence[str]) -> list[System]:
     """Read arguments [LABEL=]PATH[,PATH...]; runs of one config are one system.
 
     The log next to a run, which `runs/*` names too, is left out. Raises UserError: 2 for a label
-    that is no name of a file, 65 for a directory that holds no model, and what `grouped` does.
+    that is no name of a file, 66 for a path that is not there, 65 for a directory that holds no
+    model, and what `grouped` does.
     """
     return grouped([_named(argument) for argument in arguments if not _is_log(Path(argument))])
 
@@ -112,6 +113,8 @@ def _named(argument: str) -> _Named:
 def _at(label: str | None, place: str) -> _Named:
     paths = _paths(place)
     name = "+".join(map(_name, paths))
+    if not paths[0].exists():
+        raise UserError(f"{place}: no such file or directory", Exit.NO_INPUT)
     if not paths[0].is_dir():
         return _Named(label, name, System(label or name, [], paths[0]))
     for path in paths:

@@ -13,7 +13,7 @@ from nmt import manifest
 from nmt.compare import page, text
 from nmt.compare.buckets import check
 from nmt.compare.report import PaperTable, Report
-from nmt.compare.scores import NAMES
+from nmt.compare.scores import NAMES, refuse_moses
 from nmt.config import freeze
 from nmt.errors import UserError
 from nmt.experiments import outputs, testsets
@@ -114,6 +114,8 @@ def plan_table(sweep: Sweep, elsewhere: str = "runs=DIR") -> PlannedTable:
     check(first.scale.bounds, "bounds=")
     if unknown := [name for name in first.table.table.metrics if name not in NAMES]:
         raise UserError(f"table.metrics: no metric {unknown[0]}; choose from {', '.join(NAMES)}")
+    for language in {run.settings.data.target_language for run in runs}:
+        refuse_moses("table.metrics", first.table.table.metrics, language)
     absent: dict[str, list[str]] = {}  # why -> runs
     for overrides, error in left_out:
         kind = next(str(o.value()) for o in overrides if o.key_or_group == "run")

@@ -15,6 +15,7 @@ from nmt.compare.report import Report
 from nmt.config import Settings, freeze
 from nmt.data import joined
 from nmt.data.corpus import read_text
+from nmt.experiments.facts import facts_of
 from nmt.experiments.systems import systems_of
 from tests.compare.made_up import noisy, references
 from tests.decode.copying import ended, trained
@@ -213,6 +214,9 @@ def test_several_models_are_one_system(command: Run, models: list[str], tmp_path
     made = Report.from_json(json.loads((tmp_path / "r").read_text()))
     places = [system["places"] for system in made.about["systems"].values()]
     assert places == [["m1,m2"], ["m2,m1"], ["s"]]
+    one, other = (facts_of(system) for system in systems_of(["m1", "both=m1,m2"]))
+    assert one is not None and made.systems[0].parameters == 2 * one.parameters
+    assert other is not None and made.systems[0].encoding_parameters == other.encoding_parameters
     code, _, err = command(*words, "--perplexity")
     assert (code, "m1,m2: --perplexity: of single models only" in err) == (2, True)
     code, _, err = command("m1,none", *words[2:])
@@ -322,7 +326,8 @@ def test_labels(tmp_path: Path, models: list[str]) -> None:
     checkpoint.mkdir(parents=True)
     assert label(str(checkpoint)) == "relative@step-00000007"
     assert label(str(tmp_path / "relative")) == "relative"
-    assert label("runs/x.en.gz") == "x"
+    (tmp_path / "x.en.gz").write_bytes(b"")
+    assert label(str(tmp_path / "x.en.gz")) == "x"
     (tmp_path / "a=b").write_bytes(b"")
     (system,) = systems_of([str(tmp_path / "a=b")])
     assert system.file == tmp_path / "a=b" and system.label == "a=b"

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import html as escapes
+import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -301,6 +302,19 @@ def test_an_infinite_perplexity_breaks_no_chart() -> None:
     system = replace(made.systems[0], runs=[replace(run, curve=curve)])
     page = html(replace(made, systems=[system, *made.systems[1:]]))
     assert not re.search(r'd="[^"]*(nan|inf)', page)
+
+
+def test_perplexity_by_length_has_a_chart_where_it_is_known() -> None:
+    made = study()
+    heading = "Perplexity of the references, lower is better"
+    assert heading not in html(made)
+    test = made.tests[0]
+    rows = [
+        replace(row, cells=[replace(cell, perplexity=value) for cell in row.cells])
+        for row, value in zip(test.rows, (math.inf, *range(2, 20)), strict=False)
+    ]
+    page = html(replace(made, tests=[replace(test, rows=rows), *made.tests[1:]]))
+    assert page.count(heading) == 1 and not re.search(r'd="[^"]*(nan|inf)', page)
 
 
 # Side by side

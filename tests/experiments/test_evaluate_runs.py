@@ -232,6 +232,10 @@ def wrong_words(made: Made, tmp_path: Path) -> dict[str, tuple[list[str], int, s
         "sides joined": (
             [good, "--test", short, "--joined", str(tmp_path / "j")], 65, "has 20 lines, but",
         ),
+        "no run": ([str(tmp_path / "typo")], 66, "typo: no such file or directory"),
+        "chinese": ([f"relative 75={good}", "--target-language", "zh", *made.test("concat_seq"),
+                     "--published", "table3", "--metric", "BLEU-moses"], 2,
+                    "Table 3: Moses does not segment zh; use BLEU for BLEU-moses"),
         "no text": ([good, "--test", f"t=nowhere,{made.reference}"], 66, "nowhere: no such file"),
         "test": ([good, "--test", "a/b=c,d"], 2, "--test a/b=c,d: expected NAME=SRC,REF"),
         "one side": ([good, "--test", f"t={made.source}"], 2, "expected NAME=SRC,REF"),
@@ -251,7 +255,17 @@ def wrong_words(made: Made, tmp_path: Path) -> dict[str, tuple[list[str], int, s
 
 
 WRONG = (
-    *("empty", "begun", "no corpus", "sides", "sides joined", "no text", "test"),
+    *(
+        "chinese",
+        "no run",
+        "empty",
+        "begun",
+        "no corpus",
+        "sides",
+        "sides joined",
+        "no text",
+        "test",
+    ),
     *("one side", "same test", "same run", "label", "names", "systems", "table", "metric"),
     *("bounds", "samples", "place"),
 )

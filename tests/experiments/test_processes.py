@@ -74,7 +74,10 @@ def test_a_failure_stops_no_other_and_at_once_is_the_most(
 
 def test_few_commands_are_all_told_to_the_end(capsys: pytest.CaptureFixture[str]) -> None:
     processes.run_all(commands("ab"), 1, lambda name: "x", start=lambda one: Fake(0, 1))
-    assert capsys.readouterr().err.rstrip("\n").endswith("a: x   b: x")
+    lines = capsys.readouterr().err.rstrip("\n").split("\n")
+    assert lines[-1].endswith("a: x   b: x")
+    processes.run_all(commands("ab"), 1, lambda name: "x", start=lambda one: Fake(0, 1), every=0)
+    assert "a: x   b: waiting\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])

@@ -143,7 +143,7 @@ WRONG = {
         ["experiment=table2", "scale=toy,small"],
         "scale=toy,small: one scale at a time",
     ),
-    "no such scale": (["experiment=table2", "scale=tiny"], "scale=tiny: no such option; did you"),
+    "no such scale": (["experiment=table2", "scale=tiny"], "scale=tiny: no such option; choose"),
     "no such run": (["experiment=table2", "scale=toy", "run=R11"], "run=R11: no such option"),
     "null": (["experiment=table2", "scale=null"], "scale=null: name an option, or leave scale out"),
     "no text": (["experiment=table2", "scale=small"], "data.root: has no value; give data.root="),
@@ -151,6 +151,10 @@ WRONG = {
     "not all have it": (
         ["experiment=table2", "scale=toy", "tau=8"],
         "the chosen encoding has no tau",
+    ),
+    "chinese": (
+        ["experiment=table2", "scale=small", "data.root=x", "data.target_language=zh"],
+        "table.metrics: Moses does not segment zh; use BLEU for BLEU-moses",
     ),
     "a name": (["experiment=table2", "scale=toy", "name=x"], "name=: each run of a table has its"),
     "jobs": (

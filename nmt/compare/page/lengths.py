@@ -1,6 +1,7 @@
 """Scores, length ratios and signs of under-translation by source length, as charts."""
 
 from collections.abc import Callable, Sequence
+from math import isfinite
 from typing import NamedTuple
 
 from nmt.compare.notation import reference_sign, sign
@@ -51,7 +52,7 @@ def bands_of(report: Report, test: ScoredTest) -> Bands:
 
 
 def score_figures(report: Report, test: ScoredTest) -> list[Figure]:
-    """A chart for each metric, and one of the length ratio."""
+    """A chart for each metric, one of the length ratio, and of perplexity where it is known."""
     bands = bands_of(report, test)
     figures = []
     for metric in test.metrics:
@@ -61,7 +62,12 @@ def score_figures(report: Report, test: ScoredTest) -> list[Figure]:
         figures.append(Figure(f"{metric.name}, {better} is better", chart))
     ratios = _series(report, bands.rows, lambda cell: _point(cell.ratio))
     chart = by_length(f"Length ratio by source length, {test.name}", bands, ratios, level=1.0)
-    return [*figures, Figure("Length ratio, hypotheses over references", chart)]
+    figures.append(Figure("Length ratio, hypotheses over references", chart))
+    perplexities = _series(report, bands.rows, lambda cell: _point(cell.perplexity))
+    if any(point for one in perplexities for point in one.points):
+        chart = by_length(f"Perplexity by source length, {test.name}", bands, perplexities)
+        figures.append(Figure("Perplexity of the references, lower is better", chart))
+    return figures
 
 
 def _score_of(metric: Metric) -> Callable[[SystemScores], Point | None]:
@@ -77,7 +83,7 @@ def _sign_of(name: str) -> Callable[[SystemScores], Point | None]:
 
 
 def _point(value: float | None) -> Point | None:
-    return None if value is None else Point(value)
+    return None if value is None or not isfinite(value) else Point(value)
 
 
 def _series(

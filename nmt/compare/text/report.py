@@ -45,7 +45,7 @@ def _system(system: ComparedSystem) -> list[str]:
     return [
         count(system.parameters),
         count(system.encoding_parameters),
-        str(len(system.runs)),
+        count(len(system.runs) or None),
         "-".join(count(step) for step in dict.fromkeys([*steps[:1], *steps[-1:]])) or EMPTY,
         _perplexity([r.dev_perplexity for r in system.runs if r.dev_perplexity is not None]),
         count(system.longest_trained),
