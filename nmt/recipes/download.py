@@ -9,8 +9,7 @@ where a download stopped is the purpose of this module, and needs no more of a c
 import logging
 import os
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -52,15 +51,6 @@ class UnavailableError(Exception):
         self.why = why
 
 
-class _FailedError(Exception):
-    """One try failed."""
-
-    def __init__(self, why: str, tries: int | None = None, anew: bool = False) -> None:
-        super().__init__(why)
-        self.tries = tries  # so many that fail in a row are enough; None: as many as usual
-        self.anew = anew  # the part does not fit what the server has
-
-
 def here(archive: Archive, folder: Path, local: Sequence[Path]) -> Path | None:
     """A file that was downloaded before, or lies in a folder of files fetched by hand.
 
@@ -90,7 +80,16 @@ def fetch(
     final, part = folder / archive.file, folder / f"{archive.file}.part"
     part.touch()
     if not _is_right(part, archive):  # else it was killed between the last byte and the name
-        url = _from_any(urls, part, archive, patience)
+        why = list[str]()
+        for url in urls:
+            if not (failure := _fill(part, url, archive, patience)):
+                break
+            why.append(f"{url}: {failure}")
+            log.warning("%s", why[-1])
+        else:
+            if not part.stat().st_size:
+                part.unlink()
+            raise UnavailableError(why)
         if not _is_right(part, archive):
             raise _set_aside(part, final, archive, url)
         log.info("  %s, %s", url, size(part.stat().st_size))
@@ -108,103 +107,85 @@ def _is_right(path: Path, archive: Archive) -> bool:
     return FileVersion(count, sha256_of(path)) in archive.versions
 
 
-def _from_any(urls: Sequence[str], part: Path, archive: Archive, patience: Patience) -> str:
-    """Fill the part from the first address that can; which one that was."""
-    why = []
-    for url in urls:
-        try:
-            if _complete(url, part, archive, patience) and not _is_right(part, archive):
-                log.warning("%s: its pieces do not fit together; from the start", archive.file)
-                os.truncate(part, 0)
-                _complete(url, part, archive, patience)
-            return url
-        except _FailedError as error:
-            why.append(f"{url}: {error}")
-            log.warning("%s: %s", url, error)
-    if not part.stat().st_size:
-        part.unlink()
-    raise UnavailableError(why)
-
-
-def _complete(url: str, part: Path, archive: Archive, patience: Patience) -> bool:
-    """Try until the part is whole: whether it has bytes of several answers.
-
-    Raises _FailedError when there is no more use in it.
-    """
-    failures, sizes = 0, {version.size for version in archive.versions}
+def _fill(part: Path, url: str, archive: Archive, patience: Patience) -> str:
+    """Append what is missing, going on after each break; why this address cannot give it, or ""."""
+    sizes, failures, anew = {version.size for version in archive.versions}, 0, False
     units = {"unit": "B", "unit_scale": True, "leave": False, "disable": None}
     with tqdm(desc=archive.file, total=max(sizes), initial=part.stat().st_size, **units) as bar:
         while True:
-            before = part.stat().st_size
+            before, tries = part.stat().st_size, patience.tries
             try:
-                with _network(patience.timeout, begun=before > 0):
-                    return _request(url, part, sizes, patience.timeout, bar)
-            except _FailedError as error:
-                failures = 1 if part.stat().st_size > before else failures + 1
-                if error.anew:
+                start, why = _receive(url, part, sizes, patience.timeout, bar)
+            except ValueError as error:
+                return str(error)
+            except HTTPError as error:
+                error.close()
+                why = f"answers {error.code} {error.reason}"
+                if error.code == BEYOND:
                     os.truncate(part, 0)
-                if failures >= min(error.tries or patience.tries, patience.tries):
+                if error.code not in AGAIN and error.code < 500:
+                    return why
+            except (OSError, HTTPException) as error:
+                reason = error.reason if isinstance(error, URLError) else error
+                if isinstance(reason, TimeoutError):
+                    why = f"no answer in {patience.timeout:g} s"
+                elif isinstance(error, URLError):
+                    why = str(reason)
+                    tries = tries if before else min(2, tries)  # the network may not be there
+                elif isinstance(error, OSError) and error.errno in DISK:
                     raise
-                pause = patience.pause * 2 ** (failures - 1)
-                log.warning("%s: %s; again in %.3g s", url, error, pause)
-                time.sleep(pause)
+                else:
+                    why = f"the answer breaks off: {error or type(error).__name__}"
+            else:
+                if not why and (not start or anew or _is_right(part, archive)):
+                    return ""
+                if not why:
+                    log.warning("%s: its pieces do not fit together; from the start", archive.file)
+                    os.truncate(part, 0)
+                    failures, anew = 0, True
+                    continue
+            failures = 1 if part.stat().st_size > before else failures + 1
+            if failures >= tries:
+                return why
+            pause = patience.pause * 2 ** (failures - 1)
+            log.warning("%s: %s; again in %.3g s", url, why, pause)
+            time.sleep(pause)
 
 
-def _request(url: str, part: Path, sizes: set[int], timeout: float, bar: "tqdm[Any]") -> bool:
-    """Ask once for what is missing: whether the answer went on where the part ended."""
-    size = part.stat().st_size if part.stat().st_size < max(sizes) else 0
+def _receive(
+    url: str, part: Path, sizes: set[int], timeout: float, bar: "tqdm[Any]"
+) -> tuple[int, str]:
+    """Append one answer to a part: where it began, and why the part is not whole, or "".
+
+    Raises ValueError if this address offers another file.
+    """
+    count = part.stat().st_size if part.stat().st_size < max(sizes) else 0
     headers = {"User-Agent": f"nmt/{nmt.__version__}", "Accept-Encoding": "identity"}
-    headers |= {"Range": f"bytes={size}-"} if size else {}
+    headers |= {"Range": f"bytes={count}-"} if count else {}
     query = request.Request(url, headers=headers)
     with request.build_opener(_Redirect).open(query, timeout=timeout) as answer:
-        continued = answer.status == 206
-        if continued and not answer.headers.get("Content-Range", "").startswith(f"bytes {size}-"):
-            raise _FailedError("answers with another part than the missing one", anew=True)
-        size = size if continued else 0
+        continued, span = answer.status == 206, answer.headers.get("Content-Range", "")
+        if continued and not span.startswith(f"bytes {count}-"):
+            os.truncate(part, 0)
+            return 0, "answers with another part than the missing one"
+        start = count = count if continued else 0
         length = answer.headers.get("Content-Length", "")
-        total = size + int(length) if length.isdecimal() else None
+        total = start + int(length) if length.isdecimal() else None
         if not continued and total not in {None, *sizes}:
             expected = " or ".join(map(str, sorted(sizes)))
-            raise _FailedError(f"offers {total} bytes, the lock file says {expected}", 1)
-        bar.update(size - bar.n)
-        with part.open("ab" if continued else "wb") as file:
+            raise ValueError(f"offers {total} bytes, the lock file says {expected}")
+        bar.update(start - bar.n)
+        with part.open("ab" if start else "wb") as file:
             while block := answer.read1(BLOCK):
-                size += len(block)
-                if size > max(sizes):
+                count += len(block)
+                if count > max(sizes):
                     file.truncate(0)
-                    raise _FailedError(
-                        f"sends more than the {max(sizes)} bytes of the lock file", 1
-                    )
+                    raise ValueError(f"sends more than the {max(sizes)} bytes of the lock file")
                 file.write(block)
                 file.flush()  # what is in no file is lost to a kill
                 bar.update(len(block))
-    if size not in sizes or (total is not None and size < total):
-        raise _FailedError(f"ended after {size} bytes")
-    return continued
-
-
-@contextmanager
-def _network(timeout: float, begun: bool) -> Iterator[None]:
-    """Turn what servers and networks do to us into a _FailedError.
-
-    `begun`: some server has sent something, so that the network is there.
-    """
-    try:
-        yield
-    except HTTPError as error:
-        error.close()
-        final = error.code not in AGAIN and error.code < 500
-        why = f"answers {error.code} {error.reason}"
-        raise _FailedError(why, 1 if final else None, anew=error.code == BEYOND) from None
-    except (OSError, HTTPException) as error:
-        reason = error.reason if isinstance(error, URLError) else error
-        if isinstance(reason, TimeoutError):
-            raise _FailedError(f"no answer in {timeout:g} s") from None
-        if isinstance(error, URLError):
-            raise _FailedError(str(reason), None if begun else 2) from None
-        if isinstance(error, OSError) and error.errno in DISK:
-            raise
-        raise _FailedError(f"the answer breaks off: {error or type(error).__name__}") from None
+    whole = count in sizes and count >= (total or 0)
+    return start, "" if whole else f"ended after {count} bytes"
 
 
 class _Redirect(request.HTTPRedirectHandler):

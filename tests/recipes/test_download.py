@@ -175,6 +175,11 @@ def test_a_mirror_is_asked_first(serve: Serve, tmp_path: Path) -> None:
     assert mirror.seen == [(f"/deep/{FILE}", None)] and not usual.seen
 
 
+@pytest.mark.parametrize("mirror", ["http://[::1", "http://a..b"])
+def test_a_mirror_of_a_broken_address(mirror: str, serve: Serve, tmp_path: Path) -> None:
+    assert get(archive(serve().url), tmp_path, mirror) == DATA
+
+
 def test_nobody_answers(serve: Serve, tmp_path: Path) -> None:
     with pytest.raises(UnavailableError) as caught:
         get(archive("http://127.0.0.1:9", "https://nobody.invalid"), tmp_path)
