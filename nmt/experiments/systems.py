@@ -70,20 +70,26 @@ def is_run(path: Path) -> bool:
 def systems_of(arguments: Sequence[str]) -> list[System]:
     """Read arguments [LABEL=]PATH[,PATH...]; runs of one config are one system.
 
-    The log next to a run, which `runs/*` names too, is left out. Raises UserError: 2 for a label
+    Logs next to runs, which `runs/toy/*` names too, are left out. Raises UserError: 2 for a label
     that is no name of a file, 66 for a path that is not there, 65 for a directory that holds no
     model, and what `grouped` does.
     """
-    return grouped([_named(argument) for argument in arguments if not _is_log(Path(argument))])
-
-
-def _is_log(path: Path) -> bool:
-    return path.suffix == ".log" and path.is_file() and is_run(path.with_suffix(""))
+    return grouped([_named(argument) for argument in _without_logs(arguments)])
 
 
 def systems_at(places: Mapping[str, str]) -> list[System]:
     """The systems of paths, or of PATH,PATH,..., by label; raises what `systems_of` does."""
     return grouped([_at(label, place) for label, place in places.items()])
+
+
+def _without_logs(arguments: Sequence[str]) -> list[str]:
+    """The arguments less the logs of `nmt-train -m`, which `runs/toy/*` names with the runs."""
+    runs = [path for path in map(Path, arguments) if is_run(path)]
+    homes = {run.parent for run in runs}
+    logs = [a for a in arguments if a.endswith(".log") and Path(a).parent in homes]
+    for failed in sorted(set(logs) - {f"{run}.log" for run in runs}):
+        log.warning("%s: a log without a run; left out", failed)
+    return [argument for argument in arguments if argument not in logs]
 
 
 class _Named(NamedTuple):

@@ -89,7 +89,7 @@ def of_systems(systems: Sequence[System]) -> ParallelFiles:
     """The test set that the corpora of runs name.
 
     Raises UserError: 2 for systems that are no runs, for a config that names no test set, and for
-    runs whose test sets differ; 65 or 66 for one that cannot be read.
+    runs whose test sets differ; 65 or 66 for what cannot be read.
     """
     tests: dict[bytes, ParallelFiles] = {}
     for system in systems:

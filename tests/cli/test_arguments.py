@@ -139,7 +139,7 @@ WRONG: list[tuple[str, Sequence[str], int, str]] = [
     ("train", ["--resolve"], 2, "--resolve: belongs to --cfg; write --cfg job --resolve"),
     ("train", ["-i", "-c", "job"], 2, "-c/--cfg: not allowed with argument -i/--info"),
     ("train", ["--run"], 2, "--run: no such option"),
-    ("evaluate", ["x"], 2, "x: names no test set; add --reference REF"),
+    ("evaluate", ["x"], 66, "x: no such file or directory"),
     ("evaluate", ["--xyz"], 2, "--xyz: no such option; see --help"),
     ("recipe", ["testset"], 2, "all|join; see --help"),
     ("recipe", ["testset", "join", "x"], 2, "--name, --source, --reference; see --help"),

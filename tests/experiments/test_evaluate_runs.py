@@ -341,6 +341,21 @@ def test_runs_of_one_config_are_one_system(made: Made) -> None:
         systems.grouped([one._replace(label="a"), other._replace(label="a")])
 
 
+def test_a_glob_of_runs_may_name_their_logs(
+    made: Made, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("absolute-seed1", "relative_seed1"):
+        (tmp_path / name).symlink_to(made.root / name)
+    for name in ("absolute-seed1.log", "failed-seed1.log"):  # as `nmt-train -m` writes them
+        (tmp_path / name).write_text("a line\n")
+    paths = [str(path) for path in sorted(tmp_path.iterdir())]
+    assert [system.label for system in systems_of(paths)] == ["absolute", "relative"]
+    assert "failed-seed1.log: a log without a run; left out" in caplog.text
+    assert "absolute-seed1.log" not in caplog.text
+    (system,) = systems_of([str(tmp_path / "failed-seed1.log")])  # a file of translations
+    assert system.file
+
+
 def test_settings_that_change_nothing_do_not_part_runs(made: Made) -> None:
     one = systems._named(str(made.root / "absolute-seed1"))
     frozen = json.loads((made.root / "absolute-seed2" / "config.json").read_bytes())
