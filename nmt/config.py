@@ -181,7 +181,7 @@ class Decode:
     )
     beam_size: int = knob("hypotheses kept; 1 is greedy", least=1, most=MANY)
     precision: str = knob(
-        "number format; the others round more, and are used where they are faster",
+        "number format; the other two round more, and are used only where they are faster",
         choices=("float32", "bfloat16", "int8"),
     )
     alpha: float = knob("exponent of the length penalty; 0: none", least=0, most=10)
@@ -192,44 +192,44 @@ class Decode:
     )
     max_length_ratio: float = knob("longest output = ratio x source + offset", least=0, most=1000)
     max_length_offset: int = knob("see max_length_ratio", least=1, most=10_000)
-    batch_tokens: int = knob("source tokens x hypotheses of each, of a batch", least=1)
+    batch_tokens: int = knob("size of a batch: source tokens x hypotheses of each", least=1)
     window: int = knob("lines read, sorted and translated together; 1: line by line", least=1)
     position_scale: float = knob(
         "position interpolation: all positions times this", least=0.001, most=1000
     )
     target_length: str = knob(
-        "who tells encodings the desired length; given: --columns length=FILE, in pieces",
+        "output length for encodings that need it; given: --columns length=FILE, in pieces",
         choices=("ratio", "predicted", "given"),
     )
     length_ratio: float = knob(
-        "target_length=ratio: times the source's pieces", least=0.01, most=1000
+        "with target_length=ratio: output pieces per source piece", least=0.01, most=1000
     )
     too_long: str = knob(
-        "a source beyond the encoding's table, the memory, or 10,000 pieces: translate its parts, "
-        "leave its line empty and end with an error, or cut it",
+        "sources longer than the position table, the memory or 10,000 pieces: translate in parts; "
+        "leave the line empty and end with an error; cut",
         choices=("split", "refuse", "truncate"),
     )
     unknown: str = knob(
-        "the sign for an unknown piece in a translation",
+        "the unknown piece (<unk>) in translations",
         choices=("forbid", "allow"),
         absent="forbid",
     )
     temperature: float = knob(
-        "method=sample: divides log-probabilities; below 1: nearer to the best",
+        "method=sample: divides log-probabilities; below 1, likely tokens become likelier",
         least=0.01,
         most=100,
         absent=1.0,
     )
-    top_k: int = knob("method=sample: from the k best tokens alone; 0: all", least=0, absent=0)
+    top_k: int = knob("method=sample: only the k most probable tokens; 0: all", least=0, absent=0)
     top_p: float = knob(
-        "method=sample: from the fewest best tokens that hold this probability; 1: all",
+        "method=sample: only the fewest tokens that hold this probability; 1: all",
         least=0.001,
         most=1,
         absent=1.0,
     )
-    seed: int = knob("method=sample: another seed, other samples", least=1, absent=1)
+    seed: int = knob("method=sample: random seed", least=1, absent=1)
     mbr: int = knob(
-        "choose among so many samples, or of the beam, the one most like all by chrF; 0: do not",
+        "minimum Bayes risk: choose among N samples, or the N best of the beam, by chrF2; 0: off",
         least=0,
         most=MANY,
         absent=0,

@@ -11,15 +11,15 @@ from nmt.experiments import outputs
 
 USAGE = "nmt-average (RUN --last K | RUN --best K | MODEL MODEL ...) -o OUTPUT"
 ABOUT = """
-Make a model directory whose weights are the mean of those of several checkpoints (Vaswani et al.
-2017, section 6.1): the K newest ones of a run, its K best ones by dev perplexity, or the models
-that are named. They must have one config, text and vocabulary; the mean is taken in float64.
+Average the weights of several checkpoints (Vaswani et al. 2017, section 6.1): the K newest of a
+run, its K best by development perplexity, or the models that you name. Their settings, text and
+vocabulary must be the same. The mean is computed in float64.
 
-A run keeps its newest checkpoints, as many as trainer.keep_checkpoints says, and its best one. So
-train with trainer.keep_checkpoints=5 for --last 5. Fewer than K are refused.
+A run keeps its trainer.keep_checkpoints newest checkpoints and its best one, so --last 5 needs a
+run trained with trainer.keep_checkpoints=5. If there are fewer than K, it is an error.
 
-facts.json in OUTPUT says what was averaged. It has no dev perplexity, for none was measured; that
-is what nmt-score is for. Evaluate the mean before you use it: it may be worse than its best part.
+facts.json in OUTPUT lists what was averaged. Evaluate the mean before you use it: it may be worse
+than the best of its checkpoints.
 """
 
 

@@ -10,9 +10,9 @@ from nmt.overrides.near import keys_of, nearest
 from nmt.schema import choices_of
 
 KEYS = fields(Decode)
-BY_SENTENCE = "segment each sentence of a joined line apart, by the record of nmt-recipe testset"
-THREADS = "CPU threads in all (default: OMP_NUM_THREADS, else all cores that it may use)"
-WORKERS = "processes that translate, with one thread each (default: as many as pay for the text)"
+BY_SENTENCE = "segment each sentence of a joined line separately (nmt-recipe testset)"
+THREADS = "CPU threads in total (default: OMP_NUM_THREADS, otherwise all cores)"
+WORKERS = "processes that translate, one thread each (default: by threads and length of the text)"
 SETTING = re.compile(r"[\w.+~]+=")  # a file of such a name is still ./a=b
 
 

@@ -13,16 +13,18 @@ from nmt.experiments import outputs
 USAGE = """nmt-encodings                                      all encodings, one line each
        nmt-encodings NAME [GROUP=OPTION] [KEY=VALUE ...]   one of them: its card
        nmt-encodings [NAME] --plot FILE [--run DIR]        its picture
-       nmt-encodings [NAME ...] --check [KEY=VALUE ...]    does it do what it must?
-       nmt-encodings --check --run DIR                     does a trained model?
+       nmt-encodings [NAME ...] --check [KEY=VALUE ...]    check its properties
+       nmt-encodings --check --run DIR                     check a trained model
        nmt-encodings --table [KEY=VALUE ...]               all methods of the survey"""
 EPILOG = """
-A card tells what the code says (formula, hooks, parameters) and what trying shows on small models
-(shifts, order, cached decoding). --check tries on a small model all that an encoding must do: that
-hooks return the right shapes and all parameters learn, that later tokens, padding and (if it says
-`relative`) a common shift change nothing, and that decoding with a cache, token by token, several
-at once or with beams, gives the logits of one pass. Names: NAME, or "[A,B]" for two together; all
-if none is given. exit codes of --check: 0 all is right, 70 something failed.
+A card shows facts from the code (formula, hooks, parameters) and measurements on small models
+(shifts, order, cached decoding).
+
+--check builds a small model and checks that hooks return the documented shapes, that every
+parameter gets a gradient, that later tokens, padding and (if the encoding is marked `relative`) a
+common shift change nothing, and that decoding with a cache (token by token, several tokens at once,
+with beams) gives the logits of the full pass. NAME is an option of encoding=, or "[A,B]" for two
+together; without one, all are checked. Exit codes of --check: 0 all passed, 70 something failed.
 
   nmt-encodings relative model=base tau=8
   nmt-encodings relative --plot relative.png --run runs/toy/relative-seed1
@@ -82,7 +84,7 @@ def understood(argv: list[str]) -> argparse.Namespace:
     add("--table", action="store_true", help="Table 1 of Dufter et al. (2022), as Markdown")
     add("--plot", type=Path, metavar="FILE", help="draw it: .png, .svg or .pdf")
     add("--check", action="store_true", help="try on a small model all that an encoding must do")
-    add("--run", type=Path, metavar="DIR", help="draw what a run has learned, or check its model")
+    add("--run", type=Path, metavar="DIR", help="a trained model to draw or to check")
     add(
         "--device",
         metavar="DEVICE",

@@ -27,23 +27,23 @@ USAGE = """nmt-evaluate SYSTEM [SYSTEM ...] [OPTION ...] [decode.KEY=VALUE ...]
 
   nmt-evaluate runs/toy/absolute-seed{1,2,3} runs/toy/relative-seed{1,2,3} --html report.html
   nmt-evaluate mine=runs/toy/relative-seed1 theirs=out.txt --source test.de --reference test.en
-  nmt-evaluate runs/compare/* --test news=test.de,test.en --rank --table ranking.md"""
+  nmt-evaluate runs/compare/toy/* --test news=test.de,test.en --rank --table ranking.md"""
 EPILOG = """
-Each SYSTEM is [LABEL=]PATH: a run, checkpoint or model directory, which translates, or a file of
-translations; [LABEL=]PATH,PATH,... are models that translate together. Runs whose settings differ
-only in the seed are one system. The first is the baseline, against which the others are tested.
+SYSTEM is [LABEL=]PATH: a run, checkpoint or model directory, which translates the test set, or a
+file of translations. [LABEL=]PATH,PATH,... is an ensemble. Runs whose settings differ only in the
+seed are one system. The first system is the baseline that the others are tested against.
 
-The test set is REF with SRC, or several by --test; where neither is given, that of the corpus that
-the runs were trained on. Line N of all files belongs together; a line ends at LF; .gz is read too.
-Translations are kept (in the directory of a run, else in --cache), and found again by what they
-were made from: another name of a test set or another output translates nothing again.
+The test set is --source and --reference, or several by --test. Without these it is that of the
+corpus that the runs were trained on. Line N of all files belongs together; .gz files are read, too.
+Translations are kept in the directory of a run, otherwise in --cache, and used again for the same
+model, text and search settings.
 
-BLEU, chrF2 and TER are sacreBLEU's; BLEU-moses is cased BLEU on tokenised text. Shown when asked
-for: TER-moses, the same for TER, and exact, the percentage of lines equal to the reference (white
-space normalised, case counts). The score of a bucket is the corpus score of its pairs. The table
-goes to stdout, all else to stderr.
+BLEU, chrF2 and TER are those of sacreBLEU; BLEU-moses is cased BLEU on tokenised text. --metric
+also accepts TER-moses and exact, the percentage of lines equal to the reference (white space is
+normalised, case counts). A bucket is a range of source lengths; its score is the corpus score of
+its pairs. The table goes to stdout, messages to stderr.
 
-How models search, unless as they were trained to:
+Search settings; the default is what each model was trained with:
 """
 TOKENIZERS = ("13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "none")  # need no download
 
@@ -153,8 +153,8 @@ def _add_texts(parser: Parser) -> None:
     """Systems and test sets."""
     add = parser.add_argument
     add("arguments", nargs="+", metavar="SYSTEM", help="[LABEL=]PATH of a model or of translations")
-    add("--reference", type=Path, metavar="REF", help="the right translations")
-    add("--source", type=Path, metavar="SRC", help="needed by models, and to count lengths")
+    add("--reference", type=Path, metavar="REF", help="reference translations")
+    add("--source", type=Path, metavar="SRC", help="source text, for models and source lengths")
     add(
         "--test",
         dest="tests",
@@ -163,14 +163,16 @@ def _add_texts(parser: Parser) -> None:
         metavar="NAME=SRC,REF",
         help="a test set with a name; may be given several times",
     )
-    add("--joined", type=Path, metavar="DIR", help="test on joined pairs of lines too, kept in DIR")
+    add(
+        "--joined", type=Path, metavar="DIR", help="also test on joined pairs of lines, kept in DIR"
+    )
     add("--by-sentence", action="store_true", help=BY_SENTENCE)
     add(
         "--columns",
         type=_columns,
         default={},
         metavar=COLUMNS,
-        help="integers beside the source, for models that ask for them",
+        help="files of integers parallel to the source, for models that need them",
     )
 
 
@@ -187,26 +189,26 @@ def _add_scores(parser: Parser) -> None:
     add(
         "--lengths",
         metavar="MODEL",
-        help="counts source pieces (default: the first model); reference: counts its words",
+        help="the model whose pieces measure length (default: the first); reference: words of it",
     )
     add(
         "--metric",
         dest="metrics",
         type=_metrics,
         metavar="A,B",
-        help="which of these, first one drawn and ranked by (default: BLEU,BLEU-moses,chrF2,TER; "
-        "BLEU,exact with --rank)",
+        help="scores; the first is plotted and ranks (default: BLEU,BLEU-moses,chrF2,TER; "
+        "with --rank: BLEU,exact)",
     )
-    add("--target-language", metavar="CODE", help="for tokenisers (default: the model's, or en)")
-    add("--tokenize", choices=TOKENIZERS, help="of BLEU (default: 13a; zh, ja, ko: their own)")
-    add("--perplexity", action="store_true", help="of the references, too, by each model")
+    add("--target-language", metavar="CODE", help="of the tokeniser (default: the model's, or en)")
+    add("--tokenize", choices=TOKENIZERS, help="of BLEU (default: 13a; for zh, ja, ko their own)")
+    add("--perplexity", action="store_true", help="add the perplexity of the references")
     add(
         "--attention",
         action=argparse.BooleanOptionalAction,
-        help="observe that of the models, as long as translating takes (default: with --html)",
+        help="what the models attend to; takes as long as translating (default: with --html)",
     )
     add("--samples", type=SAMPLES, default=1000, help="bootstrap samples (default 1000)")
-    add("--seed", type=within(0), default=SEED, help="of the bootstrap (default %(default)s)")
+    add("--seed", type=within(0), default=SEED, help="seed of the bootstrap (default %(default)s)")
 
 
 def _add_outputs(parser: Parser) -> None:
@@ -218,12 +220,12 @@ def _add_outputs(parser: Parser) -> None:
         type=lambda text: text.split(","),
         default=[],
         metavar="TABLE,...",
-        help="table1 ... table4: in the paper's layout beside its numbers, for systems called as "
-        "there ('relative 75=RUN') on tests called as there",
+        help="table1 ... table4 in the paper's layout, next to its numbers; systems and tests need "
+        "the paper's names ('relative 75=RUN', newstest_all=SRC,REF)",
     )
-    add("--title", default=TITLE, help="of the report")
+    add("--title", default=TITLE, help="title of the report")
     add("--json", type=Path, metavar="FILE", help="write all numbers and lines")
-    add("--tsv", type=Path, metavar="FILE", help="write the scores, one a line")
+    add("--tsv", type=Path, metavar="FILE", help="write the scores, one per line")
     add("--html", type=Path, metavar="FILE", help="write everything as one page")
     add("--table", type=Path, metavar="FILE", help="write the ranking as Markdown")
     add("--plot", type=Path, metavar="FILE", help="draw the first metric: .png, .svg or .pdf")
@@ -242,7 +244,7 @@ def _add_computing(parser: Parser) -> None:
         type=Path,
         default=CACHE,
         metavar="DIR",
-        help="keeps the translations of models that are no runs (default %(default)s)",
+        help="where translations of models other than runs are kept (default %(default)s)",
     )
     add("--quiet", action="store_true", help="no progress, only warnings")
 

@@ -17,28 +17,26 @@ if TYPE_CHECKING:
 
 USAGE = "nmt-export MODEL DIR --to ctranslate2|marian|argos [OPTION ...]"
 ABOUT = """
-Write the model of a run or model directory as another engine reads it.
+Write a model for another engine, and verify it.
 
---to ctranslate2 (nmt[ct2]): model.bin, config.json and the vocabularies, as ctranslate2.Translator
-reads them, and besides the segmenters, as nmt reads them (source.json, target.json) and as
-SentencePiece (source.spm, target.spm) or subword-nmt does (bpe.codes, bpe.vocabulary).
+--to ctranslate2 (nmt[ct2]): model.bin, config.json and the vocabularies that
+ctranslate2.Translator reads, and the segmenters in the formats of nmt (source.json, target.json)
+and of SentencePiece (source.spm, target.spm) or subword-nmt (bpe.codes, bpe.vocabulary).
 --to marian (nmt[oracles]): config.json, model.safetensors, vocab.json, source.spm and target.spm,
-as MarianMTModel and MarianTokenizer of transformers read them; for models with model.norm=post,
-encoding=absolute and SentencePiece, among them those that nmt-import made.
+which MarianMTModel and MarianTokenizer of transformers read. For models with model.norm=post,
+encoding=absolute and SentencePiece, including imported ones.
+--to argos (nmt[ct2]): a package DIR.argosmodel that Argos Translate and LibreTranslate install. For
+models with segmenter=unigram and no tokenizer; best with one SentencePiece model for both sides.
 
---to argos (nmt[ct2]): a package, DIR.argosmodel, as Argos Translate and LibreTranslate install it;
-for models of segmenter=unigram without a tokenizer, whose two sides share a SentencePiece model or
-whose pieces are joined alike.
+README.md in the directory is a model card: Python that translates where nmt is not installed,
+sizes, data, training, the comparison, and scores by length (of --scores, or of
+experiment=lengthen).
 
-README.md there is a model card: lines of Python that translate where nmt is not installed, sizes,
-data, training, what was compared, and the scores by length that --scores names, or
-experiment=lengthen left in a run.
-
-What the engine makes of it is compared with the model on the lines of FILE (or made-up ones), and
-on longer ones than in training: log-probabilities in float32 (to 1e-4), greedy and beam search.
-Where they differ, nothing is written; else the findings are printed and written to
-DIR/certificate.json: also how much another precision changes, and how many lines the Python on the
-card translates as nmt-translate does. What the engine cannot express is refused, with the reason.
+The engine is compared with the model on the lines of --samples (or made-up ones), and on lines
+longer than in training: log-probabilities in float32 (to 1e-4), greedy and beam search. If they
+differ, nothing is written. Otherwise the measurements are printed and stored in
+DIR/certificate.json, with the effect of --precision, and the number of lines that the Python on the
+card translates as nmt-translate does. What the engine cannot express is rejected, with the reason.
 """
 
 ENGINES = ("ctranslate2", "marian", "argos")

@@ -19,25 +19,27 @@ log = logging.getLogger(__name__)
 
 USAGE = "nmt-import SOURCE MODEL [--samples FILE] [--trained-length N]"
 ABOUT = """
-Make a model directory of a model that another toolkit trained, so that nmt-translate, nmt-evaluate
-and trainer.init_from take it. SOURCE is a directory with a Marian model as Hugging Face
-stores it (the OPUS-MT family): config.json, model.safetensors or pytorch_model.bin, source.spm,
-target.spm, vocab.json (target_vocab.json besides, where each side has a vocabulary of its own). Or
-it holds a model of CTranslate2 in float32 (model.bin, config.json, vocabularies), as the converters
-of OpenNMT-py and OpenNMT-tf write it, with sinusoids or Shaw's relative positions; the segmenters
-lie beside it: source.spm and target.spm of SentencePiece, or source.json and target.json of nmt.
+Convert a model of another toolkit to a model directory, which nmt-translate, nmt-evaluate and
+trainer.init_from read. SOURCE is a directory of one of two kinds:
 
-What was read is compared with what transformers (nmt[oracles]) makes of a Marian model, or
-ctranslate2 (nmt[ct2]) of its own, where that is installed: pieces, log-probabilities (to 1e-4),
-greedy and beam search, on the lines of FILE or on made-up ones, and on longer ones than in
-training. Where anything differs, nothing is written; else the findings are in
-MODEL/certificate.json.
+- a Marian model as Hugging Face stores it (OPUS-MT): config.json, model.safetensors or
+  pytorch_model.bin, source.spm, target.spm, vocab.json (and target_vocab.json, if the two sides
+  have different vocabularies);
+- a CTranslate2 model in float32 (model.bin, config.json, vocabularies), as the converters of
+  OpenNMT-py and OpenNMT-tf write it, with sinusoids or Shaw's relative positions. The segmenters
+  are in the same directory: source.spm and target.spm of SentencePiece, or source.json and
+  target.json of nmt-export.
 
-No file tells how long the lines of training were; --trained-length N does, in pieces. Without it
-that stays unknown, in reports and cards, too.
+If transformers (nmt[oracles]; for Marian) or ctranslate2 (nmt[ct2]) is installed, the new model is
+compared with the original: pieces, log-probabilities (to 1e-4), greedy and beam search, on the
+lines of --samples or on made-up ones, and on lines longer than in training. If anything differs,
+nothing is written. Otherwise the measurements are in MODEL/certificate.json.
 
-A model of several target languages wants the one to translate into as the first word of a line, as
-in `>>fra<< Hello.`
+The formats do not record how long the training lines were: --trained-length N states it, in pieces.
+Without it the trained length is unknown in reports, too.
+
+For models with several target languages, the first word of a line names the language:
+`>>fra<< Hello.`
 """
 
 

@@ -16,8 +16,8 @@ nmt-prepare --version
   nmt-prepare data=multi30k data.root=my/multi30k segmenter.merges=8000
   nmt-prepare data=files data.root=corpus segmenter=unigram data.workers=8
 
-nmt-train does this by itself where it is missing; the same arguments find the same store again.
-All keys of nmt-train may be given; only data.* and segmenter.* matter here.
+nmt-train does this first if it has not been done. A corpus that is already prepared with the same
+arguments is used again. All keys of nmt-train are accepted; only data.* and segmenter.* matter.
 """,
     groups=("data", "segmenter"),
 )

@@ -26,26 +26,26 @@ log = logging.getLogger(__name__)
 USAGE = """nmt-recipe RECIPE [STAGE ...] [OPTION ...] [KEY=VALUE ...]
        nmt-recipe testset all|join ..."""
 ABOUT = """
-Makes an experiment of Rosendahl et al. (2019) from nothing: RECIPE is wmt19_deen or wmt19_zhen.
+Runs an experiment of Rosendahl et al. (2019), from downloads to scores.
 
   nmt-recipe wmt19_deen                           all stages, hours to days
   nmt-recipe wmt19_deen download corpus tests --root /disk/wmt19
   nmt-recipe wmt19_deen --list                    what it downloads, to fetch by hand
   nmt-recipe wmt19_deen download --local FOLDER   files fetched by hand
   nmt-recipe wmt19_deen train score --encodings relative model=small
-  nmt-recipe testset --help                       test sets of one's own, joined likewise
+  nmt-recipe testset --help                       your own test sets: put together, lines joined
 
-STAGE, in this order; all, if none is named:
-  download  each archive, resumed where it stopped, checked by SHA-256
-  corpus    the parallel members of all archives as one text train.*; its counts, corpus.json
-  tests     dev.*, the test sets, newstest_all and concat_seq
-  prepare   nmt-prepare, and what the limit on length costs
-  train     nmt-train, a run for each of --encodings
-  score     the paper's tables of these runs
+Stages, in this order (all, unless you name some):
+  download  fetches the archives, resuming where it stopped, and checks their SHA-256
+  corpus    joins the parallel text of all archives to train.*; counts in corpus.json
+  tests     writes dev.*, the test sets, newstest_all and concat_seq
+  prepare   runs nmt-prepare; reports how much text the length limit drops
+  train     runs nmt-train, one run for each of --encodings
+  score     translates and makes the paper's tables of these runs
 
-A stage that was done with the same inputs is skipped; the same command again goes on where it was
-stopped. KEY=VALUE are overrides of nmt-train. Before anything is downloaded, it says what all
-stages take, and where. Its runs are those of nmt-train experiment=table2 scale=wmt19."""
+Stages that are finished with the same inputs are skipped, so the same command continues after an
+interruption. KEY=VALUE are settings of nmt-train. Before the first download, the disk and time that
+all stages need are printed. The runs are those of nmt-train experiment=table2 scale=wmt19."""
 MAX_DAYS = 14
 STAGES = ("download", "corpus", "tests", "prepare", "train", "score")
 OWN = {  # overrides that the recipe makes itself, and where they are said instead

@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from nmt.modeldir import Trained
 
 USAGE = "nmt-score MODEL SOURCE TARGET [-o OUTPUT] [OPTION ...]"
-ABOUT = "Say how likely a model finds the translation TARGET of SOURCE, line by line."
+ABOUT = "Give the log-probability of each translation in TARGET, given its source in SOURCE."
 EPILOG = """
-Line N of SOURCE and line N of TARGET are a pair, and one pair is one line out, in the same order,
-empty lines included. Text is UTF-8, and a line ends at LF. What is written for each pair:
+Line N of SOURCE and line N of TARGET are a pair. Each pair gives one output line, in the same
+order, empty lines included. Text is UTF-8. The output for each pair:
   (no option)      LOG_PROB TAB LENGTH
   --tokens         {"line": 1, "log_prob": ..., "pieces": ["gu@@", ..., "</s>"], "log_probs": [...]}
 LOG_PROB is the natural logarithm of the probability of the whole translation given the source, in
-float32, and LENGTH the number of its pieces; both count the end of the sentence, which --tokens
-names </s>. So exp(-sum of LOG_PROB / sum of LENGTH) is the perplexity, and over the development
-text it is that of training. A piece that the vocabulary does not have is <unk>.
+float32. LENGTH is the number of its pieces. Both include the end of the sentence (</s>). The
+perplexity is exp(-sum of LOG_PROB / sum of LENGTH); for the development text it is the figure that
+training reports. A piece that is not in the vocabulary is <unk>.
 
-A pair with more pieces than the table of an encoding holds gets an empty line (--tokens: null and
-two empty lists); all others are scored, and the exit code is 65. With -o, the lines grow in
-OUTPUT.part, renamed when it is complete; after an interruption the same command goes on from there.
+A pair that is too long for the position table of an encoding gets an empty line (--tokens: null and
+two empty lists). All others are scored, and the exit code is 65. With -o, lines are written to
+OUTPUT.part, which is renamed at the end; after an interruption the same command continues there.
 """
 BATCH = "tokens of a batch on the longer side, padding included (default: 4000)"
 SOURCE, TARGET = "", "="  # names among what is read, which no column can have
@@ -135,7 +135,11 @@ def understood(argv: list[str]) -> ScoreOptions:
     add("target", metavar="TARGET", help="its translations, perhaps .gz; -: stdin")
     add("-o", "--output", help="file to write (default: stdout)")
     add("--tokens", action="store_true", help="one JSON object per pair, with each piece's score")
-    add("--columns", metavar=COLUMNS, help="integers beside the source, for models that ask")
+    add(
+        "--columns",
+        metavar=COLUMNS,
+        help="integers parallel to the source, for models that need them",
+    )
     add("--batch-tokens", type=within(1), default=4000, metavar="N", help=BATCH)
     add("--device", default="auto", help="cpu, cuda, cuda:1, or auto: a GPU if there is one")
     add("--threads", type=PROCESSES, metavar="N", help=THREADS)

@@ -21,19 +21,19 @@ log = logging.getLogger(__name__)
 
 DESCRIPTION = "Put test sets together, and join their lines into longer ones."
 EPILOG = """
-Line N of a source and its reference belong together; .gz is read too. Lines are joined by one
-space; what is left at the end makes a shorter line. Empty lines stay, as empty sentences.
+Line N of a source and its reference belong together; .gz files are read, too. Lines are joined by
+one space. The last joined line may have fewer sentences. Empty lines stay, as empty sentences.
 
 NAME.json, next to NAME.de and NAME.en (by the languages), has the SHA-256 of inputs and outputs,
-and the sentences of each line. Where a small letter or a digit begins a sentence, Moses keeps the
-full stop before it on its word, as in no line of training: how many joined lines it tokenises
-otherwise than their sentences is printed and recorded, and --by-sentence of nmt-translate and
-nmt-evaluate (by_sentence=true of nmt-train experiment=table3) reads each as the pieces of its
-sentences. stdout has these counts and the lines by source length.
+and the sentences of each line. If a sentence begins with a small letter or a digit, the Moses
+tokeniser leaves the full stop before it attached to its word, which no training line does. The
+number of joined lines that it tokenises differently from their sentences is printed and recorded.
+--by-sentence of nmt-translate and nmt-evaluate (by_sentence=true of nmt-train experiment=table3)
+segments each sentence separately instead. stdout has these counts, and the lines by source length.
 
-nmt-recipe testset all --help and nmt-recipe testset join --help tell more."""
-ALL = """Put test sets one behind the other (newstest_all), and join each 2 consecutive
-lines of the whole, also across the borders of the sets (concat_seq; Rosendahl et al. 2019).
+More: nmt-recipe testset all --help, nmt-recipe testset join --help."""
+ALL = """Concatenate test sets (newstest_all), and join each 2 consecutive lines of the
+whole, also across the borders of the sets (concat_seq; Rosendahl et al. 2019).
 Sets of the paper, known by their file names (newstest2008.de, ...), are compared with the line
 counts that were published."""
 JOIN = """Join each K consecutive lines of one test set; with --documents only lines of the
@@ -72,7 +72,7 @@ def understood(argv: list[str]) -> argparse.Namespace:
     _add_common(add)
     add("--name", required=True, help="of the files: NAME.de, NAME.en, NAME.json")
     add("--source", required=True, type=Path, metavar="SRC", help="the test set")
-    add("--reference", required=True, type=Path, metavar="REF", help="its right translations")
+    add("--reference", required=True, type=Path, metavar="REF", help="its reference translations")
     documents = "name of each line's document, one a line; joins stay inside"
     add("--documents", type=Path, metavar="FILE", help=documents)
     options = parser.parse_args(argv)

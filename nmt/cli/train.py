@@ -43,7 +43,7 @@ nmt-train --version
   nmt-train -m encoding=absolute,relative,lstm seed=1,2,3
   nmt-train -m 'encoding=glob(*)' experiment=compare              every encoding at one budget
 
-The same arguments again resume what was stopped; others in the directory of a run are refused.
+The same command again resumes a run. Other settings in the directory of a run are an error.
 """,
     """
   nmt-train encoding=[absolute,relative] name=both

@@ -40,28 +40,29 @@ if TYPE_CHECKING:
 
 USAGE = "nmt-translate MODEL [MODEL ...] [INPUT] [-o OUTPUT] [OPTION ...] [decode.KEY=VALUE ...]"
 EPILOG = """
-One line in is one line out, in the same order; an empty line stays empty. Text is UTF-8, and a
-line ends at LF. What is written for each line of the input:
+Each input line gives one output line, in the same order; an empty line stays empty. Text is UTF-8.
+The output for each line:
   (no option)      TEXT
   --scores         SCORE TAB TEXT
   --n-best N       LINE TAB RANK TAB SCORE TAB TEXT, up to N times, best first; LINE, RANK from 1;
                    with decode.method=sample N samples, RANK the order in which they were drawn
   --json           {"line": 1, "source": ..., "translations": [{"text": ..., "score": ...}]}
-Several models are an ensemble: the mean of their probabilities decides on each piece. They need
-equal segmenters and vocabularies, and search as the first was trained to.
-A model that reads integers beside the text gets them by --columns heads=FILE,order=FILE: line N of
-each file belongs to line N of INPUT; a model of the embedded corpus parses its sentences itself.
-Line N of --target-prefix FILE is how translation N must begin, in whole words.
-SCORE is the log-probability over the length penalty; of a sample, the log-probability alone, under
-the model as it is (temperature 1, all tokens); with decode.mbr=N the expected chrF, from 0 to 100,
-by which the N candidates are ranked, each text once. With -o, the text grows in OUTPUT.part and
-is renamed when it is complete; after an interruption the same command goes on from there, to the
-same bytes. OUTPUT.part.json, beside it, knows the model, the settings and the lines read so far.
 
-MODEL may also be a directory that nmt-export wrote for CTranslate2 (nmt[ct2]), which then
-translates, with the same promises about lines, and the same decode.KEY=VALUE but for sampling.
+Several models are an ensemble: each piece is chosen by the mean of their probabilities. They need
+equal segmenters and vocabularies; the search settings are those of the first.
+Some models read integers for each word, such as dependency heads: --columns heads=FILE,order=FILE,
+line N of each file for line N of INPUT. Models of the embedded corpus compute them from the text.
+Line N of --target-prefix FILE is the beginning of translation N, in whole words.
+SCORE is the log-probability divided by the length penalty; of a sample, the log-probability under
+the unchanged model (temperature 1, all tokens); with decode.mbr=N, the expected chrF2, from 0 to
+100, by which the N candidates are ranked, each text once.
+With -o, lines are written to OUTPUT.part, which is renamed at the end. After an interruption the
+same command continues from there, with identical output. OUTPUT.part.json records its state.
 
-A trained model is fixed; only how it searches may change:
+MODEL may also be a directory that nmt-export wrote for CTranslate2 (nmt[ct2]). CTranslate2 then
+translates, with all these options except sampling.
+
+Search settings that can be changed:
 """
 
 
@@ -210,7 +211,11 @@ def understood(argv: list[str]) -> TranslateOptions:
     add("--n-best", type=within(1, 1000), metavar="N", help="the N best translations, with scores")
     add("--scores", action="store_true", help="a score before each translation")
     add("--json", action="store_true", help="one JSON object per line")
-    add("--columns", metavar=COLUMNS, help="integers beside the text, for models that ask")
+    add(
+        "--columns",
+        metavar=COLUMNS,
+        help="integers parallel to the text, for models that need them",
+    )
     add(PREFIX, metavar="FILE", help="line N begins the translation of line N; may be empty")
     add("--by-sentence", action="store_true", help=BY_SENTENCE)
     add("--device", default="auto", help="cpu, cuda, cuda:1, or auto: a GPU if there is one")
