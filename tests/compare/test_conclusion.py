@@ -56,7 +56,7 @@ def test_what_is_open_is_called_open() -> None:
     )
     assert "take it with care" in compared({**APART, 2: (30.0, 28.0, 32.0, 0.3)})
     assert "no paired test was made" in compared({**APART, 2: (30.0, 28.0, 32.0, None)})
-    assert "Few pairs: take it as a hint." in compared(APART, few=True)
+    assert "Few pairs: not reliable." in compared(APART, few=True)
 
 
 def test_seeds_are_looked_at() -> None:

@@ -138,10 +138,11 @@ source never attended, %
 p: paired bootstrap of the means over seeds against absolute 100; two-sided, uncorrected, from 30
   pairs. * p < 0.05.
 ^ every source is longer than any in the system's training.
-few: under 100 pairs, take it as a hint.
+few: under 100 pairs, not reliable.
 paper: Rosendahl et al. (2019).
 Longest source: news 130.
-THE BUDGETS DIFFER, in updates: absolute 100 4,000, relative and much too long a name 3,999.
+Warning: systems were trained for different numbers of updates: absolute 100 4,000, relative and
+  much too long a name 3,999.
 One note.
 BLEU-moses: nrefs:1|tok:none
 TER: nrefs:1|case:lc

@@ -24,7 +24,7 @@ def notes_of(report: Report) -> list[str]:
     if marks.beyond:
         notes.append(f"{BEYOND} every source is longer than any in the system's training.")
     if marks.few:
-        notes.append(f"few: under {FEW} pairs, take it as a hint.")
+        notes.append(f"few: under {FEW} pairs, not reliable.")
     if marks.published:
         notes.append("paper: Rosendahl et al. (2019).")
     longest = [f"{test.name} {count(test.longest)}" for test in report.tests if test.longest]
@@ -41,7 +41,7 @@ def _budgets(report: Report) -> list[str]:
     if len(steps := {step for _, step in runs}) == 1:
         return [f"Every model was trained for {count(steps.pop())} updates."]
     each = dict.fromkeys(f"{label} {count(step)}" for label, step in runs)
-    return [f"THE BUDGETS DIFFER, in updates: {', '.join(each)}."]
+    return [f"Warning: systems were trained for different numbers of updates: {', '.join(each)}."]
 
 
 def _signatures(report: Report) -> list[str]:
