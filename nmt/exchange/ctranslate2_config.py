@@ -7,10 +7,9 @@ import torch
 
 from nmt.encodings.sinusoids import sinusoids
 from nmt.exchange.ctranslate2_file import CTranslate2Files
-from nmt.exchange.ctranslate2_names import STACKS
+from nmt.exchange.ctranslate2_names import ACTIVATIONS, STACKS
 
 SAME = 1e-4  # largest difference of two sinusoids
-ACTIVATIONS = {0: "relu", 2: "swish", 3: "gelu"}  # ctranslate2.specs.common_spec.Activation
 FROM_ZERO = "decoder/start_from_zero_embedding"  # as Marian's decoders do
 PLAIN = (  # variables that decide on what is computed; they must be 0, or absent
     *("encoder/embeddings_merge", "encoder/multi_query_attention", "decoder/alibi"),
@@ -71,7 +70,8 @@ def model_of(files: CTranslate2Files) -> dict[str, Any]:
         if len(numbers) > 1:
             raise files.wrong(f"{key} differs between encoder and decoder")
         both[key] = numbers.pop()
-    if (activation := ACTIVATIONS.get(both["activation"])) is None:
+    activation = next((ours for ours, n in ACTIVATIONS.items() if n == both["activation"]), None)
+    if activation is None:
         raise files.wrong(f"encoder/activation is {both['activation']}; nmt has no such function")
     dim, inner = (
         files.shape(f"encoder/{name}/weight") for name in ("embeddings_0", "layer_0/ffn/linear_0")

@@ -29,11 +29,11 @@ from nmt.exchange.adapter import CTRANSLATE2
 from nmt.exchange.ctranslate2_names import Naming, names
 from nmt.exchange.ctranslate2_scorer import choices, search
 from nmt.exchange.proof import NAME
+from nmt.foreign import CTRANSLATE2_WEIGHTS
 from nmt.manifest import Sealed
 from nmt.memory import memory_of
 from nmt.modeldir import SETTINGS_BESIDE, VOCABULARY_LIMIT, portable
 
-MODEL = "model.bin"
 PRECISIONS = {"int8": "int8", "bfloat16": "bfloat16"}  # of an export -> decode.precision
 
 
@@ -51,7 +51,7 @@ class ExportedModel(NamedTuple):
 
 def is_exported(path: Path) -> bool:
     """Whether a directory is CTranslate2's."""
-    return (path / MODEL).is_file()
+    return (path / CTRANSLATE2_WEIGHTS).is_file()
 
 
 def beside(settings: Settings, precision: str) -> bytes:
@@ -223,9 +223,8 @@ class CTranslate2Engine:
         return sum(scored.log_probs[: len(ids)])
 
     def _named(self, source: Source) -> list[str]:
-        return [
-            self.model.naming.source[number] for number in source.ids[:-1]
-        ]  # it adds eos itself
+        """Its pieces; CTranslate2 adds eos itself."""
+        return [self.model.naming.source[number] for number in source.ids[:-1]]
 
 
 def _refuse(decode: Decode) -> None:

@@ -9,7 +9,7 @@ from nmt.config import Model
 from nmt.data.vocab import Vocabulary
 
 SPECIAL = ("<blank>", "<s>", "</s>", "<unk>")  # of our special ids, unless a piece is called so
-ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "swish": "SWISH"}
+ACTIVATIONS = {"relu": 0, "swish": 2, "gelu": 3}  # ctranslate2.specs.common_spec.Activation
 STACKS = ("encoder", "decoder")
 LAYER = {  # part of a layer -> ours; several maps of one input are one there, row after row
     "self_attention/layer_norm": ["around_attention.norm"],

@@ -13,9 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from nmt.config import Model, Settings
+from nmt.config import Settings
 from nmt.encodings.base import Dims
-from nmt.encodings.composition import Encodings
 from nmt.exchange import site_positions, unshared
 from nmt.exchange.ctranslate2_names import ACTIVATIONS, SPECIAL, STACKS, Naming, weights
 from nmt.exchange.site_positions import SitePositions
@@ -31,7 +30,7 @@ def specification(trained: Trained, sites: Mapping[str, SitePositions], naming: 
     shape = trained.settings.model
     options = {
         "pre_norm": shape.norm == "pre",
-        "activation": getattr(specs.common_spec.Activation, ACTIVATIONS[shape.activation]),
+        "activation": specs.common_spec.Activation(ACTIVATIONS[shape.activation]),
     }
     spec = specs.TransformerSpec(
         specs.TransformerEncoderSpec(
@@ -47,7 +46,7 @@ def specification(trained: Trained, sites: Mapping[str, SitePositions], naming: 
     for name, modules in weights(model, shape):
         _fill(_part(spec, name), *modules)
     for name in STACKS:
-        _place(getattr(spec, name), sites[name])
+        _place(getattr(spec, name), sites[name], both_sides=name == "encoder")
     spec.register_source_vocabulary(naming.source)
     spec.register_target_vocabulary(naming.target)
     _, bos, eos, unk = naming.target[: len(SPECIAL)]
@@ -65,22 +64,18 @@ def positions(settings: Settings, model: Transformer, longest: int) -> dict[str,
     Raises UserError for what it does not have, of the encodings or of the rest of the model.
     """
     unshared.refuse(settings, model, "CTranslate2")
-    sizes = {
-        "encoder": model.source_embedding.num_embeddings,
-        "decoder": model.target_embedding.num_embeddings,
+    shape = settings.model
+    width = shape.dim // shape.heads
+    stacks = {
+        "encoder": (shape.encoder_layers, model.source_embedding.num_embeddings),
+        "decoder": (shape.decoder_layers, model.target_embedding.num_embeddings),
     }
     return {
-        name: _positions(model.sites[name], name, settings.model, longest, vocab)
-        for name, vocab in sizes.items()
+        name: site_positions.read(
+            model.sites[name], Dims(name, layers, shape.heads, shape.dim, width, vocab), longest
+        )
+        for name, (layers, vocab) in stacks.items()
     }
-
-
-def _positions(site: Encodings, name: str, shape: Model, longest: int, vocab: int) -> SitePositions:
-    layers = shape.encoder_layers if name == "encoder" else shape.decoder_layers
-    width = shape.dim // shape.heads
-    return site_positions.read(
-        site, Dims(name, layers, shape.heads, shape.dim, width, vocab), longest
-    )
 
 
 def _words(positions: SitePositions) -> dict[str, Any]:
@@ -101,8 +96,8 @@ def _words(positions: SitePositions) -> dict[str, Any]:
     return words
 
 
-def _place(stack: Any, positions: SitePositions) -> None:
-    """Hand positions over to a stack."""
+def _place(stack: Any, positions: SitePositions, *, both_sides: bool) -> None:
+    """Hand positions over to a stack, which may look in both directions."""
     if positions.table is not None:
         stack.position_encodings.encodings = _numbers(positions.table)
     for number, layer in enumerate(stack.layer):
@@ -111,18 +106,12 @@ def _place(stack: Any, positions: SitePositions) -> None:
             attention.relative_position_keys = _numbers(positions.keys[number])
             attention.relative_position_values = _numbers(positions.values[number])
         if positions.bias is not None:
-            ahead = stack_sees_ahead(stack)
-            buckets = t5_buckets(positions.bias[number], ahead)  # [buckets, heads]
+            buckets = t5_buckets(positions.bias[number], both_sides)  # [buckets, heads]
             attention.relative_attention_bias = _numbers(buckets)
             most = len(buckets)  # beyond the buckets of one distance each
             attention.relative_attention_max_distance = np.dtype("int32").type(most)
         if positions.scale is not None:
             attention.queries_scale = np.dtype("float32").type(positions.scale)
-
-
-def stack_sees_ahead(stack: Any) -> bool:
-    """Whether a stack is an encoder, whose buckets are for both directions."""
-    return not hasattr(stack, "projection")
 
 
 def t5_buckets(by_distance: Tensor, both_sides: bool) -> Tensor:
