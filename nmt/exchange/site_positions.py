@@ -95,8 +95,9 @@ class _Probe(NamedTuple):
         return [e for e in self.site.each() if any(e.overrides(hook) for hook in hooks)]
 
     def refuse(self, why: str, hook: str, entries: Sequence[Encoding] = ()) -> UserError:
-        """An error that names the encodings, what is wrong, and the nearest that would do."""
-        names = "+".join(e.name for e in entries or self.having(hook))
+        """An error that names entries, or all of the hook's form, and the nearest that would do."""
+        form = [other for other, kind in KINDS.items() if kind == KINDS.get(hook)]
+        names = "+".join(e.name for e in entries or self.having(*form))
         return UserError(
             f"encoding.{names}: cannot be exported from the {self.dims.site}, because {why}; the "
             f"nearest that can is {NEAREST[hook]}"
@@ -259,10 +260,8 @@ def _check_scores(probe: _Probe) -> None:
 
 
 def _more_than_products(probe: _Probe) -> UserError:
-    return probe.refuse(
-        "its scores are more than products of queries with vectors of the distances",
-        "scores", probe.having("scores", "values"),
-    )  # fmt: skip
+    why = "its scores are more than products of queries with vectors of the distances"
+    return probe.refuse(why, "scores")
 
 
 def _key_vectors(probe: _Probe, layer: int) -> Tensor:
@@ -311,10 +310,8 @@ def _values(probe: _Probe, p: Tensor, layer: int, context: Context) -> Tensor:
 def _shared(probe: _Probe, vectors: Tensor) -> Tensor:
     """The vectors of all heads [distance, head_dim], which must be the same."""
     if not _same(vectors, vectors[:1]):
-        raise probe.refuse(
-            "heads have vectors of their own for the distances, where they must share them",
-            "scores", probe.having("scores", "values"),
-        )  # fmt: skip
+        why = "heads have vectors of their own for the distances, where they must share them"
+        raise probe.refuse(why, "scores")
     return vectors[0]
 
 
@@ -342,10 +339,10 @@ def _check_vectors(probe: _Probe, layer: int, keys: Tensor, values: Tensor) -> N
 
 def _turns(probe: _Probe) -> Turns:
     """The rotations of queries and keys."""
-    entries = probe.having("project")
-    (e, *more) = entries
+    (e, *more) = probe.having("project")
+    refused = probe.refuse("queries and keys are changed by more than a rotation", "project")
     if more or not isinstance(e, Rotary):
-        raise probe.refuse("queries and keys are changed by more than a rotation", "project")
+        raise refused
     few = min(probe.length, CHECKED)
     context = probe.context(torch.arange(few), few)
     at = context.placed(e.positions).queries[0].double()
@@ -357,7 +354,7 @@ def _turns(probe: _Probe) -> Turns:
     steady = _same(at - at[0], torch.arange(few) * step) and step > 0
     right = [_same(m, _turned(x, angles, e)) for m, x in zip(made, (q, k), strict=False)]
     if not steady or not all(right) or not _same(made[2], k):
-        raise probe.refuse("queries and keys are changed by more than a rotation", "project")
+        raise refused
     w = e.frequencies()
     ratio = float(w[0] / w[1]) if len(w) > 1 else 1.0
     base = ratio ** (e.turned / 2) if len(w) > 1 else 10000.0
