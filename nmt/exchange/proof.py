@@ -78,9 +78,9 @@ def certified(ours: Ours, scorer: EngineScorer) -> dict[str, Any]:
     engine, facts = scorer.library.module, ours.trained.facts
     _check_source_ids(ours, scorer)
     difference = _difference(ours, scorer)
-    if not difference.largest <= LOG_PROBS:
+    if not difference["log_probs"] <= LOG_PROBS:
         raise UserError(
-            f"log-probabilities in {engine} differ by {difference.largest:.2g}; it computes "
+            f"log-probabilities in {engine} differ by {difference['log_probs']:.2g}; it computes "
             "something else, so that nothing is written",
             Exit.DATA,
         )
@@ -92,9 +92,7 @@ def certified(ours: Ours, scorer: EngineScorer) -> dict[str, Any]:
         "lines_normalised": sum(normalise(line, form) != line for line in ours.lines),
         "longest_trained_source": facts["longest_source"],
         "longest_source": max(len(sample.ids) for sample in ours.samples),
-        "log_probs": difference.largest,
-        "pieces": difference.pieces,
-        "ill_conditioned": difference.ill_conditioned,
+        **difference,
     }
     for name in SEARCHES:
         found[name], differing = _compared(ours, scorer, name)
@@ -117,7 +115,7 @@ def measured(ours: Ours, scorer: EngineScorer) -> dict[str, Any]:
     """How far an engine in another precision is from our model; nothing is refused."""
     found: dict[str, Any] = {
         "computed_in": scorer.computed_in,
-        "log_probs": _difference(ours, scorer).largest,
+        "log_probs": _difference(ours, scorer)["log_probs"],
     }
     return found | {name: _compared(ours, scorer, name)[0] for name in SEARCHES}
 
@@ -232,19 +230,12 @@ def _check_source_ids(ours: Ours, scorer: EngineScorer) -> None:
             )
 
 
-class _Difference(NamedTuple):
-    """How far an engine's log-probabilities are from ours."""
-
-    largest: float
-    pieces: int  # before so many
-    ill_conditioned: int  # made-up targets that do not count
-
-
-def _difference(ours: Ours, scorer: EngineScorer) -> _Difference:
+def _difference(ours: Ours, scorer: EngineScorer) -> dict[str, float]:
     """The largest difference of log-probabilities, in greedy outputs and made-up targets.
 
-    A made-up target that our own model in float32 scores as far from itself in float64 does not
-    count (4e-3 was seen): there, rounding differs as much between any two engines.
+    As a certificate has it, `log_probs`, with the number of `pieces` that were scored. A made-up
+    target that our own model in float32 scores as far from itself in float64 is `ill_conditioned`
+    and does not count (4e-3 was seen): there, rounding differs as much between any two engines.
     """
     trained = ours.trained
     largest = torch.zeros(())
@@ -264,7 +255,7 @@ def _difference(ours: Ours, scorer: EngineScorer) -> _Difference:
                 continue
         largest = torch.maximum(largest, difference)  # NaN stays
         pieces += len(target) + 1
-    return _Difference(float(largest), pieces, ill_conditioned)
+    return {"log_probs": float(largest), "pieces": pieces, "ill_conditioned": ill_conditioned}
 
 
 def _targets(ours: Ours, scorer: EngineScorer) -> list[tuple[list[int], list[int], bool]]:
