@@ -25,8 +25,7 @@ from nmt.decode.translator import Translator
 from nmt.errors import UserError
 from nmt.exchange import unshared
 from nmt.exchange.adapter import PackageOptions, SampleLine
-from nmt.exchange.ctranslate2_adapter import CTranslate2Adapter
-from nmt.exchange.ctranslate2_scorer import CTranslate2Scorer
+from nmt.exchange.ctranslate2_adapter import WeightsAdapter
 from nmt.exchange.proof import quiet, without
 from nmt.exchange.samples import RATIO, ROOM
 from nmt.exchange.settings import UNNAMED
@@ -53,11 +52,10 @@ space.
 """
 
 
-class ArgosAdapter(CTranslate2Adapter):
+class ArgosAdapter(WeightsAdapter):
     """Models whose lines the client cuts, and whose pieces it joins, as they do themselves."""
 
     title = "Argos Translate and LibreTranslate"
-    on_hub = None
     suffix = ".argosmodel"
 
     def __init__(self, trained: Trained, package: PackageOptions) -> None:
@@ -67,17 +65,9 @@ class ArgosAdapter(CTranslate2Adapter):
         never = FORBIDDEN[trained.settings.decode.unknown]
         super().__init__(without(trained, never, IMPOSSIBLE), package)
 
-    def written(self, directory: Path, precision: str) -> CTranslate2Scorer:
-        """Make a directory of CTranslate2's own files."""
-        return self.weights(directory, precision)
-
     def findings(self, directory: Path, samples: Sequence[SampleLine]) -> dict[str, Any]:
         """How many outputs are those of nmt-translate when it searches as the client does."""
         return {"as_argos_asks": _as_argos_asks(self._original, samples, directory)}
-
-    def code(self, place: str) -> str | None:
-        """None: the client is no code of ours."""
-        return None
 
     def usage(self, name: str) -> str:
         """Lines for the client."""

@@ -12,12 +12,10 @@ from nmt.modeldir import SETTINGS_BESIDE, Trained
 LONGEST = 2048  # tokens that tables of positions are written for, where the encoding has no end
 
 
-class CTranslate2Adapter(Adapter):
-    """Models with positions that CTranslate2 has."""
+class WeightsAdapter(Adapter):
+    """Models with positions that CTranslate2 has: its own files alone."""
 
     library = CTRANSLATE2
-    title = "CTranslate2"
-    on_hub: str | None = "ctranslate2"
 
     def __init__(self, trained: Trained, package: PackageOptions) -> None:
         """Raises UserError for a model that CTranslate2 cannot express."""
@@ -27,8 +25,25 @@ class CTranslate2Adapter(Adapter):
         self.naming = Naming(*both, *(self._sites[stack].limit for stack in STACKS))
 
     def written(self, directory: Path, precision: str) -> CTranslate2Scorer:
+        """Make a directory of CTranslate2's own files, and open it."""
+        spec = ctranslate2_spec.specification(self.trained, self._sites, self.naming)
+        spec.optimize(quantization=precision)
+        directory.mkdir()
+        spec.save(str(directory))
+        computed_in = "float32" if precision == "float32" else "default"
+        decode = self.trained.settings.decode
+        return CTranslate2Scorer(directory, self.naming, decode, computed_in)
+
+
+class CTranslate2Adapter(WeightsAdapter):
+    """The same with what nmt and the code of the card read besides."""
+
+    title = "CTranslate2"
+    on_hub = "ctranslate2"
+
+    def written(self, directory: Path, precision: str) -> CTranslate2Scorer:
         """Make a directory with the segmenters, settings and facts that belong to it."""
-        scorer = self.weights(directory, precision)
+        scorer = super().written(directory, precision)
         trained = self.trained
         files = card_code.files(trained) | {
             "source.json": manifest.dump(trained.source.to_json()),
@@ -39,16 +54,6 @@ class CTranslate2Adapter(Adapter):
         for name, content in files.items():
             (directory / name).write_bytes(content)
         return scorer
-
-    def weights(self, directory: Path, precision: str) -> CTranslate2Scorer:
-        """Make a directory of CTranslate2's own files alone, and open it."""
-        spec = ctranslate2_spec.specification(self.trained, self._sites, self.naming)
-        spec.optimize(quantization=precision)
-        directory.mkdir()
-        spec.save(str(directory))
-        computed_in = "float32" if precision == "float32" else "default"
-        decode = self.trained.settings.decode
-        return CTranslate2Scorer(directory, self.naming, decode, computed_in)
 
     def code(self, place: str) -> str | None:
         """Lines that read certificate.json there, for its options."""

@@ -131,7 +131,7 @@ def test_without_an_eos_the_source_ends_with_its_last_piece() -> None:
 
 def quantised(place: Path) -> None:
     ours = CTranslate2Adapter(made("encoding=relative", "tau=3"), PackageOptions())
-    ours.weights(place / "int8", "int8")
+    ours.written(place / "int8", "int8")
     (place / "int8/model.bin").replace(place / "model.bin")
 
 
