@@ -21,12 +21,11 @@ from nmt.data.marian import CODE
 from nmt.data.side import Side
 from nmt.data.unigram import SPACE, Unigram
 from nmt.decode.torch_engine import FORBIDDEN
-from nmt.decode.translator import Translator
 from nmt.errors import UserError
 from nmt.exchange import unshared
 from nmt.exchange.adapter import PackageOptions, SampleLine
 from nmt.exchange.ctranslate2_adapter import WeightsAdapter
-from nmt.exchange.proof import quiet, without
+from nmt.exchange.proof import best, without
 from nmt.exchange.samples import RATIO, ROOM
 from nmt.exchange.settings import UNNAMED
 from nmt.modeldir import Trained
@@ -168,14 +167,13 @@ def _as_argos_asks(trained: Trained, chosen: Sequence[SampleLine], directory: Pa
         max_length_offset=ROOM,
         precision="float32",
     )
-    with quiet():
-        ours = list(Translator.of(trained, decode).translate([each.line for each in chosen]))
+    ours = best(trained, [each.line for each in chosen], decode, "as Argos Translate asks, by nmt")
     counts = {"compared": 0, "equal": 0}
-    for sample, (best, *_) in zip(chosen, ours, strict=True):
-        if best.finished and len(best.ids) < OUTPUT and len(sample.ids) <= INPUT:
+    for sample, one in zip(chosen, ours, strict=True):
+        if one.finished and len(one.ids) < OUTPUT and len(sample.ids) <= INPUT:
             pieces = trained.source.segmenter.encode(sample.line)
             (result,) = reader.translate_batch([pieces], **SEARCH)
             counts["compared"] += 1
-            names = trained.target.vocabulary.pieces(best.ids)
+            names = trained.target.vocabulary.pieces(one.ids)
             counts["equal"] += result.hypotheses[0] == names
     return counts

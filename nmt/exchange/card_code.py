@@ -5,7 +5,6 @@ pieces. A certificate counts what these very lines make of the samples (`compare
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from nmt.config import Decode
@@ -15,9 +14,8 @@ from nmt.data.normalise import CONTROL, INVISIBLE
 from nmt.data.progress import shown
 from nmt.data.segmenter import Segmenter
 from nmt.data.unigram import Unigram
-from nmt.decode.translator import Translator
 from nmt.exchange.ctranslate2_scorer import is_ranked_anew
-from nmt.exchange.proof import WINDOW, quiet
+from nmt.exchange.proof import best
 from nmt.modeldir import Trained
 
 EXAMPLE = "a line"  # as good as any where the language is unknown
@@ -66,14 +64,11 @@ def compared(trained: Trained, code: str, lines: Sequence[str]) -> dict[str, int
 
     `finished`: translations by nmt-translate that end within their limit.
     """
-    decode = replace(trained.settings.decode.by_beam(), window=WINDOW)
     names: dict[str, Any] = {}
     exec(code, names)  # ours; what comes from a model stands in it as a literal
-    sizes = [1] * len(lines)
-    with quiet():
-        found = Translator.of(trained, decode).translate(lines)
-        ours = [best for best, *_ in shown(found, "as nmt-translate does", sizes)]
-    theirs = shown(map(names["translate"], lines), "by the lines of the card", sizes)
+    ours = best(trained, lines, trained.settings.decode.by_beam(), "as nmt-translate does")
+    translated = map(names["translate"], lines)
+    theirs = shown(translated, "by the lines of the card", [1] * len(lines))
     return {
         "compared": len(lines),
         "equal": sum(one.text == other for one, other in zip(ours, theirs, strict=True)),

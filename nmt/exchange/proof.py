@@ -6,7 +6,6 @@ certificate.json beside a model, the sentences of its card, and those of the log
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
 from random import Random
@@ -15,10 +14,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from nmt.config import Decode
 from nmt.data.normalise import normalise
 from nmt.data.progress import shown
 from nmt.data.vocab import BOS, EOS
-from nmt.decode.translator import Translator
+from nmt.decode.translator import Translation, Translator
 from nmt.errors import Exit, UserError
 from nmt.exchange import samples
 from nmt.exchange.adapter import EngineScorer, Output, SampleLine
@@ -192,14 +192,17 @@ def without(trained: Trained, ids: Sequence[int], logit: float = IMPOSSIBLE) -> 
     return trained._replace(model=model)
 
 
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Without warnings about lines that are longer than in training: some are meant to be."""
+def best(trained: Trained, lines: Sequence[str], decode: Decode, how: str) -> list[Translation]:
+    """The best translation of each line, with progress named `how`.
+
+    Without warnings about lines that are longer than in training: some are meant to be.
+    """
     notes = logging.getLogger("nmt.decode")
     level = notes.level
     notes.setLevel(logging.ERROR)
     try:
-        yield
+        found = Translator.of(trained, replace(decode, window=WINDOW)).translate(lines)
+        return [first for first, *_ in shown(found, how, [1] * len(lines))]
     finally:
         notes.setLevel(level)
 
@@ -212,12 +215,9 @@ def _searched(trained: Trained, chosen: Sequence[SampleLine], name: str) -> list
         max_length_ratio=samples.RATIO,
         max_length_offset=samples.ROOM,
         precision="float32",
-        window=WINDOW,
     )
-    with quiet():
-        found = Translator.of(trained, decode).translate([sample.line for sample in chosen])
-        best = [one for one, *_ in shown(found, f"{name}, by nmt", [1] * len(chosen))]
-    return [Output(list(each.ids), each.finished) for each in best]
+    found = best(trained, [sample.line for sample in chosen], decode, f"{name}, by nmt")
+    return [Output(list(each.ids), each.finished) for each in found]
 
 
 def _check_source_ids(ours: Ours, scorer: EngineScorer) -> None:
