@@ -10,7 +10,7 @@ from nmt import manifest, modeldir, modelpath
 from nmt.config import Settings, freeze, is_path, thaw
 from nmt.errors import Exit, UserError
 from nmt.exchange import ctranslate2_engine
-from nmt.training.directory import CONFIG
+from nmt.training.directory import CONFIG, flat
 from nmt.training.run import standing
 
 log = logging.getLogger(__name__)
@@ -222,17 +222,8 @@ def _belongs(one: _Named, group: Sequence[_Named]) -> bool:
 def _config(run: _Named) -> dict[str, Any]:
     """All that a system's runs have in common, by dotted key."""
     settings = run.model.settings
-    values: dict[str, Any] = {"order": list(settings.encoding), "corpus": run.fingerprint}
-
-    def add(prefix: str, value: Any) -> None:
-        if isinstance(value, dict):
-            for key, inner in value.items():
-                add(f"{prefix}.{key}" if prefix else key, inner)
-        elif prefix not in LOOSE and not is_path(prefix):
-            values[prefix] = value
-
-    add("", freeze(settings))
-    return values
+    values = {k: v for k, v in flat(freeze(settings)) if k not in LOOSE and not is_path(k)}
+    return {"order": list(settings.encoding), "corpus": run.fingerprint, **values}
 
 
 def _difference(one: _Named, other: _Named) -> str:

@@ -104,7 +104,7 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     Paths may differ: the fingerprint of the data is compared instead, and the weights of
     trainer.init_from; but whether there is a start at all may not.
     """
-    before, after = dict(_flat(old)), dict(_flat(new))
+    before, after = dict(flat(old)), dict(flat(new))
     before["encoding"], after["encoding"] = (
         [*each["encoding"]] if isinstance(each.get("encoding"), dict) else [] for each in (old, new)
     )
@@ -145,10 +145,11 @@ def _plain(where: Path) -> dict[str, Any]:
         return {}
 
 
-def _flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The values of a plain config by dotted key; none of an empty group."""
     for key, value in values.items():
         if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{key}.")
+            yield from flat(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
 
