@@ -1,6 +1,5 @@
 """The files of a comparison: their places checked before the work, written whole after it."""
 
-import hashlib
 import json
 import platform
 from collections.abc import Callable, Iterable, Mapping
@@ -8,7 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from nmt import __version__, atomic, figure
+from nmt import __version__, atomic, figure, manifest
 from nmt.errors import Exit, UserError
 
 Writer = Callable[[Path], object]  # writes a file at a path
@@ -84,7 +83,7 @@ def sources(files: Mapping[str, Path | None]) -> dict[str, Any]:
         "versions": {"nmt": __version__, "python": platform.python_version()}
         | {name: version(name) for name in PACKAGES},
         "files": {
-            name: {"path": str(path), "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+            name: {"path": str(path), "sha256": manifest.sha256_of(path)}
             for name, path in files.items()
             if path
         },
