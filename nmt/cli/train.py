@@ -152,7 +152,7 @@ def beside_parent(experiment: "Experiment") -> None:
 def train_sweep(sweep: "Sweep", command: str) -> None:
     """Train several runs, those that are not finished; then say which, or show their table."""
     from nmt.compare import text
-    from nmt.experiments.plan import failure, fingerprints, plan_runs, prepare_corpora, without
+    from nmt.experiments.plan import failure, plan_runs, prepare_corpora, without
     from nmt.experiments.run import at_once, train_all
     from nmt.experiments.tables import make_table, plan_table
 
@@ -169,7 +169,7 @@ def train_sweep(sweep: "Sweep", command: str) -> None:
         runs, left_out = plan_runs(sweep)
         for each in left_out:
             log.warning("left out: %s", each)
-        failed = train_all(runs, fingerprints(prepare_corpora(runs)), at_once(runs), launch)
+        failed = train_all(runs, prepare_corpora(runs), at_once(runs), launch)
         trained = [run.experiment for run in without(runs, failed)]
         sys.stdout.write("".join(f"{experiment.run}\n" for experiment in trained))
         next_commands(trained)

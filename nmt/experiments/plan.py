@@ -1,6 +1,6 @@
 """The runs of a sweep or table: composed and checked before the first of them starts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -110,18 +110,18 @@ def _check_directories(experiments: Sequence[Experiment], sweep: Sweep) -> None:
         raise UserError(f"{' '.join(differing)}: would share {one.run} with another run; {advice}")
 
 
-def outcome_of(run: PlannedRun, fingerprint: str | None = None) -> Outcome | None:
+def outcome_of(run: PlannedRun, corpus: "Prepared | None" = None) -> Outcome | None:
     """How a run ended that has made all its updates; None if it has not, or never began.
 
     Raises UserError for a directory that is in use, damaged, or of another config, and (65) for a
-    run on another corpus than that of `fingerprint`, if there is one.
+    run on another corpus than this one, if there is one.
     """
     if not run.directory.exists():
         return None
     with open_run(run.directory, run.settings, elsewhere=run.experiment.elsewhere) as opened:
-        if fingerprint is None:
+        if corpus is None:
             return opened.trained(run.settings)
-        return opened.finished(run.settings, lambda: fingerprint)
+        return opened.finished(run.settings, lambda: str(corpus.facts["fingerprint"]))
 
 
 def prepare_corpora(runs: Sequence[PlannedRun]) -> dict[str, "Prepared"]:
@@ -140,13 +140,8 @@ def prepare_corpora(runs: Sequence[PlannedRun]) -> dict[str, "Prepared"]:
             by_settings[key] = corpus.prepare(run.settings, run.directory)
             log_remarks(by_settings[key].facts["corpus"])
         corpora[run.name] = by_settings[key]
-        outcome_of(run, corpora[run.name].facts["fingerprint"])
+        outcome_of(run, corpora[run.name])
     return corpora
-
-
-def fingerprints(corpora: Mapping[str, "Prepared"]) -> dict[str, str]:
-    """What tells the corpora apart, by name of the run."""
-    return {name: corpus.facts["fingerprint"] for name, corpus in corpora.items()}
 
 
 def without(runs: Sequence[PlannedRun], failed: Sequence[FailedRun]) -> list[PlannedRun]:

@@ -14,14 +14,7 @@ from typing import Any, NamedTuple
 from nmt.config import Settings, freeze
 from nmt.data.parallel import cores
 from nmt.errors import Exit, UserError
-from nmt.experiments.plan import (
-    PlannedRun,
-    failure,
-    fingerprints,
-    outcome_of,
-    prepare_corpora,
-    without,
-)
+from nmt.experiments.plan import PlannedRun, failure, outcome_of, prepare_corpora, without
 from nmt.experiments.run import train_all
 from nmt.experiments.tables import PlannedTable, make_table, plan_table
 from nmt.overrides.arguments import parse
@@ -85,15 +78,14 @@ def _sweep(request: RecipeRequest, table: str) -> Sweep:
     common += [f"data.root={quoted(request.job.root)}", *request.overrides]
     if not any(override.startswith("seed=") for override in request.overrides):
         common.append("seed=1")
-    jobs, sweep = [], None
+    sweeps = []
     for name in _named(request.encodings) if request.encodings else lock.encodings:
         run = lock.runs.get(name)
         chosen = [f"run={run}"] if run else [f"run={lock.other_run}", f"encoding={name}"]
         sweep = sweep_of(parse([*chosen, *common]))
         assert sweep is not None, "a table is a sweep"
-        jobs += sweep.jobs
-    assert sweep is not None, "there is one encoding at least"
-    return sweep._replace(jobs=jobs)
+        sweeps.append(sweep)
+    return sweeps[-1]._replace(jobs=[job for sweep in sweeps for job in sweep.jobs])
 
 
 def _named(encodings: str) -> list[str]:
@@ -204,7 +196,7 @@ def train(request: RecipeRequest, tables: Sequence[PlannedTable]) -> Iterator[st
             f"{job.root}: not prepared with these overrides ({why}); the stage prepare does that",
             Exit.NO_INPUT,
         )
-    corpora = fingerprints(prepare_corpora(runs))
+    corpora = prepare_corpora(runs)
     todo = [run for run in runs if outcome_of(run, corpora[run.name]) is None]
     for run in runs:
         doing = f"nmt-train {shlex.join(run.experiment.overrides)} > {run.log}"

@@ -3,19 +3,17 @@
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nmt.config import Settings
 from nmt.data.parallel import cores
 from nmt.errors import UserError
 from nmt.experiments.plan import FailedRun, PlannedRun, outcome_of
-from nmt.experiments.processes import (
-    LoggedCommand,
-    exit_reason,
-    gpus,
-    last_line,
-    run_all,
-)
+from nmt.experiments.processes import LoggedCommand, exit_reason, gpus, last_line, run_all
 from nmt.training.progress import METRICS, read_metrics
+
+if TYPE_CHECKING:
+    from nmt.data.prepare import Prepared
 
 log = logging.getLogger(__name__)
 
@@ -24,17 +22,17 @@ Launcher = Callable[[list[PlannedRun]], None]  # trains these runs, each with it
 
 def train_all(
     runs: Sequence[PlannedRun],
-    fingerprints: Mapping[str, str],
+    corpora: "Mapping[str, Prepared]",
     at_once: int,
     launch: Launcher | None = None,
 ) -> list[FailedRun]:
     """Train all runs that are not finished; those that failed or stopped early are returned.
 
-    `fingerprints`, by name of the run, are those of its corpus. Each is an nmt-train of its own,
+    `corpora`: the prepared one of each run, by its name. Each is an nmt-train of its own,
     `at_once` side by side, unless `launch` starts them. The same call again goes on where they
     stopped. Raises UserError as `outcome_of` does, before any starts.
     """
-    pending = [run for run in runs if outcome_of(run, fingerprints[run.name]) is None]
+    pending = [run for run in runs if outcome_of(run, corpora[run.name]) is None]
     finished = len(runs) - len(pending)
     log.info("%d runs, %d of them finished, %d at once", len(runs), finished, at_once)
     by_name = {run.name: run for run in pending}
@@ -48,17 +46,17 @@ def train_all(
         codes = run_all(commands, at_once, lambda name: progress(by_name[name].directory))
     failed = []
     for run in pending:
-        if why := _unfinished_because(run, fingerprints[run.name], codes.get(run.name)):
+        if why := _unfinished_because(run, corpora[run.name], codes.get(run.name)):
             failed.append(FailedRun(run.name, why, run.log))
     return failed
 
 
-def _unfinished_because(run: PlannedRun, fingerprint: str, code: int | None) -> str | None:
+def _unfinished_because(run: PlannedRun, corpus: "Prepared", code: int | None) -> str | None:
     """Why a run is not finished, by the exit code of its process, if it had one; None: it is."""
     if code:
         return f"training failed ({exit_reason(code)}): {last_line(run.log)}"
     try:
-        if outcome_of(run, fingerprint) is not None:
+        if outcome_of(run, corpus) is not None:
             return None
     except UserError as error:
         return str(error)

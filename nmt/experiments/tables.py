@@ -19,14 +19,7 @@ from nmt.errors import UserError
 from nmt.experiments import outputs, testsets
 from nmt.experiments.evaluate import evaluate
 from nmt.experiments.options import EvaluationOptions
-from nmt.experiments.plan import (
-    PlannedRun,
-    failure,
-    fingerprints,
-    plan_runs,
-    prepare_corpora,
-    without,
-)
+from nmt.experiments.plan import PlannedRun, failure, plan_runs, prepare_corpora, without
 from nmt.experiments.run import Launcher, at_once, train_all
 from nmt.experiments.systems import System, SystemModel
 from nmt.overrides.compose import AbsentError
@@ -85,7 +78,7 @@ def make_table(
         for test in tests.values():
             test.read()  # says what is wrong before anything is trained
     corpora = prepare_corpora(runs)
-    failed = train_all(runs, fingerprints(corpora), table.at_once, launch)
+    failed = train_all(runs, corpora, table.at_once, launch)
     notes = [*table.scale.remarks, *table.notes, *(f"{run.name}: {run.why}." for run in failed)]
     trained = [run for run in table.runs if run.planned in without(runs, failed)]
     reports, unwritten = list[Report](), None

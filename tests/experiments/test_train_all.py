@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -12,7 +14,8 @@ from nmt.overrides.arguments import parse
 from nmt.overrides.sweep import sweep_of
 from tests.in_process import start_by
 
-FINGERPRINTS = {"none-seed1": "abc", "alibi-seed1": "abc"}
+CORPUS: Any = SimpleNamespace(facts={"fingerprint": "abc"})
+CORPORA = {"none-seed1": CORPUS, "alibi-seed1": CORPUS}
 
 
 @pytest.fixture
@@ -29,13 +32,13 @@ def test_a_failure_names_its_last_words(
     def fails(
         commands: Sequence[LoggedCommand], at_once: int, state: Callable[[str], str]
     ) -> dict[str, int]:
-        assert [command.name for command in commands] == list(FINGERPRINTS)
+        assert [command.name for command in commands] == list(CORPORA)
         assert at_once == 2 and state("none-seed1") == "starting"
         runs[0].log.write_text("step 1\nnmt: out of memory\n")
         return {"none-seed1": 71, "alibi-seed1": -9}
 
     start_by(monkeypatch, fails)
-    assert run.train_all(runs, FINGERPRINTS, 2) == [
+    assert run.train_all(runs, CORPORA, 2) == [
         FailedRun("none-seed1", "training failed (exit 71): nmt: out of memory", runs[0].log),
         FailedRun("alibi-seed1", "training failed (killed by SIGKILL): no output", runs[1].log),
     ]
@@ -51,11 +54,11 @@ def test_a_launcher_gets_what_is_to_be_trained_and_its_logs_are_read(
         runs[0].log.parent.mkdir(exist_ok=True)
         runs[1].log.write_text("nmt: node lost\n")
 
-    assert run.train_all(runs, FINGERPRINTS, 2, launch) == [
+    assert run.train_all(runs, CORPORA, 2, launch) == [
         FailedRun("none-seed1", "training did not end: no output", runs[0].log),
         FailedRun("alibi-seed1", "training did not end: nmt: node lost", runs[1].log),
     ]
-    assert launched == list(FINGERPRINTS)
+    assert launched == list(CORPORA)
 
 
 def test_the_state_of_a_run_is_its_last_whole_line(tmp_path: Path) -> None:
