@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt.config import BEAM, SAMPLING, Decode, Files
+from nmt.config import BEAM, SAMPLING, Decode
 from nmt.experiments import outputs
 from nmt.experiments.evaluate import evaluate
 from nmt.experiments.options import BOUNDS, EvaluationOptions
 from nmt.experiments.systems import systems_at
-from nmt.experiments.testsets import joined_pairs, of_corpus, unnamed
+from nmt.experiments.testsets import joined_pairs, of_corpus, unnamed, unnamed_files
 from nmt.overrides.compose import Experiment
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ def report(experiment: Experiment) -> "Report | None":
     """
     assert experiment.parent is not None, "experiment=lengthen has one"
     data, run = experiment.settings.data, experiment.run
-    if isinstance(data, Files) and not (data.test_source and data.test_target):
-        log.info("no test set to compare on: name data.test_source and data.test_target")
+    if absent := unnamed_files(experiment.settings):
+        log.info("no test set to compare on: name %s", " and ".join(absent))
         return None
     test = unnamed(*map(Path, of_corpus(experiment.settings, run)))
     languages = (data.source_language, data.target_language)
