@@ -51,7 +51,16 @@ def load(
             f"{first}: not written for CTranslate2; first nmt-export {first} DIR --to ctranslate2"
         )
     if exported:
-        return _of_ctranslate2(Path(first), device, threads, workers)
+        model, place = ctranslate2_engine.load(Path(first)), devices.pick(device)
+        return LoadedModels(
+            model,
+            [],
+            [model.digest],
+            place.type,
+            lambda decode: Translator(
+                model, decode, CTranslate2Engine(model, decode, place, threads), workers
+            ),
+        )
     trained, *members = (modeldir.load(path, device) for path in paths)
     return LoadedModels(
         trained,
@@ -59,22 +68,6 @@ def load(
         [each.digest for each in (trained, *members)],
         next(trained.model.parameters()).device.type,
         lambda decode: Translator.of(trained, decode, *members, workers=workers),
-    )
-
-
-def _of_ctranslate2(
-    path: Path, device: str, threads: int | None, workers: int | None
-) -> LoadedModels:
-    model = ctranslate2_engine.load(path)
-    place = devices.pick(device)
-    return LoadedModels(
-        model,
-        [],
-        [model.digest],
-        place.type,
-        lambda decode: Translator(
-            model, decode, CTranslate2Engine(model, decode, place, threads), workers
-        ),
     )
 
 

@@ -40,12 +40,8 @@ def facts_of(system: System) -> ModelFacts | None:
 def _outlined(path: Path) -> ModelFacts:
     """The facts of one model."""
     if ctranslate2_engine.is_exported(path):
-        exported = ctranslate2_engine.load(path)
-        sides, settings, facts = (
-            (exported.source, exported.target),
-            exported.settings,
-            exported.facts,
-        )
+        known = ctranslate2_engine.load(path)
+        sides, settings, facts = (known.source, known.target), known.settings, known.facts
     else:
         sides, settings, facts = modeldir.sides(path), modeldir.settings(path), modeldir.facts(path)
     model = build.outline(settings, *(len(side.vocabulary) for side in sides))
@@ -78,9 +74,7 @@ def training_notes(systems: Sequence[System]) -> list[str]:
     seeds = sorted({settings.seed for settings in runs})
     named = f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
     described = [shared_settings(settings, named) for settings in runs]
-    return [] if not described else [
-        note for note in described[0] if all(note in notes for notes in described)
-    ]  # fmt: skip
+    return [note for note in described[0] if all(note in d for d in described)] if runs else []
 
 
 def search_notes(systems: Sequence[System]) -> list[str]:

@@ -7,7 +7,7 @@ what a run is, conf/run; corpus, model and budget, conf/scale.
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from nmt import manifest
 from nmt.compare import page, text
@@ -141,10 +141,8 @@ def _table_run(planned: PlannedRun) -> TableRun:
 
 def _shared(runs: Sequence[PlannedRun], corpora: Mapping[str, "Prepared"]) -> list[str]:
     """How much text each limit leaves."""
-    facts: dict[int, dict[str, Any]] = {}
-    for run in runs:
-        facts[run.settings.data.max_length] = corpora[run.name].facts
-    pairs = [f"{of_limit['train_pairs']:,} pairs up to {n}" for n, of_limit in facts.items()]
+    counts = {r.settings.data.max_length: corpora[r.name].facts["train_pairs"] for r in runs}
+    pairs = [f"{count:,} pairs up to {limit}" for limit, count in counts.items()]
     return [f"Training text, by the limit in pieces: {', '.join(pairs)}."]
 
 
@@ -173,14 +171,13 @@ def _report(
         published=table.scale.paper,
         buckets=layout.buckets,
     )
-    title = f"{layout.name}, scale {table.sweep.scale}"
     options = EvaluationOptions(
         bounds=table.scale.bounds,
         samples=table.report.samples,
         jobs=table.at_once,
         device=runs[0].planned.settings.trainer.device,
         attention=table.report.attention,
-        title=title,
+        title=f"{layout.name}, scale {table.sweep.scale}",
         command=command,
         notes=notes,
     )
@@ -200,6 +197,8 @@ def _write(made: Report, stem: Path) -> None:
         "tsv": lambda: text.tsv(made),
         "html": lambda: page.html(made),
     }
-    places = {ending: stem.with_name(f"{stem.name}.{ending}") for ending in forms}
-    outputs.write_all([(places[ending], outputs.of_text(forms[ending])) for ending in forms])
-    log.info("report: %s, and .json, .tsv, .txt beside it", places["html"])
+    outputs.write_all(
+        (stem.with_name(f"{stem.name}.{ending}"), outputs.of_text(render))
+        for ending, render in forms.items()
+    )
+    log.info("report: %s.html, and .json, .tsv, .txt beside it", stem)
