@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from nmt import modeldir
-from nmt.config import Settings
+from nmt import manifest, modeldir
+from nmt.config import Settings, freeze
 from nmt.data import prepare as data
 from nmt.data.prepare import Prepared, Sides
 from nmt.modelpath import checkpoints
@@ -22,6 +22,12 @@ def prepare(settings: Settings, run: Path | None = None) -> Prepared:
 def fingerprint(settings: Settings, run: Path | None = None) -> str:
     """Tell which corpus that is, by all that matters; raises what `prepare` does."""
     return data.fingerprint(settings.data, settings.segmenter, _sides(settings, run))
+
+
+def key(settings: Settings) -> bytes:
+    """What chooses the prepared corpus: runs that share it need preparing once."""
+    plain = freeze(settings)
+    return manifest.dump([plain["data"], plain["segmenter"], plain["trainer"]["init_from"]])
 
 
 def _sides(settings: Settings, run: Path | None) -> Sides | None:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hydra.core.override_parser.types import Override
 
-from nmt import build, manifest
-from nmt.config import Settings, freeze
+from nmt import build
+from nmt.config import Settings
 from nmt.data.report import log_remarks
 from nmt.errors import Exit, UserError
 from nmt.overrides.compose import AbsentError, Experiment, composed
@@ -134,9 +134,7 @@ def prepare_corpora(runs: Sequence[PlannedRun]) -> dict[str, "Prepared"]:
     by_settings: dict[bytes, Prepared] = {}
     corpora: dict[str, Prepared] = {}
     for run in runs:
-        plain = freeze(run.settings)
-        key = manifest.dump([plain["data"], plain["segmenter"], plain["trainer"]["init_from"]])
-        if key not in by_settings:
+        if (key := corpus.key(run.settings)) not in by_settings:
             by_settings[key] = corpus.prepare(run.settings, run.directory)
             log_remarks(by_settings[key].facts["corpus"])
         corpora[run.name] = by_settings[key]

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from nmt import manifest
-from nmt.config import Files, Settings, Toy, freeze
+from nmt import corpus
+from nmt.config import Files, Settings, Toy
 from nmt.data import joined
 from nmt.data.corpus import read_text
 from nmt.errors import Exit, UserError
@@ -76,8 +76,6 @@ def of_corpus(settings: Settings, run: Path | None = None) -> tuple[str, str]:
     if isinstance(data, Files):
         source = data.test_source or f"TEST.{data.source_language}"
         return source, data.test_target or f"TEST.{data.target_language}"
-    from nmt import corpus
-
     prepared = corpus.prepare(settings, run)
     facts = prepared.facts
     return str(Path(prepared.path, facts["test_source"])), str(
@@ -100,9 +98,7 @@ def of_systems(systems: Sequence[System]) -> ParallelFiles:
                 raise UserError(
                     f"{model.place}: names no test set; add --reference REF --source SRC"
                 )
-            settings = freeze(model.settings)
-            key = [settings["data"], settings["segmenter"], settings["trainer"]["init_from"]]
-            if (corpus := manifest.dump(key)) not in tests:
+            if (key := corpus.key(model.settings)) not in tests:
                 if unnamed := unnamed_files(model.settings):
                     raise UserError(
                         f"{model.place}: its config has no {', '.join(unnamed)}; "
@@ -110,7 +106,7 @@ def of_systems(systems: Sequence[System]) -> ParallelFiles:
                     )
                 source, reference = map(Path, of_corpus(model.settings, model.run))
                 about = f"The test text of the corpus {model.settings.data.name}."
-                tests[corpus] = ParallelFiles(TEST, about, source, reference)
+                tests[key] = ParallelFiles(TEST, about, source, reference)
     first, *others = tests.values()
     if any(test.read() != first.read() for test in others):
         raise UserError(
@@ -169,16 +165,16 @@ def of_table(experiments: Sequence[Experiment], kind: str) -> dict[str, Parallel
     """
     by_corpus: dict[str, ParallelFiles] = {}
     for experiment in experiments:
-        if (corpus := experiment.settings.data.name) in by_corpus:
+        if (dataset := experiment.settings.data.name) in by_corpus:
             continue
         assert experiment.scale is not None, "a table is at a scale"
         tests = experiment.scale.tests
         name: str = getattr(tests, kind)
         if tests.root is not None:
-            by_corpus[corpus] = _on_disk(Path(tests.root), name, tests, experiment.settings)
+            by_corpus[dataset] = _on_disk(Path(tests.root), name, tests, experiment.settings)
         else:
-            by_corpus[corpus] = _made(experiment, name, kind)
-        by_corpus[corpus].read()  # says what is wrong before anything is trained
+            by_corpus[dataset] = _made(experiment, name, kind)
+        by_corpus[dataset].read()  # says what is wrong before anything is trained
     return by_corpus
 
 
