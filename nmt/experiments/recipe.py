@@ -53,11 +53,10 @@ class Forecast(NamedTuple):
     place: Path  # where it writes
 
     def __str__(self) -> str:
+        if not self.todo:
+            return f"{self.stage}: nothing to do"
         disk, time = size(self.cost.disk), duration(self.cost.seconds)
-        todo = (
-            f"{self.todo}; about {disk} of disk, {time} (rough)" if self.todo else "nothing to do"
-        )
-        return f"{self.stage}: {todo}"
+        return f"{self.stage}: {self.todo}; about {disk} of disk, {time} (rough)"
 
 
 def plan(request: RecipeRequest) -> list[PlannedTable]:

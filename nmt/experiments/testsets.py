@@ -77,10 +77,8 @@ def of_corpus(settings: Settings, run: Path | None = None) -> tuple[str, str]:
         source = data.test_source or f"TEST.{data.source_language}"
         return source, data.test_target or f"TEST.{data.target_language}"
     prepared = corpus.prepare(settings, run)
-    facts = prepared.facts
-    return str(Path(prepared.path, facts["test_source"])), str(
-        Path(prepared.path, facts["test_target"])
-    )
+    source, target = (prepared.facts[f"test_{side}"] for side in ("source", "target"))
+    return str(prepared.path / source), str(prepared.path / target)
 
 
 def of_systems(systems: Sequence[System]) -> ParallelFiles:
