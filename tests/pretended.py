@@ -6,7 +6,7 @@ import pytest
 
 from nmt import modeldir
 from nmt.experiments import facts, translate
-from nmt.experiments.facts import ModelFacts
+from nmt.experiments.systems import ModelFacts
 from nmt.modeldir import Trained
 
 

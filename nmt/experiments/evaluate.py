@@ -38,15 +38,13 @@ def evaluate(
     from nmt.compare.report import Report
     from nmt.compare.scoring import Bootstrap
     from nmt.experiments import models, reading
-    from nmt.experiments.facts import facts_of
 
     started = time.monotonic()
     if options.by_sentence:
         tests = testsets.read_by_sentence(tests)
     systems = [models.searching(system, options.decode) for system in systems]
-    facts = [facts_of(system) for system in systems]
-    read = [reading.read(test, systems, facts, tables, options) for test in tests]
-    translated = models.translated(read, systems, facts, options)
+    read = [reading.read(test, systems, tables, options) for test in tests]
+    translated = models.translated(read, systems, options)
     how = Bootstrap(list(options.bounds), options.samples, options.seed, options.jobs)
     scored = []
     for texts, test in zip(read, translated, strict=True):
@@ -54,7 +52,7 @@ def evaluate(
         one = reading.with_lines(_scored(test, how, systems, tables), test)
         scored.append(models.with_perplexity(one, texts, systems, options))
     made = Report(
-        systems=reading.compared(systems, translated, facts),
+        systems=reading.compared(systems, translated),
         tests=scored,
         samples=options.samples,
         seed=options.seed,

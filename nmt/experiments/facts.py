@@ -2,24 +2,12 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from nmt import build, modeldir
 from nmt.config import Settings
-from nmt.data.segmenter import Segmenter
 from nmt.decode.sources import LENGTH
 from nmt.exchange import ctranslate2_engine
-from nmt.experiments.systems import System
-
-
-class ModelFacts(NamedTuple):
-    """What a system's first model tells, without its weights; sizes are those of an ensemble."""
-
-    parameters: int
-    encoding_parameters: int
-    longest: int | None  # longest source in training, in its own pieces; None: unknown
-    segmenter: Segmenter  # of the source
-    columns: frozenset[str]  # integers beside the source that it reads, alone or with others
+from nmt.experiments.systems import ModelFacts, System
 
 
 def facts_of(system: System) -> ModelFacts | None:

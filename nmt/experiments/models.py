@@ -15,7 +15,7 @@ from nmt.errors import UserError
 from nmt.exchange import ctranslate2_engine
 from nmt.experiments.columns import with_columns
 from nmt.experiments.engines import with_decode
-from nmt.experiments.facts import ModelFacts
+from nmt.experiments.facts import facts_of
 from nmt.experiments.options import EvaluationOptions
 from nmt.experiments.reading import ReadTest
 from nmt.experiments.systems import System
@@ -26,16 +26,14 @@ log = logging.getLogger(__name__)
 
 
 def searching(system: System, changes: Mapping[str, object]) -> System:
-    """The system with other values under decode; raises UserError for one that cannot be."""
+    """The system with its facts, and other values under decode; UserError if one cannot be."""
     models = [m._replace(settings=with_decode(m.settings, changes)) for m in system.models]
-    return system._replace(models=models)
+    system = system._replace(models=models)
+    return system._replace(facts=facts_of(system))
 
 
 def translated(
-    tests: Sequence[ReadTest],
-    systems: Sequence[System],
-    facts: Sequence[ModelFacts | None],
-    options: EvaluationOptions,
+    tests: Sequence[ReadTest], systems: Sequence[System], options: EvaluationOptions
 ) -> list[TranslatedTest]:
     """The tests with all translations; raises what `translate_all` does."""
     for system in systems if options.perplexity else ():
@@ -47,13 +45,13 @@ def translated(
                 )
     wanted = {
         (t, s, run): KeptTranslation(
-            *(systems[s].label, model, test.files, test.test.sources or [], model.settings.decode),
-            columns={n: p for n, p in test.columns[s].items() if n in known.columns},
+            *(system.label, model, test.files, test.test.sources or [], model.settings.decode),
+            columns={n: p for n, p in test.columns[s].items() if n in system.facts.columns},
             cache=options.cache,
         )
-        for s, known in enumerate(facts)
-        if known is not None
-        for run, model in enumerate(systems[s].models)
+        for s, system in enumerate(systems)
+        if system.facts is not None
+        for run, model in enumerate(system.models)
         for t, test in enumerate(tests)
         if s in test.systems
     }

@@ -28,9 +28,9 @@ from nmt.exchange import ctranslate2_engine
 from nmt.exchange.settings import UNNAMED
 from nmt.experiments import outputs
 from nmt.experiments.columns import columns_of_test
-from nmt.experiments.facts import ModelFacts, search_notes, training_notes
+from nmt.experiments.facts import search_notes, training_notes
 from nmt.experiments.options import EvaluationOptions
-from nmt.experiments.systems import System, SystemModel
+from nmt.experiments.systems import ModelFacts, System, SystemModel
 from nmt.experiments.testsets import ParallelFiles
 from nmt.training.progress import METRICS, read_metrics
 
@@ -39,8 +39,6 @@ log = logging.getLogger(__name__)
 PIECES = "subword pieces of {}"
 WORDS = "words of the source (no model to count pieces)"
 REFERENCE, OF_REFERENCE = "reference", "words of the reference"  # in the place of a model
-
-Facts = Sequence[ModelFacts | None]  # by system; None: a file
 
 
 class ReadTest(NamedTuple):
@@ -55,36 +53,35 @@ class ReadTest(NamedTuple):
 def read(
     files: ParallelFiles,
     systems: Sequence[System],
-    facts: Facts,
     tables: Sequence[PaperTable],
     options: EvaluationOptions,
 ) -> ReadTest:
-    """Read a test set and see that its systems can translate it.
+    """Read a test set and see that its systems, whose facts are known, can translate it.
 
     Raises UserError: 65 for files of unequal lines, 2 for systems that do not fit.
     """
     of_tables = [table for table in tables if table.test == files.name]
-    named = {s for table in of_tables for s in table.systems} or range(len(systems))
+    named = sorted({s for table in of_tables for s in table.systems} or range(len(systems)))
+    chosen = [systems[s] for s in named]
     sources, references = files.read()
     if empty := sum(not line.strip() for line in references):
         log.warning("%s: %d references are empty; all words count as wrong", files.reference, empty)
     hypotheses: list[list[list[str]]] = [[] for _ in systems]
     columns: dict[int, Mapping[str, Path]] = {}
-    for s in sorted(named):
-        system, model = systems[s], facts[s]
+    for s, system in zip(named, chosen, strict=True):
         if system.file is not None:
             hypotheses[s] = [files.parallel(system.file, references)]
-        elif model is not None:
-            columns[s] = _columns(system.models[0], model, files, options)
-            for name in model.columns.intersection(columns[s]):
+        elif system.facts is not None:
+            columns[s] = _columns(system.models[0], system.facts, files, options)
+            for name in system.facts.columns.intersection(columns[s]):
                 files.parallel(columns[s][name], references)
-    if unread := set(options.columns).difference(*(f.columns for f in facts if f)):
+    if unread := set(options.columns).difference(*(s.facts.columns for s in systems if s.facts)):
         log.warning("--columns: no model reads %s", ", ".join(sorted(unread)))
-    language = options.target_language or _language(files, [systems[s] for s in named])
+    language = options.target_language or _language(files, chosen)
     for table in of_tables:
         refuse_moses(table.name, table.metrics, language)
-    lengths, unit, counted = _lengths(sources, references, named, systems, facts, options)
-    known = [facts[s] if s in named else None for s in range(len(systems))]
+    lengths, unit, counted = _lengths(sources, references, chosen, options)
+    known = [system.facts if s in named else None for s, system in enumerate(systems)]
     test = TranslatedTest(
         references=references,
         hypotheses=hypotheses,
@@ -102,7 +99,7 @@ def read(
         metrics=_metrics(of_tables, options, language),
         tokenize=options.tokenize,
     )
-    return ReadTest(files, sorted(named), columns, test)
+    return ReadTest(files, named, columns, test)
 
 
 def _metrics(
@@ -157,9 +154,7 @@ def _parts(files: ParallelFiles) -> JoinedParts | None:
 def _lengths(
     sources: list[str] | None,
     references: list[str],
-    named: Sequence[int] | set[int],
     systems: Sequence[System],
-    facts: Facts,
     options: EvaluationOptions,
 ) -> tuple[list[int] | None, str | None, Any]:
     """Source lengths, what they count, and the segmenter that counts: of the first model."""
@@ -167,7 +162,7 @@ def _lengths(
         return None, None, None
     if options.lengths == REFERENCE:
         return [len(line.split()) for line in references], OF_REFERENCE, None
-    counters = [(systems[s].label, model.segmenter) for s in sorted(named) if (model := facts[s])]
+    counters = [(system.label, system.facts.segmenter) for system in systems if system.facts]
     if options.lengths:
         counters = [(Path(options.lengths).name, _segmenter(Path(options.lengths)))]
     if not counters:
@@ -194,12 +189,11 @@ def with_lines(scored: ScoredTest, test: TranslatedTest) -> ScoredTest:
     return replace(scored, lines=lines)
 
 
-def compared(
-    systems: Sequence[System], tests: Sequence[TranslatedTest], facts: Facts
-) -> list[ComparedSystem]:
+def compared(systems: Sequence[System], tests: Sequence[TranslatedTest]) -> list[ComparedSystem]:
     """What a report says of each system; a warning where its trained length is not marked."""
     shown = []
-    for s, (system, model) in enumerate(zip(systems, facts, strict=True)):
+    for s, system in enumerate(systems):
+        model = system.facts
         limits = [test.longest_trained[s] for test in tests]
         limit = next((limit for limit in limits if limit is not None), None)
         of_pieces = any(test.unit not in (None, WORDS, OF_REFERENCE) for test in tests)

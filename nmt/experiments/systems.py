@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from nmt import manifest, modeldir, modelpath
 from nmt.config import Settings, freeze, is_path, thaw
+from nmt.data.segmenter import Segmenter
 from nmt.errors import Exit, UserError
 from nmt.exchange import ctranslate2_engine
 from nmt.training.directory import CONFIG, flat
@@ -47,6 +48,16 @@ class SystemModel(NamedTuple):
         return above.parent if above.name == "checkpoints" and is_run(above.parent) else None
 
 
+class ModelFacts(NamedTuple):
+    """What a system's first model tells, without its weights; sizes are those of an ensemble."""
+
+    parameters: int
+    encoding_parameters: int
+    longest: int | None  # longest source in training, in its own pieces; None: unknown
+    segmenter: Segmenter  # of the source
+    columns: frozenset[str]  # integers beside the source that it reads, alone or with others
+
+
 class System(NamedTuple):
     """What a table has a row for: models of one config, one per seed, or a file of translations."""
 
@@ -54,6 +65,7 @@ class System(NamedTuple):
     models: list[SystemModel]  # by seed; none: the file has the translations
     file: Path | None = None
     published: str | None = None  # key of the paper's numbers, as `absolute 100`
+    facts: ModelFacts | None = None  # see `facts.facts_of`; None: not read, or a file
 
     @property
     def places(self) -> list[str]:

@@ -434,9 +434,12 @@ def test_lengths_of_other_pieces_are_not_marked(
         PaperTable(name, "", test, shown, ["BLEU"], False)
         for name, test, shown in (("T", "t", [0, 1]), ("U", "u", [1, 2]))
     ]
-    named = [group._replace(label=label) for label in ("a", "b", "c")]
+    named = [
+        group._replace(label=label, facts=facts)
+        for label, facts in zip(("a", "b", "c"), known, strict=True)
+    ]
     options = EvaluationOptions()
-    first, second = (reading.read(f, named, known, tables, options).test for f in files)
+    first, second = (reading.read(f, named, tables, options).test for f in files)
     assert [*first.longest_trained] == [one.longest, None, None]
     assert [*second.longest_trained] == [None, one.longest, None]
     lines = made.source.read_text().split("\n")[:-1]
@@ -446,11 +449,11 @@ def test_lengths_of_other_pieces_are_not_marked(
         "subword pieces of a",
         "subword pieces of b",
     )
-    shown = reading.compared(named, [first], known)
+    shown = reading.compared(named, [first])
     assert [system.longest_trained for system in shown] == [one.longest, None, None]
     assert [record.getMessage()[:1] for record in caplog.records] == ["b", "c"]
     by_reference = options._replace(lengths="reference")
-    words = reading.read(files[0], named, known, [], by_reference).test
+    words = reading.read(files[0], named, [], by_reference).test
     references = made.reference.read_text().split("\n")[:-1]
     assert words.lengths == [len(line.split()) for line in references]
     assert words.unit == "words of the reference" and not any(words.longest_trained)
@@ -461,12 +464,12 @@ def test_systems_of_several_directions_are_not_compared(made: Made) -> None:
     (model,) = group.models
     data = replace(model.settings.data, source_language="zh")
     other = model._replace(settings=replace(model.settings, data=data))
-    pair = [group, System("zh", [other])]
+    facts = facts_of(group)
+    pair = [group._replace(facts=facts), System("zh", [other], facts=facts)]
     files = ParallelFiles("t", "", made.source, made.reference)
-    facts = [facts_of(group)] * 2
     with pytest.raises(UserError, match="t: its systems translate de-en, zh-en; compare them"):
-        reading.read(files, pair, facts, [], EvaluationOptions())
-    read = reading.read(files, pair, facts, [], EvaluationOptions(target_language="en"))
+        reading.read(files, pair, [], EvaluationOptions())
+    read = reading.read(files, pair, [], EvaluationOptions(target_language="en"))
     assert read.systems == [0, 1]
 
 
