@@ -157,7 +157,7 @@ def _stamped(request: RecipeRequest, name: str, tables: Sequence[PlannedTable]) 
     """The stage of this name, if it is done once for all runs."""
     if name in TEXTS:
         return TEXTS[name](request.job)
-    return prepare(request.job, tables[0].runs[0].planned) if name == "prepare" else None
+    return prepare(request.job, tables[0].runs[0]) if name == "prepare" else None
 
 
 def prepare(job: RecipeJob, run: PlannedRun) -> Stage:
@@ -189,7 +189,7 @@ def prepare(job: RecipeJob, run: PlannedRun) -> Stage:
 def train(request: RecipeRequest, tables: Sequence[PlannedTable]) -> Iterator[str]:
     """nmt-train for each encoding, as many at once as there is room for; finished runs stay."""
     job, table = request.job, tables[0]
-    runs = [run.planned for run in table.runs]
+    runs = table.runs
     if why := Stamp(job, "prepare").due(prepare(job, runs[0])):
         raise UserError(
             f"{job.root}: not prepared with these overrides ({why}); the stage prepare does that",
@@ -230,7 +230,7 @@ def _text(job: RecipeJob) -> int:
 
 def _untrained(tables: Sequence[PlannedTable]) -> list[PlannedRun]:
     """The runs that have not made all their updates, on whatever text."""
-    return [run.planned for run in tables[0].runs if outcome_of(run.planned) is None]
+    return [run for run in tables[0].runs if outcome_of(run) is None]
 
 
 def _training(request: RecipeRequest, tables: Sequence[PlannedTable]) -> Forecast:
@@ -244,7 +244,7 @@ def _training(request: RecipeRequest, tables: Sequence[PlannedTable]) -> Forecas
 
 def _scoring(request: RecipeRequest, tables: Sequence[PlannedTable]) -> Forecast:
     """Of the tables that are not there yet, as if nothing were translated."""
-    runs = [run.planned for run in tables[0].runs]
+    runs = tables[0].runs
     folder = runs[0].directory.parent
     todo = [str(t.sweep.name) for t in tables if not (folder / f"{t.sweep.name}.json").exists()]
     sets = request.job.lock.sets.values()

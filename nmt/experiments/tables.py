@@ -32,33 +32,19 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class TableRun(NamedTuple):
-    """One training run of a table."""
-
-    planned: PlannedRun
-    label: str  # of its row
-    published: str | None  # its row in the paper, as `absolute 100`
-    config: bytes  # its settings but for the seed: runs that share them are one row
-
-    @property
-    def corpus(self) -> str:
-        """Names the corpus; runs on different ones make reports of their own."""
-        return self.planned.settings.data.name
-
-
 class PlannedTable(NamedTuple):
     """All that is known of a table before anything is trained."""
 
     sweep: Sweep
     report: TableReport
     scale: TableScale
-    runs: list[TableRun]
+    runs: list[PlannedRun]
     notes: list[str]  # on what is left out
 
     @property
     def at_once(self) -> int:
         """How many runs are trained side by side."""
-        return at_once([run.planned for run in self.runs])
+        return at_once(self.runs)
 
 
 def make_table(
@@ -71,7 +57,7 @@ def make_table(
     trained before all has been checked: see `plan_table`.
     The reports are written next to the runs, as NAME.html, .json, .tsv and .txt.
     """
-    runs = [run.planned for run in table.runs]
+    runs = table.runs
     tests = testsets.of_table([run.experiment for run in runs], table.report.table.test)
     if table.report.by_sentence:
         tests = {name: test._replace(by_sentence=True) for name, test in tests.items()}
@@ -80,14 +66,15 @@ def make_table(
     corpora = prepare_corpora(runs)
     failed = train_all(runs, corpora, table.at_once, launch)
     notes = [*table.scale.remarks, *table.notes, *(f"{run.name}: {run.why}." for run in failed)]
-    trained = [run for run in table.runs if run.planned in without(runs, failed)]
+    by_corpus: dict[str, list[PlannedRun]] = {}  # runs on different ones make reports of their own
+    for run in without(runs, failed):
+        by_corpus.setdefault(run.settings.data.name, []).append(run)
     reports, unwritten = list[Report](), None
-    for corpus in dict.fromkeys(run.corpus for run in trained):
-        rows = [run for run in trained if run.corpus == corpus]
-        facts = _shared([run.planned for run in rows], corpora)
-        reports.append(_report(table, rows, tests[corpus], [*notes, *facts], command))
+    for corpus, trained in by_corpus.items():
+        facts = _shared(trained, corpora)
+        reports.append(_report(table, trained, tests[corpus], [*notes, *facts], command))
         try:
-            _write(reports[-1], rows[0].planned.directory.parent / f"{table.sweep.name}")
+            _write(reports[-1], trained[0].directory.parent / f"{table.sweep.name}")
         except UserError as error:
             unwritten = error
     return reports, failure(failed, len(runs)) if failed else unwritten
@@ -118,12 +105,15 @@ def plan_table(sweep: Sweep, elsewhere: str = "runs=DIR") -> PlannedTable:
         if kind not in absent.setdefault(why, []):
             absent[why].append(kind)
     notes = [f"Left out: {', '.join(kinds)}; {why}." for why, kinds in absent.items()]
-    return PlannedTable(sweep, first.table, first.scale, [*map(_table_run, runs)], notes)
+    return PlannedTable(sweep, first.table, first.scale, runs, notes)
 
 
-def _table_run(planned: PlannedRun) -> TableRun:
-    """A run with its row: the paper's name for it, unless the command line changed what it is."""
-    experiment, settings = planned.experiment, planned.settings
+def row_of(runs: Sequence[PlannedRun]) -> System:
+    """The row of trained runs that differ in the seed, searched with as the command line says.
+
+    It has the paper's name for them, unless the command line changed what they are.
+    """
+    experiment, settings = runs[0].experiment, runs[0].settings
     limit, scale, row = settings.data.max_length, experiment.scale, experiment.row
     if row is None or any(o.startswith("encoding") for o in experiment.overrides):
         label, row = " + ".join(settings.encoding), None
@@ -131,11 +121,10 @@ def _table_run(planned: PlannedRun) -> TableRun:
         label = row.rsplit(" ", 1)[0]
     same = row is not None and not experiment.changed and row.endswith(f" {limit}")
     changed = "-".join(experiment.changed)
-    return TableRun(
-        planned,
+    return System(
         ", ".join([label, f"max {limit}", *([changed] if changed else [])]),
-        row if same and scale is not None and scale.paper else None,
-        manifest.dump({**freeze(settings), "seed": None}),
+        [SystemModel(str(run.directory), (run.directory,), run.settings) for run in runs],
+        published=row if same and scale is not None and scale.paper else None,
     )
 
 
@@ -148,19 +137,16 @@ def _shared(runs: Sequence[PlannedRun], corpora: Mapping[str, "Prepared"]) -> li
 
 def _report(
     table: PlannedTable,
-    runs: list[TableRun],
+    runs: list[PlannedRun],
     test: testsets.ParallelFiles,
     notes: list[str],
     command: str,
 ) -> Report:
     """Make the report of the runs on one corpus."""
-    rows: dict[bytes, list[TableRun]] = {}
+    rows: dict[bytes, list[PlannedRun]] = {}
     for run in runs:
-        rows.setdefault(run.config, []).append(run)
-    systems = [
-        System(same[0].label, [_model(run.planned) for run in same], None, same[0].published)
-        for same in rows.values()
-    ]
+        rows.setdefault(manifest.dump({**freeze(run.settings), "seed": None}), []).append(run)
+    systems = [row_of(same) for same in rows.values()]
     layout = table.report.table
     shown = PaperTable(
         name=layout.name,
@@ -175,18 +161,13 @@ def _report(
         bounds=table.scale.bounds,
         samples=table.report.samples,
         jobs=table.at_once,
-        device=runs[0].planned.settings.trainer.device,
+        device=runs[0].settings.trainer.device,
         attention=table.report.attention,
         title=f"{layout.name}, scale {table.sweep.scale}",
         command=command,
         notes=notes,
     )
     return evaluate(systems, [test], options, [shown])
-
-
-def _model(run: PlannedRun) -> SystemModel:
-    """A trained run, which searches as the command line says."""
-    return SystemModel(str(run.directory), (run.directory,), run.settings)
 
 
 def _write(made: Report, stem: Path) -> None:

@@ -15,6 +15,7 @@ from nmt.data import joined, toy
 from nmt.data.corpus import read_text
 from nmt.experiments import facts, tables, testsets
 from nmt.experiments.processes import LoggedCommand
+from nmt.experiments.tables import row_of
 from nmt.overrides.arguments import parse
 from nmt.overrides.compose import experiment_of
 from nmt.overrides.sweep import Sweep, sweep_of
@@ -56,7 +57,7 @@ def test_runs_are_named_for_people_and_shared_by_the_tables() -> None:
     assert single.run == Path("runs/table-toy/absolute-max36-seed2")
     for table in ("table2", "table3"):
         (found,) = planned(f"experiment={table}", "scale=toy", "run=R4", "seed=2").runs
-        experiment = found.planned.experiment
+        experiment = found.experiment
         assert (single.settings, single.run) == (experiment.settings, experiment.run)
     own = experiment_of(["encoding=rotary", "scale=toy"])
     assert own.run == Path("runs/table-toy/rotary-max48-seed1")
@@ -72,7 +73,7 @@ def test_a_table_is_its_runs_times_three_seeds(table: str, tmp_path: Path) -> No
     every = [(f"run={run}", f"seed={seed}") for run in runs for seed in (1, 2, 3)]
     assert sorted(jobs(*words)) == sorted(every)
     found = planned(*words, "seed=3")
-    options = [each.planned.experiment.overrides for each in found.runs]
+    options = [each.experiment.overrides for each in found.runs]
     assert len(options) == len(runs)
     for run, given in zip(runs, options, strict=True):
         assert {f"run={run}", "seed=3"} <= set(given)
@@ -80,19 +81,21 @@ def test_a_table_is_its_runs_times_three_seeds(table: str, tmp_path: Path) -> No
     assert found.scale.paper and not found.notes
     corpora = {}
     for each in found.runs:
-        assert each.planned.experiment.scale is not None
-        corpora[each.corpus] = getattr(each.planned.experiment.scale.tests, test)
+        assert each.experiment.scale is not None
+        corpora[each.settings.data.name] = getattr(each.experiment.scale.tests, test)
     for corpus, name in corpora.items():
         known = published.table_of(found.report.table.name, name)
         assert known is not None
-        rows = [each.published for each in found.runs if each.corpus == corpus]
+        rows = [
+            row_of([each]).published for each in found.runs if each.settings.data.name == corpus
+        ]
         assert set(rows) == set(published.systems(known))
 
 
 def test_a_command_line_chooses_runs_and_seeds() -> None:
     def seeds(*words: str) -> list[tuple[str, int]]:
         runs = planned("experiment=table2", "scale=toy", *words).runs
-        return [(each.label, each.planned.settings.seed) for each in runs]
+        return [(row_of([each]).label, each.settings.seed) for each in runs]
 
     assert seeds("seed=1", "run=R1,R2") == [("absolute, max 48", 1), ("relative, max 48", 1)]
     assert seeds("seed=range(4,6)", "run=R4") == [("absolute, max 36", 4), ("absolute, max 36", 5)]
@@ -115,18 +118,18 @@ def test_a_command_line_chooses_runs_and_seeds() -> None:
 
 def test_the_papers_numbers_stand_only_beside_the_papers_runs(tmp_path: Path) -> None:
     words = ["experiment=table4", f"runs={tmp_path}", "seed=1", "run=R2"]
-    assert [each.published for each in planned(*words).runs] == ["relative 100"]
-    assert [each.published for each in planned(*words, "tau=8").runs] == [None]
-    assert [each.published for each in planned(*words, "limits.full=90").runs] == [None]
+    assert [row_of([each]).published for each in planned(*words).runs] == ["relative 100"]
+    assert [row_of([each]).published for each in planned(*words, "tau=8").runs] == [None]
+    assert [row_of([each]).published for each in planned(*words, "limits.full=90").runs] == [None]
     toy_scale = planned(*words, "scale=toy")
-    assert [each.published for each in toy_scale.runs] == [None]
+    assert [row_of([each]).published for each in toy_scale.runs] == [None]
     assert not toy_scale.scale.paper
 
 
 def test_a_scale_without_the_second_corpus_says_so() -> None:
     found = planned("experiment=table1", "scale=toy", "seed=1,2")
     assert found.notes == ["Left out: R9, R10; scale toy has no data=toy_zhen."]
-    assert {each.label for each in found.runs} == {"absolute, max 48", "relative, max 48"}
+    assert {row_of([each]).label for each in found.runs} == {"absolute, max 48", "relative, max 48"}
 
 
 ONE = ["experiment=table2", "scale=toy", "run=R1", "seed=1"]
