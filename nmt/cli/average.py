@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from functools import partial
 from pathlib import Path
 
 from nmt.cli.command import run
@@ -21,11 +22,6 @@ run trained with trainer.keep_checkpoints=5. If there are fewer than K, it is an
 facts.json in OUTPUT lists what was averaged. Evaluate the mean before you use it: it may be worse
 than the best of its checkpoints.
 """
-
-
-def main(argv: list[str] | None = None) -> int:
-    """The console script; returns the exit code."""
-    return run(command, argv)
 
 
 def command(argv: list[str]) -> None:
@@ -65,6 +61,8 @@ def understood(argv: list[str]) -> argparse.Namespace:
     outputs.check_new(options.output)
     return options
 
+
+main = partial(run, command)  # the console script
 
 if __name__ == "__main__":
     sys.exit(main())

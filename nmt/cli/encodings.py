@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from functools import partial
 from pathlib import Path
 
 from nmt.cli.command import run
@@ -31,11 +32,6 @@ together; without one, all are checked. Exit codes of --check: 0 all passed, 70 
   nmt-encodings mine "[mine,relative]" --check --config-dir mine/conf
 """
 READ = ("model", "encoding", "seed")  # the parts of a config that change something here
-
-
-def main(argv: list[str] | None = None) -> int:
-    """The console script; returns the exit code."""
-    return run(command, argv)
 
 
 def command(argv: list[str]) -> None:
@@ -151,6 +147,8 @@ def _refuse(options: argparse.Namespace, given: list[str]) -> None:
         if not (named or options.table or options.check):
             raise UserError(f"{override}: of which encoding? nmt-encodings NAME KEY=VALUE")
 
+
+main = partial(run, command)  # the console script
 
 if __name__ == "__main__":
     sys.exit(main())

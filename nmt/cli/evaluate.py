@@ -48,11 +48,6 @@ Search settings; the default is what each model was trained with:
 TOKENIZERS = ("13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "none")  # need no download
 
 
-def main(argv: list[str] | None = None) -> int:
-    """The console script; returns the exit code."""
-    return run(command, argv)
-
-
 def command(argv: list[str]) -> None:
     """Evaluate, write, show."""
     typed = understood(argv)
@@ -264,6 +259,8 @@ def _metrics(text: str) -> list[str] | None:
 
     return parse_names(text)
 
+
+main = partial(run, command)  # the console script
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -3,6 +3,7 @@
 import argparse
 import re
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,11 +45,6 @@ PRECISIONS = (
     *("float32", "float16", "bfloat16", "int16"),
     *("int8", "int8_float32", "int8_float16", "int8_bfloat16"),
 )  # of CTranslate2
-
-
-def main(argv: list[str] | None = None) -> int:
-    """The console script; returns the exit code."""
-    return run(command, argv)
 
 
 def command(argv: list[str]) -> None:
@@ -150,6 +146,8 @@ def _two(text: str) -> tuple[str, str]:
         raise argparse.ArgumentTypeError(f"{text}: expected two names, as German,English")
     return source, target
 
+
+main = partial(run, command)  # the console script
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -3,6 +3,7 @@
 import argparse
 import logging
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,11 +42,6 @@ Without it the trained length is unknown in reports, too.
 For models with several target languages, the first word of a line names the language:
 `>>fra<< Hello.`
 """
-
-
-def main(argv: list[str] | None = None) -> int:
-    """The console script; returns the exit code."""
-    return run(command, argv)
 
 
 def command(argv: list[str]) -> None:
@@ -101,6 +97,8 @@ def understood(argv: list[str]) -> argparse.Namespace:
         raise UserError(f"--trained-length {options.trained_length}: must be at least 1")
     return options
 
+
+main = partial(run, command)  # the console script
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,6 +1,7 @@
 """nmt-prepare: segment, filter and store a corpus, and report what was dropped."""
 
 import sys
+from functools import partial
 
 from nmt.cli import help
 from nmt.cli.command import run
@@ -23,11 +24,6 @@ arguments is used again. All keys of nmt-train are accepted; only data.* and seg
 )
 
 
-def main(argv: list[str] | None = None) -> int:
-    """The console script; returns the exit code."""
-    return run(command, argv)
-
-
 def command(argv: list[str]) -> None:
     """Prepare the corpus that the arguments name; print where it lies and what was dropped."""
     options = help.parser_of(MANUAL).parse_intermixed_args(argv)
@@ -41,6 +37,8 @@ def command(argv: list[str]) -> None:
     prepared = corpus.prepare(composed(help.overrides_of(options)).settings)
     sys.stdout.write(f"{describe(report(prepared.path))}\n{prepared.path}\n")
 
+
+main = partial(run, command)  # the console script
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,11 +55,6 @@ OWN = {  # overrides that the recipe makes itself, and where they are said inste
     **dict.fromkeys(("experiment", "scale"), "nmt-train"),
     "data.root": "--root",
 }
-
-
-def main(argv: list[str] | None = None) -> int:
-    """The console script; returns the exit code."""
-    return run(command, argv)
 
 
 def command(argv: list[str]) -> None:
@@ -224,6 +220,8 @@ def held(root: Path) -> Iterator[None]:
     finally:
         lock.release()
 
+
+main = partial(run, command)  # the console script
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -4,6 +4,7 @@ import json
 import sys
 from contextlib import ExitStack
 from dataclasses import astuple
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from nmt import __version__
@@ -51,11 +52,6 @@ class ScoreOptions(NamedTuple):
     columns: dict[str, str]  # name -> file
     device: str
     threads: int | None
-
-
-def main(argv: list[str] | None = None) -> int:
-    """The console script; returns the exit code."""
-    return run(command, argv)
 
 
 def command(argv: list[str]) -> None:
@@ -162,6 +158,8 @@ def record(options: ScoreOptions, number: int, pair: "GivenTranslation | None") 
         return json.dumps(plain, ensure_ascii=False) + "\n"
     return f"{pair.log_prob:.6f}\t{pair.length}\n" if pair else "\n"
 
+
+main = partial(run, command)  # the console script
 
 if __name__ == "__main__":
     sys.exit(main())

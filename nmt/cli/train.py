@@ -59,11 +59,6 @@ The same command again resumes a run. Other settings in the directory of a run a
 )
 
 
-def main(argv: list[str] | None = None) -> int:
-    """The console script; returns the exit code."""
-    return run(command, argv)
-
-
 def command(argv: list[str]) -> None:
     """Train what the arguments ask for: one run, the runs of a sweep, or a table of the paper."""
     options = understood(argv)
@@ -208,6 +203,8 @@ def next_commands(trained: "Sequence[Experiment]") -> None:
     for i, words in enumerate(commands):
         log.info("%s  %s", "     " if i else "next:", shlex.join(words))
 
+
+main = partial(run, command)  # the console script
 
 if __name__ == "__main__":
     sys.exit(main())

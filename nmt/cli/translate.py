@@ -5,6 +5,7 @@ import sys
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -108,11 +109,6 @@ class TranslateOptions(NamedTuple):
         """The files that are read in step with the input, by name."""
         prefix = {} if self.target_prefix is None else {PREFIX: self.target_prefix}
         return {**self.columns, **prefix}
-
-
-def main(argv: list[str] | None = None) -> int:
-    """The console script; returns the exit code."""
-    return run(command, argv)
 
 
 def command(argv: list[str]) -> None:
@@ -315,6 +311,8 @@ def record(
         return "".join(f"{number}\t{rank}\t{t.score:.4f}\t{t.text}\n" for rank, t in ranked)
     return f"{best.score:.4f}\t{best.text}\n" if options.scores else f"{best.text}\n"
 
+
+main = partial(run, command)  # the console script
 
 if __name__ == "__main__":
     sys.exit(main())
