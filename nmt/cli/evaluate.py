@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.cli.command import run
-from nmt.cli.decoding import BY_SENTENCE, KEYS, THREADS, WORKERS, change_of, described
+from nmt.cli.decoding import BY_SENTENCE, KEYS, WORKERS, add_running, change_of, described
 from nmt.cli.parser import PROCESSES, SAMPLES, Parser, add_jobs, once, within
 from nmt.cli.streams import deliver
 from nmt.errors import UserError
 from nmt.experiments import outputs
-from nmt.experiments.columns import COLUMNS, columns_named
 from nmt.experiments.options import BOUNDS, CACHE, SEED, TITLE, EvaluationOptions
 
 if TYPE_CHECKING:
@@ -133,6 +132,7 @@ def understood(argv: list[str]) -> argparse.Namespace:
     once(settings)
     typed.systems = [a for a in typed.arguments if a not in settings]
     typed.decode = dict(map(change_of, settings))
+    typed.columns = {name: Path(path) for name, path in typed.columns.items()}
     if typed.tests and (typed.reference or typed.source):
         raise UserError("--test: has source and reference itself; leave --source, --reference out")
     if typed.source and not typed.reference:
@@ -162,13 +162,6 @@ def _add_texts(parser: Parser) -> None:
         "--joined", type=Path, metavar="DIR", help="also test on joined pairs of lines, kept in DIR"
     )
     add("--by-sentence", action="store_true", help=BY_SENTENCE)
-    add(
-        "--columns",
-        type=_columns,
-        default={},
-        metavar=COLUMNS,
-        help="files of integers parallel to the source, for models that need them",
-    )
 
 
 def _add_scores(parser: Parser) -> None:
@@ -228,10 +221,9 @@ def _add_outputs(parser: Parser) -> None:
 
 
 def _add_computing(parser: Parser) -> None:
-    """Where models compute."""
+    """What models read beside the text, and where they compute."""
     add = parser.add_argument
-    add("--device", default="auto", help="cpu, cuda, cuda:1, or auto: a GPU if there is one")
-    add("--threads", type=PROCESSES, metavar="N", help=THREADS)
+    add_running(parser)
     add("--workers", type=PROCESSES, metavar="N", help=WORKERS)
     add_jobs(parser)
     add(
@@ -242,10 +234,6 @@ def _add_computing(parser: Parser) -> None:
         help="where translations of models other than runs are kept (default %(default)s)",
     )
     add("--quiet", action="store_true", help="no progress, only warnings")
-
-
-def _columns(text: str) -> dict[str, Path]:
-    return {name: Path(path) for name, path in columns_named(text).items()}
 
 
 def _bounds(text: str) -> list[int]:

@@ -1,20 +1,21 @@
 """nmt-score: how likely a model finds given translations, N pairs in, N lines out."""
 
+import argparse
 import json
 import sys
 from contextlib import ExitStack
 from dataclasses import astuple
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from nmt import __version__
 from nmt.cli.command import lasting, run
-from nmt.cli.decoding import THREADS
-from nmt.cli.parser import PROCESSES, Parser, within
+from nmt.cli.decoding import add_running
+from nmt.cli.parser import Parser, within
 from nmt.cli.resumable import Hashed, Progress, check_output, digest, output_of, read_over
 from nmt.cli.streams import named, opened_input, text_lines
 from nmt.errors import Exit, UserError
-from nmt.experiments.columns import COLUMNS, columns_named, with_columns
+from nmt.experiments.columns import with_columns
 
 if TYPE_CHECKING:
     from nmt.decode.forced import GivenTranslation
@@ -38,20 +39,6 @@ OUTPUT.part, which is renamed at the end; after an interruption the same command
 """
 BATCH = "tokens of a batch on the longer side, padding included (default: 4000)"
 SOURCE, TARGET = "", "="  # names among what is read, which no column can have
-
-
-class ScoreOptions(NamedTuple):
-    """What the command line says."""
-
-    model: str
-    source: str
-    target: str
-    output: str | None
-    tokens: bool
-    batch_tokens: int
-    columns: dict[str, str]  # name -> file
-    device: str
-    threads: int | None
 
 
 def command(argv: list[str]) -> None:
@@ -108,7 +95,7 @@ def command(argv: list[str]) -> None:
         )
 
 
-def _identity(options: ScoreOptions, trained: "Trained") -> dict[str, object]:
+def _identity(options: argparse.Namespace, trained: "Trained") -> dict[str, object]:
     """All but the input that decides on what is written."""
     return {
         "model": trained.digest,
@@ -122,7 +109,7 @@ def _identity(options: ScoreOptions, trained: "Trained") -> dict[str, object]:
     }
 
 
-def understood(argv: list[str]) -> ScoreOptions:
+def understood(argv: list[str]) -> argparse.Namespace:
     """Read the arguments; raises UserError, or SystemExit as argparse does."""
     parser = Parser(prog="nmt-score", usage=USAGE, description=ABOUT, epilog=EPILOG)
     add = parser.add_argument
@@ -131,22 +118,15 @@ def understood(argv: list[str]) -> ScoreOptions:
     add("target", metavar="TARGET", help="its translations, perhaps .gz; -: stdin")
     add("-o", "--output", help="file to write (default: stdout)")
     add("--tokens", action="store_true", help="one JSON object per pair, with each piece's score")
-    add(
-        "--columns",
-        metavar=COLUMNS,
-        help="integers parallel to the source, for models that need them",
-    )
     add("--batch-tokens", type=within(1), default=4000, metavar="N", help=BATCH)
-    add("--device", default="auto", help="cpu, cuda, cuda:1, or auto: a GPU if there is one")
-    add("--threads", type=PROCESSES, metavar="N", help=THREADS)
-    values = vars(parser.parse_args(argv))
-    columns = columns_named(values["columns"])
-    if [values["source"], values["target"], *columns.values()].count("-") > 1:
+    add_running(parser)
+    options = parser.parse_args(argv)
+    if [options.source, options.target, *options.columns.values()].count("-") > 1:
         raise UserError("-: stdin can be one of the texts only; give files for the others")
-    return ScoreOptions(**{**values, "columns": columns})
+    return options
 
 
-def record(options: ScoreOptions, number: int, pair: "GivenTranslation | None") -> str:
+def record(options: argparse.Namespace, number: int, pair: "GivenTranslation | None") -> str:
     """What is written for a pair, LF included; None: it was too long."""
     if options.tokens:
         plain = {

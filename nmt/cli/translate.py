@@ -1,5 +1,6 @@
 """nmt-translate: translate lines of text by a trained model, N lines in, N lines out."""
 
+import argparse
 import json
 import sys
 from collections import deque
@@ -15,8 +16,8 @@ from nmt.cli.decoding import (
     BY_SENTENCE,
     KEYS,
     SETTING,
-    THREADS,
     WORKERS,
+    add_running,
     change_of,
     described,
 )
@@ -31,7 +32,7 @@ from nmt.cli.streams import (
     waits_for_nobody,
 )
 from nmt.errors import UserError
-from nmt.experiments.columns import COLUMNS, columns_named, with_columns
+from nmt.experiments.columns import with_columns
 
 if TYPE_CHECKING:
     from nmt.config import Decode
@@ -84,31 +85,6 @@ class InStep(NamedTuple):
         """All of it."""
         prefixes = [] if self.prefixes is None else [self.prefixes]
         return [self.lines, *self.columns.values(), *prefixes]
-
-
-class TranslateOptions(NamedTuple):
-    """What the command line says."""
-
-    models: list[str]
-    input: str
-    output: str | None
-    n_best: int | None
-    scores: bool
-    json: bool
-    device: str
-    threads: int | None
-    workers: int | None
-    engine: str | None
-    by_sentence: bool
-    columns: dict[str, str]  # name -> file
-    target_prefix: str | None
-    changes: dict[str, str]  # key of decode -> value
-
-    @property
-    def beside(self) -> dict[str, str]:
-        """The files that are read in step with the input, by name."""
-        prefix = {} if self.target_prefix is None else {PREFIX: self.target_prefix}
-        return {**self.columns, **prefix}
 
 
 def command(argv: list[str]) -> None:
@@ -168,7 +144,7 @@ def command(argv: list[str]) -> None:
 
 
 def _output(
-    options: TranslateOptions, loaded: "LoadedModels", decode: "Decode"
+    options: argparse.Namespace, loaded: "LoadedModels", decode: "Decode"
 ) -> AbstractContextManager[OutputStream]:
     """Where translations go; a file is resumed where all that decides on its lines is the same."""
     identity = {
@@ -186,8 +162,12 @@ def _output(
     return output_of(options.output, identity)
 
 
-def understood(argv: list[str]) -> TranslateOptions:
-    """Read the arguments; raises UserError, or SystemExit as argparse does."""
+def understood(argv: list[str]) -> argparse.Namespace:
+    """Read the arguments; raises UserError, or SystemExit as argparse does.
+
+    Besides the options: `models`, `input`, `changes` (key of decode -> value), and `beside`, the
+    files that are read in step with the input, by name.
+    """
     parser = Parser(
         prog="nmt-translate",
         groups=("decode",),
@@ -207,46 +187,40 @@ def understood(argv: list[str]) -> TranslateOptions:
     add("--n-best", type=within(1, 1000), metavar="N", help="the N best translations, with scores")
     add("--scores", action="store_true", help="a score before each translation")
     add("--json", action="store_true", help="one JSON object per line")
-    add(
-        "--columns",
-        metavar=COLUMNS,
-        help="integers parallel to the text, for models that need them",
-    )
     add(PREFIX, metavar="FILE", help="line N begins the translation of line N; may be empty")
     add("--by-sentence", action="store_true", help=BY_SENTENCE)
-    add("--device", default="auto", help="cpu, cuda, cuda:1, or auto: a GPU if there is one")
     add("--engine", choices=ENGINES, help="what is to translate (default: what reads MODEL)")
-    add("--threads", type=PROCESSES, metavar="N", help=THREADS)
+    add_running(parser)
     add("--workers", type=PROCESSES, metavar="N", help=WORKERS)
-    given = parser.parse_intermixed_args(argv)
-    if (given.workers or 1) > 1 and given.threads not in (None, given.workers):
+    options = parser.parse_intermixed_args(argv)
+    if (options.workers or 1) > 1 and options.threads not in (None, options.workers):
         raise UserError(
-            f"--workers {given.workers} --threads {given.threads}: each worker has one thread; "
+            f"--workers {options.workers} --threads {options.threads}: each worker has one thread; "
             "leave one of the two out"
         )
-    settings = [a for a in given.arguments if SETTING.match(a)]
+    settings = [a for a in options.arguments if SETTING.match(a)]
     once(settings)
-    named = [a for a in given.arguments if not SETTING.match(a)]
+    named = [a for a in options.arguments if not SETTING.match(a)]
     inputs = [a for a in named if not Path(a).is_dir()] or ["-"]
     if len(inputs) > 1:
         raise UserError(
             f"{inputs[0]}, {inputs[1]}: two inputs, as neither is the directory of a model; "
             "give one, or join them: cat A B | ..."
         )
-    values = {k: v for k, v in vars(given).items() if k not in ("model", "arguments")}
-    values["models"] = [given.model, *(a for a in named if Path(a).is_dir())]
-    values["columns"] = columns_named(given.columns)
-    if "-" in values["columns"].values():
-        raise UserError(f"--columns {given.columns}: stdin is for the text; give a file")
-    if given.target_prefix == "-":
-        raise UserError(f"{PREFIX} -: stdin is for the text; give a file")
-    if given.by_sentence and inputs == ["-"]:
+    prefix = {} if options.target_prefix is None else {PREFIX: options.target_prefix}
+    options.beside = {**options.columns, **prefix}
+    if name := next((name for name, path in options.beside.items() if path == "-"), None):
+        where = f"{PREFIX} " if name == PREFIX else f"--columns {name}="
+        raise UserError(f"{where}-: stdin is for the text; give a file")
+    if options.by_sentence and inputs == ["-"]:
         raise UserError("--by-sentence: no record lies beside stdin; give a file")
-    return TranslateOptions(**values, input=inputs[0], changes=dict(map(change_of, settings)))
+    options.models = [options.model, *(a for a in named if Path(a).is_dir())]
+    options.input, options.changes = inputs[0], dict(map(change_of, settings))
+    return options
 
 
 def records(
-    options: TranslateOptions,
+    options: argparse.Namespace,
     translator: "Translator",
     texts: InStep,
     done: int,
@@ -298,7 +272,7 @@ def _prompted(arriving: Arriving | None) -> bool:
 
 
 def record(
-    options: TranslateOptions, number: int, line: str, translations: "list[Translation]"
+    options: argparse.Namespace, number: int, line: str, translations: "list[Translation]"
 ) -> str:
     """One line of the input in the form that the options choose."""
     best = translations[0]

@@ -23,10 +23,10 @@ def columns_argument(files: Mapping[str, str]) -> list[str]:
     return ["--columns", ",".join(named)] if named else []
 
 
-def columns_named(argument: str | None) -> dict[str, str]:
+def columns_named(argument: str) -> dict[str, str]:
     """`heads=FILE,order=FILE` -> {"heads": FILE, ...}; raises UserError for anything else."""
     files: dict[str, str] = {}
-    for part in argument.split(",") if argument is not None else ():
+    for part in argument.split(","):
         name, _, path = part.partition("=")
         if not name or not path or name in files:
             raise UserError(f"--columns {argument}: expected {COLUMNS}, each name once")
