@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.cli.command import run
-from nmt.cli.parser import Parser
+from nmt.cli.parser import Parser, within
 from nmt.cli.streams import sample_lines
-from nmt.errors import UserError
 from nmt.experiments import outputs
 
 if TYPE_CHECKING:
@@ -87,14 +86,12 @@ def understood(argv: list[str]) -> argparse.Namespace:
     add("--samples", metavar="FILE", help="lines of the source language to compare on")
     add(
         "--trained-length",
-        type=int,
+        type=within(1),
         metavar="N",
         help="pieces of the longest source in training, which no file tells; default: unknown",
     )
     options = parser.parse_args(argv)
     outputs.check_new(options.model)
-    if options.trained_length is not None and options.trained_length < 1:
-        raise UserError(f"--trained-length {options.trained_length}: must be at least 1")
     return options
 
 

@@ -83,7 +83,7 @@ class ResumableOutput(OutputStream):
         try:
             if self.part.stat().st_size:
                 self.progress = self._resumed()
-            self.lines = self._before = self.progress.lines  # done by earlier commands
+            self.lines = self.progress.lines  # done by earlier commands
             self._bytes = self.progress.bytes
             self.file.seek(self._bytes)
             self.file.truncate()
@@ -188,7 +188,7 @@ class ResumableOutput(OutputStream):
         """Leave what the next command goes on from, or nothing where nothing was done."""
         with suppress(OSError):  # the disk may be full; the first error is the one to tell
             self._write_record()
-        if self._kept.lines > self._before:
+        if self._kept.lines > self.lines:
             log.warning(
                 "%s: keeps the %d lines done so far; the same command goes on from there",
                 self.part,

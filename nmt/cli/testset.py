@@ -9,8 +9,8 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt.cli.parser import Parser
-from nmt.errors import Exit, UserError
+from nmt.cli.parser import Parser, within
+from nmt.errors import UserError
 from nmt.experiments import outputs
 
 if TYPE_CHECKING:
@@ -76,19 +76,17 @@ def understood(argv: list[str]) -> argparse.Namespace:
     documents = "name of each line's document, one a line; joins stay inside"
     add("--documents", type=Path, metavar="FILE", help=documents)
     options = parser.parse_args(argv)
-    if options.k < 1:
-        raise UserError(f"-k {options.k}: give 1 or more", Exit.USAGE)
     for name in (options.name, getattr(options, "joined_name", options.name)):
         if not name or name[0] == "." or re.search(r"[/\\\x00-\x1f]", name):
-            raise UserError(f"{name!r}: no name for a file; give a word without /", Exit.USAGE)
+            raise UserError(f"{name!r}: no name for a file; give a word without /")
     if options.kind == "all" and options.name == options.joined_name:
-        raise UserError(f"{options.name}: two sets of this name; change --joined-name", Exit.USAGE)
+        raise UserError(f"{options.name}: two sets of this name; change --joined-name")
     return options
 
 
 def _add_common(add: Callable[..., object]) -> None:
     add("directory", type=Path, metavar="DIR", help="where the sets are written")
-    add("-k", type=int, default=2, help="lines joined into one (default %(default)s)")
+    add("-k", type=within(1), default=2, help="lines joined into one (default %(default)s)")
     add("--source-language", metavar="CODE", help="default: the ending of the source's name")
     add("--target-language", metavar="CODE", help="default: that of the reference's")
     bounds = "last length of each bucket (default %(default)s)"
@@ -99,14 +97,15 @@ def _add_common(add: Callable[..., object]) -> None:
 def table(sets: dict[str, list[int]], groups: "Sequence[Bucket]", unit: str) -> str:
     """Lines, sum and maximum of the source lengths of each set, and its lines in each bucket."""
     from nmt.compare.buckets import members
+    from nmt.compare.text.columns import GAP, NamedLine, named
 
-    rows = [("", "lines", "sum", "longest", *(group.name for group in groups))]
+    rows = [NamedLine("", ["lines", "sum", "longest", *(group.name for group in groups)])]
     for name, lengths in sets.items():
-        counts = len(lengths), sum(lengths), max(lengths)
         inside = (len(members(group, lengths)) for group in groups)
-        rows.append((name, *(f"{count:,}" for count in (*counts, *inside))))
-    lines = [f"{name:<16}" + "".join(f"{cell:>12}" for cell in cells) for name, *cells in rows]
-    return "\n".join([f"lines by source length in {unit}", *lines]) + "\n"
+        counts = (len(lengths), sum(lengths), max(lengths), *inside)
+        rows.append(NamedLine(name, [f"{count:,}" for count in counts]))
+    table = named(rows, GAP, right=True)
+    return "\n".join([f"lines by source length in {unit}", *table]) + "\n"
 
 
 def seams_text(source: Path, lines: int) -> str:
@@ -126,7 +125,7 @@ def _all(options: argparse.Namespace) -> "Written":
     sources, references = options.sources, options.references
     if len(sources) != len(references):
         counts = f"{len(sources)} sources, but {len(references)} references"
-        raise UserError(f"{counts}; give as many", Exit.USAGE)
+        raise UserError(f"{counts}; give as many")
     pairs = []
     for source, reference in zip(sources, references, strict=True):
         pairs.append((plain(source).stem, source, reference))
@@ -160,8 +159,7 @@ def _languages(
         if code is None and (len(endings) > 1 or "" in endings):
             raise UserError(
                 f"{', '.join(map(str, paths))}: the names do not end in one language; "
-                f"give {option} CODE",
-                Exit.USAGE,
+                f"give {option} CODE"
             )
         languages.append(code or endings.pop())
     return languages[0], languages[1]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.errors import Exit, UserError
+from nmt.errors import UserError
 
 
 class Bucket(NamedTuple):
@@ -30,7 +30,7 @@ def parse_bounds(text: str) -> list[int]:
     """Read `25,50,75,100`; raises UserError unless they are growing positive integers."""
     words = text.split(",")
     if not all(word.strip().isascii() and word.strip().isdigit() for word in words):
-        raise UserError(f"--bounds {text}: expected lengths like 25,50,75,100", Exit.USAGE)
+        raise UserError(f"--bounds {text}: expected lengths like 25,50,75,100")
     bounds = [int(word) for word in words]
     check(bounds, "--bounds ")
     return bounds
@@ -40,9 +40,7 @@ def check(bounds: Sequence[int], option: str) -> None:
     """Raise UserError unless the bounds, given by this option, are growing positive integers."""
     if not bounds or bounds[0] < 1 or any(a >= b for a, b in pairwise(bounds)):
         shown = ",".join(map(str, bounds))
-        raise UserError(
-            f"{option}{shown}: each length must be larger than the one before, from 1", Exit.USAGE
-        )
+        raise UserError(f"{option}{shown}: each length must be larger than the one before, from 1")
 
 
 def make(bounds: Sequence[int]) -> list[Bucket]:

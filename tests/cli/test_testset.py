@@ -166,7 +166,7 @@ def test_languages(command: Run, tmp_path: Path) -> None:
         ("all out --sources a.de --references b.en", 65, "b.en: has 2 lines, but a.de has 3"),
         ("all out --sources a.de a.de --references a.en a.en", 2, "a: two test sets of this name"),
         (f"{ALL} --joined-name newstest_all", 2, "two sets of this name"),
-        (f"{ALL} -k 0", 2, "-k 0: give 1 or more"),
+        (f"{ALL} -k 0", 2, "-k: 0: expected an integer from 1"),
         (f"{ALL} --bounds 5,4", 2, "--bounds 5,4"),
         (f"{ALL} --name ../x", 2, "no name for a file"),
         (f"{ALL} --source-language en", 2, "two files of one name"),
