@@ -10,7 +10,7 @@ from nmt.compare.undertranslation import with_signs
 def diagnose(test: TranslatedTest, how: Bootstrap) -> ScoredTest:
     """Score a test set by bucket, look for signs of under-translation, choose examples.
 
-    Raises UserError as `score` does.
+    Raises UserError as `scorers_of` does.
     """
     used = scoring.scorers_of(test, how)
     examples = [] if test.sources is None else [SENTENCE]

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
-from nmt.compare.report import BucketScores, Score, SystemScores
+from nmt.compare.report import BucketScores, ComparedSystem, Score, SystemScores
 
 STAR, BEYOND, EMPTY = "*", "^", "-"  # significant; beyond the trained length; no such number
 
@@ -23,6 +23,12 @@ def number(value: float | None, digits: int = 1) -> str:
 def count(value: float | None) -> str:
     """`28,075`."""
     return EMPTY if value is None else f"{value:,.0f}"
+
+
+def deviating(mean: float | None, deviation: float | None, digits: int = 1) -> str:
+    """`56.7 ± 0.4`, without a deviation where there is none."""
+    written = number(mean, digits)
+    return written if deviation is None else f"{written} ± {number(deviation, digits)}"
 
 
 def interval(score: Score | None) -> str:
@@ -61,9 +67,13 @@ def reference_sign(row: BucketScores) -> float | None:
     return next((value for value in values if value is not None), None)
 
 
-def mean_and_deviation(values: Sequence[float]) -> tuple[float, float | None]:
-    """Over runs; no deviation of one."""
-    return fmean(values), stdev(values) if len(values) > 1 else None
+def over_runs(system: ComparedSystem, name: str) -> tuple[float | None, float | None]:
+    """Mean and deviation of a figure of `TrainedRun` over the runs that know it.
+
+    No deviation of one run, and neither of none.
+    """
+    known = [value for run in system.runs if (value := getattr(run, name)) is not None]
+    return fmean(known) if known else None, stdev(known) if len(known) > 1 else None
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ the runs of all seeds, and the mean over them is one sample. Seeds are held fixe
 apart is the deviation's to say. With one seed each this is the usual test of two systems.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from statistics import fmean, stdev
 from typing import NamedTuple
@@ -66,19 +66,12 @@ class Bootstrap(NamedTuple):
     jobs: int = 1  # processes that count
 
 
-def score(test: TranslatedTest, how: Bootstrap) -> ScoredTest:
-    """Score all systems in each bucket of source lengths, and on all pairs.
-
-    A bucket's score is the corpus score of its pairs, no mean over sentences. The first system
-    that was tested is the baseline of the paired tests. Raises UserError for a tokenizer that is
-    not installed and for a metric that the language has not.
-    """
-    used = scorers_of(test, how)
-    return score_counts(test, how, used, count(test, how, [scorer.name for scorer in used]))
-
-
 def scorers_of(test: TranslatedTest, how: Bootstrap) -> list[Scorer]:
-    """The metrics of a test, in order."""
+    """The metrics of a test, in order.
+
+    Raises UserError for a tokenizer that is not installed and for a metric that the language has
+    not.
+    """
     return chosen(list(_scorers(*_key(test, how)).values()), test.metrics)
 
 
@@ -140,7 +133,11 @@ def score_counts(
     used: Sequence[Scorer],
     counts: Sequence[Sequence[RunCounts]],
 ) -> ScoredTest:
-    """Score what was counted: buckets, then all pairs."""
+    """Score all systems in each bucket of source lengths, and on all pairs, from their counts.
+
+    A bucket's score is the corpus score of its pairs, no mean over sentences. The first system
+    that was tested is the baseline of the paired tests.
+    """
     groups: list[tuple[Bucket | None, NDArray[np.intp]]] = []
     if test.lengths is not None:
         groups = [(b, buckets.members(b, test.lengths)) for b in buckets.make(how.bounds)]
@@ -190,10 +187,15 @@ def _cells(
                 p = p_value(base_sampled, sampled, mean - base)
             deviation = stdev(seeds) if len(seeds) > 1 else None
             scores[scorer.name] = Score(mean, deviation, seeds, *interval(sampled), p)
-        ratios = [length_ratio(run[BLEU][lines].astype(np.float64)) for run in runs]
-        known = [ratio for ratio in ratios if ratio is not None]
-        cells.append(SystemScores(scores, fmean(known) if known else None, far))
+        ratio = mean_known(length_ratio(run[BLEU][lines].astype(np.float64)) for run in runs)
+        cells.append(SystemScores(scores, ratio, far))
     return cells
+
+
+def mean_known(values: Iterable[float | None]) -> float | None:
+    """The mean of the values that are known; None where none is."""
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
 
 
 def _sum(counts: Table) -> NDArray[np.float64]:

@@ -1,12 +1,11 @@
 """Signs of under-translation that the texts alone show."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from statistics import fmean
 
 from nmt.compare.report import BucketScores, ScoredTest, UnderTranslation
-from nmt.compare.scoring import JoinedParts, TranslatedTest, lines_of, workers
+from nmt.compare.scoring import JoinedParts, TranslatedTest, lines_of, mean_known, workers
 from nmt.data.parallel import in_order
 
 ORDERS = range(1, 7)  # of character n-grams, those of chrF (Popović 2015)
@@ -120,9 +119,3 @@ def _with_signs(
         )
         cells.append(replace(cell, signs=signs) if runs else cell)
     return replace(row, cells=cells)
-
-
-def mean_known(values: Iterable[float | None]) -> float | None:
-    """The mean of the values that are known; None where none is."""
-    known = [value for value in values if value is not None]
-    return fmean(known) if known else None

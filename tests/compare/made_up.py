@@ -6,7 +6,10 @@ from contextlib import contextmanager
 
 import pytest
 
+from nmt.compare import scoring
+from nmt.compare.report import ScoredTest
 from nmt.compare.scores import Counts, Scorer
+from nmt.compare.scoring import Bootstrap, TranslatedTest
 
 WORDS = [f"w{i}" for i in range(60)] + ["the", "of", "it's", "Mr."] * 5
 
@@ -29,6 +32,13 @@ def noisy(lines: list[str], wrong: float, seed: int = 1) -> list[str]:
 
 def lengths(lines: list[str]) -> list[int]:
     return [len(line.split(" ")) for line in lines]
+
+
+def score(test: TranslatedTest, how: Bootstrap) -> ScoredTest:
+    """The scores alone, as `diagnose` makes them."""
+    used = scoring.scorers_of(test, how)
+    counts = scoring.count(test, how, [scorer.name for scorer in used])
+    return scoring.score_counts(test, how, used, counts)
 
 
 @contextmanager

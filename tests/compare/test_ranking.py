@@ -11,8 +11,8 @@ import pytest
 from nmt.compare import heatmap, text
 from nmt.compare.ranking import Ranking
 from nmt.compare.report import ComparedSystem, LearningCurve, Report, TrainedRun
-from nmt.compare.scoring import Bootstrap, TranslatedTest, score
-from tests.compare.made_up import each_run_counted_once, lengths, noisy, references
+from nmt.compare.scoring import Bootstrap, TranslatedTest
+from tests.compare.made_up import each_run_counted_once, lengths, noisy, references, score
 
 RIGHT = references(130)
 LENGTHS = lengths(RIGHT)

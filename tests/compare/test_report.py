@@ -13,11 +13,11 @@ from nmt import figure
 from nmt.compare import plot
 from nmt.compare.notation import STAR
 from nmt.compare.report import ComparedSystem, Report
-from nmt.compare.scoring import Bootstrap, TranslatedTest, score
+from nmt.compare.scoring import Bootstrap, TranslatedTest
 from nmt.compare.text import render
 from nmt.compare.text.columns import WIDTH
 from tests.compare import made_up_report
-from tests.compare.made_up import each_run_counted_once, lengths, noisy, references
+from tests.compare.made_up import each_run_counted_once, lengths, noisy, references, score
 
 RIGHT = references(150)
 LENGTHS = lengths(RIGHT)

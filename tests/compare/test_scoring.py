@@ -13,8 +13,8 @@ from nmt.compare import scoring, significance
 from nmt.compare.buckets import make, members
 from nmt.compare.report import TESTED, BucketScores, ScoredTest
 from nmt.compare.scores import Scorer, chosen, length_ratio, scorers
-from nmt.compare.scoring import Bootstrap, TranslatedTest, count, score
-from tests.compare.made_up import each_run_counted_once, lengths, noisy, references
+from nmt.compare.scoring import Bootstrap, TranslatedTest, count
+from tests.compare.made_up import each_run_counted_once, lengths, noisy, references, score
 
 RIGHT = references(150)
 LENGTHS = lengths(RIGHT)

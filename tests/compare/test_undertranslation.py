@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from nmt.compare.undertranslation import dropped_halves, mean_known, repeated
+from nmt.compare.scoring import mean_known
+from nmt.compare.undertranslation import dropped_halves, repeated
 
 FIRST = "The commission will present its report to the parliament before the end of this year."
 SECOND = "Small farms in the mountains of Scotland lost a quarter of their sheep last winter."

@@ -78,7 +78,7 @@ def environment() -> Environment:
         *(conclusion.conclude, conclusion.overlap, conclusion.every_seed_better),
         *(rows_of, notation.marks_of, notation.star, notation.beyond),
         *(lengths.score_figures, lengths.signs_of, lengths.bands_of),
-        *(learning.learning_figures, learning.over_runs),
+        *(learning.learning_figures, notation.over_runs, text.deviating),
         *(examples.chosen, examples.differing, examples.as_read),
         *(panels.attention_panels, panels.single_heads),
         *(best_of, labels, distinct, sections, settings),

@@ -94,10 +94,9 @@ def spread(score: Score) -> str:
     return deviating(score.mean, score.deviation)
 
 
-def deviating(mean: float, deviation: float | None, digits: int = 1, gap: str = "\u00a0") -> str:
-    """A mean and its deviation, if it has one."""
-    written = fixed(mean, digits)
-    return written if deviation is None else f"{written}{gap}±{gap}{fixed(deviation, digits)}"
+def deviating(mean: float | None, deviation: float | None, digits: int = 1) -> str:
+    """A mean and its deviation, if it has one; never in two lines."""
+    return _typeset(notation.deviating(mean, deviation, digits)).replace(" ", "\u00a0")
 
 
 def short(value: float) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from nmt.compare.notation import EMPTY, beyond, count, interval, number, p_value, star
+from nmt.compare.notation import EMPTY, beyond, count, deviating, interval, number, p_value, star
 from nmt.compare.ranking import EXACT, Ranking
 from nmt.compare.report import BucketScores, Report
 from nmt.compare.text.columns import beside, padded, wrapped
@@ -72,8 +72,8 @@ def _lines(ranked: Ranking) -> list[list[str]]:
 def _score(row: BucketScores, s: int, metric: str) -> str:
     cell = row.cells[s]
     score = cell.scores[metric]
-    spread = "" if score.deviation is None else f" ± {number(score.deviation)}"
-    return f"{number(score.mean)}{spread} {interval(score)}{star(score)}{beyond(cell)}"
+    mean = deviating(score.mean, score.deviation)
+    return f"{mean} {interval(score)}{star(score)}{beyond(cell)}"
 
 
 def _without_unknown(lines: Sequence[list[str]]) -> list[list[str]]:

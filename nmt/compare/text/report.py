@@ -7,8 +7,9 @@ from nmt.compare.notation import (
     EMPTY,
     SIGNS,
     count,
-    mean_and_deviation,
+    deviating,
     number,
+    over_runs,
     percent,
     reference_sign,
     sign,
@@ -47,17 +48,10 @@ def _system(system: ComparedSystem) -> list[str]:
         count(system.encoding_parameters),
         count(len(system.runs) or None),
         "-".join(count(step) for step in dict.fromkeys([*steps[:1], *steps[-1:]])) or EMPTY,
-        _perplexity([r.dev_perplexity for r in system.runs if r.dev_perplexity is not None]),
+        deviating(*over_runs(system, "dev_perplexity"), 2),
         count(system.longest_trained),
         count(system.tokens_per_second),
     ]
-
-
-def _perplexity(values: list[float]) -> str:
-    if not values:
-        return EMPTY
-    mean, deviation = mean_and_deviation(values)
-    return number(mean, 2) + ("" if deviation is None else f" ± {number(deviation, 2)}")
 
 
 def _signs(report: Report, test: ScoredTest) -> str:

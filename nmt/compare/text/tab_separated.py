@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from nmt.compare.notation import SIGNS, mean_and_deviation, sign
+from nmt.compare.notation import SIGNS, over_runs, sign
 from nmt.compare.report import (
     BucketScores,
     ComparedSystem,
@@ -94,13 +94,12 @@ def _system(system: ComparedSystem) -> Iterator[dict[str, Any]]:
     ):
         if value is not None:
             yield {**about, "metric": name, "mean": value}
-    for name, values in (
-        ("updates", [float(run.step) for run in system.runs]),
-        ("dev perplexity", [run.dev_perplexity for run in system.runs]),
-        ("seconds", [run.seconds for run in system.runs]),
-        ("tokens per second", [run.tokens_per_second for run in system.runs]),
+    for name, figure in (
+        ("updates", "step"),
+        ("dev perplexity", "dev_perplexity"),
+        ("seconds", "seconds"),
+        ("tokens per second", "tokens_per_second"),
     ):
-        known = [value for value in values if value is not None]
-        if known:
-            mean, deviation = mean_and_deviation(known)
+        mean, deviation = over_runs(system, figure)
+        if mean is not None:
             yield {**about, "metric": name, "mean": mean, "deviation": deviation}
