@@ -43,30 +43,28 @@ def batches(rows: Sequence[ModelInput], tokens: int) -> Iterator[list[int]]:
         yield [places[i] for i in group]
 
 
-class SourceColumns:
-    """The columns beside the sources that the model reads."""
+def columns_by_line(
+    trained: Trained, columns: Mapping[str, Sequence[str]], lines: int
+) -> list[dict[str, ColumnLine]]:
+    """The columns beside each source, of those that the model reads.
 
-    def __init__(self, trained: Trained, columns: Mapping[str, Sequence[str]], lines: int) -> None:
-        wanted = trained.model.columns
-        if absent := missing(wanted, columns):
+    Raises UserError: 2 where one is missing, 65 where one has not as many lines as the text.
+    """
+    wanted = trained.model.columns
+    if absent := missing(wanted, columns):
+        raise UserError(
+            f"column {absent[0]}: this model reads it beside the text, and its attention "
+            "cannot be recorded without; give its file"
+        )
+    rows: list[dict[str, ColumnLine]] = [{} for _ in range(lines)]
+    for name in sorted(wanted - {WORDS}):
+        if len(columns[name]) != lines:
             raise UserError(
-                f"column {absent[0]}: this model reads it beside the text, and its attention "
-                "cannot be recorded without; give its file"
+                f"column {name}: {len(columns[name])} lines, but the text has {lines}; "
+                "the two must be parallel",
+                Exit.DATA,
             )
-        self.columns = {name: columns[name] for name in sorted(wanted - {WORDS})}
-        for name, column in self.columns.items():
-            if len(column) != lines:
-                raise UserError(
-                    f"column {name}: {len(column)} lines, but the text has {lines}; "
-                    "the two must be parallel",
-                    Exit.DATA,
-                )
-        known = columns_of(trained.settings.data) if self.columns else {}
-        self.per = {name: known[name] for name in self.columns}
-
-    def of(self, place: int) -> dict[str, ColumnLine]:
-        """What stands beside one source."""
-        return {
-            name: ColumnLine(self.per[name], column[place], f"column {name}, line {place + 1}")
-            for name, column in self.columns.items()
-        }
+        per = columns_of(trained.settings.data)[name]
+        for number, (row, text) in enumerate(zip(rows, columns[name], strict=True), 1):
+            row[name] = ColumnLine(per, text, f"column {name}, line {number}")
+    return rows

@@ -29,7 +29,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.compare.attention.inputs import SourceColumns, batches, model_input
+from nmt.compare.attention.inputs import batches, columns_by_line, model_input
 from nmt.compare.attention.sums import BatchSums, summed
 from nmt.compare.report import REACH, UNATTENDED, AttentionProfile
 from nmt.data.seams import pieces_of
@@ -95,12 +95,10 @@ def attention_statistics(
             Exit.DATA,
         )
     buckets = {"all": range(len(sources))} if buckets is None else buckets
-    beside = SourceColumns(trained, columns or {}, len(sources))
+    beside = columns_by_line(trained, columns or {}, len(sources))
     pieces = [pieces_of(trained.source.segmenter, source) for source in sources]
-    inputs = [
-        model_input(trained, source, pieces[place], hypothesis, beside.of(place))
-        for place, (source, hypothesis) in enumerate(zip(sources, hypotheses, strict=True))
-    ]
+    parallel = zip(sources, pieces, hypotheses, beside, strict=True)
+    inputs = [model_input(trained, *sentence) for sentence in parallel]
     outputs = [len(sentence.target) - 1 for sentence in inputs]
     sentences = [
         SentenceCoverage(own, n, [0.0] * len(own)) for own, n in zip(pieces, outputs, strict=True)
