@@ -77,11 +77,11 @@ def environment() -> Environment:
         *(text.bdi, text.listed, svg.classes, svg.dash, svg.mark),
         *(conclusion.conclude, conclusion.overlap, conclusion.every_seed_better),
         *(rows_of, notation.marks_of, notation.star, notation.beyond),
-        *(lengths.score_figures, lengths.signs_of, lengths.bands_of),
-        *(learning.learning_figures, notation.over_runs, text.deviating),
+        *(lengths.score_charts, lengths.signs_of, lengths.bands_of),
+        *(learning.learning_charts, notation.over_runs, text.deviating),
         *(examples.chosen, examples.differing, examples.as_read),
         *(panels.attention_panels, panels.single_heads),
-        *(best_of, labels, distinct, sections, settings),
+        *(best_of, labels, sections, settings),
     ]
     templates.globals |= {function.__name__: function for function in functions}
     templates.globals |= {
@@ -105,7 +105,7 @@ def sections(report: Report) -> dict[str, str]:
         "summary": ("Summary", True),
         "tables": ("Scores", tests),
         "lengths": ("By length", [t for t in tests if t.buckets and t.unit is not None]),
-        "learning": ("Learning", learning.learning_figures(report)),
+        "learning": ("Learning", learning.learning_charts(report)),
         "size": ("Size and speed", [s for s in systems if s.parameters is not None or s.runs]),
         "undertranslation": (
             "Under-translation",
@@ -136,11 +136,6 @@ def best_of(test: ScoredTest, row: BucketScores, systems: Iterable[int], metric:
 def labels(report: Report, systems: Iterable[int]) -> list[Markup]:
     """The names of some systems."""
     return [text.bdi(report.systems[s].label) for s in systems]
-
-
-def distinct(values: Iterable[Any]) -> list[Any]:
-    """Each value once, in order (Jinja's `unique` takes `a` and `A` for the same)."""
-    return list(dict.fromkeys(values))
 
 
 def settings(report: Report) -> Iterator[tuple[str, str]]:

@@ -26,18 +26,11 @@ SIGNS = {  # of under-translation: heading, and what it is
 }
 
 
-class Figure(NamedTuple):
-    """A chart under its caption."""
-
-    caption: str
-    chart: Chart
-
-
 class Sign(NamedTuple):
     """A sign of under-translation on one test set."""
 
     title: str
-    figure: Figure
+    chart: Chart
     values: list[list[float | None]]  # system, bucket
     references: list[float | None] | None  # the references' own, by bucket
 
@@ -51,23 +44,23 @@ def bands_of(report: Report, test: ScoredTest) -> Bands:
     return Bands(test.buckets or test.rows, test.unit, limits)
 
 
-def score_figures(report: Report, test: ScoredTest) -> list[Figure]:
+def score_charts(report: Report, test: ScoredTest) -> list[Chart]:
     """A chart for each metric, one of the length ratio, and of perplexity where it is known."""
     bands = bands_of(report, test)
-    figures = []
+    charts = []
     for metric in test.metrics:
         better = "higher" if metric.higher_is_better else "lower"
         name = f"{metric.name} by source length with 95 % intervals, {test.name}"
         chart = by_length(name, bands, _series(report, bands.rows, _score_of(metric)))
-        figures.append(Figure(f"{metric.name}, {better} is better", chart))
+        charts.append(chart._replace(caption=f"{metric.name}, {better} is better"))
     ratios = _series(report, bands.rows, lambda cell: _point(cell.ratio))
     chart = by_length(f"Length ratio by source length, {test.name}", bands, ratios, level=1.0)
-    figures.append(Figure("Length ratio, hypotheses over references", chart))
+    charts.append(chart._replace(caption="Length ratio, hypotheses over references"))
     perplexities = _series(report, bands.rows, lambda cell: _point(cell.perplexity))
     if any(point for one in perplexities for point in one.points):
         chart = by_length(f"Perplexity by source length, {test.name}", bands, perplexities)
-        figures.append(Figure("Perplexity of the references, lower is better", chart))
-    return figures
+        charts.append(chart._replace(caption="Perplexity of the references, lower is better"))
+    return charts
 
 
 def _score_of(metric: Metric) -> Callable[[SystemScores], Point | None]:
@@ -113,5 +106,5 @@ def signs_of(report: Report, test: ScoredTest) -> list[Sign]:
         caption = f"{title}: {about}{'; grey bars: references' if any(bars) else ''}"
         values = [[sign(row.cells[s], name) for row in test.rows] for s in range(len(series))]
         references = list(map(reference_sign, test.rows)) if compared else None
-        signs.append(Sign(title, Figure(caption, chart), values, references))
+        signs.append(Sign(title, chart._replace(caption=caption), values, references))
     return signs

@@ -9,21 +9,14 @@ from nmt.compare.page.svg import Chart
 from nmt.compare.report import SITES, AttentionProfile, Report
 
 CURVES = 1000  # drawn for single heads; in a larger report, the mean of each layer's heads
-SHADES = 8  # of the heat table
-
-
-class HeatCell(NamedTuple):
-    """How far one head attends, on average."""
-
-    distance: float
-    shade: int  # from 0 to SHADES; a darker cell attends further away
+SHADES = 8  # of the heat table, and none; a darker cell attends further away
 
 
 class SitePanel(NamedTuple):
     """The attention of one site."""
 
     site: str
-    layers: dict[int, dict[int, HeatCell]]  # by layer and head
+    layers: dict[int, dict[int, tuple[float, int]]]  # by layer and head: mean distance, and shade
     heads: list[int]
     charts: list[Chart]  # by layer
 
@@ -85,7 +78,7 @@ def _site(
         for n, group in layers.items()
     ]
     cells = {
-        n: {p.head: HeatCell(p.distance, round(SHADES * p.distance / farthest)) for p in group}
+        n: {p.head: (p.distance, round(SHADES * p.distance / farthest)) for p in group}
         for n, group in layers.items()
     }
     return SitePanel(site, cells, sorted({p.head for p in ordered}), charts)

@@ -53,6 +53,7 @@ class Chart(NamedTuple):
     height: float
     strokes: list[Stroke]
     labels: list[Label]
+    caption: str = ""
 
 
 def classes(i: int) -> str:
