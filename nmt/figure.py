@@ -1,6 +1,9 @@
 """The files of pictures: which there can be, and how equal pictures become equal files."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from nmt.errors import UserError
 
@@ -19,7 +22,17 @@ def check(path: Path) -> None:
         ) from None
 
 
-def undated(path: Path) -> dict[str, None]:
-    """Metadata that keep the date out of a picture, so that equal pictures are equal files."""
-    key = {".svg": "Date", ".pdf": "CreationDate"}.get(path.suffix.lower())
-    return {key: None} if key else {}
+@contextmanager
+def drawn(path: Path, size: tuple[float, float], font: float) -> Iterator[Any]:
+    """A matplotlib figure of `size` inches, written to `path` when it is left without an error.
+
+    No date is in it, and names within an SVG are not random: equal pictures are equal files.
+    """
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    date = {".svg": "Date", ".pdf": "CreationDate"}.get(path.suffix.lower())
+    with matplotlib.rc_context({"svg.hashsalt": "nmt", "font.size": font}):
+        figure = Figure(figsize=size, layout="constrained")
+        yield figure
+        figure.savefig(path, dpi=150, metadata={date: None} if date else {})

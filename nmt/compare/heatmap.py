@@ -6,7 +6,7 @@ from typing import Any
 from nmt.compare.notation import BEYOND, interval, number
 from nmt.compare.ranking import Ranking
 from nmt.compare.report import ALL, Report
-from nmt.figure import undated
+from nmt.figure import drawn
 
 CELL = (1.55, 0.235)  # inches
 MARGINS = (2.6, 1.25)  # inches for names and headings
@@ -19,20 +19,16 @@ def draw(report: Report, path: Path) -> None:
     Each cell holds the score and its 95% interval, so that the picture needs no table beside it.
     The same report gives the same bytes.
     """
-    import matplotlib
-    from matplotlib.figure import Figure
+    from matplotlib import colormaps
 
     ranking = Ranking(report, report.tests[0])
     rows, order = ranking.rows, ranking.order
     scores = [[row.cells[s].scores[ranking.metric.name] for row in rows] for s in order]
     means = [[score.mean for score in line] for line in scores]
     size = (MARGINS[0] + CELL[0] * len(rows), MARGINS[1] + CELL[1] * len(order))
-    with matplotlib.rc_context({"svg.hashsalt": "nmt", "font.size": 8}):
-        figure = Figure(figsize=size, layout="constrained")
+    with drawn(path, size, font=8) as figure:
         axes = figure.subplots()
-        colours = matplotlib.colormaps[
-            "viridis" if ranking.metric.higher_is_better else "viridis_r"
-        ]
+        colours = colormaps["viridis" if ranking.metric.higher_is_better else "viridis_r"]
         top = max(1.0, *(mean for line in means for mean in line))
         axes.imshow(means, aspect="auto", cmap=colours, vmin=0, vmax=top)
         for y, line in enumerate(scores):
@@ -43,7 +39,6 @@ def draw(report: Report, path: Path) -> None:
                 colour = "white" if dark else "black"
                 axes.text(x, y, text, ha="center", va="center", fontsize=7, color=colour)
         _axes(axes, ranking)
-        figure.savefig(path, dpi=150, metadata=undated(path))
 
 
 def _axes(axes: Any, ranking: Ranking) -> None:

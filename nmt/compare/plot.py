@@ -5,7 +5,7 @@ from typing import Any
 
 from nmt.compare.notation import marks_of
 from nmt.compare.report import BucketScores, Report, ScoredTest
-from nmt.figure import undated
+from nmt.figure import drawn
 
 SIZE = (8, 4.5)  # inches
 LEGEND = 4  # entries in a row
@@ -20,20 +20,15 @@ def draw(report: Report, path: Path) -> None:
 
     The same report gives the same bytes.
     """
-    import matplotlib
-    from matplotlib.figure import Figure
-
     test = report.tests[0]
     rows = test.buckets or test.rows
-    with matplotlib.rc_context({"svg.hashsalt": "nmt", "font.size": 9}):
-        figure = Figure(figsize=SIZE, layout="constrained")
+    with drawn(path, SIZE, font=9) as figure:
         top, below = figure.subplots(2, 1, sharex=True, height_ratios=[2.4, 1])
         for s in range(len(report.systems)):
             _system(top, below, report, rows, s)
         _trained(top, below, report, test)
         _axes(top, below, test, rows)
         figure.legend(loc="outside upper left", frameon=False, fontsize=8, ncols=LEGEND)
-        figure.savefig(path, dpi=150, metadata=undated(path))
 
 
 def _system(top: Any, below: Any, report: Report, rows: list[BucketScores], s: int) -> None:

@@ -9,7 +9,7 @@ import torch
 from nmt import build, modeldir
 from nmt.config import Settings
 from nmt.errors import UserError
-from nmt.figure import undated
+from nmt.figure import drawn
 from nmt.inspect.panels import CurvesPanel, MatrixPanel, Panel, panels_of
 from nmt.inspect.specimen import entries
 from nmt.inspect.vectors import learned
@@ -73,14 +73,10 @@ def _rows(model: Transformer, names: list[str], vocab: int) -> dict[str, list[Pa
 def _save(rows: dict[str, list[Panel]], title: str, path: Path) -> None:
     if not rows:
         raise UserError(f"{title.partition(' (')[0]}: nothing of it can be drawn")
-    import matplotlib
-    from matplotlib.figure import Figure
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
-
     wide = max(map(len, rows.values()))
     size = (max(min(PANEL[0] * wide, WIDTH), 5.0), PANEL[1] * len(rows) + 0.6)
-    with matplotlib.rc_context({"svg.hashsalt": "nmt", "font.size": 9}):
-        figure = Figure(figsize=size, layout=ConstrainedLayoutEngine(wspace=0.06))
+    with drawn(path, size, font=9) as figure:
+        figure.get_layout_engine().set(wspace=0.06)
         figure.suptitle(title, fontsize=11, x=0.01, ha="left", fontweight="bold")
         bands = figure.subfigures(len(rows), 1, squeeze=False)[:, 0]
         for band, (heading, panels) in zip(bands, rows.items(), strict=True):
@@ -95,7 +91,6 @@ def _save(rows: dict[str, list[Panel]], title: str, path: Path) -> None:
                     _curves(axes, panel)
             for axes in grid[len(panels) :]:
                 axes.set_axis_off()
-        figure.savefig(path, dpi=150, metadata=undated(path))
 
 
 def _matrix(figure: Any, axes: Any, panel: MatrixPanel) -> None:
