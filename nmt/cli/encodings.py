@@ -81,11 +81,7 @@ def understood(argv: list[str]) -> argparse.Namespace:
     add("--plot", type=Path, metavar="FILE", help="draw it: .png, .svg or .pdf")
     add("--check", action="store_true", help="try on a small model all that an encoding must do")
     add("--run", type=Path, metavar="DIR", help="a trained model to draw or to check")
-    add(
-        "--device",
-        metavar="DEVICE",
-        help="where --check decodes: cpu (default), cuda, auto",
-    )
+    add("--device", metavar="DEVICE", help="where --check decodes: cpu (default), cuda, auto")
     add("--config-dir", metavar="DIR", help="also look for options in DIR")
     options = parser.parse_intermixed_args(argv)
     from nmt.overrides.near import nearest
@@ -131,10 +127,7 @@ def _refuse(options: argparse.Namespace, given: list[str]) -> None:
             options.check and options.run and named,
             f"{options.name}: --check --run tries all that the model has; leave it out",
         ),
-        (
-            others and not options.check,
-            f"{others}: expected KEY=VALUE after {options.name}",
-        ),
+        (others and not options.check, f"{others}: expected KEY=VALUE after {options.name}"),
     ):
         if wrong:
             raise UserError(message)

@@ -12,15 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nmt import __version__
 from nmt.cli.command import lasting, run
-from nmt.cli.decoding import (
-    BY_SENTENCE,
-    KEYS,
-    SETTING,
-    WORKERS,
-    add_running,
-    change_of,
-    described,
-)
+from nmt.cli.decoding import BY_SENTENCE, KEYS, SETTING, WORKERS, add_running, change_of, described
 from nmt.cli.parser import PROCESSES, Parser, once, within
 from nmt.cli.resumable import Hashed, Progress, check_output, digest, output_of, read_over
 from nmt.cli.streams import (

@@ -84,10 +84,7 @@ def _axes(top: Any, below: Any, test: ScoredTest, rows: list[BucketScores]) -> N
     top.set_ylim(bottom=0)
     below.set_ylabel("length ratio")
     below.axhline(1, color="0.6", linewidth=0.8, zorder=0)
-    below.set_xticks(
-        range(len(rows)),
-        [f"{row.name}\nn = {row.pairs:,}" for row in rows],
-    )
+    below.set_xticks(range(len(rows)), [f"{row.name}\nn = {row.pairs:,}" for row in rows])
     below.set_xlim(-0.5, len(rows) - 0.5)
     below.set_xlabel(f"source length in {test.unit}" if test.unit else "all pairs")
     for axes in (top, below):

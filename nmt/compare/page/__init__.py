@@ -17,15 +17,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from nmt.compare import notation
-from nmt.compare.page import (
-    conclusion,
-    examples,
-    learning,
-    lengths,
-    panels,
-    svg,
-    text,
-)
+from nmt.compare.page import conclusion, examples, learning, lengths, panels, svg, text
 from nmt.compare.report import (
     ALL,
     REACH,

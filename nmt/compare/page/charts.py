@@ -4,17 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from nmt.compare.page.svg import (
-    Chart,
-    Label,
-    Stroke,
-    classes,
-    fitted,
-    grid,
-    line,
-    mark,
-    positive,
-)
+from nmt.compare.page.svg import Chart, Label, Stroke, classes, fitted, grid, line, mark, positive
 from nmt.compare.page.text import fixed, share, short
 from nmt.compare.report import BucketScores
 

@@ -7,14 +7,7 @@ from typing import NamedTuple
 from nmt.compare.notation import reference_sign, sign
 from nmt.compare.page.charts import Bands, Limit, Point, Series, by_length
 from nmt.compare.page.svg import Chart
-from nmt.compare.report import (
-    UNATTENDED,
-    BucketScores,
-    Metric,
-    Report,
-    ScoredTest,
-    SystemScores,
-)
+from nmt.compare.report import UNATTENDED, BucketScores, Metric, Report, ScoredTest, SystemScores
 
 SIGNS = {  # of under-translation: heading, and what it is
     "repeated": ("Repeated 4-grams", "share of the 4-grams that stood earlier in their line"),

@@ -4,14 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from nmt.compare.notation import SIGNS, over_runs, sign
-from nmt.compare.report import (
-    BucketScores,
-    ComparedSystem,
-    Report,
-    Score,
-    ScoredTest,
-    SystemScores,
-)
+from nmt.compare.report import BucketScores, ComparedSystem, Report, Score, ScoredTest, SystemScores
 
 HEADING = (
     *("test", "bucket", "shortest", "longest", "pairs", "system", "runs", "unseen", "metric"),
