@@ -5,7 +5,7 @@ from typing import Any
 
 from nmt.compare.notation import BEYOND, interval, number
 from nmt.compare.ranking import Ranking
-from nmt.compare.report import ALL, Report
+from nmt.compare.report import Report
 from nmt.figure import drawn
 
 CELL = (1.55, 0.235)  # inches
@@ -22,7 +22,7 @@ def draw(report: Report, path: Path) -> None:
     from matplotlib import colormaps
 
     ranking = Ranking(report, report.tests[0])
-    rows, order = ranking.rows, ranking.order
+    rows, order = ranking.test.filled, ranking.order
     scores = [[row.cells[s].scores[ranking.metric.name] for row in rows] for s in order]
     means = [[score.mean for score in line] for line in scores]
     size = (MARGINS[0] + CELL[0] * len(rows), MARGINS[1] + CELL[1] * len(order))
@@ -42,7 +42,7 @@ def draw(report: Report, path: Path) -> None:
 
 
 def _axes(axes: Any, ranking: Ranking) -> None:
-    rows, order = ranking.rows, ranking.order
+    rows, order = ranking.test.filled, ranking.order
     beyond = [all(cell.beyond for cell in row.cells) for row in rows]
     names = [
         f"{row.name}{BEYOND if far else ''}\nn = {row.pairs:,}"
@@ -56,7 +56,7 @@ def _axes(axes: Any, ranking: Ranking) -> None:
     axes.set_yticks([y + 0.5 for y in range(len(order) - 1)], minor=True)
     axes.grid(which="minor", color="white", linewidth=1)
     axes.tick_params(which="minor", length=0, top=False, bottom=False)
-    if rows[-1].name == ALL and len(rows) > 1:  # a gap: "all" is no bucket
+    if len(rows) > 1:  # a gap: "all" is no bucket
         axes.axvline(len(rows) - 1.5, color="white", linewidth=5)
     mark = "\n^ longer than any source in training" if any(beyond) else ""
     unit = f" by length in {ranking.test.unit}" if ranking.test.unit else ""

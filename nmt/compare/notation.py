@@ -41,9 +41,9 @@ def percent(share: float | None) -> str:
     return EMPTY if share is None else f"{100 * share:.1f}"
 
 
-def p_value(p: float) -> str:
+def p_value(p: float | None) -> str:
     """`0.017`, or `<.001`."""
-    return f"{p:.3f}" if p >= 0.001 else "<.001"
+    return "<.001" if p is not None and p < 0.001 else number(p, 3)
 
 
 def star(score: Score | None) -> str:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from nmt.compare.report import ALL, BucketScores, Metric, Report, ScoredTest
+from nmt.compare.report import BucketScores, Metric, Report, ScoredTest
 
 EXACT = "exact"  # the metric of exact matches
 
@@ -20,14 +20,9 @@ class Ranking:
         return self.test.metrics[0]
 
     @property
-    def rows(self) -> list[BucketScores]:
-        """The buckets that hold pairs, then all pairs."""
-        return [row for row in self.test.rows if row.pairs or row.name == ALL]
-
-    @property
     def longest(self) -> BucketScores:
         """The bucket of the longest sources; all pairs, where there are no buckets."""
-        rows = self.rows
+        rows = self.test.filled
         return rows[-2] if len(rows) > 1 else rows[-1]
 
     @property
@@ -36,7 +31,7 @@ class Ranking:
         sign = -1 if self.metric.higher_is_better else 1
 
         def key(s: int) -> tuple[float, ...]:
-            rows = (self.longest, self.rows[-1])
+            rows = (self.longest, self.test.rows[-1])
             return tuple(sign * row.cells[s].scores[self.metric.name].mean for row in rows)
 
         systems = range(len(self.report.systems))

@@ -71,7 +71,7 @@ def four() -> Ranking:
 
 
 def test_empty_buckets_are_left_out_and_the_longest_decides(four: Ranking) -> None:
-    assert [row.name for row in four.rows] == ["0-20", "21-35", "36-60", "all"]
+    assert [row.name for row in four.test.filled] == ["0-20", "21-35", "36-60", "all"]
     assert four.test.rows[3].pairs == 0
     assert four.longest.name == "36-60"
     assert labels(four) == ["good", "middle", "tie", "bad"]
@@ -97,7 +97,7 @@ def test_the_text_shows_the_report_s_numbers(four: Ranking) -> None:
     lines = text.ranking(four.report).split("\n")
     heading = lines.index("") + 1
     first = re.split(r" {2,}", lines[heading + 1].strip())
-    cells = [row.cells[1] for row in four.rows]  # of "good"
+    cells = [row.cells[1] for row in four.test.filled]  # of "good"
     expected = [
         f"{c.scores['BLEU'].mean:.1f} [{c.scores['BLEU'].low:.1f}, {c.scores['BLEU'].high:.1f}]"
         + ("*" if (p := c.scores["BLEU"].p) is not None and p < 0.05 else "")
@@ -146,7 +146,7 @@ def test_what_is_unequal_or_unknown_is_said() -> None:
 
 
 def test_a_system_that_did_not_translate_has_no_place(four: Ranking) -> None:
-    absent = replace(four.rows[0].cells[0], scores={})
+    absent = replace(four.test.filled[0].cells[0], scores={})
     rows = [replace(row, cells=[absent, *row.cells[1:]]) for row in four.test.rows]
     test = replace(four.test, rows=rows)
     assert labels(Ranking(replace(four.report, tests=[test]), test)) == ["good", "middle", "tie"]
@@ -159,12 +159,14 @@ def test_pictures_hold_every_number_and_are_the_same_again(metric: str, tmp_path
         heatmap.draw(one.report, tmp_path / name)
     svg = (tmp_path / "a.svg").read_text()
     assert svg == (tmp_path / "b.svg").read_text()
-    for row in one.rows:  # matplotlib leaves the text of a label as a comment
+    for row in one.test.filled:  # matplotlib leaves the text of a label as a comment
         for cell in row.cells:
             assert f"{cell.scores[metric].mean:.1f}  [" in svg
     places = [svg.index(f"<!-- {label} -->") for label in labels(one)]
     assert places == sorted(places)
-    best, worst = (one.rows[0].cells[s].scores[metric].mean for s in (one.order[0], one.order[-1]))
+    best, worst = (
+        one.test.filled[0].cells[s].scores[metric].mean for s in (one.order[0], one.order[-1])
+    )
     assert svg.index(f"<!-- {best:.1f}  [") < svg.index(f"<!-- {worst:.1f}  [")  # row by row
 
 

@@ -85,7 +85,7 @@ def environment() -> Environment:
         "BEYOND": notation.BEYOND,
         "CARET": examples.CARET,
         "OPEN": OPEN,
-        "SIGN_TITLES": [title for title, _ in lengths.SIGNS.values()],
+        "SIGN_TITLES": [title.capitalize() for title in notation.SIGNS.values()],
     }
     return templates
 

@@ -4,18 +4,15 @@ from collections.abc import Callable, Sequence
 from math import isfinite
 from typing import NamedTuple
 
-from nmt.compare.notation import reference_sign, sign
+from nmt.compare.notation import SIGNS, reference_sign, sign
 from nmt.compare.page.charts import Bands, Limit, Point, Series, by_length
 from nmt.compare.page.svg import Chart
 from nmt.compare.report import UNATTENDED, BucketScores, Metric, Report, ScoredTest, SystemScores
 
-SIGNS = {  # of under-translation: heading, and what it is
-    "repeated": ("Repeated 4-grams", "share of the 4-grams that stood earlier in their line"),
-    "unattended": (
-        "Hardly attended",
-        f"share of source pieces with attention under {UNATTENDED} over the whole output",
-    ),
-    "dropped_half": ("Dropped second half", "share of joined pairs without their second half"),
+ABOUT = {  # the signs of under-translation
+    "repeated": "share of the 4-grams that stood earlier in their line",
+    "unattended": f"share of source pieces with attention under {UNATTENDED} over the whole output",
+    "dropped_half": "share of joined pairs without their second half",
 }
 
 
@@ -87,7 +84,8 @@ def signs_of(report: Report, test: ScoredTest) -> list[Sign]:
     """The signs of under-translation that are known of any system."""
     signs = []
     bands = bands_of(report, test)
-    for name, (title, about) in SIGNS.items():
+    for name, words in SIGNS.items():
+        title = words.capitalize()
         series = _series(report, bands.rows, _sign_of(name))
         if not any(point for one in series for point in one.points):
             continue
@@ -96,7 +94,7 @@ def signs_of(report: Report, test: ScoredTest) -> list[Sign]:
         chart = by_length(
             f"{title} by source length, {test.name}", bands, series, reference=bars, percent=True
         )
-        caption = f"{title}: {about}{'; grey bars: references' if any(bars) else ''}"
+        caption = f"{title}: {ABOUT[name]}{'; grey bars: references' if any(bars) else ''}"
         values = [[sign(row.cells[s], name) for row in test.rows] for s in range(len(series))]
         references = list(map(reference_sign, test.rows)) if compared else None
         signs.append(Sign(title, chart._replace(caption=caption), values, references))

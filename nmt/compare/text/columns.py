@@ -10,17 +10,6 @@ LABEL = 26  # a longer name of a system has a line to itself
 GAP = "   "  # between columns
 
 
-def padded(column: Sequence[str], right: bool = False) -> list[str]:
-    """The cells of a column, each as wide as the widest."""
-    width = max(map(len, column), default=0)
-    return [cell.rjust(width) if right else cell.ljust(width) for cell in column]
-
-
-def beside(columns: Sequence[Sequence[str]], gap: str) -> list[str]:
-    """The lines of a table whose columns stand side by side."""
-    return [gap.join(line).rstrip() for line in zip(*columns, strict=True)]
-
-
 class NamedLine(NamedTuple):
     """One line of a table."""
 
@@ -61,10 +50,11 @@ def _name_width(lines: Sequence[NamedLine]) -> int:
 
 
 def _aligned(lines: Sequence[NamedLine], right: bool) -> list[NamedLine]:
-    columns = [
-        padded(column, right) for column in zip(*(line.cells for line in lines), strict=True)
-    ]
-    return [line._replace(cells=[c[i] for c in columns]) for i, line in enumerate(lines)]
+    """The lines with the cells of each column as wide as its widest."""
+    columns = zip(*(line.cells for line in lines), strict=True)
+    widths = [max(map(len, column)) for column in columns]
+    align = str.rjust if right else str.ljust
+    return [line._replace(cells=list(map(align, line.cells, widths))) for line in lines]
 
 
 def _behind(line: NamedLine, width: int, gap: str) -> list[str]:

@@ -78,17 +78,13 @@ def _lines(
     if any(first in cell.scores for cell in cells):
         lines.append(line(f"  95%{of_first}", interval, first))
     if any(cell.scores[first].p is not None for cell in cells if first in cell.scores):
-        lines.append(line(f"  p{of_first}", _p, first))
+        lines.append(line(f"  p{of_first}", lambda score: p_value(score.p), first))
     if any(score.deviation is not None for score in scores):
         lines.append(line(f"  ± {len(system.runs)} seeds", lambda score: number(score.deviation)))
     if any(score.published is not None for score in scores):
         lines.append(line("  paper", lambda score: number(score.published)))
         lines.append(line("  difference", _difference))
     return lines
-
-
-def _p(score: Score) -> str:
-    return EMPTY if score.p is None else p_value(score.p)
 
 
 def _difference(score: Score) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from nmt.compare.notation import EMPTY, beyond, count, deviating, interval, number, p_value, star
 from nmt.compare.ranking import EXACT, Ranking
 from nmt.compare.report import BucketScores, Report
-from nmt.compare.text.columns import beside, padded, wrapped
+from nmt.compare.text.columns import NamedLine, named, wrapped
 from nmt.compare.text.notes import notes_of
 
 
@@ -14,9 +14,8 @@ def ranking(report: Report) -> str:
     parts = []
     for test in report.tests:
         ranked = Ranking(report, test)
-        names, *columns = zip(*_lines(ranked), strict=True)
-        table = beside([padded(names), *(padded(column, right=True) for column in columns)], "  ")
-        parts.append("\n".join([*map(wrapped, _opening(ranked)), "", *table]))
+        lines = [NamedLine(name, cells) for name, *cells in _lines(ranked)]
+        parts.append("\n".join([wrapped(_opening(ranked)), "", *named(lines, "  ", right=True)]))
     return "\n\n".join([*parts, "\n".join(map(wrapped, notes_of(report)))]) + "\n"
 
 
@@ -25,31 +24,29 @@ def markdown(report: Report) -> str:
     parts = [f"{report.date}: `{report.command}`"]
     for test in report.tests:
         ranked = Ranking(report, test)
-        heading, *lines = (
-            "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |"
-            for line in _lines(ranked)
-        )
-        rule = "|" + "|".join([":--", *["--:"] * (len(_lines(ranked)[0]) - 1)]) + "|"
-        parts += [" ".join(_opening(ranked)), "\n".join([heading, rule, *lines])]
+        cells = [[cell.replace("|", "\\|") for cell in line] for line in _lines(ranked)]
+        heading, *lines = ("| " + " | ".join(line) + " |" for line in cells)
+        rule = "|" + "|".join([":--", *["--:"] * (len(cells[0]) - 1)]) + "|"
+        parts += [_opening(ranked), "\n".join([heading, rule, *lines])]
     return "\n\n".join([*parts, "\n".join(f"- {note}" for note in notes_of(report))]) + "\n"
 
 
-def _opening(ranked: Ranking) -> list[str]:
+def _opening(ranked: Ranking) -> str:
     """What is ranked, and by what."""
     test = ranked.test
     pairs = ", ".join(
-        f"{row.name}: {count(row.pairs)}{' few' if row.few else ''}" for row in ranked.rows
+        f"{row.name}: {count(row.pairs)}{' few' if row.few else ''}" for row in test.filled
     )
     unit = f" Source length in {test.unit}." if test.unit else ""
-    return [
+    return (
         f"{test.name}, sorted by {ranked.metric.name} of {ranked.longest.name}, best first.{unit} "
         f"Pairs: {pairs}."
-    ]
+    )
 
 
 def _lines(ranked: Ranking) -> list[list[str]]:
     """The heading, and a line for each system, best first."""
-    rows, longest, metric = ranked.rows, ranked.longest, ranked.metric.name
+    rows, longest, metric = ranked.test.filled, ranked.longest, ranked.metric.name
     systems = ranked.report.systems
     names = [known.name for known in ranked.test.metrics]
     exact = EXACT in names and metric != EXACT  # a column of its own where another has the buckets
@@ -62,7 +59,7 @@ def _lines(ranked: Ranking) -> list[list[str]]:
         line = [system.label, count(system.encoding_parameters), count(system.parameters)]
         line.append(count(system.tokens_per_second))
         line += [_score(row, s, metric) for row in rows]
-        line.append(EMPTY if score.p is None else p_value(score.p))
+        line.append(p_value(score.p))
         line += [number(rows[-1].cells[s].scores[EXACT].mean)] if exact else []
         line.append(number(longest.cells[s].ratio, 2))
         lines.append(line)

@@ -62,11 +62,8 @@ def _about(
 
 
 def _score(score: Score) -> dict[str, Any]:
-    known = score.published
-    names = ("mean", "deviation", "low", "high", "p", "published")
-    return {name: getattr(score, name) for name in names} | {
-        "difference": None if known is None else score.mean - known
-    }
+    difference = None if score.published is None else score.mean - score.published
+    return {**vars(score), "difference": difference}
 
 
 def _others(cell: SystemScores) -> dict[str, float | None]:
