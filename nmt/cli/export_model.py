@@ -20,18 +20,14 @@ USAGE = "nmt-export MODEL DIR --to ctranslate2|marian|argos [OPTION ...]"
 ABOUT = """
 Write a model for another engine, and verify it.
 
---to ctranslate2 (nmt[ct2]): model.bin, config.json and the vocabularies that
-ctranslate2.Translator reads, and the segmenters in the formats of nmt (source.json, target.json)
-and of SentencePiece (source.spm, target.spm) or subword-nmt (bpe.codes, bpe.vocabulary).
---to marian (nmt[oracles]): config.json, model.safetensors, vocab.json, source.spm and target.spm,
-which MarianMTModel and MarianTokenizer of transformers read. For models with model.norm=post,
-encoding=absolute and SentencePiece, including imported ones.
---to argos (nmt[ct2]): a package DIR.argosmodel that Argos Translate and LibreTranslate install. For
+--to ctranslate2 (nmt[ct2]): a directory that ctranslate2.Translator reads, with the segmenters.
+--to marian (nmt[oracles]): a directory that MarianMTModel and MarianTokenizer of transformers read,
+for models with model.norm=post, encoding=absolute and SentencePiece, including imported ones.
+--to argos (nmt[ct2]): a package DIR.argosmodel that Argos Translate and LibreTranslate install, for
 models with segmenter=unigram and no tokenizer; best with one SentencePiece model for both sides.
 
-README.md in the directory is a model card: Python that translates where nmt is not installed,
-sizes, data, training, the comparison, and scores by length (of --scores, or of
-experiment=lengthen).
+README.md in the directory is a model card, with scores by length (of --scores, or of
+experiment=lengthen) and Python that translates where nmt is not installed.
 
 The engine is compared with the model on the lines of --samples (or made-up ones), and on lines
 longer than in training: log-probabilities in float32 (to 1e-4), greedy and beam search. If they

@@ -192,6 +192,5 @@ def _keys(group: str, schema: type, values: dict[str, Any] | None = None) -> lis
     rows = []
     for key, spec, default in described(group, schema, values):
         choices = f" ({' | '.join(choices_of(spec))})" if choices_of(spec) else ""
-        shown = "-" if default is None else default
-        rows.append(f"  {key:<30} {spec.metadata['doc']}{choices} [{shown}]")
-    return rows
+        rows.append((key, "-" if default is None else default, f"{spec.metadata['doc']}{choices}"))
+    return _rows(rows, 30)

@@ -22,13 +22,10 @@ ABOUT = """
 Convert a model of another toolkit to a model directory, which nmt-translate, nmt-evaluate and
 trainer.init_from read. SOURCE is a directory of one of two kinds:
 
-- a Marian model as Hugging Face stores it (OPUS-MT): config.json, model.safetensors or
-  pytorch_model.bin, source.spm, target.spm, vocab.json (and target_vocab.json, if the two sides
-  have different vocabularies);
-- a CTranslate2 model in float32 (model.bin, config.json, vocabularies), as the converters of
-  OpenNMT-py and OpenNMT-tf write it, with sinusoids or Shaw's relative positions. The segmenters
-  are in the same directory: source.spm and target.spm of SentencePiece, or source.json and
-  target.json of nmt-export.
+- a Marian model as Hugging Face stores it (OPUS-MT), with source.spm and target.spm;
+- a CTranslate2 model in float32 with sinusoids or Shaw's relative positions, as the converters of
+  OpenNMT-py and OpenNMT-tf write it, and its segmenters: source.spm and target.spm of
+  SentencePiece, or source.json and target.json of nmt-export.
 
 If transformers (nmt[oracles]; for Marian) or ctranslate2 (nmt[ct2]) is installed, the new model is
 compared with the original: pieces, log-probabilities (to 1e-4), greedy and beam search, on the

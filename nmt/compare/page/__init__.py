@@ -17,7 +17,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from nmt.compare import notation
-from nmt.compare.page import conclusion, examples, learning, lengths, panels, svg, text
+from nmt.compare.page import charts, conclusion, examples, lengths, panels, svg, text
 from nmt.compare.report import (
     ALL,
     REACH,
@@ -70,7 +70,7 @@ def environment() -> Environment:
         *(conclusion.conclude, conclusion.overlap, conclusion.every_seed_better),
         *(rows_of, notation.marks_of, notation.star, notation.beyond),
         *(lengths.score_charts, lengths.signs_of, lengths.bands_of),
-        *(learning.learning_charts, notation.over_runs, text.deviating),
+        *(charts.learning_charts, notation.over_runs, text.deviating),
         *(examples.chosen, examples.differing, examples.as_read),
         *(panels.attention_panels, panels.single_heads),
         *(best_of, labels, sections, settings),
@@ -97,7 +97,7 @@ def sections(report: Report) -> dict[str, str]:
         "summary": ("Summary", True),
         "tables": ("Scores", tests),
         "lengths": ("By length", [t for t in tests if t.buckets and t.unit is not None]),
-        "learning": ("Learning", learning.learning_charts(report)),
+        "learning": ("Learning", charts.learning_charts(report)),
         "size": ("Size and speed", [s for s in systems if s.parameters is not None or s.runs]),
         "undertranslation": (
             "Under-translation",

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from nmt.compare.page.svg import Chart, Label, Stroke, classes, fitted, grid, line, mark, positive
 from nmt.compare.page.text import fixed, share, short
-from nmt.compare.report import BucketScores
+from nmt.compare.report import BucketScores, Report
 
 WIDTH, HEIGHT = 400.0, 250.0
 LEFT, RIGHT, TOP, BOTTOM = 40.0, 10.0, 18.0, 46.0
@@ -174,3 +174,19 @@ def over_steps(name: str, about: str, curves: Sequence[RunCurve]) -> Chart:
         strokes += line(curve.system, places[:-1:step] + places[-1:], "l thin")
     about += " Logarithmic axis." if y.log else ""
     return Chart(name, about, WIDTH, HEIGHT, strokes, labels)
+
+
+def learning_charts(report: Report) -> list[Chart]:
+    """Perplexities and learning rates over the updates, one line for each run."""
+    curves = [(s, run.curve) for s, system in enumerate(report.systems) for run in system.runs]
+    kinds = {
+        "Dev perplexity": [RunCurve(s, c.dev_steps, c.dev) for s, c in curves],
+        "Training perplexity": [RunCurve(s, c.steps, c.train) for s, c in curves],
+        "Learning rate": [RunCurve(s, c.steps, c.rates) for s, c in curves],
+    }
+    charts = []
+    for name, lines in kinds.items():
+        if known := [line for line in lines if len(line.xs) > 1]:
+            about = f"{len(known)} runs, one line each, over their updates."
+            charts.append(over_steps(name, about, known)._replace(caption=name))
+    return charts
