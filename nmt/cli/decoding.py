@@ -1,20 +1,14 @@
 """What commands share that run a model: their options, and decode.KEY=VALUE, how it searches."""
 
-import re
-from dataclasses import Field, fields
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import fields
 
-from nmt.cli.parser import PROCESSES, Parser
+from nmt.cli.parser import PROCESSES, Parser, once
 from nmt.config import Decode
 from nmt.errors import UserError
 from nmt.experiments.columns import COLUMNS, columns_named
 from nmt.overrides.near import keys_of, nearest
 from nmt.schema import choices_of
-
-KEYS = fields(Decode)
-BY_SENTENCE = "segment each sentence of a joined line separately (nmt-recipe testset)"
-WORKERS = "processes that translate, one thread each (default: by threads and length of the text)"
-SETTING = re.compile(r"[\w.+~]+=")  # a file of such a name is still ./a=b
 
 
 def add_running(parser: Parser) -> None:
@@ -32,20 +26,36 @@ def add_running(parser: Parser) -> None:
     parser.add_argument("--threads", type=PROCESSES, metavar="N", help=threads)
 
 
-def described(key: Field[Any]) -> str:
-    """One line of --help about a key of decode."""
-    choices = ", ".join(choices_of(key))
-    return f"  decode.{key.name:18} {key.metadata['doc']}" + (f": {choices}" if choices else "")
+def add_translating(parser: Parser) -> None:
+    """Add the options of `add_running`, and --by-sentence and --workers, of all that translate."""
+    add_running(parser)
+    by_sentence = "segment each sentence of a joined line separately (nmt-recipe testset)"
+    parser.add_argument("--by-sentence", action="store_true", help=by_sentence)
+    many = "processes that translate, one thread each (default: by threads and length of the text)"
+    parser.add_argument("--workers", type=PROCESSES, metavar="N", help=many)
 
 
-def change_of(argument: str) -> tuple[str, str]:
-    """`decode.alpha=1` -> ("alpha", "1"); raises UserError for any other key."""
-    name, _, value = argument.partition("=")
-    group, _, key = name.partition(".")
-    if group != "decode" or not key:
-        raise UserError(
-            f"{argument}: a trained model is fixed; only decode.<key>=<value> may change"
-        )
-    if name not in (known := keys_of([group])):
-        raise UserError(f"{argument}: no such key{nearest(name, known)}")
-    return key, value
+def search_keys() -> str:
+    """The keys of decode, a line of --help each."""
+    lines = []
+    for key in fields(Decode):
+        choices = f": {', '.join(choices_of(key))}" if choices_of(key) else ""
+        lines.append(f"  decode.{key.name:18} {key.metadata['doc']}{choices}")
+    return "\n".join(lines)
+
+
+def changes_of(settings: Sequence[str]) -> dict[str, str]:
+    """`decode.alpha=1` -> {"alpha": "1"}; raises UserError for another key, or one named twice."""
+    once(settings)
+    changes: dict[str, str] = {}
+    for setting in settings:
+        name, _, value = setting.partition("=")
+        group, _, key = name.partition(".")
+        if group != "decode" or not key:
+            raise UserError(
+                f"{setting}: a trained model is fixed; only decode.<key>=<value> may change"
+            )
+        if name not in (known := keys_of([group])):
+            raise UserError(f"{setting}: no such key{nearest(name, known)}")
+        changes[key] = value
+    return changes

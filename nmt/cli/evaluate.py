@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.cli.command import run
-from nmt.cli.decoding import BY_SENTENCE, KEYS, WORKERS, add_running, change_of, described
-from nmt.cli.parser import PROCESSES, SAMPLES, Parser, add_jobs, once, within
+from nmt.cli.decoding import add_translating, changes_of, search_keys
+from nmt.cli.parser import SAMPLES, Parser, add_jobs, within
 from nmt.cli.streams import deliver
 from nmt.errors import UserError
 from nmt.experiments import outputs
@@ -121,7 +121,7 @@ def understood(argv: list[str]) -> argparse.Namespace:
         groups=("decode",),
         usage=USAGE,
         description="Score and compare runs, models and files of translations, by source length.",
-        epilog=EPILOG + "\n".join(map(described, KEYS)),
+        epilog=EPILOG + search_keys(),
     )
     _add_texts(parser)
     _add_scores(parser)
@@ -129,9 +129,8 @@ def understood(argv: list[str]) -> argparse.Namespace:
     _add_computing(parser)
     typed = parser.parse_intermixed_args(argv)
     settings = [a for a in typed.arguments if a.startswith("decode.") and "=" in a]
-    once(settings)
     typed.systems = [a for a in typed.arguments if a not in settings]
-    typed.decode = dict(map(change_of, settings))
+    typed.decode = changes_of(settings)
     typed.columns = {name: Path(path) for name, path in typed.columns.items()}
     if typed.tests and (typed.reference or typed.source):
         raise UserError("--test: has source and reference itself; leave --source, --reference out")
@@ -161,7 +160,6 @@ def _add_texts(parser: Parser) -> None:
     add(
         "--joined", type=Path, metavar="DIR", help="also test on joined pairs of lines, kept in DIR"
     )
-    add("--by-sentence", action="store_true", help=BY_SENTENCE)
 
 
 def _add_scores(parser: Parser) -> None:
@@ -223,8 +221,7 @@ def _add_outputs(parser: Parser) -> None:
 def _add_computing(parser: Parser) -> None:
     """What models read beside the text, and where they compute."""
     add = parser.add_argument
-    add_running(parser)
-    add("--workers", type=PROCESSES, metavar="N", help=WORKERS)
+    add_translating(parser)
     add_jobs(parser)
     add(
         "--cache",

@@ -2,8 +2,8 @@
 
 import logging
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from functools import partial
 
 import hydra
@@ -29,17 +29,10 @@ Train = Callable[[list[str]], int]  # nmt-train, as a function of its arguments
 def run(arguments: Sequence[str]) -> None:
     """Let Hydra do what the flags say: show a config, or complete a line."""
     start = hydra.main(version_base="1.3", config_path=str(conf_dir().resolve()), config_name=ROOT)
-    with _typed(arguments):
-        start(lambda cfg: None)()
-
-
-@contextmanager
-def _typed(arguments: Sequence[str]) -> Iterator[None]:
-    """Put arguments where `hydra.main`, the only public way in, reads them."""
     typed = sys.argv
-    sys.argv = [typed[0], *arguments]
+    sys.argv = [typed[0], *arguments]  # where `hydra.main`, the only public way in, reads them
     try:
-        yield
+        start(lambda cfg: None)()
     finally:
         sys.argv = typed
 

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import re
 import sys
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping
@@ -12,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nmt import __version__
 from nmt.cli.command import lasting, run
-from nmt.cli.decoding import BY_SENTENCE, KEYS, SETTING, WORKERS, add_running, change_of, described
-from nmt.cli.parser import PROCESSES, Parser, once, within
+from nmt.cli.decoding import add_translating, changes_of, search_keys
+from nmt.cli.parser import Parser, within
 from nmt.cli.resumable import Hashed, Progress, check_output, digest, output_of, read_over
 from nmt.cli.streams import (
     Arriving,
@@ -59,8 +60,8 @@ translates, with all these options except sampling.
 Search settings that can be changed:
 """
 
-
 ENGINES = ("nmt", "ctranslate2")
+SETTING = re.compile(r"[\w.+~]+=")  # a file of such a name is still ./a=b
 TEXT = ""  # the name of the text among what is read; columns have names
 PREFIX = "--target-prefix"  # that of the beginnings of the translations
 
@@ -165,7 +166,7 @@ def understood(argv: list[str]) -> argparse.Namespace:
         groups=("decode",),
         usage=USAGE,
         description="Translate lines of text by a trained model.",
-        epilog=EPILOG + "\n".join(map(described, KEYS)),
+        epilog=EPILOG + search_keys(),
     )
     add = parser.add_argument
     add("model", metavar="MODEL", help="run directory of nmt-train, or one of its checkpoints")
@@ -180,10 +181,8 @@ def understood(argv: list[str]) -> argparse.Namespace:
     add("--scores", action="store_true", help="a score before each translation")
     add("--json", action="store_true", help="one JSON object per line")
     add(PREFIX, metavar="FILE", help="line N begins the translation of line N; may be empty")
-    add("--by-sentence", action="store_true", help=BY_SENTENCE)
     add("--engine", choices=ENGINES, help="what is to translate (default: what reads MODEL)")
-    add_running(parser)
-    add("--workers", type=PROCESSES, metavar="N", help=WORKERS)
+    add_translating(parser)
     options = parser.parse_intermixed_args(argv)
     if (options.workers or 1) > 1 and options.threads not in (None, options.workers):
         raise UserError(
@@ -191,7 +190,6 @@ def understood(argv: list[str]) -> argparse.Namespace:
             "leave one of the two out"
         )
     settings = [a for a in options.arguments if SETTING.match(a)]
-    once(settings)
     named = [a for a in options.arguments if not SETTING.match(a)]
     inputs = [a for a in named if not Path(a).is_dir()] or ["-"]
     if len(inputs) > 1:
@@ -207,7 +205,7 @@ def understood(argv: list[str]) -> argparse.Namespace:
     if options.by_sentence and inputs == ["-"]:
         raise UserError("--by-sentence: no record lies beside stdin; give a file")
     options.models = [options.model, *(a for a in named if Path(a).is_dir())]
-    options.input, options.changes = inputs[0], dict(map(change_of, settings))
+    options.input, options.changes = inputs[0], changes_of(settings)
     return options
 
 
