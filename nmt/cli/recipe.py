@@ -202,8 +202,7 @@ def held(root: Path) -> Iterator[None]:
 
     try:
         root.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(root / ".lock", timeout=0)
-        lock.acquire()
+        lock = FileLock(root / ".lock", timeout=0).acquire()
     except Timeout:
         raise UserError(
             f"{root}: in use by another nmt-recipe; wait, or stop it", Exit.CANT_CREATE
@@ -212,13 +211,11 @@ def held(root: Path) -> Iterator[None]:
         raise UserError(
             f"{root}: {error.strerror}; choose another --root", Exit.CANT_CREATE
         ) from None
-    try:
+    with lock:
         for folder in (root, root / "state", root / "test"):
             if folder.is_dir():
                 atomic.sweep(folder)  # what a killed one left
         yield
-    finally:
-        lock.release()
 
 
 main = partial(run, command)  # the console script

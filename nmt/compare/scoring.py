@@ -83,7 +83,7 @@ def count(test: TranslatedTest, how: Bootstrap, metrics: Sequence[str]) -> list[
     """
     names = tuple(dict.fromkeys([*metrics, BLEU]))
     runs = [hypotheses for system in test.hypotheses for hypotheses in system]
-    tasks = [_CountTask(_key(test, how), names, hypotheses) for hypotheses in runs]
+    tasks = [(_key(test, how), names, hypotheses) for hypotheses in runs]
     counts = in_order(_count, tasks, workers(len(tasks), len(test.references), how.jobs))
     return [[next(counts) for _ in system] for system in test.hypotheses]
 
@@ -103,21 +103,15 @@ def lines_of(row: BucketScores, lengths: Sequence[int]) -> NDArray[np.intp]:
 ScorerKey = tuple[tuple[str, ...], str, str | None, int, int]  # the arguments of `scorers`
 
 
-class _CountTask(NamedTuple):
-    """One run's translations, to be counted in any process."""
-
-    scorers: ScorerKey
-    metrics: tuple[str, ...]
-    hypotheses: list[str]
-
-
 def _key(test: TranslatedTest, how: Bootstrap) -> ScorerKey:
     return tuple(test.references), test.language, test.tokenize, how.samples, how.seed
 
 
-def _count(task: _CountTask) -> RunCounts:
-    by_name = _scorers(*task.scorers)
-    return {name: by_name[name].counts(task.hypotheses).astype(np.float32) for name in task.metrics}
+def _count(task: tuple[ScorerKey, tuple[str, ...], list[str]]) -> RunCounts:
+    """Count one run's translations by some metrics, in any process."""
+    scorers_key, metrics, hypotheses = task
+    by_name = _scorers(*scorers_key)
+    return {name: by_name[name].counts(hypotheses).astype(np.float32) for name in metrics}
 
 
 @lru_cache(maxsize=1)  # the runs of one test come one after another
