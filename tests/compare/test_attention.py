@@ -164,7 +164,7 @@ def test_every_encoding_whatever_the_batches(option: str, trained: Make) -> None
             parts = [together.distances[part][site] for part in ("short", "long")]
             total = together.distances["all"][site].histogram
             assert np.allclose(parts[0].histogram + parts[1].histogram, total, atol=1e-9)
-    shown = profiles(together, 3, "test")
+    shown = list(profiles(together, 3, "test"))
     assert {(p.bucket, p.site) for p in shown} == {
         (bucket, site) for bucket in ("short", "long", "all") for site in SITES
     }

@@ -47,7 +47,7 @@ def observe(
     scored = with_unattended(scored, system, shares)
     shown = [statistics.sentences[place[line]] for line in examples]
     scored = with_coverage(scored, system, [s.pieces for s in shown], [s.coverage for s in shown])
-    return scored, profiles(statistics, system, scored.name)
+    return scored, list(profiles(statistics, system, scored.name))
 
 
 def sampled(

@@ -139,37 +139,29 @@ def unattended(
     return sum(value < threshold for value in values) / len(values) if values else None
 
 
-def profiles(statistics: AttentionStatistics, system: int, test: str) -> list[AttentionProfile]:
+def profiles(statistics: AttentionStatistics, system: int, test: str) -> Iterator[AttentionProfile]:
     """Each head's distances in each bucket; heads that met no pair of pieces are left out.
 
     Distances that no pair of the bucket has are left out at both ends.
     """
-    return [
-        profile
+    sums_of = {
+        (bucket, site): sums
         for bucket, sites in statistics.distances.items()
         for site, sums in sites.items()
-        for profile in _profiles(sums, system, test, bucket, site)
-    ]
-
-
-def _profiles(
-    sums: DistanceSums, system: int, test: str, bucket: str, site: str
-) -> Iterator[AttentionProfile]:
-    present = np.flatnonzero(sums.histogram.sum(axis=(0, 1)))
-    for layer, head in np.ndindex(sums.weight.shape):
-        weight = sums.weight[layer, head]
-        if not weight > 0:
-            continue
-        low, high = int(present[0]), int(present[-1])
-        shares = sums.histogram[layer, head, low : high + 1]
-        yield AttentionProfile(
-            system=system,
-            test=test,
-            bucket=bucket,
-            site=site,
-            layer=layer + 1,
-            head=head + 1,
-            distance=float(sums.moved[layer, head] / weight),
-            distances=list(range(low - REACH, high - REACH + 1)),
-            weights=(shares / shares.sum()).tolist(),
-        )
+    }
+    for (bucket, site), sums in sums_of.items():
+        present = np.flatnonzero(sums.histogram.sum(axis=(0, 1)))
+        for layer, head in np.argwhere(sums.weight > 0).tolist():
+            low, high = int(present[0]), int(present[-1])
+            shares = sums.histogram[layer, head, low : high + 1]
+            yield AttentionProfile(
+                system=system,
+                test=test,
+                bucket=bucket,
+                site=site,
+                layer=layer + 1,
+                head=head + 1,
+                distance=float(sums.moved[layer, head] / sums.weight[layer, head]),
+                distances=list(range(low - REACH, high - REACH + 1)),
+                weights=(shares / shares.sum()).tolist(),
+            )
