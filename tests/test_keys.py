@@ -23,6 +23,7 @@ from nmt.config import KINDS, Decode, Settings, freeze, schema_of
 from nmt.data.prepare import Prepared, prepare
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
+from nmt.experiments.testsets import of_corpus
 from nmt.model.state import State
 from nmt.overrides.compose import Experiment, experiment_of
 from nmt.overrides.options import options_of
@@ -443,10 +444,12 @@ def test_keys_of_the_surroundings(
 ) -> None:
     caplog.set_level(logging.INFO)
     words = [*SMALL, *files_of(place), f"data.cache={tmp_path / 'there'}", f"runs={tmp_path}"]
-    train(later([*words, "data.workers=2", "data.test_source=a.de", "data.test_target=b.en"]))
+    trained = later([*words, "data.workers=2", "data.test_source=a.de", "data.test_target=b.en"])
+    train(trained)
     assert list((tmp_path / "there").glob("files-*"))
     assert "2 processes" in caplog.text
-    assert "a.de" in caplog.text and "b.en" in caplog.text
+    assert "nmt-translate" in caplog.text and "a.de" in caplog.text
+    assert of_corpus(experiment_of(trained).settings) == ("a.de", "b.en")
 
 
 OPTIONS = {group: options_of(group) for group in KINDS}
