@@ -116,10 +116,15 @@ def test_what_was_done_is_kept_and_the_same_command_goes_on(
 ) -> None:
     whole, output = nmt_translate(str(text), "--scores")[1:], text.with_name("out")
     part, record = output.with_name("out.part"), output.with_name("out.part.json")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(resumable, "EVERY", 0)
-        stop(patch, copying, 11, lambda: act(record))
-        code, _, err = nmt_translate(str(text), "--scores", "-o", str(output), *TWO)
+    # A shell that starts the tests in its background has them ignore a Ctrl-C.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(resumable, "EVERY", 0)
+            stop(patch, copying, 11, lambda: act(record))
+            code, _, err = nmt_translate(str(text), "--scores", "-o", str(output), *TWO)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert code == found
     last = err.splitlines(keepends=True)[-1]
     assert last in {told.format(number) for number in (1, 2)}
