@@ -8,10 +8,10 @@ import torch
 
 from nmt.config import Data, Settings, columns_of, integers
 from nmt.data.subword_sampling import refusal
-from nmt.device import pick
 from nmt.encodings.registry import create
 from nmt.errors import Exit, UserError, is_want_of_memory, whence
-from nmt.memory import memory_of
+from nmt.machine.device import pick
+from nmt.machine.memory import memory_of
 from nmt.model import example, invariance, trial
 from nmt.model.transformer import Transformer
 

@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
-from nmt import manifest, modeldir
+from nmt import modeldir
 from nmt.config import Settings, freeze
 from nmt.data import prepare as data
 from nmt.data.prepare import Prepared, Sides
-from nmt.modelpath import checkpoints
+from nmt.storage import manifest
+from nmt.storage.modelpath import checkpoints
 
 
 def prepare(settings: Settings, run: Path | None = None) -> Prepared:

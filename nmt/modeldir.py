@@ -17,14 +17,15 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from nmt import build, config, manifest, modelpath
+from nmt import build, config
 from nmt.data.side import Side
-from nmt.device import pick
 from nmt.errors import Exit, UserError, visible
-from nmt.manifest import Sealed
+from nmt.machine.device import pick
 from nmt.model.transformer import Transformer
-from nmt.modelpath import SETTINGS_BESIDE as SETTINGS_BESIDE
 from nmt.schema import LARGEST
+from nmt.storage import manifest, modelpath
+from nmt.storage.manifest import Sealed
+from nmt.storage.modelpath import SETTINGS_BESIDE as SETTINGS_BESIDE
 
 T = TypeVar("T")
 WEIGHTS = "model.safetensors"

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config import Settings
-from nmt.device import pick
 from nmt.encodings.base import Encoding
 from nmt.errors import UserError
 from nmt.inspect.conformance import Result, examined, failures, small
 from nmt.inspect.parity import BOUNDS, TOKENS
 from nmt.inspect.specimen import perturbed
+from nmt.machine.device import pick
 from nmt.overrides.options import beside
 
 __all__ = ["Result", "check_encoding"]

@@ -16,13 +16,13 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from nmt import manifest
 from nmt.cli.train import main as train
 from nmt.data.toy import pairs
 from nmt.errors import UserError
 from nmt.exchange.exporting import export
 from nmt.modeldir import load
 from nmt.overrides.options import options_of
+from nmt.storage import manifest
 
 SMALL = [
     *("model.dim=32", "model.feedforward_dim=64", "model.heads=2", "model.encoder_layers=2"),

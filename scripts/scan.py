@@ -15,10 +15,10 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from nmt import atomic
 from nmt.cli.command import run
 from nmt.data.corpus import read_text
 from nmt.errors import Exit, UserError
+from nmt.storage import atomic
 
 LINE = re.compile(r"IN: (?P<command>[^\t]+?) OUT: (?P<action>[^\t]+)|([^\t]+)\t([^\t]+)")
 DEV = 20  # one training command in so many goes to the development set

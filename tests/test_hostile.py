@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from nmt import manifest
 from nmt.cli import translate
 from nmt.errors import UserError
+from nmt.storage import manifest
 from nmt.training.checkpoint import Checkpoints
 from tests.test_modeldir import data, original, resealed  # noqa: F401  (fixtures)
 

@@ -13,10 +13,11 @@ import pytest
 import safetensors.torch
 import torch
 
-from nmt import build, config, manifest, modeldir, modelpath
+from nmt import build, config, modeldir
 from nmt.data.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.modeldir import WEIGHTS
+from nmt.storage import manifest, modelpath
 from tests.training import tiny
 from tests.training.damage import DAMAGES, Damage
 

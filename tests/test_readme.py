@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from nmt import manifest
 from nmt.cli import (
     average,
     encodings,
@@ -23,6 +22,7 @@ from nmt.config import freeze
 from nmt.overrides.compose import composed
 from nmt.overrides.options import FAMILIES, family_of
 from nmt.overrides.sweep import sweep_of
+from nmt.storage import manifest
 from scripts.bench import __main__ as bench
 from scripts.kernels import __main__ as kernels
 from tests.composing import settings_of

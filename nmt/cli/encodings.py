@@ -44,8 +44,8 @@ def command(argv: list[str]) -> None:
 
         sys.stdout.write(table(overrides, folders))
     elif options.check:
-        from nmt.device import pick
         from nmt.inspect import prove
+        from nmt.machine.device import pick
 
         device = pick(options.device or "cpu")
         if options.run:

@@ -43,8 +43,9 @@ For models with several target languages, the first word of a line names the lan
 def command(argv: list[str]) -> None:
     """Read, compare, write."""
     options = understood(argv)
-    from nmt import foreign, manifest, modeldir
+    from nmt import foreign, modeldir
     from nmt.exchange import importing, proof
+    from nmt.storage import manifest
 
     lines = sample_lines(options.samples)
     foreign.refuse_unreadable(options.source)

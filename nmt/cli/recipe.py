@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt import atomic
 from nmt.cli import testset
 from nmt.cli.command import run
 from nmt.cli.parser import TRAINING, Parser, once, within
@@ -18,6 +17,7 @@ from nmt.errors import Exit, UserError
 from nmt.recipes import estimate
 from nmt.recipes import lock as locks
 from nmt.recipes.stamp import RecipeJob
+from nmt.storage import atomic
 
 if TYPE_CHECKING:
     from nmt.experiments.recipe import RecipeRequest

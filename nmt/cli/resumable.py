@@ -18,10 +18,10 @@ from os.path import samestat
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from nmt import atomic, manifest
 from nmt.cli.streams import OutputStream, named, plain_output
 from nmt.errors import Exit, UserError
 from nmt.experiments.outputs import check_places, unwritable
+from nmt.storage import atomic, manifest
 
 log = logging.getLogger(__name__)
 

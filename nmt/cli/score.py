@@ -54,8 +54,8 @@ def command(argv: list[str]) -> None:
             from nmt import modeldir
             from nmt.decode import forced
             from nmt.decode.notes import Note
-            from nmt.device import set_threads
-            from nmt.memory import keep_memory
+            from nmt.machine.device import set_threads
+            from nmt.machine.memory import keep_memory
 
         keep_memory()
         set_threads(options.threads)

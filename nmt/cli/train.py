@@ -179,10 +179,10 @@ def next_commands(trained: "Sequence[Experiment]") -> None:
 
     One evaluation for each corpus. Its files are named where the runs do not name them all.
     """
-    from nmt import manifest
     from nmt.config import freeze
     from nmt.experiments.columns import columns_argument, columns_of_test
     from nmt.experiments.testsets import of_corpus, unnamed_files
+    from nmt.storage import manifest
 
     by_corpus: dict[bytes, list[Experiment]] = {}
     for experiment in trained:

@@ -92,9 +92,9 @@ def command(argv: list[str]) -> None:
             from nmt.data.joined import by_sentence
             from nmt.decode.notes import Notes
             from nmt.decode.translator import RefusedLinesError
-            from nmt.device import set_threads
             from nmt.experiments import engines
-            from nmt.memory import keep_memory
+            from nmt.machine.device import set_threads
+            from nmt.machine.memory import keep_memory
 
         keep_memory()
         set_threads(options.threads)

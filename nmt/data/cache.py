@@ -16,11 +16,11 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from nmt import atomic, manifest
 from nmt.data import stages
 from nmt.data.store import write_json
 from nmt.errors import Exit, UserError
-from nmt.manifest import sha256_of
+from nmt.storage import atomic, manifest
+from nmt.storage.manifest import sha256_of
 
 log = logging.getLogger(__name__)
 MANIFEST = "manifest.json"

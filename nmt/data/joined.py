@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import nmt
-from nmt import atomic, manifest
 from nmt.data.corpus import raw_lines, read_text
 from nmt.data.seams import JoinedLine, joined_line, otherwise
 from nmt.data.tokenizer import warn_of_unknown
 from nmt.errors import Exit, UserError
+from nmt.storage import atomic, manifest
 
 KIND = "nmt test set"  # tells a record from any other JSON file of the same name
 FORMAT = 1  # of the record; a reader refuses others

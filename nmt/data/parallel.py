@@ -14,8 +14,8 @@ from multiprocessing.reduction import ForkingPickler
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
-from nmt.cpus import cpus, threads
 from nmt.errors import Exit, UserError
+from nmt.machine.cpus import cpus, threads
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from nmt import manifest
 from nmt.errors import Exit, UserError, visible
+from nmt.storage import manifest
 
 
 def read_json(path: Path) -> Any:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from nmt import atomic
-from nmt.manifest import sha256_of
+from nmt.storage import atomic
+from nmt.storage.manifest import sha256_of
 
 WORK = "work"  # folder of a corpus that is being prepared; what is in it is removed at the end
 INPUTS = "inputs"  # its file that says what the parts were made from

@@ -8,9 +8,9 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt import manifest
 from nmt.data import plain
 from nmt.errors import Exit, UserError
+from nmt.storage import manifest
 
 Ids = NDArray[np.uint16] | NDArray[np.uint32]
 SIDES = ("source", "target")

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from nmt.device import fetched, sent
+from nmt.machine.device import fetched, sent
 
 Step = Callable[[Tensor, Tensor | None], Tensor]
 """`step(tokens [rows], parents or None) -> log_probs [rows, vocab]`.

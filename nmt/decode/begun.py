@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from nmt.decode.beam import NEVER, Step
-from nmt.device import sent
+from nmt.machine.device import sent
 
 FREE = -1  # stands where any token may be
 

@@ -14,11 +14,11 @@ import torch
 from torch import Tensor, nn
 
 from nmt.errors import UserError
+from nmt.machine.precision import example
+from nmt.machine.timing import is_faster, trial
 from nmt.model.attention import Attention
 from nmt.model.layers import FeedForward
 from nmt.model.transformer import Transformer
-from nmt.precision import example
-from nmt.timing import is_faster, trial
 
 LARGE: dict[type[nn.Module], tuple[str, ...]] = {
     Attention: ("query", "key", "value", "out"),

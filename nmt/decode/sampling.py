@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from nmt.decode.beam import CPU, NEVER, Hypothesis, Step, steps_between_looks
-from nmt.device import fetched, sent
+from nmt.machine.device import fetched, sent
 
 
 class Draw(NamedTuple):

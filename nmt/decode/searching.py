@@ -20,7 +20,7 @@ from nmt.decode.mbr import Choice, by_utility
 from nmt.decode.source_limit import ALWAYS
 from nmt.decode.sources import Source
 from nmt.decode.workers import WorkerPool, may_fork
-from nmt.memory import memory_of
+from nmt.machine.memory import memory_of
 
 Window = TypeVar("Window")
 Result = TypeVar("Result")

@@ -10,7 +10,6 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from nmt.config import WORDS, Decode
-from nmt.cpus import cpus
 from nmt.data.vocab import BOS, EOS, PAD, UNK
 from nmt.decode import source_limit
 from nmt.decode.beam import Hypothesis, Step, search
@@ -21,14 +20,15 @@ from nmt.decode.sampling import Draw, random_numbers, sample
 from nmt.decode.searching import Forked
 from nmt.decode.sources import LENGTH, Source
 from nmt.decode.workers import can_fork
-from nmt.device import has_low_precision, sent
 from nmt.errors import UserError, is_want_of_memory
-from nmt.memory import memory_of
+from nmt.machine.cpus import cpus
+from nmt.machine.device import has_low_precision, sent
+from nmt.machine.memory import memory_of
+from nmt.machine.precision import NO_BFLOAT16, bfloat16_is_faster
+from nmt.machine.products import onednn_is_faster
 from nmt.model import example
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
-from nmt.precision import NO_BFLOAT16, bfloat16_is_faster
-from nmt.products import onednn_is_faster
 
 # As fast as in float32 products must be in bfloat16 for a search to gain: on AMD's Zen 5, where
 # they are 1.7 times as fast, a search takes 1.3 times as long.

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, Self
 import torch
 
 from nmt.errors import Exit, UserError, is_want_of_memory
-from nmt.memory import keep_memory
+from nmt.machine.memory import keep_memory
 
 SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGUSR1}  # for the process that forks, alone
 PAUSE = 0.02  # seconds after which `attend` looks again

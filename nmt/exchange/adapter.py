@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, Protocol
 
 from torch import Tensor
 
-from nmt import manifest
 from nmt.errors import Exit, UserError
 from nmt.modeldir import Trained
+from nmt.storage import manifest
 
 
 class Library(NamedTuple):

@@ -16,7 +16,6 @@ from typing import Any
 
 from sentencepiece import SentencePieceProcessor
 
-from nmt import atomic, manifest
 from nmt.data.marian import CODE
 from nmt.data.side import Side
 from nmt.data.unigram import SPACE, Unigram
@@ -29,6 +28,7 @@ from nmt.exchange.proof import best, without
 from nmt.exchange.samples import RATIO, ROOM
 from nmt.exchange.settings import UNNAMED
 from nmt.modeldir import Trained
+from nmt.storage import atomic, manifest
 
 CODES = re.compile("[A-Za-z]{2,3}(-[A-Za-z0-9]+)*")  # of languages
 IMPOSSIBLE = -1e4  # a logit whose probability is 0, and which float16 can hold

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from nmt import manifest
 from nmt.exchange import card_code, ctranslate2_engine, ctranslate2_spec
 from nmt.exchange.adapter import CTRANSLATE2, Adapter, PackageOptions
 from nmt.exchange.ctranslate2_names import STACKS, Naming, names
 from nmt.exchange.ctranslate2_scorer import CTranslate2Scorer
 from nmt.modeldir import SETTINGS_BESIDE, Trained
+from nmt.storage import manifest
 
 LONGEST = 2048  # tokens that tables of positions are written for, where the encoding has no end
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from nmt import config, cpus, manifest
+from nmt import config
 from nmt.config import Decode, Settings
 from nmt.data.side import Side
 from nmt.decode.beam import Hypothesis, length_penalty
@@ -30,9 +30,11 @@ from nmt.exchange.ctranslate2_names import Naming, names
 from nmt.exchange.ctranslate2_scorer import choices, search
 from nmt.exchange.proof import NAME
 from nmt.foreign import CTRANSLATE2_WEIGHTS
-from nmt.manifest import Sealed
-from nmt.memory import memory_of
+from nmt.machine import cpus
+from nmt.machine.memory import memory_of
 from nmt.modeldir import SETTINGS_BESIDE, VOCABULARY_LIMIT, portable
+from nmt.storage import manifest
+from nmt.storage.manifest import Sealed
 
 PRECISIONS = {"int8": "int8", "bfloat16": "bfloat16"}  # of an export -> decode.precision
 

@@ -17,10 +17,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nmt import manifest
 from nmt.errors import Exit, UserError
 from nmt.exchange.files import read_bytes, read_object
 from nmt.foreign import CTRANSLATE2_WEIGHTS
+from nmt.storage import manifest
 
 VERSION = 6  # of the file format
 SPECIFICATION = ("TransformerSpec", 7)  # name and revision

@@ -5,7 +5,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from nmt import manifest
 from nmt.exchange import card_code, model_card, proof
 from nmt.exchange.adapter import Adapter, PackageOptions
 from nmt.exchange.argos_adapter import ArgosAdapter
@@ -13,6 +12,7 @@ from nmt.exchange.ctranslate2_adapter import CTranslate2Adapter
 from nmt.exchange.marian_adapter import MarianAdapter
 from nmt.exchange.model_card import CardOptions
 from nmt.modeldir import Trained
+from nmt.storage import manifest
 
 ADAPTERS: Mapping[str, type[Adapter]] = {
     "ctranslate2": CTranslate2Adapter,

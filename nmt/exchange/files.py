@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Any, TypeVar
 
-from nmt import manifest
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.unigram import Unigram
 from nmt.errors import Exit, UserError
+from nmt.storage import manifest
 
 Segmenter = TypeVar("Segmenter", bound=Unigram)
 

@@ -4,13 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt import device as devices
 from nmt import modeldir
 from nmt.config import BEAM, Decode, Settings, freeze, thaw
 from nmt.decode.translator import TextSides, Translator
 from nmt.errors import UserError
 from nmt.exchange import ctranslate2_engine
 from nmt.exchange.ctranslate2_engine import CTranslate2Engine
+from nmt.machine import device as devices
 from nmt.modeldir import Trained
 
 

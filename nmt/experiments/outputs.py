@@ -7,8 +7,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from nmt import __version__, atomic, figure, manifest
+from nmt import __version__, figure
 from nmt.errors import Exit, UserError
+from nmt.storage import atomic, manifest
 
 Writer = Callable[[Path], object]  # writes a file at a path
 PACKAGES = ("sacrebleu", "sacremoses", "numpy")  # on which scores depend

@@ -75,9 +75,9 @@ def _decisions() -> Mapping[str, str]:
     """What trials on this processor decide: so the commands of one experiment compute alike."""
     from nmt.decode.quantised import fastest
     from nmt.decode.torch_engine import TIMES
-    from nmt.precision import bfloat16_is_faster
-    from nmt.products import onednn_is_faster
-    from nmt.timing import handed_down
+    from nmt.machine.precision import bfloat16_is_faster
+    from nmt.machine.products import onednn_is_faster
+    from nmt.machine.timing import handed_down
 
     onednn_is_faster(), bfloat16_is_faster(), bfloat16_is_faster(TIMES), fastest()
     return handed_down()

@@ -256,7 +256,7 @@ def _scoring(request: RecipeRequest, tables: Sequence[PlannedTable]) -> Forecast
 def _facts(settings: Settings) -> tuple[Settings, int, bool]:
     """Settings, the numbers that training changes, and whether a GPU does."""
     from nmt import build
-    from nmt.device import pick
+    from nmt.machine.device import pick
 
     model = build.outline(settings, estimate.pieces(settings), estimate.pieces(settings))
     weights = sum(parameter.numel() for parameter in model.parameters())

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt import manifest, modeldir, modelpath
+from nmt import modeldir
 from nmt.config import Settings, freeze, is_path, thaw
 from nmt.data.segmenter import Segmenter
 from nmt.errors import Exit, UserError
 from nmt.exchange import ctranslate2_engine
+from nmt.storage import manifest, modelpath
 from nmt.training.directory import CONFIG, flat
 from nmt.training.run import standing
 

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from nmt import manifest
 from nmt.compare import page, text
 from nmt.compare.buckets import check
 from nmt.compare.report import PaperTable, Report
@@ -25,6 +24,7 @@ from nmt.experiments.systems import System, SystemModel
 from nmt.overrides.compose import AbsentError
 from nmt.overrides.sweep import Sweep
 from nmt.overrides.tables import TableReport, TableScale
+from nmt.storage import manifest
 
 if TYPE_CHECKING:
     from nmt.data.prepare import Prepared

@@ -18,7 +18,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nmt import __version__, atomic, manifest, modeldir, modelpath
+from nmt import __version__, modeldir
 from nmt.config import Decode
 from nmt.data.corpus import read_text
 from nmt.data.seams import JoinedLine
@@ -29,6 +29,7 @@ from nmt.experiments.options import CACHE, EvaluationOptions
 from nmt.experiments.processes import LoggedCommand, exit_reason, gpus, last_line, run_all
 from nmt.experiments.systems import SystemModel, few
 from nmt.experiments.testsets import ParallelFiles
+from nmt.storage import atomic, manifest, modelpath
 
 if TYPE_CHECKING:
     from nmt.experiments.engines import LoadedModels
@@ -225,8 +226,8 @@ def _here(pending: Sequence[KeptTranslation], options: EvaluationOptions) -> dic
 
 def load(paths: Sequence[Path], options: EvaluationOptions) -> "LoadedModels":
     """The models at these paths, on the device that is wanted."""
-    from nmt import device as devices
     from nmt.experiments import engines
+    from nmt.machine import device as devices
 
     devices.set_threads(options.threads)
     place = str(devices.pick(options.device))
@@ -237,7 +238,7 @@ def _translated(each: KeptTranslation, loaded: "LoadedModels", quiet: bool) -> l
     """The lines of one translation."""
     from tqdm import tqdm
 
-    from nmt.memory import keep_memory
+    from nmt.machine.memory import keep_memory
 
     keep_memory()
     translator = loaded.translator(each.decode)

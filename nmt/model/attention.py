@@ -11,9 +11,9 @@ from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
 from nmt.encodings.weights import masked
 from nmt.kernels import choice, relative
+from nmt.machine.products import Linear
 from nmt.model.cache import Cache
 from nmt.model.dropout import dropout
-from nmt.products import Linear
 
 # Keys from which a CPU takes the fused kernel; below, three plain products, which were faster on
 # the Intel CPU with AMX that this was chosen on. On AMD's Zen 5 (float32, small model) a training

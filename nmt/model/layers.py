@@ -9,11 +9,11 @@ from torch import Tensor, nn
 from nmt.config import Model
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
+from nmt.machine.precision import rounded
+from nmt.machine.products import Linear
 from nmt.model.attention import Attention, Memory
 from nmt.model.cache import Cache
 from nmt.model.dropout import dropout
-from nmt.precision import rounded
-from nmt.products import Linear
 
 
 class Residual(nn.Module):

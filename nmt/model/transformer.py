@@ -10,14 +10,14 @@ from nmt.config import Model
 from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context, causal
+from nmt.machine.precision import rounded
+from nmt.machine.products import Linear
 from nmt.model.attention import Attention
 from nmt.model.dropout import dropout
 from nmt.model.layers import DecoderLayer, EncoderLayer
 from nmt.model.length import LengthHead
 from nmt.model.stack import Stack
 from nmt.model.state import State
-from nmt.precision import rounded
-from nmt.products import Linear
 
 PAD = 0  # the id that fills rows up on the right
 EOS = 2  # the id that ends each row of a source

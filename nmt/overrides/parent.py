@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, open_dict
 
-from nmt import manifest
 from nmt.config import PATHS, Data, Settings, Toy, thaw
 from nmt.errors import Exit, UserError
-from nmt.modelpath import locate, sealed
 from nmt.overrides.arguments import read
 from nmt.overrides.options import GLOBAL, Folders, defaults_of, values_of
+from nmt.storage import manifest
+from nmt.storage.modelpath import locate, sealed
 
 START = "trainer.init_from"
 TAKEN = ("segmenter", "data.normalize")  # always the parent's: they say how its text became ids

@@ -20,11 +20,11 @@ from urllib.parse import urlsplit
 from tqdm import tqdm
 
 import nmt
-from nmt import atomic
 from nmt.errors import DISK, Exit, UserError
-from nmt.manifest import sha256_of
 from nmt.recipes.estimate import size
 from nmt.recipes.lock import Archive, FileVersion
+from nmt.storage import atomic
+from nmt.storage.manifest import sha256_of
 
 log = logging.getLogger(__name__)
 BLOCK = 1 << 18  # bytes read at once

@@ -7,13 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nmt import atomic, manifest
 from nmt.errors import Exit, UserError
 from nmt.recipes import archive
 from nmt.recipes.download import UnavailableError, fetch, here
 from nmt.recipes.estimate import NETWORK, UNPACK, Cost, size
 from nmt.recipes.lock import PinnedCorpus
 from nmt.recipes.stamp import RecipeJob, Stage, Stamp
+from nmt.storage import atomic, manifest
 
 log = logging.getLogger(__name__)
 COUNTS = "corpus.json"  # in the directory of the text

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt import atomic, manifest
 from nmt.errors import Exit, UserError
-from nmt.manifest import sha256_of
 from nmt.recipes.estimate import Cost
 from nmt.recipes.lock import Lock, PinnedCorpus
+from nmt.storage import atomic, manifest
+from nmt.storage.manifest import sha256_of
 
 log = logging.getLogger(__name__)
 FORMAT = 2

@@ -10,13 +10,13 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from nmt import atomic
 from nmt.errors import Exit, UserError
 from nmt.recipes.download import UnavailableError
 from nmt.recipes.estimate import NETWORK, SETS, Cost
 from nmt.recipes.stages import unavailable
 from nmt.recipes.stamp import RecipeJob, Stage
 from nmt.recipes.testsets import ALL, JOINED, join_all
+from nmt.storage import atomic
 
 log = logging.getLogger(__name__)
 

@@ -8,10 +8,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from nmt import config, modeldir, modelpath
+from nmt import config, modeldir
 from nmt.errors import Exit, UserError
-from nmt.manifest import Sealed
 from nmt.modeldir import Trained
+from nmt.storage import modelpath
+from nmt.storage.manifest import Sealed
 from nmt.training.checkpoint import DIRECTORY, STATE, Saved
 from nmt.training.directory import differences
 from nmt.training.timetable import timetable

@@ -14,9 +14,10 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from nmt import atomic, manifest, modeldir, modelpath
+from nmt import modeldir
 from nmt.errors import Exit, UserError
-from nmt.manifest import OtherFormatError, Sealed
+from nmt.storage import atomic, manifest, modelpath
+from nmt.storage.manifest import OtherFormatError, Sealed
 from nmt.training.records import CORRUPT, Record, free_name
 
 OPTIMIZER, STATE = "optim.safetensors", "state.json"

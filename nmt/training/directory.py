@@ -13,8 +13,9 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from nmt import atomic, config, manifest, modelpath
+from nmt import config
 from nmt.errors import Exit, UserError
+from nmt.storage import atomic, manifest, modelpath
 from nmt.training.checkpoint import DIRECTORY
 from nmt.training.progress import BOARD, METRICS
 from nmt.training.records import CORRUPT, Record

@@ -13,7 +13,7 @@ from torch import nn
 
 from nmt import modeldir
 from nmt.errors import Exit, UserError
-from nmt.manifest import Sealed
+from nmt.storage.manifest import Sealed
 
 RAW = "raw.safetensors"  # in a checkpoint: the weights that training goes on from
 

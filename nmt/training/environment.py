@@ -7,8 +7,8 @@ from pathlib import Path
 import torch
 
 import nmt
-from nmt.device import device_name
-from nmt.products import onednn_is_faster
+from nmt.machine.device import device_name
+from nmt.machine.products import onednn_is_faster
 
 DRIVER = Path("/proc/driver/nvidia/version")
 

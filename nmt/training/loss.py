@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from nmt.data.batches import Batch
 from nmt.data.vocab import EOS, PAD
-from nmt.device import pinned
+from nmt.machine.device import pinned
 from nmt.model.transformer import Hidden, Transformer
 from nmt.training.crossentropy import CrossEntropy
 from nmt.training.workers import ALONE, Workers

@@ -13,8 +13,8 @@ from typing import Any, BinaryIO, NamedTuple
 from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
-from nmt import atomic, manifest
 from nmt.errors import UserError
+from nmt.storage import atomic, manifest
 from nmt.training.records import Record, free_name
 
 METRICS, BOARD = "metrics.jsonl", "tb"  # in a run directory

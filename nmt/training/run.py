@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 
 from filelock import FileLock
 
-from nmt import atomic, config, manifest, modeldir, modelpath
+from nmt import config, modeldir
 from nmt.errors import Exit, UserError, exit_code
+from nmt.storage import atomic, manifest, modelpath
 from nmt.training.checkpoint import Checkpoints, Saved, newest
 from nmt.training.directory import (
     CONFIG,

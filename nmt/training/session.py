@@ -6,7 +6,7 @@ from nmt import build, corpus
 from nmt.config import Settings
 from nmt.data.prepare import Prepared, load
 from nmt.errors import UserError
-from nmt.modelpath import checkpoints
+from nmt.storage.modelpath import checkpoints
 from nmt.training.run import Outcome, open_run
 from nmt.training.workers import ALONE, Workers
 

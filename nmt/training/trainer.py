@@ -12,17 +12,18 @@ import torch
 from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
-from nmt import build, config, manifest, modeldir
+from nmt import build, config, modeldir
 from nmt.data.batches import Batches, in_order
 from nmt.data.joining import joining_of, longest
 from nmt.data.prepare import Prepared
 from nmt.data.report import log_remarks
 from nmt.data.subword_sampling import sampled_text
-from nmt.device import cannot_repeat, device_name, has_low_precision, same_bits, set_up
 from nmt.errors import Exit, UserError, is_want_of_memory
-from nmt.manifest import Sealed
-from nmt.memory import keep_memory, peak_memory, release_memory
-from nmt.precision import NO_BFLOAT16, NO_UNITS, bfloat16_is_faster
+from nmt.machine.device import cannot_repeat, device_name, has_low_precision, same_bits, set_up
+from nmt.machine.memory import keep_memory, peak_memory, release_memory
+from nmt.machine.precision import NO_BFLOAT16, NO_UNITS, bfloat16_is_faster
+from nmt.storage import manifest
+from nmt.storage.manifest import Sealed
 from nmt.training import compilation, environment, loss
 from nmt.training.checkpoint import FULL, STATE, Saved, no_room, optimizer_files, restore_optimizer
 from nmt.training.data_limits import check_data

@@ -45,7 +45,7 @@ class Workers:
 
     def device(self, name: str) -> "torch.device":
         """Return the device of trainer.device for this worker; raises what `pick` does."""
-        from nmt.device import pick
+        from nmt.machine.device import pick
 
         return pick(name)
 
@@ -156,7 +156,7 @@ class Several(Workers):
         """
         import torch
 
-        from nmt.device import pick
+        from nmt.machine.device import pick
 
         device = pick(name)
         if device.type == "cpu":

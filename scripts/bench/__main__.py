@@ -72,7 +72,7 @@ def command(argv: list[str]) -> None:
 
 def measure(options: argparse.Namespace) -> None:
     """Print the table of each part as soon as it is measured; write all as JSON in the end."""
-    from nmt.device import pick
+    from nmt.machine.device import pick
     from scripts.bench import machine
     from scripts.bench.session import Session
 

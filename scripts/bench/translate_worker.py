@@ -10,7 +10,7 @@ import torch  # noqa: F401  (read_job gives it its threads)
 from nmt import config, modeldir
 from nmt.data.vocab import SPECIALS
 from nmt.decode.translator import Translator
-from nmt.memory import keep_memory
+from nmt.machine.memory import keep_memory
 from scripts.bench import corpus
 from scripts.bench.peers.protocol import read_job, serve
 

@@ -6,11 +6,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmt import build, manifest, modeldir
+from nmt import build, modeldir
 from nmt.config import Settings
 from nmt.data.vocab import BOS, EOS, PAD, UNK
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
+from nmt.storage import manifest
 from scripts.bench import corpus
 
 NEVER = -1e9  # output bias of what no translation may hold

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from sacrebleu.metrics.bleu import BLEU
 
-from nmt import atomic, manifest
 from nmt.cli import evaluate
 from nmt.compare.report import Report
 from nmt.config import Settings, freeze
@@ -17,6 +16,7 @@ from nmt.data import joined
 from nmt.data.corpus import read_text
 from nmt.experiments.facts import facts_of
 from nmt.experiments.systems import systems_of
+from nmt.storage import atomic, manifest
 from tests.compare.made_up import noisy, references
 from tests.decode.copying import ended, trained
 from tests.pretended import pretend

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from nmt import atomic, corpus, modeldir, modelpath
+from nmt import corpus, modeldir
 from nmt.cli import evaluate
 from nmt.cli.streams import deliver
 from nmt.errors import Exit
@@ -17,6 +17,7 @@ from nmt.exchange import ctranslate2_read, marian_read
 from nmt.experiments.outputs import check_places, of_text
 from nmt.inspect import plot
 from nmt.modeldir import Trained
+from nmt.storage import atomic, modelpath
 from tests.compare.made_up import noisy, references
 from tests.pretended import pretend
 

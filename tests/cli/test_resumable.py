@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from nmt import atomic, modeldir
+from nmt import modeldir
 from nmt.cli import resumable
 from nmt.modeldir import Trained, load
+from nmt.storage import atomic
 from tests.cli.conftest import Run
 from tests.decode.copying import ENDLESS
 

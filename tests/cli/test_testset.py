@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from nmt import manifest, modeldir
+from nmt import modeldir
 from nmt.cli import recipe
 from nmt.data.corpus import read_text
 from nmt.data.joined import parts_of
+from nmt.storage import manifest
 from tests.decode.copying import trained
 
 Run = Callable[..., tuple[int, str, str]]

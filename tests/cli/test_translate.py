@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from nmt import manifest, modeldir
+from nmt import modeldir
 from nmt.cli import translate
 from nmt.config import Decode, Settings
 from nmt.data.bpe import Bpe
@@ -23,6 +23,7 @@ from nmt.data.tokenizer import Tokenizer
 from nmt.data.vocab import Vocabulary
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
+from nmt.storage import manifest
 from tests.cli.conftest import Run
 from tests.decode.copying import ended
 

@@ -188,7 +188,7 @@ def test_the_api_translates_by_workers(copying: Trained, begun: list[int]) -> No
 def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[translate.KeptTranslation]:
     """A text that two models are to translate."""
     monkeypatch.setattr(translate, "digest_of", str)
-    monkeypatch.setattr("nmt.modelpath.locate", lambda directory: directory)
+    monkeypatch.setattr("nmt.storage.modelpath.locate", lambda directory: directory)
     test, decode = unnamed(Path("src"), Path("ref")), settings_of().decode
     return [
         translate.KeptTranslation(

@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nmt import config, manifest
+from nmt import config
 from nmt.data import cache
 from nmt.data.prepare import Prepared, load, prepare
 from nmt.data.store import COLUMN, OFFSETS
 from nmt.errors import Exit, UserError
+from nmt.storage import manifest
 from tests.data.test_prepare import BPE, contents, corpus
 
 Damage = Callable[[Path, random.Random], None]

@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
-from nmt import atomic, config
+from nmt import config
 from nmt.data import cache, stages
 from nmt.data import clean as cleaning
 from nmt.data import prepare as room
 from nmt.data import scan as scanning
 from nmt.data.prepare import prepare
 from nmt.errors import UserError
+from nmt.storage import atomic
 from tests.data.meeting import PATIENCE
 from tests.data.test_prepare import BPE, TRAIN, UNIGRAM, cached, contents, corpus
 from tests.pages import ROOT

@@ -14,12 +14,13 @@ import numpy as np
 import pytest
 from filelock import FileLock
 
-from nmt import atomic, config
+from nmt import config
 from nmt.data import prepare as room
 from nmt.data import scan as scanning
 from nmt.data.prepare import ELSEWHERE, Prepared, load, prepare, report
 from nmt.data.report import describe
 from nmt.errors import Exit, UserError
+from nmt.storage import atomic
 
 BPE = config.BpeLearning(
     "bpe", tokenizer="none", merges=20, min_frequency=2, shared_vocabulary=False

@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from subword_nmt.apply_bpe import BPE
 
-from nmt import manifest
 from nmt.data.batches import Batches
 from nmt.data.bpe import SEPARATOR, Bpe, learn_merges
 from nmt.data.dropout import BpeDropout
@@ -32,6 +31,7 @@ from nmt.data.subword_sampling import Elsewhere, SampledBlock, SampledText, Samp
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.unigram import SPACE, Unigram, learn_model
 from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocabulary
+from nmt.storage import manifest
 
 PLAIN = Tokenizer("nfc", "none", "de")
 WORDS = Counter({"low": 9, "lower": 8, "lowest": 7, "newer": 9, "wider": 6, "banana": 9, "x": 1})

@@ -13,7 +13,6 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt import products
 from nmt.config import Settings
 from nmt.data.grouping import by_length
 from nmt.decode import searching
@@ -22,6 +21,7 @@ from nmt.decode.searching import Searching, batches_of
 from nmt.decode.translator import RefusedLinesError, Translation, Translator
 from nmt.decode.workers import can_fork
 from nmt.errors import Exit, UserError
+from nmt.machine import products
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
 from tests.decode.copying import ENDLESS, WORDS, decode, model_of, trained

@@ -15,7 +15,6 @@ from torch.nn.utils.rnn import pad_sequence
 from nmt import modeldir
 from nmt.cli import evaluate, score, translate
 from nmt.config import Decode
-from nmt.cpus import cpus
 from nmt.data.toy import pairs
 from nmt.data.vocab import BOS, EOS, PAD, UNK
 from nmt.decode.notes import Notes
@@ -24,6 +23,7 @@ from nmt.errors import Exit, UserError
 from nmt.exchange import adapter, ctranslate2_adapter, ctranslate2_engine, exporting, samples
 from nmt.exchange.ctranslate2_engine import CTranslate2Engine
 from nmt.experiments import engines
+from nmt.machine.cpus import cpus
 from nmt.modeldir import Trained
 from tests.exchange.test_export import made
 

@@ -12,7 +12,7 @@ import pytest
 from sacrebleu.metrics.bleu import BLEU
 
 import nmt
-from nmt import manifest, modeldir
+from nmt import modeldir
 from nmt.cli import evaluate as command
 from nmt.cli import train, translate
 from nmt.compare import text
@@ -27,6 +27,7 @@ from nmt.experiments.options import EvaluationOptions
 from nmt.experiments.processes import LoggedCommand
 from nmt.experiments.systems import System, systems_of
 from nmt.experiments.testsets import ParallelFiles
+from nmt.storage import manifest
 from tests.training import tiny
 
 TINY = [

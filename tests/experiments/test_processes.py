@@ -12,8 +12,8 @@ import pytest
 from nmt.errors import UserError
 from nmt.experiments import processes
 from nmt.experiments.processes import LoggedCommand
-from nmt.products import onednn_is_faster
-from nmt.timing import HANDED_DOWN
+from nmt.machine.products import onednn_is_faster
+from nmt.machine.timing import HANDED_DOWN
 
 
 class Fake:

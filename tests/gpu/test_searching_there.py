@@ -16,7 +16,7 @@ from nmt.decode.beam import LOOK_EVERY, NEVER, Hypothesis, search
 from nmt.decode.sampling import sample
 from nmt.decode.sources import Source
 from nmt.decode.torch_engine import TorchEngine
-from nmt.device import fetched
+from nmt.machine.device import fetched
 from nmt.model import example
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained

@@ -6,8 +6,9 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from nmt import build, products
+from nmt import build
 from nmt.config import Settings
+from nmt.machine import products
 from nmt.model import example
 from nmt.model.transformer import Transformer
 from nmt.overrides.options import options_of

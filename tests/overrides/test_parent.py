@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from nmt import manifest
 from nmt.config import Files, Settings, Toy, freeze
 from nmt.errors import Exit, UserError
 from nmt.modeldir import portable
 from nmt.overrides.compose import experiment_of
 from nmt.overrides.options import beside
+from nmt.storage import manifest
 
 SHAPE = ["model=small", "model.dim=24", "model.heads=3", "model.norm=post", "model.dropout=0.3"]
 OTHERS = ["segmenter=unigram", "data.normalize=nfkc", "encoding=relative", "tau=7", "optim.lr=0.5"]

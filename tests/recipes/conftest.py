@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt import atomic
+from nmt.storage import atomic
 from tests.recipes import miniature
 from tests.recipes.server import Server, serving
 

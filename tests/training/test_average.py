@@ -9,11 +9,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from nmt import manifest, modeldir
+from nmt import modeldir
 from nmt.cli import average as command
 from nmt.data.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.modeldir import WEIGHTS
+from nmt.storage import manifest
 from nmt.training import average
 from tests.training import tiny
 

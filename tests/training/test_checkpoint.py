@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 import torch
 
-from nmt import atomic, modeldir, modelpath
+from nmt import modeldir
 from nmt.data.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.modeldir import WEIGHTS
+from nmt.storage import atomic, modelpath
 from nmt.training.checkpoint import Checkpoints
 from nmt.training.run import open_run
 from tests.training import tiny

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from nmt import manifest
 from nmt.data.prepare import Prepared
 from nmt.errors import Exit, UserError
+from nmt.storage import manifest
 from nmt.training import loss
 from nmt.training.divergence import Divergence
 from nmt.training.progress import Meter

@@ -9,11 +9,12 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from nmt import manifest, modeldir, modelpath
+from nmt import modeldir
 from nmt.data.batches import in_order
 from nmt.data.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.modeldir import WEIGHTS
+from nmt.storage import manifest, modelpath
 from nmt.training import loss
 from nmt.training.ema import RAW
 from nmt.training.trainer import Trainer

@@ -15,10 +15,11 @@ import pytest
 from torch import Tensor
 
 import nmt
-from nmt import atomic, modeldir
+from nmt import modeldir
 from nmt.data.prepare import Prepared, prepare
 from nmt.errors import Exit, UserError
 from nmt.model.layers import EncoderLayer
+from nmt.storage import atomic
 from nmt.training import loss
 from nmt.training.run import open_run
 from nmt.training.trainer import Trainer

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 import torch
 
-from nmt import config, manifest, modelpath
+from nmt import config
 from nmt.cli import command
 from nmt.data.prepare import Prepared
 from nmt.errors import Exit, UserError
+from nmt.storage import manifest, modelpath
 from nmt.training import session
 from nmt.training.directory import MAY_DIFFER, STATUS, differences
 from nmt.training.run import open_run, standing

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from nmt import build, manifest, modeldir
+from nmt import build, modeldir
 from nmt.cli.train import main as train
 from nmt.data.prepare import Prepared
 from nmt.errors import Exit
+from nmt.storage import manifest
 from tests.training import tiny
 
 

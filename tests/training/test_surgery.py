@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from nmt import build, manifest, modeldir
+from nmt import build, modeldir
 from nmt.data.bpe import Bpe
 from nmt.data.prepare import Prepared
 from nmt.data.side import Side
@@ -16,6 +16,7 @@ from nmt.data.tokenizer import Tokenizer
 from nmt.data.vocab import Vocabulary
 from nmt.errors import Exit, UserError
 from nmt.model.transformer import Transformer
+from nmt.storage import manifest
 from nmt.training.surgery import Graft, difference, graft
 from tests.training import tiny
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from nmt.device import (
+from nmt.errors import Exit, UserError
+from nmt.machine.device import (
     ALLOCATOR,
     WORKSPACE,
     cannot_repeat,
@@ -16,7 +17,6 @@ from nmt.device import (
     same_bits,
     set_up,
 )
-from nmt.errors import Exit, UserError
 
 
 def test_names() -> None:

@@ -10,9 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from nmt import products
+from nmt.machine import products
+from nmt.machine.products import Linear, add_gradient, product
 from nmt.model.transformer import Transformer
-from nmt.products import Linear, add_gradient, product
 from nmt.training import loss
 
 pytestmark = pytest.mark.skipif(

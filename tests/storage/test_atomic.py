@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt import atomic
+from nmt.storage import atomic
 
 
 def fail(*_: object) -> None:

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from nmt.memory import memory_of, peak_memory
+from nmt.machine.memory import memory_of, peak_memory
 
 CPU = torch.device("cpu")
 
 
 PEAK = """
 from types import SimpleNamespace
-from nmt.memory import peak_memory
+from nmt.machine.memory import peak_memory
 
 cpu = SimpleNamespace(type="cpu")
 before = peak_memory(cpu)
@@ -63,7 +63,7 @@ def test_the_peak_of_a_gpu_begins_anew_each_time(monkeypatch: pytest.MonkeyPatch
 
 PAGES = """
 import ctypes, resource, sys
-from nmt.memory import keep_memory
+from nmt.machine.memory import keep_memory
 
 libc = ctypes.CDLL(None)
 libc.malloc.restype = ctypes.c_void_p
@@ -97,7 +97,7 @@ def test_kept_memory_is_not_asked_for_again() -> None:
 PIECES = """
 import ctypes
 from pathlib import Path
-from nmt.memory import keep_memory, release_memory
+from nmt.machine.memory import keep_memory, release_memory
 
 libc = ctypes.CDLL(None)
 libc.malloc.restype = ctypes.c_void_p
@@ -124,12 +124,12 @@ def test_unused_memory_between_pieces_is_given_back() -> None:
 
 
 def test_memory_is_what_a_process_may_have(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("nmt.memory.LIMITS", [])
+    monkeypatch.setattr("nmt.machine.memory.LIMITS", [])
     monkeypatch.setattr(resource, "getrlimit", lambda which: (resource.RLIM_INFINITY,) * 2)
     machine = memory_of(CPU)
     assert 2**28 < machine < 2**46
     container = tmp_path / "memory.max"
-    monkeypatch.setattr("nmt.memory.LIMITS", [str(tmp_path / "absent"), str(container)])
+    monkeypatch.setattr("nmt.machine.memory.LIMITS", [str(tmp_path / "absent"), str(container)])
     container.write_text("max\n")
     assert memory_of(CPU) == machine
     container.write_text(f"{machine // 2}\n")

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from nmt.cpus import threads
 from nmt.errors import Exit, UserError
+from nmt.machine.cpus import threads
 
 WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")  # who sets them, knows better

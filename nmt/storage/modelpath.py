@@ -6,9 +6,10 @@ import re
 from functools import cache
 from pathlib import Path
 
-from nmt import foreign, manifest
+from nmt import foreign
 from nmt.errors import Exit, UserError
-from nmt.manifest import Sealed
+from nmt.storage import manifest
+from nmt.storage.manifest import Sealed
 
 SETTINGS_BESIDE = "settings.json"  # those of a model that was written for another engine
 BEST = "best"  # in a run directory: the name of its best checkpoint

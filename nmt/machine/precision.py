@@ -10,8 +10,8 @@ from copy import deepcopy
 import torch
 from torch import Tensor
 
-from nmt.products import Linear, factors
-from nmt.timing import is_faster, trial
+from nmt.machine.products import Linear, factors
+from nmt.machine.timing import is_faster, trial
 
 NO_BFLOAT16 = "%s.precision=bfloat16: not faster than float32 on this CPU: float32 is used"
 NO_UNITS = "%s.precision=auto: this GPU has no units for bfloat16: float32 is used"

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import torch
 
-from nmt import precision, products, timing
 from nmt.errors import UserError
-from nmt.timing import is_faster
+from nmt.machine import precision, products, timing
+from nmt.machine.timing import is_faster
 
 
 def busy(seconds: float) -> None:

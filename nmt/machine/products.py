@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import Function, once_differentiable
 
-from nmt.timing import is_faster, trial
+from nmt.machine.timing import is_faster, trial
 
 ROWS, INPUTS, OUTPUTS = 128, 256, 512  # of the product tried: a decoding step of 32 sentences
 FEWEST = 2**20  # multiplications: below, the 10 microseconds that oneDNN takes for itself decide

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import nmt
-from nmt import atomic
 from nmt.errors import Exit, UserError, visible
+from nmt.storage import atomic
 
 NAME = "manifest.json"
 FORMAT = 1  # rises when older versions of nmt can no longer read what this one writes

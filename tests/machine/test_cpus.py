@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from nmt import cpus, device
 from nmt.data import parallel
+from nmt.machine import cpus, device
 
 V2, V1 = "0::/a/b\n", "5:memory:/a\n4:cpu,cpuacct:/a/b\n"
 CASES = {

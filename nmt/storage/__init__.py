@@ -1,0 +1,1 @@
+"""Files and directories that are whole or absent: atomic writes, manifests, where a model lies."""
