@@ -33,7 +33,7 @@ test: $(VENV)/installed ## the fast tests, as CI runs them
 slow: $(VENV)/installed ## the slow tests too
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "slow or not slow"
 
-mutations: $(VENV)/installed ## do the tests find each fault of scripts/mutations.toml? MUTATIONS="arguments"
+mutations: $(VENV)/installed ## do the tests find each fault of scripts/mutations.toml? MUTATIONS="decode", a part
 	OMP_NUM_THREADS=1 $(BIN)/python scripts/mutations.py $(MUTATIONS)
 
 processors: $(VENV)/installed ## the fast tests, and decoding in 8 bits, as on other processors

@@ -1,12 +1,12 @@
 """Do the tests find faults? Makes those of mutations.toml one at a time in a copy of the tree.
 
-    python scripts/mutations.py [--tree DIR] [--only WORD] [--jobs 2]
+    python scripts/mutations.py [PART ...] [--tree DIR] [--jobs 2]
 
-Each fault is one text replaced by another, found anywhere under nmt/, so that moving code does not
-lose it; where a text has been reworded, `old` and `new` are lists, and the first pair that occurs
-is taken. Its tests are named by the stems of their files. A fault that no test notices has
-survived; one whose text does not occur exactly once, or whose tests cannot be selected, is a
-mistake in the list. Either makes the exit code 1. That the tests pass without faults is what
+A PART is a folder or file under nmt/ ("decode", "beam.py"), or some of a fault's text; without any,
+all faults are tried. Each fault is one text replaced by another, found anywhere under nmt/, so that
+moving code does not lose it. Its tests are named by the stems of their files. A fault that no test
+notices has survived; one whose text does not occur exactly once, or whose tests cannot be selected,
+is a mistake in the list. Either makes the exit code 1. That the tests pass without faults is what
 `make test` says.
 """
 
@@ -16,6 +16,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
@@ -41,8 +42,8 @@ class Mutation(NamedTuple):
     """A fault, and the tests that must notice it."""
 
     number: int  # from 1
-    room: str
-    changes: list[tuple[str, str]]  # old and new text; the first that occurs
+    old: str
+    new: str
     tests: str
 
 
@@ -54,6 +55,7 @@ class Trial(NamedTuple):
     tree: Path
     path: Path  # of the file with the fault
     sound: str  # its text without
+    began: float  # seconds of a clock
 
 
 class Verdict(NamedTuple):
@@ -62,30 +64,43 @@ class Verdict(NamedTuple):
     mutation: Mutation
     outcome: str
     why: str
+    seconds: float = 0
 
 
 def mutations() -> list[Mutation]:
     """Read the list."""
     listed = tomllib.loads((HERE / "mutations.toml").read_text(encoding="utf-8"))["mutation"]
-    made = []
-    for number, entry in enumerate(listed, start=1):
-        old, new = ([x] if isinstance(x, str) else x for x in (entry["old"], entry["new"]))
-        changes = list(zip(old, new, strict=True))
-        made.append(Mutation(number, entry["room"], changes, entry["tests"]))
-    return made
+    return [Mutation(number, **entry) for number, entry in enumerate(listed, start=1)]
 
 
-def mutated(tree: Path, mutation: Mutation) -> tuple[Path, str]:
-    """The file of a fault and its text with the fault; raises ValueError unless it occurs once."""
-    for old, new in mutation.changes:
-        texts = {path: path.read_text(encoding="utf-8") for path in (tree / "nmt").rglob("*.py")}
-        found = [path for path, text in texts.items() for _ in range(text.count(old))]
-        if len(found) > 1:
-            places = ", ".join(str(path.relative_to(tree)) for path in found)
-            raise ValueError(f"{old!r} occurs several times: {places}")
-        if found:
-            return found[0], texts[found[0]].replace(old, new)
-    raise ValueError(f"{mutation.changes[0][0]!r} occurs nowhere")
+def files_of(tree: Path) -> dict[Path, str]:
+    """The text of each file where faults are made."""
+    return {path: path.read_text(encoding="utf-8") for path in (tree / "nmt").rglob("*.py")}
+
+
+def place_of(mutation: Mutation, files: dict[Path, str]) -> Path:
+    """The file that a fault changes; raises ValueError unless its text occurs once in all."""
+    found = [path for path, text in files.items() for _ in range(text.count(mutation.old))]
+    if len(found) == 1:
+        return found[0]
+    places = ", ".join(map(str, found)) or "no file"
+    raise ValueError(f"{mutation.old!r} occurs {len(found)} times: {places}")
+
+
+def chosen_of(parts: list[str], tree: Path) -> list[Mutation]:
+    """The faults in some files or folders, or with some text; all, if there are no parts.
+
+    A fault that can be placed nowhere belongs to every choice.
+    """
+    files, chosen = files_of(tree), []
+    for mutation in mutations():
+        try:
+            place = place_of(mutation, files).relative_to(tree).parts
+        except ValueError:
+            place = tuple(parts)
+        if not parts or any(part in place or part in mutation.old for part in parts):
+            chosen.append(mutation)
+    return chosen
 
 
 def arguments(tree: Path, tests: str) -> list[str]:
@@ -101,15 +116,15 @@ def arguments(tree: Path, tests: str) -> list[str]:
 def trial(tree: Path, mutation: Mutation, said: Path) -> Trial | Verdict:
     """Make a fault in a tree, and start its tests in a process of their own."""
     try:
-        path, text = mutated(tree, mutation)
+        files = files_of(tree)
+        path = place_of(mutation, files)
         given = arguments(tree, mutation.tests)
     except ValueError as error:
         return Verdict(mutation, WRONG, str(error))
-    sound = path.read_text(encoding="utf-8")
-    path.write_text(text, encoding="utf-8")
+    path.write_text(files[path].replace(mutation.old, mutation.new), encoding="utf-8")
     sys.stdout.flush()
     if pid := os.fork():
-        return Trial(pid, mutation, tree, path, sound)
+        return Trial(pid, mutation, tree, path, files[path], time.monotonic())
     with said.open("wb") as out:
         os.dup2(out.fileno(), 1)
         os.dup2(out.fileno(), 2)
@@ -156,7 +171,8 @@ def verdicts(tree: Path, chosen: list[Mutation], jobs: int) -> Iterator[Verdict]
                 ended.path.write_text(ended.sound, encoding="utf-8")
                 free.append(ended.tree)
                 output = (ended.tree / SAID).read_text(encoding="utf-8", errors="replace")
-                yield judged(ended.mutation, status, output)
+                seconds = time.monotonic() - ended.began
+                yield judged(ended.mutation, status, output)._replace(seconds=seconds)
 
 
 def copy_of(tree: Path, place: Path) -> Path:
@@ -180,29 +196,28 @@ def warm() -> None:
 def main() -> int:
     """Try all faults, or some; return 1 unless all are killed."""
     parser = argparse.ArgumentParser(description="Do the tests find the faults of mutations.toml?")
+    parser.add_argument(
+        "parts", nargs="*", metavar="PART", help="folder, file or text (default: all)"
+    )
     parser.add_argument("--tree", type=Path, default=HERE.parent, help="default: this one")
-    parser.add_argument("--only", metavar="WORD", help="a room, a number, or a part of the text")
     parser.add_argument("--jobs", type=int, default=2, help="faults at once (default %(default)s)")
     options = parser.parse_args()
-    chosen = [
-        m
-        for m in mutations()
-        if options.only in (None, m.room, str(m.number)) or options.only in m.changes[0][0]
-    ]
+    tree, began = options.tree.resolve(), time.monotonic()
+    chosen = chosen_of(options.parts, tree)
     counts: Counter[str] = Counter()
     warm()
-    for verdict in verdicts(options.tree.resolve(), chosen, options.jobs):
+    for verdict in verdicts(tree, chosen, options.jobs):
         counts[verdict.outcome] += 1
-        mutation = verdict.mutation
-        first = mutation.changes[0][0].strip().split("\n")[0][:60]
+        first = verdict.mutation.old.strip().split("\n")[0][:60]
         sys.stdout.write(
-            f"{mutation.number:3} {mutation.room:11} {verdict.outcome:14} {first}\n"
+            f"{verdict.mutation.number:3} {verdict.outcome:14} {verdict.seconds:4.0f} s  {first}\n"
             f"    {verdict.why}\n"
         )
         sys.stdout.flush()
-    told = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
-    sys.stdout.write(f"{len(chosen)} mutations: {told}\n")
-    return 0 if counts[KILLED] == len(chosen) else 1
+    outcomes = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
+    minutes = (time.monotonic() - began) / 60
+    sys.stdout.write(f"{len(chosen)} mutations in {minutes:.1f} minutes: {outcomes}\n")
+    return 0 if chosen and counts[KILLED] == len(chosen) else 1
 
 
 if __name__ == "__main__":
