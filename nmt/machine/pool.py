@@ -1,0 +1,182 @@
+"""Processes that compute for this one, each with one thread: executors of concurrent.futures.
+
+On Linux they are forked. Each then has the models and texts of this process in the very memory in
+which they were read, and starts within hundredths of a second. After a fork no team of OpenMP's
+threads may work that worked before it, and with one thread none does. What else a fork could break
+are locks that another thread holds at that moment: see `may_fork`.
+"""
+
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import traceback
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.connection import wait
+from multiprocessing.reduction import ForkingPickler
+from types import TracebackType
+from typing import Any, TypeVar
+
+from nmt.errors import Exit, UserError, is_want_of_memory
+from nmt.machine.memory import keep_memory
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGUSR1}  # reach the whole group; the parent acts
+AHEAD = 2  # tasks per worker that wait or whose results wait: this bounds the memory
+_inherited: Sequence[Callable[..., Any]] = ()  # of a worker: what its parent named at the fork
+
+
+def can_fork() -> bool:
+    """Whether this system forks safely: libraries of macOS start threads of their own."""
+    return sys.platform == "linux"
+
+
+def may_fork() -> bool:
+    """Whether no other thread of Python could hold a lock, and this process may have children."""
+    return (
+        can_fork()
+        and threading.active_count() == 1
+        and not multiprocessing.current_process().daemon
+    )
+
+
+class InProcess(Executor):
+    """An executor without workers: `submit` makes the call at once, in this process."""
+
+    def submit(
+        self, function: Callable[..., Result], /, *args: Any, **kwargs: Any
+    ) -> Future[Result]:
+        """Call the function; the future that is returned is done."""
+        future: Future[Result] = Future()
+        try:
+            future.set_result(function(*args, **kwargs))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+class WorkerPool(ProcessPoolExecutor):
+    """Workers that start and end with a `with` block, and end if this process is killed.
+
+    The block raises UserError (71) if a worker is killed; tasks that were not done are lost. When
+    the block ends, tasks still at work are stopped. Signals of the terminal are left to the parent.
+    """
+
+    def __init__(
+        self, count: int, option: str, advice: str, inherited: Sequence[Callable[..., Any]] = ()
+    ) -> None:
+        """`option` and `advice` are for errors: which setting is wrong, and what to do.
+
+        `inherited` are functions, or methods of objects too large to be sent, that workers have by
+        the fork. Others that are submitted must be those of a module, as for pickle.
+        """
+        context = multiprocessing.get_context("fork" if can_fork() else "spawn")
+        super().__init__(count, context, _start, (inherited,))
+        self.count, self._option, self._advice = count, option, advice
+        self._inherited = list(inherited)
+        self._children: set[multiprocessing.process.BaseProcess] = set()
+
+    def __enter__(self) -> "WorkerPool":
+        others = set(multiprocessing.active_children())
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # workers inherit this
+        try:
+            with warnings.catch_warnings():
+                # Python sees numpy's and OpenMP's threads, none of which hold a lock while idle
+                warnings.simplefilter("ignore", DeprecationWarning)
+                for _ in range(self.count):  # the first starts all where they are forked
+                    super().submit(os.getpid)
+        except OSError as error:
+            self._stop({*multiprocessing.active_children()} - others)
+            reason = f"the system starts no further process ({error.strerror})"
+            raise self._error(reason) from None
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        self._children = {*multiprocessing.active_children()} - others
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop(self._children)
+        if isinstance(error, BrokenProcessPool):
+            reason = "a worker was killed, as the system does for want of memory"
+            raise self._error(reason) from None
+
+    def _stop(self, children: Iterable[multiprocessing.process.BaseProcess]) -> None:
+        """Kill the workers, which hold nothing that could be lost."""
+        for child in children:
+            child.kill()
+        self.shutdown(cancel_futures=True)
+        for child in children:
+            child.join()
+
+    def _error(self, reason: str) -> UserError:
+        return UserError(f"{self._option}: {reason}; {self._advice}", Exit.NO_MEMORY)
+
+    def submit(self, function: Callable[..., Result], /, *args: Any) -> Future[Result]:  # type: ignore[override]
+        """Have a worker call the function; its UserError is raised by the future as it is."""
+        if function in self._inherited:
+            return super().submit(_call_inherited, self._inherited.index(function), *args)
+        return super().submit(_call, function, *args)
+
+
+def in_order(
+    executor: Executor, function: Callable[[Task], Result], tasks: Iterable[Task], ahead: int
+) -> Iterator[Result]:
+    """Yield function(task) for each task, in the order of the tasks; at most `ahead` are begun."""
+    begun: deque[Future[Result]] = deque()
+    for task in tasks:
+        begun.append(executor.submit(function, task))
+        if len(begun) >= ahead:
+            yield begun.popleft().result()
+    while begun:
+        yield begun.popleft().result()
+
+
+def _start(inherited: Sequence[Callable[..., Any]]) -> None:
+    """Prepare a worker: one thread, and another that ends it with its parent."""
+    global _inherited
+    _inherited = inherited
+    os.environ["OMP_NUM_THREADS"] = "1"
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(1)
+    keep_memory()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """Wait until the parent is gone: one that is killed cannot say so."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    wait([parent.sentinel])
+    os._exit(Exit.PIPE)
+
+
+def _call_inherited(number: int, *args: Any) -> Any:
+    return _call(_inherited[number], *args)
+
+
+def _call(function: Callable[..., Result], *args: Any) -> Result:
+    """Call a function; what it raises is made fit to be sent."""
+    try:
+        return function(*args)
+    except UserError:
+        raise
+    except Exception as error:
+        if is_want_of_memory(error):
+            raise MemoryError(str(error)) from None
+        try:
+            ForkingPickler.loads(ForkingPickler.dumps(error))
+        except Exception:
+            raise RuntimeError("".join(traceback.format_exception_only(error))) from None
+        raise

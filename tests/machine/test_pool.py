@@ -1,0 +1,214 @@
+"""Executors: results in their order, errors, and workers that end in every case."""
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from nmt.errors import Exit, UserError
+from nmt.machine.pool import InProcess, WorkerPool, can_fork, in_order, may_fork
+
+pytestmark = pytest.mark.skipif(not can_fork(), reason="forks are for Linux")
+
+
+class Large:
+    """Stands for a model: it cannot be sent."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+    def square(self, number: int) -> int:
+        return number * number
+
+
+class UnpicklableError(Exception):
+    def __init__(self, one: str, two: str) -> None:
+        super().__init__(one)
+
+
+def compute(number: int) -> tuple[int, int, int]:
+    if number == 7:
+        raise UserError("seven: too many", Exit.NO_MEMORY)
+    if number == 8:
+        raise ZeroDivisionError
+    if number == 9:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if number == 10:
+        raise UnpicklableError("cannot", "be sent")
+    if number == 11:
+        torch.empty(2**50)
+    return number * number, os.getpid(), torch.get_num_threads()
+
+
+def pool(count: int, *inherited: Any) -> WorkerPool:
+    return WorkerPool(count, f"--workers {count}", "give fewer", inherited)
+
+
+@pytest.fixture(autouse=True)
+def no_child_remains() -> Iterator[None]:
+    yield
+    assert not multiprocessing.active_children()
+
+
+def test_results_come_from_other_processes_with_one_thread_each() -> None:
+    torch.set_num_threads(2)
+    try:
+        with pool(2) as workers:
+            results = [future.result() for future in [workers.submit(compute, n) for n in range(7)]]
+    finally:
+        torch.set_num_threads(1)
+    assert [square for square, _, _ in results] == [n * n for n in range(7)]
+    assert os.getpid() not in {pid for _, pid, _ in results}
+    assert {threads for *_, threads in results} == {1}
+
+
+def test_methods_of_objects_that_cannot_be_sent_are_inherited() -> None:
+    large = Large()
+    with pool(2, large.square) as workers:
+        assert list(in_order(workers, large.square, range(9), 4)) == [n * n for n in range(9)]
+        assert workers.submit(abs, -3).result() == 3
+
+
+@pytest.mark.parametrize("executor", [InProcess, lambda: pool(2)])
+@pytest.mark.parametrize(
+    ("number", "kind", "message"),
+    [
+        (7, UserError, "seven: too many"),
+        (8, ZeroDivisionError, None),
+        (11, (MemoryError, RuntimeError), "DefaultCPUAllocator"),
+    ],
+)
+def test_an_error_is_raised_by_its_future_alone(
+    executor: Any, number: int, kind: type[Exception], message: str | None
+) -> None:
+    with executor() as some:
+        before, wrong, after = (some.submit(compute, n) for n in (2, number, 3))
+        assert (before.result()[0], after.result()[0]) == (4, 9)
+        with pytest.raises(kind, match=message) as error:
+            wrong.result()
+    if number == 7:
+        assert getattr(error.value, "code", None) == Exit.NO_MEMORY
+
+
+def test_an_error_that_cannot_be_sent_is_put_into_words() -> None:
+    with pool(1) as workers:
+        wrong, after = workers.submit(compute, 10), workers.submit(compute, 3)
+        with pytest.raises(RuntimeError, match="UnpicklableError: cannot"):
+            wrong.result()
+        assert after.result()[0] == 9
+
+
+def test_a_killed_worker_is_an_error_of_the_user() -> None:
+    told = "^--workers 2: a worker was killed, as the system does for want of memory; give fewer$"
+    with pytest.raises(UserError, match=told) as error, pool(2) as workers:
+        for future in [workers.submit(compute, n) for n in (9, 1, 2, 3)]:
+            future.result()
+    assert error.value.code == Exit.NO_MEMORY
+
+
+@pytest.mark.parametrize("executor", [InProcess, lambda: pool(2)])
+def test_few_tasks_are_begun_ahead(executor: Any) -> None:
+    taken = 0
+
+    def tasks() -> Iterator[int]:
+        nonlocal taken
+        for number in range(20):
+            taken += 1
+            yield -number
+
+    with executor() as some:
+        for place, result in enumerate(in_order(some, abs, tasks(), 3)):
+            assert result == place and taken <= place + 3
+
+
+def test_workers_end_while_tasks_are_at_work() -> None:
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt), pool(2) as workers:
+        for _ in range(9):
+            workers.submit(time.sleep, 600)
+        raise KeyboardInterrupt
+    assert time.monotonic() - began < 60
+
+
+def test_all_end_with_the_process_that_forked_them() -> None:
+    """Killed, it cannot tell; and each has the parent's ends of the pipes of those before it."""
+    reading, writing = os.pipe()
+    if not (child := os.fork()):
+        try:
+            with pool(3) as workers:
+                future = workers.submit(time.sleep, 600)
+                children = multiprocessing.active_children()
+                os.write(writing, " ".join(str(process.pid) for process in children).encode())
+                future.result()
+        finally:
+            os._exit(1)
+    pids = list(map(int, os.read(reading, 100).split()))
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    until = time.monotonic() + 60
+    while any(_lives(pid) for pid in pids):
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    assert len(pids) == 3
+    os.close(reading)
+    os.close(writing)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+def test_signals_of_the_group_are_for_the_parent_alone(number: signal.Signals) -> None:
+    with pool(1) as workers:
+        pid = workers.submit(os.getpid).result()
+        os.kill(pid, number)
+        assert workers.submit(compute, 2).result()[:2] == (4, pid)
+
+
+def test_a_system_that_is_full_is_an_error_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    fork, forks = os.fork, iter(range(9))
+
+    def full() -> int:
+        if next(forks):
+            raise BlockingIOError(11, "Resource temporarily unavailable")
+        return fork()
+
+    monkeypatch.setattr(os, "fork", full)
+    with pytest.raises(UserError, match=r"^--workers 3: the system starts no further") as error:
+        pool(3).__enter__()
+    assert error.value.code == Exit.NO_MEMORY
+
+
+def test_where_forks_are_not_safe_workers_are_spawned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nmt.machine.pool.can_fork", lambda: False)
+    with pool(2) as workers:
+        assert list(in_order(workers, abs, range(-9, 0), 4)) == list(range(9, 0, -1))
+
+
+def test_threads_and_daemons_forbid_a_fork_that_was_not_requested(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(threading, "active_count", lambda: 1)
+    assert may_fork()
+    current: Any = multiprocessing.current_process()
+    monkeypatch.setitem(current._config, "daemon", True)
+    assert not may_fork()
+    monkeypatch.undo()
+    done = threading.Event()
+    thread = threading.Thread(target=done.wait)
+    thread.start()
+    assert not may_fork()
+    done.set()
+    thread.join()
