@@ -2,7 +2,8 @@
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from itertools import chain
 from pathlib import Path
 
@@ -10,8 +11,11 @@ import numpy as np
 
 from nmt import config
 from nmt.data import wordids
-from nmt.data.bpe import Bpe, count_pieces, learn_merges
+from nmt.data.bpe import LONGEST_WORD, SEPARATOR, Bpe, parts
+from nmt.data.bpe.merges import learn
+from nmt.data.bpe.symbols import END
 from nmt.data.clean import read_words
+from nmt.data.progress import shown
 from nmt.data.side import Side
 from nmt.data.store import SIDES
 from nmt.data.tokenizer import Tokenizer
@@ -19,6 +23,8 @@ from nmt.data.unigram import Unigram, learn_model
 from nmt.data.vocab import Vocabulary
 
 log = logging.getLogger(__name__)
+
+Words = dict[str, list[str]]  # word -> pieces
 
 
 def learn_bpe_sides(
@@ -81,3 +87,50 @@ def _chosen(chunks: Sequence[Path], side: str, limit: int) -> Iterator[str]:
 
 def _both(chunk: Path) -> Iterator[tuple[str, str]]:
     return zip(*(read_words(chunk, side) for side in SIDES), strict=True)
+
+
+def learn_merges(
+    counts: Mapping[str, int], merges: int, min_frequency: int
+) -> tuple[list[str], Words]:
+    """Learn merges, most frequent first, each as its two symbols with a space between.
+
+    Gives them, and the pieces that they make of most of the words.
+    """
+    if not merges or all(len(word) < 2 for word in counts):
+        return [], {}  # there is no pair to count
+    numbers = shown(range(merges), "learning", [1] * merges, "merges")
+    learned, symbols = learn(_dictionary(counts), numbers, min_frequency)
+    head = cache(lambda symbol: symbol + SEPARATOR)  # one string for all pieces that are equal
+    last = cache(lambda symbol: symbol.removesuffix(END))
+    words: Words = {
+        word: [*map(head, heads), last(end)]
+        for word, (*heads, end) in symbols
+        if word in counts and len(parts(word)) == 1  # not a part of a longer one
+    }
+    return learned, words
+
+
+def count_pieces(
+    counts: Mapping[str, int], merges: Sequence[str], words: Words | None = None
+) -> Counter[str]:
+    """Count the pieces that the merges make of one side's words, of which some may be known."""
+    segmenter = Bpe(Tokenizer("none", "none", ""), merges)
+    known = words or {}
+    pieces = [known.get(word) or segmenter.segment(word) for word in counts]
+    tokens = list(chain.from_iterable(pieces))
+    numbers = {piece: number for number, piece in enumerate(dict.fromkeys(tokens))}
+    which = np.fromiter(map(numbers.__getitem__, tokens), np.int64, len(tokens))
+    times = np.fromiter(counts.values(), np.int64, len(counts))
+    sums = np.bincount(which, times.repeat(list(map(len, pieces))))  # exact below 2^53
+    return Counter(dict(zip(numbers, sums.astype(np.int64).tolist(), strict=True)))
+
+
+def _dictionary(counts: Mapping[str, int]) -> Mapping[str, int]:
+    """Give the words to learn from: of a very long one its parts."""
+    if all(len(word) <= LONGEST_WORD for word in counts):
+        return counts
+    parts_of_words: Counter[str] = Counter()
+    for word, count in counts.items():
+        for part in parts(word) if len(word) > LONGEST_WORD else [word]:
+            parts_of_words[part] += count
+    return parts_of_words

@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 from nmt import config
 from nmt.data import plain
 from nmt.data.bpe import Bpe
-from nmt.data.dropout import BpeDropout
+from nmt.data.bpe.dropout import BpeDropout
 from nmt.data.joining import Examples, joining_of
-from nmt.data.lattice import NBest, UnigramSampling
 from nmt.data.parallel import Job, Pool, cores
 from nmt.data.progress import shown
 from nmt.data.side import Side
 from nmt.data.store import SIDES, Pairs, spans
 from nmt.data.unigram import Unigram
+from nmt.data.unigram.sampling import NBest, UnigramSampling
 from nmt.data.vocab import EOS
 from nmt.errors import UserError
 

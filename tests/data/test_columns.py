@@ -18,8 +18,9 @@ from nmt.cli.prepare import MANUAL
 from nmt.data import prepare as room
 from nmt.data import scan as scanning
 from nmt.data.batches import in_order
-from nmt.data.bpe import Bpe, learn_merges
+from nmt.data.bpe import Bpe
 from nmt.data.columns import ColumnLine, expand, places
+from nmt.data.learn import learn_merges
 from nmt.data.prepare import Prepared, prepare
 from nmt.data.segmenter import Segmenter
 from nmt.data.tokenizer import Tokenizer

@@ -16,7 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.data.bpe import Bpe, count_pieces, learn_merges
+from nmt.data.bpe import Bpe
+from nmt.data.learn import count_pieces, learn_merges
 from nmt.data.normalise import normalise
 from nmt.data.segmenter import Segmenter, segmenter_from_json
 from nmt.data.tokenizer import Tokenizer

@@ -20,16 +20,17 @@ from numpy.typing import NDArray
 from subword_nmt.apply_bpe import BPE
 
 from nmt.data.batches import Batches
-from nmt.data.bpe import SEPARATOR, Bpe, learn_merges
-from nmt.data.dropout import BpeDropout
+from nmt.data.bpe import SEPARATOR, Bpe
+from nmt.data.bpe.dropout import BpeDropout
 from nmt.data.joining import Joining
-from nmt.data.lattice import NBest, UnigramSampling
+from nmt.data.learn import learn_merges
 from nmt.data.marian import MarianSegmenter
 from nmt.data.side import Side
 from nmt.data.store import SIDES, PairStore, Writer
 from nmt.data.subword_sampling import Elsewhere, SampledBlock, SampledText, Sampling
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.unigram import SPACE, Unigram, learn_model
+from nmt.data.unigram.sampling import NBest, UnigramSampling
 from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocabulary
 from nmt.storage import manifest
 

@@ -15,9 +15,10 @@ from omegaconf import OmegaConf
 from sacremoses import MosesTokenizer
 
 from nmt import config
-from nmt.data.bpe import Bpe, count_pieces, learn_merges
+from nmt.data.bpe import Bpe
 from nmt.data.corpus import read_text
 from nmt.data.joined import join
+from nmt.data.learn import count_pieces, learn_merges
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.toy import pairs, translate, words, write_toy
 from nmt.data.toy.grammar import Clause, Phrase, german

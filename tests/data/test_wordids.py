@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from nmt.data import wordids
-from nmt.data.bpe import Bpe, count_pieces, learn_merges
+from nmt.data.bpe import Bpe
+from nmt.data.learn import count_pieces, learn_merges
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.vocab import Vocabulary
 from nmt.data.wordids import WordIds

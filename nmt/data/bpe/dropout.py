@@ -7,7 +7,7 @@ from sys import intern
 from subword_nmt.apply_bpe import check_vocab_and_split
 
 from nmt.data.bpe import SEPARATOR, Bpe, parts
-from nmt.data.symbols import END
+from nmt.data.bpe.symbols import END
 from nmt.data.vocab import UNK, Vocabulary
 
 REMEMBERED = 2**16  # words and their states that are kept; they take some 50 MB

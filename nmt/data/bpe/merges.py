@@ -1,7 +1,7 @@
 """Byte pair encoding is learned as subword-nmt learns it, merge for merge, but sooner.
 
 subword-nmt looks through all pairs for each merge, and copies all of them deeply whenever it has
-used up the frequent ones. Here the pairs wait in order of their frequency, and `nmt.data.symbols`
+used up the frequent ones. Here the pairs wait in order of their frequency, and `symbols`
 counts them as it does. The limits below which it sets pairs aside are its own, since a pair that is
 set aside and then gains may be counted too low, and another order of merges would come of it.
 
@@ -12,12 +12,11 @@ processes some 70 seconds beside it, that is nine tenths saved (docs/log.md).
 
 from bisect import insort
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
-from nmt.data.progress import shown
-from nmt.data.symbols import Pair, Symbols
+from nmt.data.bpe.symbols import Pair, Symbols
 
 PairCounts = defaultdict[Pair, int]
 
@@ -29,8 +28,8 @@ class LearnedMerges(NamedTuple):
     words: Iterator[tuple[str, list[str]]]  # each, and its symbols by these merges
 
 
-def learn(counts: Mapping[str, int], merges: int, min_frequency: int) -> LearnedMerges:
-    """Learn at most so many merges from words and their frequencies.
+def learn(counts: Mapping[str, int], numbers: Iterable[int], min_frequency: int) -> LearnedMerges:
+    """Learn merges from words and their frequencies: one for each of the numbers 0, 1, ...
 
     No pair rarer than `min_frequency`, 1 or more, is merged. ValueError if there is no pair.
     The words are those given, but for a few that must be segmented to be known.
@@ -41,7 +40,7 @@ def learn(counts: Mapping[str, int], merges: int, min_frequency: int) -> Learned
     queue = _Queue(frequent)
     limit = max(pairs.values()) / 10
     learned: list[str] = []
-    for number in shown(range(merges), "learning", [1] * merges, "merges"):
+    for number in numbers:
         best = queue.greatest()
         if best is None or (number and frequent[best] < limit):  # those set aside may be greater
             _set_aside(frequent, pairs, limit)

@@ -1,13 +1,10 @@
 """Byte pair encoding with subword-nmt (Sennrich et al. 2016, arXiv:1508.07909)."""
 
 import io
-from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Collection, Sequence
 from itertools import chain
 from typing import Any
 
-import numpy as np
 from subword_nmt.apply_bpe import BPE
 
 from nmt.data import plain
@@ -17,8 +14,6 @@ SEPARATOR = "@@"  # ends each piece but the last of its word
 LONGEST_WORD = 1000  # characters; subword-nmt takes quadratic time on a word
 CUT = 100  # a longer word is cut into parts of so many characters
 REMEMBERED = 2**18  # words whose pieces are kept
-
-Words = dict[str, list[str]]  # word -> pieces
 
 
 class Bpe:
@@ -90,7 +85,7 @@ class Bpe:
         return pieces
 
 
-class _Known(Words):
+class _Known(dict[str, list[str]]):
     """The pieces of words, once they have been asked for."""
 
     def __init__(self, make: Callable[[str], list[str]]) -> None:
@@ -115,52 +110,3 @@ def parts(word: str) -> list[str]:
     if cut[-1].endswith(SEPARATOR):
         cut[-1:] = [cut[-1][:-1], cut[-1][-1]]
     return cut
-
-
-def learn_merges(
-    counts: Mapping[str, int], merges: int, min_frequency: int
-) -> tuple[list[str], Words]:
-    """Learn merges, most frequent first, each as its two symbols with a space between.
-
-    Gives them, and the pieces that they make of most of the words.
-    """
-    if not merges or all(len(word) < 2 for word in counts):
-        return [], {}  # there is no pair to count
-    from nmt.data.merges import learn  # here, since only preparation learns
-    from nmt.data.symbols import END
-
-    learned, symbols = learn(_dictionary(counts), merges, min_frequency)
-    head = cache(lambda symbol: symbol + SEPARATOR)  # one string for all pieces that are equal
-    last = cache(lambda symbol: symbol.removesuffix(END))
-    words: Words = {
-        word: [*map(head, heads), last(end)]
-        for word, (*heads, end) in symbols
-        if word in counts and len(parts(word)) == 1  # not a part of a longer one
-    }
-    return learned, words
-
-
-def count_pieces(
-    counts: Mapping[str, int], merges: Sequence[str], words: Words | None = None
-) -> Counter[str]:
-    """Count the pieces that the merges make of one side's words, of which some may be known."""
-    segmenter = Bpe(Tokenizer("none", "none", ""), merges)
-    known = words or {}
-    pieces = [known.get(word) or segmenter.segment(word) for word in counts]
-    tokens = list(chain.from_iterable(pieces))
-    numbers = {piece: number for number, piece in enumerate(dict.fromkeys(tokens))}
-    which = np.fromiter(map(numbers.__getitem__, tokens), np.int64, len(tokens))
-    times = np.fromiter(counts.values(), np.int64, len(counts))
-    sums = np.bincount(which, times.repeat(list(map(len, pieces))))  # exact below 2^53
-    return Counter(dict(zip(numbers, sums.astype(np.int64).tolist(), strict=True)))
-
-
-def _dictionary(counts: Mapping[str, int]) -> Mapping[str, int]:
-    """Give the words to learn from: of a very long one its parts."""
-    if all(len(word) <= LONGEST_WORD for word in counts):
-        return counts
-    parts_of_words: Counter[str] = Counter()
-    for word, count in counts.items():
-        for part in parts(word) if len(word) > LONGEST_WORD else [word]:
-            parts_of_words[part] += count
-    return parts_of_words
