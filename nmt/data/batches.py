@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from nmt.data.grouping import batch_starts
 from nmt.data.joining import Examples, Joining, alone, consecutive, joined
 from nmt.data.store import SIDES, Pairs, spans
 from nmt.data.subword_sampling import BLOCK, SampledBlock, SampledText
@@ -205,7 +206,7 @@ class Batches:
     def _cut(self, examples: Examples, rows: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
         """Where batches start, among some examples from the longest on."""
         counted = _lengths(examples, self._count, rows)[1]
-        return _cuts(np.sort(counted)[::-1] + 1, self._budget)
+        return batch_starts(np.sort(counted)[::-1] + 1, self._budget)
 
 
 def in_order(store: Pairs, budget: int, count: str) -> Iterator[Batch]:
@@ -213,7 +214,7 @@ def in_order(store: Pairs, budget: int, count: str) -> Iterator[Batch]:
     examples = alone(store)
     key, counted = _lengths(examples, count, slice(None))
     pairs = _descending(key)
-    starts = _cuts(counted[pairs] + 1, budget)
+    starts = batch_starts(counted[pairs] + 1, budget)
     for rows in np.split(pairs, starts[1:]):
         yield _batch(store, examples, rows)
 
@@ -236,18 +237,6 @@ def _lengths(
 def _descending(keys: NDArray[np.int64]) -> NDArray[np.int64]:
     """Sort from the greatest, equal keys in the order they stand in."""
     return np.argsort(-keys, kind="stable")
-
-
-def _cuts(widths: NDArray[np.integer[Any]], budget: int) -> NDArray[np.int64]:
-    """Give where each batch starts; widths [pair] are padded lengths, falling.
-
-    The first pair of a batch is its longest, so it alone decides how many fit.
-    """
-    starts, start = [], 0
-    while start < len(widths):
-        starts.append(start)
-        start += max(1, budget // int(widths[start]))
-    return np.array(starts, np.int64)
 
 
 def _halved(starts: NDArray[np.int64], total: int, wanted: int) -> NDArray[np.int64]:

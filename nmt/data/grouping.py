@@ -1,20 +1,32 @@
-"""Which sentences go through a model together."""
+"""Which sentences go through a model together: batches of like length within a budget of tokens."""
 
 from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 
 def by_length(lengths: Sequence[int], budget: int) -> list[list[int]]:
-    """Group the places 0, 1, ... by length, the longest first, so that little is padding.
+    """Group the indices 0, 1, ... by length, the longest first, so that there is little padding.
 
-    In each group, count x greatest length is at most the budget; a sentence that is longer than
-    the whole budget stands alone. Longest first: if memory is too small, that shows at once.
+    Each group respects the budget as in `batch_starts`; equal lengths keep their order. Longest
+    first: if memory is too small, that shows at once.
     """
-    groups: list[list[int]] = []
-    widest = 0
-    for place in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
-        if groups and (len(groups[-1]) + 1) * widest <= budget:
-            groups[-1].append(place)
-        else:
-            groups.append([place])
-            widest = lengths[place]
-    return groups
+    order = np.argsort(-np.asarray(lengths, np.int64), kind="stable")
+    starts = batch_starts(np.asarray(lengths, np.int64)[order], budget)
+    return [group.tolist() for group in np.split(order, starts[1:])] if len(order) else []
+
+
+def batch_starts(lengths: NDArray[np.integer[Any]], budget: int) -> NDArray[np.int64]:
+    """Return where each batch starts among items that are sorted by length, the longest first.
+
+    Count x greatest length of a batch is at most the budget; an item that is longer than the whole
+    budget is a batch of its own. The first item of a batch is its longest, so it alone decides how
+    many fit.
+    """
+    starts, start = [], 0
+    while start < len(lengths):
+        starts.append(start)
+        start += max(1, budget // max(1, int(lengths[start])))
+    return np.array(starts, np.int64)
