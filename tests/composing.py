@@ -18,10 +18,13 @@ from omegaconf import OmegaConf
 
 from nmt import schema
 from nmt.config import Model, Settings
+from nmt.encodings.base import Encoding
 from nmt.encodings.lookup import find
 from nmt.overrides.compose import experiment_of
-from nmt.overrides.options import entries_of, options_of
+from nmt.overrides.options import FAMILIES, entries_of, family_of, options_of
 
+HOOKS = ("embed", "layer", "project", "scores", "bias", "normalise", "values", "readout")
+BY_COLUMNS = FAMILIES[-2]
 SHARED: list[Path] = []  # the directory, once conftest.py knows it
 
 
@@ -86,13 +89,24 @@ def _composed(*arguments: str) -> Settings:
     return settings
 
 
-def one_of_each_class() -> list[Any]:
-    """All options of encodings as parameters; those of classes that came before are slow."""
-    known: set[frozenset[type]] = set()
-    made = []
+@cache
+def representatives() -> tuple[str, ...]:
+    """The first encoding of each kind: by the hooks it answers, and whether it reads columns."""
+    first: dict[tuple[frozenset[str], bool], str] = {}
     for option in options_of("encoding"):
         entries = entries_of(option).items()
-        classes = frozenset(find(str(given.get("use", name))) for name, given in entries)
-        made.append(pytest.param(option, marks=[pytest.mark.slow] * (classes in known)))
-        known.add(classes)
-    return made
+        classes = [find(str(entry.get("use", name))) for name, entry in entries]
+        answered = {h for h in HOOKS for c in classes if getattr(c, h) is not getattr(Encoding, h)}
+        first.setdefault((frozenset(answered), family_of(option) == BY_COLUMNS), option)
+    return tuple(first.values())
+
+
+def every_encoding() -> list[Any]:
+    """All encodings as parameters, for tests of what uses them; only representatives are fast.
+
+    What each encoding must do by itself is tested for all: tests/encodings/test_every_encoding.py.
+    """
+    return [
+        pytest.param(option, marks=[pytest.mark.slow] * (option not in representatives()))
+        for option in options_of("encoding")
+    ]

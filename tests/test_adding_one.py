@@ -17,7 +17,7 @@ PARTS = (
     *("CITATION.cff", "Makefile", "pyproject.toml"),
 )
 EVERY = (  # of what there is
-    *("options_of(", "one_of_each_class(", "OPTIONS", "names()", "README", "FAMILIES", "FILES"),
+    *("options_of(", "every_encoding(", "OPTIONS", "names()", "README", "FAMILIES", "FILES"),
 )
 BASE = """
 
@@ -29,10 +29,13 @@ class Mine(Base):"""
 NEW = ("mine", "fading")  # the encodings of the page
 TWO = ("nmt/encodings/{}.py", "conf/encoding/{}.yaml")  # files of each
 # The cases of the new ones, and the tests that take all encodings at once: no other can change.
+# A test that is slow for all encodings is left out, but not one that is fast for representatives.
 ONLY = f"""
 import inspect
 
 def chosen(item):
+    if any(mark.name == "slow" for mark in getattr(item.function, "pytestmark", ())):
+        return False
     if hasattr(item, "callspec"):
         return any(name in item.callspec.id for name in {NEW})
     return any(word in inspect.getsource(item.function) for word in {EVERY})
@@ -91,7 +94,10 @@ def test_the_tests_pass_with_two_encodings_more(tree: Path) -> None:
     ]
     assert len(about) > 10
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "only", "-vv", "--tb=short", *about],
+        [
+            *(sys.executable, "-m", "pytest", "-m", "slow or not slow", "-p", "only"),
+            *("-vv", "--tb=short", *about),
+        ],
         cwd=tree,
         env={**os.environ, "PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1"},
         capture_output=True,
@@ -101,6 +107,7 @@ def test_the_tests_pass_with_two_encodings_more(tree: Path) -> None:
     wanted = {
         *("test_an_encoding_does_all_that_it_must", "test_flipping_a_key_of_an_encoding_shows"),
         *("test_every_option_has_a_card", "test_every_encoding_has_something_to_show"),
+        *("test_every_encoding_is_seen", "test_every_search_waits_once_in_eight_steps"),
         "test_the_family_agrees_with_what_runs",
     }
     for name in NEW:

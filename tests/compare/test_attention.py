@@ -26,7 +26,7 @@ from nmt.model.attention import AttentionRecord
 from nmt.model.transformer import Transformer
 from nmt.model.watch import watching
 from nmt.modeldir import Trained
-from tests.composing import one_of_each_class
+from tests.composing import every_encoding
 
 PIECES = [letter + end for letter in "abcdefgh" for end in ("", "@@")]
 SOURCES = ["ab c", "h", "abc d ef", "a b c d", "gh", "abcdef abc h"]
@@ -145,7 +145,7 @@ def test_tokens_halt_at_different_steps_here(trained: Make) -> None:
             assert shares[0] == 1 and 0 < shares[1] < 1
 
 
-@pytest.mark.parametrize("option", one_of_each_class())
+@pytest.mark.parametrize("option", every_encoding())
 def test_every_encoding_whatever_the_batches(option: str, trained: Make) -> None:
     some = trained(f"encoding={option}")
     buckets = {"short": [1, 4], "long": [0, 2, 3, 5], "all": range(6), "none": []}

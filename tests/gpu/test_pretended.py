@@ -21,7 +21,7 @@ from nmt.training.progress import MetricsLog
 from nmt.training.run import open_run
 from nmt.training.trainer import Trainer
 from nmt.training.workers import Workers
-from tests.composing import one_of_each_class
+from tests.composing import every_encoding
 from tests.gpu.pretended import GPU, pretended
 from tests.training import tiny as training
 
@@ -123,7 +123,7 @@ def decode(model: Transformer) -> None:
         state.reorder(torch.tensor(rows).to(GPU))
 
 
-@pytest.mark.parametrize("option", one_of_each_class())
+@pytest.mark.parametrize("option", every_encoding())
 def test_encodings_meet_no_other_device_and_seldom_wait(option: str, tiny: Make) -> None:
     model = tiny(f"encoding={option}", *PLAIN)
     waits = check(model)

@@ -20,14 +20,13 @@ from nmt.machine.device import fetched
 from nmt.model import example
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
-from tests.composing import one_of_each_class
+from tests.composing import every_encoding
 from tests.decode.copying import Spaces, decode
 from tests.decode.test_beam import BOS, EOS, Table
 from tests.gpu.pretended import GPU, pretended
 
 Make = Callable[..., Transformer]
 VOCAB = 30
-FAST = ["none", "relative", "lstm", "fox", "complex_order", "ldpe"]
 LIMITS = [11, 3, 20, 0]  # ids of each output
 # Waits of a batch before its first step, and why they may be.
 AT_FIRST = {
@@ -116,18 +115,8 @@ def looks(there: Searched) -> int:
     return -(-there.steps // LOOK_EVERY)
 
 
-@pytest.mark.parametrize("option", FAST)
-def test_a_search_waits_once_in_eight_steps(option: str, tiny: Make) -> None:
-    check(option, tiny)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("option", one_of_each_class())
+@pytest.mark.parametrize("option", every_encoding())
 def test_every_search_waits_once_in_eight_steps(option: str, tiny: Make) -> None:
-    check(option, tiny)
-
-
-def check(option: str, tiny: Make) -> None:
     there = on_both(tiny, (f"encoding={option}",))
     assert there.steps >= LOOK_EVERY
     assert there.waits.pop(LOOK) == looks(there)

@@ -5,11 +5,11 @@ import pytest
 from nmt.inspect.card import card, exportable
 from nmt.inspect.facts import counted
 from nmt.inspect.specimen import small
-from tests.composing import one_of_each_class
+from tests.composing import every_encoding
 from tests.inspect.chosen import settings_of
 
 
-@pytest.mark.parametrize("option", one_of_each_class())
+@pytest.mark.parametrize("option", every_encoding())
 def test_every_option_has_a_card(option: str) -> None:
     shown = card(option, settings_of(option))
     assert shown.startswith(option) and "parameters" in shown

@@ -12,7 +12,7 @@ from nmt.cli.encodings import main
 from nmt.inspect.panels import CurvesPanel, MatrixPanel, Panel, panels_of
 from nmt.inspect.specimen import entries
 from nmt.overrides.compose import experiment_of
-from tests.composing import one_of_each_class
+from tests.composing import every_encoding
 from tests.inspect.chosen import settings_of
 
 SMALL = ("model=tiny", "model.dim=32", "model.feedforward_dim=32", "model.heads=4")
@@ -27,7 +27,7 @@ def panels(option: str) -> list[Panel]:
     return [p for site, e in entries(model) for p in panels_of(e, site, 40)]
 
 
-@pytest.mark.parametrize("option", one_of_each_class())
+@pytest.mark.parametrize("option", every_encoding())
 def test_every_encoding_has_something_to_show(option: str) -> None:
     drawn = panels(option)
     assert drawn

@@ -14,7 +14,7 @@ from nmt.encodings.sinusoids import sinusoids
 from nmt.inspect.panels import MatrixPanel
 from nmt.inspect.vectors import REACH, learned
 from nmt.model.transformer import Transformer
-from nmt.overrides.options import options_of
+from tests.composing import every_encoding
 from tests.encodings.attending import dims
 
 Make = Callable[..., Transformer]
@@ -70,7 +70,7 @@ def test_heads_are_averaged(tiny: Make) -> None:
             assert panel.values[i, j] == pytest.approx(mean, abs=1e-6)
 
 
-@pytest.mark.parametrize("option", options_of("encoding"))
+@pytest.mark.parametrize("option", every_encoding())
 def test_every_option_has_cosines_or_nothing(option: str, tiny: Make) -> None:
     found = shown(tiny(f"encoding={option}"))
     assert bool(found) == (option in LEARNED)

@@ -14,7 +14,7 @@ from nmt.encodings.context import Context
 from nmt.encodings.huang import Huang
 from nmt.errors import UserError
 from nmt.overrides.compose import experiment_of
-from tests.composing import one_of_each_class
+from tests.composing import every_encoding
 
 MODELS = [
     ["model.encoder_layers=1", "model.decoder_layers=1"],
@@ -30,7 +30,7 @@ MODELS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("option", one_of_each_class())
+@pytest.mark.parametrize("option", every_encoding())
 def test_every_encoding_passes(option: str, settings_of: Callable[..., Settings]) -> None:
     build.check(settings_of(f"encoding={option}"))
 

@@ -16,7 +16,7 @@ from nmt.model.attention import Attention, AttentionRecord, Memory
 from nmt.model.layers import EncoderLayer
 from nmt.model.transformer import Transformer
 from nmt.model.watch import watching
-from tests.composing import one_of_each_class
+from tests.composing import every_encoding
 
 Make = Callable[..., Transformer]
 Ids = Callable[..., Tensor]
@@ -45,7 +45,7 @@ def seen(model: Transformer, source: Tensor, target: Tensor) -> list[AttentionRe
     return looks
 
 
-@pytest.mark.parametrize("option", one_of_each_class())
+@pytest.mark.parametrize("option", every_encoding())
 def test_every_encoding_is_seen(
     option: str, tiny: Make, ids: Ids, monkeypatch: pytest.MonkeyPatch
 ) -> None:
