@@ -239,7 +239,7 @@ def records(
         read_ahead=all(map(waits_for_nobody, [options.input, *options.beside.values()])),
         more=arriving.waits if arriving else lambda: True,
     )
-    tqdm.monitor_interval = 0  # no thread beside those that work: see decode.workers.may_fork
+    tqdm.monitor_interval = 0  # no thread beside those that work: see machine.pool.may_fork
     shown = tqdm(translated, unit=" lines", disable=quiet, initial=done)
     with closing(translated):
         for number, translations in enumerate(shown, done + 1):

@@ -1,11 +1,11 @@
 """What searches for translations: the side of a translator that knows ids and no text."""
 
 from collections.abc import Callable
+from concurrent.futures import Executor
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from nmt.decode.beam import Hypothesis
-from nmt.decode.mbr import Choice
 from nmt.decode.sources import ColumnsRead, Source
 from nmt.errors import Exit, UserError
 
@@ -19,27 +19,12 @@ def too_much(batch_tokens: int, device: object) -> UserError:
     )
 
 
-class Searcher(Protocol):
-    """Begins searches, and gives the result of each when it is asked for."""
+class SearchRequest(NamedTuple):
+    """A batch of sources, and what is to be found for them."""
 
-    def search(
-        self, sources: list[Source], limits: list[int], n_best: int
-    ) -> Callable[[], list[list[Hypothesis]]]:
-        """Begin what `Engine.search` does; its result, or error, comes by a call of the result."""
-
-    def rank(self, texts: list[str]) -> Callable[[], list[Choice]]:
-        """Begin what `mbr.by_utility` does, likewise."""
-
-    def attend(self) -> None:
-        """Give workers that wait what there is to do; cheap, for those who have other work."""
-
-    @property
-    def at_once(self) -> int:
-        """How many workers there are; 0: none but this process."""
-
-    @property
-    def wants_more(self) -> bool:
-        """Whether workers could soon have nothing to do."""
+    sources: list[Source]
+    limits: list[int]  # the greatest length of each output, eos apart
+    n_best: int  # hypotheses of each
 
 
 class Engine(ColumnsRead, Protocol):
@@ -64,8 +49,11 @@ class Engine(ColumnsRead, Protocol):
     def most_workers(self) -> int:
         """How many workers device and threads allow where nobody says how many; 1: none."""
 
-    def workers(self, count: int) -> AbstractContextManager[Searcher]:
-        """Begin so many workers (from 2), with one thread each; UserError where that cannot be."""
+    def workers(self, count: int) -> AbstractContextManager[Executor]:
+        """Start so many workers (from 2) with one thread each; they call `search`.
+
+        Raises UserError where they cannot be had.
+        """
 
     def room(self, limit: Callable[[int], int], n_best: int) -> int:
         """Return how many pieces, eos apart, a source may have by the memory alone.
@@ -74,9 +62,7 @@ class Engine(ColumnsRead, Protocol):
         for. Measured, so it may take seconds.
         """
 
-    def search(
-        self, sources: list[Source], limits: list[int], n_best: int
-    ) -> list[list[Hypothesis]]:
+    def search(self, request: SearchRequest) -> list[list[Hypothesis]]:
         """Find n_best hypotheses or fewer, at least one, for each source of a batch; best first.
 
         Each begins with the prefix of its source. Samples come in the order in which they were

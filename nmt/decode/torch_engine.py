@@ -3,6 +3,7 @@
 import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 
 import torch
@@ -14,16 +15,15 @@ from nmt.data.vocab import BOS, EOS, PAD, UNK
 from nmt.decode import source_limit
 from nmt.decode.beam import Hypothesis, Step, search
 from nmt.decode.begun import begun
-from nmt.decode.engine import Searcher, too_much
+from nmt.decode.engine import SearchRequest, too_much
 from nmt.decode.quantised import quantised
 from nmt.decode.sampling import Draw, random_numbers, sample
-from nmt.decode.searching import Forked
 from nmt.decode.sources import LENGTH, Source
-from nmt.decode.workers import can_fork
 from nmt.errors import UserError, is_want_of_memory
 from nmt.machine.cpus import cpus
 from nmt.machine.device import has_low_precision, sent
 from nmt.machine.memory import memory_of
+from nmt.machine.pool import WorkerPool, can_fork
 from nmt.machine.precision import NO_BFLOAT16, bfloat16_is_faster
 from nmt.machine.products import onednn_is_faster
 from nmt.model import example
@@ -112,14 +112,15 @@ class TorchEngine:
         """As many as torch has threads; 1 on a GPU, and where no process can be forked."""
         return torch.get_num_threads() if self.device.type == "cpu" and can_fork() else 1
 
-    def workers(self, count: int) -> AbstractContextManager[Searcher]:
-        """Begin so many workers, with one thread each and this engine; UserError where none can."""
+    def workers(self, count: int) -> AbstractContextManager[Executor]:
+        """Start so many workers, with one thread each and this engine."""
         if self.device.type != "cpu":
             raise UserError(f"{count} workers: {self.device} searches for one process; take 1")
         if not can_fork():
             raise UserError(f"{count} workers: only Linux forks them safely; take 1, and threads")
         onednn_is_faster()  # decided here: by their own stopwatches workers would differ in bits
-        return Forked.of(self, count)
+        advice = "give fewer, or a smaller decode.batch_tokens"
+        return WorkerPool(count, f"--workers {count}", advice, [self.search])
 
     def room(self, limit: Callable[[int], int], n_best: int) -> int:
         """Return how many pieces, eos apart, a source may have by the memory of the device."""
@@ -138,33 +139,28 @@ class TorchEngine:
         rows = {name: column[0].tolist() for name, column in columns.items()}
         if self.decode.target_length == "given":
             rows[LENGTH] = [steps]
-        self._search([Source(source[0].tolist(), rows)], [steps], n_best, eos=-1)
+        self._search(SearchRequest([Source(source[0].tolist(), rows)], [steps], n_best), eos=-1)
 
-    def search(
-        self, sources: list[Source], limits: list[int], n_best: int
-    ) -> list[list[Hypothesis]]:
+    def search(self, request: SearchRequest) -> list[list[Hypothesis]]:
         """Find the n_best hypotheses, or fewer, for each source of a batch; best first.
 
         With decode.method=sample they are n_best samples, in the order in which they were drawn.
         Raises UserError (71) where memory is short.
         """
         try:
-            return self._search(sources, limits, n_best, EOS)
+            return self._search(request, EOS)
         except (RuntimeError, MemoryError) as error:
             if not is_want_of_memory(error):
                 raise
             raise too_much(self.decode.batch_tokens, self.device) from None
 
-    def _search(
-        self, sources: list[Source], limits: list[int], n_best: int, eos: int
-    ) -> list[list[Hypothesis]]:
+    def _search(self, request: SearchRequest, eos: int) -> list[list[Hypothesis]]:
         # in inference mode, autocast does not keep the weights that it rounded for the next step
         with torch.no_grad() if self.bfloat16 else torch.inference_mode():
-            return self._found(sources, limits, n_best, eos)
+            return self._found(request, eos)
 
-    def _found(
-        self, sources: list[Source], limits: list[int], n_best: int, eos: int
-    ) -> list[list[Hypothesis]]:
+    def _found(self, request: SearchRequest, eos: int) -> list[list[Hypothesis]]:
+        sources = request.sources
         source = self._padded([source.ids for source in sources])  # [batch, source]
         columns = {  # [batch, source] each, or [batch, 1]
             name: self._padded([source.columns[name] for source in sources])
@@ -174,7 +170,7 @@ class TorchEngine:
             prefixes = [source.prefix for source in sources]
             step = begun(self._step(sources, source, columns), prefixes, self.device)
             choose = self._sampled if self.decode.method == "sample" else self._best
-            return choose(step, sources, torch.tensor(limits), n_best, eos)
+            return choose(step, request, eos)
 
     def _step(self, sources: list[Source], source: Tensor, columns: dict[str, Tensor]) -> Step:
         """The log-probabilities of the next token after each prefix of a batch of sources."""
@@ -200,30 +196,27 @@ class TorchEngine:
 
         return step
 
-    def _best(
-        self, step: Step, sources: list[Source], limits: Tensor, n_best: int, eos: int
-    ) -> list[list[Hypothesis]]:
+    def _best(self, step: Step, request: SearchRequest, eos: int) -> list[list[Hypothesis]]:
         return search(
             step,
-            limits,
+            torch.tensor(request.limits),
             beam_size=self.decode.beam_size,
             alpha=self.decode.alpha,
             penalised=self.decode.length_penalty,
             bos=BOS,
             eos=eos,
             forbidden=FORBIDDEN[self.decode.unknown],
-            n_best=n_best,
+            n_best=request.n_best,
             device=self.device,
         )
 
-    def _sampled(
-        self, step: Step, sources: list[Source], limits: Tensor, n_best: int, eos: int
-    ) -> list[list[Hypothesis]]:
-        draws = [Draw(source.line, source.part) for source in sources]
+    def _sampled(self, step: Step, request: SearchRequest, eos: int) -> list[list[Hypothesis]]:
+        draws = [Draw(source.line, source.part) for source in request.sources]
+        steps = max(request.limits) + 1
         return sample(
             step,
-            limits,
-            random_numbers(self.decode.seed, draws, n_best, int(limits.max()) + 1),
+            torch.tensor(request.limits),
+            random_numbers(self.decode.seed, draws, request.n_best, steps),
             temperature=self.decode.temperature,
             top_k=self.decode.top_k,
             top_p=self.decode.top_p,

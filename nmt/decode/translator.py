@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -13,8 +14,9 @@ from nmt.data.side import Side
 from nmt.data.vocab import EOS
 from nmt.decode.beam import Hypothesis, length_penalty
 from nmt.decode.columns import Columns
-from nmt.decode.engine import Engine, Searcher
+from nmt.decode.engine import Engine, SearchRequest
 from nmt.decode.ensemble import together
+from nmt.decode.mbr import by_utility
 from nmt.decode.notes import Notes
 from nmt.decode.parts import parts_of
 from nmt.decode.prefixes import Prefixes, UnfitPrefixError
@@ -163,7 +165,7 @@ class Translator:
         notes = Notes() if notes is None else notes
         with Searching(self.engine, self.workers) as searching:
             some = self._lines_of_windows(iter(lines), first, more)
-            windows = self._windows(some, beside, beginnings, count, first, searching)
+            windows = self._windows(some, beside, beginnings, count, first)
             begin = partial(self._begin, count, searching)
             for answers, unusual in searching.in_order(windows, begin, read_ahead):
                 notes.merge(unusual)
@@ -206,7 +208,6 @@ class Translator:
         beginnings: Prefixes,
         count: int,
         first: int,
-        searching: Searching,
     ) -> Iterator[_Window]:
         """Read what stands beside all lines, and number them, window by window."""
         unfit = False  # whether a prefix was
@@ -227,7 +228,6 @@ class Translator:
                     unfit = True
                     notes.unfit.add(number, 0)
                     sources.append([])
-                searching.attend()
             yield _Window(sources, notes)
             first += len(window)
         beside.end(first - 1)
@@ -312,50 +312,48 @@ class Translator:
             *(self.decode.batch_tokens // width, max(1, SMALLEST // width), self.engine.shares),
         )
         batches = [[places[i] for i in group] for group in groups]
-        searcher = searching.searcher(len(batches))
-        found = [
-            searcher.search(
-                [sources[place] for place in batch],
-                [self._limit(len(sources[place].ids) - 1) for place in batch],
-                count,
-            )
-            for batch in batches
-        ]
-        return partial(self._end, window, batches, found, searcher)
+        searching.start(len(batches))
+        found = []
+        for batch in batches:
+            some = [sources[place] for place in batch]
+            limits = [self._limit(len(source.ids) - 1) for source in some]
+            request = SearchRequest(some, limits, count)
+            found.append(searching.submit(self.engine.search, request))
+        return partial(self._end, window, batches, found, searching)
 
     def _end(
         self,
         window: _Window,
         batches: list[list[int]],
-        found: list[Callable[[], list[list[Hypothesis]]]],
-        searcher: Searcher,
+        found: list[Future[list[list[Hypothesis]]]],
+        searching: Searching,
     ) -> tuple[list[list[Translation]], Notes]:
         """The translations of a window, in the order of its lines, and what was unusual."""
         of_sources: list[list[Hypothesis]] = [[] for _ in range(sum(map(len, window.lines)))]
         for batch, made in zip(batches, found, strict=True):
-            for place, hypotheses in zip(batch, made(), strict=True):
+            for place, hypotheses in zip(batch, made.result(), strict=True):
                 of_sources[place] = hypotheses
         each = iter(of_sources)
         lines = [
             [(source, some) for source, some in zip(parts, each, strict=False) if some]
             for parts in window.lines
         ]
-        return self._answers(lines, searcher, window.notes), window.notes
+        return self._answers(lines, searching, window.notes), window.notes
 
     def _answers(
-        self, lines: list[list[_Searched]], searcher: Searcher, notes: Notes
+        self, lines: list[list[_Searched]], searching: Searching, notes: Notes
     ) -> list[list[Translation]]:
         """The translations of each line, best first, from the hypotheses of its parts."""
         every = [self._joined([hypotheses for _, hypotheses in parts]) for parts in lines]
         best = [0] * len(lines)
         if self.decode.mbr:
             ranks = {
-                i: searcher.rank([translation.text for translation in made])
+                i: searching.submit(by_utility, [translation.text for translation in made])
                 for i, made in enumerate(every)
                 if lines[i]
             }
             for i, rank in ranks.items():
-                made, choices = every[i], rank()
+                made, choices = every[i], rank.result()
                 every[i] = [made[place]._replace(score=utility) for place, utility in choices]
                 best[i] = choices[0].place
         for parts, i in zip(lines, best, strict=True):

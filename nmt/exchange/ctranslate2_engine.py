@@ -7,6 +7,7 @@ decode.length_penalty says.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -20,8 +21,7 @@ from nmt import config
 from nmt.config import Decode, Settings
 from nmt.data.side import Side
 from nmt.decode.beam import Hypothesis, length_penalty
-from nmt.decode.engine import Searcher, too_much
-from nmt.decode.searching import Threaded
+from nmt.decode.engine import SearchRequest, too_much
 from nmt.decode.source_limit import GIANT, SHARE
 from nmt.decode.sources import Source
 from nmt.errors import Exit, UserError, is_want_of_memory
@@ -137,17 +137,18 @@ class CTranslate2Engine:
         return self.threads if self.device.type == "cpu" else 1
 
     @contextmanager
-    def workers(self, count: int) -> Iterator[Searcher]:
+    def workers(self, count: int) -> Iterator[Executor]:
         """Its own threads, each with a batch, which share the weights; UserError on a GPU."""
         if self.device.type != "cpu":
             raise UserError(f"{count} workers: {self.device} searches for one process; take 1")
         alone = self.reader
         alone.unload_model()
         self.reader = self.open(inter_threads=count, intra_threads=1)
+        threads = ThreadPoolExecutor(count)
         try:
-            with Threaded.of(self, count) as searcher:
-                yield searcher
+            yield threads
         finally:
+            threads.shutdown(cancel_futures=True)
             self.reader = alone
             alone.load_model()
 
@@ -162,13 +163,12 @@ class CTranslate2Engine:
         most = int((memory_of(self.device) / SHARE / each) ** 0.5)
         return max(1, min(GIANT, most))
 
-    def search(
-        self, sources: list[Source], limits: list[int], n_best: int
-    ) -> list[list[Hypothesis]]:
+    def search(self, request: SearchRequest) -> list[list[Hypothesis]]:
         """Find up to n_best hypotheses for each source; raises UserError (71) for want of memory.
 
         Sources of one limit are searched together, so that none depends on others.
         """
+        sources, limits, n_best = request
         if any(source.prefix for source in sources):
             raise UserError("prefixes: not with CTranslate2; take the model that was exported")
         made: list[list[Hypothesis]] = [[] for _ in sources]

@@ -22,13 +22,13 @@ from nmt import __version__, modeldir
 from nmt.config import Decode
 from nmt.data.corpus import read_text
 from nmt.data.seams import JoinedLine
-from nmt.decode.workers import can_fork
 from nmt.errors import Exit, UserError
 from nmt.experiments.columns import columns_argument, with_columns
 from nmt.experiments.options import CACHE, EvaluationOptions
 from nmt.experiments.processes import LoggedCommand, exit_reason, gpus, last_line, run_all
 from nmt.experiments.systems import SystemModel, few
 from nmt.experiments.testsets import ParallelFiles
+from nmt.machine.pool import can_fork
 from nmt.storage import atomic, manifest, modelpath
 
 if TYPE_CHECKING:
@@ -245,7 +245,7 @@ def _translated(each: KeptTranslation, loaded: "LoadedModels", quiet: bool) -> l
     reader = translator.reader
     given = {name: read_text(path) for name, path in each.columns.items()}
     lines, columns = with_columns(reader.reads.columns, reader.settings, each.lines, given)
-    tqdm.monitor_interval = 0  # no thread beside those that work: see decode.workers.may_fork
+    tqdm.monitor_interval = 0  # no thread beside those that work: see machine.pool.may_fork
     with closing(translator.translate(lines, 1, columns, read_ahead=True)) as translated:
         bar = tqdm(
             translated,

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from nmt.decode.beam import search
+from nmt.decode.engine import SearchRequest
 from nmt.decode.quantised import FORMATS, Int8, Integers, _product, fastest, is_exact, quantised
 from nmt.decode.sources import Source
 from nmt.decode.torch_engine import TorchEngine
@@ -210,7 +211,7 @@ def test_weights_are_rounded_once_in_a_search(tiny: Make) -> None:
         given = trained()._replace(model=model)
         engine = TorchEngine([given], decode(precision="bfloat16", beam_size=1))
         with Rounded(model) as rounded:
-            ((found,),) = engine._search([Source([5, 6, 1], {})], [limit], 1, -1)
+            ((found,),) = engine._search(SearchRequest([Source([5, 6, 1], {})], [limit], 1), -1)
         assert len(found.ids) == limit
         counts.append(rounded.count)
     assert counts[0] == counts[1] > 0

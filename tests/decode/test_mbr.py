@@ -11,8 +11,8 @@ from sacrebleu import sentence_chrf
 import nmt
 from nmt.config import Settings
 from nmt.decode.beam import Hypothesis
+from nmt.decode.engine import SearchRequest
 from nmt.decode.mbr import by_utility
-from nmt.decode.sources import Source
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import UserError
 from nmt.experiments.engines import check_n_best, with_decode
@@ -112,11 +112,9 @@ class Consensus:
     def room(self, limit: Callable[[int], int], n_best: int) -> int:
         return 99
 
-    def search(
-        self, sources: list[Source], limits: list[int], n_best: int
-    ) -> list[list[Hypothesis]]:
+    def search(self, request: SearchRequest) -> list[list[Hypothesis]]:
         cut, whole = Hypothesis([4, 5, 6], -1.0, -1.0, False), Hypothesis([7], -2.0, -2.0, True)
-        return [[cut, *[whole] * (n_best - 1)] for _ in sources]
+        return [[cut, *[whole] * (request.n_best - 1)] for _ in request.sources]
 
 
 def test_any_engine_will_do_and_only_the_choice_is_told(caplog: pytest.LogCaptureFixture) -> None:

@@ -13,6 +13,7 @@ from torch import Tensor
 from nmt.data.side import Side
 from nmt.data.vocab import Vocabulary
 from nmt.decode.beam import LOOK_EVERY, NEVER, Hypothesis, search
+from nmt.decode.engine import SearchRequest
 from nmt.decode.sampling import sample
 from nmt.decode.sources import Source
 from nmt.decode.torch_engine import TorchEngine
@@ -90,7 +91,7 @@ def searched(models: list[Transformer], beam: int = 3, **changes: Any) -> Search
     sources, limits = sources_of(models[0]), LIMITS
     if (table := engine.target_limit) is not None:
         limits = [min(limit, table - 1) for limit in limits]
-    found = engine.search(sources, limits, n_best=beam)
+    found = engine.search(SearchRequest(sources, limits, n_best=beam))
     return Searched(found, step.steps, Counter())
 
 
