@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nmt.experiments.run import Launcher
     from nmt.overrides.compose import Experiment
     from nmt.overrides.sweep import Sweep
-    from nmt.training.workers import Workers
+    from nmt.training.distributed import World
 
 log = logging.getLogger(__name__)
 
@@ -66,18 +66,20 @@ def command(argv: list[str]) -> None:
         return
     from nmt.overrides.compose import composed
     from nmt.overrides.sweep import sweep_of
-    from nmt.training.workers import joined
+    from nmt.training.distributed import joined
 
-    with joined() as workers:
+    with joined() as world:
         overrides = help.overrides_of(options, options.multirun)
         sweep = sweep_of(overrides, options.multirun)
-        if options.flags and workers.size > 1:
-            raise UserError(f"{options.flags[0]}: not with several workers; leave torchrun away")
+        if options.flags and world.size > 1:
+            raise UserError(
+                f"{options.flags[0]}: not with several ranks; start it without torchrun"
+            )
         if options.flags:
             show(options.flags, sweep.jobs if sweep and options.cfg else [overrides])
         elif sweep is None:
-            train(composed(overrides), workers)
-        elif workers.size > 1:
+            train(composed(overrides), world)
+        elif world.size > 1:
             raise UserError(f"{sweep}: many runs; start torchrun once for each")
         else:
             train_sweep(sweep, shlex.join(["nmt-train", *argv]))
@@ -120,12 +122,12 @@ def show(flags: list[str], runs: "Sequence[Sequence[Override]]") -> None:
         hydra_app.run([*flags, *lines_of(overrides)])
 
 
-def train(experiment: "Experiment", workers: "Workers") -> None:
+def train(experiment: "Experiment", world: "World") -> None:
     """Train one run, print its directory, and say what to type next."""
     from nmt.training import session
 
-    outcome = session.train(experiment.settings, experiment.run, workers, experiment.elsewhere)
-    if not workers.rank:
+    outcome = session.train(experiment.settings, experiment.run, world, experiment.elsewhere)
+    if not world.rank:
         log.info("%s", outcome)
         sys.stdout.write(f"{experiment.run}\n")
         if experiment.parent is not None:

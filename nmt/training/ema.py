@@ -21,7 +21,7 @@ RAW = "raw.safetensors"  # in a checkpoint: the weights that training goes on fr
 class MovingAverage:
     """Follows the weights of a model in training; with decay 0 there is none, and nothing is done.
 
-    All workers follow the same weights, and so have the same average.
+    All ranks follow the same weights, and so have the same average.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:

@@ -13,7 +13,7 @@ from nmt.data.vocab import EOS, PAD
 from nmt.machine.device import pinned
 from nmt.model.transformer import Hidden, Transformer
 from nmt.training.crossentropy import CrossEntropy
-from nmt.training.workers import ALONE, Workers
+from nmt.training.distributed import SINGLE, World
 
 
 class Ready(NamedTuple):
@@ -29,7 +29,7 @@ class Ready(NamedTuple):
     expected: Tensor  # [tokens] ids that are to be predicted: target pieces and one EOS per row
     real: Tensor  # [tokens] where they stand among [batch x target]
     lines: list[int]  # [batch] see `nmt.data.batches.Batch`
-    counts: bool = True  # false: another worker's, gone through for the exchange of gradients alone
+    counts: bool = True  # false: another rank's, gone through for the sum of gradients alone
 
     @property
     def tokens(self) -> int:
@@ -94,11 +94,11 @@ def perplexity(
     batches: Iterable[Batch],
     device: torch.device,
     autocast: AbstractContextManager[None],
-    workers: Workers = ALONE,
+    world: World = SINGLE,
 ) -> float:
     """Return exp of the mean negative log-likelihood per token, eos included, unsmoothed.
 
-    The workers share the batches, and all get the same result.
+    The ranks share the batches, and all get the same result.
     Dropout is off meanwhile, and no random number that training would get is used up.
     """
     total, tokens = torch.zeros((), dtype=torch.float64, device=device), 0
@@ -106,12 +106,14 @@ def perplexity(
     model.eval()
     try:
         with torch.random.fork_rng(gpus), torch.no_grad(), autocast:
-            for batch in workers.deal(batches):
+            for batch in world.shard(batches):
                 states, expected, _ = predict(model.hidden, ready(batch, device), device)
                 _, likelihoods = smoothed(states, model.output, expected, 0.0)
                 total += likelihoods.double().sum()
                 tokens += len(expected)
     finally:
         model.train()
-    mean = workers.total(float(total)) / workers.total(tokens)
+    sums = torch.tensor([float(total), tokens], dtype=torch.float64)
+    nll, count = world.all_reduce(sums).tolist()
+    mean = nll / count
     return math.exp(mean) if mean < 700 else math.inf  # exp(710) is no float

@@ -32,7 +32,7 @@ class Objective(nn.Module):
         self.hidden = torch.compile(model.hidden, dynamic=True) if compiled else model.hidden
 
     def forward(self, batch: Ready, tokens: int) -> Evaluated:
-        """Evaluate a batch; `tokens`: how many the update predicts, on all workers."""
+        """Evaluate a batch; `tokens`: how many the update predicts, on all ranks."""
         states, expected, side_loss = loss.predict(self.hidden, batch, self.device)
         smoothed, likelihoods = loss.smoothed(states, self.model.output, expected, self.smoothing)
         summed = smoothed

@@ -80,7 +80,7 @@ class MetricsLog:
     """Writes one line of metrics.jsonl per report, and shows it where somebody looks.
 
     On resuming at `step`, lines of later steps are cut off, so that none appears twice. With
-    several workers only the first one is to write; the others are `silent`.
+    several ranks only rank 0 is to write; the others are `silent`.
     """
 
     def __init__(

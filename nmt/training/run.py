@@ -29,10 +29,10 @@ from nmt.training.directory import (
     locked,
     refuse_others,
 )
+from nmt.training.distributed import SINGLE, World
 from nmt.training.records import LogFile, Record
 from nmt.training.signals import Stop
 from nmt.training.timetable import timetable
-from nmt.training.workers import ALONE, Workers
 
 log = logging.getLogger(__name__)
 
@@ -81,12 +81,12 @@ class Run:
         path: Path,
         checkpoints: Checkpoints,
         saved: Saved | None,
-        workers: Workers,
+        world: World,
         lock: FileLock | None,
         elsewhere: str = "name=",
         new: Path | None = None,
     ) -> None:
-        self.path, self.checkpoints, self.saved, self.workers = path, checkpoints, saved, workers
+        self.path, self.checkpoints, self.saved, self.world = path, checkpoints, saved, world
         self.elsewhere = elsewhere  # the option that names another directory
         self.new = new  # the topmost directory that was made for it; None: it was there
         self.step = saved.step if saved else 0  # as last reported
@@ -172,9 +172,9 @@ class Run:
             self._keep(STATUS, {"state": state, "step": step, **more})
 
     def _keep(self, name: str, values: dict[str, Any]) -> None:
-        """Write a JSON file unless it holds the same; of several workers only the first does."""
+        """Write a JSON file unless it holds the same; of several ranks only the first."""
         where, data = self.path / name, manifest.dump(values)
-        if not self.workers.rank and not (where.exists() and where.read_bytes() == data):
+        if not self.world.rank and not (where.exists() and where.read_bytes() == data):
             atomic.replace(where, data)
 
     @contextmanager
@@ -183,7 +183,7 @@ class Run:
 
         A continuation that is refused before it begins leaves the run as it was.
         """
-        if self.workers.rank:
+        if self.world.rank:
             yield
             return
         handler: logging.Handler = logging.NullHandler()
@@ -194,7 +194,7 @@ class Run:
             yield
         except BaseException as error:
             log.error("failed: %s", error)
-            # torchrun asks all workers to stop when one has failed, and must not keep why from here
+            # torchrun asks all ranks to stop when one has failed, and must not keep why from here
             if self.begun or self.saved is None:
                 with Stop():
                     code, message = int(exit_code(error)), str(error)
@@ -220,28 +220,27 @@ class Run:
     ) -> None:
         self.close()
         if error is None:
-            self.workers.barrier()  # where one worker ends, torchrun stops those that still write
+            self.world.barrier()  # where a rank is stopped, torchrun ends the others
 
 
 def open_run(
-    path: Path, settings: config.Settings, workers: Workers = ALONE, elsewhere: str = "name="
+    path: Path, settings: config.Settings, world: World = SINGLE, elsewhere: str = "name="
 ) -> Run:
     """Make or take over a run directory, before any data is touched.
 
-    With several workers, worker 0 does so, and the others see the same. `elsewhere` is the
+    With several ranks, rank 0 does so, and the others see the same. `elsewhere` is the
     option that names another directory: what an error advises.
 
     Until there is a checkpoint, any config may take it over. Raises UserError: exit 2 if it was
     trained with another config, or the config cannot be; 65 if none of its checkpoints is intact;
     73 if it cannot be written, is in use, or holds other things than a run.
     """
-    workers.device(settings.trainer.device)  # these two refuse what they cannot serve
-    workers.check(settings.trainer)
+    world.device(settings.trainer.device)  # these two refuse what they cannot serve
+    world.check(settings.trainer)
     checkpoints = Checkpoints(path, settings.trainer.keep_checkpoints)
-    if workers.rank:
-        heard = workers.hear()
-        saved = None if heard is None else Saved(checkpoints.directory / heard[0], heard[1])
-        return Run(path, checkpoints, saved, workers, None, elsewhere)
+    if world.rank:
+        saved = world.broadcast(checkpoints.recover)
+        return Run(path, checkpoints, saved, world, None, elsewhere)
     try:
         new = next((p for p in reversed([path, *path.parents]) if not p.exists()), None)
         path.mkdir(parents=True, exist_ok=True)
@@ -253,9 +252,8 @@ def open_run(
         ) from None
     try:
         check(path, settings, elsewhere)
-        saved = checkpoints.recover()
-        workers.tell(None if saved is None else [saved.path.name, saved.state])
-        return Run(path, checkpoints, saved, workers, lock, elsewhere, new)
+        saved = world.broadcast(checkpoints.recover)
+        return Run(path, checkpoints, saved, world, lock, elsewhere, new)
     except BaseException:
         _leave(path, lock, new)
         raise

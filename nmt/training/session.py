@@ -7,12 +7,12 @@ from nmt.config import Settings
 from nmt.data.prepare import Prepared, load
 from nmt.errors import UserError
 from nmt.storage.modelpath import checkpoints
+from nmt.training.distributed import SINGLE, World
 from nmt.training.run import Outcome, open_run
-from nmt.training.workers import ALONE, Workers
 
 
 def train(
-    settings: Settings, directory: Path, workers: Workers = ALONE, elsewhere: str = "name="
+    settings: Settings, directory: Path, world: World = SINGLE, elsewhere: str = "name="
 ) -> Outcome:
     """Train, or go on with training; a run that is finished stays as it is.
 
@@ -26,37 +26,33 @@ def train(
         from nmt.training.surgery import check  # and torch
 
         check(settings, settings.trainer.init_from)
-    with open_run(directory, settings, workers, elsewhere) as run:
-        outcome = run.finished(settings, lambda: _fingerprint(settings, directory, workers))
+    with open_run(directory, settings, world, elsewhere) as run:
+        outcome = run.finished(
+            settings, lambda: world.broadcast(lambda: _fingerprint(settings, directory))
+        )
         if outcome is None:
             from nmt.training.trainer import fit  # and torch, only where updates are to be made
 
-            outcome = fit(settings, _prepared(settings, directory, workers), run)
+            outcome = fit(settings, _prepared(settings, directory, world), run)
     if outcome.signal is not None:
         raise UserError(str(outcome), outcome.code)
     return outcome
 
 
-def _fingerprint(settings: Settings, directory: Path, workers: Workers) -> str:
-    """That of the corpus of a run whose updates are all made: worker 0 reads the text."""
-    if workers.rank:
-        return str(workers.hear())
+def _fingerprint(settings: Settings, directory: Path) -> str:
+    """That of the corpus of a run whose updates are all made."""
     try:
-        digest = corpus.fingerprint(settings, directory)
+        return corpus.fingerprint(settings, directory)
     except UserError as error:
         raise UserError(
             f"{error}; {directory} is finished, but whether on this corpus cannot be seen without "
             "it (nmt-translate and nmt-evaluate need no corpus)",
             error.code,
         ) from None
-    workers.tell(digest)
-    return digest
 
 
-def _prepared(settings: Settings, directory: Path, workers: Workers) -> Prepared:
-    """The prepared corpus: worker 0 makes it, the others load it."""
-    if workers.rank:
-        return load(Path(workers.hear()))
-    prepared = corpus.prepare(settings, directory)
-    workers.tell(str(prepared.path))
-    return prepared
+def _prepared(settings: Settings, directory: Path, world: World) -> Prepared:
+    """The prepared corpus: rank 0 makes it, the others load it."""
+    if world.size == 1:
+        return corpus.prepare(settings, directory)
+    return load(world.broadcast(lambda: corpus.prepare(settings, directory).path))

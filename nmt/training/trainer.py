@@ -85,8 +85,8 @@ class Trainer:
 
     def __init__(self, settings: config.Settings, prepared: Prepared, run: Run) -> None:
         self.settings, self.prepared, self.run = settings, prepared, run
-        self.options, self.optim, self.workers = settings.trainer, settings.optim, run.workers
-        self.device = self.workers.device(self.options.device)
+        self.options, self.optim, self.world = settings.trainer, settings.optim, run.world
+        self.device = self.world.device(self.options.device)
         self.compiled = compilation.wanted(self.options, self.device)
         if self.device.type == "cpu":
             keep_memory()
@@ -107,7 +107,7 @@ class Trainer:
             weight_decay=self.optim.weight_decay,
             fused=True,
         )
-        self.objective = self.workers.exchanged(
+        self.objective = self.world.data_parallel(
             Objective(self.model, self.optim.label_smoothing, self.device, self.compiled)
         )
         self.average = MovingAverage(self.model, self.options.ema)
@@ -115,7 +115,7 @@ class Trainer:
         check_data(self.prepared, self.model)
         budget, side = self.options.batch_tokens, self.options.batch_count
         joining = joining_of(settings.data)
-        sides, ranks = (prepared.source, prepared.target), self.workers.size
+        sides, ranks = (prepared.source, prepared.target), self.world.size
         self.sampled = sampled_text(
             settings.data, prepared.train, sides, settings.seed, prepared.path, ranks
         )
@@ -140,7 +140,7 @@ class Trainer:
             self.start = modeldir.weights_sum(self.options.init_from)
             self.average.restart()
         self.run.begin(self.settings, self.step)
-        silent = bool(self.workers.rank)  # the first worker reports
+        silent = bool(self.world.rank)  # rank 0 reports
         for site, encodings in self.model.sites.items():
             if encodings.at_odds is not None and not silent:
                 log.info("encoding, %s: %s", site, encodings.at_odds)
@@ -168,20 +168,21 @@ class Trainer:
     def update(self, signal: int = 0) -> int:
         """Take the next step on the gradient of its batches, unless that is not finite.
 
-        Each worker takes its part of the batches; the sum of the gradients is the same for all.
-        Returns the greatest signal of all workers: they stop after the same step, whichever got it,
+        Each rank takes its part of the batches; the sum of the gradients is the same for all.
+        Returns the greatest signal of all ranks: they stop after the same step, whichever got it,
         and no step is taken where there is one.
         """
         began = time.monotonic()
         batches = self.ahead.get(self.step + 1) or self.ready(self.step + 1)
-        tokens, signal = self.workers.agree(sum(batch.tokens for batch in batches), signal)
+        signal = int(self.world.all_reduce(torch.tensor(signal), "MAX"))
         if signal:
             return signal
+        tokens = int(self.world.all_reduce(torch.tensor(sum(batch.tokens for batch in batches))))
         self.step += 1
         rate = self.schedule.rate(self.step)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        sums = self.workers.added(self.backward(batches, tokens))
+        sums = self.world.all_reduce(self.backward(batches, tokens))
         norm = get_total_norm([p.grad for p in self.parameters if p.grad is not None])
         # while a GPU is still at work on this step, the host makes the next one's batches
         if self.step < self.plan.last:
@@ -207,27 +208,27 @@ class Trainer:
         return 0
 
     def ready(self, step: int) -> list[Ready]:
-        """Make this worker's batches of a step.
+        """Make this rank's batches of a step.
 
-        The last step of an epoch may have fewer batches than there are workers. One that has none
+        The last step of an epoch may have fewer batches than there are ranks. One that has none
         goes through the first without counting it, as all take part in the exchange of gradients.
         """
         epoch, share = self.plan.epoch(step), self.plan.share(step)
-        own = list(self.workers.deal(share))
+        own = list(self.world.shard(share))
         made = (self.batches.batch(epoch - 1, number) for number in own or share[:1])
         return [loss.ready(batch, self.device)._replace(counts=bool(own)) for batch in made]
 
     def backward(self, batches: list[Ready], tokens: int) -> Tensor:
         """Add up the gradients of the mean loss per token over the batches of the update.
 
-        Those of all workers, once the last batch is done. Returns this one's sums [2] of smoothed
-        loss and negative log-likelihood. One count of tokens for all, on whichever worker, makes
+        Those of all ranks, once the last batch is done. Returns this one's sums [2] of smoothed
+        loss and negative log-likelihood. One count of tokens for all, on whichever rank, makes
         two half batches equal to a whole one.
         """
         total = torch.zeros(2, device=self.device)
         for number, batch in enumerate(batches):
-            self.workers.seed(self.settings.seed, self.step, number)
-            with self.workers.exchange(self.objective, batch is batches[-1]):
+            self.world.seed(self.settings.seed, self.step, number)
+            with self.world.gradients(self.objective, batch is batches[-1]):
                 with self.autocast():
                     mean, sums = self.objective(batch, tokens)
                 mean.backward()
@@ -259,9 +260,7 @@ class Trainer:
         o = self.options
         dev = in_order(self.prepared.dev, o.batch_tokens, o.batch_count)
         with self.average.applied():
-            perplexity = loss.perplexity(
-                self.model, dev, self.device, self.autocast(), self.workers
-            )
+            perplexity = loss.perplexity(self.model, dev, self.device, self.autocast(), self.world)
         if not math.isfinite(perplexity):
             raise self.diverged(f"the dev perplexity is {perplexity}")
         rate = self.schedule.rate(self.step)
@@ -285,11 +284,11 @@ class Trainer:
             release_memory()
 
     def save(self, perplexity: float | None) -> None:
-        """Write a checkpoint of this very step; that is worker 0's part.
+        """Write a checkpoint of this very step; that is rank 0's part.
 
         Raises OSError; that of a full disk says how many bytes are needed, and how many are free.
         """
-        if self.workers.rank:
+        if self.world.rank:
             return
         state = {
             "step": self.step,
@@ -303,7 +302,7 @@ class Trainer:
             "fingerprint": self.prepared.facts["fingerprint"],
             "start": self.start,
             "environment": self.environment(),
-            "workers": self.workers.size,
+            "workers": self.world.size,
         }
         lengths = {f"longest_{side}": pieces for side, pieces in self.joined_lengths.items()}
         facts = {**self.prepared.facts, **lengths, "step": self.step, "dev_perplexity": perplexity}
@@ -343,7 +342,7 @@ class Trainer:
         self.step, self.nonfinite, self.seconds = saved.step, state["nonfinite"], state["seconds"]
         environment.warn_of_changes(
             {**state["environment"], "workers": str(state.get("workers", 1))},
-            {**self.environment(), "workers": str(self.workers.size)},
+            {**self.environment(), "workers": str(self.world.size)},
         )
         log.info("resuming at step %d", self.step)
 
@@ -376,7 +375,7 @@ class Trainer:
         if asked == "tf32" and not cuda:
             raise UserError("trainer.precision=tf32: for GPUs only; on a CPU choose float32")
         slow = not (has_low_precision(self.device) if cuda else bfloat16_is_faster())
-        if not self.workers.largest(slow):  # all workers add to the same sums
+        if not self.world.all_reduce(torch.tensor(int(slow)), "MAX"):  # all add to the same sums
             return "bfloat16" if asked == "auto" else asked
         if cuda and asked != "auto":
             raise UserError(

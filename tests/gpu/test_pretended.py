@@ -17,10 +17,10 @@ from nmt.encodings.sinusoids import sinusoids
 from nmt.model import example
 from nmt.model.transformer import Transformer
 from nmt.training import loss
+from nmt.training.distributed import World
 from nmt.training.progress import MetricsLog
 from nmt.training.run import open_run
 from nmt.training.trainer import Trainer
-from nmt.training.workers import Workers
 from tests.composing import every_encoding
 from tests.gpu.pretended import GPU, pretended
 from tests.training import tiny as training
@@ -141,7 +141,7 @@ def test_models_meet_no_other_device_and_seldom_wait(name: str, tiny: Make) -> N
 def test_an_update_reads_once(
     precision: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Workers, "device", lambda self, name: GPU)
+    monkeypatch.setattr(World, "device", lambda self, name: GPU)
     monkeypatch.setattr("nmt.training.trainer.bfloat16_is_faster", lambda: True)
     settings = training.settings(trainer__precision=precision, trainer__ema=0.9)
     with (

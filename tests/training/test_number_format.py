@@ -12,8 +12,8 @@ import torch
 from nmt.data.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.training import environment
+from nmt.training.distributed import World
 from nmt.training.trainer import Trainer
-from nmt.training.workers import Workers
 from tests.training import tiny
 
 CUDA = torch.device("cuda", 0)
@@ -23,7 +23,7 @@ class Asking(Trainer):
     """A trainer that knows no more than its device and what was asked for."""
 
     def __init__(self, device: torch.device, precision: str) -> None:
-        self.device, self.workers = device, Workers()
+        self.device, self.world = device, World()
         self.options = tiny.settings(trainer__precision=precision).trainer
 
 

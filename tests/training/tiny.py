@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # processes of tests import this file, too
 LETTERS = "abcdefgh"
 EXACT: dict[str, Any] = {
     **{f"model__{which}dropout": 0.0 for which in ("", "attention_", "feedforward_")},
-    "trainer__accumulate": 3,  # worker 0 gets two of three batches; an epoch may end with one
+    "trainer__accumulate": 3,  # rank 0 gets two of three batches; an epoch may end with one
     "trainer__log_every": 1,
 }
 DRAWN: dict[str, Any] = {

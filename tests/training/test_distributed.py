@@ -1,4 +1,4 @@
-"""Two processes that train one model: what they agree upon, and how they end."""
+"""Two ranks that train one model: what they agree upon, and how they end."""
 
 import json
 import logging
@@ -21,8 +21,8 @@ from nmt.data.batches import Batches
 from nmt.data.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.training.directory import HOLDER
+from nmt.training.distributed import World
 from nmt.training.ema import RAW
-from nmt.training.workers import Several
 from tests.training import tiny
 
 ROOT = Path(nmt.__file__).parents[1]
@@ -35,9 +35,9 @@ from pathlib import Path
 from nmt import build
 from nmt.cli.command import run as command
 from nmt.training import loss
+from nmt.training.distributed import joined
 from nmt.training.run import open_run
 from nmt.training.trainer import Trainer
-from nmt.training.workers import joined
 from tests.training import tiny
 
 os.fsync = lambda descriptor: None
@@ -51,13 +51,13 @@ def noted(self):
     sums = [str(value.double().sum().item()) for value in held]
     moved = f"{len(self.optimizer.state)} of {len(self.parameters)} parameters"
     told = [f"{outcome.step} {outcome.signal and outcome.signal.name}", moved, *sums]
-    (root / f"{name}-{self.workers.rank}").write_bytes("\\n".join(told).encode())
+    (root / f"{name}-{self.world.rank}").write_bytes("\\n".join(told).encode())
     return outcome
 
-def after(step, act):  # on worker 1 alone
+def after(step, act):  # on rank 1 alone
     def changed(self, signal):
         stopping = update(self, signal)
-        if not stopping and self.step == step and self.workers.rank == 1:
+        if not stopping and self.step == step and self.world.rank == 1:
             act()
         return stopping
     Trainer.update = changed
@@ -81,17 +81,17 @@ def poison():
         return tuple(each * bad for each in smoothed(*args))
     loss.smoothed = poisoned
 
-def train(run, data, workers, **changes):
-    with open_run(root / run, tiny.settings(**changes), workers) as opened:
+def train(run, data, world, **changes):
+    with open_run(root / run, tiny.settings(**changes), world) as opened:
         tiny.fit(tiny.settings(**changes), data, opened)
 
 def main(words):
     global name
-    with joined() as workers:
-        data = tiny.prepared(root / f"data{workers.rank}")
+    with joined() as world:
+        data = tiny.prepared(root / f"data{world.rank}")
         if what != "fine":
             after(3, {"die": die, "fail": fail}[what])
-            train("run", data, workers)
+            train("run", data, world)
             return
         for name in ("exact", "whole", "stopped", "resumed", "unused", "poisoned"):
             Trainer.fit, Trainer.update = noted, update
@@ -104,7 +104,7 @@ def main(words):
             if name == "poisoned":
                 after(1, poison)
                 more = {**more, "trainer__max_steps": 2}
-            train({"stopped": "run", "resumed": "run"}.get(name, name), data, workers, **more)
+            train({"stopped": "run", "resumed": "run"}.get(name, name), data, world, **more)
 
 second = 0
 if what == "fine":
@@ -131,7 +131,7 @@ def free_port() -> int:
 def torchrun(
     *words: str, seconds: int = 200, environment: Mapping[str, str] = {}
 ) -> "subprocess.CompletedProcess[bytes]":
-    """Start two workers and wait for their end; torchrun's own output is in stderr, too."""
+    """Start two ranks and wait for their end; torchrun's own output is in stderr, too."""
     port = free_port()
     process = subprocess.Popen(
         [
@@ -146,7 +146,7 @@ def torchrun(
     try:
         out, err = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
-        process.terminate()  # killed, it would leave its workers behind
+        process.terminate()  # killed, it would leave its ranks behind
         process.communicate(timeout=90)
         raise
     return subprocess.CompletedProcess(words, process.returncode, out, err)
@@ -160,7 +160,7 @@ def child(root: Path, what: str) -> "subprocess.CompletedProcess[bytes]":
 
 
 def both(root: Path) -> None:
-    """Start two workers as torchrun would, without its own three seconds; they must end well.
+    """Start two ranks as torchrun would, without its own three seconds; they must end well.
 
     The second is forked from the first, once all is imported.
     """
@@ -195,13 +195,13 @@ def lines(run: Path, kind: str) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Six trainings by two workers, in one start; look, do not touch."""
+    """Six trainings by two ranks, in one start; look, do not touch."""
     root = tmp_path_factory.mktemp("pair")
     both(root)
     return root
 
 
-def test_two_workers_make_the_updates_of_one(pair: Path, data: Prepared, tmp_path: Path) -> None:
+def test_two_ranks_make_the_updates_of_one(pair: Path, data: Prepared, tmp_path: Path) -> None:
     tiny.train(tmp_path / "run", data, **tiny.EXACT)
     for kind, keys in (("train", ("loss", "perplexity", "grad_norm")), ("dev", ("perplexity",))):
         one, two = lines(tmp_path / "run", kind), lines(pair / "exact", kind)
@@ -219,7 +219,7 @@ def test_two_workers_make_the_updates_of_one(pair: Path, data: Prepared, tmp_pat
 
 
 @pytest.mark.parametrize("name", ["exact", "whole", "stopped", "resumed", "unused", "poisoned"])
-def test_the_workers_have_the_same_weights(name: str, pair: Path) -> None:
+def test_the_ranks_have_the_same_weights(name: str, pair: Path) -> None:
     assert (pair / f"{name}-0").read_bytes() == (pair / f"{name}-1").read_bytes()
 
 
@@ -243,7 +243,7 @@ def test_a_signal_to_one_stops_both_after_the_same_step(pair: Path) -> None:
         assert (pair / f"resumed-{rank}").read_bytes().startswith(b"12 None\n")
 
 
-def test_stop_and_resume_with_two_workers(pair: Path) -> None:
+def test_stop_and_resume_with_two_ranks(pair: Path) -> None:
     whole, run = newest(pair / "whole"), newest(pair / "run")
     assert whole.name == run.name
     for name in (WEIGHTS, OPTIMIZER, RAW):
@@ -254,7 +254,7 @@ def test_stop_and_resume_with_two_workers(pair: Path) -> None:
     assert seen[0] == seen[1] and len(seen[0]) == 6
 
 
-def test_worker_0_alone_writes(pair: Path) -> None:
+def test_rank_0_alone_writes(pair: Path) -> None:
     log = (pair / "run/train.log").read_bytes().decode()
     assert log.count("resuming at step 3") == 1 and "not bit-identical" not in log
     steps = [line["step"] for line in lines(pair / "run", "train")]
@@ -279,7 +279,7 @@ def test_a_gradient_that_is_not_finite_on_one_is_skipped_by_both(
     assert steps == {1.0}  # of the optimizer, after two updates of the run
 
 
-def test_another_number_of_workers_is_told(
+def test_another_number_of_ranks_is_logged(
     pair: Path, data: Prepared, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     shutil.copytree(pair / "poisoned", tmp_path / "run")
@@ -289,7 +289,7 @@ def test_another_number_of_workers_is_told(
 
 
 def ended(done: "subprocess.CompletedProcess[bytes]", root: Path) -> list[str]:
-    """What the workers themselves said, once both have ended soon after one of them did."""
+    """What the ranks themselves said, once both have ended soon after one of them did."""
     assert time.time() - (root / "end").stat().st_mtime < 25  # torchrun kills after 30
     assert done.returncode == 1
     words = ("nmt: ", "[rank0]: ValueError", "[rank1]: ValueError")
@@ -302,14 +302,14 @@ def test_a_failure_of_one_ends_both_and_is_said_once(tmp_path: Path) -> None:
     assert ended(done, tmp_path) == ["[rank1]: ValueError: only here"]
     assert done.stderr.count(b"[rank1]: Traceback") == 1 and b"[rank0]" not in done.stderr
     status = json.loads((tmp_path / "run/status.json").read_bytes())
-    assert status["state"] == "failed" and status["message"] == "worker 1: ValueError('only here')"
+    assert status["state"] == "failed" and status["message"] == "rank 1: ValueError('only here')"
     assert newest(tmp_path / "run").name == "step-00000002"
 
 
 @pytest.mark.slow
-def test_a_killed_worker_ends_the_other(tmp_path: Path) -> None:
+def test_a_killed_rank_ends_the_other(tmp_path: Path) -> None:
     (said,) = ended(child(tmp_path, "die"), tmp_path)
-    assert said.startswith("nmt: a worker is gone, without a word; the same command goes on")
+    assert said.startswith("nmt: a rank was killed or cannot be reached; the same command resumes")
     assert json.loads((tmp_path / "run/status.json").read_bytes())["code"] == Exit.IO
 
 
@@ -320,7 +320,7 @@ def test_the_command(tmp_path: Path) -> None:
     done = torchrun("-m", "nmt.cli.train", *words)  # one batch an update
     said = [line for line in done.stderr.decode().split("\n") if line.startswith("nmt: ")]
     assert said == [
-        "nmt: trainer.accumulate=1: an update needs a batch for each of 2 workers; "
+        "nmt: trainer.accumulate=1: an update needs a batch for each of 2 ranks; "
         "set trainer.accumulate=2 (and trainer.batch_tokens=2350 for updates as large as before)"
     ]
     assert not (tmp_path / "runs").exists() and b"[rank" not in done.stderr
@@ -330,16 +330,9 @@ def test_the_command(tmp_path: Path) -> None:
     assert done.stdout.decode() == f"{tmp_path}/runs/run\n"
     assert done.stderr.count(b"next:  nmt-translate") == 1 and b"Warning" not in done.stderr
     assert newest(tmp_path / "runs/run").name == "step-00000002"
-    done = torchrun("-m", "nmt.cli.train", *words)  # worker 0 tells the others which corpus it is
+    done = torchrun("-m", "nmt.cli.train", *words)  # rank 0 broadcasts which corpus it is
     assert done.returncode == 0, done.stderr.decode()
     assert done.stderr.count(b"already finished at step 2") == 1
-
-
-def alike(rank: int, size: int) -> Several:
-    """A worker without a connection, for what needs none."""
-    worker = object.__new__(Several)
-    worker.rank, worker.size, worker.local = rank, size, rank
-    return worker
 
 
 def test_dropout_is_that_of_the_batch_whoever_gets_it() -> None:
@@ -347,9 +340,9 @@ def test_dropout_is_that_of_the_batch_whoever_gets_it() -> None:
         """A random number of each of the six batches of an update, in their order."""
         found = {}
         for rank in range(size):
-            worker = alike(rank, size)
-            for number, place in enumerate(worker.deal(range(6))):
-                worker.seed(seed, step, number)
+            world = World(rank, size)
+            for number, place in enumerate(world.shard(range(6))):
+                world.seed(seed, step, number)
                 found[place] = float(torch.rand(()))
         return [found[place] for place in range(6)]
 
@@ -358,40 +351,42 @@ def test_dropout_is_that_of_the_batch_whoever_gets_it() -> None:
         assert len({*drawn(2, 7), *drawn(2, 8), *drawn(2, 7, seed=2)}) == 18
 
 
-def test_workers_take_gpus_in_turn_and_refuse_one_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_rank_has_its_own_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[torch.device] = []
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "set_device", taken.append)
     for name in ("cuda", "auto"):
-        assert [alike(r, 2).device(name) for r in (0, 1)] == taken
+        assert [World(r, 2, r).device(name) for r in (0, 1)] == taken
         assert [str(device) for device in taken] == ["cuda:0", "cuda:1"]
         taken.clear()
-    assert str(alike(1, 2).device("cpu")) == "cpu" and not taken
-    with pytest.raises(UserError, match="each of 2 workers takes a GPU of its own") as error:
-        alike(0, 2).device("cuda:1")
+    assert str(World(1, 2, 1).device("cpu")) == "cpu" and not taken
+    with pytest.raises(UserError, match="each of 2 ranks needs its own GPU") as error:
+        World(0, 2).device("cuda:1")
     assert error.value.code == Exit.USAGE
     with pytest.raises(UserError, match="no such GPU") as error:
-        alike(2, 3).device("cuda")
+        World(2, 3, 2).device("cuda")
     assert error.value.code == Exit.NO_MEMORY
 
 
-def test_an_update_needs_a_batch_for_each_worker(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_update_needs_a_batch_for_each_rank(caplog: pytest.LogCaptureFixture) -> None:
     few = tiny.settings(trainer__accumulate=2).trainer
     with pytest.raises(UserError, match=r"set trainer\.accumulate=3 .*batch_tokens=42 ") as error:
-        alike(0, 3).check(few)
+        World(0, 3).check(few)
     assert error.value.code == Exit.USAGE
     with caplog.at_level(logging.WARNING):
-        alike(0, 2).check(few)
+        World(0, 2).check(few)
         assert not caplog.text
-        alike(0, 2).check(tiny.settings(trainer__accumulate=3).trainer)
+        World(0, 2).check(tiny.settings(trainer__accumulate=3).trainer)
     assert "a multiple of 2" in caplog.text
 
 
-def test_without_torchrun_there_is_one_worker_and_no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_torchrun_there_is_one_process_and_no_torch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """In a process of its own, since this one has loaded torch."""
     script = (
-        "import sys; from nmt.training.workers import joined\n"
+        "import sys; from nmt.training.distributed import joined\n"
         "with joined() as w: print(w.rank, w.size, 'torch' in sys.modules)"
     )
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):

@@ -1,0 +1,264 @@
+"""Several processes (ranks) that train one model together, as torchrun starts them.
+
+The number of ranks does not change what an update is: it has trainer.accumulate batches, sharded
+over the ranks, and the gradients are summed. So one process and many make the same updates, up to
+rounding (and other dropout: see `World.seed`). Only rank 0 writes.
+"""
+
+import itertools
+import json
+import logging
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from nmt import config
+from nmt.errors import Exit, UserError, exit_code
+
+if TYPE_CHECKING:  # torch takes two seconds, and a single process needs none of it here
+    import torch
+    import torch.distributed as dist
+    from torch import Tensor, nn
+
+T = TypeVar("T")
+VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK")  # torchrun sets them
+TIMEOUT = timedelta(minutes=30)  # of a collective: rank 0 may be saving meanwhile
+PREPARING = timedelta(days=7)  # of a broadcast: rank 0 may be preparing a corpus
+LOST = re.compile("gloo|nccl|connection", re.IGNORECASE)  # such errors have no class of their own
+FAILED = "nmt/failed"  # key of the store: why the first rank failed
+
+log = logging.getLogger(__name__)
+
+
+class World:
+    """The processes that train one model, and the rank of this one among them.
+
+    A single process is rank 0 of a world of size 1: its collectives return what they are given.
+    Small things (signals, counts) travel by gloo, on the CPU; gradients by gloo or NCCL, depending
+    on where they are.
+    """
+
+    store: "torch._C._distributed_c10d.Store"
+    preparing: "dist.ProcessGroup"  # for broadcasts
+
+    def __init__(self, rank: int = 0, size: int = 1, local_rank: int = 0) -> None:
+        self.rank, self.size, self.local_rank = rank, size, local_rank
+
+    def check(self, trainer: config.Training) -> None:
+        """Raise UserError (exit 2) if an update has not a batch for each rank."""
+        batches, tokens = trainer.accumulate, trainer.batch_tokens
+        if batches < self.size:
+            raise UserError(
+                f"trainer.accumulate={batches}: an update needs a batch for each of "
+                f"{self.size} ranks; set trainer.accumulate={self.size} "
+                f"(and trainer.batch_tokens={max(1, tokens * batches // self.size)} "
+                "for updates as large as before)"
+            )
+        if batches % self.size:
+            log.warning(
+                "trainer.accumulate=%d: a multiple of %d would leave none of the ranks idle",
+                *(batches, self.size),
+            )
+
+    def device(self, name: str) -> "torch.device":
+        """Return the device of trainer.device; of several ranks on a machine, each has its own GPU.
+
+        Raises UserError: exit 2 for a GPU with a number, 71 if there are too few of them.
+        """
+        import torch
+
+        from nmt.machine.device import pick
+
+        device = pick(name)
+        if self.size == 1 or device.type == "cpu":
+            return device
+        if device.index is not None:
+            raise UserError(
+                f"trainer.device={name}: each of {self.size} ranks needs its own GPU; "
+                "set trainer.device=cuda"
+            )
+        device = pick(f"cuda:{self.local_rank}")
+        torch.cuda.set_device(device)
+        return device
+
+    def shard(self, items: Iterable[T]) -> Iterator[T]:
+        """Yield this rank's part of what all ranks go through in the same order."""
+        return itertools.islice(items, self.rank, None, self.size)
+
+    def seed(self, seed: int, step: int, number: int) -> None:
+        """Seed torch for batch `number` of this rank in an update.
+
+        A single process has one stream of random numbers, whose state checkpoints keep. Several
+        seed each batch of an update, so that its dropout is the same on whichever rank it is.
+        """
+        if self.size == 1:
+            return
+        import numpy as np
+        import torch
+
+        position = self.rank + number * self.size  # of the batch in its update: see `shard`
+        draw = np.random.SeedSequence([seed, step, position]).generate_state(1, np.uint64)
+        torch.manual_seed(int(draw[0]))
+
+    def all_reduce(self, tensor: "Tensor", op: str = "SUM") -> "Tensor":
+        """Put the sum (or "MAX") over all ranks into a tensor, and return it."""
+        if self.size > 1:
+            import torch.distributed as dist
+
+            with self.connected():
+                dist.all_reduce(tensor, getattr(dist.ReduceOp, op))
+        return tensor
+
+    def broadcast(self, compute: Callable[[], T]) -> T:
+        """Call a function on rank 0, however long it takes, and return its value on all ranks."""
+        value = None if self.rank else compute()
+        if self.size > 1:
+            import torch.distributed as dist
+
+            values = [value]
+            with self.connected():
+                dist.broadcast_object_list(values, group=self.preparing)
+            (value,) = values
+        return cast(T, value)
+
+    def barrier(self) -> None:
+        """Wait until all ranks are here."""
+        if self.size > 1:
+            import torch.distributed as dist
+
+            with self.connected():
+                dist.barrier(self.preparing)
+
+    def data_parallel(self, objective: "nn.Module") -> "nn.Module":
+        """Wrap a module so that `backward` sums its gradients over all ranks.
+
+        A parameter that has no gradient on any rank keeps none, as in a single process.
+        """
+        if self.size == 1:
+            return objective
+        import torch
+        import torch.distributed as dist
+        from torch.nn.parallel import DistributedDataParallel
+
+        with self.connected():
+            module = DistributedDataParallel(
+                objective,
+                find_unused_parameters=True,  # an encoding may leave some out in some batches
+                gradient_as_bucket_view=True,
+            )
+
+        # torch compares the annotations with its own names
+        def summed(
+            _: None,
+            bucket: dist.GradBucket,  # type: ignore[name-defined]
+        ) -> torch.futures.Future[torch.Tensor]:
+            """Sums, where torch would take means: the loss is per token of the whole update."""
+            work = dist.all_reduce(bucket.buffer(), async_op=True)
+            return work.get_future().then(lambda done: done.value()[0])
+
+        module.register_comm_hook(None, summed)
+        return module
+
+    @contextmanager
+    def gradients(self, objective: "nn.Module", last: bool) -> Iterator[None]:
+        """Go forward and backward through what `data_parallel` returned.
+
+        Gradients are summed over all ranks during the backward pass of the `last` batch of an
+        update. What is not finite anywhere is then finite nowhere: all skip the update, or none.
+        """
+        if self.size == 1:
+            yield
+        elif last:
+            with self.connected():
+                yield
+        else:
+            with objective.no_sync():  # type: ignore[operator]
+                yield
+
+    @contextmanager
+    def connected(self) -> Iterator[None]:
+        """Raise UserError where another rank fails or is killed meanwhile: why, as far as known."""
+        try:
+            yield
+        except RuntimeError as error:
+            if not LOST.search(str(error)):
+                raise
+            raise self._failure() or UserError(
+                "a rank was killed or cannot be reached; the same command resumes from the last "
+                f"checkpoint, if there is one ({str(error).partition(chr(10))[0]})",
+                Exit.IO,
+            ) from error
+
+    def _failure(self) -> UserError | None:
+        """The error of the first rank that failed, if one did and the store is still there."""
+        with suppress(RuntimeError):
+            if self.store.check([FAILED]):
+                code, message = json.loads(self.store.get(FAILED))
+                return UserError(message, Exit(code) if code in set(Exit) else Exit.IO)
+        return None
+
+    def is_first_to_fail(self, error: BaseException) -> bool:
+        """Leave an error for the other ranks, unless one of them has failed before."""
+        message = str(error) if isinstance(error, UserError) else repr(error)
+        failure = json.dumps([exit_code(error), f"rank {self.rank}: {message}"])
+        with suppress(RuntimeError):
+            return bool(self.store.compare_set(FAILED, "", failure) == failure.encode())
+        return True  # the store is gone, and with it whoever failed
+
+    def connect(self) -> None:
+        """Meet the other ranks."""
+        # torch would warn each rank that all parameters have a gradient, as `data_parallel` allows
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+        import torch
+        import torch.distributed as dist
+
+        # its functions keep the group that is there when it is imported, as torch itself may do
+        # later: the group's threads would then outlive it, and can abort the end of the process
+        import torch.distributed.nn
+        from torch.distributed.rendezvous import rendezvous
+
+        if sys.platform == "linux" and os.environ.get("LOCAL_WORLD_SIZE") == str(self.size):
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # all here: open no port to the net
+        self.store, _, _ = next(rendezvous("env://", self.rank, self.size, timeout=TIMEOUT))
+        nccl = torch.cuda.is_available() and dist.is_nccl_available()
+        dist.init_process_group(
+            "cpu:gloo,cuda:nccl" if nccl else "gloo",
+            store=self.store,
+            rank=self.rank,
+            world_size=self.size,
+            timeout=TIMEOUT,
+        )
+        self.preparing = dist.new_group(backend="gloo", timeout=PREPARING)
+
+
+SINGLE = World()
+
+
+@contextmanager
+def joined() -> Iterator[World]:
+    """Join the ranks of torchrun, or be a single process, which imports no torch for it.
+
+    Of several ranks that fail only the first reports its error; the others leave in silence.
+    """
+    numbers = [os.environ.get(name, "") for name in VARIABLES]
+    if not all(map(str.isdecimal, numbers)) or numbers[1] == "1":
+        yield SINGLE
+        return
+    world = World(*map(int, numbers))
+    world.connect()
+    if world.rank:
+        logging.getLogger("nmt").setLevel(logging.CRITICAL)  # rank 0 reports for all
+    try:
+        yield world
+    except BaseException as error:
+        # the end of this process closes the group; to destroy it, NCCL would wait for the others
+        if world.is_first_to_fail(error):
+            raise
+        raise SystemExit(int(exit_code(error))) from None
+    import torch.distributed as dist
+
+    dist.destroy_process_group()
