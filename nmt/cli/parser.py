@@ -10,8 +10,6 @@ from nmt import __version__
 from nmt.data.parallel import cores
 from nmt.errors import UserError
 
-TRAINING = ("trainer", "optim", "model", "data", "segmenter", "decode")  # groups of nmt-train
-
 
 class Parser(argparse.ArgumentParser):
     """Reads options; raises UserError for wrong ones, SystemExit(0) after --help and --version."""

@@ -1,4 +1,4 @@
-"""nmt-recipe: an experiment of the paper from its downloads to its scores, stage by stage."""
+"""nmt-recipe: the corpus and test sets of the paper, from downloads to texts, stage by stage."""
 
 import argparse
 import logging
@@ -8,53 +8,37 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from nmt.cli import testset
 from nmt.cli.command import run
-from nmt.cli.parser import TRAINING, Parser, once, within
+from nmt.cli.parser import Parser
 from nmt.errors import Exit, UserError
-from nmt.recipes import estimate
+from nmt.recipes import estimate, recipe
 from nmt.recipes import lock as locks
 from nmt.recipes.stamp import RecipeJob
 from nmt.storage import atomic
 
-if TYPE_CHECKING:
-    from nmt.experiments.recipe import RecipeRequest
-
 log = logging.getLogger(__name__)
 
-USAGE = """nmt-recipe RECIPE [STAGE ...] [OPTION ...] [KEY=VALUE ...]
+USAGE = """nmt-recipe RECIPE [STAGE ...] [OPTION ...]
        nmt-recipe testset all|join ..."""
 ABOUT = """
-Runs an experiment of Rosendahl et al. (2019), from downloads to scores.
+Makes the training text and test sets of Rosendahl et al. (2019).
 
-  nmt-recipe wmt19_deen                           all stages, hours to days
-  nmt-recipe wmt19_deen download corpus tests --root /disk/wmt19
+  nmt-recipe wmt19_deen                           all stages, hours
+  nmt-recipe wmt19_deen --root /disk/wmt19
   nmt-recipe wmt19_deen --list                    what it downloads, to fetch by hand
   nmt-recipe wmt19_deen download --local FOLDER   files fetched by hand
-  nmt-recipe wmt19_deen train score --encodings relative model=small
   nmt-recipe testset --help                       your own test sets: put together, lines joined
 
 Stages, in this order (all, unless you name some):
   download  fetches the archives, resuming where it stopped, and checks their SHA-256
   corpus    joins the parallel text of all archives to train.*; counts in corpus.json
   tests     writes dev.*, the test sets, newstest_all and concat_seq
-  prepare   runs nmt-prepare; reports how much text the length limit drops
-  train     runs nmt-train, one run for each of --encodings
-  score     translates and makes the paper's tables of these runs
 
 Stages that are finished with the same inputs are skipped, so the same command continues after an
-interruption. KEY=VALUE are settings of nmt-train. Before the first download, the disk and time that
-all stages need are printed. The runs are those of nmt-train experiment=table2 scale=wmt19."""
-MAX_DAYS = 14
-STAGES = ("download", "corpus", "tests", "prepare", "train", "score")
-OWN = {  # overrides that the recipe makes itself, and where they are said instead
-    **dict.fromkeys(("runs", "name"), "--runs"),
-    **dict.fromkeys(("encoding", "run"), "--encodings"),
-    **dict.fromkeys(("experiment", "scale"), "nmt-train"),
-    "data.root": "--root",
-}
+interruption. Before the first download, the disk and time that all stages need are printed; at the
+end, the commands of nmt-train that make the paper's tables from the text."""
 
 
 def command(argv: list[str]) -> None:
@@ -62,40 +46,33 @@ def command(argv: list[str]) -> None:
     if argv[:1] == ["testset"]:
         testset.command(argv[1:])
         return
-    request, show = understood(argv)
-    if show == "list":
-        sys.stdout.write(listed(request.job))
+    options = understood(argv)
+    job: RecipeJob = options.job
+    if options.list:
+        sys.stdout.write(listed(job))
         return
-    from nmt.experiments import recipe
-
-    tables = recipe.plan(request)
-    forecasts = recipe.forecasts(request, tables)
-    totals = recipe.totals(request, forecasts)
-    if show == "plan":
-        sys.stdout.writelines(f"{line}\n" for line in [*forecasts, *totals])
+    lines, whole = recipe.forecast(job, options.stages)
+    if options.dry_run:
+        sys.stdout.writelines(f"{line}\n" for line in [*lines, *whole])
         return
-    for line in totals:
+    for line in whole:
         log.info("%s", line)
-    recipe.check(request, forecasts)
-    with held(request.job.root):
-        for text in recipe.make(request, tables):
+    with held(job.root):
+        for text in recipe.make(job, options.stages):
             sys.stdout.write(text)
             sys.stdout.flush()
+    if options.stages == [*recipe.STAGES]:
+        for i, words in enumerate(recipe.next_commands(job)):
+            log.info("%s  %s", "     " if i else "next:", shlex.join(words))
 
 
-def _options(argv: list[str]) -> argparse.Namespace:
-    """Read the options; raises UserError, or SystemExit as argparse does."""
-    parser = Parser(prog="nmt-recipe", groups=TRAINING, usage=USAGE, description=ABOUT)
+def understood(argv: list[str]) -> argparse.Namespace:
+    """The options, with the `job` and its `stages`; raises UserError, or SystemExit."""
+    parser = Parser(prog="nmt-recipe", usage=USAGE, description=ABOUT)
     add = parser.add_argument
     add("recipe", choices=locks.names(), metavar="RECIPE", help=" or ".join(locks.names()))
-    add("arguments", nargs="*", metavar="ARGUMENT", help="stages, and overrides of nmt-train")
+    add("named", nargs="*", metavar="STAGE", help=", ".join(recipe.STAGES))
     add("--root", type=Path, metavar="DIR", help="of the corpus (default data/RECIPE)")
-    add(
-        "--runs",
-        type=Path,
-        metavar="DIR",
-        help="of the models and tables, as nmt-train's runs= (default runs)",
-    )
     add(
         "--local",
         type=Path,
@@ -112,28 +89,11 @@ def _options(argv: list[str]) -> argparse.Namespace:
         metavar="NAME=CHOICE",
         help="what the paper leaves open, e.g. rapid=2016; see --list",
     )
-    add("--encodings", metavar="A,B", help="what to train and score (default: see --list)")
-    add(
-        "--max-days",
-        type=within(1),
-        default=MAX_DAYS,
-        metavar="N",
-        help=f"refuse training that is estimated to take longer ({MAX_DAYS})",
-    )
-    add("--config-dir", metavar="DIR", help="also look for options in DIR")
     add("--verify", action="store_true", help="hash all files of former stages again")
     add("--lock", type=Path, metavar="FILE", help="another lock file of the same recipe")
     add("--list", action="store_true", help="show what is downloaded, and leave")
     add("--dry-run", action="store_true", help="show what the stages would do, and leave")
-    return parser.parse_intermixed_args(argv)
-
-
-def understood(argv: list[str]) -> tuple["RecipeRequest", str | None]:
-    """The request, and what to show in the place of doing it: list, plan or None.
-
-    Raises UserError, or SystemExit as argparse does.
-    """
-    options = _options(argv)
+    options = parser.parse_intermixed_args(argv)
     path = options.lock or locks.path_of(options.recipe)
     lock = locks.read(path)
     if lock.name != options.recipe:
@@ -142,18 +102,10 @@ def understood(argv: list[str]) -> tuple["RecipeRequest", str | None]:
         raise UserError(f"--mirror {options.mirror}: expected https://... or http://...")
     if missing := next((folder for folder in options.local if not folder.is_dir()), None):
         raise UserError(f"--local {missing}: no such directory", Exit.NO_INPUT)
-    named = [argument for argument in options.arguments if "=" not in argument]
-    overrides = [argument for argument in options.arguments if "=" in argument]
-    if unknown := [stage for stage in named if stage not in STAGES]:
-        raise UserError(f"{unknown[0]}: no such stage; there are {', '.join(STAGES)}")
-    once(overrides)
-    for override in overrides:
-        if option := OWN.get(override.partition("=")[0].lstrip("+")):
-            raise UserError(f"{override}: say it with {option}")
-    from nmt.experiments.recipe import RecipeRequest
-    from nmt.overrides.options import beside
-
-    job = RecipeJob(
+    if unknown := [name for name in options.named if name not in recipe.STAGES]:
+        raise UserError(f"{unknown[0]}: no such stage; there are {', '.join(recipe.STAGES)}")
+    options.stages = [s for s in recipe.STAGES if s in options.named or not options.named]
+    options.job = RecipeJob(
         lock=lock,
         picked=locks.chosen(lock, options.option),
         root=options.root or Path("data") / lock.name,
@@ -162,16 +114,7 @@ def understood(argv: list[str]) -> tuple["RecipeRequest", str | None]:
         mirror=options.mirror,
         verify=options.verify,
     )
-    request = RecipeRequest(
-        job,
-        [stage for stage in STAGES if stage in named or not named],
-        options.runs or Path("runs"),
-        options.encodings,
-        [*beside(options.config_dir), *overrides],
-        options.max_days,
-        shlex.join(["nmt-recipe", *argv]),
-    )
-    return request, "list" if options.list else "plan" if options.dry_run else None
+    return options
 
 
 def listed(job: RecipeJob) -> str:
@@ -191,7 +134,7 @@ def listed(job: RecipeJob) -> str:
         choices = "|".join(option.choices)
         lines.append(f"--option {option.name}={choices}: {option.about} (default: the first)")
     sets = ", ".join(f"{name} ({known.sacrebleu})" for name, known in lock.sets.items())
-    lines += [f"sets, by sacreBLEU's names: {sets}", f"encodings: {', '.join(lock.encodings)}"]
+    lines.append(f"sets, by sacreBLEU's names: {sets}")
     return "\n".join(lines) + "\n"
 
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hi
 
 from nmt.errors import Exit, UserError
 
-FORMAT = 2  # of lock files
+FORMAT = 3  # of lock files
 Name = Annotated[str, r"[A-Za-z0-9][A-Za-z0-9._-]*", "a plain file name"]
 ArchiveName = Annotated[
     str,
@@ -96,9 +96,7 @@ class Lock(NamedTuple):
     target: Language
     scale: str  # of conf/scale
     tables: tuple[str, ...]  # of conf/experiment: those that score the test sets of this pair
-    encodings: tuple[str, ...]  # trained unless others are given
-    runs: dict[str, str]  # encoding -> the paper's run of it, in conf/run
-    other_run: str  # the run in which any other encoding takes the place of its own
+    runs: tuple[str, ...]  # of conf/run: the paper's with absolute and with relative positions
     paper: Paper
     corpora: tuple[PinnedCorpus, ...]
     sets: dict[Name, TestSet]  # by the name of their files

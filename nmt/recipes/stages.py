@@ -23,9 +23,7 @@ def download(job: RecipeJob) -> Stage:
     """One archive of each corpus, from a folder or from the network."""
     accepted = {c.id: [[v.sha256 for v in a.versions] for a in c.archives] for c in job.corpora}
     cost = Cost(missing := _missing(job), missing / NETWORK)
-    return Stage(
-        "download", job.root, cost, lambda: {"accepted": accepted}, partial(_download, job)
-    )
+    return Stage("download", cost, lambda: {"accepted": accepted}, partial(_download, job))
 
 
 def corpus(job: RecipeJob) -> Stage:
@@ -38,7 +36,7 @@ def corpus(job: RecipeJob) -> Stage:
 
     text = [corpus.text for corpus in job.corpora]  # each is extracted, then added to the whole
     cost = Cost(sum(text) + max(text), 2 * sum(text) / UNPACK)
-    return Stage("corpus", job.root, cost, inputs, partial(_corpus, job))
+    return Stage("corpus", cost, inputs, partial(_corpus, job))
 
 
 def _missing(job: RecipeJob) -> float:

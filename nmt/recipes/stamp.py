@@ -46,7 +46,6 @@ class Stage(NamedTuple):
     """A part of a recipe."""
 
     name: str
-    place: Path  # where it writes
     cost: Cost
     inputs: Callable[[], Mapping[str, Any]]  # UserError (66): another stage has to make them first
     make: Callable[[], tuple[Iterable[Path], str]]  # its outputs, and a report for people

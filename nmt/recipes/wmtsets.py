@@ -32,19 +32,7 @@ def tests(job: RecipeJob) -> Stage:
         return {"sets": sets, "dev": job.lock.dev, "all": job.lock.all, **hashes}
 
     cost = Cost(SETS / 2, SETS / NETWORK)
-    return Stage("tests", job.root, cost, inputs, partial(_tests, job, local))
-
-
-def by_sacrebleu(job: RecipeJob) -> list[str]:
-    """The sets that no folder of --local has; UserError (66) where one has a single side."""
-    return [name for name in job.lock.sets if _local(job, name) is None]
-
-
-def sacrebleu_directory() -> Path:
-    """Where sacreBLEU keeps the archives of the test sets that it downloads."""
-    from sacrebleu.utils import SACREBLEU_DIR
-
-    return Path(SACREBLEU_DIR)
+    return Stage("tests", cost, inputs, partial(_tests, job, local))
 
 
 def _sides(job: RecipeJob, folder: Path, name: str) -> tuple[Path, Path]:
@@ -114,7 +102,7 @@ def _joined(job: RecipeJob, folder: Path) -> list[Path]:
 
 def _registered(job: RecipeJob, name: str) -> tuple[Path, Path]:
     """A set as sacreBLEU downloads it; UnavailableError names the files to fetch by hand."""
-    from sacrebleu.utils import get_reference_files, get_source_file
+    from sacrebleu.utils import SACREBLEU_DIR, get_reference_files, get_source_file
 
     known, pair = job.lock.sets[name].sacrebleu, "-".join(job.lock.languages)
     try:
@@ -122,7 +110,7 @@ def _registered(job: RecipeJob, name: str) -> tuple[Path, Path]:
             source = get_source_file(known, pair)
             return Path(source), Path(get_reference_files(known, pair)[0])
     except SystemExit:  # how sacreBLEU leaves when MD5 or certificate are wrong
-        place = sacrebleu_directory() / known
+        place = Path(SACREBLEU_DIR) / known
         why = f"sacreBLEU refuses its download; remove {place} to retry"
     except (OSError, EOFError, tarfile.TarError) as error:
         why = f"sacreBLEU's {known}: {error}"

@@ -24,8 +24,6 @@ from nmt.cli import (
     train,
     translate,
 )
-from nmt.cli.parser import TRAINING
-from nmt.config import KINDS
 
 COMMANDS = {
     "average": average.main,
@@ -59,7 +57,6 @@ WRONG: list[tuple[str, Sequence[str], int, str]] = [
     ("train", ["encoding=none", "encoding=lstm"], 2, "give encoding once"),
     ("prepare", ["data.workers=1", "data.workers=2"], 2, "give data.workers once"),
     ("evaluate", ["x", "decode.alpha=1", "decode.alpha=2"], 2, "give decode.alpha once"),
-    ("recipe", ["wmt19_deen", "seed=1", "seed=2"], 2, "give seed once"),
     ("encodings", ["none", "seed=1", "seed=2"], 2, "give seed once"),
     ("encodings", ["relative", "seed=1", "seed=2"], 2, "give seed once"),
     ("translate", ["x", "decode.alpha=1", "decode.alpha=2"], 2, "give decode.alpha once"),
@@ -173,10 +170,6 @@ def test_wrong_words_get_one_line_and_their_code(
     assert said in err and not out
     assert err.startswith("nmt: ") and err.count("\n") == 1
     assert "Traceback" not in err and re.fullmatch(r"[^\x00-\x1f\x7f-\x9f]*\n", err)
-
-
-def test_hints_know_the_groups_of_training() -> None:
-    assert set(TRAINING) == set(KINDS)
 
 
 @pytest.mark.parametrize("what", ["job", "hydra", "all"])

@@ -29,7 +29,7 @@ class Mini:
 
     def words(self, *more: str) -> list[str]:
         lock = ["--lock", f"{self.name}.toml", "--local", "sets"]
-        return [self.name, *lock, "--root", "root", "--runs", "runs", *(more or STAGES)]
+        return [self.name, *lock, "--root", "root", *(more or STAGES)]
 
     def files(self) -> dict[str, bytes]:
         found = {p for pattern in TEXT for p in self.root.glob(pattern) if p.is_file()}

@@ -7,11 +7,11 @@ For tests, and for people who want to see a whole recipe in a minute, without a 
 makes the archives, leaves them at http://127.0.0.1:8123/ until Ctrl-C, and prints the command to
 type in another shell, which is
 
-    make wmt19-deen RECIPE="--lock /tmp/mini/wmt19_deen.toml --local /tmp/mini/sets \\
-        --root /tmp/mini/root --runs /tmp/mini/runs MODEL"
+    nmt-recipe wmt19_deen --lock /tmp/mini/wmt19_deen.toml --local /tmp/mini/sets \\
+        --root /tmp/mini/root
 
-where MODEL stands for the words of a tiny one (TINY and SEGMENTER below). Kill it at any moment
-and type it again. Moods of the server (see tests.recipes.server) can be given as FILE=MOOD,MOOD:
+Kill it at any moment and type it again. Moods of the server (see tests.recipes.server) can be given
+as FILE=MOOD,MOOD:
 
     python -m tests.recipes.miniature wmt19_deen /tmp/mini 8123 europarl-v9.de-en.tsv.gz=500,short
 
@@ -36,17 +36,6 @@ from nmt.recipes import lock as locks
 from tests.recipes.server import Server
 
 LINES = 60  # of a pair of members
-TINY = [
-    *("model=tiny", "model.dim=16", "model.feedforward_dim=16", "model.heads=2"),
-    *("model.encoder_layers=1", "model.decoder_layers=1", "trainer=cpu", "trainer.threads=1"),
-    *("trainer.max_steps=3", "trainer.batch_tokens=400", "trainer.tensorboard=false"),
-    *("decode=greedy", "decode.max_length_ratio=0.1", "data.workers=1"),
-    *("samples=40", "attention=false"),  # of the tables
-]
-SEGMENTER = {
-    "wmt19_deen": ["segmenter.merges=60"],
-    "wmt19_zhen": ["segmenter.vocabulary_size=90", "segmenter.character_coverage=1"],
-}
 HAN = "".join(chr(0x4E00 + i) for i in range(30))
 
 
@@ -165,9 +154,7 @@ def words(recipe: str, folder: Path) -> list[str]:
     """What nmt-recipe is told, but for the recipe's name and stages."""
     return [
         *("--lock", str(folder / f"{recipe}.toml"), "--local", str(folder / "sets")),
-        *("--root", str(folder / "root"), "--runs", str(folder / "runs")),
-        *TINY,
-        *SEGMENTER[recipe],
+        *("--root", str(folder / "root")),
     ]
 
 
@@ -180,7 +167,7 @@ def main(argv: list[str]) -> None:
     server = Server(served, {k: v.split(",") for k, v in told.items()}, int(port))
     line = " ".join(words(recipe, Path(folder).resolve()))
     sys.stderr.write(f"serving {len(served)} files at {server.url}; now type\n\n")
-    sys.stderr.write(f'make {recipe.replace("_", "-")} RECIPE="{line}"\n\n')
+    sys.stderr.write(f"nmt-recipe {recipe} {line}\n\n")
     try:
         server.serve_forever()
     except KeyboardInterrupt:

@@ -91,8 +91,8 @@ def changed(old: str, new: str) -> Callable[[str], str]:
 HASH = "c7a74e2ea01ac6c920123108627e35278d4ccb5701e15428ffa34de86fa3a9e5"
 URL = '"https://s3-eu-west-1.amazonaws.com/tilde-model/rapid2019.de-en.zip"'
 FAULTS = {
-    "no TOML": (changed("format = 2", "format ="), "no valid TOML"),
-    "format": (changed("format = 2", "format = 9"), "format: 9; this version of nmt reads 2"),
+    "no TOML": (changed("format = 3", "format ="), "no valid TOML"),
+    "format": (changed("format = 3", "format = 9"), "format: 9; this version of nmt reads 3"),
     "short hash": (changed(HASH, HASH[:-1]), r"corpora\[0\].archives\[0\].versions\[0\].sha256: "),
     "large hash": (changed(HASH, HASH.upper()), "expected 64 digits"),
     "no hash": (changed(f', sha256 = "{HASH}"', ""), r"versions\[0\].sha256: missing"),
@@ -120,7 +120,7 @@ FAULTS = {
     "set": (changed('dev = ["newstest2015"]', 'dev = ["newstest1"]'), "dev: newstest1 is not"),
     "set name": (changed("newstest2008 =", '"../x" ='), "'../x'; expected a plain file name"),
     "language": (changed('target = "en"', 'target = "de"'), "'de' is the source, too"),
-    "run": (changed('lstm = "R3"', "lstm = 3"), "runs.lstm: 3; expected a string"),
+    "run": (changed('"R2"]', '3]'), r"runs\[1\]: 3; expected a string"),
     "no table": (changed('["table1", "table2", "table3"]', "[]"), "tables: .*of one at least"),
     "paper": (changed("over_100 = 0.4", 'over_100 = "few"'), "'few'; expected a number"),
 }  # fmt: skip

@@ -1,0 +1,46 @@
+"""The stages of a recipe in their order: what each would do and need, and doing them."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from nmt.recipes import stages, wmtsets
+from nmt.recipes.estimate import Cost, check_disk, duration, size, total
+from nmt.recipes.stamp import RecipeJob, Stage, is_due, perform
+
+STAGES: dict[str, Callable[[RecipeJob], Stage]] = {
+    "download": stages.download,
+    "corpus": stages.corpus,
+    "tests": wmtsets.tests,
+}
+
+
+def forecast(job: RecipeJob, names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """A line for each stage, and one on all that is to be done (none if nothing is).
+
+    Raises UserError (74) if the disk cannot hold it.
+    """
+    lines, costs = [], [Cost()]
+    for name in names:
+        stage = STAGES[name](job)
+        if not is_due(job, stage):
+            lines.append(f"{name}: nothing to do")
+            continue
+        costs.append(stage.cost)
+        disk, time = size(stage.cost.disk), duration(stage.cost.seconds)
+        lines.append(f"{name}: to do; about {disk} of disk, {time} (rough)")
+    cost = total(costs)
+    check_disk(job.root, cost.disk)
+    whole = f"in all: {size(cost.disk)} in {job.root}, {duration(cost.seconds)} (rough)"
+    return lines, [whole] if len(costs) > 1 else []
+
+
+def make(job: RecipeJob, names: Sequence[str]) -> Iterator[str]:
+    """Do the stages; the report of each."""
+    for name in names:
+        yield perform(job, STAGES[name](job))
+
+
+def next_commands(job: RecipeJob) -> list[list[str]]:
+    """The commands that train the paper's runs on the text, and make its tables of them."""
+    lock = job.lock
+    common = [f"scale={lock.scale}", f"run={','.join(lock.runs)}", f"data.root={job.root}"]
+    return [["nmt-train", f"experiment={table}", *common, "seed=1"] for table in lock.tables]
