@@ -1,19 +1,19 @@
 """Commands in this process: the starts of Python that a test is not about take most of its time.
 
-`nmt.experiments` starts its trainings and translations as processes; `tests/cli/test_plug_in.py`
-and `tests/experiments/test_processes.py` start real ones.
+`nmt.experiments` starts its trainings as processes; `tests/cli/test_plug_in.py` and
+`tests/experiments/test_processes.py` start real ones.
 """
 
 import logging
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from functools import partial
-from importlib import import_module
 from typing import NamedTuple
 
 import pytest
 
-from nmt.experiments import processes, run, translate
+from nmt.cli import train
+from nmt.experiments import processes, run
 from nmt.experiments.processes import LoggedCommand
 
 RunAll = Callable[..., dict[str, int]]
@@ -38,11 +38,10 @@ class Ended(NamedTuple):
 
 def start(command: LoggedCommand) -> Ended:
     """Run a command here; its output goes to its log, as that of a process does."""
-    main = import_module(f"nmt.cli.{command.module}").main
     handlers = logging.root.handlers[:]
     with command.log.open("a", encoding="utf-8") as log, redirect_stdout(log), redirect_stderr(log):
         try:
-            return Ended(main([*command.arguments]))
+            return Ended(train.main([*command.arguments]))
         finally:
             logging.root.handlers[:] = handlers  # the command's own write to its log
 
@@ -51,9 +50,8 @@ run_all: RunAll = partial(processes.run_all, start=start)
 
 
 def start_by(patch: pytest.MonkeyPatch, run_all: RunAll = run_all) -> None:
-    """Let this run the commands that train and translate."""
-    for module in (run, translate):
-        patch.setattr(module, "run_all", run_all)
+    """Let this run the commands that train."""
+    patch.setattr(run, "run_all", run_all)
 
 
 def refuse_commands(*commands: object) -> dict[str, int]:

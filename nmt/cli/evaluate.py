@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from nmt.cli.command import run
 from nmt.cli.decoding import add_translating, changes_of, search_keys
-from nmt.cli.parser import SAMPLES, Parser, add_jobs, within
+from nmt.cli.parser import PROCESSES, SAMPLES, Parser, within
 from nmt.cli.streams import deliver
+from nmt.data.parallel import cores
 from nmt.errors import UserError
 from nmt.experiments import outputs
 from nmt.experiments.options import BOUNDS, CACHE, SEED, TITLE, EvaluationOptions
@@ -222,7 +223,8 @@ def _add_computing(parser: Parser) -> None:
     """What models read beside the text, and where they compute."""
     add = parser.add_argument
     add_translating(parser)
-    add_jobs(parser)
+    counting = "processes that count matches (default: one per CPU thread)"
+    add("--jobs", type=PROCESSES, default=cores(), metavar="N", help=counting)
     add(
         "--cache",
         type=Path,

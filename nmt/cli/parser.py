@@ -7,7 +7,6 @@ from itertools import takewhile
 from typing import Any, NoReturn
 
 from nmt import __version__
-from nmt.data.parallel import cores
 from nmt.errors import UserError
 
 
@@ -73,14 +72,3 @@ def within(least: int, most: int = 2**31 - 1) -> Callable[[str], int]:
 
 SAMPLES = within(40, 100_000)  # of the bootstrap
 PROCESSES = within(1, 1024)  # or threads
-
-
-def add_jobs(parser: argparse.ArgumentParser) -> None:
-    """Add --jobs, how many processes a command starts."""
-    parser.add_argument(
-        "--jobs",
-        type=PROCESSES,
-        default=cores(),
-        metavar="N",
-        help="processes (default: one per CPU thread)",
-    )

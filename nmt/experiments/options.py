@@ -26,7 +26,7 @@ class EvaluationOptions(NamedTuple):
     device: str = "auto"
     threads: int | None = None  # of CPUs, in all; None: as many as the process may use
     workers: int | None = None  # processes that translate a text; None: as many as pay for it
-    jobs: int = 1  # texts that are translated at once, each in a process
+    jobs: int = 1  # processes that count matches
     perplexity: bool = False  # of the references, too, by each model
     attention: bool = False  # observe that of the models
     cache: Path = CACHE  # directory of the translations of models that are no runs

@@ -1,4 +1,4 @@
-"""Several commands side by side, each a process with one thread and a log file."""
+"""Several trainings side by side, each a process with one thread and a log file."""
 
 import os
 import signal
@@ -24,10 +24,9 @@ State = Callable[[str], str]  # what to say of the command of this name
 
 
 class LoggedCommand(NamedTuple):
-    """One command: a module of nmt.cli, its arguments, and the file that gets its output."""
+    """One nmt-train: its arguments, and the file that gets its output."""
 
     name: str
-    module: str
     arguments: Sequence[str]
     log: Path
     gpu: str | None = None  # the one that it may see; None: as this process does
@@ -62,7 +61,7 @@ def start(command: LoggedCommand) -> Process:
         environment["CUDA_VISIBLE_DEVICES"] = command.gpu
     with command.log.open("ab") as file:
         return subprocess.Popen(
-            [sys.executable, "-m", f"nmt.cli.{command.module}", *command.arguments],
+            [sys.executable, "-m", "nmt.cli.train", *command.arguments],
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=file,

@@ -42,7 +42,7 @@ def train_all(
     if pending and launch is not None:
         launch(pending)
     elif pending:
-        commands = [LoggedCommand(r.name, "train", r.experiment.overrides, r.log) for r in pending]
+        commands = [LoggedCommand(r.name, r.experiment.overrides, r.log) for r in pending]
         codes = run_all(commands, at_once, lambda name: progress(by_name[name].directory))
     failed = []
     for run in pending:

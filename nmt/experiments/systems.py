@@ -17,7 +17,6 @@ from nmt.training.run import standing
 
 log = logging.getLogger(__name__)
 
-PROBLEMS = 3  # named in one error
 SEEDED = re.compile(r"[-_.]?seed[-_]?\d+$")
 UNFIT = re.compile(r"[/\\\x00-\x1f]|^\.")  # labels are names of files, too
 LOOSE = (
@@ -244,9 +243,3 @@ def _difference(one: _Named, other: _Named) -> str:
     before, after = _config(one), _config(other)
     key = next(k for k in sorted({*before, *after}) if before.get(k) != after.get(k))
     return f"{key}: {before.get(key)} and {after.get(key)}"
-
-
-def few(problems: list[str]) -> str:
-    """The first problems in one line, and how many more there are."""
-    more = f" (and {len(problems) - PROBLEMS} more)" if len(problems) > PROBLEMS else ""
-    return "; ".join(problems[:PROBLEMS]) + more

@@ -7,10 +7,9 @@ another name of the test set, other outputs or other groups of lengths search no
 """
 
 import hashlib
-import io
 import logging
 from collections.abc import Mapping, Sequence
-from contextlib import closing, nullcontext, redirect_stderr
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
@@ -23,12 +22,10 @@ from nmt.config import Decode
 from nmt.data.corpus import read_text
 from nmt.data.seams import JoinedLine
 from nmt.errors import Exit, UserError
-from nmt.experiments.columns import columns_argument, with_columns
+from nmt.experiments.columns import with_columns
 from nmt.experiments.options import CACHE, EvaluationOptions
-from nmt.experiments.processes import LoggedCommand, exit_reason, gpus, last_line, run_all
-from nmt.experiments.systems import SystemModel, few
+from nmt.experiments.systems import SystemModel
 from nmt.experiments.testsets import ParallelFiles
-from nmt.machine.pool import can_fork
 from nmt.storage import atomic, manifest, modelpath
 
 if TYPE_CHECKING:
@@ -73,7 +70,7 @@ class KeptTranslation:
         return hashlib.sha256(manifest.dump(self.origin)).hexdigest()
 
     def path(self, ending: str) -> Path:
-        """The file with the translation (txt), its record (json), or what was said (log)."""
+        """The file with the translation (txt), or its record (json)."""
         directory = self.cache if self.model.run is None else self.model.run / TRANSLATIONS
         return directory / f"{self.key[:NAMED]}.{ending}"
 
@@ -98,15 +95,11 @@ class KeptTranslation:
             )
         return read_text(text)
 
-    def write(self, lines: Sequence[str] | None = None) -> None:
-        """Keep lines, or what nmt-translate has written to the file; raises OSError.
-
-        The record comes last: without it nobody reads the text.
-        """
+    def write(self, lines: Sequence[str]) -> None:
+        """Keep lines; raises OSError. The record comes last: without it nobody reads the text."""
         text = self.path("txt")
-        if lines is not None:
-            text.parent.mkdir(parents=True, exist_ok=True)
-            atomic.replace(text, "".join(f"{line}\n" for line in lines).encode())
+        text.parent.mkdir(parents=True, exist_ok=True)
+        atomic.replace(text, "".join(f"{line}\n" for line in lines).encode())
         about = {
             "key": self.key,
             TEXT: manifest.sha256_of(text),
@@ -119,17 +112,6 @@ class KeptTranslation:
         }
         atomic.replace(self.path("json"), manifest.dump(about))
 
-    @cached_property
-    def writable(self) -> bool:
-        """Whether the directory takes files; a warning says why not."""
-        try:
-            atomic.try_place(self.path("txt"))
-        except OSError as error:
-            where = self.path("txt").parent
-            log.warning("%s: %s; translations are not kept", where, error.strerror)
-            return False
-        return True
-
 
 def digest_of(path: Path) -> str:
     """SHA-256 of the manifest of a model, which vouches for all its files."""
@@ -139,89 +121,23 @@ def digest_of(path: Path) -> str:
 def translate_all(wanted: Sequence[KeptTranslation], options: EvaluationOptions) -> list[list[str]]:
     """The lines of each translation; those that are kept are read, the others are made and kept.
 
-    Raises UserError: 65 if somebody changed what is kept, 70 where a process could not translate,
-    and in this process what `Translator.translate` does.
+    Raises UserError (65) if somebody changed what is kept, and what `Translator.translate` does.
     """
-    lines = {each.key: known for each in wanted if (known := each.read()) is not None}
-    first = {each.key: each for each in reversed(wanted) if each.key not in lines}
-    pending = [each for each in wanted if each is first.get(each.key)]
-    if options.jobs > 1 and len(pending) > 1 and all(each.writable for each in pending):
-        lines |= _by_processes(pending, options)
-    else:
-        lines |= _here(pending, options)
-    return [lines[each.key] for each in wanted]
-
-
-def _by_processes(
-    pending: Sequence[KeptTranslation], options: EvaluationOptions
-) -> dict[str, list[str]]:
-    """Translate side by side, each text by an nmt-translate; by key."""
-    available = len(gpus()) if options.device != "cpu" else 0
-    at_once = min(options.jobs, available or options.jobs)  # one for each GPU
-    share = max(1, (options.workers or options.threads or at_once) // len(pending))
-    names = _process_names(pending)
-    commands = []
-    for name, each in zip(names, pending, strict=True):
-        each.path("txt").parent.mkdir(parents=True, exist_ok=True)
-        each.path("json").unlink(missing_ok=True)
-        arguments = _arguments(each, options.device, share)
-        commands.append(LoggedCommand(name, "translate", arguments, each.path("log")))
-    with redirect_stderr(io.StringIO()) if options.quiet else nullcontext():
-        codes = run_all(commands, at_once, lambda name: "translating")
-    reasons = []
-    for name, each in zip(names, pending, strict=True):
-        if code := codes[name]:
-            why = f"translation failed ({exit_reason(code)}): {last_line(each.path('log'))}"
-            reasons.append(f"{each.model.place}: {why}; see {each.path('log')}")
+    lines, pending = dict[str, list[str]](), dict[str, KeptTranslation]()
+    for each in wanted:
+        if (known := each.read()) is not None:
+            lines[each.key] = known
         else:
-            each.write()
-    if reasons:
-        raise UserError(few(reasons), Exit.DIVERGED)
-    return {each.key: read_text(each.path("txt")) for each in pending}
-
-
-def _arguments(each: KeptTranslation, device: str, workers: int) -> list[str]:
-    """Of nmt-translate; `workers` are its processes, or 1.
-
-    On a CPU all of them have one thread: on a busy machine, threads of one process wait for each
-    other at every product, which can take a hundred times as long.
-    """
-    on_cpu = device == "cpu" or not gpus()
-    processes = ["--workers", str(workers)] if on_cpu and can_fork() else []
-    first, *others = (str(modelpath.locate(path)) for path in each.model.paths)
-    return [
-        *(first, str(each.test.source), *others, "-o", str(each.path("txt"))),
-        *("--threads", str(workers), *processes, "--device", device),
-        *columns_argument({name: str(path) for name, path in each.columns.items()}),
-        *["--by-sentence"] * each.test.by_sentence,
-        *(f"decode.{key}={value}" for key, value in vars(each.decode).items()),
-    ]
-
-
-def _process_names(pending: Sequence[KeptTranslation]) -> list[str]:
-    """A name for each: the label where that tells them apart, else with test, or place."""
-    for names in (
-        [each.label for each in pending],
-        [f"{each.label} {each.test.name}" for each in pending],
-    ):
-        if len(set(names)) == len(names):
-            return names
-    return [f"{each.model.place} {each.test.name}" for each in pending]
-
-
-def _here(pending: Sequence[KeptTranslation], options: EvaluationOptions) -> dict[str, list[str]]:
-    """Translate in this process, one text after the other, with progress; by key."""
-    lines: dict[str, list[str]] = {}
-    for paths, texts in groupby(pending, key=lambda each: each.model.paths):
+            pending.setdefault(each.key, each)
+    for paths, texts in groupby(pending.values(), key=lambda each: each.model.paths):
         loaded = load(paths, options)
         for each in texts:
             lines[each.key] = _translated(each, loaded, options.quiet)
             try:
-                if each.writable:
-                    each.write(lines[each.key])
-            except OSError as error:  # a full disk
+                each.write(lines[each.key])
+            except OSError as error:  # of a directory that takes no files, or a full disk
                 log.warning("%s: %s; not kept", error.filename, error.strerror)
-    return lines
+    return [lines[each.key] for each in wanted]
 
 
 def load(paths: Sequence[Path], options: EvaluationOptions) -> "LoadedModels":

@@ -253,13 +253,13 @@ def test_no_text_is_searched_twice(
 
     text.unlink()
 
-    def refuse(path: Path) -> None:
+    def refuse(path: Path, data: bytes) -> None:
         raise OSError(30, "Read-only file system", str(path))
 
-    monkeypatch.setattr(atomic, "try_place", refuse)
+    monkeypatch.setattr(atomic, "replace", refuse)
     code, out, err = command(*words)
     assert code == 0 and out and not text.exists()
-    assert "data/translations: Read-only file system; translations are not kept" in err
+    assert f"{text.relative_to(tmp_path)}: Read-only file system; not kept" in err
 
 
 def test_joined_lines_by_sentence(

@@ -17,17 +17,13 @@ from nmt import modeldir
 from nmt.cli import evaluate as commands
 from nmt.cli import resumable
 from nmt.compare.report import ComparedLine
-from nmt.errors import UserError
-from nmt.experiments import translate
 from nmt.experiments.evaluate import evaluate
 from nmt.experiments.options import EvaluationOptions
-from nmt.experiments.processes import LoggedCommand
-from nmt.experiments.systems import SystemModel, systems_of
+from nmt.experiments.systems import systems_of
 from nmt.experiments.testsets import unnamed
 from nmt.machine.pool import WorkerPool, can_fork
 from nmt.modeldir import Trained
 from tests.cli.conftest import Run
-from tests.composing import settings_of
 from tests.decode.copying import ENDLESS
 from tests.pretended import pretend
 
@@ -187,74 +183,6 @@ def test_the_api_translates_by_workers(copying: Trained, begun: list[int]) -> No
     assert begun == [2, 2]
     assert nmt.n_best(copying, LINES, 2) == alone
     assert begun == [2, 2]  # a small text
-
-
-@pytest.fixture
-def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[translate.KeptTranslation]:
-    """A text that two models are to translate."""
-    monkeypatch.setattr(translate, "digest_of", str)
-    monkeypatch.setattr("nmt.storage.modelpath.locate", lambda directory: directory)
-    test, decode = unnamed(Path("src"), Path("ref")), settings_of().decode
-    return [
-        translate.KeptTranslation(
-            *(name, SystemModel(name, (Path(name),), settings_of()), test, ["w1"], decode, {}),
-            cache=tmp_path,
-        )
-        for name in ("a", "b")
-    ]
-
-
-@pytest.mark.parametrize(
-    ("how", "expected"),
-    [
-        (EvaluationOptions(jobs=2), "1"),
-        (EvaluationOptions(jobs=5), "2"),
-        (EvaluationOptions(jobs=2, workers=6), "3"),
-        (EvaluationOptions(jobs=2, threads=4), "2"),
-    ],
-)
-def test_cores_that_would_be_idle_are_workers_of_a_text(
-    two: list[translate.KeptTranslation],
-    how: EvaluationOptions,
-    expected: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    asked: list[LoggedCommand] = []
-
-    def run_all(commands: list[LoggedCommand], *_: Any) -> dict[str, int]:
-        asked.extend(commands)
-        return {command.name: 1 for command in commands}
-
-    monkeypatch.setattr(translate, "run_all", run_all)
-    monkeypatch.setattr(translate, "_arguments", lambda each, device, workers: [str(workers)])
-    with pytest.raises(UserError, match=r"a: translation failed .*; b: translation failed"):
-        translate.translate_all(two, how)
-    assert [command.arguments for command in asked] == [[expected]] * 2
-
-
-@pytest.mark.parametrize(
-    ("device", "gpus", "forks", "expected"),
-    [
-        ("cpu", ["0"], True, ["--threads", "2", "--workers", "2"]),
-        ("auto", [], True, ["--threads", "2", "--workers", "2"]),
-        ("auto", ["0"], True, ["--threads", "2"]),
-        ("cpu", [], False, ["--threads", "2"]),
-    ],
-)
-def test_a_process_that_translates_has_one_thread_in_each_worker_on_a_cpu(
-    two: list[translate.KeptTranslation],
-    device: str,
-    gpus: list[str],
-    forks: bool,
-    expected: list[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(translate, "gpus", lambda: gpus)
-    monkeypatch.setattr(translate, "can_fork", lambda: forks)
-    words = translate._arguments(two[0], device, 2)
-    searched = [f"decode.{key}={value}" for key, value in vars(two[0].decode).items()]
-    assert words[:3] == ["a", "src", "-o"]
-    assert words[4:] == [*expected, "--device", device, *searched]
 
 
 def test_evaluation_obeys_threads(

@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from sacrebleu.metrics.bleu import BLEU
 import nmt
 from nmt import modeldir
 from nmt.cli import evaluate as command
-from nmt.cli import train, translate
+from nmt.cli import train
 from nmt.compare import text
 from nmt.compare.report import PaperTable
 from nmt.compare.scores import NAMES
@@ -24,9 +23,9 @@ from nmt.experiments import translate as translations
 from nmt.experiments.evaluate import evaluate
 from nmt.experiments.facts import facts_of
 from nmt.experiments.options import EvaluationOptions
-from nmt.experiments.processes import LoggedCommand
 from nmt.experiments.systems import System, systems_of
 from nmt.experiments.testsets import ParallelFiles
+from nmt.experiments.translate import KeptTranslation
 from nmt.storage import manifest
 from tests.training import tiny
 
@@ -79,27 +78,22 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 
 @pytest.fixture
-def jobs(monkeypatch: pytest.MonkeyPatch) -> list[LoggedCommand]:
-    """Processes run in this one, and are counted; other tests start real ones."""
-    done: list[LoggedCommand] = []
+def searched(monkeypatch: pytest.MonkeyPatch) -> list[KeptTranslation]:
+    """What is translated, and not read."""
+    done: list[KeptTranslation] = []
 
-    def run_all(
-        asked: Sequence[LoggedCommand], at_once: int, state: Callable[[str], str]
-    ) -> dict[str, int]:
-        done.extend(asked)
-        return {job.name: translate.main([*job.arguments]) for job in asked}
+    def translated(each: KeptTranslation, *more: Any) -> list[str]:
+        done.append(each)
+        return translate_one(each, *more)
 
-    monkeypatch.setattr(translations, "run_all", run_all)
+    translate_one = translations._translated
+    monkeypatch.setattr(translations, "_translated", translated)
     return done
-
-
-def refuse_commands(*asked: Any) -> dict[str, int]:
-    raise AssertionError("a command was started")
 
 
 def test_the_whole_and_again(
     made: Made,
-    jobs: list[LoggedCommand],
+    searched: list[KeptTranslation],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -111,8 +105,8 @@ def test_the_whole_and_again(
     words += ["--title", "Tiny & true", "--device", "cpu", "--jobs", "2"]
     words += ["--output-dir", str(tmp_path / "out")]
     assert command.main(words) == 0
-    out, err = capsys.readouterr()
-    assert len(jobs) == 6 and {job.module for job in jobs} == {"translate"}
+    out = capsys.readouterr().out
+    assert len(searched) == 6
     assert out.startswith("Tiny & true\n\ntoy, 20 pairs; source length in subword pieces of abs")
     assert "\ntoy-joined, 10 pairs; " in out and "\nBLEU  (detokenised, cased" in out
     assert "  ± 2 seeds" in out and "  95% " in out and "^" in out
@@ -156,44 +150,24 @@ def test_the_whole_and_again(
     assert "Tiny &amp; true" in page and page.rstrip().endswith("</html>")
 
     # the same again translates nothing, and says the same
-    with monkeypatch.context() as patch:
-        patch.setattr(translations, "run_all", refuse_commands)
-        patch.setattr(translations, "_translated", refuse_commands)
-        assert command.main(words) == 0
-        assert capsys.readouterr().out == out
-        ranked = [*words[:5], "--rank", "--table", str(tmp_path / "t.md"), "--samples", "40"]
-        assert command.main(ranked) == 0
+    assert command.main(words) == 0
+    assert capsys.readouterr().out == out
+    ranked = [*words[:5], "--rank", "--table", str(tmp_path / "t.md"), "--samples", "40"]
+    assert command.main(ranked) == 0 and len(searched) == 6
     ranking, table = capsys.readouterr().out, (tmp_path / "t.md").read_text()
     assert 50 < toy["longest"] <= 75
     assert "toy, sorted by BLEU of 51-75, best first." in ranking and table.count("\n| ") == 3
 
-    # other text of the same name is translated anew, here in this process or in others
+    # other text of the same name is translated anew
     other = tmp_path / "other.de"
     other.write_bytes(made.source.read_bytes().replace(b".", b"!"))
-    asked: list[LoggedCommand] = []
-
-    def fails(
-        given: Sequence[LoggedCommand], at_once: int, state: Callable[[str], str]
-    ) -> dict[str, int]:
-        asked.extend(given)
-        for job in given:
-            job.log.write_text("reading\nnmt: out of memory\n")
-        return {job.name: 71 for job in given}
-
-    monkeypatch.setattr(translations, "run_all", fails)
-    words = [
-        *made.runs("absolute-seed1", "absolute-seed2"),
-        "--test",
-        f"toy={other},{made.reference}",
-    ]
-    assert command.main([*words, "--json", str(tmp_path / "none.json"), "--jobs", "2"]) == 70
-    out, err = capsys.readouterr()
-    assert len(asked) == 2 and out == "" and not (tmp_path / "none.json").exists()
-    assert err.count("translation failed (exit 71): nmt: out of memory; see") == 2
+    words = [*made.runs("absolute-seed1", "absolute-seed2"), "--samples", "40"]
+    assert command.main([*words, "--test", f"toy={other},{made.reference}"]) == 0
+    assert len(searched) == 8
 
 
 def test_the_paper_s_numbers_beside_ours(
-    made: Made, jobs: list[LoggedCommand], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    made: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     one, two, three = made.runs("absolute-seed1", "absolute-seed2", "relative_seed1")
     words = [f"absolute 100={one}", two, f"relative 75={three}", *made.test("newstest_all")]
@@ -280,7 +254,7 @@ def test_refused_before_the_first_job(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(translations, "run_all", refuse_commands)
+    monkeypatch.setattr(translations, "_translated", None)
     words, code, said = wrong_words(made, tmp_path)[which]
     assert command.main([*words, "--device", "cpu"]) == code
     out, err = capsys.readouterr()
@@ -378,9 +352,7 @@ def test_settings_that_change_nothing_do_not_part_runs(made: Made) -> None:
         assert (systems._config(one) == systems._config(two)) == same, key
 
 
-def test_tables_say_who_translates_what(
-    made: Made, jobs: list[LoggedCommand], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_tables_say_who_translates_what(made: Made, searched: list[KeptTranslation]) -> None:
     """As for the paper's Table 1, where half of the systems know another language."""
     groups = systems_of(made.runs("absolute-seed1", "absolute-seed2", "relative_seed1"))
     other = made.root / "other.de"
@@ -394,10 +366,10 @@ def test_tables_say_who_translates_what(
         PaperTable("Table R", "right", "right", [1], ["BLEU", "chrF2"], False, True),
     ]
     options = EvaluationOptions(
-        bounds=[20], samples=40, jobs=2, device="cpu", attention=True, notes=["Note."]
+        bounds=[20], samples=40, device="cpu", attention=True, notes=["Note."]
     )
     made_report = evaluate(groups, tests, options, tables)
-    done = sorted(job.arguments[0].split("/")[-3] for job in jobs)
+    done = sorted(each.model.paths[0].parts[-3] for each in searched)
     assert done == ["absolute-seed1", "absolute-seed2", "relative_seed1"]
     plain = made_report.to_json()
     left, right = plain["tests"]
@@ -472,29 +444,3 @@ def test_systems_of_several_directions_are_not_compared(made: Made) -> None:
         reading.read(files, pair, [], EvaluationOptions())
     read = reading.read(files, pair, [], EvaluationOptions(target_language="en"))
     assert read.systems == [0, 1]
-
-
-def test_one_process_for_each_gpu(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
-    def at_once(device: str, jobs: int) -> int:
-        seen: list[int] = []
-
-        def run_all(commands: Any, number: int, state: Any) -> dict[str, int]:
-            seen.append(number)
-            return {job.name: 71 for job in commands}
-
-        monkeypatch.setattr(translations, "run_all", run_all)
-        wanted = [
-            translations.KeptTranslation(name, group.models[0], files, [name], decode, {})
-            for name in ("a", "b")
-        ]
-        with pytest.raises(UserError, match="translation failed"):
-            translations.translate_all(wanted, EvaluationOptions(device=device, jobs=jobs))
-        return seen[0]
-
-    (group,) = systems_of(made.runs("absolute-seed1"))
-    decode = group.models[0].settings.decode
-    files = ParallelFiles("t", "", made.source, made.reference)
-    monkeypatch.setattr(translations, "gpus", lambda: ["0", "1"])
-    assert [at_once(device, 8) for device in ("cpu", "auto", "cuda")] == [8, 2, 2]
-    monkeypatch.setattr(translations, "gpus", list)
-    assert at_once("auto", 8) == 8

@@ -32,8 +32,8 @@ def test_gpus_are_dealt_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
         return Ended({"a": 3, "b": 1}.get(command.name, 1))
 
     monkeypatch.setattr(processes, "PAUSE", 0.001)
-    work = [LoggedCommand(name, "train", [], tmp_path / "log") for name in "abc"]
-    work.append(LoggedCommand("d", "translate", ["--device", "cuda:1"], tmp_path / "log"))
+    work = [LoggedCommand(name, [], tmp_path / "log") for name in "abc"]
+    work.append(LoggedCommand("d", ["--device", "cuda:1"], tmp_path / "log"))
     processes.run_all(work, 2, lambda name: "", start=start)
     assert seen == [("a", "4"), ("b", "GPU-x"), ("c", "GPU-x"), ("d", None)]
     settings = experiment_of(["run=R1", "scale=wmt19"]).settings
@@ -44,7 +44,5 @@ def test_gpus_are_dealt_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     settings.trainer.threads = 4
     assert run.places(settings) == 1
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
-    processes.run_all(
-        [LoggedCommand("e", "train", [], tmp_path / "log")], 1, lambda name: "", start=start
-    )
+    processes.run_all([LoggedCommand("e", [], tmp_path / "log")], 1, lambda name: "", start=start)
     assert seen[-1] == ("e", None)  # the one there is: nothing to choose

@@ -49,7 +49,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def commands(names: str) -> list[LoggedCommand]:
-    return [LoggedCommand(name, "train", [], Path(f"{name}.log")) for name in names]
+    return [LoggedCommand(name, [], Path(f"{name}.log")) for name in names]
 
 
 def test_a_failure_stops_no_other_and_at_once_is_the_most(
@@ -119,7 +119,7 @@ def test_a_second_signal_leaves_no_process_behind(monkeypatch: pytest.MonkeyPatc
 def test_a_real_process_writes_its_log_with_one_thread(tmp_path: Path) -> None:
     log = tmp_path / "a.log"
     log.write_bytes(b"before\n")
-    one = LoggedCommand("a", "train", ["encoding=nonsense"], log)
+    one = LoggedCommand("a", ["encoding=nonsense"], log)
     assert processes.run_all([one], 1, lambda name: "") == {"a": 2}
     assert log.read_bytes().startswith(b"before\n")
     assert "no such option" in processes.last_line(log)
@@ -134,7 +134,7 @@ def test_exit_codes_and_logs_in_words(tmp_path: Path) -> None:
     assert processes.last_line(tmp_path / "log") == "two \ufffd"
 
 
-def test_a_command_is_a_module_of_the_house(
+def test_a_command_is_a_training_with_one_thread(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     seen: dict[str, object] = {}
@@ -144,8 +144,8 @@ def test_a_command_is_a_module_of_the_house(
         return Fake(0, 1)
 
     monkeypatch.setattr("nmt.experiments.processes.subprocess.Popen", popen)
-    processes.start(LoggedCommand("a", "translate", ["x=1"], tmp_path / "log"))
-    assert seen["arguments"] == [sys.executable, "-m", "nmt.cli.translate", "x=1"]
+    processes.start(LoggedCommand("a", ["x=1"], tmp_path / "log"))
+    assert seen["arguments"] == [sys.executable, "-m", "nmt.cli.train", "x=1"]
     assert isinstance(seen["env"], dict) and seen["env"]["OMP_NUM_THREADS"] == "1"
     trials = json.loads(seen["env"][HANDED_DOWN])  # so no command decides by its own stopwatch
     assert trials["onednn_is_faster()"] is onednn_is_faster() and "fastest()" in trials
