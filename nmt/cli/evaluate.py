@@ -59,7 +59,6 @@ def command(argv: list[str]) -> None:
     from nmt.compare.ranking import EXACT
     from nmt.compare.scoring import BLEU
     from nmt.experiments.evaluate import evaluate
-    from nmt.experiments.paper import tables_of
     from nmt.experiments.systems import systems_of
 
     named = {key: value for key, value in vars(typed).items() if key in EvaluationOptions._fields}
@@ -68,8 +67,7 @@ def command(argv: list[str]) -> None:
         options = options._replace(metrics=[BLEU, EXACT])
     systems = systems_of(typed.systems)
     tests = tests_of(typed, systems)
-    tables, systems = tables_of(tests, systems, typed.published, typed.metrics)
-    report = evaluate(systems, tests, options, tables)
+    report = evaluate(systems, tests, options)
     draw = heatmap.draw if typed.rank else plot.draw
     deliver(
         text.ranking(report) if typed.rank else text.render(report),
@@ -115,7 +113,7 @@ def translations(report: "Report", directory: Path | None) -> Iterator[tuple[Pat
 def understood(argv: list[str]) -> argparse.Namespace:
     """What was typed, under the names of the EvaluationOptions; raises UserError.
 
-    Besides these: systems, tests, reference, source, joined, published, rank and the outputs.
+    Besides these: systems, tests, reference, source, joined, rank and the outputs.
     """
     parser = Parser(
         prog="nmt-evaluate",
@@ -202,14 +200,6 @@ def _add_outputs(parser: Parser) -> None:
     """What is shown and written."""
     add = parser.add_argument
     add("--rank", action="store_true", help="one table, best on the longest sources first")
-    add(
-        "--published",
-        type=lambda text: text.split(","),
-        default=[],
-        metavar="TABLE,...",
-        help="table1 ... table4 in the paper's layout, next to its numbers; systems and tests need "
-        "the paper's names ('relative 75=RUN', newstest_all=SRC,REF)",
-    )
     add("--title", default=TITLE, help="title of the report")
     add("--json", type=Path, metavar="FILE", help="write all numbers and lines")
     add("--tsv", type=Path, metavar="FILE", help="write the scores, one per line")

@@ -28,10 +28,9 @@ def with_examples(
 ) -> ScoredTest:
     """The scored test with examples, by the scores of single sentences of the first runs.
 
-    `scorer` and `counts` (system, run) are those of SENTENCE. Examples need sources, and the
-    translations of all systems; without some there are none.
+    `scorer` and `counts` (system, run) are those of SENTENCE. Without sources there are none.
     """
-    if not all(counts) or test.sources is None or test.lengths is None:
+    if test.sources is None or test.lengths is None:
         return scored
     scores = np.array(
         [

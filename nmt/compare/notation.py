@@ -62,7 +62,7 @@ def sign(cell: SystemScores, name: str) -> float | None:
 
 
 def reference_sign(row: BucketScores) -> float | None:
-    """The references' own share of repeated 4-grams, which all systems that were tested share."""
+    """The references' own share of repeated 4-grams, which all systems share."""
     values = (sign(cell, "repeated_reference") for cell in row.cells)
     return next((value for value in values if value is not None), None)
 

@@ -87,8 +87,7 @@ class Score:
     seeds: list[float]  # by run
     low: float  # 95% interval of the mean: bootstrap over the pairs, seeds held fixed
     high: float
-    p: float | None  # paired bootstrap of the means against the first system that was tested;
-    # None for that one, and for few pairs
+    p: float | None  # paired bootstrap of the means against the first system; None: few pairs
     published: float | None = None  # the same cell in the paper
 
     @property
@@ -111,7 +110,7 @@ class UnderTranslation:
 class SystemScores:
     """One system in one bucket."""
 
-    scores: dict[str, Score]  # by metric; empty in an empty bucket, and where it was not tested
+    scores: dict[str, Score]  # by metric; none in an empty bucket
     ratio: float | None  # tokens of the hypotheses over those of the references, as BLEU counts
     beyond: bool  # every source of the bucket is longer than any in the system's training
     signs: UnderTranslation | None = None  # None: not asked for, or the bucket is empty
@@ -145,7 +144,7 @@ class ComparedLine:
 
     source: str | None  # None: no source was given
     reference: str
-    hypotheses: list[list[str]]  # by system, then by run; none where it did not translate the test
+    hypotheses: list[list[str]]  # by system, then by run
 
 
 @dataclass(frozen=True)
@@ -184,11 +183,6 @@ class ScoredTest:
     def filled(self) -> list[BucketScores]:
         """The rows that hold pairs."""
         return [row for row in self.rows if row.pairs]
-
-    @property
-    def tested(self) -> list[int]:
-        """The systems that translated the test."""
-        return [s for s, cell in enumerate(self.rows[-1].cells) if cell.scores]
 
     def metric(self, name: str) -> Metric:
         """The metric of this name."""

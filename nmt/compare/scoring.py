@@ -44,7 +44,7 @@ class TranslatedTest(NamedTuple):
     """One test set with the translations of all systems; line N of everything belongs together."""
 
     references: list[str]
-    hypotheses: list[list[list[str]]]  # system, run -> lines; no run: it has not translated this
+    hypotheses: list[list[list[str]]]  # system, run -> lines
     language: str = "en"  # of the references
     name: str = "test"
     about: str = ""  # a sentence on what it is
@@ -130,7 +130,7 @@ def score_counts(
     """Score all systems in each bucket of source lengths, and on all pairs, from their counts.
 
     A bucket's score is the corpus score of its pairs, no mean over sentences. The first system
-    that was tested is the baseline of the paired tests.
+    is the baseline of the paired tests.
     """
     groups: list[tuple[Bucket | None, NDArray[np.intp]]] = []
     if test.lengths is not None:
@@ -164,12 +164,12 @@ def _cells(
     if not len(lines):
         return [SystemScores({}, None, far) for far in beyond]
     samples = _sampled(how, used, [run for runs in counts for run in runs], lines)
-    baseline: dict[str, tuple[float, NDArray[np.float64]]] = {}  # by metric, of the first tested
+    baseline: dict[str, tuple[float, NDArray[np.float64]]] = {}  # by metric, of the first
     cells = []
     for runs, far in zip(counts, beyond, strict=True):
         sampled_runs = [next(samples) for _ in runs]
         scores: dict[str, Score] = {}
-        for scorer in used if runs else ():
+        for scorer in used:
             seeds = [scorer.score(_sum(run[scorer.name][lines])) for run in runs]
             mean = fmean(seeds)
             sampled = np.mean([run[scorer.name] for run in sampled_runs], axis=0)  # [samples]
@@ -203,7 +203,7 @@ def _sampled(
 
     As many runs are resampled at once as BLOCK allows, since each call draws anew (the same).
     """
-    columns = [runs[0][scorer.name].shape[1] for scorer in used] if runs else []
+    columns = [runs[0][scorer.name].shape[1] for scorer in used]
     together = max(1, BLOCK // (len(lines) * max(1, sum(columns))))
     for start in range(0, len(runs), together):
         block = runs[start : start + together]

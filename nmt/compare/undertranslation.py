@@ -117,5 +117,5 @@ def _with_signs(
             unattended=None,
             dropped_half=mean_known(mean_known(run[i] for i in lines) for run in halves),
         )
-        cells.append(replace(cell, signs=signs) if runs else cell)
+        cells.append(replace(cell, signs=signs))
     return replace(row, cells=cells)

@@ -29,9 +29,9 @@ def evaluate(
 ) -> "Report":
     """Translate what is not translated yet, score, test each system against the first.
 
-    A test is translated by the systems of the tables that name it; one that no table names, by
-    all. What does not fit together is said before the first translation. Raises UserError: 2 for
-    that, 65 for files of unequal lines, 66 for what is not there.
+    `tables`: layouts of the report. What does not fit together is said before the first
+    translation. Raises UserError: 2 for that, 65 for files of unequal lines, 66 for what is not
+    there.
     """
     check(systems, tests, options)
     from nmt.compare.report import Report

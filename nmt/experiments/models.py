@@ -53,7 +53,6 @@ def translated(
         if system.facts is not None
         for run, model in enumerate(system.models)
         for t, test in enumerate(tests)
-        if s in test.systems
     }
     lines = translate_all(list(wanted.values()), options)
     tests_hypotheses = [[list(runs) for runs in test.test.hypotheses] for test in tests]
@@ -132,8 +131,6 @@ def observed(
         log.info("observing the attention of %s", system.label)
         (trained,) = load(paths, options).models
         for t, test in enumerate(translations):
-            if not test.hypotheses[s]:
-                continue
             _, columns = _beside(trained, test, read[t].columns[s])
             tests[t], profile = attention.observe(trained, tests[t], test, s, columns, options.seed)
             profiles += profile

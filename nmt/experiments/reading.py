@@ -42,10 +42,9 @@ REFERENCE, OF_REFERENCE = "reference", "words of the reference"  # in the place 
 
 
 class ReadTest(NamedTuple):
-    """A test set in memory, with the systems that have or are to make translations of it."""
+    """A test set in memory."""
 
     files: ParallelFiles
-    systems: list[int]
     columns: dict[int, Mapping[str, Path]]  # by system: files of integers beside the source
     test: TranslatedTest  # with the translations that are read from files
 
@@ -61,14 +60,12 @@ def read(
     Raises UserError: 65 for files of unequal lines, 2 for systems that do not fit.
     """
     of_tables = [table for table in tables if table.test == files.name]
-    named = sorted({s for table in of_tables for s in table.systems} or range(len(systems)))
-    chosen = [systems[s] for s in named]
     sources, references = files.read()
     if empty := sum(not line.strip() for line in references):
         log.warning("%s: %d references are empty; all words count as wrong", files.reference, empty)
     hypotheses: list[list[list[str]]] = [[] for _ in systems]
     columns: dict[int, Mapping[str, Path]] = {}
-    for s, system in zip(named, chosen, strict=True):
+    for s, system in enumerate(systems):
         if system.file is not None:
             hypotheses[s] = [files.parallel(system.file, references)]
         elif system.facts is not None:
@@ -77,11 +74,10 @@ def read(
                 files.parallel(columns[s][name], references)
     if unread := set(options.columns).difference(*(s.facts.columns for s in systems if s.facts)):
         log.warning("--columns: no model reads %s", ", ".join(sorted(unread)))
-    language = options.target_language or _language(files, chosen)
+    language = options.target_language or _language(files, systems)
     for table in of_tables:
         refuse_moses(table.name, table.metrics, language)
-    lengths, unit, counted = _lengths(sources, references, chosen, options)
-    known = [system.facts if s in named else None for s, system in enumerate(systems)]
+    lengths, unit, counted = _lengths(sources, references, systems, options)
     test = TranslatedTest(
         references=references,
         hypotheses=hypotheses,
@@ -93,13 +89,13 @@ def read(
         unit=unit,
         longest_trained=[
             model.longest if model and model.segmenter.to_json() == counted else None
-            for model in known
+            for model in (system.facts for system in systems)
         ],
         parts=_parts(files),
         metrics=_metrics(of_tables, options, language),
         tokenize=options.tokenize,
     )
-    return ReadTest(files, named, columns, test)
+    return ReadTest(files, columns, test)
 
 
 def _metrics(

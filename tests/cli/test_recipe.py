@@ -9,6 +9,7 @@ import pytest
 
 from nmt.cli.recipe import main as recipe
 from nmt.cli.recipe import understood
+from nmt.config import Files
 from nmt.overrides.arguments import parse
 from nmt.overrides.compose import composed, experiment_of
 from nmt.overrides.quoting import quoted
@@ -129,8 +130,9 @@ def test_the_commands_that_follow_are_those_of_the_tables(name: str, tmp_path: P
         assert command == "nmt-train"
         sweep = sweep_of(parse(words))
         assert sweep is not None and sweep.table and len(sweep.jobs) == len(job.lock.runs) == 2
-        settings = composed(sweep.jobs[0]).settings
-        assert settings.data.train_source == f"{tmp_path}/train.{job.lock.source}"
+        data = composed(sweep.jobs[0]).settings.data
+        assert isinstance(data, Files)
+        assert data.train_source == f"{tmp_path}/train.{job.lock.source}"
 
 
 def test_quoted_words_are_read_back(tmp_path: Path) -> None:

@@ -124,14 +124,6 @@ def test_turns_give_every_bucket_its_share() -> None:
     assert examples.spread_over({"a": []}, [], 3) == []
 
 
-def test_a_system_that_did_not_translate_leaves_no_examples() -> None:
-    found = diagnose(translated(hypotheses=[[], TWO[1]]), HOW)
-    assert found.examples == []
-    for row in found.rows:
-        assert row.cells[0].scores == {} and row.cells[0].signs is None
-    assert found.rows[0].cells[1].signs
-
-
 def test_the_paper_s_numbers_stand_in_their_cells(two: ScoredTest) -> None:
     table = PaperTable("Table 2", "", "newstest_all", [1, 0], ["BLEU-moses", "TER-moses"], True)
     assert with_published(two, table, ["absolute 100", None]) == two  # other buckets

@@ -196,16 +196,6 @@ def test_few_pairs_are_not_tested_and_empty_buckets_not_scored(three: list[Bucke
     assert [cell.scores["TER"].p for cell in small[0].cells] == [None, None]
 
 
-def test_a_system_without_translations_has_empty_cells() -> None:
-    """The first that translated is the baseline, and the numbers do not depend on who is absent."""
-    with_gap = scored([[], GOOD, [], WORSE], [10, 20, None, 30])
-    without = scored([GOOD, WORSE], [20, 30])
-    for row, other in zip(with_gap, without, strict=True):
-        assert row.cells[0].scores == row.cells[2].scores == {}
-        assert row.cells[0].ratio is None
-        assert [row.cells[1], row.cells[3]] == other.cells
-
-
 def test_small_blocks_and_several_processes_give_the_same_numbers(
     monkeypatch: pytest.MonkeyPatch, three: list[BucketScores]
 ) -> None:

@@ -166,30 +166,6 @@ def test_the_whole_and_again(
     assert len(searched) == 8
 
 
-def test_the_paper_s_numbers_beside_ours(
-    made: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    one, two, three = made.runs("absolute-seed1", "absolute-seed2", "relative_seed1")
-    words = [f"absolute 100={one}", two, f"relative 75={three}", *made.test("newstest_all")]
-    words += ["--published", "table2", "--device", "cpu", "--samples", "40"]
-    assert command.main([*words, "--json", str(tmp_path / "a.json")]) == 0
-    out = capsys.readouterr().out
-    assert "Table 2: test.de and test.en; beside the paper's" in out
-    table = out.split("\n\n")[2].split("\n")
-    assert "BLEU-moses / TER-moses" in out
-    paper = [line.split() for line in table if line.startswith("  paper")]
-    assert [line[1:4] for line in paper] == [["31.7", "/", "57.9"], ["31.7", "/", "58.0"]]
-    assert "TERCom" in out and "Attention" not in out and "never attended" not in out
-    plain = json.loads((tmp_path / "a.json").read_bytes())
-    assert plain["profiles"] == []
-    first = plain["tests"][0]["rows"][0]["cells"][1]["scores"]
-    assert [first[name]["published"] for name in ("BLEU-moses", "TER-moses", "BLEU")] == [
-        31.7,
-        58.0,
-        None,
-    ]
-
-
 def wrong_words(made: Made, tmp_path: Path) -> dict[str, tuple[list[str], int, str]]:
     """Name -> words, exit code, what is said."""
     good, other, test = *made.runs("absolute-seed1", "relative_seed1"), made.test()
@@ -208,20 +184,12 @@ def wrong_words(made: Made, tmp_path: Path) -> dict[str, tuple[list[str], int, s
             [good, "--test", short, "--joined", str(tmp_path / "j")], 65, "has 20 lines, but",
         ),
         "no run": ([str(tmp_path / "typo")], 66, "typo: no such file or directory"),
-        "chinese": ([f"relative 75={good}", "--target-language", "zh", *made.test("concat_seq"),
-                     "--published", "table3", "--metric", "BLEU-moses"], 2,
-                    "Table 3: Moses does not segment zh; use BLEU for BLEU-moses"),
         "no text": ([good, "--test", f"t=nowhere,{made.reference}"], 66, "nowhere: no such file"),
         "test": ([good, "--test", "a/b=c,d"], 2, "--test a/b=c,d: expected NAME=SRC,REF"),
         "one side": ([good, "--test", f"t={made.source}"], 2, "expected NAME=SRC,REF"),
         "same test": ([good, *test, *test], 2, "toy: two tests of this name"),
         "same run": ([good, good, *test], 2, "the same config and seed as"),
         "label": ([f"a={good}", f"a={other}", *test], 2, "a: "),
-        "names": ([f"a={good}", f"b={good}", f"c={other}", *test, "--published", "table2"], 2,
-                  "--published table2: of the test newstest_all; add --test newstest_all=SRC,REF"),
-        "systems": ([good, *made.test("concat_seq"), "--published", "table3"], 2,
-                    "no system is called as one of the paper's; give LABEL=RUN with one of absol"),
-        "table": ([good, *test, "--published", "table7"], 2, "--published table7: choose from"),
         "metric": ([good, *test, "--metric", "BLUE"], 2, "no metric 'BLUE'"),
         "bounds": ([good, *test, "--bounds", "9,3"], 2, "--bounds 9,3"),
         "samples": ([good, *test, "--samples", "3"], 2, "--samples: 3: expected an integer"),
@@ -230,19 +198,8 @@ def wrong_words(made: Made, tmp_path: Path) -> dict[str, tuple[list[str], int, s
 
 
 WRONG = (
-    *(
-        "chinese",
-        "no run",
-        "empty",
-        "begun",
-        "no corpus",
-        "sides",
-        "sides joined",
-        "no text",
-        "test",
-    ),
-    *("one side", "same test", "same run", "label", "names", "systems", "table", "metric"),
-    *("bounds", "samples", "place"),
+    *("no run", "empty", "begun", "no corpus", "sides", "sides joined", "no text", "test"),
+    *("one side", "same test", "same run", "label", "metric", "bounds", "samples", "place"),
 )
 
 
@@ -352,37 +309,30 @@ def test_settings_that_change_nothing_do_not_part_runs(made: Made) -> None:
         assert (systems._config(one) == systems._config(two)) == same, key
 
 
-def test_tables_say_who_translates_what(made: Made, searched: list[KeptTranslation]) -> None:
-    """As for the paper's Table 1, where half of the systems know another language."""
+def test_a_table_adds_its_metrics_and_a_text_of_two_names_is_translated_once(
+    made: Made, searched: list[KeptTranslation]
+) -> None:
     groups = systems_of(made.runs("absolute-seed1", "absolute-seed2", "relative_seed1"))
     other = made.root / "other.de"
     other.write_bytes(made.source.read_bytes().replace(b"e", b"a"))
-    tests = [
-        ParallelFiles(name, "the same twice", source, made.reference)
-        for name, source in (("left", other), ("right", other))
-    ]
-    tables = [
-        PaperTable("Table L", "left", "left", [0], ["exact"], False, False),
-        PaperTable("Table R", "right", "right", [1], ["BLEU", "chrF2"], False, True),
-    ]
+    tests = [ParallelFiles(name, "", other, made.reference) for name in ("left", "right")]
+    table = PaperTable("Table L", "left", "left", [0, 1], ["exact"], False, False)
     options = EvaluationOptions(
         bounds=[20], samples=40, device="cpu", attention=True, notes=["Note."]
     )
-    made_report = evaluate(groups, tests, options, tables)
+    made_report = evaluate(groups, tests, options, [table])
     done = sorted(each.model.paths[0].parts[-3] for each in searched)
     assert done == ["absolute-seed1", "absolute-seed2", "relative_seed1"]
     plain = made_report.to_json()
     left, right = plain["tests"]
     assert [metric["name"] for metric in left["metrics"]] == [*NAMES[:4], "exact"]
-    assert [bool(cell["scores"]) for cell in left["rows"][-1]["cells"]] == [True, False]
-    assert [bool(cell["scores"]) for cell in right["rows"][-1]["cells"]] == [False, True]
-    assert [len(runs) for runs in left["lines"][0]["hypotheses"]] == [2, 0]
-    assert right["rows"][-1]["cells"][1]["scores"]["BLEU"]["p"] is None  # the first that is there
+    assert [metric["name"] for metric in right["metrics"]] == [*NAMES[:4]]
+    assert [len(runs) for runs in left["lines"][0]["hypotheses"]] == [2, 1]
     assert [row["name"] for row in left["rows"]] == ["0-20", "over 20", "all"]
-    assert [cell["beyond"] for cell in left["rows"][1]["cells"]] == [True, False]
-    assert left["examples"] == [] and {p["system"] for p in plain["profiles"]} == {0, 1}
+    assert [cell["beyond"] for cell in left["rows"][1]["cells"]] == [True, True]
+    assert {p["system"] for p in plain["profiles"]} == {0, 1}
     out = text.render(made_report)
-    assert "Note." in out and "Table L: left" in out and "source length" in out.split("Table R")[1]
+    assert "Note." in out and "Table L: left" in out and "source length" in out.split("right")[1]
 
 
 def test_lengths_of_other_pieces_are_not_marked(
@@ -402,19 +352,15 @@ def test_lengths_of_other_pieces_are_not_marked(
             return list(line)
 
     known = [one, one._replace(segmenter=Other()), one]  # type: ignore[arg-type]
-    files = [ParallelFiles(name, "", made.source, made.reference) for name in ("t", "u")]
-    tables = [
-        PaperTable(name, "", test, shown, ["BLEU"], False)
-        for name, test, shown in (("T", "t", [0, 1]), ("U", "u", [1, 2]))
-    ]
+    files = ParallelFiles("t", "", made.source, made.reference)
     named = [
         group._replace(label=label, facts=facts)
         for label, facts in zip(("a", "b", "c"), known, strict=True)
     ]
     options = EvaluationOptions()
-    first, second = (reading.read(f, named, tables, options).test for f in files)
-    assert [*first.longest_trained] == [one.longest, None, None]
-    assert [*second.longest_trained] == [None, one.longest, None]
+    first, second = (reading.read(files, of, [], options).test for of in (named, named[1:]))
+    assert [*first.longest_trained] == [one.longest, None, one.longest]
+    assert [*second.longest_trained] == [one.longest, None]
     lines = made.source.read_text().split("\n")[:-1]
     assert first.lengths == [len(one.segmenter.encode(line)) for line in lines]
     assert second.lengths == [len(line) for line in lines]
@@ -423,10 +369,10 @@ def test_lengths_of_other_pieces_are_not_marked(
         "subword pieces of b",
     )
     shown = reading.compared(named, [first])
-    assert [system.longest_trained for system in shown] == [one.longest, None, None]
-    assert [record.getMessage()[:1] for record in caplog.records] == ["b", "c"]
+    assert [system.longest_trained for system in shown] == [one.longest, None, one.longest]
+    assert [record.getMessage()[:1] for record in caplog.records] == ["b"]
     by_reference = options._replace(lengths="reference")
-    words = reading.read(files[0], named, [], by_reference).test
+    words = reading.read(files, named, [], by_reference).test
     references = made.reference.read_text().split("\n")[:-1]
     assert words.lengths == [len(line.split()) for line in references]
     assert words.unit == "words of the reference" and not any(words.longest_trained)
@@ -443,4 +389,4 @@ def test_systems_of_several_directions_are_not_compared(made: Made) -> None:
     with pytest.raises(UserError, match="t: its systems translate de-en, zh-en; compare them"):
         reading.read(files, pair, [], EvaluationOptions())
     read = reading.read(files, pair, [], EvaluationOptions(target_language="en"))
-    assert read.systems == [0, 1]
+    assert [*read.columns] == [0, 1]

@@ -24,7 +24,8 @@ def test_grids(report: Report, test: ScoredTest) -> str:
     unit = f"source length in {test.unit}" if test.unit else "no source, hence no lengths"
     parts = [wrapped(f"{test.name}, {count(test.rows[-1].pairs)} pairs; {unit}")]
     for metric in test.metrics:
-        first, *others = grid(report, test.filled, test.tested, [metric.name])
+        systems = range(len(report.systems))
+        first, *others = grid(report, test.filled, systems, [metric.name])
         parts += [f"{metric.name}  ({metric.title})\n{first}", *others]
     return "\n\n".join(parts)
 

@@ -15,11 +15,9 @@ def notes_of(report: Report) -> list[str]:
         "seeds of training are held fixed."
     ]
     if marks.tested:
-        everywhere = all(test.rows[-1].cells[0].scores for test in report.tests)
-        others = "" if everywhere else ", or the first that translated the test"
         notes.append(
-            f"p: paired bootstrap of the means over seeds against {report.systems[0].label}"
-            f"{others}; two-sided, uncorrected, from {TESTED} pairs. {STAR} p < {SIGNIFICANT}."
+            f"p: paired bootstrap of the means over seeds against {report.systems[0].label}; "
+            f"two-sided, uncorrected, from {TESTED} pairs. {STAR} p < {SIGNIFICANT}."
         )
     if marks.beyond:
         notes.append(f"{BEYOND} every source is longer than any in the system's training.")

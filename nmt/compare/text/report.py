@@ -66,7 +66,7 @@ def _signs(report: Report, test: ScoredTest) -> str:
     for title, written in shown.items():
         named = [
             NamedLine(f"  {report.systems[s].label}", [written(row.cells[s]) for row in rows])
-            for s in test.tested
+            for s in range(len(report.systems))
         ]
         if all(cell == EMPTY for line in named for cell in line.cells):
             continue
