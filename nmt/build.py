@@ -8,6 +8,7 @@ import torch
 
 from nmt.config import Data, Settings, columns_of, integers
 from nmt.data.subword_sampling import refusal
+from nmt.encodings.limits import longest, shortage
 from nmt.encodings.registry import create
 from nmt.errors import Exit, UserError, is_want_of_memory, whence
 from nmt.machine.device import pick
@@ -214,8 +215,8 @@ def _check_lengths(settings: Settings, model: Transformer) -> None:
     most = longest_joined(settings.data) + 1  # eos, or bos
     for site in model.sites.values():
         for e in site.each():
-            if (why := e.shortage(most)) is not None:
-                limits = (e.limit_in(training) for training in (True, False))
+            if (why := shortage(e, most)) is not None:
+                limits = (longest(e, training) for training in (True, False))
                 least = min(limit for limit in limits if limit is not None) - 1
                 key = "max_length" if most == settings.data.max_length + 1 else "join_length"
                 shorter = f", or data.{key}={least}" if least else ""
@@ -230,7 +231,7 @@ def _check_columns(settings: Settings, model: Transformer) -> None:
     offered = columns_of(settings.data)
     for site, encodings in model.sites.items():
         for e in encodings.each():
-            for name in sorted(e.columns):
+            for name in sorted(e.facts.columns):
                 if name not in offered:
                     has = ", ".join(sorted(offered)) or "none"
                     raise UserError(

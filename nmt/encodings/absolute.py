@@ -3,22 +3,15 @@
 import torch
 from torch import Tensor
 
-from nmt.encodings.base import Dims, Encoding
-from nmt.encodings.context import Context, Positions
+from nmt.encodings.base import Context, Dims, Encoding
 from nmt.encodings.sinusoids import sinusoids
 
 
 class Absolute(Encoding):
     """Adds sines and cosines of the position to the embeddings (Rosendahl 2019, eq. 1-2)."""
 
-    def __init__(
-        self,
-        dims: Dims,
-        positions: Positions | None = None,
-        layout: str = "interleaved",
-        denominator: str = "paper",
-    ) -> None:
-        super().__init__(dims, positions)
+    def __init__(self, dims: Dims, layout: str = "interleaved", denominator: str = "paper") -> None:
+        super().__init__(dims)
         self.layout = layout
         self.denominator = denominator
         sinusoids(torch.zeros(1), dims.dim, layout, denominator)  # refuses wrong options at once

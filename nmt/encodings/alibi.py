@@ -10,8 +10,7 @@ import math
 import torch
 from torch import Tensor
 
-from nmt.encodings.base import Dims, Encoding
-from nmt.encodings.context import Context, Positions
+from nmt.encodings.base import Context, Dims, Encoding, Facts
 
 HIDDEN = torch.finfo(torch.bfloat16).min / 2
 """Hides a key from a head, finitely: a row that may see nothing must not become NaN."""
@@ -24,14 +23,11 @@ class Alibi(Encoding):
     themselves and what came before, once for heads that see themselves and what follows.
     """
 
-    relative: bool = True
-    pairwise: bool = True
+    facts = Facts(relative=True, pairwise=True)
     slopes: Tensor  # [heads]
 
-    def __init__(
-        self, dims: Dims, positions: Positions | None = None, directional: bool = False
-    ) -> None:
-        super().__init__(dims, positions)
+    def __init__(self, dims: Dims, directional: bool = False) -> None:
+        super().__init__(dims)
         if directional and dims.heads % 2:
             raise ValueError(f"directional=true: {dims.heads} heads cannot be halved")
         self.directional = directional and dims.site == "encoder"

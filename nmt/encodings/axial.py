@@ -9,13 +9,10 @@ so the first components are the same within a segment of t2 tokens, and the othe
 segment to segment.
 """
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor, nn
 
-from nmt.encodings.base import Dims, Encoding, zeroed
-from nmt.encodings.context import Context, Positions
+from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
 
 
 class Axial(Encoding):
@@ -25,18 +22,10 @@ class Axial(Encoding):
     starts them all at one.
     """
 
-    takes: ClassVar[str] = "integers"
-    sized_by: ClassVar[str] = "t1 x t2"
+    facts = Facts(takes="integers", sized_by="t1 x t2")
 
-    def __init__(
-        self,
-        dims: Dims,
-        positions: Positions | None = None,
-        t1: int = 32,
-        t2: int = 32,
-        first: int | None = None,
-    ) -> None:
-        super().__init__(dims, positions)
+    def __init__(self, dims: Dims, t1: int = 32, t2: int = 32, first: int | None = None) -> None:
+        super().__init__(dims, num_positions=t1 * t2)
         for name, size in (("t1", t1), ("t2", t2)):
             if size < 1:
                 raise ValueError(f"{name}={size}: must be at least 1")
@@ -45,11 +34,6 @@ class Axial(Encoding):
             raise ValueError(f"first={first}: must be above 0 and below the width {dims.dim}")
         self.segments = nn.Parameter(torch.randn(t1, first) * dims.dim**-0.5)  # [t1, first]
         self.places = nn.Parameter(torch.randn(t2, dims.dim - first) * dims.dim**-0.5)
-
-    @property
-    def holds(self) -> int | None:
-        """t1 x t2."""
-        return len(self.segments) * len(self.places)
 
     def zero_initialise(self) -> bool:
         """All vectors zero."""

@@ -1,4 +1,4 @@
-"""The seam between attention and positional encodings: eight questions, each answered 'nothing'.
+"""The seam between attention and positional encodings: eight hooks, each of which does nothing.
 
 An encoding overrides one or two hooks. Which ones it overrides decides the fast path: without
 `scores`, `normalise` and `values`, the fused attention kernel serves it. `distance_vectors` says
@@ -9,30 +9,20 @@ because one object serves all layers of its site.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from dataclasses import replace
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from nmt.encodings.context import Context, Positions
-from nmt.encodings.limits import Room
-from nmt.encodings.positions import Index
+from nmt.encodings.context import Context as Context
+from nmt.encodings.facts import Dims as Dims
+from nmt.encodings.facts import Facts as Facts
 from nmt.encodings.weights import softmax
 
+HOOKS = ("embed", "layer", "project", "scores", "bias", "normalise", "values", "readout")
+
 Projection = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
-
-
-@dataclass(frozen=True)
-class Dims:
-    """The shape of the stack that an encoding serves."""
-
-    site: str  # "encoder" | "decoder" (its self-attention) | "cross"
-    layers: int
-    heads: int
-    dim: int
-    head_dim: int
-    vocab: int = 0  # word types of the side, for encodings that learn something per word
 
 
 class DistanceVectors(NamedTuple):
@@ -46,95 +36,23 @@ class DistanceVectors(NamedTuple):
 class Encoding(nn.Module):
     """Where tokens stand, as one attention site and all its layers see it."""
 
-    relative: bool = False  # a common shift of all positions changes nothing (tested)
-    takes: ClassVar[str] = "real"  # positions: "real" numbers, "integers" only, or "nothing"
-    pairwise: bool = False  # asks only for distances, so trees and graphs can give them
-    streams: ClassVar[int] = 1  # `embed` returns so many rows for each, side by side
-    scale: float | None = None  # of the scores; None: 1 / sqrt(head_dim)
-    sized_by: ClassVar[str] = "longest"  # the option that says how many positions are held
-    idle: ClassVar[str] = ""  # why parameters of a model with it may get no gradient, if so
-    widens: ClassVar[bool] = False  # `project` makes queries and keys of another width
-    projects_keys: bool = True  # false: keys are slices of the input, without a projection
+    facts: Facts = Facts()
+    hooks: ClassVar[tuple[str, ...]] = ()  # those that the class overrides
 
-    def __init__(self, dims: Dims, positions: Positions | None = None) -> None:
+    def __init__(self, dims: Dims, **facts: Any) -> None:
+        """`facts`: those of `Facts` that depend on the options of this object."""
         super().__init__()
         self.dims = dims
-        self.positions: Positions = positions or Index()
+        self.positions = dims.positions
+        self.facts = replace(self.facts, **facts).including(self.positions)
         self.name = type(self).__name__  # of its entry in the config; set by the builder
 
-    @property
-    def planes(self) -> frozenset[frozenset[int]]:
-        """Components of queries and keys that `project` turns together, by their positions.
-
-        Turned queries and keys know their distance only when they meet each other.
-        """
-        return frozenset()
-
-    @property
-    def reads(self) -> bool:
-        """Whether `scores` meets queries or keys with anything but each other."""
-        return self.overrides("scores")
-
-    def overrides(self, hook: str) -> bool:
-        """Whether it answers one of the eight questions."""
-        return getattr(type(self), hook) is not getattr(Encoding, hook)
-
-    @property
-    def holds(self) -> int | None:
-        """Positions 0 .. holds - 1 can be encoded, as a table has rows for them; None: any."""
-        return None
-
-    @property
-    def spans(self) -> int | None:
-        """The greatest distance that can be encoded; None: any, or it counts as a smaller one."""
-        return None
-
-    @property
-    def limit(self) -> int | None:
-        """The longest sequence that can be encoded in the module's present mode; None: any."""
-        return self.limit_in(self.training)
-
-    def limit_in(self, training: bool) -> int | None:
-        """The longest sequence whose positions are all held, in training or otherwise; None: any.
-
-        0 where not even one token has a place.
-        """
-        return self._room.longest(training)
-
-    def shortage(self, length: int) -> str | None:
-        """Why not all sequences of `length` tokens can be encoded, and what would help, or None."""
-        return self._room.shortage(length)
-
-    @property
-    def _room(self) -> Room:
-        return Room(self.positions, self.holds, self.spans, self.sized_by)
-
-    @property
-    def column_ranges(self) -> dict[str, range]:
-        """The integers that columns may hold, where not all will do."""
-        return {} if self.holds is None else self.positions.column_ranges(self.holds)
-
-    @property
-    def unbound(self) -> bool:
-        """No longest sequence, and nothing far away shares the last row of a table."""
-        return self.holds is None and self.spans is None and self.takes != "integers"
-
-    @property
-    def columns(self) -> frozenset[str]:
-        """Names of the columns beside the text that are read."""
-        return self.positions.columns
-
-    @property
-    def lengths(self) -> bool:
-        """Whether a decoder needs the desired length of its output."""
-        return self.positions.lengths
-
-    def zero_initialise(self) -> bool:
-        """Set the parameters so that the encoding changes nothing; false where that cannot be.
-
-        Step 0 of a model that got this encoding in addition then equals the model it came from.
-        """
-        return False
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        cls.hooks = tuple(h for h in HOOKS if getattr(cls, h) is not getattr(Encoding, h))
+        changed = {"scores", "normalise", "values"} & vars(cls).keys()
+        if changed and "distance_vectors" not in vars(cls):  # those of a parent are not its own
+            cls.distance_vectors = Encoding.distance_vectors  # type: ignore[method-assign]
 
     def embed(self, x: Tensor, context: Context) -> Tensor:
         """Change the embeddings [batch, query, dim], once per stack, before dropout."""
@@ -156,7 +74,7 @@ class Encoding(nn.Module):
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """Change the raw products s = q k^T [batch, heads, query, key], before scaling.
 
-        `s` may be written into: nobody else reads it.
+        `s` may be written into: nothing else reads it.
         """
         return s
 
@@ -167,8 +85,8 @@ class Encoding(nn.Module):
     def normalise(self, e: Tensor, layer: int, context: Context) -> Tensor:
         """Make weights of scores e [batch, heads, query, key], scaled and with all biases.
 
-        Takes the place of softmax, for one entry of a site. Keys where context.allowed is false get
-        no weight.
+        Replaces softmax, for one entry of a site. Keys where context.allowed is false get no
+        weight.
         """
         return softmax(e, context.allowed)
 
@@ -179,26 +97,33 @@ class Encoding(nn.Module):
         """
         return None
 
-    def distance_vectors(self, layer: int, context: Context) -> DistanceVectors | None:
-        """All that `scores` and `values` add, where it is one vector per clipped distance.
-
-        And query i and key j are j - i apart. A kernel can then compute both inside of attention;
-        None: only `scores` and `values` know. A class that changes one of these is not asked,
-        unless it answers this, too.
-        """
-        return None
-
     def readout(self, x: Tensor, context: Context) -> Tensor:
         """Change the top of the stack [batch, query, dim], once."""
         return x
 
+    def distance_vectors(self, layer: int, context: Context) -> DistanceVectors | None:
+        """All that `scores` and `values` add, where it is one vector per clipped distance.
+
+        And query i and key j are j - i apart. A kernel can then compute both inside of attention;
+        None: only `scores` and `values` know. A subclass that overrides one of these inherits
+        None.
+        """
+        return None
+
     def by_distance(self, layer: int, distances: Tensor) -> dict[str, Tensor]:
         """Vectors that a layer has learned for distances [n], key minus query, by their role.
 
-        [heads | 1, n, width] each, for those who want to see them; no part of attention. Nothing
-        where there are none, or where they are fixed.
+        [heads | 1, n, width] each, for pictures; no part of attention. Empty where there are
+        none, or where they are fixed.
         """
         return {}
+
+    def zero_initialise(self) -> bool:
+        """Set the parameters so that the encoding changes nothing; false where that cannot be.
+
+        Step 0 of a model that got this encoding in addition then equals the model it came from.
+        """
+        return False
 
     def table(
         self, rows: int, width: int, per_layer: bool = True, per_head: bool = False

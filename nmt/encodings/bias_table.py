@@ -5,13 +5,10 @@ b[i, j] (reference=absolute), or for each distance, b[j - i] (reference=relative
 learned encodings inside attention: T5, TUPE, KERPLE and ALiBi tie the entries of such a table.
 """
 
-from typing import ClassVar
-
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nmt.encodings.base import Dims, Encoding, zeroed
-from nmt.encodings.context import Context, Positions
+from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
 
 REFERENCES = ("absolute", "relative")
 
@@ -24,36 +21,32 @@ class BiasTable(Encoding):
     zero, as attention without positions.
     """
 
-    takes: ClassVar[str] = "integers"
-    pairwise: bool = True  # with reference=relative; absolute refuses such positions
+    facts = Facts(
+        takes="integers", pairwise=True
+    )  # with reference=relative; absolute refuses such positions
     weight: nn.Parameter  # [layers | 1, heads | 1, rows, 1]
 
     def __init__(
         self,
         dims: Dims,
-        positions: Positions | None = None,
         reference: str = "relative",
         longest: int = 256,
         per_layer: bool = True,
         per_head: bool = True,
     ) -> None:
-        super().__init__(dims, positions)
+        relative = reference == "relative"
+        count = None if relative else longest  # distances are clipped instead
+        super().__init__(dims, relative=relative, num_positions=count)
         if reference not in REFERENCES:
             raise ValueError(f"reference={reference}: choose one of {', '.join(REFERENCES)}")
         if longest < 1:
             raise ValueError(f"longest={longest}: must be at least 1")
         if reference == "absolute" and self.positions.pairs:
             raise ValueError("reference=absolute: needs a position for every single token")
-        self.relative = reference == "relative"  # a property of this object
         self.longest = longest
-        rows = 2 * longest - 1 if self.relative else longest**2
+        rows = 2 * longest - 1 if relative else longest**2
         self.weight = self.table(rows, 1, per_layer=per_layer, per_head=per_head)
         self.zero_initialise()
-
-    @property
-    def holds(self) -> int | None:
-        """`longest` for pairs of positions; distances are clipped instead."""
-        return None if self.relative else self.longest
 
     def zero_initialise(self) -> bool:
         """Set all numbers to zero."""
@@ -61,7 +54,7 @@ class BiasTable(Encoding):
 
     def bias(self, layer: int, context: Context) -> Tensor | None:
         """b[j - i] or b[i, j]: [batch | 1, heads | 1, query, key]."""
-        index = context.clipped(self.longest - 1) if self.relative else self._pairs(context)
+        index = context.clipped(self.longest - 1) if self.facts.relative else self._pairs(context)
         return scalars(self.pick(self.weight, layer)[..., 0], index)
 
     def _pairs(self, context: Context) -> Tensor:

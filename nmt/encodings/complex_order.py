@@ -26,8 +26,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from nmt.encodings.base import Dims, Encoding
-from nmt.encodings.context import Context, Positions
+from nmt.encodings.base import Context, Dims, Encoding, Facts
 from nmt.encodings.sinusoids import frequencies
 
 FREQUENCIES = ("word", "shared")
@@ -42,26 +41,24 @@ class ComplexOrder(Encoding):
     where: [encoder, decoder, cross].
     """
 
-    streams = 2
+    facts = Facts(streams=2, reads_queries_or_keys=False)  # products of whole ones
     frequency: Tensor  # [vocab, dim] or [dim]
     phase: Tensor  # [vocab, dim]
 
     def __init__(
         self,
         dims: Dims,
-        positions: Positions | None = None,
         frequency: str = "word",
         phase: bool = True,
         learn: bool = True,
         product: str = "bilinear",
     ) -> None:
-        super().__init__(dims, positions)
+        super().__init__(dims, scale=(2 * dims.head_dim) ** -0.5)
         if frequency not in FREQUENCIES:
             raise ValueError(f"frequency={frequency}: choose one of {', '.join(FREQUENCIES)}")
         if product not in PRODUCTS:
             raise ValueError(f"product={product}: choose one of {', '.join(PRODUCTS)}")
         self.product = product
-        self.scale = (2 * dims.head_dim) ** -0.5
         self.by_word = frequency == "word"
         self.turned = phase
         embeds = dims.site != "cross"  # attention to the source has no embeddings of its own
@@ -92,11 +89,6 @@ class ComplexOrder(Encoding):
             angle = angle + self.phase[ids]
         parts = [x * angle.cos().to(x.dtype), x * angle.sin().to(x.dtype)]
         return torch.stack(parts, dim=1).flatten(0, 1)
-
-    @property
-    def reads(self) -> bool:
-        """It makes products of whole queries and keys."""
-        return False
 
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """Put the modulus in the place of q k^T; what entries before it added stays."""

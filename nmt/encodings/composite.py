@@ -11,14 +11,11 @@ tau = 8 is from memory; the paper's own text was not at hand. Its optional furth
 the values is not part of this.
 """
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 
-from nmt.encodings.base import Dims, Encoding, zeroed
+from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
 from nmt.encodings.by_row import query_products
-from nmt.encodings.context import Context, Positions
 from nmt.encodings.distances import key_products
 
 
@@ -29,20 +26,12 @@ class Composite(Encoding):
     (heads + head_dim) numbers per layer, and (2 tau + 1) head_dim more with key.
     """
 
-    relative: bool = True
-    takes: ClassVar[str] = "integers"
-    pairwise: bool = True
+    facts = Facts(relative=True, takes="integers", pairwise=True)
 
     def __init__(
-        self,
-        dims: Dims,
-        positions: Positions | None = None,
-        tau: int = 8,
-        fixed: bool = True,
-        query: bool = True,
-        key: bool = False,
+        self, dims: Dims, tau: int = 8, fixed: bool = True, query: bool = True, key: bool = False
     ) -> None:
-        super().__init__(dims, positions)
+        super().__init__(dims, reads_queries_or_keys=query or key)
         if tau < 0:
             raise ValueError(f"tau={tau}: must be at least 0")
         if not (fixed or query or key):
@@ -58,11 +47,6 @@ class Composite(Encoding):
     def zero_initialise(self) -> bool:
         """Zero kernels add nothing."""
         return zeroed(*self.parameters())
-
-    @property
-    def reads(self) -> bool:
-        """Fixed kernels know neither."""
-        return self.c_q is not None or self.c_k is not None
 
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """Add what queries and keys make of the distance to s [batch, heads, query, key]."""

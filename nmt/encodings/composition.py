@@ -9,6 +9,7 @@ from typing import cast
 
 from torch import Tensor, nn
 
+from nmt.encodings import limits
 from nmt.encodings.base import DistanceVectors, Encoding, Projection
 from nmt.encodings.context import Context
 from nmt.encodings.positions import Scaled
@@ -23,12 +24,16 @@ class Encodings(nn.Module):
         super().__init__()
         refuse(entries)
         for e in entries:
-            if (why := e.shortage(1)) is not None:
+            if (why := limits.shortage(e, 1)) is not None:
                 raise ValueError(f"encoding.{e.name}: {why}")
         self.entries = nn.ModuleList(entries)
 
-    def _all(self, context: Context) -> list[tuple[Encoding, Context]]:
-        return [(e, context.placed(e.positions)) for e in self.each()]
+    def _with(self, hook: str, context: Context) -> list[tuple[Encoding, Context]]:
+        """The entries that override a hook, and where tokens stand for each of them."""
+        every = [
+            (e, context.placed(e.positions)) for e in self.each()
+        ]  # all draw at the first hook
+        return [(e, c) for e, c in every if hook in e.hooks]
 
     def each(self) -> list[Encoding]:
         """The entries in their order."""
@@ -37,12 +42,12 @@ class Encodings(nn.Module):
     @property
     def fusible(self) -> bool:
         """Whether a kernel that knows only an additive mask computes the same."""
-        return not any(map(_answers, self.each()))
+        return not any(_answers(e) for e in self.each())
 
     @property
     def relative(self) -> bool:
         """Whether a common shift of all positions changes nothing (tested for every pair)."""
-        return all(e.relative for e in self.each()) and at_odds(self.each()) is None
+        return all(e.facts.relative for e in self.each()) and at_odds(self.each()) is None
 
     @property
     def at_odds(self) -> str | None:
@@ -55,40 +60,36 @@ class Encodings(nn.Module):
             "unturned: together they tell places, not distances alone"
         )
 
-    @property
-    def limit(self) -> int | None:
-        """The longest sequence that every entry can encode in the present mode; None: any."""
-        return self.limit_in(self.training)
-
-    def limit_in(self, training: bool) -> int | None:
-        """The longest sequence that every entry can encode, in training or otherwise."""
-        limits = (e.limit_in(training) for e in self.each())
-        return min((m for m in limits if m is not None), default=None)
+    def limit(self, training: bool) -> int | None:
+        """The longest sequence that every entry can encode, in training or otherwise; None: any."""
+        longest = (limits.longest(e, training) for e in self.each())
+        return min((n for n in longest if n is not None), default=None)
 
     @property
     def scale(self) -> float | None:
         """What the scores are multiplied with, if an entry says so."""
-        return next((e.scale for e in self.each() if e.scale is not None), None)
+        scales = (e.facts.scale for e in self.each())
+        return next((scale for scale in scales if scale is not None), None)
 
     @property
     def projects_keys(self) -> bool:
         """Whether attention needs a projection for its keys; false if some entry has none."""
-        return all(e.projects_keys for e in self.each())
+        return all(e.facts.projects_keys for e in self.each())
 
     @property
     def streams(self) -> int:
         """How many rows `embed` makes of each."""
-        return max((e.streams for e in self.each()), default=1)
+        return max((e.facts.streams for e in self.each()), default=1)
 
     @property
     def columns(self) -> set[str]:
         """Names of the columns beside the text that some entry reads."""
-        return {name for e in self.each() for name in e.columns}
+        return {name for e in self.each() for name in e.facts.columns}
 
     @property
-    def lengths(self) -> bool:
-        """Whether some entry asks for the desired length of a decoder's output."""
-        return any(e.lengths for e in self.each())
+    def needs_lengths(self) -> bool:
+        """Whether some entry needs the desired length of a decoder's output."""
+        return any(e.facts.needs_lengths for e in self.each())
 
     def scale_positions(self, factor: float) -> None:
         """Position interpolation: multiply all positions of training by a factor.
@@ -96,11 +97,11 @@ class Encodings(nn.Module):
         Raises ValueError for an encoding that cannot see positions between whole numbers.
         """
         for e in self.each():  # all are asked first, so that a refusal changes nothing
-            if e.takes != "real" or e.positions.pairs:
+            if e.facts.takes != "real" or e.positions.pairs:
                 why = {
                     "nothing": "it never looks at positions",
                     "integers": "it knows whole positions only",
-                }.get(e.takes, "its distances are counted along edges")
+                }.get(e.facts.takes, "its distances are counted along edges")
                 raise ValueError(f"encoding.{e.name}: positions cannot be scaled, because {why}")
         for e in self.each():
             before = e.positions.inner if isinstance(e.positions, Scaled) else e.positions
@@ -108,42 +109,38 @@ class Encodings(nn.Module):
 
     def embed(self, x: Tensor, context: Context) -> Tensor:
         """See `Encoding.embed`."""
-        for e, c in self._all(context):
-            if e.overrides("embed"):
-                batch, query, dim = x.shape
-                axes = "[batch x streams, query, dim]"
-                x = _exact(e, "embed", e.embed(x, c), (batch * e.streams, query, dim), axes)
+        for e, c in self._with("embed", context):
+            batch, query, dim = x.shape
+            axes = "[batch x streams, query, dim]"
+            x = _exact(e, "embed", e.embed(x, c), (batch * e.facts.streams, query, dim), axes)
         return x
 
     def layer(self, x: Tensor, layer: int, context: Context) -> Tensor:
         """See `Encoding.layer`."""
-        for e, c in self._all(context):
-            if e.overrides("layer"):
-                x = _exact(e, "layer", e.layer(x, layer, c), x.shape, "[batch, query, dim]")
+        for e, c in self._with("layer", context):
+            x = _exact(e, "layer", e.layer(x, layer, c), x.shape, "[batch, query, dim]")
         return x
 
     def project(
         self, project: Projection, xq: Tensor, xk: Tensor, xv: Tensor, layer: int, context: Context
     ) -> tuple[Tensor, Tensor, Tensor]:
         """See `Encoding.project`; later entries wrap earlier ones."""
-        for e, c in self._all(context):
-            if e.overrides("project"):
-                project = partial(_projected, e, project, layer, c)
+        for e, c in self._with("project", context):
+            project = partial(_projected, e, project, layer, c)
         return project(xq, xk, xv)
 
     def scores(self, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """Raw scores of all pairs: q k^T, and what each entry makes of it (`Encoding.scores`)."""
         s = q @ k.mT
-        for e, c in self._all(context):
-            if e.overrides("scores"):
-                axes = "[batch, heads, query, key]"
-                s = _exact(e, "scores", e.scores(s, q, k, layer, c), s.shape, axes)
+        for e, c in self._with("scores", context):
+            axes = "[batch, heads, query, key]"
+            s = _exact(e, "scores", e.scores(s, q, k, layer, c), s.shape, axes)
         return s
 
     def bias(self, layer: int, context: Context) -> Tensor | None:
         """The sum of all biases; None if no entry has one."""
         total: Tensor | None = None
-        for e, c in self._all(context):
+        for e, c in self._with("bias", context):
             if (bias := e.bias(layer, c)) is not None:
                 sizes = (c.rows, e.dims.heads, c.queries.shape[1], c.keys.shape[1])
                 _broadcast(e, "bias", bias, sizes, "[batch | 1, heads | 1, query | 1, key | 1]")
@@ -152,16 +149,15 @@ class Encodings(nn.Module):
 
     def normalise(self, e: Tensor, layer: int, context: Context) -> Tensor:
         """Weights of the scores e, by the one entry that replaces softmax, if there is any."""
-        for other, c in self._all(context):
-            if other.overrides("normalise"):
-                p = other.normalise(e, layer, c)
-                return _exact(other, "normalise", p, e.shape, "[batch, heads, query, key]")
+        for other, c in self._with("normalise", context):
+            p = other.normalise(e, layer, c)
+            return _exact(other, "normalise", p, e.shape, "[batch, heads, query, key]")
         return softmax(e, context.allowed)
 
     def outputs(self, p: Tensor, v: Tensor, layer: int, context: Context) -> Tensor:
         """The heads' outputs: p v, and the terms of all entries (`Encoding.values`)."""
         o = p @ v
-        for e, c in self._all(context):
+        for e, c in self._with("values", context):
             if (term := e.values(p, layer, c)) is not None:
                 axes = "[batch | 1, heads | 1, query | 1, head_dim | 1]"
                 _broadcast(e, "values", term, o.shape, axes)
@@ -170,20 +166,18 @@ class Encodings(nn.Module):
 
     def distance_vectors(self, layer: int, context: Context) -> DistanceVectors | None:
         """See there; only where no other entry has `scores` or `values`."""
-        answering = [(e, c) for e, c in self._all(context) if _answers(e)]
+        answering = [e for e in self.each() if _answers(e)]
         if len(answering) != 1:
             return None
-        ((e, c),) = answering
-        return e.distance_vectors(layer, c) if _says_all(type(e)) else None
+        return answering[0].distance_vectors(layer, context.placed(answering[0].positions))
 
     def readout(self, x: Tensor, context: Context) -> Tensor:
         """See `Encoding.readout`."""
-        for e, c in self._all(context):
-            if e.overrides("readout"):
-                batch, query, dim = x.shape
-                merged = e.streams if c.site == "decoder" else 1
-                axes = "[batch, query, dim]"
-                x = _exact(e, "readout", e.readout(x, c), (batch // merged, query, dim), axes)
+        for e, c in self._with("readout", context):
+            batch, query, dim = x.shape
+            merged = e.facts.streams if c.site == "decoder" else 1
+            axes = "[batch, query, dim]"
+            x = _exact(e, "readout", e.readout(x, c), (batch // merged, query, dim), axes)
         return x
 
 
@@ -236,22 +230,4 @@ def _misshapen(
 
 def _answers(e: Encoding) -> bool:
     """Whether plain attention with an additive mask does not compute the same."""
-    return any(map(e.overrides, ("scores", "normalise", "values")))
-
-
-def _says_all(cls: type[Encoding]) -> bool:
-    """Whether `distance_vectors` stands where attention was last changed, or below."""
-    made = [
-        c
-        for c in cls.__mro__
-        if {"scores", "normalise", "values", "distance_vectors"} & vars(c).keys()
-    ]
-    return "distance_vectors" in vars(made[0])
-
-
-HOOKS = ("embed", "layer", "project", "scores", "bias", "normalise", "values", "readout")
-
-
-def hooks_of(cls: type[Encoding]) -> list[str]:
-    """The questions that an encoding answers."""
-    return [h for h in HOOKS if getattr(cls, h) is not getattr(Encoding, h)]
+    return not {"scores", "normalise", "values"}.isdisjoint(e.hooks)

@@ -48,23 +48,23 @@ class Positions:
         """The longest sequence that gets positions, in training or otherwise; None: any."""
         return None
 
-    def bounds(self, length: int, training: bool) -> tuple[int, int] | None:
-        """The least and the greatest position that one of `length` tokens may get.
+    def reach(self, length: int, training: bool) -> range | None:
+        """From the least to the greatest position that one of `length` tokens may get.
 
-        None: nobody knows before the text is read. Only asked of whole positions.
+        None: unknown before the text is read. Only for integer positions.
         """
-        return 0, length - 1
+        return range(length)
 
     def apart(self, length: int, training: bool) -> int | None:
-        """The greatest distance between two of `length` tokens; None as for `bounds`."""
-        bounds = self.bounds(length, training)
-        return None if bounds is None else bounds[1] - bounds[0]
+        """The greatest distance between two of `length` tokens; None as for `reach`."""
+        reach = self.reach(length, training)
+        return None if reach is None else len(reach) - 1
 
-    def nearer(self, excess: int, training: bool) -> str | None:
+    def lowered(self, excess: int, training: bool) -> str | None:
         """The option that would lower the greatest position by `excess`, as key=value."""
         return None
 
-    def column_ranges(self, holds: int) -> dict[str, range]:
+    def column_ranges(self, num_positions: int) -> dict[str, range]:
         """The integers of columns that are positions of a table of so many rows."""
         return {}
 
@@ -196,8 +196,8 @@ class Context:
         """
         if self.ends is not None:
             end = self.ends[which == "keys"]
-            if (bounds := self.positions.bounds(end, self.training)) is not None:
-                return bounds
+            if (reach := self.positions.reach(end, self.training)) is not None:
+                return (reach[0], reach[-1]) if reach else (0, 0)
         at: Tensor = getattr(self, which)
         return (int(at.min()), int(at.max())) if at.numel() else (0, 0)
 

@@ -9,14 +9,11 @@ filters, the exact evaluation and the short default kernel are reconstructed fro
 code (200 taps there) for softmax attention; the paper's own text was not at hand.
 """
 
-from typing import ClassVar
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nmt.encodings.base import Dims, Encoding
-from nmt.encodings.context import Context, Positions
+from nmt.encodings.base import Context, Dims, Encoding, Facts
 
 
 class ConvSpe(Encoding):
@@ -26,18 +23,10 @@ class ConvSpe(Encoding):
     memory for batch x heads x length x (2 kernel - 1) x head_dim numbers.
     """
 
-    relative: bool = True
-    takes: ClassVar[str] = "integers"
-    pairwise: bool = True
+    facts = Facts(relative=True, takes="integers", pairwise=True)
 
-    def __init__(
-        self,
-        dims: Dims,
-        positions: Positions | None = None,
-        kernel: int = 16,
-        gated: bool = True,
-    ) -> None:
-        super().__init__(dims, positions)
+    def __init__(self, dims: Dims, kernel: int = 16, gated: bool = True) -> None:
+        super().__init__(dims)
         if kernel < 1:
             raise ValueError(f"kernel={kernel}: must be at least 1")
         self.kernel = kernel

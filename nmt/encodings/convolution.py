@@ -10,14 +10,11 @@ a description; the paper's own text was not at hand, so width, the sum with x an
 are this house's choice. The paper tags sentences; the causal form for a decoder is ours.
 """
 
-from typing import ClassVar
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nmt.encodings.base import Dims, Encoding, zeroed
-from nmt.encodings.context import Context, Positions
+from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
 
 
 class Convolution(Encoding):
@@ -26,17 +23,10 @@ class Convolution(Encoding):
     width dim^2 parameters per stack; depthwise, a filter per component, only width dim.
     """
 
-    relative: bool = True
-    takes: ClassVar[str] = "nothing"
+    facts = Facts(relative=True, takes="nothing")
 
-    def __init__(
-        self,
-        dims: Dims,
-        positions: Positions | None = None,
-        width: int = 3,
-        depthwise: bool = False,
-    ) -> None:
-        super().__init__(dims, positions)
+    def __init__(self, dims: Dims, width: int = 3, depthwise: bool = False) -> None:
+        super().__init__(dims)
         if width < 3 or width % 2 == 0:
             raise ValueError(f"width={width}: must be odd, and at least 3 to see any neighbour")
         self.width = width

@@ -9,13 +9,10 @@ That heads share E is from memory; the paper's own text was not at hand. The pap
 the encoder (ours) keys ahead count the gates from the query up to them.
 """
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor, nn
 
-from nmt.encodings.base import Dims, Encoding, zeroed
-from nmt.encodings.context import Context, Positions
+from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
 
 
 class Cope(Encoding):
@@ -24,12 +21,11 @@ class Cope(Encoding):
     Counts follow the order of the tokens, whatever positions they have. E starts at zero.
     """
 
-    relative: bool = True
-    takes: ClassVar[str] = "nothing"
+    facts = Facts(relative=True, takes="nothing", unbound=False)
     weight: nn.Parameter  # E [layers, 1, positions, head_dim]
 
-    def __init__(self, dims: Dims, positions: Positions | None = None, counts: int = 64) -> None:
-        super().__init__(dims, positions)
+    def __init__(self, dims: Dims, counts: int = 64) -> None:
+        super().__init__(dims)
         if counts < 2:
             raise ValueError(f"counts={counts}: must be at least 2")
         if dims.site == "cross":
@@ -40,11 +36,6 @@ class Cope(Encoding):
     def zero_initialise(self) -> bool:
         """Set E to zero."""
         return zeroed(self.weight)
-
-    @property
-    def unbound(self) -> bool:
-        """Counts from `counts` on share a row."""
-        return False
 
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """Add sqrt(head_dim) z_i[c_ij], which the scaling turns into z_i[c_ij]."""

@@ -12,8 +12,7 @@ hand: a head starts as local or global at random.
 import torch
 from torch import Tensor
 
-from nmt.encodings.base import Dims, Encoding
-from nmt.encodings.context import Context, Positions
+from nmt.encodings.base import Context, Dims, Encoding, Facts
 
 
 class DaTransformer(Encoding):
@@ -22,21 +21,15 @@ class DaTransformer(Encoding):
     Two numbers for every head of every layer.
     """
 
-    relative: bool = True
-    pairwise: bool = True
+    facts = Facts(relative=True, pairwise=True, reads_queries_or_keys=False)
 
-    def __init__(self, dims: Dims, positions: Positions | None = None) -> None:
-        super().__init__(dims, positions)
+    def __init__(self, dims: Dims) -> None:
+        super().__init__(dims)
         self.v = self.table(1, 1, per_head=True)  # [layers, heads, 1, 1]
         self.w = self.table(1, 1, per_head=True)
         with torch.no_grad():
             self.v.normal_()
             self.w.normal_()
-
-    @property
-    def reads(self) -> bool:
-        """It knows the scores alone."""
-        return False
 
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """Replace s [batch, heads, query, key] by relu(s) R(|distance|)."""

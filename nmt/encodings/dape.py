@@ -15,8 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.encodings.alibi import Alibi
-from nmt.encodings.base import Dims, Encoding
-from nmt.encodings.context import Context, Positions
+from nmt.encodings.base import Context, Dims, Encoding, Facts
 from nmt.encodings.fire import Fire
 from nmt.encodings.kerple import Kerple
 
@@ -26,33 +25,21 @@ BIASES = {"alibi": Alibi, "kerple_log": Kerple, "fire": Fire}
 class Dape(Encoding):
     """Learns an MLP for every layer: (3 heads + 1) width + heads, beside what B learns."""
 
-    relative: bool = True
+    facts = Facts(relative=True, reads_queries_or_keys=False)
 
-    def __init__(
-        self,
-        dims: Dims,
-        positions: Positions | None = None,
-        bias: str = "kerple_log",
-        width: int = 32,
-    ) -> None:
-        super().__init__(dims, positions)
+    def __init__(self, dims: Dims, bias: str = "kerple_log", width: int = 32) -> None:
+        super().__init__(dims, scale=dims.head_dim**-0.5)  # which f relies on
         if bias not in BIASES:
             raise ValueError(f"bias={bias}: choose one of {', '.join(BIASES)}")
         if width < 1:
             raise ValueError(f"width={width}: must be at least 1")
-        self.inner: Encoding = BIASES[bias](dims, positions)
-        self.scale = dims.head_dim**-0.5  # which f relies on, so nobody else may set it
+        self.inner: Encoding = BIASES[bias](dims)
         self.mixers = nn.ModuleList(
             nn.Sequential(
                 nn.Linear(2 * dims.heads, width), nn.LeakyReLU(), nn.Linear(width, dims.heads)
             )
             for _ in range(dims.layers)
         )
-
-    @property
-    def reads(self) -> bool:
-        """`scores` knows queries and keys by their products only."""
-        return False
 
     def bias(self, layer: int, context: Context) -> Tensor | None:
         """B: [batch | 1, heads, query, key]."""

@@ -6,14 +6,11 @@ DIET-ABS (reference=absolute): e_ij = q_i . k_j / sqrt(head_dim) + (P_Q P_K^T)_i
 Reconstructed from summaries; the paper's own text was not at hand, nor was its initialisation.
 """
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor, nn
 
-from nmt.encodings.base import Dims, Encoding
+from nmt.encodings.base import Context, Dims, Encoding, Facts
 from nmt.encodings.bias_table import REFERENCES, scalars
-from nmt.encodings.context import Context, Positions
 
 
 class Diet(Encoding):
@@ -24,43 +21,39 @@ class Diet(Encoding):
     all layers unless per_layer.
     """
 
-    takes: ClassVar[str] = "integers"
-    pairwise: bool = True  # with reference=relative; absolute refuses such positions
+    facts = Facts(
+        takes="integers", pairwise=True
+    )  # with reference=relative; absolute refuses such positions
     to_query: nn.Parameter  # P_Q [layers | 1, heads, longest, rank]; R with rank 1 (relative)
     to_key: nn.Parameter | None  # P_K, the same shape
 
     def __init__(
         self,
         dims: Dims,
-        positions: Positions | None = None,
         reference: str = "absolute",
         longest: int = 1024,
         rank: int | None = None,
         per_layer: bool = False,
     ) -> None:
-        super().__init__(dims, positions)
+        relative = reference == "relative"
+        count = None if relative else longest  # distances are clipped instead
+        super().__init__(dims, relative=relative, num_positions=count)
         if reference not in REFERENCES:
             raise ValueError(f"reference={reference}: choose one of {', '.join(REFERENCES)}")
         if longest < 1:
             raise ValueError(f"longest={longest}: must be at least 1")
-        self.relative = reference == "relative"  # a property of this object
-        if self.relative and rank is not None:
+        if relative and rank is not None:
             raise ValueError(f"rank={rank}: reference=relative learns one number per distance")
-        if not self.relative and (rank is None or rank < 1):
+        if not relative and (rank is None or rank < 1):
             raise ValueError(f"rank={rank}: reference=absolute needs at least 1")
-        if not self.relative and self.positions.pairs:
+        if not relative and self.positions.pairs:
             raise ValueError("reference=absolute: needs a position for every single token")
         self.longest = longest
-        rows = 2 * longest - 1 if self.relative else longest
+        rows = 2 * longest - 1 if relative else longest
         self.to_query = self.table(rows, rank or 1, per_layer=per_layer, per_head=True)
         self.to_key = None
-        if not self.relative:
+        if not relative:
             self.to_key = self.table(rows, rank or 1, per_layer=per_layer, per_head=True)
-
-    @property
-    def holds(self) -> int | None:
-        """`longest` for pairs of positions; distances are clipped instead."""
-        return None if self.relative else self.longest
 
     def zero_initialise(self) -> bool:
         """Set the keys' factor to zero (both zero would not learn), or all distances."""

@@ -8,26 +8,20 @@ itself. Of DiSAN, these masks alone: its attention with a weight per feature is 
 A decoder looks back already, so there nothing changes.
 """
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 
 from nmt.encodings.alibi import HIDDEN
-from nmt.encodings.base import Dims, Encoding
-from nmt.encodings.context import Context, Positions
+from nmt.encodings.base import Context, Dims, Encoding, Facts
 
 
 class Disan(Encoding):
     """Masks each head of the encoder to one direction, in the order of the tokens."""
 
-    relative: bool = True
-    takes: ClassVar[str] = "nothing"
+    facts = Facts(relative=True, takes="nothing")
 
-    def __init__(
-        self, dims: Dims, positions: Positions | None = None, diagonal: bool = True
-    ) -> None:
-        super().__init__(dims, positions)
+    def __init__(self, dims: Dims, diagonal: bool = True) -> None:
+        super().__init__(dims)
         if dims.heads % 2:
             raise ValueError(f"{dims.heads} heads cannot be halved; use an even number")
         if dims.site == "cross":

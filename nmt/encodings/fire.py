@@ -8,13 +8,12 @@ The paper is causal. In the encoder (ours): the distance |i - j| over the query'
 the sentence's length (normaliser=length). Follows a public copy of the paper's appendix.
 """
 
-from typing import ClassVar, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
-from nmt.encodings.base import Dims, Encoding, zeroed
-from nmt.encodings.context import Context, Positions
+from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
 
 THRESHOLD = 512.0  # L0
 NORMALISERS = ("query", "length")
@@ -26,18 +25,12 @@ class Fire(Encoding):
     Each function has 2 hidden + hidden x heads + heads + 2 parameters.
     """
 
-    relative: bool = True  # while no query stands beyond |m L0|
-    takes: ClassVar[str] = "real"
+    facts = Facts(relative=True)  # while no query stands beyond |m L0|
 
     def __init__(
-        self,
-        dims: Dims,
-        positions: Positions | None = None,
-        hidden: int = 32,
-        per_layer: bool = True,
-        normaliser: str = "query",
+        self, dims: Dims, hidden: int = 32, per_layer: bool = True, normaliser: str = "query"
     ) -> None:
-        super().__init__(dims, positions)
+        super().__init__(dims)
         if hidden < 1:
             raise ValueError(f"hidden={hidden}: must be at least 1")
         if normaliser not in NORMALISERS:

@@ -17,13 +17,10 @@ the path is drawn anew in each training pass, not every 400 updates: 4 substeps 
 position, one after the other. Step by step decoding gives all source keys their own vectors.
 """
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor, nn
 
-from nmt.encodings.base import Dims, Encoding, Projection, zeroed
-from nmt.encodings.context import Context, Positions
+from nmt.encodings.base import Context, Dims, Encoding, Facts, Projection, zeroed
 
 ROLES = 3  # queries, keys, values
 
@@ -48,16 +45,11 @@ class Dynamics(nn.Module):
 class Floater(Encoding):
     """Adds learned continuous paths to q, k and v: 3 layers dim + 2 (dim^2 + 2 dim) per site."""
 
-    takes: ClassVar[str] = "integers"
+    # the path begins at 0, and goes on for ever
+    facts = Facts(takes="integers", num_positions=2**63 - 1, unbound=True)
 
-    def __init__(
-        self,
-        dims: Dims,
-        positions: Positions | None = None,
-        step: float = 0.01,
-        substeps: int = 1,
-    ) -> None:
-        super().__init__(dims, positions)
+    def __init__(self, dims: Dims, step: float = 0.01, substeps: int = 1) -> None:
+        super().__init__(dims)
         if not step > 0:
             raise ValueError(f"step={step}: must be above 0")
         if substeps < 1:
@@ -72,16 +64,6 @@ class Floater(Encoding):
     def zero_initialise(self) -> bool:
         """Start at zero and stay there."""
         return zeroed(self.start, *self.dynamics.outer.parameters())
-
-    @property
-    def holds(self) -> int:
-        """The path begins at 0, and goes on for ever."""
-        return 2**63 - 1
-
-    @property
-    def unbound(self) -> bool:
-        """The path goes on for ever."""
-        return True
 
     def project(
         self, project: Projection, xq: Tensor, xk: Tensor, xv: Tensor, layer: int, context: Context

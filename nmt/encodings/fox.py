@@ -18,18 +18,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nmt.encodings.base import Dims, Encoding, Projection
-from nmt.encodings.context import Context, Positions
+from nmt.encodings.base import Context, Dims, Encoding, Facts, Projection
 
 
 class Fox(Encoding):
     """Learns a vector w and a number b for every head and layer: heads (dim + 1) per layer."""
 
-    relative: bool = True
-    takes = "nothing"
+    facts = Facts(relative=True, takes="nothing")
 
-    def __init__(self, dims: Dims, positions: Positions | None = None, bias: float = 0.0) -> None:
-        super().__init__(dims, positions)
+    def __init__(self, dims: Dims, bias: float = 0.0) -> None:
+        super().__init__(dims)
         self.weight = nn.Parameter(torch.empty(dims.layers, dims.heads, dims.dim))
         self.gate_bias = nn.Parameter(torch.full((dims.layers, dims.heads), bias))
         for one in self.weight.detach():

@@ -8,14 +8,11 @@ from heads to what hangs on them, and the pieces of a word are one node. (The au
 several pieces have rows for the distances within; their loss for monotonous rows is not made.)
 """
 
-from typing import ClassVar
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nmt.encodings.base import Dims, Encoding, zeroed
-from nmt.encodings.context import Context, Positions
+from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
 from nmt.encodings.positions_columns import Graph
 
 
@@ -25,15 +22,13 @@ class Graformer(Encoding):
     `longest` belongs to the positions, at={graph: {longest: ...}}; longer paths count as that.
     """
 
-    relative: bool = True
-    takes: ClassVar[str] = "integers"
-    pairwise: bool = True
+    facts = Facts(relative=True, takes="integers", pairwise=True)
 
-    def __init__(self, dims: Dims, positions: Positions | None = None) -> None:
-        super().__init__(dims, positions)
-        if not isinstance(positions, Graph):
+    def __init__(self, dims: Dims) -> None:
+        super().__init__(dims)
+        if not isinstance(dims.positions, Graph):
             raise ValueError("needs path lengths: at={graph: {heads: heads, longest: 8}}")
-        self.longest = positions.longest
+        self.longest = dims.positions.longest
         table = torch.empty(dims.heads, 2 * (self.longest + 1))
         self.weight = nn.Parameter(table.uniform_(-1, 1))  # as in the authors' code
 

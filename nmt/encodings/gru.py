@@ -6,12 +6,9 @@ know how far it has come, which makes the information relative. With Shaw's vect
 their RR-Transformer (option rr_transformer).
 """
 
-from typing import ClassVar
-
 from torch import Tensor, nn
 
-from nmt.encodings.base import Dims, Encoding
-from nmt.encodings.context import Context, Positions
+from nmt.encodings.base import Context, Dims, Encoding, Facts
 from nmt.encodings.recurrent import merge, states_of
 
 
@@ -23,17 +20,10 @@ class Gru(Encoding):
     has five decoder layers beside six encoder layers; model.decoder_layers=5 gives the latter.
     """
 
-    relative: bool = True
-    takes: ClassVar[str] = "nothing"
+    facts = Facts(relative=True, takes="nothing")
 
-    def __init__(
-        self,
-        dims: Dims,
-        positions: Positions | None = None,
-        hidden: int | None = None,
-        bidirectional: bool = False,
-    ) -> None:
-        super().__init__(dims, positions)
+    def __init__(self, dims: Dims, hidden: int | None = None, bidirectional: bool = False) -> None:
+        super().__init__(dims)
         hidden = dims.dim if hidden is None else hidden
         if hidden < 1:
             raise ValueError(f"hidden={hidden}: must be at least 1")

@@ -14,15 +14,12 @@ Initial values are reconstructed; the paper's own text was not at hand: ones whe
 that training starts from attention without positions, normal with deviation 0.02 in method 4.
 """
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from nmt.encodings.base import Dims, Encoding
+from nmt.encodings.base import Context, Dims, Encoding, Facts
 from nmt.encodings.by_row import query_products
-from nmt.encodings.context import Context, Positions
 from nmt.encodings.distances import key_products
 
 CHUNK = 2**24  # numbers that method 3 holds at a time; 64 MiB in float32
@@ -35,19 +32,10 @@ class Huang(Encoding):
     (2 tau + 1) head_dim numbers for methods 1, 2, and 3 and 4.
     """
 
-    relative: bool = True
-    takes: ClassVar[str] = "integers"
-    pairwise: bool = True
+    facts = Facts(relative=True, takes="integers", pairwise=True)
 
-    def __init__(
-        self,
-        dims: Dims,
-        positions: Positions | None = None,
-        method: int = 4,
-        tau: int = 128,
-        per_head: bool = True,
-    ) -> None:
-        super().__init__(dims, positions)
+    def __init__(self, dims: Dims, method: int = 4, tau: int = 128, per_head: bool = True) -> None:
+        super().__init__(dims, reads_queries_or_keys=method > 2)
         if method not in (1, 2, 3, 4):
             raise ValueError(f"method={method}: choose 1, 2, 3 or 4")
         if tau < 0:
@@ -64,11 +52,6 @@ class Huang(Encoding):
         with torch.no_grad():
             self.a.fill_(0 if self.method == 4 else 1)
         return True
-
-    @property
-    def reads(self) -> bool:
-        """Methods 1 and 2 know the scores alone."""
-        return self.method > 2
 
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """Change s [batch, heads, query, key] by the method's formula."""

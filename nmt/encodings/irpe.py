@@ -17,9 +17,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from nmt.encodings.base import Dims, Encoding, zeroed
+from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
 from nmt.encodings.by_row import query_products, row_sums
-from nmt.encodings.context import Context, Positions
 from nmt.encodings.distances import key_products
 
 
@@ -30,8 +29,7 @@ class Irpe(Encoding):
     for each of query, key and value that is contextual, 2 beta + 1 for each that is a bias.
     """
 
-    relative: bool = True
-    pairwise: bool = True
+    facts = Facts(relative=True, pairwise=True, unbound=False)  # from gamma on all share a row
     query_table: Tensor | None  # [layers, heads | 1, 2 beta + 1, head_dim | 1]
     key_table: Tensor | None
     value_table: Tensor | None
@@ -39,7 +37,6 @@ class Irpe(Encoding):
     def __init__(
         self,
         dims: Dims,
-        positions: Positions | None = None,
         query: str = "none",
         key: str = "contextual",
         value: str = "none",
@@ -48,7 +45,7 @@ class Irpe(Encoding):
         gamma: int = 64,
         per_head: bool = False,
     ) -> None:
-        super().__init__(dims, positions)
+        super().__init__(dims, reads_queries_or_keys="contextual" in (key, query))
         if not 0 < alpha < beta <= gamma:
             given = f"alpha={alpha}, beta={beta}, gamma={gamma}"
             raise ValueError(f"{given}: must grow, from 1 on; only beta and gamma may be equal")
@@ -70,16 +67,6 @@ class Irpe(Encoding):
     def zero_initialise(self) -> bool:
         """All tables zero, as at the start."""
         return zeroed(*self.parameters())
-
-    @property
-    def unbound(self) -> bool:
-        """Distances from gamma on share a row."""
-        return False
-
-    @property
-    def reads(self) -> bool:
-        """A bias knows neither."""
-        return "contextual" in (self.key, self.query)
 
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """Add the contextual terms of keys and queries to s [batch, heads, query, key]."""

@@ -9,8 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nmt.encodings.base import Dims, Encoding
-from nmt.encodings.context import Context, Positions
+from nmt.encodings.base import Context, Dims, Encoding, Facts
 
 FORMS = ("log", "power")
 LEAST = 0.01  # no parameter starts below; the authors' code keeps to this bound for good
@@ -23,11 +22,10 @@ class Kerple(Encoding):
     clamps the parameters themselves and so stops learning at the bound.
     """
 
-    relative: bool = True
-    pairwise: bool = True
+    facts = Facts(relative=True, pairwise=True)
 
-    def __init__(self, dims: Dims, positions: Positions | None = None, form: str = "log") -> None:
-        super().__init__(dims, positions)
+    def __init__(self, dims: Dims, form: str = "log") -> None:
+        super().__init__(dims)
         if form not in FORMS:
             raise ValueError(f"form={form}: choose one of {', '.join(FORMS)}")
         self.form = form

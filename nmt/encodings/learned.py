@@ -1,12 +1,9 @@
 """Gehring et al. (2017), Convolutional Sequence to Sequence Learning: learned positions."""
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor, nn
 
-from nmt.encodings.base import Dims, Encoding
-from nmt.encodings.context import Context, Positions
+from nmt.encodings.base import Context, Dims, Encoding, Facts
 
 
 class Learned(Encoding):
@@ -17,19 +14,13 @@ class Learned(Encoding):
     Information in Cross-lingual Sequence Labeling, freeze a pre-trained table).
     """
 
-    takes: ClassVar[str] = "integers"
-    sized_by: ClassVar[str] = "size"
+    facts = Facts(takes="integers", sized_by="size")
     weight: Tensor  # [size, dim]
 
     def __init__(
-        self,
-        dims: Dims,
-        positions: Positions | None = None,
-        size: int = 1024,
-        beyond: str = "refuse",
-        trainable: bool = True,
+        self, dims: Dims, size: int = 1024, beyond: str = "refuse", trainable: bool = True
     ) -> None:
-        super().__init__(dims, positions)
+        super().__init__(dims, num_positions=None if beyond == "clip" else size)
         if size < 1:
             raise ValueError(f"size={size}: must be at least 1")
         if beyond not in ("refuse", "clip"):
@@ -42,11 +33,6 @@ class Learned(Encoding):
             self.weight = nn.Parameter(weight)
         else:  # saved with the model all the same
             self.register_buffer("weight", weight)
-
-    @property
-    def holds(self) -> int | None:
-        """The table's size, unless positions beyond it are clipped to its last row."""
-        return None if self.beyond == "clip" else self.size
 
     def zero_initialise(self) -> bool:
         """All vectors zero, if they can leave zero again."""

@@ -1,81 +1,62 @@
-"""How long a sequence may be, from the positions that it may get and those that a table holds."""
+"""How long a sequence may be: from the positions that it may get, and those that a table holds."""
 
-from dataclasses import dataclass
+from bisect import bisect_left
+from typing import NamedTuple
 
-from nmt.encodings.context import Positions
+from nmt.encodings.base import Encoding
 
 ENDLESS = 2**31  # tokens; a limit beyond is none
 
 
-@dataclass(frozen=True)
-class Room:
-    """Positions, and how many of them an encoding can hold."""
+class _Excess(NamedTuple):
+    """Positions or distances beyond a table."""
 
-    positions: Positions
-    holds: int | None  # positions 0 .. holds - 1; None: any
-    spans: int | None  # the greatest distance; None: any
-    sized_by: str  # the encoding's option that decides about it
+    why: str
+    needed: int  # rows of the table, or one more than the greatest distance; 0: no size helps
+    excess: int  # by which the outermost is too far away
 
-    def longest(self, training: bool) -> int | None:
-        """The longest sequence that has room; None: any, as far as known without the text."""
-        given = self.positions.limit_in(training)
-        most = ENDLESS if given is None else given
-        if self._fits(most, training):
-            return given
-        good, bad = 0, most  # a longer sequence reaches no less far
-        while bad - good > 1:
-            middle = (good + bad) // 2
-            if self._fits(middle, training):
-                good = middle
-            else:
-                bad = middle
-        return good
 
-    def shortage(self, length: int) -> str | None:
-        """Why sequences of `length` tokens have no room, and what would give it; None: they do."""
-        for training in (True, False):
-            limit = self.longest(training)
-            if limit is not None and limit < length:
-                when = "training" if training else "evaluation"
-                return (
-                    f"{self._what(length, training)} in {when}; give {self._fix(length, training)}"
-                )
-        return None
+def longest(e: Encoding, training: bool) -> int | None:
+    """The longest sequence that an encoding can represent, in training or otherwise; None: any.
 
-    def _fits(self, length: int, training: bool) -> bool:
-        bounds, apart = self._reach(length, training)
-        held = bounds is None or self.holds is None or 0 <= bounds[0] <= bounds[1] < self.holds
-        return held and (apart is None or self.spans is None or apart <= self.spans)
+    0 where not even one token has a position that it can.
+    """
+    given = e.positions.limit_in(training)
+    most = ENDLESS if given is None else given
+    if _excess(e, most, training) is None:
+        return given
+    lengths = range(1, most + 1)  # of which a longer one reaches no less far
+    return bisect_left(lengths, True, key=lambda n: _excess(e, n, training) is not None)
 
-    def _reach(self, length: int, training: bool) -> tuple[tuple[int, int] | None, int | None]:
-        """The outermost positions, and the greatest distance, where they are limited at all."""
-        bounds = None if self.holds is None else self.positions.bounds(length, training)
-        return bounds, None if self.spans is None else self.positions.apart(length, training)
 
-    def _what(self, length: int, training: bool) -> str:
-        tokens = "the first token" if length == 1 else f"{length} tokens"
-        bounds, apart = self._reach(length, training)
-        if bounds is not None and bounds[0] < 0:
-            return f"{tokens} may get position {bounds[0]}, below 0"
-        if bounds is not None and self.holds is not None and bounds[1] >= self.holds:
-            return f"{tokens} may get position {bounds[1]}, but it holds 0 to {self.holds - 1}"
-        if apart is not None and self.spans is not None and apart > self.spans:
-            tokens = "two tokens" if length == 1 else tokens
-            return f"{tokens} may be {apart} apart, but it holds distances to {self.spans}"
-        return f"there are no positions for {tokens}"
+def shortage(e: Encoding, length: int) -> str | None:
+    """Why not all sequences of `length` tokens can be encoded, and what would help, or None."""
+    for training in (True, False):
+        when = "training" if training else "evaluation"
+        given = e.positions.limit_in(training)
+        if given is not None and given < length:
+            return f"there are no positions for {length} tokens in {when}; give other ones by at="
+        if (excess := _excess(e, length, training)) is not None:
+            size = f"{e.facts.sized_by}={excess.needed}" if excess.needed else None
+            other = e.positions.lowered(excess.excess, training) if excess.needed else None
+            options = " or ".join(o for o in (size, other) if o) or "other positions by at="
+            return f"{excess.why} in {when}; give {options}"
+    return None
 
-    def _fix(self, length: int, training: bool) -> str:
-        """Options that would give room."""
-        bounds, apart = self._reach(length, training)
-        options: list[str | None] = []
-        if bounds is not None and self.holds is not None and bounds[1] >= self.holds:
-            options = [
-                f"{self.sized_by}={bounds[1] + 1}",
-                self.positions.nearer(bounds[1] - self.holds + 1, training),
-            ]
-        elif apart is not None and self.spans is not None and apart > self.spans:
-            options = [
-                f"{self.sized_by}={apart + 1}",
-                self.positions.nearer(apart - self.spans, training),
-            ]
-        return " or ".join(o for o in options if o) or "other positions by at="
+
+def _excess(e: Encoding, length: int, training: bool) -> _Excess | None:
+    """Why some position or distance of `length` tokens is beyond the encoding's table, or None."""
+    count, farthest = e.facts.num_positions, e.facts.max_distance
+    tokens = "the first token" if length == 1 else f"{length} tokens"
+    if count is not None and (reach := e.positions.reach(length, training)) is not None:
+        if reach.start < 0:
+            return _Excess(f"{tokens} may get position {reach.start}, below 0", 0, 0)
+        if reach.stop > count:
+            why = f"{tokens} may get position {reach[-1]}, but it holds 0 to {count - 1}"
+            return _Excess(why, reach.stop, reach.stop - count)
+    if farthest is not None and (apart := e.positions.apart(length, training)) is not None:
+        tokens = "two tokens" if length == 1 else tokens
+        if apart > farthest:
+            why = f"{tokens} may be {apart} apart, but it holds distances to {farthest}"
+            return _Excess(why, apart + 1, apart - farthest)
+    return None

@@ -5,7 +5,6 @@ import pkgutil
 import sys
 import traceback
 from collections.abc import Iterable
-from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -14,6 +13,7 @@ from types import ModuleType
 
 import nmt.encodings as here
 from nmt.encodings.base import Encoding
+from nmt.encodings.options import nearest
 
 GROUP = "nmt.encodings"  # entry points: name = "package.module:Class"
 
@@ -128,10 +128,3 @@ def _loaded(point: EntryPoint) -> type[Encoding]:
 
 def _distribution(point: EntryPoint) -> str:
     return f"the distribution {point.dist.name}" if point.dist else point.value
-
-
-def nearest(name: str, known: list[str]) -> str:
-    """'; did you mean X?' if something is close, else '; known are ...'."""
-    if close := get_close_matches(name, known, n=1, cutoff=0.6):
-        return f"; did you mean {close[0]!r}?"
-    return f"; known are {', '.join(sorted(known))}"

@@ -4,13 +4,10 @@ LRPE(t)[2b] = sin(t / n^(2b/d)), LRPE(t)[2b + 1] = cos(t / n^(2b/d)): the sinuso
 al. with the desired length n of the output, eos included, in the place of 10000.
 """
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 
-from nmt.encodings.base import Dims, Encoding
-from nmt.encodings.context import Context, Positions
+from nmt.encodings.base import Context, Dims, Encoding, Facts
 from nmt.encodings.positions_remaining import noisy
 
 
@@ -20,20 +17,15 @@ class LengthRatio(Encoding):
     noise: see `Remaining`. A length of 1 would make all frequencies one, so it counts as 2.
     """
 
-    takes: ClassVar[str] = "real"
+    facts = Facts(needs_lengths=True)
 
-    def __init__(self, dims: Dims, positions: Positions | None = None, noise: int = 0) -> None:
-        super().__init__(dims, positions)
+    def __init__(self, dims: Dims, noise: int = 0) -> None:
+        super().__init__(dims)
         if noise < 0:
             raise ValueError(f"noise={noise}: must be at least 0")
         if dims.dim % 2:
             raise ValueError(f"sinusoids need an even width, not {dims.dim}")
         self.noise = noise
-
-    @property
-    def lengths(self) -> bool:
-        """Always."""
-        return True
 
     def embed(self, x: Tensor, context: Context) -> Tensor:
         """Add LRPE(position) to x [batch, query, dim]."""

@@ -1,11 +1,8 @@
 """Rosendahl et al. (2019), section 3.3: a recurrent layer tells the order of the words."""
 
-from typing import ClassVar
-
 from torch import Tensor, nn
 
-from nmt.encodings.base import Dims, Encoding
-from nmt.encodings.context import Context, Positions
+from nmt.encodings.base import Context, Dims, Encoding, Facts
 from nmt.encodings.recurrent import merge, states_of
 
 
@@ -16,13 +13,10 @@ class Lstm(Encoding):
     width per direction (hidden=null), projected to that width, gives that at base size.
     """
 
-    relative: bool = True
-    takes: ClassVar[str] = "nothing"
+    facts = Facts(relative=True, takes="nothing")
 
-    def __init__(
-        self, dims: Dims, positions: Positions | None = None, hidden: int | None = None
-    ) -> None:
-        super().__init__(dims, positions)
+    def __init__(self, dims: Dims, hidden: int | None = None) -> None:
+        super().__init__(dims)
         hidden = 2 * dims.dim if hidden is None else hidden
         if hidden < 1:
             raise ValueError(f"hidden={hidden}: must be at least 1")

@@ -1,12 +1,9 @@
 """No positions at all: the decoder still sees order through its causal mask, the encoder none."""
 
-from typing import ClassVar
-
-from nmt.encodings.base import Encoding
+from nmt.encodings.base import Encoding, Facts
 
 
 class NoPositions(Encoding):
     """Answers nothing; the point of comparison (Shaw et al. 2018, table 2: k = 0)."""
 
-    relative: bool = True
-    takes: ClassVar[str] = "nothing"
+    facts = Facts(relative=True, takes="nothing")

@@ -6,29 +6,26 @@ a sentence says which it is in. (They learn the table of a new language while th
 model stays frozen; here all tables are trained with the model.)
 """
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor, nn
 
-from nmt.encodings.base import Dims, Encoding, zeroed
-from nmt.encodings.context import Context, Positions
+from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
 
 
 class PerLanguage(Encoding):
     """Adds a learned vector per language and position: languages x longest x dim parameters."""
 
-    takes: ClassVar[str] = "integers"
+    facts = Facts(takes="integers")
 
     def __init__(
-        self,
-        dims: Dims,
-        positions: Positions | None = None,
-        column: str = "language",
-        languages: int = 2,
-        longest: int = 1024,
+        self, dims: Dims, column: str = "language", languages: int = 2, longest: int = 1024
     ) -> None:
-        super().__init__(dims, positions)
+        super().__init__(
+            dims,
+            num_positions=longest,
+            columns=frozenset({column}),
+            column_ranges={column: range(languages)},
+        )
         if not column:
             raise ValueError("column=: name the column that says a sentence's language")
         for name, value in (("languages", languages), ("longest", longest)):
@@ -36,21 +33,6 @@ class PerLanguage(Encoding):
                 raise ValueError(f"{name}={value}: must be at least 1")
         self.column = column
         self.weight = nn.Parameter(torch.randn(languages, longest, dims.dim) * dims.dim**-0.5)
-
-    @property
-    def columns(self) -> frozenset[str]:
-        """That of the languages, besides those of the positions."""
-        return super().columns | {self.column}
-
-    @property
-    def holds(self) -> int | None:
-        """The tables' length."""
-        return self.weight.shape[1]
-
-    @property
-    def column_ranges(self) -> dict[str, range]:
-        """The languages that have a table, besides the positions."""
-        return super().column_ranges | {self.column: range(len(self.weight))}
 
     def zero_initialise(self) -> bool:
         """Zeros add nothing."""

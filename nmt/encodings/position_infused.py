@@ -12,22 +12,15 @@ models; `where: [encoder, decoder, cross]` also infuses the attention to the sou
 import torch
 from torch import Tensor
 
-from nmt.encodings.base import Dims, Encoding, Projection
-from nmt.encodings.context import Context, Positions
+from nmt.encodings.base import Context, Dims, Encoding, Projection
 from nmt.encodings.sinusoids import sinusoids
 
 
 class PositionInfused(Encoding):
     """Adds PE to the inputs of the query and key projections; the same in all layers and heads."""
 
-    def __init__(
-        self,
-        dims: Dims,
-        positions: Positions | None = None,
-        layout: str = "interleaved",
-        denominator: str = "paper",
-    ) -> None:
-        super().__init__(dims, positions)
+    def __init__(self, dims: Dims, layout: str = "interleaved", denominator: str = "paper") -> None:
+        super().__init__(dims)
         self.layout = layout
         self.denominator = denominator
         sinusoids(torch.zeros(1), dims.dim, layout, denominator)  # refuses wrong options at once

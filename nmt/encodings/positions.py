@@ -29,12 +29,12 @@ class Index(Positions):
         """Multiply every index by `step` and shift it by `start`."""
         return index * self.step + self.start
 
-    def bounds(self, length: int, training: bool) -> tuple[int, int]:
+    def reach(self, length: int, training: bool) -> range:
         """From the first token's to the last one's, or back where `step` is negative."""
         first, last = sorted((self.start, self.start + (length - 1) * self.step))
-        return first, last
+        return range(first, last + 1)
 
-    def nearer(self, excess: int, training: bool) -> str | None:
+    def lowered(self, excess: int, training: bool) -> str | None:
         """A lower start."""
         start = self.start - excess
         return f"at.index.start={start}" if start >= 0 and self.step >= 0 else None

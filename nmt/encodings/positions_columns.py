@@ -35,12 +35,12 @@ class ColumnPositions(Positions):
         """The column's own integers [batch, length]; ValueError if sentences have one each."""
         return per_token(self.name, index, context)
 
-    def bounds(self, length: int, training: bool) -> None:
+    def reach(self, length: int, training: bool) -> None:
         """The column alone knows."""
 
-    def column_ranges(self, holds: int) -> dict[str, range]:
+    def column_ranges(self, num_positions: int) -> dict[str, range]:
         """Its integers are the positions."""
-        return {self.name: range(holds)}
+        return {self.name: range(num_positions)}
 
 
 @dataclass(frozen=True)

@@ -46,16 +46,17 @@ class Shift(Positions):
             return index + self.test
         return index + torch.randint(self.k, (context.rows, 1), device=index.device)
 
-    def bounds(self, length: int, training: bool) -> tuple[int, int]:
-        """Those of all shifts."""
-        least, greatest = (0, self.k - 1) if training else (self.test, self.test)
-        return least, greatest + length - 1
+    def reach(self, length: int, training: bool) -> range:
+        """That of all shifts."""
+        if training:
+            return range(self.k - 1 + length)
+        return range(self.test, self.test + length)
 
     def apart(self, length: int, training: bool) -> int:
         """As without a shift: all tokens of a sentence have the same."""
         return length - 1
 
-    def nearer(self, excess: int, training: bool) -> str | None:
+    def lowered(self, excess: int, training: bool) -> str | None:
         """A lower shift."""
         if training:
             return f"at.shift.k={self.k - excess}" if excess < self.k else None

@@ -45,13 +45,13 @@ class Sample(Positions):
         """As many tokens as there are positions to draw, or to use in evaluation."""
         return self.longest if training else self.test_length
 
-    def bounds(self, length: int, training: bool) -> tuple[int, int]:
+    def reach(self, length: int, training: bool) -> range:
         """The whole range, wherever any of it may be drawn; else its evenly spread beginning."""
         if training or self.test == "sample":
-            return 0, self.longest - 1
-        return 0, (length - 1) * (self.longest // self.test_length)
+            return range(self.longest)
+        return range((length - 1) * (self.longest // self.test_length) + 1)
 
-    def nearer(self, excess: int, training: bool) -> str | None:
+    def lowered(self, excess: int, training: bool) -> str | None:
         """A shorter range."""
         longest = self.longest - excess
         if longest < 1:

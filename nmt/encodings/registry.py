@@ -1,13 +1,13 @@
 """From the entries of a config to encodings: their options, sites and positions are checked."""
 
-from dataclasses import fields
-from types import UnionType
-from typing import Any, cast, get_args, get_type_hints
+from dataclasses import fields, replace
+from typing import Any, cast, get_type_hints
 
 from nmt.encodings.at import POSITIONS
-from nmt.encodings.base import Dims, Encoding
+from nmt.encodings.base import Dims, Encoding, Facts
 from nmt.encodings.context import Positions
-from nmt.encodings.lookup import find, nearest
+from nmt.encodings.lookup import find
+from nmt.encodings.options import check
 
 SITES = ("encoder", "decoder", "cross")
 COMMON = ("use", "where", "at")  # options of every entry
@@ -40,30 +40,35 @@ def _sites(where: Any) -> list[str]:
 
 
 def _make(cls: type[Encoding], options: dict[str, Any], dims: Dims) -> Encoding:
-    known = options_of(cls)
-    given = {k: v for k, v in options.items() if k not in COMMON}
-    for key, value in given.items():
-        if key not in known:
-            raise ValueError(f"no option {key!r}{nearest(key, [*known, *COMMON])}")
-        if not _fits(value, known[key]):
-            kind = getattr(known[key], "__name__", str(known[key]))
-            raise ValueError(f"{key}={value}: expected {kind}")
-    positions = _positions(options.get("at", {"index": {}}))
+    _refuse_outdated(cls)
+    own = {k: v for k, v in options.items() if k not in COMMON}
+    check(own, options_of(cls), COMMON)
+    positions = _positions(options.get("at", "index"))
     _suit(cls, positions, dims.site)
-    return cls(dims, positions, **given)
+    return cls(replace(dims, positions=positions), **own)
+
+
+def _refuse_outdated(cls: type[Encoding]) -> None:
+    """Refuse a class as of nmt 0.2, whose facts would go unread."""
+    facts = {f.name for f in fields(Facts)}
+    facts |= {"holds", "spans", "planes", "reads", "idle", "widens"}
+    if outdated := facts & vars(cls).keys() | {"positions"} & options_of(cls).keys():
+        raise ValueError(
+            f"{cls.__name__} was made for nmt 0.2, as it has {', '.join(sorted(outdated))}; now "
+            "`dims` has the positions, and a class states `facts = Facts(...)`"
+        )
 
 
 def _suit(cls: type[Encoding], positions: Positions, site: str) -> None:
     """Refuse positions that the encoding cannot read, or that the site does not have."""
     name = next(n for n, c in POSITIONS.items() if type(positions) is c)
-    if cls.takes == "nothing" and name != "index":
+    if cls.facts.takes == "nothing" and name != "index":
         raise ValueError(f"at={name}: this encoding never looks at positions")
-    if cls.takes == "integers" and not positions.integer:
+    if cls.facts.takes == "integers" and not positions.integer:
         raise ValueError(f"at={name}: this encoding indexes a table and needs whole positions")
-    if positions.pairs and not cls.pairwise:
+    if positions.pairs and not cls.facts.pairwise:
         raise ValueError(f"at={name}: this encoding needs a position for every single token")
-    hooks = ("project", "scores", "bias", "normalise", "values")  # those of attention
-    if site == "cross" and all(getattr(cls, h) is getattr(Encoding, h) for h in hooks):
+    if site == "cross" and {*cls.hooks} <= {"embed", "layer", "readout"}:
         raise ValueError("where=cross: this encoding works on embeddings, not on attention")
     if site not in positions.sites:
         only = ",".join(positions.sites)
@@ -71,19 +76,9 @@ def _suit(cls: type[Encoding], positions: Positions, site: str) -> None:
 
 
 def options_of(cls: type[Encoding]) -> dict[str, Any]:
-    """The options of an encoding's constructor and their types."""
-    hints = get_type_hints(cls.__init__)
-    return {k: t for k, t in hints.items() if k not in ("dims", "positions", "return")}
-
-
-def _fits(value: Any, kind: Any) -> bool:
-    if kind is float:
-        return isinstance(value, (int, float)) and not isinstance(value, bool)
-    if kind is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    if isinstance(kind, UnionType):
-        return any(_fits(value, each) for each in get_args(kind))
-    return isinstance(value, kind)
+    """The options of an encoding's constructor, and their types with bounds."""
+    hints = get_type_hints(cls.__init__, include_extras=True)
+    return {k: kind for k, kind in hints.items() if k not in ("dims", "facts", "return")}
 
 
 def _positions(at: Any) -> Positions:
@@ -92,11 +87,7 @@ def _positions(at: Any) -> Positions:
     name, options = (at, {}) if isinstance(at, str) else next(iter(dict(at).items()))
     if name not in POSITIONS:
         raise ValueError(f"at={name}: choose one of {', '.join(POSITIONS)}")
-    hints = get_type_hints(POSITIONS[name])
-    known = {f.name: hints[f.name] for f in fields(cast(Any, POSITIONS[name]))}
-    for key, value in (options or {}).items():
-        if key not in known:
-            raise ValueError(f"at.{name}: no option {key!r}{nearest(key, list(known))}")
-        if not _fits(value, known[key]):
-            raise ValueError(f"at.{name}.{key}={value}: expected {known[key].__name__}")
+    kinds = get_type_hints(POSITIONS[name], include_extras=True)
+    names = [f.name for f in fields(cast(Any, POSITIONS[name]))]
+    check(options or {}, {n: kinds[n] for n in names}, where=f"at.{name}")
     return POSITIONS[name](**(options or {}))

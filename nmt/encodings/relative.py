@@ -4,13 +4,10 @@ e_ij = q_i . (k_j + r^K[clip(j - i)]) / sqrt(head_dim);  o_i = sum_j p_ij (v_j +
 clip to [-tau, tau]; Rosendahl et al. 2019, eq. 3-7, with tau = 16.
 """
 
-from typing import ClassVar
-
 from torch import Tensor
 
-from nmt.encodings.base import Dims, DistanceVectors, Encoding, zeroed
+from nmt.encodings.base import Context, Dims, DistanceVectors, Encoding, Facts, zeroed
 from nmt.encodings.by_row import query_products, row_sums
-from nmt.encodings.context import Context, Positions
 
 
 class Relative(Encoding):
@@ -21,9 +18,7 @@ class Relative(Encoding):
     nothing: 2 longest - 1 distances, and no sequence beyond `longest`.
     """
 
-    relative: bool = True
-    takes: ClassVar[str] = "integers"
-    pairwise: bool = True
+    facts = Facts(relative=True, takes="integers", pairwise=True)
     tied: bool = False
     longest: int | None = None
     key_table: Tensor | None  # [layers | 1, heads | 1, 2 tau + 1, head_dim]
@@ -32,7 +27,6 @@ class Relative(Encoding):
     def __init__(
         self,
         dims: Dims,
-        positions: Positions | None = None,
         tau: int | None = 16,
         key: bool = True,
         value: bool = True,
@@ -40,7 +34,9 @@ class Relative(Encoding):
         tied: bool = False,
         longest: int | None = None,
     ) -> None:
-        super().__init__(dims, positions)
+        super().__init__(
+            dims, max_distance=None if longest is None else longest - 1, reads_queries_or_keys=key
+        )
         self.tau = _reach(tau, longest)
         if not (key or value):
             raise ValueError("key=false and value=false: nothing is left to learn")
@@ -54,19 +50,9 @@ class Relative(Encoding):
         self.key_table = self.table(rows, dims.head_dim, per_head=per_head) if key else None
         self.value_table = self.table(rows, dims.head_dim, per_head=per_head) if own else None
 
-    @property
-    def spans(self) -> int | None:
-        """None, unless distances are not clipped."""
-        return None if self.longest is None else self.tau
-
     def zero_initialise(self) -> bool:
         """Zero vectors add nothing."""
         return zeroed(*self.parameters())
-
-    @property
-    def reads(self) -> bool:
-        """Vectors on values know neither queries nor keys."""
-        return self.key_table is not None
 
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """Add q_i . r^K of each distance: one product with all rows, then a gather."""

@@ -1,12 +1,9 @@
 """Rosendahl et al. (2019), eq. 8-9: relative positions with fixed sinusoids for vectors."""
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 
-from nmt.encodings.base import Dims, Encoding
-from nmt.encodings.context import Positions
+from nmt.encodings.base import Dims, Encoding, Facts
 from nmt.encodings.relative import Relative
 from nmt.encodings.sinusoids import sinusoids
 
@@ -21,20 +18,19 @@ class RelativeSinusoidal(Relative):
     the frequencies do.
     """
 
-    relative: bool = True
-    takes: ClassVar[str] = "integers"
-    pairwise: bool = True
+    facts = Facts(relative=True, takes="integers", pairwise=True)
 
     def __init__(
         self,
         dims: Dims,
-        positions: Positions | None = None,
         tau: int = 16,
         key: bool = True,
         value: bool = True,
         reference: str = "paper",
     ) -> None:
-        Encoding.__init__(self, dims, positions)  # without Relative's learned tables
+        Encoding.__init__(
+            self, dims, reads_queries_or_keys=key
+        )  # without Relative's learned tables
         if tau < 0:
             raise ValueError(f"tau={tau}: must be at least 0")
         if not (key or value):

@@ -13,8 +13,7 @@ own (`yarn.py`).
 import torch
 from torch import Tensor
 
-from nmt.encodings.base import Dims, Encoding, Projection
-from nmt.encodings.context import Context, Positions
+from nmt.encodings.base import Context, Dims, Encoding, Facts, Projection
 from nmt.encodings.sinusoids import LAYOUTS, angles, frequencies
 
 SCALINGS = ("none", "linear", "ntk")
@@ -26,41 +25,42 @@ class Rotary(Encoding):
     layout: interleaved turns neighbours (the paper), halves pairs b with b + r / 2 (GPT-NeoX).
     """
 
-    relative: bool = True
+    facts = Facts(relative=True)
     magnitude: float = 1.0  # of what is turned, beside the others (YaRN)
 
     def __init__(
         self,
         dims: Dims,
-        positions: Positions | None = None,
         base: float = 10000.0,
         layout: str = "interleaved",
         partial: float = 1.0,
         scaling: str = "none",
         factor: float = 1.0,
     ) -> None:
-        super().__init__(dims, positions)
+        turned = round(dims.head_dim * partial)
+        a, b = paired(torch.arange(turned, device="cpu"), layout)
+        planes = frozenset(map(frozenset, zip(a.tolist(), b.tolist(), strict=False)))
+        super().__init__(dims, rotation_planes=planes)
         if layout not in LAYOUTS:
             raise ValueError(f"layout={layout}: choose one of {', '.join(LAYOUTS)}")
         if base <= 1:
             raise ValueError(f"base={base}: must be above 1")
-        self.turned = round(dims.head_dim * partial)
-        if partial != 1 and not (2 <= self.turned < dims.head_dim and self.turned % 2 == 0):
+        if partial != 1 and not (2 <= turned < dims.head_dim and turned % 2 == 0):
             raise ValueError(
                 f"partial={partial}: must leave an even number of {dims.head_dim} components to "
-                f"turn, not {self.turned}"
+                f"turn, not {turned}"
             )
-        self.layout = layout
+        self.turned, self.layout = turned, layout
         self.base, self.scaling, self.factor = base, scaling, factor
         if scaling not in SCALINGS:
             raise ValueError(f"scaling={scaling}: choose one of {', '.join(SCALINGS)}")
         if factor < 1 or (scaling == "none" and factor != 1):
             raise ValueError(f"factor={factor}: at least 1, and 1 with scaling=none")
         if scaling == "ntk":
-            if self.turned < 4:
+            if turned < 4:
                 raise ValueError("scaling=ntk: needs at least 4 components to turn")
             self.base = base * factor ** (self.turned / (self.turned - 2))
-        frequencies(self.turned)  # refuses an odd width
+        frequencies(turned)  # refuses an odd width
 
     def frequencies(self, device: torch.device | None = None) -> Tensor:
         """Angles by which neighbours differ, in float64: [turned / 2]."""
@@ -74,29 +74,16 @@ class Rotary(Encoding):
         q, k, v = project(xq, xk, xv)
         return self._turn(q, "queries", context), self._turn(k, "new_keys", context), v
 
-    @property
-    def planes(self) -> frozenset[frozenset[int]]:
-        """The pairs of components that turn together."""
-        a, b = self.pairs(torch.arange(self.turned, device="cpu"))
-        return frozenset(frozenset(pair) for pair in zip(a.tolist(), b.tolist(), strict=True))
-
     def _turn(self, x: Tensor, which: str, context: Context) -> Tensor:
         kind = torch.promote_types(x.dtype, torch.float32)  # whatever the model's type
         cos, sin = self._waves(which, kind, context)
         still = x[..., self.turned :]
-        a, b = self.pairs(x[..., : self.turned])
+        a, b = paired(x[..., : self.turned], self.layout)
         turned = self.unpaired(a * cos - b * sin, a * sin + b * cos).to(x.dtype)
         return turned if self.turned == x.shape[-1] else torch.cat([turned, still], dim=-1)
 
-    def pairs(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The two components of each pair: [.., turned] -> twice [.., turned / 2]."""
-        if self.layout == "interleaved":
-            return x[..., 0::2], x[..., 1::2]
-        a, b = x.chunk(2, dim=-1)
-        return a, b
-
     def unpaired(self, a: Tensor, b: Tensor) -> Tensor:
-        """Undo `pairs`."""
+        """Undo `paired`."""
         if self.layout == "interleaved":
             return torch.stack((a, b), dim=-1).flatten(-2)
         return torch.cat((a, b), dim=-1)
@@ -110,3 +97,11 @@ class Rotary(Encoding):
             return (a.cos() * self.magnitude).to(kind), (a.sin() * self.magnitude).to(kind)
 
         return context.once(("rotary", which, kind, id(self)), make)
+
+
+def paired(x: Tensor, layout: str) -> tuple[Tensor, Tensor]:
+    """The two components of each pair: [.., turned] -> twice [.., turned / 2]."""
+    if layout == "interleaved":
+        return x[..., 0::2], x[..., 1::2]
+    a, b = x.chunk(2, dim=-1)
+    return a, b

@@ -10,18 +10,17 @@ Symmetric in the encoder (ours).
 import torch
 from torch import Tensor
 
-from nmt.encodings.base import Dims, Encoding
-from nmt.encodings.context import Context, Positions
+from nmt.encodings.base import Context, Dims, Encoding, Facts
 from nmt.encodings.sinusoids import angles
 
 
 class Sandwich(Encoding):
     """Adds a fixed function of the distance, steeper in the first heads. Learns nothing."""
 
-    relative: bool = True
+    facts = Facts(relative=True)
 
-    def __init__(self, dims: Dims, positions: Positions | None = None, width: int = 128) -> None:
-        super().__init__(dims, positions)
+    def __init__(self, dims: Dims, width: int = 128) -> None:
+        super().__init__(dims)
         if width < 2 or width % 2:
             raise ValueError(f"width={width}: must be even and at least 2")
         self.width = width

@@ -7,13 +7,10 @@ the special case A[i, j] = r[clip(j - i)]. This is the general case, as the surv
 Schmitt and Schuetze (2022) counts it; it has not been evaluated in print.
 """
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 
-from nmt.encodings.base import Dims, Encoding, zeroed
-from nmt.encodings.context import Context, Positions
+from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
 
 
 class ShawAbsolute(Encoding):
@@ -22,19 +19,14 @@ class ShawAbsolute(Encoding):
     Heads share the vectors, layers do not: 2 longest^2 head_dim per layer.
     """
 
-    takes: ClassVar[str] = "integers"
+    facts = Facts(takes="integers")
     key_table: Tensor | None  # [layers, 1, longest x longest, head_dim]; row i longest + j
     value_table: Tensor | None
 
     def __init__(
-        self,
-        dims: Dims,
-        positions: Positions | None = None,
-        longest: int = 101,
-        key: bool = True,
-        value: bool = True,
+        self, dims: Dims, longest: int = 101, key: bool = True, value: bool = True
     ) -> None:
-        super().__init__(dims, positions)
+        super().__init__(dims, num_positions=longest, reads_queries_or_keys=key)
         if longest < 1:
             raise ValueError(f"longest={longest}: must be at least 1")
         if not (key or value):
@@ -43,19 +35,9 @@ class ShawAbsolute(Encoding):
         self.key_table = self.table(longest**2, dims.head_dim) if key else None
         self.value_table = self.table(longest**2, dims.head_dim) if value else None
 
-    @property
-    def holds(self) -> int | None:
-        """The positions in the table."""
-        return self.longest
-
     def zero_initialise(self) -> bool:
         """Zero vectors add nothing."""
         return zeroed(*self.parameters())
-
-    @property
-    def reads(self) -> bool:
-        """Vectors on values know neither queries nor keys."""
-        return self.key_table is not None
 
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """Add q_i . A^K[i, j]; sentences with the same positions share the [query, key] slice."""

@@ -12,18 +12,16 @@ import math
 
 from torch import Tensor
 
-from nmt.encodings.base import Dims, Encoding
-from nmt.encodings.context import Context, Positions
+from nmt.encodings.base import Context, Dims, Encoding, Facts
 
 
 class SigmoidAttention(Encoding):
     """Takes sigmoid instead of softmax. It knows no positions, and learns nothing."""
 
-    relative: bool = True
-    takes = "nothing"
+    facts = Facts(relative=True, takes="nothing")
 
-    def __init__(self, dims: Dims, positions: Positions | None = None, keys: int = 0) -> None:
-        super().__init__(dims, positions)
+    def __init__(self, dims: Dims, keys: int = 0) -> None:
+        super().__init__(dims)
         if keys < 0:
             raise ValueError(f"keys={keys}: at least 1, or 0 for as many as a query may see")
         self.keys = keys

@@ -13,14 +13,12 @@ paper's estimate: one draw per pass in training, one fixed draw otherwise.
 """
 
 import math
-from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nmt.encodings.base import Dims, Encoding, Projection
-from nmt.encodings.context import Context, Positions
+from nmt.encodings.base import Context, Dims, Encoding, Facts, Projection
 
 MODES = ("exact", "stochastic")
 
@@ -32,20 +30,21 @@ class SineSpe(Encoding):
     Exact queries and keys, cached ones too, have (2K + 1) head_dim components, stochastic R.
     """
 
-    relative: bool = True  # the exact mode; an estimate holds for shifts on average
-    widens: ClassVar[bool] = True
+    facts = Facts(
+        relative=True, changes_width=True
+    )  # the exact mode; an estimate holds for shifts on average
     noise: Tensor | None  # [heads, features, R]; the draw outside training
 
     def __init__(
         self,
         dims: Dims,
-        positions: Positions | None = None,
         mode: str = "exact",
         waves: int = 10,
         gated: bool = True,
         realizations: int | None = None,
     ) -> None:
-        super().__init__(dims, positions)
+        every = frozenset([frozenset(range(dims.head_dim))])  # each component in its own way
+        super().__init__(dims, relative=mode == "exact", rotation_planes=every)
         if mode not in MODES:
             raise ValueError(f"mode={mode}: choose one of {', '.join(MODES)}")
         if waves < 1:
@@ -54,7 +53,6 @@ class SineSpe(Encoding):
             raise ValueError(f"realizations={realizations}: mode=exact draws nothing")
         if mode == "stochastic" and (realizations is None or realizations < 1):
             raise ValueError(f"realizations={realizations}: mode=stochastic needs at least 1")
-        self.relative = mode == "exact"  # a property of this object
         shape = (dims.heads, dims.head_dim, waves)
         gains = torch.randn(shape)
         # initial values as the authors' code has them: low frequencies, so long waves
@@ -69,11 +67,6 @@ class SineSpe(Encoding):
             size = (dims.heads, features, realizations)
             noise = torch.randn(size, generator=draw, device="cpu")
         self.register_buffer("noise", noise, persistent=False)
-
-    @property
-    def planes(self) -> frozenset[frozenset[int]]:
-        """All components, each in its own way, so that no turn before it keeps its product."""
-        return frozenset([frozenset(range(self.dims.head_dim))])
 
     def project(
         self, project: Projection, xq: Tensor, xk: Tensor, xv: Tensor, layer: int, context: Context

@@ -5,12 +5,9 @@ tree. The paper found depth alone much worse than depth fused with the place in 
 relative form is encoding=spr_relative.
 """
 
-from typing import ClassVar
-
 from torch import Tensor
 
-from nmt.encodings.base import Dims, Encoding
-from nmt.encodings.context import Context, Positions
+from nmt.encodings.base import Context, Dims, Encoding
 from nmt.encodings.fusion import Fusion
 from nmt.encodings.positions_columns import Depth
 
@@ -21,21 +18,13 @@ class SprAbsolute(Encoding):
     All pieces of a word have its depth. Encoder only: a target has no tree while it is written.
     """
 
-    takes: ClassVar[str] = "real"
-
-    def __init__(
-        self, dims: Dims, positions: Positions | None = None, heads: str = "heads"
-    ) -> None:
-        super().__init__(dims, positions)
-        self.depth = Depth(heads)
-        if dims.site not in self.depth.sites:
+    def __init__(self, dims: Dims, heads: str = "heads") -> None:
+        depth = Depth(heads)
+        super().__init__(dims, columns=depth.columns)
+        self.depth = depth
+        if dims.site not in depth.sites:
             raise ValueError(f"where={dims.site}: the column {heads!r} stands beside the source")
         self.fusion = Fusion(dims.dim)
-
-    @property
-    def columns(self) -> frozenset[str]:
-        """That of the heads, besides those of the first position."""
-        return super().columns | self.depth.columns
 
     def zero_initialise(self) -> bool:
         """Zero matrices add nothing."""

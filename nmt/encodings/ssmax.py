@@ -12,19 +12,17 @@ source (ours).
 import torch
 from torch import Tensor, nn
 
-from nmt.encodings.base import Dims, Encoding
-from nmt.encodings.context import Context, Positions
+from nmt.encodings.base import Context, Dims, Encoding, Facts
 from nmt.encodings.weights import softmax
 
 
 class Ssmax(Encoding):
     """Learns a factor for every head and layer: heads per layer. It knows no positions."""
 
-    relative: bool = True
-    takes = "nothing"
+    facts = Facts(relative=True, takes="nothing")
 
-    def __init__(self, dims: Dims, positions: Positions | None = None, start: float = 0.43) -> None:
-        super().__init__(dims, positions)
+    def __init__(self, dims: Dims, start: float = 0.43) -> None:
+        super().__init__(dims)
         self.factor = nn.Parameter(torch.full((dims.layers, dims.heads), start))
 
     def normalise(self, e: Tensor, layer: int, context: Context) -> Tensor:

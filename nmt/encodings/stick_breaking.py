@@ -19,8 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nmt.encodings.base import Dims, Encoding
-from nmt.encodings.context import Context, Positions
+from nmt.encodings.base import Context, Dims, Encoding, Facts
 
 
 class StickBreaking(Encoding):
@@ -28,18 +27,16 @@ class StickBreaking(Encoding):
 
     vector: nn.Parameter | None  # [layers, heads, 1, head_dim]
 
-    relative: bool = True
-    takes = "nothing"
+    facts = Facts(relative=True, takes="nothing")
 
     def __init__(
         self,
         dims: Dims,
-        positions: Positions | None = None,
         attend_current: bool = False,
         remainder: bool = False,
         remainder_vector: bool = False,
     ) -> None:
-        super().__init__(dims, positions)
+        super().__init__(dims)
         if remainder and remainder_vector:
             raise ValueError(
                 "remainder=true and remainder_vector=true: what is left goes to one of the two"

@@ -7,46 +7,36 @@ not divide by sqrt(head_dim) (it absorbs the factor in its initial weights): sca
 """
 
 import math
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from nmt.encodings.base import Dims, Encoding
+from nmt.encodings.base import Context, Dims, Encoding, Facts
 from nmt.encodings.bias_table import scalars
-from nmt.encodings.context import Context, Positions
 from nmt.encodings.positions import refuse_descending
 
 
 class T5(Encoding):
     """Learns a number per bucket of distances and head, shared by all layers: buckets x heads."""
 
-    relative: bool = True
-    takes: ClassVar[str] = "integers"
-    pairwise: bool = True
+    facts = Facts(relative=True, takes="integers", pairwise=True)
     weight: nn.Parameter  # [heads, buckets]
 
     def __init__(
-        self,
-        dims: Dims,
-        positions: Positions | None = None,
-        buckets: int = 32,
-        max_distance: int = 128,
-        scaled: bool = True,
+        self, dims: Dims, buckets: int = 32, max_distance: int = 128, scaled: bool = True
     ) -> None:
-        super().__init__(dims, positions)
+        super().__init__(dims, scale=None if scaled else 1.0)
         check_buckets(buckets, max_distance, dims.site)
         refuse_descending(self.positions, dims.site)
         self.buckets = buckets
         self.max_distance = max_distance
-        self.scale = None if scaled else 1.0
         self.weight = nn.Parameter(torch.randn(dims.heads, buckets) * dims.dim**-0.5)
 
     def zero_initialise(self) -> bool:
         """Set all numbers to zero; without the usual scale, attention changes nevertheless."""
         with torch.no_grad():
             self.weight.zero_()
-        return self.scale is None
+        return self.facts.scale is None
 
     def bias(self, layer: int, context: Context) -> Tensor | None:
         """b_h of each distance's bucket: [batch | 1, heads, query, key], for all layers at once."""

@@ -15,8 +15,7 @@ Beware: without the division the softmax is nearly saturated at the start where 
 import torch
 from torch import Tensor
 
-from nmt.encodings.base import Dims, Encoding
-from nmt.encodings.context import Context, Positions
+from nmt.encodings.base import Context, Dims, Encoding, Facts
 from nmt.encodings.distances import sinusoid_products
 from nmt.encodings.sinusoids import frequencies
 
@@ -27,23 +26,19 @@ class Tener(Encoding):
     2 dim parameters per layer; without key_projection attention has dim^2 + dim fewer.
     """
 
-    relative: bool = True
-    pairwise: bool = True
+    facts = Facts(relative=True, pairwise=True)
 
     def __init__(
         self,
         dims: Dims,
-        positions: Positions | None = None,
         key_projection: bool = False,
         key_term: bool = False,
         scaled: bool = False,
         denominator: str = "paper",
     ) -> None:
-        super().__init__(dims, positions)
+        super().__init__(dims, projects_keys=key_projection, scale=None if scaled else 1.0)
         frequencies(dims.head_dim, denominator)  # refuses wrong options at once
-        self.projects_keys = key_projection
         self.key_term = key_term
-        self.scale = None if scaled else 1.0
         self.denominator = denominator
         self.u = self.table(1, dims.head_dim, per_head=True)  # [layers, heads, 1, head_dim]
         self.v = self.table(1, dims.head_dim, per_head=True)

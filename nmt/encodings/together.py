@@ -14,32 +14,32 @@ from nmt.encodings.base import Encoding
 
 def refuse(entries: Sequence[Encoding]) -> None:
     """Raise ValueError for entries that cannot be composed, with what to do."""
-    if sum(e.scale is not None for e in entries) > 1:
+    if sum(e.facts.scale is not None for e in entries) > 1:
         raise ValueError("encoding: more than one entry sets the scale of the scores")
-    normalising = [e.name for e in entries if e.overrides("normalise")]
+    normalising = [e.name for e in entries if "normalise" in e.hooks]
     if len(normalising) > 1:
         names = " and ".join(normalising)
         raise ValueError(f"encoding: only one entry can take the place of softmax, not {names}")
-    embedding = [e.name for e in entries if e.overrides("embed")]
-    if len(embedding) > 1 and any(e.streams > 1 for e in entries):
+    embedding = [e.name for e in entries if "embed" in e.hooks]
+    if len(embedding) > 1 and any(e.facts.streams > 1 for e in entries):
         names = ", ".join(embedding)
         raise ValueError(f"encoding: one entry must make all embeddings complex, not {names}")
     for place, e in enumerate(entries):
-        if e.widens:
+        if e.facts.changes_width:
             _refuse_beside(e, [o for o in entries if o is not e], entries[place + 1 :])
 
 
 def _refuse_beside(e: Encoding, others: Sequence[Encoding], later: Sequence[Encoding]) -> None:
     """Nobody but their product can read the features that take the place of queries and keys."""
     for other in others:
-        if other.widens or other.reads:
-            does = "makes features of" if other.widens else "reads"
+        if other.facts.changes_width or _reads(other):
+            does = "makes features of" if other.facts.changes_width else "reads"
             raise ValueError(
                 f"encoding.{other.name}: {does} queries and keys, but encoding.{e.name} turns them "
                 "into features that only their product can read; leave one of the two out"
             )
     for other in later:
-        if other.overrides("project"):
+        if "project" in other.hooks:
             raise ValueError(
                 f"encoding.{other.name}: changes queries and keys, of which encoding.{e.name} has "
                 f"made features already; name {e.name} last"
@@ -48,13 +48,18 @@ def _refuse_beside(e: Encoding, others: Sequence[Encoding], later: Sequence[Enco
 
 def at_odds(entries: Sequence[Encoding]) -> tuple[Encoding, Encoding] | None:
     """The first two that each know distances alone, but together also places; None: no two."""
-    for one, other in combinations([e for e in entries if e.relative], 2):
-        if not _commute(one.planes, other.planes):
+    for one, other in combinations([e for e in entries if e.facts.relative], 2):
+        if not _commute(one.facts.rotation_planes, other.facts.rotation_planes):
             return one, other
         for turning, reading in ((one, other), (other, one)):
-            if turning.planes and reading.reads:
+            if turning.facts.rotation_planes and _reads(reading):
                 return turning, reading
     return None
+
+
+def _reads(e: Encoding) -> bool:
+    """Whether `scores` meets queries or keys with anything but each other."""
+    return "scores" in e.hooks and e.facts.reads_queries_or_keys
 
 
 def _commute(one: frozenset[frozenset[int]], other: frozenset[frozenset[int]]) -> bool:

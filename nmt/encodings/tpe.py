@@ -10,14 +10,11 @@ so a copy sees as much of the path as its p lets it. All copies together are add
 embeddings, through a linear layer where their width is not the model's.
 """
 
-from typing import ClassVar
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nmt.encodings.base import Dims, Encoding, zeroed
-from nmt.encodings.context import Context, Positions
+from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
 from nmt.encodings.positions_columns import per_token
 from nmt.encodings.trees import binarised, birth_order, path_codes
 
@@ -31,19 +28,17 @@ class Tpe(Encoding):
     children of a word are its branches, and those beyond the last branch share it.
     """
 
-    relative: bool = True
-    takes: ClassVar[str] = "nothing"  # the tree alone says where a token stands
+    facts = Facts(relative=True, takes="nothing")  # the tree alone says where a token stands
 
     def __init__(
         self,
         dims: Dims,
-        positions: Positions | None = None,
         heads: str = "heads",
         branches: int = 2,
         depth: int = 32,
         binary: bool = True,
     ) -> None:
-        super().__init__(dims, positions)
+        super().__init__(dims, columns=frozenset({heads, "words"}))
         if dims.site != "encoder":
             raise ValueError(f"where={dims.site}: the column {heads!r} stands beside the source")
         for name, value in (("branches", branches), ("depth", depth)):
@@ -56,11 +51,6 @@ class Tpe(Encoding):
         self.decay = nn.Parameter(torch.empty(copies).uniform_(-1, 1) * (3 / copies) ** 0.5)
         width = branches * depth * copies
         self.out = nn.Linear(width, dims.dim) if width != dims.dim else nn.Identity()
-
-    @property
-    def columns(self) -> frozenset[str]:
-        """Heads, and which pieces are one word."""
-        return super().columns | {self.heads, "words"}
 
     def zero_initialise(self) -> bool:
         """A zero layer adds nothing; without a layer the codes cannot be silenced."""

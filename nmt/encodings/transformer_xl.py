@@ -12,8 +12,7 @@ clipped. The paper's memory of earlier segments is no encoding and not part of t
 import torch
 from torch import Tensor
 
-from nmt.encodings.base import Dims, Encoding, zeroed
-from nmt.encodings.context import Context, Positions
+from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
 from nmt.encodings.distances import sinusoid_products
 from nmt.encodings.sinusoids import frequencies
 
@@ -25,11 +24,10 @@ class TransformerXl(Encoding):
     layers dim^2 + 2 dim, or layers (dim^2 + 2 dim), parameters per stack.
     """
 
-    relative: bool = True
-    pairwise: bool = True
+    facts = Facts(relative=True, pairwise=True)
 
-    def __init__(self, dims: Dims, positions: Positions | None = None, untie: bool = False) -> None:
-        super().__init__(dims, positions)
+    def __init__(self, dims: Dims, untie: bool = False) -> None:
+        super().__init__(dims)
         frequencies(dims.dim)  # refuses an odd width at once
         self.w_r = self.table(dims.dim, dims.dim)  # [layers, 1, dim, dim]
         self.u = self.table(1, dims.head_dim, per_layer=untie, per_head=True)

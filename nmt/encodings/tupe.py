@@ -7,14 +7,11 @@ adds T5's buckets. reset=true unties the first token: the term of positions (b i
 theta_1 in its row and theta_2 in its column, as the paper does for [CLS].
 """
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor, nn
 
-from nmt.encodings.base import Dims, Encoding
+from nmt.encodings.base import Context, Dims, Encoding, Facts
 from nmt.encodings.bias_table import scalars
-from nmt.encodings.context import Context, Positions
 from nmt.encodings.positions import refuse_descending
 from nmt.encodings.t5 import bucket, check_buckets, two_sided
 
@@ -26,18 +23,17 @@ class Tupe(Encoding):
     2 heads more with reset. The authors' code gives U_Q and U_K biases and normalises p.
     """
 
-    takes: ClassVar[str] = "integers"
+    facts = Facts(takes="integers")
 
     def __init__(
         self,
         dims: Dims,
-        positions: Positions | None = None,
         longest: int = 1024,
         buckets: int | None = None,
         max_distance: int | None = None,
         reset: bool = False,
     ) -> None:
-        super().__init__(dims, positions)
+        super().__init__(dims, scale=(2 * dims.head_dim) ** -0.5, num_positions=longest)
         if longest < 1:
             raise ValueError(f"longest={longest}: must be at least 1")
         if (buckets is None) != (max_distance is None):
@@ -45,7 +41,6 @@ class Tupe(Encoding):
         if buckets is not None and max_distance is not None:
             check_buckets(buckets, max_distance, dims.site)
             refuse_descending(self.positions, dims.site)
-        self.scale = (2 * dims.head_dim) ** -0.5
         self.longest = longest
         self.buckets = buckets
         self.max_distance = max_distance
@@ -62,11 +57,6 @@ class Tupe(Encoding):
         nn.init.normal_(linear.weight, std=0.02)  # as BERT's
         nn.init.zeros_(linear.bias)
         return linear
-
-    @property
-    def holds(self) -> int | None:
-        """As many positions as have vectors."""
-        return self.longest
 
     def bias(self, layer: int, context: Context) -> Tensor | None:
         """The term of positions [batch | 1, heads, query, key], for all layers at once."""

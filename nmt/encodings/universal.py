@@ -12,22 +12,15 @@ adaptive halting model.halting.
 import torch
 from torch import Tensor
 
-from nmt.encodings.base import Dims, Encoding
-from nmt.encodings.context import Context, Positions
+from nmt.encodings.base import Context, Dims, Encoding
 from nmt.encodings.sinusoids import sinusoids
 
 
 class Universal(Encoding):
     """Adds sinusoids of position and step to the input of every layer; no parameters."""
 
-    def __init__(
-        self,
-        dims: Dims,
-        positions: Positions | None = None,
-        layout: str = "interleaved",
-        denominator: str = "paper",
-    ) -> None:
-        super().__init__(dims, positions)
+    def __init__(self, dims: Dims, layout: str = "interleaved", denominator: str = "paper") -> None:
+        super().__init__(dims)
         self.layout = layout
         self.denominator = denominator
         self._pe(torch.zeros(1))  # refuses wrong options at once

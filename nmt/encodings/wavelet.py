@@ -15,22 +15,18 @@ are told apart as well as those behind; across (ours) t is the distance of posit
 import torch
 from torch import Tensor
 
-from nmt.encodings.base import Dims, Encoding
+from nmt.encodings.base import Context, Dims, Encoding, Facts
 from nmt.encodings.by_row import query_products
-from nmt.encodings.context import Context, Positions
 from nmt.encodings.distances import distinct
 
 
 class Wavelet(Encoding):
     """Adds products of queries with wavelets of the distance; learns nothing."""
 
-    relative: bool = True
-    pairwise: bool = True
+    facts = Facts(relative=True, pairwise=True)
 
-    def __init__(
-        self, dims: Dims, positions: Positions | None = None, scales: int = 8, first: int = 0
-    ) -> None:
-        super().__init__(dims, positions)
+    def __init__(self, dims: Dims, scales: int = 8, first: int = 0) -> None:
+        super().__init__(dims)
         if scales < 1 or dims.head_dim % scales:
             raise ValueError(f"scales={scales}: must divide the {dims.head_dim} of a head")
         self.scales, self.first = scales, first

@@ -5,12 +5,9 @@ source is put into the order of the target language. The paper gets the order fr
 model (BTG); here it is a column beside the source. This is their InXL; their HeadXL is not made.
 """
 
-from typing import ClassVar
-
 from torch import Tensor
 
-from nmt.encodings.base import Dims, Encoding
-from nmt.encodings.context import Context, Positions
+from nmt.encodings.base import Context, Dims, Encoding
 from nmt.encodings.fusion import Fusion
 from nmt.encodings.positions_columns import ColumnPositions
 
@@ -21,21 +18,13 @@ class XlPe(Encoding):
     All pieces of a word have its place in the translation. Encoder only.
     """
 
-    takes: ClassVar[str] = "real"
-
-    def __init__(
-        self, dims: Dims, positions: Positions | None = None, order: str = "order"
-    ) -> None:
-        super().__init__(dims, positions)
-        self.order = ColumnPositions(order)
-        if dims.site not in self.order.sites:
+    def __init__(self, dims: Dims, order: str = "order") -> None:
+        place = ColumnPositions(order)
+        super().__init__(dims, columns=place.columns)
+        self.order = place
+        if dims.site not in place.sites:
             raise ValueError(f"where={dims.site}: the column {order!r} stands beside the source")
         self.fusion = Fusion(dims.dim)
-
-    @property
-    def columns(self) -> frozenset[str]:
-        """That of the order, besides those of the first position."""
-        return super().columns | self.order.columns
 
     def zero_initialise(self) -> bool:
         """Zero matrices add nothing."""

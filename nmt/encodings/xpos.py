@@ -11,8 +11,7 @@ The decay holds for keys in the past only: ahead it would grow. So the encoder g
 import torch
 from torch import Tensor
 
-from nmt.encodings.base import Dims, Projection
-from nmt.encodings.context import Context, Positions
+from nmt.encodings.base import Context, Dims, Projection
 from nmt.encodings.positions import refuse_descending
 from nmt.encodings.rotary import Rotary
 
@@ -23,12 +22,11 @@ class Xpos(Rotary):
     def __init__(
         self,
         dims: Dims,
-        positions: Positions | None = None,
         base: float = 10000.0,
         layout: str = "interleaved",
         scale_base: float = 512.0,
     ) -> None:
-        super().__init__(dims, positions, base, layout)
+        super().__init__(dims, base, layout)
         refuse_descending(self.positions, dims.site)
         if scale_base <= 0:
             raise ValueError(f"scale_base={scale_base}: must be above 0")

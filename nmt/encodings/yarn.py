@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 
 from nmt.encodings.base import Dims
-from nmt.encodings.context import Positions
 from nmt.encodings.rotary import Rotary
 
 RAMPS = ("components", "turns")
@@ -31,7 +30,6 @@ class Yarn(Rotary):
     def __init__(
         self,
         dims: Dims,
-        positions: Positions | None = None,
         base: float = 10000.0,
         layout: str = "interleaved",
         partial: float = 1.0,
@@ -42,7 +40,7 @@ class Yarn(Rotary):
         ramp: str = "components",
         attention: float = 0.0,
     ) -> None:
-        super().__init__(dims, positions, base, layout, partial)
+        super().__init__(dims, base, layout, partial)
         if factor < 1:
             raise ValueError(f"factor={factor}: at least 1")
         if not 0 < beta_slow < beta_fast:

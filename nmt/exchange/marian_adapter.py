@@ -131,7 +131,7 @@ def _layout(trained: Trained, name: str, positions: int) -> str:
         f"of the {name} and knows no other positions; the nearest is encoding=absolute"
     )
     hooks = [hook for hook in site_positions.KINDS if hook != "embed"]
-    if site.scale is not None or any(e.overrides(hook) for e in site.each() for hook in hooks):
+    if site.scale is not None or any(hook in e.hooks for e in site.each() for hook in hooks):
         raise refused
     dims = Dims(name, 1, shape.heads, shape.dim, shape.dim // shape.heads, SPECIALS)
     table = site_positions.read(site, dims, positions).table

@@ -15,7 +15,7 @@ from torch import Tensor
 from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context, causal
-from nmt.encodings.rotary import Rotary
+from nmt.encodings.rotary import Rotary, paired
 from nmt.errors import UserError
 from nmt.exchange.distance_tables import by_distance, pairs, reach, widened
 
@@ -92,7 +92,7 @@ class _Probe(NamedTuple):
 
     def having(self, *hooks: str) -> list[Encoding]:
         """The entries that override one of the hooks."""
-        return [e for e in self.site.each() if any(e.overrides(hook) for hook in hooks)]
+        return [e for e in self.site.each() if any(hook in e.hooks for hook in hooks)]
 
     def refuse(self, why: str, hook: str, entries: Sequence[Encoding] = ()) -> UserError:
         """An error that names entries, or all of the hook's form, and the nearest that would do."""
@@ -110,7 +110,7 @@ def read(site: Encodings, dims: Dims, longest: int) -> SitePositions:
 
     Raises UserError for what has no such form, with the reason.
     """
-    limit = site.limit_in(training=False)
+    limit = site.limit(training=False)
     probe = _Probe(site, dims, min(longest, limit or longest))
     _refuse_needs(probe)
     forms = {KINDS[h]: h for h in KINDS if probe.having(h)}
@@ -153,14 +153,14 @@ def _refuse_needs(probe: _Probe) -> None:
 
 def _needs(probe: _Probe, e: Encoding) -> Iterator[tuple[bool, str, str]]:
     """Whether an entry needs it, the reason in words, and the hook that could do without."""
-    column = min(e.columns, default="")
-    yield bool(e.columns), f"it reads the column {column} beside the text", "scores"
-    yield e.lengths, "it is told how long the output is to be", "embed"
-    yield e.streams > 1, "its states are complex", "embed"
-    yield e.overrides("layer"), "it changes the input of every layer", "layer"
-    yield e.overrides("readout"), "it changes the top of the stack", "readout"
-    yield e.widens, "it makes queries and keys wider", "project"
-    yield e.overrides("normalise"), "it takes the place of softmax", "normalise"
+    column = min(e.facts.columns, default="")
+    yield bool(e.facts.columns), f"it reads the column {column} beside the text", "scores"
+    yield e.facts.needs_lengths, "it is told how long the output is to be", "embed"
+    yield e.facts.streams > 1, "its states are complex", "embed"
+    yield "layer" in e.hooks, "it changes the input of every layer", "layer"
+    yield "readout" in e.hooks, "it changes the top of the stack", "readout"
+    yield e.facts.changes_width, "it makes queries and keys wider", "project"
+    yield "normalise" in e.hooks, "it takes the place of softmax", "normalise"
     why = "it keeps something else of each word than key and value"
     yield _remembers(probe, e), why, "bias"
     yield e.positions.pairs, "its distances are counted along edges", "scores"
@@ -168,7 +168,7 @@ def _needs(probe: _Probe, e: Encoding) -> Iterator[tuple[bool, str, str]]:
 
 def _remembers(probe: _Probe, e: Encoding) -> bool:
     """Whether it keeps what it computes of each key, so that scores depend on the words."""
-    if not e.overrides("project"):
+    if "project" not in e.hooks:
         return False
     context = probe.context(torch.arange(1), 1).placed(e.positions)
     x, split = torch.zeros(1, 1, probe.dims.dim), (1, probe.dims.heads, 1, probe.dims.head_dim)
@@ -366,7 +366,7 @@ def _turns(probe: _Probe) -> Turns:
 
 def _turned(x: Tensor, angles: Tensor, e: Rotary) -> Tensor:
     """The rotation itself, by its definition."""
-    a, b = e.pairs(x[..., : e.turned])
+    a, b = paired(x[..., : e.turned], e.layout)
     cos, sin = angles.cos(), angles.sin()
     return torch.cat([e.unpaired(a * cos - b * sin, a * sin + b * cos), x[..., e.turned :]], -1)
 

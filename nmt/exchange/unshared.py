@@ -28,8 +28,8 @@ def refuse(settings: Settings, model: Transformer, engine: str) -> None:
     if (factor := settings.decode.position_scale) != 1:
         raise UserError(f"decode.position_scale={factor}: cannot be exported; choose 1")
     for e in model.cross_encodings.each():
-        hooks = [hook for hook in NEAREST if e.overrides(hook)]
-        if hooks or e.scale is not None:
+        hooks = [hook for hook in NEAREST if hook in e.hooks]
+        if hooks or e.facts.scale is not None:
             raise UserError(
                 f"encoding.{e.name}: cannot be exported to {engine}, because attention to the "
                 "source knows no positions there; the nearest that can is "

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from nmt import build
 from nmt.config import Settings
-from nmt.encodings.composition import hooks_of
 from nmt.encodings.lookup import find
 from nmt.errors import UserError
 from nmt.exchange import ctranslate2_spec
@@ -71,7 +70,7 @@ def _sites(specimen: Specimen) -> Rows:
     """The hooks of each site, and whether the fused kernel serves them."""
     for name, site in specimen.model.sites.items():
         if site.entries:
-            hooks = dict.fromkeys(h for e in site.each() for h in hooks_of(type(e)))
+            hooks = dict.fromkeys(h for e in site.each() for h in e.hooks)
             fused = "fused attention" if site.fusible else "no fused attention"
             yield f"hooks, {name}", f"{', '.join(hooks) or 'none'} ({fused})"
 

@@ -118,7 +118,7 @@ def training_step(model: Transformer) -> str:
     """Hooks return the documented shapes, and every parameter gets a gradient."""
     trial.step(model, _text(model))
     for site, e in entries(model):
-        for name, p in e.named_parameters() if not e.idle else ():
+        for name, p in e.named_parameters() if not e.facts.may_lack_gradients else ():
             if p.grad is not None and not p.grad.any():
                 raise CheckError(f"encoding.{e.name}: {name} ({site}): its gradient is zero")
     return "every parameter gets a gradient"
@@ -179,7 +179,7 @@ def kind_of_positions(model: Transformer) -> str:
         e.positions = Index()
     before = full(model, text)
     moved = relative_difference(before, after)
-    kinds = {e.takes for e in encodings}
+    kinds = {e.facts.takes for e in encodings}
     if (moved > ROUNDING) != bool(kinds - {"nothing"}):
         told = " and ".join(sorted(kinds))
         raise CheckError(f"takes {told}, but places twice as far show {moved:.2g}")

@@ -12,7 +12,7 @@ import torch
 from nmt import build
 from nmt.config import Settings
 from nmt.encodings.base import Encoding
-from nmt.encodings.composition import hooks_of
+from nmt.encodings.base import Facts as Stated
 from nmt.inspect.single import additions, ask, pass_over
 from nmt.inspect.specimen import Specimen, entries
 from nmt.model.transformer import Transformer
@@ -45,7 +45,7 @@ def facts_of(specimen: Specimen, option: str = "") -> Facts:
         _merged({probe.injection for probe in probes}, "both"),
         any(True for e in encodings for _ in e.parameters()),
         any(IN_EVERY_LAYER & probe.hooks for probe in probes),
-        all(e.unbound for e in encodings),
+        all(_unbound(e.facts) for e in encodings),
     )
 
 
@@ -59,7 +59,7 @@ class Probe:
     """One encoding at its site, asked about two contents at the same places."""
 
     def __init__(self, site: str, encoding: Encoding, specimen: Specimen) -> None:
-        self.encoding, self.hooks = encoding, set(hooks_of(type(encoding)))
+        self.encoding, self.hooks = encoding, set(encoding.hooks)
         ids = specimen.text.target if site == "decoder" else specimen.text.source
         self._context = pass_over(ids, site, specimen.text.columns)
         draw = torch.Generator().manual_seed(0)
@@ -78,7 +78,7 @@ class Probe:
         """
         if self.injection == "ape":
             return "A"
-        if self.encoding.relative or type(self.encoding).relative:
+        if self.encoding.facts.relative or type(self.encoding).facts.relative:
             return "R"
         return "B" if "distances" in self._context.requests else "A"
 
@@ -91,7 +91,7 @@ class Probe:
         depending on their content. Neither (-) if it replaces embeddings by something else.
         """
         kinds = {part: kind for part, (kind, _) in additions(*self._answers).items()}
-        if self.encoding.streams > 1:
+        if self.encoding.facts.streams > 1:
             kinds = {"embed": "more"}
         replaces = "more" in (kinds["embed"], kinds.get("layer"))
         modifies = IN_ATTENTION & self.hooks or "more" in (kinds.get("query"), kinds.get("key"))
@@ -99,6 +99,14 @@ class Probe:
             return "-"
         adds = "vectors" in kinds.values()
         return "both" if adds and modifies else "ape" if adds else "mam" if modifies else "-"
+
+
+def _unbound(stated: Stated) -> bool:
+    """What an encoding states, or else what follows from its positions."""
+    if stated.unbound is not None:
+        return stated.unbound
+    finite = (stated.num_positions, stated.max_distance) != (None, None)
+    return not finite and stated.takes != "integers"
 
 
 def _merged(kinds: set[str], several: str) -> str:

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from nmt.encodings.base import Encoding
-from nmt.encodings.composition import Encodings, hooks_of
+from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
+from nmt.encodings.limits import longest
 from nmt.encodings.weights import softmax
 from nmt.inspect.single import additions, ask, pass_over, scale_of
 from nmt.model import example
@@ -54,7 +55,7 @@ Panel = MatrixPanel | CurvesPanel
 
 def panels_of(e: Encoding, site: str, vocab: int) -> list[Panel]:
     """All that is worth drawing of one encoding in the first layer of a site."""
-    portrait, hooks = _Portrait(e, site, vocab), set(hooks_of(type(e)))
+    portrait, hooks = _Portrait(e, site, vocab), set(e.hooks)
     panels: list[Panel] = []
     if hooks & {"embed", "layer", "project"}:
         vectors = portrait.vectors()
@@ -99,9 +100,9 @@ class _Portrait:
     """One encoding at a site, asked in its first layer about a made-up sentence."""
 
     def __init__(self, e: Encoding, site: str, vocab: int) -> None:
-        self.e, self.site, self.n = e, site, min(LENGTH, e.limit or LENGTH)
+        self.e, self.site, self.n = e, site, min(LENGTH, longest(e, e.training) or LENGTH)
         self.ids = example.ids(1, self.n, vocab)
-        self.columns = example.columns(set(e.columns), self.ids)
+        self.columns = example.columns(set(e.facts.columns), self.ids)
         self.x = _contents(self.n, e)
 
     def context(self, rows: int, length: int | None = None, same: bool = False) -> Context:
@@ -113,7 +114,7 @@ class _Portrait:
 
     def vectors(self) -> Tensor | None:
         """What is added at each position of the sentence [position, any]; None if not that."""
-        if self.e.streams > 1:
+        if self.e.facts.streams > 1:
             return None
         x, context = self.x[:2], self.context(2)
         with torch.inference_mode():
@@ -144,7 +145,7 @@ class _Portrait:
 
     def _side_by_side(self, y: Tensor) -> Tensor:
         """Streams [batch x streams, length, dim] as components [batch, length, any]."""
-        return y.unflatten(0, (-1, self.e.streams)).transpose(1, 2).flatten(2)
+        return y.unflatten(0, (-1, self.e.facts.streams)).transpose(1, 2).flatten(2)
 
     def _reach(self) -> Array:
         """How far each vector moves per change of each word [vector at, word at]; in float64."""
@@ -167,7 +168,7 @@ class _Portrait:
         with torch.inference_mode():
             unrelated = ask(e, x, self.context(len(x)))
             equal = ask(e, x[:, :1].expand(*x.shape), self.context(len(x), same=True))
-        if e.streams == 1:
+        if e.facts.streams == 1:
             plain = unrelated.plain @ unrelated.plain.mT * scale_of(e)
             blocked = (unrelated.logits < BLOCKED).any(0)  # by a bias that masks
             if blocked.any():
@@ -185,7 +186,7 @@ class _Portrait:
                 panels.append(self.panel(title, "standard deviation", variance, root=True))
             elif panels:
                 return panels
-        values = equal.logits[:: e.streams].mean(0)  # [heads, query, key]
+        values = equal.logits[:: e.facts.streams].mean(0)  # [heads, query, key]
         varies = float(values.max() - values.min()) > FLAT * float(values.abs().max())
         if varies or not panels:
             title = "Logit of a query and an equal key"
@@ -209,7 +210,7 @@ class _Portrait:
 
     def values(self) -> list[Panel]:
         """The length of the vector that a fully attended key adds to the output, by distance."""
-        if not self.e.overrides("values"):
+        if "values" not in self.e.hooks:
             return []
         n, context = self.n, self.context(self.n)  # row j attends to key j alone
         p = torch.eye(n)[:, None, None].expand(n, self.e.dims.heads, n, n)
@@ -229,7 +230,7 @@ class _Portrait:
         context, values = self.context(1), values.float()
         if self.site == "decoder" and context.allowed is not None:
             values = values.masked_fill(~context.allowed[0], float("nan"))
-        if not type(self.e).relative:
+        if not type(self.e).facts.relative:
             clean = values.nan_to_num()
             most = float((clean - clean[:1]).abs().max())
             alike = most <= 1e-6 * (1 + float(clean.abs().max()))

@@ -66,9 +66,9 @@ def ask(e: Encoding, x: Tensor, context: Context, layer: int = 0) -> Answers:
 
     site = Encodings([e])
     across = context.site == "cross"
-    embedded = x.repeat_interleave(e.streams, 0) if across else site.embed(x, context)
-    inside = context.repeated(e.streams) if e.streams > 1 else context
-    inputs = x if e.streams == 1 else embedded
+    embedded = x.repeat_interleave(e.facts.streams, 0) if across else site.embed(x, context)
+    inside = context.repeated(e.facts.streams) if e.facts.streams > 1 else context
+    inputs = x if e.facts.streams == 1 else embedded
     layered = inputs if across else site.layer(inputs, layer, inside)
     q, k, v = site.project(split, inputs, inputs, inputs, layer, inside)  # type: ignore[arg-type]
     logits = site.scores(q, k, layer, inside).float() * scale_of(e)
@@ -79,7 +79,7 @@ def ask(e: Encoding, x: Tensor, context: Context, layer: int = 0) -> Answers:
 
 def scale_of(e: Encoding) -> float:
     """What an encoding's scores are multiplied with."""
-    return e.dims.head_dim**-0.5 if e.scale is None else e.scale
+    return e.dims.head_dim**-0.5 if e.facts.scale is None else e.facts.scale
 
 
 def additions(first: Answers, second: Answers) -> dict[str, tuple[str, Tensor]]:

@@ -17,7 +17,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nmt.encodings.base import Encoding, Projection
-from nmt.encodings.composition import hooks_of
 from nmt.encodings.positions import Scaled
 from nmt.model.example import Sentences
 from nmt.model.transformer import PAD, Transformer
@@ -154,10 +153,11 @@ def _shift_fault(model: Transformer, text: Sentences, before: Tensor) -> str | N
     saying = [
         e
         for site in model.sites.values()
+        if site.at_odds is None
         for e in site.each()
-        if site.at_odds is None and e.relative and e.holds is None and not e.positions.pairs
+        if e.facts.relative and e.facts.num_positions is None and not e.positions.pairs
         # what another makes of places, as shaw_absolute, stays where turned queries meet it
-        if not (e.overrides("project") and any(_meets_queries(o) for o in site.each()))
+        if not ("project" in e.hooks and any(_meets_queries(o) for o in site.each()))
     ]
     if not saying or not shows(saying):
         return None
@@ -170,7 +170,7 @@ def _shift_fault(model: Transformer, text: Sentences, before: Tensor) -> str | N
 
 def _meets_queries(e: Encoding) -> bool:
     """Whether an entry changes queries, or what they are multiplied by, by their places."""
-    return not e.relative and (e.overrides("project") or e.overrides("scores"))
+    return not e.facts.relative and not {"project", "scores"}.isdisjoint(e.hooks)
 
 
 class Answer(NamedTuple):
@@ -206,7 +206,7 @@ def _answers(model: Transformer, text: Sentences, change: Change, beyond: bool) 
             queries = change.source if site == "encoder" else change.target
             keys = change.target if site == "decoder" else change.source
             for e in encodings.each():
-                for hook in hooks_of(type(e)):
+                for hook in e.hooks:
                     noting = _noting(e, hook, (queries, keys), beyond, answers)
                     vars(e)[hook] = noting  # in the place of its class's, for this pass
                     after.callback(vars(e).pop, hook)

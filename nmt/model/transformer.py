@@ -131,7 +131,7 @@ class Transformer(nn.Module):
     @property
     def needs_lengths(self) -> bool:
         """Whether `start` needs the desired length of each output."""
-        return self.decoder_encodings.lengths or self.cross_encodings.lengths
+        return self.decoder_encodings.needs_lengths or self.cross_encodings.needs_lengths
 
     @property
     def source_limit(self) -> int | None:
@@ -147,7 +147,7 @@ class Transformer(nn.Module):
         """The longest sequences that the encodings can hold, in training or otherwise."""
 
         def of(*sites: Encodings) -> int | None:
-            most = (site.limit_in(training) for site in sites)
+            most = (site.limit(training) for site in sites)
             return min((m for m in most if m is not None), default=None)
 
         across = self.cross_encodings
@@ -158,7 +158,7 @@ class Transformer(nn.Module):
         """The integers that columns beside the source may hold, where not all will do."""
         ranges: dict[str, range] = {}
         for e in (e for site in self.sites.values() for e in site.each()):
-            for name, held in e.column_ranges.items():
+            for name, held in e.facts.column_ranges.items():
                 other = ranges.get(name, held)
                 ranges[name] = range(max(held.start, other.start), min(held.stop, other.stop))
         return ranges

@@ -174,7 +174,8 @@ def _effect(model: Transformer, name: str) -> str:
     """How much the logits change if only the entries of this name are left out."""
     sentences = _sentences(model)
     here = [e for site in model.sites.values() for e in site.each() if e.name == name]
-    if any(e.streams > 1 or e.widens or not e.projects_keys for e in here):
+    facts = [e.facts for e in here]
+    if any(f.streams > 1 or f.changes_width or not f.projects_keys for f in facts):
         return "not measured alone, as it has projections of its own"
     with_it = _logits(model, sentences)
     kept = {site: encodings.entries for site, encodings in model.sites.items()}

@@ -5,12 +5,19 @@ from torch import Tensor
 
 from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.composition import Encodings
-from nmt.encodings.context import Context, causal
+from nmt.encodings.context import Context, Positions, causal
+from nmt.encodings.facts import START
 
 
-def dims(site: str = "encoder", heads: int = 2, head_dim: int = 4, layers: int = 2) -> Dims:
+def dims(
+    site: str = "encoder",
+    heads: int = 2,
+    head_dim: int = 4,
+    layers: int = 2,
+    positions: Positions = START,
+) -> Dims:
     """Small sizes."""
-    return Dims(site, layers, heads, heads * head_dim, head_dim, 30)
+    return Dims(site, layers, heads, heads * head_dim, head_dim, 30, positions)
 
 
 def pass_over(n: int, site: str = "encoder", rows: int = 2) -> Context:

@@ -71,7 +71,7 @@ def turned(e: Rotary, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def sinusoids(layout: str, denominator: str, make: Callable[[int, int], Tensor]) -> Sides:
-    e = Absolute(dims(head_dim=16), None, layout, denominator)
+    e = Absolute(dims(head_dim=16), layout, denominator)
     return Sides([e], lambda: embedded(e, 60), make(60, 32))
 
 
@@ -112,7 +112,7 @@ def t5_buckets() -> Sides:
     numbered, wanted = [], []
     for site in ("encoder", "decoder"):
         for buckets, far in ((32, 128), (16, 64), (8, 20)):
-            e = T5(dims(site), None, buckets, far)
+            e = T5(dims(site), buckets, far)
             with torch.no_grad():
                 e.weight.copy_(torch.arange(buckets).expand_as(e.weight))
             numbered.append(e)
@@ -129,7 +129,7 @@ def t5_bias() -> Sides:
     package = theirs("x_transformers.x_transformers")
     entries, wanted = [], []
     for site in ("encoder", "decoder"):
-        e = drawn(T5(dims(site, heads=4), None, 8, 20))
+        e = drawn(T5(dims(site, heads=4), 8, 20))
         entries.append(e)
         bias = package.RelativePositionBias(1, site == "decoder", 8, 20, heads=4).double()
         with torch.no_grad():
@@ -258,7 +258,7 @@ def _deberta(reach: int) -> Sides:
     )  # fmt: skip
     package = theirs(f"{HF}.deberta_v2.modeling_deberta_v2").DisentangledSelfAttention(config)
     package = drawn(package).eval()
-    e = drawn(Deberta(dims(), None, reach))
+    e = drawn(Deberta(dims(), reach))
     with torch.no_grad():
         package.pos_key_proj.weight.copy_(e.w_kr[1, 0])
         package.pos_query_proj.weight.copy_(e.w_qr[1, 0])

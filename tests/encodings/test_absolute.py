@@ -1,5 +1,7 @@
 """Sinusoids: golden numbers, layouts, large positions."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -7,6 +9,7 @@ from nmt.encodings.absolute import Absolute
 from nmt.encodings.base import Dims
 from nmt.encodings.context import Context
 from nmt.encodings.learned import Learned
+from nmt.encodings.limits import longest
 from nmt.encodings.positions import Index
 from nmt.encodings.sinusoids import sinusoids
 
@@ -46,7 +49,7 @@ def test_large_positions_stay_apart_in_bfloat16() -> None:
 
 def test_the_first_position_is_a_choice() -> None:
     at = torch.arange(3)[None]
-    e = Absolute(Dims("encoder", 1, 2, 8, 4), Index(start=1))
+    e = Absolute(replace(Dims("encoder", 1, 2, 8, 4), positions=Index(start=1)))
     c = Context("encoder", at, at, at)
     x = e.embed(torch.zeros(1, 3, 8), c.placed(e.positions))
     assert torch.equal(x[0], sinusoids(torch.tensor([1, 2, 3]), 8))
@@ -55,7 +58,7 @@ def test_the_first_position_is_a_choice() -> None:
 @pytest.mark.parametrize("options", [{"layout": "x"}, {"denominator": "x"}])
 def test_wrong_options_are_refused(options: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="x: choose one of"):
-        Absolute(Dims("encoder", 1, 1, 8, 8), None, **options)
+        Absolute(Dims("encoder", 1, 1, 8, 8), **options)
 
 
 def test_odd_widths_are_refused() -> None:
@@ -68,12 +71,12 @@ def test_learned_positions_end() -> None:
     c = Context("encoder", at, at, at)
     dims = Dims("encoder", 1, 1, 8, 8)
     e = Learned(dims, size=5)
-    assert e.limit == 5
+    assert longest(e, False) == 5
     with pytest.raises(ValueError, match="positions 0 to 5 are not all among the 5"):
         e.embed(torch.zeros(1, 6, 8), c)
     clipped = Learned(dims, size=5, beyond="clip")
     x = clipped.embed(torch.zeros(1, 6, 8), c)
-    assert clipped.limit is None and torch.equal(x[0, 5], x[0, 4])
+    assert longest(clipped, False) is None and torch.equal(x[0, 5], x[0, 4])
 
 
 def test_learned_gradient_reaches_used_rows_only() -> None:

@@ -35,7 +35,7 @@ def embedded(e: ComplexOrder, ids: Tensor, x: Tensor, start: int = 0) -> Tensor:
 @pytest.mark.parametrize("frequency, phase", list(pairs(["word", "shared"], [True, False])))
 def test_embeddings_equal_the_formula_in_loops(frequency: str, phase: bool) -> None:
     torch.manual_seed(0)
-    e = ComplexOrder(dims(), None, frequency, phase).double()
+    e = ComplexOrder(dims(), frequency, phase).double()
     ids = torch.randint(30, (2, 6))
     x = torch.randn(2, 6, 8, dtype=torch.float64)
     got = embedded(e, ids, x, start=3)
@@ -61,7 +61,7 @@ def test_what_another_entry_adds_is_added_before_or_after(product: str) -> None:
 @pytest.mark.parametrize("product", ["bilinear", "hermitian"])
 @pytest.mark.parametrize("site", ["encoder", "decoder", "cross"])
 def test_attention_equals_the_formula_in_complex_numbers(site: str, product: str) -> None:
-    e = ComplexOrder(dims(site), None, product=product).double()
+    e = ComplexOrder(dims(site), product=product).double()
     q, k, v = qkv(9, dims(), rows=4)
     got, p, o = attend(e, q, k, v, pass_over(9, site, rows=4))
     zq, zk, zv = joined(q), joined(k), joined(v)
@@ -100,7 +100,7 @@ def test_only_the_hermitian_product_keeps_differences_alone() -> None:
     torch.manual_seed(0)
     ids, x = torch.randint(30, (2, 7)), torch.randn(2, 7, 8, dtype=torch.float64)
     for product, kept in (("bilinear", False), ("hermitian", True)):
-        e = ComplexOrder(dims(), None, "shared", product=product).double()
+        e = ComplexOrder(dims(), "shared", product=product).double()
         scores = []
         for start in (0, 40):
             z = embedded(e, ids, x, start)
@@ -138,7 +138,7 @@ def test_only_a_decoder_merges_its_streams() -> None:
 
 
 def test_large_positions_stay_apart_in_bfloat16() -> None:
-    e = ComplexOrder(dims(head_dim=32), None, "shared", False)
+    e = ComplexOrder(dims(head_dim=32), "shared", False)
     at = torch.tensor([[300, 301]])
     with torch.autocast("cpu"):
         x = e.embed(torch.ones(1, 2, 64, dtype=torch.bfloat16), Context("encoder", at, at, at))
@@ -161,7 +161,7 @@ def test_parameters() -> None:
 @pytest.mark.parametrize("options", [{"frequency": "x"}, {"product": "x"}])
 def test_wrong_options_are_refused(options: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="x: choose one of"):
-        ComplexOrder(dims(), None, **options)  # type: ignore[arg-type]
+        ComplexOrder(dims(), **options)  # type: ignore[arg-type]
 
 
 def test_words_need_a_vocabulary() -> None:

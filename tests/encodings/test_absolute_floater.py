@@ -220,11 +220,11 @@ def test_paths_are_drawn_in_the_parameters_precision_under_autocast() -> None:
 )
 def test_refuses_what_does_not_move(options: dict[str, int], said: str) -> None:
     with pytest.raises(ValueError, match=f"{said}.*: must be"):
-        Floater(dims(), None, **options)
+        Floater(dims(), **options)
 
 
 def test_refuses_positions_before_the_path_begins() -> None:
-    e = Floater(dims(), Index(start=-2))
+    e = Floater(dims(positions=Index(start=-2)))
     with pytest.raises(ValueError, match="position -2: the path of FLOATER begins at 0"):
         vectors(e, 0, pass_over(3).placed(e.positions))
 

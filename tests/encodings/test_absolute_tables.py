@@ -13,6 +13,7 @@ from nmt.encodings.base import Encoding
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
 from nmt.encodings.learned import Learned
+from nmt.encodings.limits import longest
 from nmt.encodings.position_infused import PositionInfused
 from nmt.encodings.positions import Index
 from nmt.encodings.registry import create
@@ -46,19 +47,19 @@ def test_axial_is_a_row_per_digit() -> None:
     x = added(e, 12)
     for t in range(12):
         assert torch.equal(x[t, :2], e.segments[t // 4]) and torch.equal(x[t, 2:], e.places[t % 4])
-    assert e.limit == 12 and sum(p.numel() for p in e.parameters()) == 3 * 2 + 4 * 6
+    assert longest(e, False) == 12 and sum(p.numel() for p in e.parameters()) == 3 * 2 + 4 * 6
 
 
 @pytest.mark.parametrize("options", [{"t1": 0}, {"t2": 0}, {"first": 0}, {"first": 8}])
 def test_axial_refuses_empty_tables(options: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="|".join(f"{k}={v}: must be" for k, v in options.items())):
-        Axial(dims(), None, **options)
+        Axial(dims(), **options)
 
 
 @pytest.mark.parametrize("start", [-1, 7])
 def test_axial_refuses_positions_outside_its_tables(start: int) -> None:
     with pytest.raises(ValueError, match="not all among the 12 learned ones"):
-        added(Axial(dims(), Index(start), t1=3, t2=4), 6)
+        added(Axial(dims(positions=Index(start)), t1=3, t2=4), 6)
 
 
 @pytest.mark.parametrize("make", [Axial, Learned])
@@ -99,7 +100,7 @@ def test_mvpe_keeps_large_positions_apart_in_bfloat16() -> None:
 @pytest.mark.parametrize("options", [{"layout": "x"}, {"denominator": "x"}])
 def test_wrong_options_are_refused(make: type[Encoding], options: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="x: choose one of"):
-        make(dims(), None, **options)
+        make(dims(), **options)
 
 
 def attention(width: int, heads: int) -> Attention:
@@ -193,7 +194,7 @@ def test_universal_without_its_hook_is_a_stack_of_shared_layers(
 
 
 def test_universal_adds_both_sinusoids() -> None:
-    e = Universal(dims(), Index(start=2), layout="halves", denominator="tensor2tensor")
+    e = Universal(dims(positions=Index(start=2)), layout="halves", denominator="tensor2tensor")
     c = pass_over(5).placed(e.positions)
     x = e.layer(torch.zeros(2, 5, 8), 3, c)
     where = sinusoids(torch.arange(2, 7), 8, "halves", "tensor2tensor")

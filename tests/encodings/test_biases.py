@@ -15,6 +15,7 @@ from nmt.encodings.context import Context, Positions, causal
 from nmt.encodings.disan import Disan
 from nmt.encodings.fire import Fire
 from nmt.encodings.kerple import Kerple
+from nmt.encodings.limits import longest
 from nmt.encodings.sandwich import Sandwich
 from nmt.encodings.t5 import T5, bucket
 from tests.encodings.attending import attend, dims, pass_over, qkv
@@ -107,7 +108,7 @@ def test_t5_with_a_bucket_per_distance_is_a_table_of_distances() -> None:
 
 
 def test_t5_without_scaling() -> None:
-    assert T5(dims()).scale is None and T5(dims(), scaled=False).scale == 1
+    assert T5(dims()).facts.scale is None and T5(dims(), scaled=False).facts.scale == 1
     assert T5(dims()).zero_initialise() and not T5(dims(), scaled=False).zero_initialise()
 
 
@@ -117,8 +118,8 @@ def test_t5_without_scaling() -> None:
 @SITES
 @pytest.mark.parametrize("per_layer, per_head", [(True, True), (True, False), (False, True)])
 def test_tables_in_loops(site: str, per_layer: bool, per_head: bool) -> None:
-    relative = shaken(BiasTable(dims(site), None, "relative", 3, per_layer, per_head))
-    absolute = shaken(BiasTable(dims(site), None, "absolute", 9, per_layer, per_head))
+    relative = shaken(BiasTable(dims(site), "relative", 3, per_layer, per_head))
+    absolute = shaken(BiasTable(dims(site), "absolute", 9, per_layer, per_head))
     assert isinstance(relative, BiasTable) and isinstance(absolute, BiasTable)
 
     def number(e: BiasTable, layer: int, h: int, row: int) -> Tensor:
@@ -126,8 +127,8 @@ def test_tables_in_loops(site: str, per_layer: bool, per_head: bool) -> None:
 
     equals_loops(relative, lambda t, h, i, j: number(relative, t, h, max(-2, min(2, j - i)) + 2))
     equals_loops(absolute, lambda t, h, i, j: number(absolute, t, h, 9 * i + j))
-    assert (relative.limit, absolute.limit) == (None, 9)
-    assert relative.relative and not absolute.relative
+    assert (longest(relative, False), longest(absolute, False)) == (None, 9)
+    assert relative.facts.relative and not absolute.facts.relative
 
 
 def test_tables_refuse_positions_beyond_the_last() -> None:
@@ -141,9 +142,9 @@ class Tree(Positions):
 
 
 def test_tables_of_pairs_refuse_positions_that_are_only_distances() -> None:
-    BiasTable(dims(), Tree(), reference="relative")
+    BiasTable(dims(positions=Tree()), reference="relative")
     with pytest.raises(ValueError, match="reference=absolute: needs a position for every"):
-        BiasTable(dims(), Tree(), reference="absolute")
+        BiasTable(dims(positions=Tree()), reference="absolute")
 
 
 # --- ALiBi and KERPLE

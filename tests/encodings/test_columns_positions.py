@@ -14,6 +14,7 @@ from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context, Positions
 from nmt.encodings.graformer import Graformer
 from nmt.encodings.learned import Learned
+from nmt.encodings.limits import longest
 from nmt.encodings.per_language import PerLanguage
 from nmt.encodings.positions_columns import ColumnPositions, Depth, Graph, Segment, Tree
 from nmt.encodings.registry import create
@@ -90,8 +91,8 @@ def test_chains_have_the_place_for_a_depth() -> None:
 def test_chains_make_structural_distances_those_of_shaw() -> None:
     """Key minus query, as everywhere here; so nothing is mirrored."""
     torch.manual_seed(0)
-    tree = Relative(dims(), Tree(), 2).double()
-    plain = Relative(dims(), None, 2).double()
+    tree = Relative(dims(positions=Tree()), 2).double()
+    plain = Relative(dims(), 2).double()
     plain.load_state_dict(tree.state_dict())
     chain = torch.arange(9).expand(2, 9)
     for layer in range(2):
@@ -119,7 +120,7 @@ def rel(row: int, s: int, t: int) -> int:
 
 def test_structural_distances_in_shaws_formula_in_two_loops() -> None:
     torch.manual_seed(1)
-    e = Relative(dims(), Tree(), 2).double()
+    e = Relative(dims(positions=Tree()), 2).double()
     assert e.key_table is not None and e.value_table is not None
     q, k, v = qkv(9, dims())
     for layer in range(2):
@@ -136,7 +137,7 @@ def test_structural_distances_in_shaws_formula_in_two_loops() -> None:
 
 def test_graformer_in_two_loops() -> None:
     torch.manual_seed(1)
-    e = Graformer(dims(), Graph(longest=2)).double()
+    e = Graformer(dims(positions=Graph(longest=2))).double()
     assert e.weight.shape == (2, 6)
     q, k, v = qkv(9, dims())
     logits = attend(e, q, k, v, beside(), 1)[0]
@@ -162,7 +163,7 @@ def test_tree_codes_are_the_formula(binary: bool) -> None:
     """Walked token by token, weighted number by number."""
     torch.manual_seed(2)
     branches = 2 if binary else 3
-    e = Tpe(Dims("encoder", 2, 2, 24, 12), None, "heads", branches, 4, binary).double()
+    e = Tpe(Dims("encoder", 2, 2, 24, 12), "heads", branches, 4, binary).double()
     copies = 24 // (4 * branches)
     assert e.decay.shape == (copies,) and len(list(e.parameters())) == 1
     got = Encodings([e]).embed(torch.zeros(2, 9, 24, dtype=torch.float64), beside())
@@ -186,7 +187,7 @@ def test_tree_codes_are_the_formula(binary: bool) -> None:
 
 
 def test_tree_codes_without_decay_keep_the_last_branch() -> None:
-    e = Tpe(Dims("encoder", 1, 1, 16, 16), None, "heads", 2, 4)
+    e = Tpe(Dims("encoder", 1, 1, 16, 16), "heads", 2, 4)
     with torch.no_grad():
         e.decay.zero_()
     code = e.embed(torch.zeros(2, 9, 16), beside())
@@ -197,7 +198,7 @@ def test_tree_codes_without_decay_keep_the_last_branch() -> None:
 
 
 def test_saturated_decays_stay_finite() -> None:
-    e = Tpe(Dims("encoder", 1, 1, 16, 16), None, "heads", 2, 4)
+    e = Tpe(Dims("encoder", 1, 1, 16, 16), "heads", 2, 4)
     with torch.no_grad():
         e.decay.fill_(20.0)
     e.embed(torch.zeros(2, 9, 16), beside()).square().sum().backward()
@@ -210,17 +211,17 @@ def test_a_layer_fits_codes_of_another_width() -> None:
     assert e.zero_initialise()
     x = torch.randn(2, 9, 8)
     assert torch.equal(e.embed(x, beside()), x)
-    assert not Tpe(dims(), None, "heads", 2, 2).zero_initialise()
+    assert not Tpe(dims(), "heads", 2, 2).zero_initialise()
 
 
 def test_each_language_has_its_own_table() -> None:
-    e = PerLanguage(dims(), None, "language", 2, 9)
+    e = PerLanguage(dims(), "language", 2, 9)
     x = torch.randn(2, 9, 8)
     added = Encodings([e]).embed(x, beside()) - x
     assert torch.allclose(added, e.weight[[1, 0]], atol=1e-6)
-    assert e.limit == 9 and e.weight.shape == (2, 9, 8)
+    assert longest(e, False) == 9 and e.weight.shape == (2, 9, 8)
     with pytest.raises(ValueError, match="positions 0 to 9 are not all among the 9 learned ones"):
-        PerLanguage(dims(), None, longest=9).embed(torch.zeros(1, 10, 8), pass_over(10))
+        PerLanguage(dims(), longest=9).embed(torch.zeros(1, 10, 8), pass_over(10))
 
 
 @pytest.mark.parametrize("number", [2, -1])
@@ -229,15 +230,15 @@ def test_a_language_without_a_table_is_named(number: int) -> None:
     with pytest.raises(ValueError, match=said):
         PerLanguage(dims()).embed(torch.zeros(2, 9, 8), beside(language=[[0], [number]]))
     with pytest.raises(ValueError, match="'order' must have one integer per sentence"):
-        PerLanguage(dims(), None, "order").embed(torch.zeros(2, 9, 8), beside())
+        PerLanguage(dims(), "order").embed(torch.zeros(2, 9, 8), beside())
 
 
 def test_a_column_is_a_position() -> None:
     x = torch.randn(2, 9, 8)
     order = torch.tensor(ORDER)
-    got = Encodings([Absolute(dims(), ColumnPositions("order"))]).embed(x, beside())
+    got = Encodings([Absolute(dims(positions=ColumnPositions("order")))]).embed(x, beside())
     assert torch.equal(got, x + sinusoids(order, 8))
-    learned = Learned(dims(), ColumnPositions("order"))
+    learned = Learned(dims(positions=ColumnPositions("order")))
     got = Encodings([learned]).embed(x, beside())
     assert torch.equal(got, x + learned.weight[order])
     delta = beside().placed(ColumnPositions("order")).delta
@@ -360,7 +361,7 @@ def test_zero_initialised_ones_change_nothing_and_learn(kind: Any) -> None:
     assert torch.equal(x, y)
     (y * torch.randn_like(y)).sum().backward()
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in e.parameters())
-    table = Graformer(dims(), Graph())
+    table = Graformer(dims(positions=Graph()))
     assert table.zero_initialise() and table.weight.eq(0).all()
 
 

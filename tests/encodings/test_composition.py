@@ -19,7 +19,7 @@ from tests.encodings.attending import dims, pass_over, qkv
 def test_two_with_scores_and_values_answer_both(order: int) -> None:
     torch.manual_seed(0)
     context, (q, k, v) = pass_over(7), qkv(7, dims())
-    one = Relative(dims(), None, 2).double()
+    one = Relative(dims(), 2).double()
     other = Irpe(dims(), value="contextual").double()
     for table in other.parameters():
         torch.nn.init.normal_(table)

@@ -12,7 +12,7 @@ from tests.encodings.attending import attend, dims, pass_over, qkv
 
 def made(site: str, bias: str = "kerple_log") -> Dape:
     torch.manual_seed(1)
-    e = Dape(dims(site), None, bias, width=5).double()
+    e = Dape(dims(site), bias, width=5).double()
     for p in e.parameters():
         torch.nn.init.normal_(p)
     return e

@@ -1,6 +1,7 @@
 """DeBERTa, Transformer-XL and TENER against loops and against no positions."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -55,7 +56,7 @@ def pe(x: float, width: int, denominator: str = "paper") -> Tensor:
 @sites
 @pytest.mark.parametrize("p2c", ["code", "paper"])
 def test_deberta_equals_the_formula(site: str, p2c: str) -> None:
-    e = shaken(Deberta(dims(site), None, 2, p2c))
+    e = shaken(Deberta(dims(site), 2, p2c))
     for layer in range(2):
 
         def pair(q: Tensor, k: Tensor, h: int, i: int, j: int, layer: int = layer) -> Tensor:
@@ -70,10 +71,10 @@ def test_deberta_equals_the_formula(site: str, p2c: str) -> None:
 
 
 def test_deberta_without_its_terms_and_its_scale_is_nothing() -> None:
-    e = shaken(Deberta(dims(), None, 2))
+    e = shaken(Deberta(dims(), 2))
     with torch.no_grad():
         e.w_kr.zero_(), e.w_qr.zero_()
-    e.scale = None
+    e.facts = replace(e.facts, scale=None)
     q, k, v = qkv(9, e.dims)
     assert torch.allclose(attend(e, q, k, v, pass_over(9))[0], q @ k.mT / 2, atol=1e-14)
 
@@ -81,7 +82,7 @@ def test_deberta_without_its_terms_and_its_scale_is_nothing() -> None:
 @sites
 @pytest.mark.parametrize("untie", [False, True])
 def test_transformer_xl_equals_the_formula(site: str, untie: bool) -> None:
-    e = shaken(TransformerXl(dims(site), None, untie))
+    e = shaken(TransformerXl(dims(site), untie))
     for layer in range(2):
 
         def pair(q: Tensor, k: Tensor, h: int, i: int, j: int, layer: int = layer) -> Tensor:
@@ -105,7 +106,7 @@ def test_transformer_xl_with_zeros_is_nothing() -> None:
     "options", [{}, {"scaled": True}, {"key_term": True, "denominator": "tensor2tensor"}]
 )
 def test_tener_equals_the_formula(site: str, options: dict[str, Any]) -> None:
-    e = shaken(Tener(dims(site), None, **options))
+    e = shaken(Tener(dims(site), **options))
     for layer in range(2):
 
         def pair(q: Tensor, k: Tensor, h: int, i: int, j: int, layer: int = layer) -> Tensor:
@@ -120,7 +121,7 @@ def test_tener_equals_the_formula(site: str, options: dict[str, Any]) -> None:
 
 def test_the_mirror_image_of_teners_code_is_the_same_attention() -> None:
     """The authors' q . R[j - i] + k . R[i - j] with the sines of queries, keys, u, v reflected."""
-    e = shaken(Tener(dims(), None, True, True))
+    e = shaken(Tener(dims(), True, True))
     q, k, v = qkv(9, e.dims)
     mirror = torch.tensor([-1.0, -1, 1, 1], dtype=torch.float64)
     theirs = torch.empty(2, 2, 9, 9, dtype=torch.float64)
@@ -167,7 +168,7 @@ def test_leaving_keys_out_changes_nothing_else_of_the_start(
 
 REAL = {
     "transformer_xl": lambda: shaken(TransformerXl(dims())),
-    "tener": lambda: shaken(Tener(dims(), None, key_term=True)),
+    "tener": lambda: shaken(Tener(dims(), key_term=True)),
 }
 
 
@@ -184,7 +185,7 @@ def test_positions_between_whole_numbers_fit_in(name: str) -> None:
     assert torch.allclose(attend(e, q, k, v, c)[0], whole, atol=1e-9)
     for one in (at, at.long()):  # a step of decoding
         c = Context("decoder", one[:, -1:], one, one[:, -1:], rows=2)
-        step = e.scores(q[:, :, -1:] @ k.mT, q[:, :, -1:], k, 0, c) * (e.scale or 0.5)
+        step = e.scores(q[:, :, -1:] @ k.mT, q[:, :, -1:], k, 0, c) * (e.facts.scale or 0.5)
         assert torch.allclose(step, whole[:, :, -1:], atol=1e-11)
     half = attend(e, q, k, v, Context("encoder", at / 2, at / 2, at / 2))[0]
     assert (half - whole).abs().max() > 0.01
@@ -202,10 +203,10 @@ class Edges(Positions):
         return torch.arange(n)[None, None, :] - torch.arange(n)[None, :, None]
 
 
-@pytest.mark.parametrize("make", [lambda: Deberta(dims(), None, 2), *REAL.values()])
+@pytest.mark.parametrize("make", [lambda: Deberta(dims(), 2), *REAL.values()])
 def test_distances_are_enough(make: Callable[[], Any]) -> None:
     e = shaken(make())
-    assert e.pairwise
+    assert e.facts.pairwise
     q, k, v = qkv(9, e.dims)
     e.positions = Edges()
     at = torch.arange(9).flip(0)[None].expand(2, -1) * 7
@@ -226,7 +227,7 @@ def test_large_positions_stay_apart_in_bfloat16(name: str, kind: torch.dtype) ->
     assert (logits[0] - logits[1]).abs().max() > 0.1
 
 
-@pytest.mark.parametrize("make", [lambda: Deberta(dims(), None, 2), *REAL.values()])
+@pytest.mark.parametrize("make", [lambda: Deberta(dims(), 2), *REAL.values()])
 def test_gradients_in_float64(make: Callable[[], Any]) -> None:
     e = shaken(make())
     q, k, _ = (t[:1].requires_grad_() for t in qkv(3, e.dims))
@@ -241,9 +242,9 @@ def test_gradients_in_float64(make: Callable[[], Any]) -> None:
 @pytest.mark.parametrize(
     "make, said",
     [
-        (lambda: Deberta(dims(), None, 0), "k=0: must be at least 1"),
-        (lambda: Deberta(dims(), None, 2, "both"), "p2c=both: choose code or paper"),
-        (lambda: Tener(dims(), None, denominator="x"), "denominator=x: choose one of"),
+        (lambda: Deberta(dims(), 0), "k=0: must be at least 1"),
+        (lambda: Deberta(dims(), 2, "both"), "p2c=both: choose code or paper"),
+        (lambda: Tener(dims(), denominator="x"), "denominator=x: choose one of"),
         (lambda: Tener(dims(head_dim=3)), "even width, not 3"),
         (lambda: TransformerXl(dims(heads=1, head_dim=3)), "even width, not 3"),
     ],

@@ -5,7 +5,6 @@ from collections.abc import Callable
 import pytest
 
 from nmt.config import Settings
-from nmt.encodings.composition import HOOKS, hooks_of
 from nmt.encodings.lookup import find, names
 from nmt.encodings.registry import options_of as arguments_of
 from nmt.overrides.options import options_of
@@ -59,5 +58,4 @@ def test_every_module_has_an_option_and_overrides_a_hook(settings_of: Make) -> N
     }
     assert set(names()) - used <= {"none"}
     for name in names():
-        assert set(hooks_of(find(name))) <= set(HOOKS)
-        assert bool(hooks_of(find(name))) == (name != "none")
+        assert bool(find(name).hooks) == (name != "none")

@@ -19,7 +19,7 @@ TAU = 2
 
 def make(method: int, site: str = "encoder", per_head: bool = True) -> Huang:
     torch.manual_seed(0)
-    e = Huang(dims(site), None, method, TAU, per_head).double()
+    e = Huang(dims(site), method, TAU, per_head).double()
     with torch.no_grad():
         e.a.normal_(1, 0.5)
     return e
@@ -126,7 +126,7 @@ def test_a_symmetric_table_makes_method_2_into_1() -> None:
 def test_zero_initialised_is_no_encoding_and_so_is_the_start_of_what_multiplies(
     method: int,
 ) -> None:
-    fresh, zeroed = Huang(dims(), None, method).double(), make(method)
+    fresh, zeroed = Huang(dims(), method).double(), make(method)
     assert zeroed.zero_initialise()
     q, k, v = qkv(9, fresh.dims)
     plain = q @ k.mT / 2
@@ -136,7 +136,7 @@ def test_zero_initialised_is_no_encoding_and_so_is_the_start_of_what_multiplies(
 
 
 def test_method_4_without_what_keys_see_is_shaw_on_keys() -> None:
-    four, shaw = make(4), Relative(dims(), None, TAU, True, False, True).double()
+    four, shaw = make(4), Relative(dims(), TAU, True, False, True).double()
     q, k, v = qkv(9, four.dims)
     assert shaw.key_table is not None
     with torch.no_grad():
@@ -158,4 +158,4 @@ def test_gradients_in_float64(method: int) -> None:
 @pytest.mark.parametrize("options, said", [({"method": 5}, "method=5"), ({"tau": -1}, "tau=-1")])
 def test_refuses_what_means_nothing(options: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        Huang(dims(), None, **options)
+        Huang(dims(), **options)

@@ -65,7 +65,7 @@ def plain(x: Tensor, factor: float) -> Tensor:
 
 
 def test_columns_are_read_as_before() -> None:
-    e = Encodings([Absolute(dims(), ColumnPositions("order"))])
+    e = Encodings([Absolute(dims(positions=ColumnPositions("order")))])
     e.scale_positions(0.5)
     assert e.columns == {"order"}
     context = pass_over(3, rows=1)
@@ -109,4 +109,4 @@ def test_refused_with_the_reason(option: str, why: str, tiny: Make) -> None:
 
 def test_distances_in_trees_cannot_be_scaled() -> None:
     with pytest.raises(ValueError, match="because its distances are counted along edges"):
-        Encodings([Alibi(dims(), Tree())]).scale_positions(0.5)
+        Encodings([Alibi(dims(positions=Tree()))]).scale_positions(0.5)

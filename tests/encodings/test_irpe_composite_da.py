@@ -45,7 +45,7 @@ def group(x: int, alpha: int, beta: int, gamma: int) -> int:
 )
 def test_irpe_equals_the_formula_in_two_loops(site: str, options: dict[str, Any]) -> None:
     sizes = (2, 4, 6)
-    e = shaken(Irpe(dims(site), None, **{"key": "contextual"} | options, alpha=2, beta=4, gamma=6))
+    e = shaken(Irpe(dims(site), **{"key": "contextual"} | options, alpha=2, beta=4, gamma=6))
     q, k, v = qkv(9, e.dims)
 
     def row(table: Tensor | None, layer: int, h: int, x: int) -> Tensor:
@@ -86,8 +86,8 @@ def test_irpe_groups() -> None:
 
 
 def test_short_sentences_make_irpe_into_shaw_without_clipping() -> None:
-    e = shaken(Irpe(dims(), None, "none", "contextual", "contextual", 8, 10, 20))
-    shaw = Relative(dims(), None, None, longest=9).double()
+    e = shaken(Irpe(dims(), "none", "contextual", "contextual", 8, 10, 20))
+    shaw = Relative(dims(), None, longest=9).double()
     with torch.no_grad():
         for mine, theirs in zip((e.key_table, e.value_table), shaw.parameters(), strict=True):
             theirs.copy_(mine[:, :, 2:-2])
@@ -97,7 +97,7 @@ def test_short_sentences_make_irpe_into_shaw_without_clipping() -> None:
 
 
 def test_irpe_starts_from_nothing() -> None:
-    e = Irpe(dims(), None, **ALL).double()
+    e = Irpe(dims(), **ALL).double()
     q, k, v = qkv(9, e.dims)
     logits, p, out = attend(e, q, k, v, pass_over(9))
     assert torch.equal(logits, q @ k.mT / 2) and torch.equal(out, p @ v)
@@ -120,8 +120,8 @@ class Bias(Encoding):
 
 
 def test_composite_is_a_bias_and_shaw_on_keys() -> None:
-    e = shaken(Composite(dims(), None, 2))
-    shaw = Relative(dims(), None, 2, value=False).double()
+    e = shaken(Composite(dims(), 2))
+    shaw = Relative(dims(), 2, value=False).double()
     assert shaw.key_table is not None
     with torch.no_grad():
         shaw.key_table.copy_(e.c_q)
@@ -137,7 +137,7 @@ def test_composite_is_a_bias_and_shaw_on_keys() -> None:
 @pytest.mark.parametrize("parts", [(1, 1, 1), (0, 0, 1), (1, 0, 0), (0, 1, 0)])
 def test_composite_equals_the_formula_in_two_loops(site: str, parts: tuple[int, ...]) -> None:
     fixed, query, key = map(bool, parts)
-    e = shaken(Composite(dims(site), None, 2, fixed, query, key))
+    e = shaken(Composite(dims(site), 2, fixed, query, key))
     q, k, v = qkv(9, e.dims)
     for layer in range(2):
         got, _, out = attend(e, q, k, v, pass_over(9, site), layer)
@@ -207,8 +207,8 @@ def test_da_transformer_with_w_zero_is_relu_attention() -> None:
 
 
 MAKE: list[Callable[[], Encoding]] = [
-    lambda: Irpe(dims(), None, "contextual", "bias", "contextual", 1, 2, 3),
-    lambda: Composite(dims(), None, 1, key=True),
+    lambda: Irpe(dims(), "contextual", "bias", "contextual", 1, 2, 3),
+    lambda: Composite(dims(), 1, key=True),
     lambda: DaTransformer(dims()),
 ]
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -34,7 +35,7 @@ def test_golden_numbers() -> None:
     ratio = added(LengthRatio(DIMS), context(4, 10))[0, 3]
     golden = [0.141120, -0.989992, 0.993253, -0.115966, 0.812649, 0.582754, 0.508536, 0.861041]
     assert torch.allclose(ratio, torch.tensor(golden), atol=1e-6)
-    difference = added(Absolute(DIMS, Remaining()), context(4, 10))[0, 3]
+    difference = added(Absolute(replace(DIMS, positions=Remaining())), context(4, 10))[0, 3]
     golden = [0.656987, 0.753902, 0.644218, 0.764842, 0.069943, 0.997551, 0.007000, 0.999976]
     assert torch.allclose(difference, torch.tensor(golden), atol=1e-6)
 
@@ -55,7 +56,7 @@ def test_base_10000_is_the_ordinary_sinusoid() -> None:
 
 
 def test_difference_read_backwards_is_the_ordinary_sinusoid() -> None:
-    got = added(Absolute(DIMS, Remaining()), context(9, 8))
+    got = added(Absolute(replace(DIMS, positions=Remaining())), context(9, 8))
     assert torch.allclose(got[0].flip(0), sinusoids(torch.arange(9), 8), atol=1e-6)
 
 
@@ -70,7 +71,7 @@ def test_noise_is_for_training_and_within_its_bounds() -> None:
     assert counts.min() > 4000 / 7 * 0.8  # evenly
     again = Remaining(3).assign(torch.arange(1)[None], c)
     assert torch.equal(drawn, again)  # one draw per sentence and pass
-    assert not torch.equal(added(LengthRatio(DIMS, None, 3), c), added(LengthRatio(DIMS), c))
+    assert not torch.equal(added(LengthRatio(DIMS, 3), c), added(LengthRatio(DIMS), c))
 
 
 @pytest.mark.parametrize("option", ["ldpe", "lrpe"])

@@ -34,7 +34,7 @@ def positions(p: Positions, n: int = 9, rows: int = 2, lengths: list[int] | None
 
 
 def embedded(p: Positions, c: Context) -> Tensor:
-    e = Absolute(dims(), p)
+    e = Absolute(dims(positions=p))
     return e.embed(torch.zeros(c.rows, c.queries.shape[1], 8), c.placed(p))
 
 

@@ -69,7 +69,7 @@ def test_states_are_carried(
     make: type[Encoding], options: dict[str, int], names: dict[str, tuple[int, ...]]
 ) -> None:
     torch.manual_seed(0)
-    e = make(dims("decoder"), None, **options)
+    e = make(dims("decoder"), **options)
     x = torch.randn(2, 9, 8)
     whole = e.embed(x, pass_over(9, "decoder"))
     state: dict[str, Tensor] = {}
@@ -100,7 +100,7 @@ def test_lstm_reads_padded_rows_from_their_ends() -> None:
 @pytest.mark.parametrize("make", [Gru, Lstm])
 def test_no_units_are_refused(make: type[Encoding]) -> None:
     with pytest.raises(ValueError, match="hidden=0: must be at least 1"):
-        make(dims(), None, hidden=0)  # type: ignore[call-arg]
+        make(dims(), hidden=0)
 
 
 def test_parameters() -> None:

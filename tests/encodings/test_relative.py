@@ -12,6 +12,7 @@ from torch.utils._pytree import tree_leaves
 from nmt.encodings.base import Dims
 from nmt.encodings.by_row import by_query, sum_by_row
 from nmt.encodings.context import Context, Positions
+from nmt.encodings.limits import longest
 from nmt.encodings.relative import Relative
 from nmt.encodings.relative_sinusoidal import RelativeSinusoidal
 from nmt.encodings.shaw_absolute import ShawAbsolute
@@ -54,7 +55,7 @@ def loops(e: Relative, q: Tensor, k: Tensor, v: Tensor, layer: int) -> Tensor:
 @pytest.mark.parametrize("key, value, per_head", [(1, 1, 0), (1, 0, 0), (0, 1, 0), (1, 1, 1)])
 def test_equals_the_formula_in_two_loops(key: int, value: int, per_head: int) -> None:
     torch.manual_seed(0)
-    e = Relative(Dims("encoder", 2, 3, 12, 4), None, 2, bool(key), bool(value), bool(per_head))
+    e = Relative(Dims("encoder", 2, 3, 12, 4), 2, bool(key), bool(value), bool(per_head))
     e = e.double()
     q, k, v = (torch.randn(2, 3, 9, 4, dtype=torch.float64) for _ in range(3))
     for layer in range(2):
@@ -65,7 +66,7 @@ def test_equals_the_formula_in_two_loops(key: int, value: int, per_head: int) ->
 @pytest.mark.parametrize("options", [{"tied": True}, {"tau": None, "longest": 12}])
 def test_variants_equal_the_formula_in_two_loops(options: dict[str, Any]) -> None:
     torch.manual_seed(0)
-    e = Relative(Dims("decoder", 2, 2, 8, 4), None, **({"tau": 2} | options)).double()
+    e = Relative(Dims("decoder", 2, 2, 8, 4), **({"tau": 2} | options)).double()
     q, k, v = (torch.randn(2, 2, 9, 4, dtype=torch.float64) for _ in range(3))
     for layer in range(2):
         got = attend(e, q, k, v, layer, context(9))
@@ -75,14 +76,14 @@ def test_variants_equal_the_formula_in_two_loops(options: dict[str, Any]) -> Non
 
 
 def test_tied_vectors_are_one_parameter() -> None:
-    e = Relative(Dims("encoder", 2, 2, 8, 4), None, 2, tied=True)
+    e = Relative(Dims("encoder", 2, 2, 8, 4), 2, tied=True)
     assert [p.shape for p in e.parameters()] == [(2, 1, 5, 4)]
     assert len(e.state_dict()) == 1  # one tensor on disk, too
 
 
 def test_unlimited_holds_every_distance_up_to_longest() -> None:
-    e = Relative(Dims("encoder", 1, 2, 8, 4), None, None, longest=9)
-    assert e.limit == 9 and [p.shape[2] for p in e.parameters()] == [17, 17]
+    e = Relative(Dims("encoder", 1, 2, 8, 4), None, longest=9)
+    assert longest(e, False) == 9 and [p.shape[2] for p in e.parameters()] == [17, 17]
     q = torch.randn(1, 2, 10, 4)
     with pytest.raises(ValueError, match="distance 9: longest=9 has vectors to 8"):
         attend(e, q, q, q, 0, context(10))
@@ -94,7 +95,7 @@ def test_unlimited_holds_every_distance_up_to_longest() -> None:
 
 def test_golden_numbers() -> None:
     """One head, n = 3, head_dim = 2, tau = 1; computed by hand from the formula."""
-    e = Relative(Dims("encoder", 1, 1, 2, 2), None, 1).double()
+    e = Relative(Dims("encoder", 1, 1, 2, 2), 1).double()
     with torch.no_grad():
         e.key_table = torch.nn.Parameter(torch.tensor([[[[-1.0, 0], [0, 0.5], [1, 0]]]]).double())
         e.value_table = torch.nn.Parameter(torch.tensor([[[[0.0, 1], [1, 0], [0, -1]]]]).double())
@@ -168,7 +169,7 @@ def test_all_distances_beyond_tau_are_one() -> None:
 
 def test_tau_zero_leaves_the_softmax_alone() -> None:
     torch.manual_seed(1)
-    e = Relative(Dims("encoder", 1, 2, 8, 4), None, 0)
+    e = Relative(Dims("encoder", 1, 2, 8, 4), 0)
     q, k = torch.randn(1, 2, 6, 4), torch.randn(1, 2, 6, 4)
     plain = (q @ k.mT).softmax(-1)
     assert torch.allclose(e.scores(q @ k.mT, q, k, 0, context(6)).softmax(-1), plain, atol=1e-6)
@@ -183,7 +184,7 @@ def test_tables_start_glorot_uniform() -> None:
 
 def test_gradients_in_float64() -> None:
     torch.manual_seed(0)
-    e = Relative(Dims("encoder", 1, 1, 3, 3), None, 1).double()
+    e = Relative(Dims("encoder", 1, 1, 3, 3), 1).double()
     q, k, v = (torch.randn(1, 1, 4, 3, dtype=torch.float64, requires_grad=True) for _ in range(3))
     assert torch.autograd.gradcheck(lambda q, k, v: attend(e, q, k, v, 0, context(4)), (q, k, v))
 
@@ -208,7 +209,7 @@ def test_refuses_what_means_nothing(options: dict[str, Any], said: str) -> None:
 def test_shaw_absolute_equals_the_formula_in_two_loops(site: str) -> None:
     torch.manual_seed(0)
     n, longest = 9, 11
-    e = ShawAbsolute(dims(site), None, longest).double()
+    e = ShawAbsolute(dims(site), longest).double()
     q, k, v = qkv(n, e.dims)
     assert e.key_table is not None and e.value_table is not None
     for layer in range(2):
@@ -224,7 +225,7 @@ def test_shaw_absolute_equals_the_formula_in_two_loops(site: str) -> None:
 
 
 def test_shaw_absolute_reads_each_sentence_at_its_own_positions() -> None:
-    e = ShawAbsolute(dims(), None, 20).double()
+    e = ShawAbsolute(dims(), 20).double()
     q, k, v = qkv(5, e.dims)
     at = torch.tensor([[0, 1, 2, 3, 4], [3, 4, 9, 12, 19]])
     both = attending(e, q, k, v, Context("encoder", at, at, at, rows=2))[2]
@@ -237,7 +238,7 @@ def test_shaw_absolute_reads_each_sentence_at_its_own_positions() -> None:
 
 def test_relative_is_shaw_absolute_with_equal_vectors_along_diagonals() -> None:
     torch.manual_seed(0)
-    near, pairs = Relative(dims(), None, 2).double(), ShawAbsolute(dims(), None, 9).double()
+    near, pairs = Relative(dims(), 2).double(), ShawAbsolute(dims(), 9).double()
     q, k, v = qkv(9, near.dims)
     c = pass_over(9)
     with torch.no_grad():
@@ -249,8 +250,8 @@ def test_relative_is_shaw_absolute_with_equal_vectors_along_diagonals() -> None:
 
 @pytest.mark.parametrize("shift, wrong", [(3, 11), (-1, -1)])
 def test_shaw_absolute_refuses_positions_outside_its_table(shift: int, wrong: int) -> None:
-    e = ShawAbsolute(dims(), None, 9).double()
-    assert e.limit == 9
+    e = ShawAbsolute(dims(), 9).double()
+    assert longest(e, False) == 9
     q, k, v = qkv(9, e.dims)
     at = torch.arange(9)[None] + shift
     with pytest.raises(ValueError, match=f"{wrong}.* are not all among the 9 learned ones"):
@@ -260,11 +261,11 @@ def test_shaw_absolute_refuses_positions_outside_its_table(shift: int, wrong: in
 @pytest.mark.parametrize("options", [{"longest": 0}, {"key": False, "value": False}])
 def test_shaw_absolute_refuses_what_means_nothing(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"longest=0|key=false"):
-        ShawAbsolute(dims(), None, **options)
+        ShawAbsolute(dims(), **options)
 
 
 def vectors(reference: str, tau: int = 16) -> Tensor:
-    e = RelativeSinusoidal(Dims("encoder", 1, 8, 512, 64), None, tau, reference=reference)
+    e = RelativeSinusoidal(Dims("encoder", 1, 8, 512, 64), tau, reference=reference)
     assert not list(e.parameters()) and e.key_table is not None
     return e.key_table[0, 0]  # rows: key - query = -tau .. tau
 
@@ -293,7 +294,7 @@ def test_sinusoidal_vectors_of_returnn() -> None:
 
 
 def test_sinusoidal_vectors_move_with_the_module() -> None:
-    e = RelativeSinusoidal(Dims("encoder", 1, 2, 8, 4), None, 2).double()
+    e = RelativeSinusoidal(Dims("encoder", 1, 2, 8, 4), 2).double()
     assert e.key_table is not None and e.key_table.dtype == torch.float64
 
 

@@ -80,7 +80,7 @@ def test_xpos_without_decay_is_rotary(layout: str) -> None:
     plain = turned(Rotary(sizes, layout=layout), q, k, 9)
     assert all(
         torch.allclose(a, b, atol=1e-9)
-        for a, b in zip(turned(Xpos(sizes, None, 1e4, layout, 1e12), q, k, 9), plain, strict=True)
+        for a, b in zip(turned(Xpos(sizes, 1e4, layout, 1e12), q, k, 9), plain, strict=True)
     )
     decaying = turned(Xpos(sizes, layout=layout, scale_base=16.0), q, k, 9)
     paired = decaying[0] @ decaying[1].mT

@@ -12,7 +12,7 @@ from tests.encodings.attending import attend, dims, pass_over, qkv
 @pytest.mark.parametrize("site", ["encoder", "decoder", "cross"])
 @pytest.mark.parametrize("keys", [0, 3])
 def test_equals_the_formula_in_loops(site: str, keys: int) -> None:
-    e, (q, k, v) = SigmoidAttention(dims(site), None, keys).double(), qkv(7, dims())
+    e, (q, k, v) = SigmoidAttention(dims(site), keys).double(), qkv(7, dims())
     scores, p, _ = attend(e, q, k, v, pass_over(7, site), layer=1)
     for i in range(7):
         n = i + 1 if site == "decoder" else 7

@@ -28,7 +28,7 @@ def order(site: str, head: int, i: int, n: int, itself: bool) -> list[int]:
 @pytest.mark.parametrize("itself", [False, True])
 @pytest.mark.parametrize("remainder", [False, True])
 def test_equals_the_formula_in_loops(site: str, itself: bool, remainder: bool) -> None:
-    e, (q, k, v) = StickBreaking(dims(site), None, itself, remainder).double(), qkv(7, dims())
+    e, (q, k, v) = StickBreaking(dims(site), itself, remainder).double(), qkv(7, dims())
     scores, p, _ = attend(e, q, k, v, pass_over(7, site), layer=1)
     wanted = torch.zeros_like(p)
     for head in range(2):
@@ -46,7 +46,7 @@ def test_equals_the_formula_in_loops(site: str, itself: bool, remainder: bool) -
 @pytest.mark.parametrize("site", ["encoder", "decoder", "cross"])
 @pytest.mark.parametrize("itself", [False, True])
 def test_what_is_left_goes_to_a_learned_vector_in_loops(site: str, itself: bool) -> None:
-    e = StickBreaking(dims(site), None, itself, remainder_vector=True).double()
+    e = StickBreaking(dims(site), itself, remainder_vector=True).double()
     assert e.vector is not None and e.vector.shape == (2, 2, 1, 4) and not e.vector.any()
     torch.nn.init.normal_(e.vector)
     q, k, v = qkv(7, dims())

@@ -12,6 +12,7 @@ from nmt.encodings.bias_table import BiasTable
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context, Positions
 from nmt.encodings.diet import Diet
+from nmt.encodings.limits import longest
 from nmt.encodings.positions import Index
 from nmt.encodings.positions_columns import ColumnPositions
 from nmt.encodings.positions_random import Shift
@@ -37,7 +38,7 @@ def shaken(e: Encoding) -> Encoding:
 @pytest.mark.parametrize("reset, start", [(False, 0), (True, 0), (True, 1), (True, 3)])
 def test_tupe_in_loops(site: str, relative: bool, reset: bool, start: int) -> None:
     buckets, far = (8, 6) if relative else (None, None)
-    e = shaken(Tupe(dims(site), Index(start), 9 + start, buckets, far, reset))
+    e = shaken(Tupe(dims(site, positions=Index(start)), 9 + start, buckets, far, reset))
     assert isinstance(e, Tupe)
     q, k, v = qkv(9, e.dims)
 
@@ -67,7 +68,7 @@ def test_tupe_in_loops(site: str, relative: bool, reset: bool, start: int) -> No
 @SITES
 @pytest.mark.parametrize("at", [Index(start=2), Shift(k=5), Sample(30, test_length=20)])
 def test_tupe_unties_the_first_token_wherever_it_stands(site: str, at: Positions) -> None:
-    e = shaken(Tupe(dims(site), at, 30, reset=True))
+    e = shaken(Tupe(dims(site, positions=at), 30, reset=True))
     assert isinstance(e, Tupe) and e.first is not None
     c = pass_over(9, site)
     c.training = True
@@ -81,7 +82,7 @@ def test_tupe_unties_the_first_token_wherever_it_stands(site: str, at: Positions
 
 def test_tupe_unties_the_first_token_of_a_reordered_sentence() -> None:
     """The column says where tokens stand in the translation; the first one is still the first."""
-    e = shaken(Tupe(dims(), ColumnPositions("order"), 30, reset=True))
+    e = shaken(Tupe(dims(positions=ColumnPositions("order")), 30, reset=True))
     assert isinstance(e, Tupe) and e.first is not None
     c = pass_over(3)
     c.columns = {"order": torch.tensor([[2, 0, 1], [0, 1, 2]])}
@@ -93,7 +94,7 @@ def test_tupe_unties_the_first_token_of_a_reordered_sentence() -> None:
 
 def test_tupe_without_positions_is_attention_at_its_scale() -> None:
     e = shaken(Tupe(dims(), buckets=8, max_distance=6))
-    assert isinstance(e, Tupe) and e.distances is not None and e.scale == 8**-0.5
+    assert isinstance(e, Tupe) and e.distances is not None and e.facts.scale == 8**-0.5
     with torch.no_grad():
         for p in (*e.to_query.parameters(), *e.to_key.parameters(), e.distances):
             p.zero_()
@@ -150,7 +151,7 @@ def test_positions_of_each_row_are_its_own() -> None:
 @pytest.mark.parametrize("make", [Tupe, lambda d, **o: Diet(d, rank=2, **o)])
 def test_refuses_positions_without_a_vector(make: Callable[..., Encoding]) -> None:
     e = make(dims(), longest=4)
-    assert e.limit == 4
+    assert longest(e, False) == 4
     with pytest.raises(ValueError, match="positions 0 to 4 are not all among the 4 learned ones"):
         e.bias(0, pass_over(5))
 
@@ -169,7 +170,10 @@ class Tree(Positions):
         (lambda: Diet(dims(), longest=0, rank=2), "longest=0: must be at least 1"),
         (lambda: Diet(dims()), "rank=None: reference=absolute needs at least 1"),
         (lambda: Diet(dims(), reference="relative", rank=4), "rank=4: reference=relative learns"),
-        (lambda: Diet(dims(), Tree(), rank=4), "reference=absolute: needs a position for every"),
+        (
+            lambda: Diet(dims(positions=Tree()), rank=4),
+            "reference=absolute: needs a position for every",
+        ),
     ],
 )
 def test_refuses_what_means_nothing(make: Callable[[], Encoding], words: str) -> None:

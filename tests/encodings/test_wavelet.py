@@ -19,7 +19,7 @@ def wave(t: float, a: float, b: float) -> float:
 @pytest.mark.parametrize("scales, first", [(2, 0), (4, 2), (8, -1)])
 def test_equals_the_formula_in_loops(site: str, scales: int, first: int) -> None:
     sizes = dims(site, head_dim=8)
-    e, (q, k, v) = Wavelet(sizes, None, scales, first), qkv(9, sizes)
+    e, (q, k, v) = Wavelet(sizes, scales, first), qkv(9, sizes)
     found, _, _ = attend(e, q, k, v, pass_over(9, site))
     shifts = [0, -1, 1, -2] if site == "encoder" else [0, 1, 2, 3]
     for i in range(9):
@@ -35,7 +35,7 @@ def test_equals_the_formula_in_loops(site: str, scales: int, first: int) -> None
 
 def test_one_query_at_a_time_and_positions_of_each_sentence() -> None:
     sizes = dims("decoder", head_dim=8)
-    e, (q, k, v) = Wavelet(sizes, None, 4), qkv(9, sizes)
+    e, (q, k, v) = Wavelet(sizes, 4), qkv(9, sizes)
     apart = torch.tensor([[1.0], [2.5]])  # as far as the words of two sentences are
     for at in (torch.arange(9)[None], torch.arange(9) * apart):
         whole = attend(e, q, k, v, Context("decoder", at, at, at, rows=2))[0]
@@ -43,7 +43,7 @@ def test_one_query_at_a_time_and_positions_of_each_sentence() -> None:
             step = Context("decoder", at[:, i : i + 1], at, at[:, i : i + 1], rows=2)
             alone = attend(e, q[:, :, i : i + 1], k, v, step)[0]
             torch.testing.assert_close(alone, whole[:, :, i : i + 1])
-    e, q = Wavelet(sizes, None, 4), torch.zeros_like(q)
+    e, q = Wavelet(sizes, 4), torch.zeros_like(q)
     q[..., 5] = 1
     found = attend(e, q, torch.zeros_like(k), v, Context("decoder", at, at, at, rows=2))[0]
     x = (4 * 2.5 - 1) / 4  # word 4 of the second sentence asks about word 0; a = 4, b = 1

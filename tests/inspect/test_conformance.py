@@ -1,13 +1,12 @@
 """Every check of `check_encoding` fails where it should, and says what is at fault."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from nmt.encodings.base import Dims, Encoding, zeroed
-from nmt.encodings.context import Context, Positions
+from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
 from nmt.errors import UserError
 from nmt.inspect.conformance import CHECKS, small
 from nmt.inspect.parity import CONDITIONS
@@ -17,12 +16,10 @@ from nmt.testing import check_encoding
 class Right(Encoding):
     """Subtracts a learned multiple of the distance; what is wrong below is added to it."""
 
-    relative: bool = True
+    facts = Facts(relative=True)
 
-    def __init__(
-        self, dims: Dims, positions: Positions | None = None, strength: float = 0.5
-    ) -> None:
-        super().__init__(dims, positions)
+    def __init__(self, dims: Dims, strength: float = 0.5) -> None:
+        super().__init__(dims)
         self.strength = nn.Parameter(torch.full((), strength))
 
     def bias(self, layer: int, context: Context) -> Tensor:
@@ -42,8 +39,8 @@ class Misshapen(Right):
 
 
 class Unlearned(Right):
-    def __init__(self, dims: Dims, positions: Positions | None = None) -> None:
-        super().__init__(dims, positions)
+    def __init__(self, dims: Dims) -> None:
+        super().__init__(dims)
         self.more = nn.Parameter(torch.ones(3))
 
     def wrong(self, bias: Tensor, context: Context) -> Tensor:
@@ -61,7 +58,7 @@ class Absolute(Right):
 
 
 class Modest(Right):
-    relative: bool = False
+    facts = Facts()
 
 
 class Orderless(Right):
@@ -70,7 +67,7 @@ class Orderless(Right):
 
 
 class Blind(Right):
-    takes: ClassVar[str] = "nothing"
+    facts = Facts(takes="nothing")
 
 
 class Whole(Right):

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from nmt.config import Settings
 from nmt.encodings.absolute import Absolute
+from nmt.encodings.base import Facts
 from nmt.encodings.context import Context
 from nmt.encodings.positions import Index
 from nmt.encodings.relative import Relative
@@ -166,6 +167,7 @@ def test_only_a_used_module_goes_wrong(settings_of: Make, monkeypatch: Patch) ->
         return context.delta[:, None] * 0.01 * getattr(self, "seen", TOKENS)
 
     monkeypatch.setattr(Relative, "bias", bias)
+    monkeypatch.setattr(Relative, "hooks", (*Relative.hooks, "bias"))
     failing = failed(measure(settings_of("encoding=relative")))
     assert "after other passes" in failing and not failing & {
         "token by token",
@@ -212,7 +214,7 @@ def test_only_beams_go_wrong(part: str, settings_of: Make, monkeypatch: Patch) -
 
     if part == "lengths":  # a made-up encoding that reads the desired length
         overrides = ["encoding=absolute"]
-        monkeypatch.setattr(Absolute, "lengths", property(lambda self: True))
+        monkeypatch.setattr(Absolute, "facts", Facts(needs_lengths=True))
 
         def embed(self: Absolute, x: Tensor, context: Context) -> Tensor:
             assert context.lengths is not None
@@ -327,7 +329,8 @@ def test_what_is_not_finite_fails(
 
 
 def test_columns_are_made_and_follow_their_rows(settings_of: Make, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(Absolute, "columns", property(lambda self: {"heads", "language"}))
+    reading = Facts(columns=frozenset({"heads", "language"}))
+    monkeypatch.setattr(Absolute, "facts", reading)
 
     def embed(self: Absolute, x: Tensor, context: Context) -> Tensor:
         if context.site == "encoder":

@@ -13,7 +13,7 @@ from tests.encodings.attending import dims, pass_over
 
 def no_rows() -> Relative:
     """Relative rows that are zero: the plain result, by the functions of relative attention."""
-    encoding = Relative(dims(), None, 2)
+    encoding = Relative(dims(), 2)
     for table in encoding.parameters():
         nn.init.zeros_(table)
     return encoding

@@ -4,7 +4,7 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import torch
@@ -12,8 +12,7 @@ from torch import Tensor
 
 from nmt import build
 from nmt.config import Settings
-from nmt.encodings.base import Dims, Encoding, Projection
-from nmt.encodings.context import Context, Positions
+from nmt.encodings.base import Context, Dims, Encoding, Facts, Projection
 from nmt.encodings.lookup import find
 from nmt.encodings.weights import softmax
 from nmt.errors import UserError
@@ -29,10 +28,10 @@ Plug = Callable[..., Settings]
 class Gated(Encoding):
     """What it adds is multiplied by a parameter that starts at zero, which hides it at first."""
 
-    takes: ClassVar[str] = "nothing"
+    facts = Facts(takes="nothing")
 
-    def __init__(self, dims: Dims, positions: Positions | None = None) -> None:
-        super().__init__(dims, positions)
+    def __init__(self, dims: Dims) -> None:
+        super().__init__(dims)
         self.gate = torch.nn.Parameter(torch.zeros(()))
 
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
@@ -109,8 +108,7 @@ class InTraining(Gated):
 class Nearby(Gated):
     """Says that distances are all that it reads, and reads places."""
 
-    relative: bool = True
-    takes: ClassVar[str] = "real"
+    facts = Facts(relative=True)
 
     def bias(self, layer: int, context: Context) -> Tensor:
         return self.gate * (context.delta * context.keys[:, None]).sin()[:, None]

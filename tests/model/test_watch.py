@@ -84,7 +84,7 @@ def check(words: list[str], tiny: Make, ids: Ids, monkeypatch: pytest.MonkeyPatc
         rows, keys = 3 * model.streams, 7 if look.site == "decoder" else 9
         assert p.shape == (rows, 2, 9 if look.site == "encoder" else 7, keys)
         assert p.dtype == torch.float32
-        if not any(e.overrides("normalise") for e in model.sites[look.site].each()):
+        if not any("normalise" in e.hooks for e in model.sites[look.site].each()):
             assert float((p.sum(-1) - 1).abs().max()) < 1e-5  # others need not share out all
         assert look.allowed is not None
         mask = masks[look.site]

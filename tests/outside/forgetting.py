@@ -3,18 +3,16 @@
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nmt.encodings.base import Dims, Encoding, Projection
-from nmt.encodings.context import Context, Positions
+from nmt.encodings.base import Context, Dims, Encoding, Facts, Projection
 
 
 class Forgetting(Encoding):
     """A key fades by the words between it and the query."""
 
-    relative: bool = True
-    takes = "nothing"
+    facts = Facts(relative=True, takes="nothing")
 
-    def __init__(self, dims: Dims, positions: Positions | None = None) -> None:
-        super().__init__(dims, positions)
+    def __init__(self, dims: Dims) -> None:
+        super().__init__(dims)
         self.gates = nn.ModuleList(nn.Linear(dims.dim, dims.heads) for _ in range(dims.layers))
 
     def project(

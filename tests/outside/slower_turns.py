@@ -5,26 +5,24 @@ import math
 import torch
 from torch import Tensor
 
-from nmt.encodings.base import Dims, Encoding, Projection
-from nmt.encodings.context import Context, Positions
+from nmt.encodings.base import Context, Dims, Encoding, Facts, Projection
 
 
 class SlowerTurns(Encoding):
     """Turns queries and keys, in a text `factor` times as long as `original` no further."""
 
-    relative: bool = True
+    facts = Facts(relative=True)
     turns: Tensor
 
     def __init__(
         self,
         dims: Dims,
-        positions: Positions | None = None,
         factor: float = 4.0,
         original: int = 64,
         fast: float = 32.0,
         slow: float = 1.0,
     ) -> None:
-        super().__init__(dims, positions)
+        super().__init__(dims)
         width = dims.head_dim
         first, last = (
             width * math.log(original / (turns * 2 * math.pi)) / (2 * math.log(10000))

@@ -1,0 +1,66 @@
+"""What an encoding is made for (`Dims`), and what others must know of it (`Facts`)."""
+
+from dataclasses import dataclass, field, replace
+
+from nmt.encodings.context import Positions
+from nmt.encodings.positions import Index
+
+START = Index()  # positions are counted from 0
+
+
+@dataclass(frozen=True)
+class Dims:
+    """The attention site that an encoding serves, its sizes, and which number each token gets."""
+
+    site: str  # "encoder" | "decoder" (its self-attention) | "cross"
+    layers: int
+    heads: int
+    dim: int
+    head_dim: int
+    vocab: int = 0  # word types of the side, for encodings that learn something per word
+    positions: Positions = START
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What an encoding states besides its hooks.
+
+    A class states what holds for all its objects, `facts = Facts(relative=True)`; what depends on
+    options goes to the constructor, `super().__init__(dims, num_positions=size)`.
+    """
+
+    relative: bool = False  # a common shift of all positions changes nothing (tested)
+    takes: str = "real"  # positions: "real" numbers, "integers" only, or "nothing"
+    pairwise: bool = False  # reads only distances, so trees and graphs can give them
+
+    num_positions: int | None = None  # positions 0 .. num_positions - 1 can be encoded; None: any
+    max_distance: int | None = None  # that can be encoded; None: any, or farther counts as nearer
+    sized_by: str = "longest"  # the option that decides about these two
+    unbound: bool | None = None  # no sequence is too long, nothing far away shares a row; None:
+    # neither of the two is stated, and positions need not be integers
+
+    scale: float | None = None  # of the scores; None: 1 / sqrt(head_dim)
+    projects_keys: bool = True  # false: keys are slices of the input, without a projection
+    changes_width: bool = False  # `project` makes queries and keys of another width
+    rotation_planes: frozenset[frozenset[int]] = frozenset()  # components of queries and keys
+    # that `project` rotates together, by position: only their products with each other know the
+    # distance alone
+    reads_queries_or_keys: bool = True  # false: `scores` knows them by their products only
+    streams: int = 1  # rows that `embed` makes of each, adjacent to each other
+
+    columns: frozenset[str] = frozenset()  # that are read, parallel to the source text
+    column_ranges: dict[str, range] = field(default_factory=dict)  # integers that they may hold
+    needs_lengths: bool = False  # a decoder needs the desired length of its output
+    may_lack_gradients: bool = False  # parameters of a model with it may get no gradient
+
+    def including(self, positions: Positions) -> "Facts":
+        """These facts, and what the positions need in addition."""
+        ranges = {}
+        if self.num_positions is not None:
+            ranges = positions.column_ranges(self.num_positions)
+        return replace(
+            self,
+            columns=self.columns | positions.columns,
+            column_ranges=ranges | self.column_ranges,
+            needs_lengths=self.needs_lengths or positions.lengths,
+        )
