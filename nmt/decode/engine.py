@@ -5,7 +5,7 @@ from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
-from nmt.decode.beam import Hypothesis
+from nmt.decode.search import Hypothesis
 from nmt.decode.sources import ColumnsRead, Source
 from nmt.errors import Exit, UserError
 

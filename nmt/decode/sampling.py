@@ -1,15 +1,14 @@
-"""Sampling from a function from tokens to log-probabilities; it knows no model and no text."""
+"""Sampling: at each step a token at random, by its probability."""
 
 from collections.abc import Sequence
-from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from nmt.decode.beam import CPU, NEVER, Hypothesis, Step, steps_between_looks
-from nmt.machine.device import fetched, sent
+from nmt.decode.search import CPU, NEVER, Hypothesis, Outputs, Strategy
+from nmt.machine.device import sent
 
 
 class Draw(NamedTuple):
@@ -35,146 +34,95 @@ def random_numbers(seed: int, draws: Sequence[Draw], samples: int, steps: int) -
     return torch.from_numpy(numbers)
 
 
-def sample(
-    step: Step,
-    limits: Tensor,
-    numbers: Tensor,
-    *,
-    temperature: float = 1.0,
-    top_k: int = 0,
-    top_p: float = 1.0,
-    bos: int,
-    eos: int,
-    forbidden: Sequence[int] = (),
-    device: torch.device = CPU,
-    look_every: int | None = None,
-) -> list[list[Hypothesis]]:
-    """Draw outputs of each sentence token by token, in the order of the samples; some may be equal.
-
-    `limits` [batch] is the greatest length of each output, eos apart. `numbers` [batch, samples,
-    steps], of at least one step more, decide on the tokens: `probabilities` tells of which number
-    comes which. Both are on the CPU. The first call of `step` gets one row per sentence, later ones
-    a row for each sample, on `device`. A sample whose token at the limit is not eos is closed as it
-    is, without eos; so is one that is left without a finite log-probability.
-
-    Samples that have ended leave every `look_every` steps, as in `beam.search`.
-
-    `log_prob` and `score` of a hypothesis are its log-probability under the step function itself,
-    whatever temperature, top_k and top_p made of it.
-    """
-    every = look_every or steps_between_looks(device)
-    batch, each, _ = numbers.shape
-    samples = _Samples(batch, each)
-    live = _Live.all_of(limits, numbers, device)
-    # [live] rows of log-probabilities, which are one for each sentence at first
-    spread = sent(torch.arange(batch).repeat_interleave(each), device) if each > 1 else None
-    tokens, parents = torch.full((batch,), bos, device=device), None
-    longest, start = max(limits.tolist(), default=0), 0
-    while samples.open:
-        lengths = range(start, min(start + every, longest + 1))  # of the open samples
-        drawn = []
-        for length in lengths:
-            log_probs = step(tokens, parents)
-            if spread is not None:
-                log_probs = log_probs[spread]
-            parents, spread = spread, None
-            known = log_probs.nan_to_num(nan=NEVER, posinf=NEVER, neginf=NEVER)
-            chances = probabilities(known, temperature, top_k, top_p, forbidden)  # [live, vocab]
-            live, last = live.after(known, chances, length, eos)
-            tokens = last.token
-            drawn.append(last)
-        start = lengths.stop
-        going_on = samples.add(drawn, live.open)
-        if len(going_on) < len(tokens):
-            place = sent(going_on, device)  # [new live]
-            live, tokens = live.of(place), tokens[place]
-            parents = place if parents is None else parents[place]
-    return samples.made
-
-
-class _Drawn(NamedTuple):
-    """What one step did, for each sample that has a row."""
+class Extension(NamedTuple):
+    """One step of sampling, for each sample that has a row."""
 
     closed: Tensor  # [live] which samples it closed
     ended: Tensor  # [live] and by eos
     total: Tensor  # [live] their log_prob
-    token: Tensor  # [live] what the others go on with
+    token: Tensor  # [live] the tokens of the others
 
 
-class _Live(NamedTuple):
-    """The samples that have rows."""
+class Sampling(Strategy):
+    """Draws outputs of each sentence token by token; some may be equal.
 
-    limit: Tensor  # [live]
-    numbers: Tensor  # [live, steps]
-    total: Tensor  # [live] log_prob, float64
-    open: Tensor  # [live] which have not ended
+    A sample whose token at the limit is not eos is closed as it is, without eos; so is one that is
+    left without a finite log-probability. `log_prob` and `score` of a hypothesis are its
+    log-probability under the step function itself, regardless of temperature, top_k and top_p.
+    """
 
-    @classmethod
-    def all_of(cls, limits: Tensor, numbers: Tensor, device: torch.device) -> "_Live":
-        """Before the first step."""
-        limit = sent(limits.repeat_interleave(numbers.shape[1]), device)
-        total = torch.zeros(len(limit), dtype=torch.float64, device=device)
-        is_open = torch.ones(len(limit), dtype=torch.bool, device=device)
-        return cls(limit, sent(numbers.flatten(0, 1), device), total, is_open)
+    def __init__(
+        self,
+        limits: Tensor,
+        numbers: Tensor,
+        *,
+        temperature: float = 1.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        eos: int,
+        forbidden: Sequence[int] = (),
+        device: torch.device = CPU,
+    ) -> None:
+        """`limits` [batch]: the greatest length of each output, eos apart.
 
-    def of(self, place: Tensor) -> "_Live":
-        """Some of the samples."""
-        return _Live(*(part[place] for part in self))
-
-    def after(
-        self, known: Tensor, chances: Tensor, length: int, eos: int
-    ) -> tuple["_Live", _Drawn]:
-        """Draw a token for each sample of `length` ids; known: log-probabilities [live, vocab]."""
-        token = chosen(chances, self.numbers[:, length])  # [live]
-        total = self.total + known.gather(1, token[:, None])[:, 0].double()
-        mute = ~(chances.sum(1) > 0)  # [live] without a finite log-probability
-        ended = (token == eos) & ~mute
-        closed = ended | mute | (self.limit == length)
-        drawn = _Drawn(closed & self.open, ended, torch.where(ended, total, self.total), token)
-        return self._replace(total=total, open=self.open & ~closed), drawn
-
-
-class _Samples:
-    """The ids of the samples that have rows, and the hypotheses of those that ended; on the CPU."""
-
-    def __init__(self, batch: int, each: int) -> None:
-        self.row = torch.arange(batch * each)  # [live] number of each among all
-        self.ids = torch.empty(batch * each, 0, dtype=torch.long)  # [live, length]
-        self.each = each
-        self._made: list[Hypothesis | None] = [None] * (batch * each)
-
-    @property
-    def open(self) -> bool:
-        """Whether any sample has a row."""
-        return bool(self.row.numel())
-
-    def add(self, drawn: Sequence[_Drawn], is_open: Tensor) -> Tensor:
-        """Put down what steps did, and give the places of the samples that go on.
-
-        This waits for the device, once.
+        `numbers` [batch, samples, steps], of at least one step more, decide on the tokens, see
+        `probabilities`. Both are on the CPU.
         """
-        is_open, *parts = fetched([is_open, *(part for one in drawn for part in one)])
-        each = iter(parts)
-        for _ in drawn:
-            self._put_down(_Drawn(*islice(each, len(_Drawn._fields))))
-        place = is_open.nonzero()[:, 0]
-        self.row, self.ids = self.row[place], self.ids[place]
-        return place
-
-    def _put_down(self, drawn: _Drawn) -> None:
-        place = drawn.closed.nonzero()[:, 0]
-        columns = (self.row, self.ids, drawn.total, drawn.ended)
-        for row, ids, log_prob, finished in zip(
-            *(column[place].tolist() for column in columns), strict=True
-        ):
-            self._made[row] = Hypothesis(ids, log_prob, log_prob, finished)
-        self.ids = torch.cat([self.ids, drawn.token[:, None]], dim=1)
+        self.temperature, self.top_k, self.top_p = temperature, top_k, top_p
+        self.eos, self.forbidden = eos, forbidden
+        self.sentences, self.samples, _ = numbers.shape
+        self.longest = max(limits.tolist(), default=0)
+        self.outputs = Outputs(self.sentences * self.samples)
+        self.limits = sent(limits.repeat_interleave(self.samples), device)  # [live]
+        self.numbers = sent(numbers.flatten(0, 1), device)  # [live, steps]
+        self.total = torch.zeros(len(self.limits), dtype=torch.float64, device=device)  # log_prob
+        self.open = torch.ones(len(self.limits), dtype=torch.bool, device=device)  # [live]
 
     @property
-    def made(self) -> list[list[Hypothesis]]:
-        """The hypotheses of each sentence, in the order of its samples; all have ended."""
-        made = [hypothesis for hypothesis in self._made if hypothesis is not None]
-        return [made[i : i + self.each] for i in range(0, len(made), self.each)]
+    def is_open(self) -> Tensor:
+        """Which samples go on [live]."""
+        return self.open
+
+    def extend(self, log_probs: Tensor, length: int) -> tuple[Extension, Tensor, Tensor | None]:
+        """Draw a token for each sample of `length` ids, from log_probs [live, vocab].
+
+        At first there is one row for each sentence; the samples begin as copies of it.
+        """
+        rows = None
+        if length == 0 and self.samples > 1:
+            every = torch.arange(self.sentences).repeat_interleave(self.samples)
+            rows = sent(every, log_probs.device)
+            log_probs = log_probs[rows]
+        log_probs = log_probs.nan_to_num(nan=NEVER, posinf=NEVER, neginf=NEVER)
+        drawn_from = probabilities(
+            log_probs, self.temperature, self.top_k, self.top_p, self.forbidden
+        )  # [live, vocab]
+        token = chosen(drawn_from, self.numbers[:, length])  # [live]
+        total = self.total + log_probs.gather(1, token[:, None])[:, 0].double()
+        impossible = ~(drawn_from.sum(1) > 0)  # [live] without a finite log-probability
+        ended = (token == self.eos) & ~impossible
+        closed = ended | impossible | (self.limits == length)
+        log_prob = torch.where(ended, total, self.total)
+        extension = Extension(closed & self.open, ended, log_prob, token)
+        self.total, self.open = total, self.open & ~closed
+        return extension, token, rows
+
+    def record(self, extension: Extension) -> None:
+        """Write which samples a step closed, and the tokens of the others."""
+        closed, ended, total, token = (part[:, None] for part in extension)
+        self.outputs.close(closed & ended, total, 1.0, finished=True)
+        self.outputs.close(closed & ~ended, total, 1.0, finished=False)
+        self.outputs.append(token)
+
+    def keep(self, places: Tensor) -> None:
+        """Drop all samples but these."""
+        self.limits, self.numbers = self.limits[places], self.numbers[places]
+        self.total, self.open = self.total[places], self.open[places]
+
+    def hypotheses(self) -> list[list[Hypothesis]]:
+        """The samples of each sentence, in the order of their numbers."""
+        every = [hypothesis for (hypothesis,) in self.outputs.closed]
+        return [every[i : i + self.samples] for i in range(0, len(every), self.samples)]
 
 
 def probabilities(

@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,11 +14,11 @@ from torch.nn.utils.rnn import pad_sequence
 from nmt.config import WORDS, Decode
 from nmt.data.vocab import BOS, EOS, PAD, UNK
 from nmt.decode import source_limit
-from nmt.decode.beam import Hypothesis, Step, search
-from nmt.decode.begun import begun
+from nmt.decode.beam import Beam
 from nmt.decode.engine import SearchRequest, too_much
 from nmt.decode.quantised import quantised
-from nmt.decode.sampling import Draw, random_numbers, sample
+from nmt.decode.sampling import Draw, Sampling, random_numbers
+from nmt.decode.search import Hypothesis, Step, Strategy, search, with_prefixes
 from nmt.decode.sources import LENGTH, Source
 from nmt.errors import UserError, is_want_of_memory
 from nmt.machine.cpus import cpus
@@ -168,9 +169,8 @@ class TorchEngine:
         }
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bfloat16):
             prefixes = [source.prefix for source in sources]
-            step = begun(self._step(sources, source, columns), prefixes, self.device)
-            choose = self._sampled if self.decode.method == "sample" else self._best
-            return choose(step, request, eos)
+            step = with_prefixes(self._step(sources, source, columns), prefixes, self.device)
+            return search(step, self._strategy(request, eos), BOS, self.device)
 
     def _step(self, sources: list[Source], source: Tensor, columns: dict[str, Tensor]) -> Step:
         """The log-probabilities of the next token after each prefix of a batch of sources."""
@@ -196,34 +196,32 @@ class TorchEngine:
 
         return step
 
-    def _best(self, step: Step, request: SearchRequest, eos: int) -> list[list[Hypothesis]]:
-        return search(
-            step,
-            torch.tensor(request.limits),
-            beam_size=self.decode.beam_size,
-            alpha=self.decode.alpha,
-            penalised=self.decode.length_penalty,
-            bos=BOS,
-            eos=eos,
-            forbidden=FORBIDDEN[self.decode.unknown],
-            n_best=request.n_best,
-            device=self.device,
-        )
-
-    def _sampled(self, step: Step, request: SearchRequest, eos: int) -> list[list[Hypothesis]]:
+    def _strategy(self, request: SearchRequest, eos: int) -> Strategy:
+        """Beam search, or sampling, as the settings say."""
+        decode, limits = self.decode, torch.tensor(request.limits)
+        rules: dict[str, Any] = {
+            "eos": eos,
+            "forbidden": FORBIDDEN[decode.unknown],
+            "device": self.device,
+        }
+        if decode.method == "beam":
+            return Beam(
+                limits,
+                beam_size=decode.beam_size,
+                alpha=decode.alpha,
+                penalty=decode.length_penalty,
+                n_best=request.n_best,
+                **rules,
+            )
         draws = [Draw(source.line, source.part) for source in request.sources]
-        steps = max(request.limits) + 1
-        return sample(
-            step,
-            torch.tensor(request.limits),
-            random_numbers(self.decode.seed, draws, request.n_best, steps),
-            temperature=self.decode.temperature,
-            top_k=self.decode.top_k,
-            top_p=self.decode.top_p,
-            bos=BOS,
-            eos=eos,
-            forbidden=FORBIDDEN[self.decode.unknown],
-            device=self.device,
+        numbers = random_numbers(decode.seed, draws, request.n_best, max(request.limits) + 1)
+        return Sampling(
+            limits,
+            numbers,
+            temperature=decode.temperature,
+            top_k=decode.top_k,
+            top_p=decode.top_p,
+            **rules,
         )
 
     def _lengths(

@@ -12,7 +12,7 @@ from nmt.data.marian import language_codes
 from nmt.data.seams import JoinedLine
 from nmt.data.side import Side
 from nmt.data.vocab import EOS
-from nmt.decode.beam import Hypothesis, length_penalty
+from nmt.decode.beam import length_penalty
 from nmt.decode.columns import Columns
 from nmt.decode.engine import Engine, SearchRequest
 from nmt.decode.ensemble import together
@@ -20,6 +20,7 @@ from nmt.decode.mbr import by_utility
 from nmt.decode.notes import Notes
 from nmt.decode.parts import parts_of
 from nmt.decode.prefixes import Prefixes, UnfitPrefixError
+from nmt.decode.search import Hypothesis
 from nmt.decode.searching import Searching, batches_of
 from nmt.decode.source_limit import ALWAYS, GIANT
 from nmt.decode.sources import Source, SourceReader

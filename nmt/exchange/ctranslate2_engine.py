@@ -20,8 +20,9 @@ import torch
 from nmt import config
 from nmt.config import Decode, Settings
 from nmt.data.side import Side
-from nmt.decode.beam import Hypothesis, length_penalty
+from nmt.decode.beam import length_penalty
 from nmt.decode.engine import SearchRequest, too_much
+from nmt.decode.search import Hypothesis
 from nmt.decode.source_limit import GIANT, SHARE
 from nmt.decode.sources import Source
 from nmt.errors import Exit, UserError, is_want_of_memory

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from nmt.decode.beam import Hypothesis, Step, _continue, length_penalty, search
+from nmt.decode.beam import Beam, _continue, length_penalty
+from nmt.decode.search import Hypothesis, Step, search
 
 BOS, EOS = 0, 1
 NEVER = float("-inf")
@@ -107,16 +108,15 @@ def by_lists(
 def whole(
     step: Step, limits: list[int], beam: int, alpha: float, n_best: int | None = None
 ) -> list[list[Hypothesis]]:
-    return search(
-        step,
+    strategy = Beam(
         torch.tensor(limits, dtype=torch.long),
         beam_size=beam,
         alpha=alpha,
-        bos=BOS,
         eos=EOS,
         forbidden=(BOS,),
         n_best=beam if n_best is None else n_best,
     )
+    return search(step, strategy, BOS)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6])
@@ -226,16 +226,11 @@ def test_forbidden_ids_are_never_produced_however_probable() -> None:
     table = Table.random(7, 3, 7, 3)
     for t in table.tables:
         t[..., [4, 6]] = 0.0
-    found = search(
-        table,
-        torch.tensor([3] * 3),
-        beam_size=5,
-        alpha=0.0,
-        bos=BOS,
-        eos=EOS,
-        forbidden=(BOS, 4, 6),
-        n_best=5,
+    forbidden = (BOS, 4, 6)
+    strategy = Beam(
+        torch.tensor([3] * 3), beam_size=5, alpha=0.0, eos=EOS, forbidden=forbidden, n_best=5
     )
+    found = search(table, strategy, BOS)
     assert {i for some in found for h in some for i in h.ids} <= {2, 3, 5}
     assert {i for some in whole(table.again(), [3] * 3, 5, 0.0) for h in some for i in h.ids} & {4}
 

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from nmt.decode.beam import search
 from nmt.decode.engine import SearchRequest
 from nmt.decode.quantised import FORMATS, Int8, Integers, _product, fastest, is_exact, quantised
+from nmt.decode.search import search
 from nmt.decode.sources import Source
 from nmt.decode.torch_engine import TorchEngine
 from nmt.decode.translator import Translation, Translator

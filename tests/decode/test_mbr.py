@@ -10,9 +10,9 @@ from sacrebleu import sentence_chrf
 
 import nmt
 from nmt.config import Settings
-from nmt.decode.beam import Hypothesis
 from nmt.decode.engine import SearchRequest
 from nmt.decode.mbr import by_utility
+from nmt.decode.search import Hypothesis
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import UserError
 from nmt.experiments.engines import check_n_best, with_decode

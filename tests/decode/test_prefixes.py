@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 import nmt
 from nmt.config import Settings
 from nmt.decode import forced
-from nmt.decode.beam import length_penalty, search
-from nmt.decode.begun import begun
-from nmt.decode.sampling import Draw, random_numbers, sample
+from nmt.decode.beam import Beam, length_penalty
+from nmt.decode.sampling import Draw, Sampling, random_numbers
+from nmt.decode.search import search, with_prefixes
 from nmt.decode.torch_engine import TorchEngine
 from nmt.decode.translator import RefusedLinesError, Translation, Translator
 from nmt.errors import Exit, UserError
@@ -34,16 +34,15 @@ def test_a_beam_finds_the_best_of_what_begins_so(seed: int, prefixes: list[list[
     """Against all outputs; each sentence of a batch has its own prefix."""
     longest, vocab, alpha = 3, 4, 0.6
     table = Table.random(seed, batch=len(prefixes), vocab=vocab, longest=longest)
-    found = search(
-        begun(table.again(), prefixes, CPU),
+    strategy = Beam(
         torch.full((len(prefixes),), longest),
         beam_size=vocab**longest,
         alpha=alpha,
-        bos=BOS,
         eos=EOS,
         forbidden=(BOS,),
         n_best=vocab**longest,
     )
+    found = search(with_prefixes(table.again(), prefixes, CPU), strategy, BOS)
     for sentence, (hypotheses, prefix) in enumerate(zip(found, prefixes, strict=True)):
         expected = {}
         for length in range(len(prefix), longest + 1):
@@ -64,8 +63,8 @@ def test_a_beam_finds_the_best_of_what_begins_so(seed: int, prefixes: list[list[
 def test_samples_begin_so_and_go_on_as_the_function_says() -> None:
     table, count, prefix = Table.random(2, batch=2, vocab=4, longest=2), 4000, [3]
     numbers = random_numbers(1, [Draw(1, 0), Draw(2, 0)], count, 3)
-    step = begun(table.again(), [prefix, []], CPU)
-    first, second = sample(step, torch.tensor([2, 2]), numbers, top_p=1.0, bos=BOS, eos=EOS)
+    step = with_prefixes(table.again(), [prefix, []], CPU)
+    first, second = search(step, Sampling(torch.tensor([2, 2]), numbers, eos=EOS), BOS)
     assert {h.ids[0] for h in first} == {3} and {tuple(h.ids[:1]) for h in second} > {(3,)}
     shares = torch.tensor(table.after(0, (3,))).exp()
     ends = sum(h.ids == [3] for h in first) / count  # drawn after the prefix: eos

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from nmt.config import Decode, Settings
 from nmt.decode import forced
-from nmt.decode.beam import Hypothesis
-from nmt.decode.sampling import Draw, chosen, probabilities, random_numbers, sample
+from nmt.decode.sampling import Draw, Sampling, chosen, probabilities, random_numbers
+from nmt.decode.search import Hypothesis, search
 from nmt.decode.torch_engine import TorchEngine
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import UserError
@@ -106,7 +106,7 @@ def test_random_numbers_are_those_of_philox_whatever_else_is_drawn() -> None:
 def drawn(table: Table, limits: list[int], samples: int, **way: Any) -> list[list[Hypothesis]]:
     draws = [Draw(line, 0) for line in range(1, len(limits) + 1)]
     numbers = random_numbers(1, draws, samples, max(limits) + 1)
-    return sample(table, torch.tensor(limits), numbers, bos=BOS, eos=EOS, **way)
+    return search(table, Sampling(torch.tensor(limits), numbers, eos=EOS, **way), BOS)
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
@@ -170,7 +170,8 @@ def test_without_a_finite_number_a_sample_ends_as_it_is() -> None:
         rows[tokens == 2] = float("nan")
         return rows
 
-    (found,) = sample(step, torch.tensor([5]), torch.full((1, 2, 6), 0.5), bos=BOS, eos=EOS)
+    strategy = Sampling(torch.tensor([5]), torch.full((1, 2, 6), 0.5), eos=EOS)
+    (found,) = search(step, strategy, BOS)
     assert found == [Hypothesis([2], 0.0, 0.0, False)] * 2
 
 

@@ -12,9 +12,10 @@ from torch import Tensor
 
 from nmt.data.side import Side
 from nmt.data.vocab import Vocabulary
-from nmt.decode.beam import LOOK_EVERY, NEVER, Hypothesis, search
+from nmt.decode.beam import Beam
 from nmt.decode.engine import SearchRequest
-from nmt.decode.sampling import sample
+from nmt.decode.sampling import Sampling
+from nmt.decode.search import LOOK_EVERY, NEVER, Hypothesis, search
 from nmt.decode.sources import Source
 from nmt.decode.torch_engine import TorchEngine
 from nmt.machine.device import fetched
@@ -187,15 +188,14 @@ def test_what_is_found_does_not_depend_on_when_it_looks(seed: int, every: int) -
         t[torch.rand(t.shape, generator=numbers) < 0.08] = math.nan
     beam = 1 + seed % 6
     rules: dict[str, Any] = {
-        "beam_size": beam, "alpha": 0.6, "bos": BOS, "eos": EOS, "forbidden": (BOS,),
-        "n_best": 1 + beam // 2, "look_every": every,
+        "beam_size": beam, "alpha": 0.6, "eos": EOS, "forbidden": (BOS,), "n_best": 1 + beam // 2,
     }  # fmt: skip
-    plain = search(table.again(), limits, **{**rules, "look_every": 1})
-    assert search(table.again(), limits, **rules) == plain
+    plain = search(table.again(), Beam(limits, **rules), BOS, look_every=1)
+    assert search(table.again(), Beam(limits, **rules), BOS, look_every=every) == plain
     with pretended() as gpu:
         there = Unread.there(table)
         gpu.waits.clear()
-        assert search(there, limits, device=GPU, **rules) == plain
+        assert search(there, Beam(limits, device=GPU, **rules), BOS, GPU, every) == plain
         assert gpu.waits == {LOOK: -(-there.calls // every)}
 
 
@@ -232,11 +232,11 @@ def test_what_is_drawn_does_not_depend_on_when_it_looks(seed: int, every: int) -
         t[torch.rand(t.shape, generator=numbers) < 0.5] = NEVER
         t[torch.rand(t.shape, generator=numbers) < 0.1] = math.nan
     given = limits, torch.rand(len(limits), 1 + seed % 3, 5, generator=numbers).double()
-    rules: dict[str, Any] = {"bos": BOS, "eos": EOS, "forbidden": (BOS,)}
-    plain = sample(table.again(), *given, **rules)
-    assert sample(table.again(), *given, look_every=every, **rules) == plain
+    rules: dict[str, Any] = {"eos": EOS, "forbidden": (BOS,)}
+    plain = search(table.again(), Sampling(*given, **rules), BOS)
+    assert search(table.again(), Sampling(*given, **rules), BOS, look_every=every) == plain
     with pretended() as gpu:
         there = Unread.there(table)
         gpu.waits.clear()
-        assert sample(there, *given, device=GPU, look_every=every, **rules) == plain
+        assert search(there, Sampling(*given, device=GPU, **rules), BOS, GPU, every) == plain
         assert gpu.waits == {LOOK: -(-there.calls // every)}
