@@ -78,7 +78,7 @@ def observe(words: list[str], place: Path, where: str) -> dict[str, Any]:
         settings, name = understood(later(words))
         run = place / where / name
         with open_run(run, settings) as opened:
-            fit(settings, prepared(settings), opened)
+            fit(prepared(settings), opened)
     except UserError as e:
         return {"refused": str(e)}
     seen["name"] = name

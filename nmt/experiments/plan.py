@@ -119,9 +119,12 @@ def outcome_of(run: PlannedRun, corpus: "Prepared | None" = None) -> Outcome | N
     if not run.directory.exists():
         return None
     with open_run(run.directory, run.settings, elsewhere=run.experiment.elsewhere) as opened:
+        if not opened.finished:
+            return None
         if corpus is None:
-            return opened.trained(run.settings)
-        return opened.finished(run.settings, lambda: str(corpus.facts["fingerprint"]))
+            return opened.outcome()
+        opened.refuse_other_data(corpus.facts["fingerprint"])
+        return opened.end(opened.step)
 
 
 def prepare_corpora(runs: Sequence[PlannedRun]) -> dict[str, "Prepared"]:

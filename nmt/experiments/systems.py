@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nmt import modeldir
-from nmt.config import Settings, freeze, is_path, thaw
+from nmt.config import Settings, freeze, is_path
 from nmt.data.segmenter import Segmenter
 from nmt.errors import Exit, UserError
 from nmt.exchange import ctranslate2_engine
 from nmt.storage import manifest, modelpath
-from nmt.training.directory import CONFIG, flat
-from nmt.training.run import standing
+from nmt.training.directory import CONFIG
+from nmt.training.run import progress
+from nmt.training.run_config import flat, read_config
 
 log = logging.getLogger(__name__)
 
@@ -136,10 +137,13 @@ def _at(label: str | None, place: str) -> _Named:
     if not paths[0].is_dir():
         return _Named(label, name, System(label or name, [], paths[0]))
     for path in paths:
-        if is_run(path) and not (reached := standing(path)).finished:
+        if not is_run(path):
+            continue
+        step, last = progress(path)
+        if step < last:
             log.warning(
                 "%s: at step %d of %d, not finished; its best checkpoint so far is evaluated",
-                *(path, reached.step, reached.last),
+                *(path, step, last),
             )
     checkpoints = tuple(map(modelpath.locate, paths))  # the same ones, though training goes on
     system = System(label or name, [SystemModel(place, checkpoints, settings_of(paths[0]))])
@@ -170,12 +174,7 @@ def settings_of(path: Path) -> Settings:
         return ctranslate2_engine.load(path).settings
     if not is_run(path):
         return modeldir.settings(path)
-    where = path / CONFIG
-    try:
-        return thaw(manifest.read(where))
-    except UserError as error:
-        message = str(error) if str(where) in str(error) else f"{where}: {error}"
-        raise UserError(message, Exit.DATA) from None
+    return read_config(path)
 
 
 def grouped(named: Sequence[_Named]) -> list[System]:

@@ -14,7 +14,7 @@ from nmt.modeldir import Trained
 from nmt.storage import modelpath
 from nmt.storage.manifest import Sealed
 from nmt.training.checkpoint import DIRECTORY, STATE, Saved
-from nmt.training.directory import differences
+from nmt.training.run_config import differences
 from nmt.training.timetable import timetable
 
 log = logging.getLogger(__name__)

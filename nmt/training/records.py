@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from nmt.storage import atomic
+
 CORRUPT = "corrupt."  # before a name set aside
 
 log = logging.getLogger(__name__)
@@ -54,6 +56,13 @@ class Record:
         except OSError as error:
             self.fail(error)
 
+    def replace(self, data: bytes) -> None:
+        """Write the whole file, unless it holds the same."""
+        with self.written():
+            self.make_way()
+            if not (self.path.exists() and self.path.read_bytes() == data):
+                atomic.replace(self.path, data)
+
     def fail(self, error: OSError) -> None:
         """Log that the record is incomplete from here on, once."""
         if not self.failed:
@@ -66,22 +75,33 @@ class Record:
 class LogFile(logging.FileHandler):
     """Appends the lines of the log to a file; where it cannot, says so once on the others."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, record: Record) -> None:
         """Open the file; raises OSError."""
-        self.record = Record(path)
-        self.record.make_way()
-        super().__init__(path, encoding="utf-8")
+        self.record = record
+        super().__init__(record.path, encoding="utf-8")
         self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  (logging's name)
-        """Take note of a full disk; anything else is logging's own affair."""
+        """Report a full disk; anything else is handled by logging itself."""
         error = sys.exc_info()[1]
         if isinstance(error, OSError):
             self.record.fail(error)
         else:
             super().handleError(record)
 
-    def close(self) -> None:
-        """Close the file."""
-        with self.record.written():
-            super().close()
+
+@contextmanager
+def log_file(path: Path) -> Iterator[None]:
+    """Append the log of nmt to a file in this context, as far as it can be written."""
+    record, logger = Record(path), logging.getLogger("nmt")
+    handler: logging.Handler = logging.NullHandler()
+    with record.written():
+        record.make_way()
+        handler = LogFile(record)
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        with record.written():
+            handler.close()

@@ -14,7 +14,7 @@ from nmt.training.run import Outcome, open_run
 def train(
     settings: Settings, directory: Path, world: World = SINGLE, elsewhere: str = "name="
 ) -> Outcome:
-    """Train, or go on with training; a run that is finished stays as it is.
+    """Train, or resume training; a run that is finished stays as it is.
 
     Settings are checked, the parent (trainer.init_from) read, the directory opened and the corpus
     prepared, in this order, so that errors come early. `elsewhere` is the option that names another
@@ -23,17 +23,18 @@ def train(
     """
     build.check(settings)
     if settings.trainer.init_from is not None and not checkpoints(directory / "checkpoints"):
-        from nmt.training.surgery import check  # and torch
+        from nmt.training.surgery import check
 
         check(settings, settings.trainer.init_from)
     with open_run(directory, settings, world, elsewhere) as run:
-        outcome = run.finished(
-            settings, lambda: world.broadcast(lambda: _fingerprint(settings, directory))
-        )
-        if outcome is None:
-            from nmt.training.trainer import fit  # and torch, only where updates are to be made
+        if run.finished:
+            run.refuse_other_data(world.broadcast(lambda: _fingerprint(settings, directory)))
+            return run.end(run.step)
+        prepared = _prepared(settings, directory, world)
+        run.refuse_other_data(prepared.facts["fingerprint"])
+        from nmt.training.trainer import fit  # only where updates are to be made
 
-            outcome = fit(settings, _prepared(settings, directory, world), run)
+        outcome = fit(prepared, run)
     if outcome.signal is not None:
         raise UserError(str(outcome), outcome.code)
     return outcome

@@ -12,14 +12,14 @@ import torch
 from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
-from nmt import build, config, modeldir
+from nmt import build, modeldir
 from nmt.data.batches import Batches, in_order
 from nmt.data.joining import joining_of, longest
 from nmt.data.prepare import Prepared
 from nmt.data.report import log_remarks
 from nmt.data.subword_sampling import sampled_text
-from nmt.errors import Exit, UserError, is_want_of_memory
-from nmt.machine.device import cannot_repeat, device_name, has_low_precision, same_bits, set_up
+from nmt.errors import Exit, UserError
+from nmt.machine.device import device_name, has_low_precision, same_bits, set_up
 from nmt.machine.memory import keep_memory, peak_memory, release_memory
 from nmt.machine.precision import NO_BFLOAT16, NO_UNITS, bfloat16_is_faster
 from nmt.storage import manifest
@@ -29,62 +29,39 @@ from nmt.training.checkpoint import FULL, STATE, Saved, no_room, optimizer_files
 from nmt.training.data_limits import check_data
 from nmt.training.divergence import Divergence
 from nmt.training.ema import MovingAverage
+from nmt.training.failures import explained
 from nmt.training.loss import Ready
 from nmt.training.objective import Objective
 from nmt.training.progress import Meter, MetricsLog
-from nmt.training.run import Outcome, Run, open_run
+from nmt.training.run import Outcome, Run
 from nmt.training.schedule import schedule
 from nmt.training.signals import Stop
 from nmt.training.surgery import graft
 from nmt.training.timetable import timetable
 
-__all__ = ["Outcome", "Run", "Trainer", "fit", "open_run"]
-
 log = logging.getLogger(__name__)
 
 
-def fit(settings: config.Settings, prepared: Prepared, run: Run) -> Outcome:
-    """Train, or go on with training, in the directory that `open_run` gave: no finished run's.
+def fit(prepared: Prepared, run: Run) -> Outcome:
+    """Train, or resume training, in the directory that `open_run` gave: no finished run's.
 
-    Raises UserError: exit 65 if the data is not what the run began with, 70 if training
-    diverged, 71 if memory is short, 74 if the disk fails; the last checkpoint stays intact.
+    Raises UserError: exit 70 if training diverged, 71 if memory is short, 74 if the disk fails; the
+    last checkpoint stays intact.
     """
-    with run.records(), same_bits(settings.trainer.deterministic):
-        try:
-            log_remarks(prepared.facts["corpus"])
-            trainer = Trainer(settings, prepared, run)
-            with closing(trainer.batches):
-                return trainer.fit()
-        except (RuntimeError, MemoryError) as error:
-            if isinstance(error, RuntimeError) and (name := cannot_repeat(error)) is not None:
-                raise UserError(
-                    f"trainer.deterministic=true: {name}, which this model needs, does not give "
-                    "the same bits in every run on a GPU; leave it out, or train on the CPU"
-                ) from error
-            if not is_want_of_memory(error):
-                raise
-            begun = run.has_checkpoint
-            first = f"{'resume' if begun else 'start'} with trainer.gradient_checkpointing=true; "
-            raise UserError(
-                f"out of memory; {'' if settings.trainer.gradient_checkpointing else f'{first}or '}"
-                "lower trainer.batch_tokens and raise trainer.accumulate"
-                f"{', with another name=' if begun else ''}",
-                Exit.NO_MEMORY,
-            ) from error
-        except OSError as error:
-            kept = "the last checkpoint is intact, resume with the same command"
-            raise UserError(
-                f"{error.filename or run.path}: {error.strerror}; "
-                f"{kept if run.has_checkpoint else 'start again with the same command'}",
-                Exit.IO,
-            ) from error
+    deterministic = run.settings.trainer.deterministic
+    with run.records(), explained(run), same_bits(deterministic):
+        log_remarks(prepared.facts["corpus"])
+        trainer = Trainer(prepared, run)
+        with closing(trainer.batches):
+            return trainer.fit()
 
 
 class Trainer:
     """One run: model, optimizer, schedule, and the step that they have reached."""
 
-    def __init__(self, settings: config.Settings, prepared: Prepared, run: Run) -> None:
-        self.settings, self.prepared, self.run = settings, prepared, run
+    def __init__(self, prepared: Prepared, run: Run) -> None:
+        self.settings, self.prepared, self.run = run.settings, prepared, run
+        settings = run.settings
         self.options, self.optim, self.world = settings.trainer, settings.optim, run.world
         self.device = self.world.device(self.options.device)
         self.compiled = compilation.wanted(self.options, self.device)
@@ -139,7 +116,7 @@ class Trainer:
             graft(self.model, self.settings, self.options.init_from, *vocabularies)
             self.start = modeldir.weights_sum(self.options.init_from)
             self.average.restart()
-        self.run.begin(self.settings, self.step)
+        self.run.begin(self.step)
         silent = bool(self.world.rank)  # rank 0 reports
         for site, encodings in self.model.sites.items():
             if encodings.at_odds is not None and not silent:
@@ -159,11 +136,7 @@ class Trainer:
                     self.checkpoint()
             if self.step < last:
                 self.save(None)
-            signal = Signals(stopping) if self.step < last else None
-            outcome = Outcome(self.step, self.run.perplexity, signal=signal)
-            state = "finished" if signal is None else "stopped"
-            self.run.report(state, self.step, code=int(outcome.code))
-        return outcome
+            return self.run.end(self.step, Signals(stopping) if self.step < last else None)
 
     def update(self, signal: int = 0) -> int:
         """Take the next step on the gradient of its batches, unless that is not finite.
@@ -328,8 +301,6 @@ class Trainer:
     def resume(self, saved: Saved) -> None:
         """Continue exactly where a checkpoint was written."""
         state = saved.state
-        self.run.refuse_other_data(self.settings, self.prepared.facts["fingerprint"])
-        self.run.refuse_other_start(self.settings)
         self.start = state.get("start")
         sealed = Sealed(saved.path)
         tensors = modeldir.read_tensors(sealed, modeldir.WEIGHTS)

@@ -38,7 +38,7 @@ def train(path: Path, settings: Settings, data: Prepared, last: int) -> list[byt
     options = replace(settings.trainer, deterministic=True, max_steps=last)
     settings = replace(settings, trainer=options)
     with open_run(path, settings) as run:
-        fit(settings, data, run)
+        fit(data, run)
     if (saved := newest(path)) is None:
         raise UserError(f"{path}: training left no checkpoint")
     return [(saved.path / name).read_bytes() for name in (WEIGHTS, OPTIMIZER)]

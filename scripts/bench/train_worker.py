@@ -53,7 +53,7 @@ def main(kind: type[HeldTrainer] = HeldTrainer) -> None:
     settings = config.thaw(job["settings"])
     prepared = corpus.prepared(Path(job["store"]), job["vocab"])
     with open_run(Path(job["run"]), settings) as run:
-        trainer = kind(settings, prepared, run)
+        trainer = kind(prepared, run)
         trainer.channel, trainer.updates, trainer.tokens = channel, job["updates"], job["tokens"]
         channel.ready(parameters=sum(p.numel() for p in trainer.parameters))
         trainer.fit()

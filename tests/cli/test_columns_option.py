@@ -14,7 +14,7 @@ from nmt.errors import UserError
 from nmt.experiments import columns as options
 from nmt.modeldir import Trained
 from nmt.overrides.compose import experiment_of
-from nmt.training.directory import differences
+from nmt.training.run_config import differences
 from tests.decode.copying import model_of
 from tests.decode.test_columns_beside import beside, settings, translator
 from tests.pretended import pretend

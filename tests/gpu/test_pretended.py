@@ -149,7 +149,7 @@ def test_an_update_reads_once(
         open_run(tmp_path / "run", settings) as run,
         MetricsLog(run.path, 0, 9, False) as progress,
     ):
-        trainer = Trainer(settings, training.prepared(tmp_path), run)
+        trainer = Trainer(training.prepared(tmp_path), run)
         trainer.progress = progress
         trainer.update()
         gpu.waits.clear()

@@ -15,7 +15,6 @@ from nmt.errors import Exit, UserError
 from nmt.modeldir import WEIGHTS
 from nmt.storage import atomic, modelpath
 from nmt.training.checkpoint import Checkpoints
-from nmt.training.run import open_run
 from tests.training import tiny
 from tests.training.damage import DAMAGES, Damage
 
@@ -219,7 +218,7 @@ def test_where_none_is_intact_training_does_not_start_from_zero(
         (path / WEIGHTS).write_bytes(b"")
     for _ in range(2):  # nor when one simply tries again
         with pytest.raises(UserError, match="no checkpoint is intact") as error:
-            open_run(run, tiny.settings())
+            tiny.reopen(run)
         assert error.value.code == Exit.DATA
 
 
@@ -231,7 +230,7 @@ def test_a_checkpoint_of_a_later_format_is_refused_and_left_alone(
     data = manifest.read_bytes().replace(b'"format_version": 1', b'"format_version": 2')
     manifest.write_bytes(data)
     with pytest.raises(UserError, match=r"format 2, written by nmt 0\.") as error:
-        open_run(tmp_path / "run", tiny.settings())
+        tiny.reopen(tmp_path / "run")
     assert error.value.code == Exit.DATA
     assert names(tmp_path / "run") == ["step-00000010", "step-00000012"]
 

@@ -83,7 +83,7 @@ def poison():
 
 def train(run, data, world, **changes):
     with open_run(root / run, tiny.settings(**changes), world) as opened:
-        tiny.fit(tiny.settings(**changes), data, opened)
+        tiny.fit(data, opened)
 
 def main(words):
     global name

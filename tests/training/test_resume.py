@@ -21,7 +21,6 @@ from nmt.errors import Exit, UserError
 from nmt.model.layers import EncoderLayer
 from nmt.storage import atomic
 from nmt.training import loss
-from nmt.training.run import open_run
 from nmt.training.trainer import Trainer
 from tests.training import tiny
 
@@ -362,7 +361,7 @@ def test_kill_9_and_resume(data: Prepared, whole: Path, tmp_path: Path) -> None:
     killed = child(run, "data", "hang")
     wait_for(killed, run / "checkpoints/step-00000006")
     with pytest.raises(UserError, match=f"in use by process {killed.pid} on") as error:
-        open_run(run, tiny.settings())
+        tiny.reopen(run)
     assert error.value.code == Exit.CANT_CREATE
     killed.kill()
     killed.communicate()

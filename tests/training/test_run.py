@@ -17,8 +17,9 @@ from nmt.data.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.storage import manifest, modelpath
 from nmt.training import session
-from nmt.training.directory import MAY_DIFFER, STATUS, differences
-from nmt.training.run import open_run, standing
+from nmt.training.directory import STATUS
+from nmt.training.run import open_run, progress
+from nmt.training.run_config import MAY_DIFFER, differences
 from nmt.training.trainer import fit
 from tests.training import tiny
 
@@ -27,9 +28,8 @@ def test_another_config_is_refused_with_a_list(data: Prepared, tmp_path: Path) -
     tiny.train(tmp_path / "run", data, trainer__max_steps=1)
     before = tiny.tree(tmp_path)
     with pytest.raises(UserError) as error:
-        open_run(
-            tmp_path / "run",
-            tiny.settings(optim__lr=0.1, model__tie="none", encoding={"relative": {"tau": 4}}),
+        tiny.reopen(
+            tmp_path / "run", optim__lr=0.1, model__tie="none", encoding={"relative": {"tau": 4}}
         )
     assert error.value.code == Exit.USAGE
     assert str(error.value) == (
@@ -50,9 +50,9 @@ def test_a_run_from_before_a_key_goes_on_with_what_it_was_made_with(
     assert plain["model"].pop("activation") == "relu"
     where.write_text(json.dumps(plain), encoding="utf-8")
     assert config.thaw(plain).model.activation == "relu"
-    open_run(run, tiny.settings()).close()
+    tiny.reopen(run)
     with pytest.raises(UserError, match=r"model\.activation: relu -> gelu"):
-        open_run(run, tiny.settings(model__activation="gelu"))
+        tiny.reopen(run, model__activation="gelu")
 
 
 def test_the_order_of_encodings_is_a_difference() -> None:
@@ -137,9 +137,9 @@ def test_a_held_directory_is_refused_with_its_holder(tmp_path: Path) -> None:
     with open_run(tmp_path / "run", tiny.settings()):
         for _ in range(2):  # asking does not loosen the lock
             with pytest.raises(UserError, match=f"in use by process {os.getpid()} on") as error:
-                open_run(tmp_path / "run", tiny.settings())
+                tiny.reopen(tmp_path / "run")
             assert error.value.code == Exit.CANT_CREATE
-    open_run(tmp_path / "run", tiny.settings()).close()
+    tiny.reopen(tmp_path / "run")
 
 
 def test_places_that_cannot_be_run_directories(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_places_that_cannot_be_run_directories(tmp_path: Path) -> None:
     (tmp_path / "full/thesis.tex").write_bytes(b"")
     for place in ("file", "file/below", "full"):
         with pytest.raises(UserError, match="choose another name=") as error:
-            open_run(tmp_path / place, tiny.settings())
+            tiny.reopen(tmp_path / place)
         assert error.value.code == Exit.CANT_CREATE
 
 
@@ -171,7 +171,7 @@ def test_a_directory_of_other_things_is_refused_and_left_as_it_was(
     with pytest.raises(
         UserError, match=rf"holds {shown} and no run.*choose another name="
     ) as error:
-        open_run(home, tiny.settings())
+        tiny.reopen(home)
     assert error.value.code == Exit.CANT_CREATE
     assert tiny.tree(tmp_path) == before
 
@@ -190,8 +190,8 @@ def test_files_of_a_user_beside_a_run_stay(data: Prepared, tmp_path: Path) -> No
 def test_a_failed_opening_lets_go_of_the_lock(data: Prepared, tmp_path: Path) -> None:
     tiny.train(tmp_path / "run", data, trainer__max_steps=1)
     with pytest.raises(UserError) as error:  # held on to, and with it all that the frames hold
-        open_run(tmp_path / "run", tiny.settings(seed=9))
-    open_run(tmp_path / "run", tiny.settings()).close()
+        tiny.reopen(tmp_path / "run", seed=9)
+    tiny.reopen(tmp_path / "run")
     assert "seed: 3 -> 9" in str(error.value)
 
 
@@ -207,7 +207,7 @@ def test_impossible_choices_are_refused_before_anything_is_made(
     changes: dict[str, object], said: str, tmp_path: Path
 ) -> None:
     with pytest.raises(UserError, match=said) as error:
-        open_run(tmp_path / "run", tiny.settings(**changes))
+        tiny.reopen(tmp_path / "run", **changes)
     assert error.value.code == Exit.USAGE
     assert not (tmp_path / "run").exists()
 
@@ -216,7 +216,7 @@ def test_a_lost_config_beside_checkpoints_is_refused(data: Prepared, tmp_path: P
     tiny.train(tmp_path / "run", data, trainer__max_steps=1)
     (tmp_path / "run/config.json").unlink()
     with pytest.raises(UserError) as error:
-        open_run(tmp_path / "run", tiny.settings())
+        tiny.reopen(tmp_path / "run")
     assert error.value.code in (Exit.DATA, Exit.CANT_CREATE)
 
 
@@ -256,7 +256,7 @@ def test_a_first_try_that_failed_does_not_block_its_name(
     assert tiny.train(run, data, **other).step == 1
     assert json.loads((run / "config.json").read_bytes())["optim"]["lr"] == 0.02
     with pytest.raises(UserError, match="another config"):  # from now on they belong together
-        open_run(run, tiny.settings())
+        tiny.reopen(run)
 
 
 def failing(error: BaseException) -> Callable[..., Any]:
@@ -338,7 +338,7 @@ def test_a_refused_continuation_changes_nothing_but_the_log(data: Prepared, tmp_
     with pytest.raises(UserError, match="trained on other data"):
         tiny.train(run, other, trainer__max_steps=2)
     assert {**tiny.tree(run), "train.log": ""} == before
-    assert status(run) == {"state": "finished", "step": 1, "code": 0} and standing(run).finished
+    assert status(run) == {"state": "finished", "step": 1, "code": 0}
 
 
 @pytest.mark.parametrize("hint", [b'{"state": "running", "step": 0}', b'{"state": "failed"}', b"{"])
@@ -348,9 +348,8 @@ def test_the_checkpoints_say_that_a_run_is_finished(
     run = tmp_path / "run"
     tiny.train(run, data, trainer__max_steps=1)
     (run / STATUS).write_bytes(hint)  # a kill came between the last checkpoint and the status
-    assert standing(run).finished
-    with open_run(run, tiny.settings(trainer__max_steps=1)) as opened:
-        assert opened.finished(tiny.settings(trainer__max_steps=1), lambda: "abc")
+    assert progress(run) == (1, 1)
+    assert str(tiny.train(run, data, trainer__max_steps=1)).startswith("already finished")
     assert status(run) == {"state": "finished", "step": 1, "code": 0}
 
 
@@ -362,7 +361,7 @@ def test_a_run_that_was_killed_stands_where_its_checkpoint_is(
     written = json.loads((run / "config.json").read_bytes())
     written["trainer"]["max_steps"] = 2
     (run / "config.json").write_bytes(json.dumps(written).encode())
-    assert standing(run) == (1, 2) and not standing(run).finished
+    assert progress(run) == (1, 2)
 
 
 def test_fewer_steps_than_were_made_finish_a_run_for_all(
@@ -373,31 +372,26 @@ def test_fewer_steps_than_were_made_finish_a_run_for_all(
         tiny.stop_after(patch, 3)
         tiny.train(run, data)
     assert status(run) == {"state": "stopped", "step": 3, "code": 143}
-    assert standing(run) == (3, 12)
+    assert progress(run) == (3, 12)
     assert str(tiny.train(run, data, trainer__max_steps=2)).startswith("already finished at step 3")
-    assert standing(run).finished and status(run)["state"] == "finished"
+    assert progress(run) == (3, 2) and status(run)["state"] == "finished"
 
 
 def test_a_damaged_last_checkpoint_counts_for_nobody(whole: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(whole, run)
     (run / "checkpoints/step-00000012/optim.safetensors").write_bytes(b"")
-    assert standing(run) == (10, 12)
-    with open_run(run, tiny.settings()) as opened:
-        assert opened.finished(tiny.settings(), refuse) is None
-    assert standing(run) == (10, 12)
+    assert progress(run) == (10, 12)
+    assert not tiny.reopen(run).finished
+    assert progress(run) == (10, 12)
 
 
-def refuse() -> str:
-    raise AssertionError("the corpus was read, though updates are left to make")
-
-
-def test_what_is_no_run_has_no_standing(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"no run \(it has no config.json\)"):
-        standing(tmp_path)
+def test_what_is_no_run_has_no_progress(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"config.json: the file is missing"):
+        progress(tmp_path)
     (tmp_path / "config.json").write_bytes(manifest.dump(config.freeze(tiny.settings())))
     with pytest.raises(UserError, match="no checkpoint yet"):
-        standing(tmp_path)
+        progress(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -422,6 +416,6 @@ def test_an_error_of_ours_is_recorded_and_shown_whole(
         pytest.raises(ZeroDivisionError),
         open_run(tmp_path / "run", tiny.settings()) as run,
     ):
-        fit(tiny.settings(), data, run)
+        fit(data, run)
     assert status(tmp_path / "run") == {"state": "failed", "step": 0, "code": 1}
     assert b"failed: division by zero" in (tmp_path / "run/train.log").read_bytes()

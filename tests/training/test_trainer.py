@@ -1,8 +1,10 @@
 """One update at a time: accumulation, clipping, non-finite gradients, refusals."""
 
+import itertools
 import json
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -25,20 +27,17 @@ Make = Callable[..., Trainer]
 @pytest.fixture
 def trainer(data: Prepared, tmp_path: Path) -> Iterator[Make]:
     """Trainers that are ready for `update`, in directories of their own."""
-    opened: list[Any] = []
+    with ExitStack() as stack:
+        numbers = itertools.count()
 
-    def make(**changes: Any) -> Trainer:
-        settings = tiny.settings(**changes)
-        run = open_run(tmp_path / f"run{len(opened)}", settings)
-        made = Trainer(settings, data, run)
-        made.progress = MetricsLog(run.path, 0, made.plan.last, False).__enter__()
-        opened.append((run, made.progress))
-        return made
+        def make(**changes: Any) -> Trainer:
+            path = tmp_path / f"run{next(numbers)}"
+            run = stack.enter_context(open_run(path, tiny.settings(**changes)))
+            made = Trainer(data, run)
+            made.progress = stack.enter_context(MetricsLog(path, 0, made.plan.last, False))
+            return made
 
-    yield make
-    for run, progress in opened:
-        progress.__exit__(None, None, None)
-        run.close()
+        yield make
 
 
 def parameters(trainer: Trainer) -> list[Tensor]:
@@ -138,8 +137,8 @@ def test_the_third_non_finite_update_in_a_row_ends_training_with_70(
     assert error.value.code == Exit.DIVERGED
     saved = sorted((run / "checkpoints").iterdir())[-1]
     before = tiny.tree(saved)
-    with open_run(run, tiny.settings(trainer__accumulate=1)) as opened:  # it passes verification
-        assert opened.saved is not None and opened.saved.path == saved
+    opened = tiny.reopen(run, trainer__accumulate=1)  # it passes verification
+    assert opened.saved is not None and opened.saved.path == saved
     assert tiny.tree(saved) == before
 
 

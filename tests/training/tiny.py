@@ -17,7 +17,7 @@ from nmt.data.side import Side
 from nmt.data.store import PairStore, Writer
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.vocab import Vocabulary
-from nmt.training.run import Outcome, open_run
+from nmt.training.run import Outcome, Run, open_run
 from nmt.training.trainer import Trainer, fit
 
 if TYPE_CHECKING:  # processes of tests import this file, too
@@ -134,9 +134,14 @@ def train(run: Path, data: Prepared, **changes: Any) -> Outcome:
     """Open the run, train, and let go of it."""
     chosen = settings(**changes)
     with open_run(run, chosen) as opened:
-        return opened.finished(chosen, lambda: data.facts["fingerprint"]) or fit(
-            chosen, data, opened
-        )
+        opened.refuse_other_data(data.facts["fingerprint"])
+        return opened.end(opened.step) if opened.finished else fit(data, opened)
+
+
+def reopen(run: Path, **changes: Any) -> Run:
+    """Open a run and let go of it; raises what `open_run` does."""
+    with open_run(run, settings(**changes)) as opened:
+        return opened
 
 
 def stop_after(patch: "pytest.MonkeyPatch", step: int, number: int = signal.SIGTERM) -> None:

@@ -1,0 +1,71 @@
+"""The config of a run, config.json, and what a run that is resumed may have otherwise."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from nmt import config
+from nmt.errors import Exit, UserError
+from nmt.storage import manifest
+from nmt.training.directory import CONFIG
+
+MAY_DIFFER = (
+    *("trainer.max_epochs", "trainer.max_steps", "trainer.threads", "trainer.log_every"),
+    *("trainer.keep_checkpoints", "trainer.tensorboard", "data.workers"),
+    *("trainer.gradient_checkpointing", "trainer.deterministic", "decode"),
+)  # keys (and groups) that a resumed run may have otherwise; paths, too: see `differences`
+START = "trainer.init_from"
+
+
+def read_config(run: Path) -> config.Settings:
+    """The settings of a run; UserError (65) that names config.json if it cannot be read."""
+    where = run / CONFIG
+    try:
+        return config.thaw(manifest.read(where))
+    except UserError as error:
+        message = str(error) if str(where) in str(error) else f"{where}: {error}"
+        raise UserError(message, Exit.DATA) from None
+
+
+def refuse_other_config(run: Path, settings: config.Settings, elsewhere: str) -> None:
+    """Raise UserError for a run that was trained with another config (2), or whose is lost (65).
+
+    `elsewhere`: the option that names another directory.
+    """
+    if changes := differences(config.freeze(read_config(run)), config.freeze(settings)):
+        raise UserError(
+            f"{run / CONFIG}: another config: {', '.join(changes)}; choose another {elsewhere}"
+        )
+
+
+def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """List what differs between two plain configs as `key: old -> new`, allowed keys left out.
+
+    Paths may differ: the fingerprint of the data is compared instead, and the weights of
+    trainer.init_from; but whether there is a start at all may not.
+    """
+    before, after = dict(flat(old)), dict(flat(new))
+    before["encoding"], after["encoding"] = [*old["encoding"]], [*new["encoding"]]  # their order
+    return [
+        f"{key}: {_show(before, key)} -> {_show(after, key)}"
+        for key in sorted(set(before) | set(after))
+        if before.get(key, ...) != after.get(key, ...)
+        and key not in MAY_DIFFER
+        and key.split(".")[0] not in MAY_DIFFER
+        and not (config.is_path(key) and (key != START or (before.get(key) and after.get(key))))
+    ]
+
+
+def flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The values of a plain config by dotted key; none of an empty group."""
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _show(values: dict[str, Any], key: str) -> str:
+    value = values.get(key, ...)
+    return "absent" if value is ... else value if isinstance(value, str) else json.dumps(value)
