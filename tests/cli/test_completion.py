@@ -5,6 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from nmt.cli import train
+
 ROOT = Path(__file__).parent.parent.parent
 SCRIPT = f"#!{sys.executable}\nimport sys\nfrom nmt.cli.train import main\nsys.exit(main())\n"
 ASK = """
@@ -25,7 +29,18 @@ OFFERED = {  # line -> what Tab behind it offers
 }
 
 
-def test_tab_completes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("line", OFFERED)
+def test_the_command_answers_what_a_shell_asks(
+    line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COMP_LINE", line)
+    monkeypatch.setenv("COMP_POINT", str(len(line)))
+    assert train.main(["-sc", "query=bash"]) == 0
+    assert capsys.readouterr().out.split() == OFFERED[line]
+
+
+@pytest.mark.slow
+def test_tab_completes_in_bash(tmp_path: Path) -> None:
     """One bash is asked for all lines, as the script that it reads takes as long as an answer."""
     command = tmp_path / "nmt-train"
     command.write_text(SCRIPT, encoding="utf-8")

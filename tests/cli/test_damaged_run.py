@@ -4,9 +4,9 @@ import errno
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -156,6 +156,7 @@ LINES = {  # of metrics.jsonl: a line that cannot be read
     "a kind that is none": value("kind", "[]"),
     "brackets without end": second_line(b"[" * 100_000),
 }
+FEW = ("garbage", "NULs", "a flipped bit", "text for a step")  # of LINES, in the fast tests
 WHOLE = {
     "empty": emptied,
     "a directory": directory,
@@ -207,6 +208,12 @@ TRUTH: dict[str, tuple[str, Damage]] = {
 }
 
 
+def cases(kinds: Iterable[str]) -> list[Any]:
+    """Parameters; of the lines that cannot be read only a few are fast."""
+    slow = {f"metrics.jsonl, {kind}" for kind in LINES.keys() - FEW}
+    return [pytest.param(kind, marks=[pytest.mark.slow] * (kind in slow)) for kind in kinds]
+
+
 def lines_of(err: str, path: Path) -> list[str]:
     """The lines about a file or directory, or what lies in it."""
     return [line for line in err.split("\n") if line.startswith((f"{path}:", f"{path}/"))]
@@ -217,7 +224,7 @@ def steps(run: Path) -> list[int]:
     return [line["step"] for line in lines if line["kind"] == "train"]
 
 
-@pytest.mark.parametrize("kind", [*RECORDS, *SILENT])
+@pytest.mark.parametrize("kind", cases([*RECORDS, *SILENT]))
 def test_a_damaged_record_costs_a_line_and_training_goes_on(
     kind: str, trained: Trained, copy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -242,7 +249,7 @@ def test_a_damaged_record_costs_a_line_and_training_goes_on(
     assert "already finished" in err and not lines_of(err, copy), err
 
 
-@pytest.mark.parametrize("kind", METRICS | BEST)
+@pytest.mark.parametrize("kind", cases(METRICS | BEST))
 def test_a_report_leaves_out_what_it_cannot_read(
     kind: str, trained: Trained, copy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from ctranslate2.converters import opennmt_py
 from torch import Tensor
 
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.toy import pairs
 from nmt.data.unigram import Unigram, learn_model
 from nmt.encodings.sinusoids import sinusoids
+from tests.encodings.agreement import theirs
 
 LINES = [line for pair in pairs(60, 3, 8, "opennmt") for line in pair]
 SPECIAL = ["<unk>", "<blank>", "<s>", "</s>"]
@@ -60,6 +60,7 @@ def make(place: Path, relative: bool, **config: Any) -> Path:
         enc_layers=2, dec_layers=1, heads=HEADS, max_relative_positions=TAU if relative else 0,
         position_encoding=not relative, pos_ffn_activation_fn="relu",
     )  # fmt: skip
+    opennmt_py = theirs("ctranslate2.converters.opennmt_py")  # which imports transformers
     spec = opennmt_py._get_model_spec_seq2seq(opt, Checkpoint(len(names)), [names], [names], 1)
     for key, value in config.items():
         setattr(spec.config, key, value)

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from ctranslate2.converters import TransformersConverter
 
 from nmt import modeldir
 from nmt.cli import import_model
@@ -26,6 +25,7 @@ from nmt.exchange.adapter import PackageOptions
 from nmt.exchange.ctranslate2_adapter import CTranslate2Adapter
 from nmt.exchange.ctranslate2_spec import specification
 from nmt.exchange.exporting import export
+from tests.encodings.agreement import theirs
 from tests.exchange import marian_models
 from tests.exchange.opennmt_models import LINES, TAU, make
 from tests.exchange.test_export import LINES as LETTERED
@@ -185,7 +185,8 @@ def test_opus_mt_in_ctranslate2_is_sent_back_to_where_it_came_from(
     separate: bool, tmp_path: Path
 ) -> None:
     marian_models.make(tmp_path / "opus", separate=separate)
-    TransformersConverter(str(tmp_path / "opus")).convert(str(tmp_path / "converted"))
+    converters = theirs("ctranslate2.converters")
+    converters.TransformersConverter(str(tmp_path / "opus")).convert(str(tmp_path / "converted"))
     with pytest.raises(
         UserError, match="import the directory of Hugging Face that it was"
     ) as error:
