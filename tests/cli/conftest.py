@@ -9,6 +9,7 @@ import pytest
 from nmt import modeldir
 from nmt.cli import translate
 from nmt.config import Settings
+from nmt.inspect import parity
 from nmt.modeldir import Trained
 from tests.decode.copying import trained
 
@@ -19,6 +20,12 @@ Run = Callable[..., tuple[int, bytes, str]]
 def copying(settings_of: Callable[..., Settings]) -> Trained:
     """A model that copies."""
     return trained()._replace(settings=settings_of("decode.window=3"))
+
+
+@pytest.fixture
+def float32_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let --check decode in float32 alone: bfloat16 takes as long again."""
+    monkeypatch.delitem(parity.BOUNDS, "bfloat16")
 
 
 @pytest.fixture

@@ -149,13 +149,20 @@ WRONG = {
     "no such run": (["experiment=table2", "scale=toy", "run=R11"], "run=R11: no such option"),
     "null": (["experiment=table2", "scale=null"], "scale=null: name an option, or leave scale out"),
     "no text": (["experiment=table2", "scale=small"], "data.root: has no value; give data.root="),
-    "no such key": (["experiment=table2", "scale=toy", "zzz=1"], "zzz=1: no key 'zzz'"),
+    "no such key": ([*ONE, "zzz=1"], "zzz=1: no key 'zzz'"),
     "not all have it": (
-        ["experiment=table2", "scale=toy", "tau=8"],
+        [*ONE, "tau=8"],
         "the chosen encoding has no tau",
     ),
     "chinese": (
-        ["experiment=table2", "scale=small", "data.root=x", "data.target_language=zh"],
+        [
+            "experiment=table2",
+            "run=R1",
+            "seed=1",
+            "scale=small",
+            "data.root=x",
+            "data.target_language=zh",
+        ],
         "table.metrics: Moses does not segment zh; use BLEU for BLEU-moses",
     ),
     "a name": (["experiment=table2", "scale=toy", "name=x"], "name=: each run of a table has its"),
