@@ -26,7 +26,6 @@ from nmt.storage import manifest
 from scripts.bench import __main__ as bench
 from scripts.kernels import __main__ as kernels
 from tests.composing import settings_of
-from tests.gpu import estimate
 from tests.pages import PAGES, ROOT, commands, targets_of_make, text_of
 from tests.plug_ins import PAGE as ADDING
 
@@ -40,7 +39,6 @@ UNDERSTOOD = {  # command -> what reads its arguments and refuses those that do 
     "nmt-export": export_model.understood,
     "scripts.bench": bench.understood,
     "scripts.kernels": kernels.understood,
-    "tests.gpu.estimate": estimate.understood,
 }
 COMMANDS = list(  # those of ADDING need the files that it shows: tests/test_adding_one.py
     dict.fromkeys(command for page in PAGES if page != ADDING for command in commands(page))

@@ -31,7 +31,6 @@ NOT_RUN = {  # command -> why this test does not run it
     "python -m scripts.kernels compare": "needs Triton; tests/kernels/test_kernels_script.py",
     "python -m scripts.kernels compile": "the same",
     "python -m scripts.kernels time": "needs a GPU",
-    "python -m tests.gpu.estimate absolute relative": "tests/gpu/test_estimate.py: a tiny model",
 }
 TINY = [
     *("model.dim=16", "model.feedforward_dim=16", "model.heads=2", "model.encoder_layers=2"),
