@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator
 from copy import deepcopy
+from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from nmt import build
 from nmt.config import Settings
+from nmt.machine import machine
 from nmt.model import example
 from nmt.model.transformer import Transformer
 from tests import composing
@@ -77,6 +79,16 @@ def compose_once(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Let all processes of a parallel run share the settings that one of them composed."""
     if "PYTEST_XDIST_WORKER" in os.environ:
         composing.SHARED.append(tmp_path_factory.getbasetemp().parent)
+
+
+@pytest.fixture
+def pretend(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Let the record of this machine say something else, as `pretend(bfloat16=3.0)`."""
+
+    def change(**fields: Any) -> None:
+        monkeypatch.setattr(machine, "_machine", replace(machine.this_machine(), **fields))
+
+    return change
 
 
 @pytest.fixture

@@ -308,10 +308,9 @@ ELSEWHERE = {  # key -> the test that flips it
 
 
 @pytest.fixture(autouse=True)
-def bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
+def bfloat16(pretend: Callable[..., None]) -> None:
     """It is used here even where it is slow and would give way to float32."""
-    monkeypatch.setattr("nmt.decode.torch_engine.bfloat16_is_faster", lambda _: True)
-    monkeypatch.setattr("nmt.training.trainer.bfloat16_is_faster", lambda: True)
+    pretend(bfloat16=3.0)
 
 
 def test_no_key_is_forgotten() -> None:

@@ -23,17 +23,13 @@ from nmt.decode.sources import LENGTH, Source
 from nmt.errors import UserError, is_want_of_memory
 from nmt.machine.cpus import cpus
 from nmt.machine.device import has_low_precision, sent
+from nmt.machine.machine import NO_BFLOAT16, this_machine
 from nmt.machine.memory import memory_of
 from nmt.machine.pool import WorkerPool, can_fork
-from nmt.machine.precision import NO_BFLOAT16, bfloat16_is_faster
-from nmt.machine.products import onednn_is_faster
 from nmt.model import example
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
 
-# As fast as in float32 products must be in bfloat16 for a search to gain: on AMD's Zen 5, where
-# they are 1.7 times as fast, a search takes 1.3 times as long.
-TIMES = 2.0
 FORBIDDEN = {"forbid": (PAD, BOS, UNK), "allow": (PAD, BOS)}  # decode.unknown -> ids
 
 log = logging.getLogger(__name__)
@@ -74,7 +70,7 @@ class TorchEngine:
             raise UserError(
                 f"decode.precision=bfloat16: {self.device} has no units for it; choose float32"
             )
-        if self.device.type == "cpu" and not bfloat16_is_faster(TIMES):
+        if self.device.type == "cpu" and not this_machine().searches_in_bfloat16:
             log.warning(NO_BFLOAT16, "decode")
             self.bfloat16 = False
 
@@ -119,7 +115,7 @@ class TorchEngine:
             raise UserError(f"{count} workers: {self.device} searches for one process; take 1")
         if not can_fork():
             raise UserError(f"{count} workers: only Linux forks them safely; take 1, and threads")
-        onednn_is_faster()  # decided here: by their own stopwatches workers would differ in bits
+        this_machine()  # measured before the fork: workers of their own would differ in bits
         advice = "give fewer, or a smaller decode.batch_tokens"
         return WorkerPool(count, f"--workers {count}", advice, [self.search])
 

@@ -6,9 +6,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import NamedTuple, Protocol
@@ -56,7 +55,9 @@ def gpus() -> list[str]:
 
 def start(command: LoggedCommand) -> Process:
     """Begin a command as a process of its own."""
-    environment = {**os.environ, **_decisions(), "OMP_NUM_THREADS": "1"}
+    from nmt.machine.machine import VARIABLE, this_machine  # and torch
+
+    environment = {**os.environ, VARIABLE: str(this_machine()), "OMP_NUM_THREADS": "1"}
     if command.gpu is not None:
         environment["CUDA_VISIBLE_DEVICES"] = command.gpu
     with command.log.open("ab") as file:
@@ -67,19 +68,6 @@ def start(command: LoggedCommand) -> Process:
             stderr=file,
             env=environment,
         )
-
-
-@cache
-def _decisions() -> Mapping[str, str]:
-    """What trials on this processor decide: so the commands of one experiment compute alike."""
-    from nmt.decode.quantised import fastest
-    from nmt.decode.torch_engine import TIMES
-    from nmt.machine.precision import bfloat16_is_faster
-    from nmt.machine.products import onednn_is_faster
-    from nmt.machine.timing import handed_down
-
-    onednn_is_faster(), bfloat16_is_faster(), bfloat16_is_faster(TIMES), fastest()
-    return handed_down()
 
 
 def run_all(

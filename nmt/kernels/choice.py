@@ -5,12 +5,11 @@ and an H100 needs few registers beyond the 255 of a thread (`python -m scripts.k
 `python -m scripts.kernels time` measures the kernels beside what they stand in for.
 """
 
-from importlib.util import find_spec
-
 import torch
 from torch import Tensor
 
-TRITON = find_spec("triton") is not None  # it comes with torch for GPUs on Linux
+from nmt.machine.machine import this_machine
+
 FORMATS = (torch.float32, torch.bfloat16)
 WIDTHS = (16, 32, 64, 128)  # of a head, in numbers
 MOST_TAU = 128  # beyond, what is kept by distance outgrows queries and keys
@@ -18,7 +17,7 @@ MOST_TAU = 128  # beyond, what is kept by distance outgrows queries and keys
 
 def serves(x: Tensor) -> bool:
     """Whether kernels run where x is, in its number format."""
-    return x.is_cuda and x.dtype in FORMATS and TRITON
+    return x.is_cuda and x.dtype in FORMATS and this_machine().triton
 
 
 def serves_relative(q: Tensor, k: Tensor, v: Tensor, tau: int) -> bool:

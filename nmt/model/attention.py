@@ -11,15 +11,10 @@ from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
 from nmt.encodings.weights import masked
 from nmt.kernels import choice, relative
+from nmt.machine.machine import FUSED_FROM
 from nmt.machine.products import Linear
 from nmt.model.cache import Cache
 from nmt.model.dropout import dropout
-
-# Keys from which a CPU takes the fused kernel; below, three plain products, which were faster on
-# the Intel CPU with AMX that this was chosen on. On AMD's Zen 5 (float32, small model) a training
-# step with the fused kernel takes .97 to .99 of the time with one thread and 1.00 to 1.05 with two,
-# at 24 to 100 tokens.
-FUSE_FROM = 128
 
 
 class Memory(NamedTuple):
@@ -133,4 +128,4 @@ def at_least_float32(x: Tensor) -> Tensor:
 
 
 def _fusing_pays(k: Tensor) -> bool:
-    return k.is_cuda or k.shape[2] >= FUSE_FROM
+    return k.is_cuda or k.shape[2] >= FUSED_FROM

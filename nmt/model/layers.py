@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from nmt.config import Model
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
-from nmt.machine.precision import rounded
-from nmt.machine.products import Linear
+from nmt.machine.products import Linear, rounded
 from nmt.model.attention import Attention, Memory
 from nmt.model.cache import Cache
 from nmt.model.dropout import dropout

@@ -10,8 +10,7 @@ from nmt.config import Model
 from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context, causal
-from nmt.machine.precision import rounded
-from nmt.machine.products import Linear
+from nmt.machine.products import Linear, rounded
 from nmt.model.attention import Attention
 from nmt.model.dropout import dropout
 from nmt.model.layers import DecoderLayer, EncoderLayer

@@ -14,8 +14,7 @@ from torch.autograd.function import Function, once_differentiable
 
 from nmt.kernels import choice
 from nmt.kernels.crossentropy import smoothed_
-from nmt.machine.precision import product_format
-from nmt.machine.products import add_gradient, product
+from nmt.machine.products import add_gradient, product, product_format
 
 # Numbers at once: as many as some caches hold, or half a gigabyte. On CPUs a quarter and four times
 # as many cost the same within 15 % (AMD's Zen 5, with all it has, AVX2 alone, and without AVX).

@@ -8,7 +8,8 @@ import torch
 
 import nmt
 from nmt.machine.device import device_name
-from nmt.machine.products import onednn_is_faster
+from nmt.machine.machine import this_machine, use
+from nmt.training.run import Run
 
 DRIVER = Path("/proc/driver/nvidia/version")
 
@@ -27,7 +28,8 @@ def describe(device: torch.device, number_format: str, deterministic: bool) -> d
         "threads": str(torch.get_num_threads()),
         "capability": torch.backends.cpu.get_cpu_capability(),
         "format": number_format,
-        "products": "oneDNN" if device.type == "cpu" and onednn_is_faster() else "torch",
+        "processor": this_machine().processor,
+        "machine": str(this_machine()),
     }
     if device.type != "cuda":
         return described
@@ -40,6 +42,18 @@ def describe(device: torch.device, number_format: str, deterministic: bool) -> d
     }
 
 
+def share_machine(run: Run) -> None:
+    """Multiply as the run did on such a processor with this torch, and in all ranks as in rank 0.
+
+    Then a resumed run has the same bits, whatever this process measured.
+    """
+    before = {} if run.saved is None else run.saved.state["environment"]
+    same = before.get("processor") == this_machine().processor
+    if same and before.get("torch") == torch.__version__:
+        use(before["machine"])
+    use(run.world.broadcast(lambda: str(this_machine())))
+
+
 def announce(found: dict[str, str], size: int, updates: int, of_epoch: int, pairs: int) -> None:
     """Log what begins: the model's parameters, where they are trained, and for how long."""
     on = found["device"] if "cuda" in found else f"{found['device']}, threads: {found['threads']}"
@@ -47,6 +61,7 @@ def announce(found: dict[str, str], size: int, updates: int, of_epoch: int, pair
         f"training {size:,} parameters in {found['format']} on {on}; {updates:,} updates, "
         f"{of_epoch:,} to an epoch of {pairs:,} pairs"
     )
+    log.info("machine: %s; %s", found["processor"], found["machine"])
 
 
 def driver() -> str:

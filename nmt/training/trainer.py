@@ -20,8 +20,8 @@ from nmt.data.report import log_remarks
 from nmt.data.subword_sampling import sampled_text
 from nmt.errors import Exit, UserError
 from nmt.machine.device import device_name, has_low_precision, same_bits, set_up
+from nmt.machine.machine import NO_BFLOAT16, NO_UNITS, this_machine
 from nmt.machine.memory import keep_memory, peak_memory, release_memory
-from nmt.machine.precision import NO_BFLOAT16, NO_UNITS, bfloat16_is_faster
 from nmt.storage import manifest
 from nmt.storage.manifest import Sealed
 from nmt.training import compilation, environment, loss
@@ -69,6 +69,7 @@ class Trainer:
             keep_memory()
         if self.options.threads is not None:
             torch.set_num_threads(self.options.threads)
+        environment.share_machine(run)
         self.precision = self.number_format()
         set_up(self.device, tf32=self.precision == "tf32")
         torch.manual_seed(settings.seed)
@@ -345,7 +346,7 @@ class Trainer:
             return "float32"
         if asked == "tf32" and not cuda:
             raise UserError("trainer.precision=tf32: for GPUs only; on a CPU choose float32")
-        slow = not (has_low_precision(self.device) if cuda else bfloat16_is_faster())
+        slow = not (has_low_precision(self.device) if cuda else this_machine().trains_in_bfloat16)
         if not self.world.all_reduce(torch.tensor(int(slow)), "MAX"):  # all add to the same sums
             return "bfloat16" if asked == "auto" else asked
         if cuda and asked != "auto":

@@ -9,12 +9,13 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from nmt.decode.engine import SearchRequest
-from nmt.decode.quantised import FORMATS, Int8, Integers, _product, fastest, is_exact, quantised
+from nmt.decode.quantised import quantised
 from nmt.decode.search import search
 from nmt.decode.sources import Source
 from nmt.decode.torch_engine import TorchEngine
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import UserError
+from nmt.machine.int8 import FORMATS, Int8, is_exact
 from nmt.model.transformer import Transformer
 from tests.decode.copying import decode, trained
 
@@ -22,14 +23,13 @@ Make = Callable[..., Transformer]
 LINES = ["w1 w2 w3 w4 w5", "w6", "w7 w8 w9 w10 w11 w12 w13 w14", "w15 w16"]
 
 
-RIGHT = [integers for integers in FORMATS if is_exact(integers)]  # on this processor
+EXACT = next(name for name, integers in FORMATS.items() if is_exact(integers))  # here
 
 
 @pytest.fixture(autouse=True)
-def lower(monkeypatch: pytest.MonkeyPatch) -> None:
+def lower(pretend: Callable[..., None]) -> None:
     """Formats are used here even where they are slow, which tests of their choice undo."""
-    monkeypatch.setattr("nmt.decode.torch_engine.bfloat16_is_faster", lambda _: True)
-    monkeypatch.setattr("nmt.decode.quantised.fastest", lambda: RIGHT[0])
+    pretend(bfloat16=3.0, int8=EXACT)
 
 
 def translations(model: Transformer, **changes: Any) -> list[Translation]:
@@ -68,42 +68,6 @@ def test_a_sentence_does_not_feel_its_neighbours(precision: str, tiny: Make) -> 
         assert a.score == pytest.approx(b.score, abs=1e-4)
 
 
-@pytest.mark.parametrize("integers", RIGHT)
-def test_a_layer_in_8_bits_is_as_near_as_rounding_allows(integers: Integers) -> None:
-    torch.manual_seed(0)
-    linear, x = nn.Linear(64, 48), torch.randn(5, 3, 64) * torch.logspace(-3, 3, 5)[:, None, None]
-    x[1, 1] = 0
-    rounded = Int8(linear, integers)
-    y, exact = rounded(x), linear(x)
-    assert y.shape == exact.shape
-    weight = linear.weight.abs().amax(1) / integers.largest
-    scale = x.abs().amax(-1, keepdim=True) / 127
-    off = x.abs().sum(-1, keepdim=True) * weight / 2  # half a unit of each weight
-    off = off + scale / 2 * (linear.weight.abs().sum(1) + 64 * weight / 2)  # and of each input
-    assert ((y - exact).abs() <= off + 1e-5 * exact.abs() + 1e-6).all()
-    assert (y - exact).abs().max() > 0
-    assert torch.equal(rounded(x[3:4, :1]), y[3:4, :1])  # rows keep apart
-    assert rounded(x[:0]).shape == (0, 3, 48)
-
-
-def test_some_format_is_right_on_every_processor() -> None:
-    """Weights of 7 bits leave no sum of two products beyond 16 bits."""
-    assert Integers(zero=128, largest=63) in RIGHT or Integers(zero=0, largest=127) in RIGHT
-
-
-@pytest.mark.parametrize("integers", FORMATS)
-def test_a_format_is_right_if_random_products_are(integers: Integers) -> None:
-    """What `is_exact` finds with its extreme numbers holds for others, of another size."""
-    torch.manual_seed(0)
-    x = torch.randint(-127, 128, (9, 512), dtype=torch.int)
-    weight = torch.randint(-integers.largest, integers.largest + 1, (33, 512), dtype=torch.int8)
-    weight[0], x[0] = integers.largest, 127
-    scale, zero = torch.ones(33), torch.zeros(33, dtype=torch.long)
-    packed = torch.ops.onednn.qlinear_prepack(weight, None)
-    products = _product(x + integers.zero, integers, packed, scale, zero)
-    assert torch.equal(products, (x @ weight.int().T).float()) == is_exact(integers)
-
-
 def test_only_large_matrices_are_rounded_and_the_rest_is_shared(tiny: Make) -> None:
     model = tiny("encoding=relative", "model.tie=target", "model.length_head=true")
     found = quantised(model)
@@ -122,55 +86,21 @@ def test_other_devices_refuse_8_bits(tiny: Make) -> None:
 
 
 @pytest.mark.parametrize(
-    ("precision", "choice", "answer"),
-    [
-        ("int8", "nmt.decode.quantised.fastest", None),
-        ("bfloat16", "nmt.decode.torch_engine.bfloat16_is_faster", False),
-    ],
+    "precision, slow", [("int8", {"int8": "none"}), ("bfloat16", {"bfloat16": 1.7})]
 )
 def test_a_format_that_is_not_faster_gives_way_to_float32(
     precision: str,
-    choice: str,
-    answer: bool | None,
+    slow: dict[str, Any],
     tiny: Make,
-    monkeypatch: pytest.MonkeyPatch,
+    pretend: Callable[..., None],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(choice, lambda *_: answer)
+    """In bfloat16 products must be twice as fast."""
+    pretend(**slow)
     model = sharp(tiny, "encoding=none")
     assert translations(model, precision=precision) == translations(model)
     message = f"decode.precision={precision}: not faster than float32 on this CPU: float32 is used"
     assert [m for m in caplog.messages if "precision" in m] == [message]
-
-
-@pytest.mark.parametrize(("ratio", "taken"), [(1.7, False), (2.5, True)])
-def test_a_search_takes_bfloat16_where_products_are_twice_as_fast(
-    ratio: float, taken: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("nmt.decode.torch_engine.bfloat16_is_faster", lambda times: ratio >= times)
-    assert TorchEngine([trained()], decode(precision="bfloat16")).bfloat16 == taken
-
-
-@pytest.mark.parametrize(
-    ("exact", "faster", "chosen"),
-    [
-        ((True, True, True), (True, True, True), FORMATS[0]),  # VNNI, AMX
-        ((False, True, False), (True, True, True), FORMATS[1]),  # AVX2, AVX-512
-        ((True, True, True), (False, False, True), FORMATS[2]),
-        ((True, True, True), (False, False, False), None),
-        ((False, False, False), (True, True, True), None),
-    ],
-)
-def test_the_first_format_that_is_right_and_faster_is_chosen(
-    exact: tuple[bool, ...],
-    faster: tuple[bool, ...],
-    chosen: Integers | None,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("nmt.decode.quantised.is_exact", lambda f: exact[FORMATS.index(f)])
-    answers = iter([fast for fast, right in zip(faster, exact, strict=True) if right])
-    monkeypatch.setattr("nmt.decode.quantised.is_faster", lambda *calls: next(answers))
-    assert fastest.__wrapped__() == chosen
 
 
 def test_the_step_gives_float32_to_the_search(tiny: Make, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,8 @@ from nmt.decode.notes import Note, Notes
 from nmt.decode.searching import Searching, batches_of
 from nmt.decode.translator import RefusedLinesError, Translation, Translator
 from nmt.errors import Exit, UserError
-from nmt.machine import products
+from nmt.machine import machine, products
+from nmt.machine.machine import measured
 from nmt.machine.pool import can_fork
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
@@ -78,27 +79,28 @@ def test_hypotheses_and_scores_do_not_depend_on_workers(
     assert notes.long.first == 14 and notes.cut.count > 3
 
 
-def test_workers_decide_nothing_by_their_own_stopwatch(
+def test_workers_measure_nothing(
     tiny: Callable[..., Transformer],
     settings_of: Callable[..., Settings],
+    pretend: Callable[..., None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Which library multiplies is tried once: where each worker tries, the bits differ."""
-    parent, product = os.getpid(), F.linear
-    monkeypatch.setattr(products, "FEWEST", 1)
-    monkeypatch.setattr(products, "is_faster", lambda *_: os.getpid() == parent)
-    monkeypatch.setattr(products, "_onednn", lambda *factors: product(*factors) * 1.01)
+    """Which library multiplies is measured once: where each worker measures, the bits differ."""
+    parent, product, known = os.getpid(), F.linear, measured()
+    libraries = {True: "onednn", False: "torch"}
+    monkeypatch.setattr(products, "ONEDNN_FROM", 1)
+    monkeypatch.setattr(products, "onednn", lambda *factors: product(*factors) * 1.01)
+    monkeypatch.setattr(
+        machine, "measured", lambda: known | {"float32": libraries[os.getpid() == parent]}
+    )
+    monkeypatch.setattr(machine, "_machine", None)
     side = trained().source
     model = tiny("encoding=relative", vocab=len(side.vocabulary))
     whole = Trained(settings_of("encoding=relative"), model, side, side, {"longest_source": 2})
     options = decode(beam_size=3, max_length_ratio=1.0, max_length_offset=3, batch_tokens=24)
-    try:
-        products.onednn_is_faster.cache_clear()
-        several, _ = outcome(whole, 2, options)
-        alone, _ = outcome(whole, 1, options)
-    finally:
-        products.onednn_is_faster.cache_clear()
-    assert several == alone
+    several, _ = outcome(whole, 2, options)
+    alone, _ = outcome(whole, 1, options)
+    assert several == alone and machine.this_machine().float32 == "onednn"
 
 
 def test_what_is_unusual_is_told_once(caplog: pytest.LogCaptureFixture) -> None:

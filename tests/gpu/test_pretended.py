@@ -139,10 +139,13 @@ def test_models_meet_no_other_device_and_seldom_wait(name: str, tiny: Make) -> N
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_an_update_reads_once(
-    precision: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    precision: str,
+    tmp_path: Path,
+    pretend: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(World, "device", lambda self, name: GPU)
-    monkeypatch.setattr("nmt.training.trainer.bfloat16_is_faster", lambda: True)
+    pretend(bfloat16=3.0)
     settings = training.settings(trainer__precision=precision, trainer__ema=0.9)
     with (
         pretended() as gpu,

@@ -21,9 +21,9 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture
-def onednn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(products, "onednn_is_faster", lambda: True)
-    monkeypatch.setattr(products, "FEWEST", 1)
+def onednn(pretend: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(float32="onednn")
+    monkeypatch.setattr(products, "ONEDNN_FROM", 1)
 
 
 class Counted(TorchDispatchMode):
@@ -58,10 +58,10 @@ def test_a_layer_and_its_gradients_are_torchs_own(shape: tuple[int, ...], bias: 
 
 
 @pytest.mark.parametrize("rows", [2, 4])
+@pytest.mark.usefixtures("onednn")
 def test_small_products_are_torchs(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three rows of 4 by 5 numbers are the fewest that oneDNN gets here."""
-    monkeypatch.setattr(products, "onednn_is_faster", lambda: True)
-    monkeypatch.setattr(products, "FEWEST", 3 * 4 * 5)
+    monkeypatch.setattr(products, "ONEDNN_FROM", 3 * 4 * 5)
     layer, total = Linear(4, 5), torch.zeros(5, 4)
     with torch.no_grad(), Counted() as counted:
         layer(torch.randn(rows, 4))
@@ -153,12 +153,12 @@ def learned(model: Any) -> tuple[Counter[str], list[Tensor]]:
 
 
 def test_all_layers_of_a_model_learn_by_it(
-    tiny: Callable[..., Transformer], monkeypatch: pytest.MonkeyPatch
+    tiny: Callable[..., Transformer], pretend: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ways = []
-    for onednn in (True, False):
-        monkeypatch.setattr(products, "onednn_is_faster", lambda on=onednn: on)
-        monkeypatch.setattr(products, "FEWEST", 1)
+    monkeypatch.setattr(products, "ONEDNN_FROM", 1)
+    for library in ("onednn", "torch"):
+        pretend(float32=library)
         torch.manual_seed(0)
         ways.append(learned(tiny("encoding=absolute").train()))
     (ours, mine), (theirs, gradients) = ways
@@ -170,11 +170,3 @@ def test_all_layers_of_a_model_learn_by_it(
     assert ours["aten::mm"] == 1  # a sum over the tokens of the loss
     for a, b in zip(mine, gradients, strict=True):
         torch.testing.assert_close(a, b)
-
-
-def test_a_torch_without_the_operator_does_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(*factors: Tensor) -> Tensor:
-        raise AttributeError("no such operator")
-
-    monkeypatch.setattr(products, "_onednn", missing)
-    assert not products.onednn_is_faster.__wrapped__()

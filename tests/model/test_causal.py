@@ -19,7 +19,7 @@ Ids = Callable[..., Tensor]
 def test_a_causal_pass_without_a_bias_hands_no_mask_over(
     option: str, told: bool, tiny: Make, ids: Ids, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attention, "FUSE_FROM", 1)
+    monkeypatch.setattr(attention, "FUSED_FROM", 1)
     fused, calls = F.scaled_dot_product_attention, []
 
     def spy(*given: Any, **more: Any) -> Tensor:
@@ -31,7 +31,7 @@ def test_a_causal_pass_without_a_bias_hands_no_mask_over(
     source[0, 5:] = 0
     found = model(source, target)
     assert set(calls) == {(False, False), (told, told)}
-    monkeypatch.setattr(attention, "FUSE_FROM", 1000)
+    monkeypatch.setattr(attention, "FUSED_FROM", 1000)
     calls.clear()
     torch.testing.assert_close(found, model(source, target))
     assert not calls

@@ -93,7 +93,7 @@ def test_losses_and_gradients_are_the_same_bits(words: list[str], tiny: Make, id
 def test_the_fused_kernel_draws_the_same_again(
     tiny: Make, ids: Ids, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attention, "FUSE_FROM", 1)
+    monkeypatch.setattr(attention, "FUSED_FROM", 1)
     check(noisy(tiny("encoding=t5")), ids)
 
 

@@ -8,7 +8,6 @@ import torch
 
 from nmt import build
 from nmt.config import Settings
-from nmt.machine import products
 from nmt.model import example
 from nmt.model.transformer import Transformer
 from nmt.overrides.options import options_of
@@ -35,17 +34,17 @@ def seconds(model: Transformer) -> float:
 @pytest.mark.filterwarnings("ignore:.*enforce_sorted.*")
 @pytest.mark.parametrize("option", options_of("encoding"))
 def test_no_encoding_asks_onednn_for_what_it_is_slow_at(
-    option: str, settings_of: Callable[..., Settings], monkeypatch: pytest.MonkeyPatch
+    option: str, settings_of: Callable[..., Settings], pretend: Callable[..., None]
 ) -> None:
     model = build.transformer(settings_of(f"encoding={option}", *SIZES), VOCAB, VOCAB).train()
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    taken: dict[bool, list[float]] = {True: [], False: []}
+    taken: dict[str, list[float]] = {"onednn": [], "torch": []}
     try:
         for _ in range(ROUNDS):
-            for onednn, times in taken.items():
-                monkeypatch.setattr(products, "onednn_is_faster", lambda on=onednn: on)
+            for library, times in taken.items():
+                pretend(float32=library)
                 times.append(seconds(model))
     finally:
         torch.set_num_threads(threads)
-    assert min(taken[True]) < SLOWER * min(taken[False])
+    assert min(taken["onednn"]) < SLOWER * min(taken["torch"])

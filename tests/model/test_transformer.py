@@ -65,7 +65,7 @@ def test_the_fused_kernel_computes_the_same(
     monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", spy)
     plain = model(source, target)
     assert not calls
-    monkeypatch.setattr(attention, "FUSE_FROM", 1)
+    monkeypatch.setattr(attention, "FUSED_FROM", 1)
     assert torch.allclose(plain, model(source, target), atol=1e-5)
     assert len(calls) == 6
 

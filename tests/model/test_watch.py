@@ -60,7 +60,7 @@ def test_every_model_is_seen_and_says_the_same(
 
 
 def check(words: list[str], tiny: Make, ids: Ids, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attention, "FUSE_FROM", 1)  # unwatched, the kernel serves where it can
+    monkeypatch.setattr(attention, "FUSED_FROM", 1)  # unwatched, the kernel serves where it can
     model = tiny(*words)
     source, target = pair(ids)
     columns = example.columns(model.columns, source)
@@ -168,7 +168,7 @@ def test_token_by_token_one_sees_the_same(option: str, tiny: Make, ids: Ids) -> 
 def test_the_kernel_is_kept_away_only_while_watching(
     tiny: Make, ids: Ids, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attention, "FUSE_FROM", 1)
+    monkeypatch.setattr(attention, "FUSED_FROM", 1)
     model = tiny("encoding=absolute")
     source, target = pair(ids)
     calls: list[int] = []
