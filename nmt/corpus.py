@@ -5,7 +5,8 @@ from pathlib import Path
 from nmt import modeldir
 from nmt.config import Settings, freeze
 from nmt.data import prepare as data
-from nmt.data.prepare import Prepared, Sides
+from nmt.data.prepare import Prepared
+from nmt.data.side import Sides
 from nmt.storage import manifest
 from nmt.storage.modelpath import checkpoints
 

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 from nmt import __version__
 from nmt.errors import UserError
+from nmt.machine.cpus import cores
 
 
 class Parser(argparse.ArgumentParser):

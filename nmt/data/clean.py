@@ -3,6 +3,7 @@
 The words go to files between the passes, so that the slow tokenizer runs once.
 """
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -12,147 +13,137 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nmt.data import stages
+from nmt.data import cache
 from nmt.data.corpus import RawLine, decoded, opened, raw_lines
 from nmt.data.report import INVALID, NOT_SEGMENTED, TOO_MANY_BYTES, Tally, no_tally
+from nmt.data.scan import Chunk
 from nmt.data.store import LINES, SIDES
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import Exit, UserError
 
 RAW = "raw"  # the source text as it was read: columns go by its words
+RESULT = "result.json"
 DROP_HINT = "mend the file, or set data.invalid_utf8=drop"
 
 
-class CleanTask(NamedTuple):
-    """A chunk of two parallel files, and what to do with it; sides in the order of SIDES."""
+class Stream(NamedTuple):
+    """One of several parallel files: a text, or a column of integers."""
 
-    paths: tuple[Path, Path]  # where to read, at any offset
-    names: tuple[str, str]  # what to call the files in messages
-    starts: tuple[int, int]  # byte offsets
-    line: int  # number of the first line, from 1
-    lines: int
-    tokenizers: tuple[tuple[str, str, str], tuple[str, str, str]]  # arguments of Tokenizer
-    drop_invalid: bool
-    max_bytes: int
-    count_words: bool
-    out: Path  # the files written begin with this
-    columns: tuple["ColumnChunk", ...] = ()
-
-
-class ColumnChunk(NamedTuple):
-    """A file of integers beside the source."""
-
-    name: str
-    per: str  # word or sentence
     path: Path  # where to read, at any offset
     label: str  # what to call the file in messages
-    start: int  # byte offset of the chunk
+    column: str = ""  # name of a column
+    per: str = ""  # word or sentence, of a column
+
+    @property
+    def file(self) -> str:
+        """Name of the file that has its lines in a cleaned chunk."""
+        return f"column.{self.column}"
 
 
 class CleanedChunk(NamedTuple):
-    """What a cleaned chunk holds; the words themselves are in files."""
+    """A cleaned chunk; its words themselves are in files. Tuples are in the order of SIDES."""
 
-    out: Path
+    path: Path  # directory with files source, target, lines and the columns, see `read_words`
     pairs: int
     tally: Tally  # pairs dropped here
     changes: tuple[Counter[str], Counter[str]]
     words: tuple[Counter[str], Counter[str]]
 
 
-def clean(task: CleanTask) -> CleanedChunk:
-    """Write a chunk's words and line numbers, unless a preparation that was stopped had done so.
+class Cleaning(NamedTuple):
+    """How the chunks of parallel files are cleaned; sides in the order of SIDES."""
 
-    UserError (65) at text that is not UTF-8.
-    """
-    names = [f"column.{column.name}" for column in task.columns]
-    names = [*SIDES, *names, *([RAW] if names else []), "lines"]
-    files = [words_file(task.out, name) for name in names]
-    record = words_file(task.out, stages.DONE.removeprefix("."))
-    if (kept := stages.kept(record, files)) is not None:
-        pairs, tally, changes, words = kept
-        both = ((Counter(one), Counter(other)) for one, other in (changes, words))
-        return CleanedChunk(task.out, pairs, np.array(tally, np.int64), *both)
-    chunk = _cleaned(task)
-    stages.keep(record, (chunk.pairs, chunk.tally.tolist(), chunk.changes, chunk.words), files)
-    return chunk
+    streams: tuple[Stream, ...]  # source, target, columns
+    tokenizers: tuple[tuple[str, str, str], ...]  # arguments of Tokenizer
+    drop_invalid: bool
+    max_bytes: int
+    count_words: bool
+    directory: Path  # of the cleaned chunks
+    prefix: str  # of their names
 
+    def clean(self, chunk: Chunk) -> CleanedChunk:
+        """Write a chunk's words and line numbers, unless that was done before.
 
-def _cleaned(task: CleanTask) -> CleanedChunk:
-    """Write a chunk's words and line numbers."""
-    tokenizers = [_tokenizer(*arguments) for arguments in task.tokenizers]
-    changes: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
-    words: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
-    tally, kept = no_tally(), []
-    texts: tuple[list[str], list[str]] = ([], [])
-    names = [f"column.{column.name}" for column in task.columns]
-    beside: dict[str, list[bytes]] = {name: [] for name in (*names, RAW) if names}
-    for number, (source, target, *columns) in _lines(task):
-        pair = (source, target)
-        for line, noted in zip(pair, changes, strict=True):
-            _note(line, noted)
-        if max(len(line.raw) for line in pair) > task.max_bytes:
-            tally[NOT_SEGMENTED, TOO_MANY_BYTES, 0] += 1
-            continue
-        try:
-            text = [
-                decoded(line.raw, f"{name}:{number}", DROP_HINT)
-                for line, name in zip(pair, task.names, strict=True)
-            ]
-        except UserError:
-            if not task.drop_invalid:
-                raise
-            tally[NOT_SEGMENTED, INVALID, 0] += 1
-            continue
-        kept.append(number)
-        for name, line in zip(beside, (*columns, source), strict=bool(beside)):
-            beside[name].append(line.raw)
-        for lines, line_of_side in zip(texts, text, strict=True):
-            lines.append(line_of_side)
-    tokenised = [
-        tokenizer.lines(lines, noted)
-        for tokenizer, lines, noted in zip(tokenizers, texts, changes, strict=True)
-    ]
-    if task.count_words:
-        for counts, lines in zip(words, tokenised, strict=True):
-            whole_pairs = [line for line, *pair in zip(lines, *tokenised, strict=True) if all(pair)]
-            counts.update(" ".join(whole_pairs).split())
-    for name, lines in zip(SIDES, tokenised, strict=True):
-        words_file(task.out, name).write_bytes("".join(f"{line}\n" for line in lines).encode())
-    for name, raw in beside.items():
-        words_file(task.out, name).write_bytes(b"".join(line + b"\n" for line in raw))
-    words_file(task.out, "lines").write_bytes(np.array(kept, LINES).tobytes())
-    return CleanedChunk(task.out, len(kept), tally, changes, words)
-
-
-def words_file(out: Path, what: str) -> Path:
-    """Give the file that holds a chunk's source or target words, or its line numbers."""
-    return out.with_name(f"{out.name}.{what}")
-
-
-def read_words(out: Path, side: str) -> list[str]:
-    """Read the words of one side of a cleaned chunk (or a column, or RAW), one string a line."""
-    return words_file(out, side).read_bytes().decode(errors="replace").split("\n")[:-1]
-
-
-def _lines(task: CleanTask) -> Iterator[tuple[int, tuple[RawLine, ...]]]:
-    """Yield the number of each line, and the lines of source, target and columns."""
-    paths = [*task.paths, *(column.path for column in task.columns)]
-    starts = [*task.starts, *(column.start for column in task.columns)]
-    with ExitStack() as stack:
-        streams = [stack.enter_context(opened(path)) for path in paths]
-        for stream, start in zip(streams, starts, strict=True):
-            stream.seek(start)
-        first = task.line == 1
-        rows = zip(*(raw_lines(s, first, task.lines) for s in streams), strict=False)
-        number = task.line - 1
-        for number, lines in enumerate(rows, start=task.line):
-            yield number, lines
-    if number != task.line + task.lines - 1:
-        names = [*task.names, *(column.label for column in task.columns)]
-        raise UserError(
-            f"{', '.join(names)}: changed while they were read; start again",
-            Exit.DATA,
+        UserError (65) at text that is not UTF-8.
+        """
+        path = self.directory / f"{self.prefix}-{chunk.number:06d}"
+        result = cache.part(path, lambda directory: self._write(chunk, directory))
+        values = result.json(RESULT, limit=None)
+        changes, words = (
+            (Counter(source), Counter(target))
+            for source, target in (values["changes"], values["words"])
         )
+        tally = np.array(values["tally"], np.int64)
+        return CleanedChunk(path, values["pairs"], tally, changes, words)
+
+    def _write(self, chunk: Chunk, directory: Path) -> None:
+        tally, kept = no_tally(), list[int]()
+        changes: list[Counter[str]] = [Counter(), Counter()]
+        texts: list[list[str]] = [[], []]
+        names = [*(column.file for column in self.streams[2:]), RAW]
+        columns: dict[str, list[bytes]] = {name: [] for name in names if len(names) > 1}
+        for number, (*pair, integers) in self._lines(chunk):
+            for line, noted in zip(pair, changes, strict=True):
+                _note(line, noted)
+            if max(len(line.raw) for line in pair) > self.max_bytes:
+                tally[NOT_SEGMENTED, TOO_MANY_BYTES, 0] += 1
+                continue
+            try:
+                text = [
+                    decoded(line.raw, f"{stream.label}:{number}", DROP_HINT)
+                    for line, stream in zip(pair, self.streams, strict=False)
+                ]
+            except UserError:
+                if not self.drop_invalid:
+                    raise
+                tally[NOT_SEGMENTED, INVALID, 0] += 1
+                continue
+            kept.append(number)
+            for name, line in zip(columns, (*integers, pair[0]), strict=bool(columns)):
+                columns[name].append(line.raw)
+            for lines, line_of_side in zip(texts, text, strict=True):
+                lines.append(line_of_side)
+        tokenised = [
+            _tokenizer(*arguments).lines(lines, noted)
+            for arguments, lines, noted in zip(self.tokenizers, texts, changes, strict=True)
+        ]
+        for name, lines in zip(SIDES, tokenised, strict=True):
+            (directory / name).write_bytes("".join(f"{line}\n" for line in lines).encode())
+        for name, raw in columns.items():
+            (directory / name).write_bytes(b"".join(line + b"\n" for line in raw))
+        (directory / "lines").write_bytes(np.array(kept, LINES).tobytes())
+        words = _count_words(tokenised) if self.count_words else [Counter(), Counter()]
+        values = {"pairs": len(kept), "tally": tally.tolist(), "changes": changes, "words": words}
+        (directory / RESULT).write_bytes(json.dumps(values).encode())
+
+    def _lines(self, chunk: Chunk) -> Iterator[tuple[int, tuple[RawLine, RawLine, list[RawLine]]]]:
+        """Yield the number of each line, and the lines of source, target and columns."""
+        with ExitStack() as stack:
+            files = [stack.enter_context(opened(stream.path)) for stream in self.streams]
+            for file, start in zip(files, chunk.starts, strict=True):
+                file.seek(start)
+            first = chunk.line == 1
+            rows = zip(*(raw_lines(file, first, chunk.lines) for file in files), strict=False)
+            number = chunk.line - 1
+            for number, (source, target, *columns) in enumerate(rows, start=chunk.line):
+                yield number, (source, target, columns)
+        if number != chunk.line + chunk.lines - 1:
+            raise UserError(
+                f"{', '.join(stream.label for stream in self.streams)}: changed while they were "
+                "read; start again",
+                Exit.DATA,
+            )
+
+
+def read_words(chunk: Path, name: str) -> list[str]:
+    """Read the words of one side of a cleaned chunk (or a column, or RAW), one string a line."""
+    return (chunk / name).read_bytes().decode(errors="replace").split("\n")[:-1]
+
+
+def _count_words(tokenised: list[list[str]]) -> list[Counter[str]]:
+    """Count the words of both sides, in pairs that have words on both."""
+    whole = [pair for pair in zip(*tokenised, strict=True) if all(pair)]
+    return [Counter(" ".join(pair[side] for pair in whole).split()) for side in range(len(SIDES))]
 
 
 def _note(line: RawLine, changes: Counter[str]) -> None:

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -26,7 +27,7 @@ def held_out(data: Data) -> Data:
     lines keep their numbers. The files lie below data.cache, by the content of the text. Raises
     UserError: 65 and 66 as for any text, 65 for more than half of its lines, 73 and 74 as caches.
     """
-    if not isinstance(data, Files) or data.dev_lines is None:
+    if not isinstance(data, Files) or (dev_lines := data.dev_lines) is None:
         return data
     paths = [
         side_file(getattr(data, f"train_{side}"), f"set data.root or data.train_{side}")
@@ -34,7 +35,7 @@ def held_out(data: Data) -> Data:
     ]
     source, target = (scan(path) for path in paths)
     check_parallel(source, target)
-    if 2 * data.dev_lines > source.lines:
+    if 2 * dev_lines > source.lines:
         raise UserError(
             f"data.dev_lines={data.dev_lines}: {source.path} has {source.lines} lines; hold out "
             "half of them at most",
@@ -42,13 +43,13 @@ def held_out(data: Data) -> Data:
         )
     digest = cache.fingerprint([source.sha256, target.sha256, data.dev_lines])
     final = Path(data.cache) / f"{data.name}-held-out-{digest[:12]}"
-    if wrong := cache.damage(final):
-        with cache.locked(final, wrong):
-            if cache.damage(final):  # nobody made it while we waited
-                log.info("holding %s pairs out of %s: %s", data.dev_lines, paths[0], final)
-                with cache.fresh(final) as directory:
-                    blanked = _write(directory, paths, source.lines, data.dev_lines)
-                log.info("lines of the training text that hold one of these pairs: %s", blanked)
+
+    def make(directory: Path, _: Path) -> None:
+        log.info("holding %s pairs out of %s: %s", data.dev_lines, paths[0], final)
+        emptied = _write(directory, paths, source.lines, dev_lines)
+        log.info("lines of the training text that hold one of these pairs: %s", emptied)
+
+    cache.ensure(final, cache.damage, make)
     files: dict[str, Any] = {
         f"{split}_{side}": str(final / f"{split}.{side}") for split, side in _NAMES
     }
@@ -63,17 +64,16 @@ def _write(directory: Path, paths: list[Path], lines: int, number: int) -> int:
     emptied = 0
     places = {lines * i // number for i in range(number)}
     held = {pair for place, pair in zip(count(), _pairs(paths), strict=False) if place in places}
-    outputs = {name: (directory / ".".join(name)).open("wb") for name in _NAMES}
-    try:
+    with ExitStack() as stack:
+        outputs = {
+            name: stack.enter_context((directory / ".".join(name)).open("wb")) for name in _NAMES
+        }
         for place, pair in enumerate(_pairs(paths)):
             emptied += pair in held
             for side, text in zip(SIDES, pair, strict=True):
                 outputs["train", side].write((b"" if pair in held else text) + b"\n")
                 if place in places:
                     outputs["dev", side].write(text + b"\n")
-    finally:
-        for output in outputs.values():
-            output.close()
     return emptied
 
 

@@ -31,11 +31,11 @@ def learn_bpe_sides(
     choice: config.BpeLearning,
     tokenizers: Sequence[Tokenizer],
     words: Sequence[Counter[str]],
-    known: Sequence[Path],
+    directory: Path,
 ) -> list[Side]:
     """Learn merges on both sides together, and one vocabulary for each side or for both.
 
-    Writes the ids of each side's frequent words to the files `known`, for `WordIds`.
+    Writes the ids of each side's frequent words into the directory, for `WordIds`.
     """
     both = words[0] + words[1]
     log.info("learning %d merges from %d different words", choice.merges, len(both))
@@ -49,8 +49,8 @@ def learn_bpe_sides(
         # numbers do not depend on the order in which processes finished
         pieces = sorted(of_pieces, key=lambda piece: (-of_pieces[piece], piece))
         sides.append(Side(Bpe(tokenizer, merges, pieces), Vocabulary(pieces)))
-    for path, of_words, side in zip(known, words, sides, strict=True):
-        wordids.write(path, of_words, pieces_of, side.vocabulary)
+    for name, of_words, side in zip(SIDES, words, sides, strict=True):
+        wordids.write(directory / f"{name}.words", of_words, pieces_of, side.vocabulary)
     return sides
 
 

@@ -58,34 +58,55 @@ def check_parallel(source: Scan, target: Scan) -> None:
         )
 
 
-class ScannedPair(NamedTuple):
-    """Two parallel files, and the columns beside the source, after their scan."""
+class Chunk(NamedTuple):
+    """Consecutive lines of parallel files."""
+
+    number: int
+    line: int  # number of its first line, from 1
+    lines: int
+    starts: tuple[int, ...]  # byte offset in each file
+
+
+class ParallelText(NamedTuple):
+    """Two parallel files, and the columns of the source, after their scan."""
 
     source: Scan
     target: Scan
     columns: dict[str, Scan]  # by name
 
+    @property
+    def files(self) -> list[Scan]:
+        """Source, target and columns."""
+        return [self.source, self.target, *self.columns.values()]
 
-def scan_files(data: config.Data) -> dict[str, ScannedPair]:
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield the parts of at most CHUNK lines."""
+        starts = zip(*(file.starts[:-1] for file in self.files), strict=True)
+        for number, offsets in enumerate(starts):
+            before = number * CHUNK
+            yield Chunk(number, before + 1, min(CHUNK, self.source.lines - before), offsets)
+
+
+def scan_files(data: config.Data) -> dict[str, ParallelText]:
     """Scan the training and development files of a corpus, where it has any."""
-    pairs: dict[str, ScannedPair] = {}
+    texts: dict[str, ParallelText] = {}
     if not isinstance(data, config.Files):
-        return pairs
+        return texts
     for split in SPLITS:
         instead = "" if split == "train" else "; or hold out training text: data.dev_lines=N"
-        scans = [
+        source, target = (
             scan(side_file(getattr(data, key), f"set data.root or data.{key}{instead}"))
             for key in (f"{split}_{side}" for side in SIDES)
-        ]
-        check_parallel(*scans)
+        )
+        check_parallel(source, target)
         columns = {
             name: scan(Path(getattr(files, split)), f"set data.columns.{name}.{split}")
             for name, files in data.columns.items()
         }
         for column in columns.values():
-            check_parallel(column, scans[0])
-        pairs[split] = ScannedPair(scans[0], scans[1], columns)
-    return pairs
+            check_parallel(column, source)
+        texts[split] = ParallelText(source, target, columns)
+    return texts
 
 
 def unpacked(text: Scan, directory: Path) -> Path:

@@ -1,7 +1,7 @@
 """One side of a language pair: how its text becomes ids, and ids text."""
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
 
 from nmt.data import plain
 from nmt.data.seams import pieces_of
@@ -37,3 +37,6 @@ class Side:
         return cls(
             segmenter_from_json(fields["segmenter"]), Vocabulary.from_json(fields["vocabulary"])
         )
+
+
+Sides: TypeAlias = Sequence[Side]  # source and target

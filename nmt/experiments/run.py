@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.config import Settings
-from nmt.data.parallel import cores
 from nmt.errors import UserError
 from nmt.experiments.plan import FailedRun, PlannedRun, outcome_of
 from nmt.experiments.processes import LoggedCommand, exit_reason, gpus, last_line, run_all
+from nmt.machine.cpus import cores
 from nmt.training.progress import METRICS, read_metrics
 
 if TYPE_CHECKING:

@@ -27,6 +27,14 @@ def threads() -> int:
     return min(cpus(), int(wanted)) if wanted.isdecimal() and int(wanted) else cpus()
 
 
+def cores() -> int:
+    """How many processes of one thread run at full speed.
+
+    That OMP_NUM_THREADS is 1 under torchrun is its own doing, for ranks that share a machine.
+    """
+    return cpus() if "TORCHELASTIC_RUN_ID" in os.environ else threads()
+
+
 def _quotas() -> Iterator[float]:
     """The CPUs that each cgroup of this process allows, in v2 and v1; nothing without a quota."""
     for directory in _cgroups():

@@ -50,6 +50,8 @@ def may_fork() -> bool:
 class InProcess(Executor):
     """An executor without workers: `submit` makes the call at once, in this process."""
 
+    count = 0
+
     def submit(
         self, function: Callable[..., Result], /, *args: Any, **kwargs: Any
     ) -> Future[Result]:
@@ -130,10 +132,18 @@ class WorkerPool(ProcessPoolExecutor):
         return super().submit(_call, function, *args)
 
 
+def executor(
+    count: int, option: str, advice: str, inherited: Sequence[Callable[..., Any]] = ()
+) -> InProcess | WorkerPool:
+    """Return `count` workers, or none where one would do; arguments as of WorkerPool."""
+    return InProcess() if count == 1 else WorkerPool(count, option, advice, inherited)
+
+
 def in_order(
-    executor: Executor, function: Callable[[Task], Result], tasks: Iterable[Task], ahead: int
+    executor: InProcess | WorkerPool, function: Callable[[Task], Result], tasks: Iterable[Task]
 ) -> Iterator[Result]:
-    """Yield function(task) for each task, in the order of the tasks; at most `ahead` are begun."""
+    """Yield function(task) for each task, in the order of the tasks, of which a few are ahead."""
+    ahead = max(1, AHEAD * executor.count)
     begun: deque[Future[Result]] = deque()
     for task in tasks:
         begun.append(executor.submit(function, task))

@@ -10,8 +10,8 @@ import errno
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -92,21 +92,28 @@ def replace_by(path: Path, make: Callable[[Path], object]) -> None:
     sync(path.parent)
 
 
-def directory(path: Path, files: Iterable[tuple[str, bytes]]) -> None:
-    """Make a directory of files that appears at once; the path must not exist."""
+@contextmanager
+def directory(path: Path, durable: bool = True) -> Iterator[Path]:
+    """Give a new directory to fill, which appears at `path` at the end of the block, or not at all.
+
+    Nothing may stand at the path. Not `durable`: the files may still be damaged by a power cut.
+    Raises OSError that names the path.
+    """
     temporary = temporary_of(path)
     try:
         temporary.mkdir()
-        for name, data in files:
-            write(temporary / name, data)
-        sync(temporary)
+        yield temporary
+        for folder, _, names in os.walk(temporary) if durable else ():
+            for name in (*names, "."):
+                sync(Path(folder) / name)
         os.rename(temporary, path)  # noqa: PTH104
     except BaseException as error:
         if isinstance(error, OSError):
             _naming(path, error)
         shutil.rmtree(temporary, ignore_errors=True)
         raise
-    sync(path.parent)
+    if durable:
+        sync(path.parent)
 
 
 def discard(path: Path) -> None:
@@ -126,9 +133,12 @@ def sweep(directory: Path) -> None:
                 stray.unlink()
 
 
-def temporary_of(path: Path) -> Path:
-    """Return a name beside a path, for what is not whole yet or no longer."""
-    return path.with_name(f".nmt-stray-{uuid4().hex}.{path.name}")
+def temporary_of(path: Path, key: str | None = None) -> Path:
+    """Return a name next to a path, for what is not whole yet or no longer.
+
+    It is random, or made of `key`, 32 hexadecimal digits.
+    """
+    return path.with_name(f".nmt-stray-{key or uuid4().hex}.{path.name}")
 
 
 def owner(path: Path) -> Path | None:

@@ -1,14 +1,16 @@
-"""Directories whose manifest vouches for every byte.
+"""Directories that are complete, and whose manifest vouches for every byte.
 
-Neither safetensors nor JSON notices a flipped bit or a hole of zeros: such weights load and are
-wrong. So the sizes and SHA-256 sums of all files stand in manifest.json, written last, and no
-byte is parsed before it is compared with them.
+Models, prepared corpora, and the parts of a preparation that was stopped. Neither safetensors nor
+JSON notices a flipped bit or a hole of zeros: such weights load and are wrong. So the sizes and
+SHA-256 sums of all files stand in manifest.json, written last, and no byte is parsed before it is
+compared with them.
 """
 
 import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +20,10 @@ from nmt.storage import atomic
 
 NAME = "manifest.json"
 FORMAT = 1  # rises when older versions of nmt can no longer read what this one writes
-_NAME = re.compile(r"[\w-][\w.-]*", re.A)
+_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)*", re.A)
 JSON_LIMIT = 1 << 20  # bytes; a larger config is no config
+Stamp = tuple[tuple[str, int, int, int, int], ...]  # of a directory, file by file
+_verified: dict[Path, Stamp] = {}  # directories that this process has verified, as they were then
 
 
 def write(path: Path, files: Iterable[tuple[str, bytes]]) -> None:
@@ -27,15 +31,37 @@ def write(path: Path, files: Iterable[tuple[str, bytes]]) -> None:
 
     Files may come from a generator: one at a time is held in memory.
     """
-    atomic.directory(path, _with_manifest(files))
+    with atomic.directory(path) as folder:
+        entries = {}
+        for name, data in files:
+            entries[name] = {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+            (folder / name).write_bytes(data)
+        _write_manifest(folder, entries)
 
 
-def _with_manifest(files: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, bytes]]:
-    entries = {}
-    for name, data in files:
-        entries[name] = {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
-        yield name, data
-    yield NAME, dump({"format_version": FORMAT, "nmt": nmt.__version__, "files": entries})
+@contextmanager
+def directory(path: Path, durable: bool = True) -> Iterator[Path]:
+    """Give a new directory to fill; it appears at `path` with its manifest, or not at all.
+
+    Nothing may stand at the path. Not `durable`: see `atomic.directory`.
+    """
+    with atomic.directory(path, durable) as folder:
+        yield folder
+        entries = {
+            file.relative_to(folder).as_posix(): {
+                "sha256": sha256_of(file),
+                "bytes": file.stat().st_size,
+            }
+            for file in sorted(folder.rglob("*"))
+            if file.is_file()
+        }
+        _write_manifest(folder, entries)
+    _verified[path.resolve()] = _stamp(path)
+
+
+def _write_manifest(folder: Path, entries: dict[str, Any]) -> None:
+    record = {"format_version": FORMAT, "nmt": nmt.__version__, "files": entries}
+    (folder / NAME).write_bytes(dump(record))
 
 
 class OtherFormatError(UserError):
@@ -48,47 +74,66 @@ class Sealed:
     Raises UserError (exit 65) for anything that is not exactly as it was written.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, kind: str = "a model directory") -> None:
+        """`kind`: what the directory should be, for the message where it has no manifest."""
         self.path = path
         where = path / NAME
         if not where.is_file():
-            raise UserError(f"{path}: not a model directory (it has no {NAME})", Exit.DATA)
+            raise UserError(f"{path}: not {kind} (it has no {NAME})", Exit.DATA)
         data = _read(where, JSON_LIMIT)
-        self.digest = hashlib.sha256(
-            data
-        ).hexdigest()  # vouches for all files, as the manifest does
+        self.digest = hashlib.sha256(data).hexdigest()  # vouches for all files, as the manifest
         record = parse(data, where)
-        version = record.get("format_version") if isinstance(record, dict) else None
+        record = record if isinstance(record, dict) else {}
+        version = record.get("format_version", FORMAT)  # nmt 0.2 wrote none for corpora
         if version != FORMAT:
-            writer = record.get("nmt", "an unknown version") if isinstance(record, dict) else "?"
+            writer = record.get("nmt", "an unknown version")
             raise OtherFormatError(
                 f"{where}: format {visible(version, 20)}, written by nmt {visible(writer, 20)}; "
                 f"this is nmt {nmt.__version__}, which reads format {FORMAT}",
                 Exit.DATA,
             )
-        self.files = record.get("files")
-        if not isinstance(self.files, dict):
+        files = record.get("files")
+        if not isinstance(files, dict):
             raise UserError(f"{where}: lists no files; the file is damaged", Exit.DATA)
+        self.files: dict[str, Any] = files
         for name in self.files:
             if not _NAME.fullmatch(name):  # so that nothing outside is ever read
                 raise UserError(f"{where}: {visible(name, 80)!r}: no name of a file", Exit.DATA)
 
+    def verify(self) -> None:
+        """Compare all files with the manifest, once in a process while none of them changes.
+
+        Files that the manifest does not list are ignored.
+        """
+        try:
+            stamp = _stamp(self.path)
+            if _verified.get(self.path.resolve()) == stamp:
+                return
+            for name in self.files:
+                where, entry = self.path / name, self._entry(name)
+                _check_size(where, None, entry["bytes"])
+                _compare(where, sha256_of(where), entry["sha256"])
+        except OSError as error:
+            raise UserError(f"{error.filename or self.path}: {error.strerror}", Exit.DATA) from None
+        _verified[self.path.resolve()] = stamp
+
     def read(self, name: str, limit: int | None = None) -> bytes:
         """Return a file's bytes after comparing size and hash; at most `limit` bytes."""
-        where = self.path / name
-        entry = self.files.get(name)
-        if not isinstance(entry, dict):
-            raise UserError(f"{where}: not listed in {NAME}", Exit.DATA)
-        data = _read(where, limit, entry.get("bytes"))
-        actual = hashlib.sha256(data).hexdigest()
-        if actual != (expected := entry.get("sha256")):
-            raise UserError(
-                f"{where}: damaged; SHA-256 is {actual}, {NAME} says {visible(expected, 64)}",
-                Exit.DATA,
-            )
+        where, entry = self.path / name, self._entry(name)
+        data = _read(where, limit, entry["bytes"])
+        _compare(where, hashlib.sha256(data).hexdigest(), entry["sha256"])
         return data
 
-    def json(self, name: str, limit: int = JSON_LIMIT) -> dict[str, Any]:
+    def _entry(self, name: str) -> dict[str, Any]:
+        """Return size and hash of a file as the manifest has them."""
+        entry = self.files.get(name)
+        if not isinstance(entry, dict):
+            raise UserError(f"{self.path / name}: not listed in {NAME}", Exit.DATA)
+        if missing := {"sha256", "bytes"} - entry.keys():
+            raise UserError(f"{self.path / NAME}: {name}: has no {min(missing)}", Exit.DATA)
+        return entry
+
+    def json(self, name: str, limit: int | None = JSON_LIMIT) -> dict[str, Any]:
         """Return the object that a JSON file of at most `limit` bytes holds."""
         values = parse(self.read(name, limit), self.path / name)
         if not isinstance(values, dict):
@@ -129,16 +174,34 @@ def _refuse_constant(text: str) -> None:
 
 def _read(where: Path, limit: int | None, expected: Any = None) -> bytes:
     try:
-        if not where.is_file():
-            raise UserError(f"{where}: the file is missing", Exit.DATA)
-        size = where.stat().st_size
-        if expected is not None and size != expected:
-            raise UserError(
-                f"{where}: damaged; it has {size} bytes, {NAME} says {visible(expected, 20)}",
-                Exit.DATA,
-            )
-        if limit is not None and size > limit:
-            raise UserError(f"{where}: {size} bytes; at most {limit} are accepted", Exit.DATA)
+        _check_size(where, limit, expected)
         return where.read_bytes()
     except OSError as error:
         raise UserError(f"{where}: {error.strerror}", Exit.DATA) from None
+
+
+def _check_size(where: Path, limit: int | None, expected: Any) -> None:
+    if not where.is_file():
+        raise UserError(f"{where}: the file is missing", Exit.DATA)
+    size = where.stat().st_size
+    if expected is not None and size != expected:
+        raise UserError(
+            f"{where}: damaged; it has {size} bytes, {NAME} says {visible(expected, 20)}",
+            Exit.DATA,
+        )
+    if limit is not None and size > limit:
+        raise UserError(f"{where}: {size} bytes; at most {limit} are accepted", Exit.DATA)
+
+
+def _compare(where: Path, actual: str, expected: Any) -> None:
+    if actual != expected:
+        raise UserError(
+            f"{where}: damaged; SHA-256 is {actual}, {NAME} says {visible(expected, 64)}",
+            Exit.DATA,
+        )
+
+
+def _stamp(directory: Path) -> Stamp:
+    """Return what changes when a file is written, moved or exchanged."""
+    stats = [(path, path.stat()) for path in sorted(directory.rglob("*")) if path.is_file()]
+    return tuple((str(p), s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for p, s in stats)

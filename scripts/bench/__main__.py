@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from nmt.cli.command import run
 from nmt.cli.parser import Parser, once
-from nmt.data.parallel import cores
 from nmt.errors import Exit, UserError
 from nmt.experiments.processes import terminable
+from nmt.machine.cpus import cores
 
 if TYPE_CHECKING:
     from scripts.bench.session import Session

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 import nmt
-from nmt.data.parallel import cores
+from nmt.machine.cpus import cores
 
 FLAGS = ("avx2", "avx512f", "avx512_bf16", "avx512_vnni", "avx512_fp16", "amx_bf16", "amx_int8")
 LIBRARIES = ("numpy", "sacremoses", "subword-nmt", "sentencepiece", "safetensors")

@@ -17,7 +17,7 @@ from nmt.exchange import ctranslate2_read, marian_read
 from nmt.experiments.outputs import check_places, of_text
 from nmt.inspect import plot
 from nmt.modeldir import Trained
-from nmt.storage import atomic, modelpath
+from nmt.storage import atomic, manifest, modelpath
 from tests.compare.made_up import noisy, references
 from tests.pretended import pretend
 
@@ -214,7 +214,7 @@ def test_an_error_names_the_file_that_is_meant(
     ends_so(errno.ENOSPC, monkeypatch)
     for act in (
         lambda path: atomic.replace(path, b"data"),
-        lambda path: atomic.directory(path, [("a", b"data")]),
+        lambda path: manifest.write(path, [("a", b"data")]),
         atomic.try_place,
     ):
         with pytest.raises(OSError) as error:

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from nmt import config
-from nmt.data import cache
 from nmt.data.prepare import Prepared, load, prepare
 from nmt.data.store import COLUMN, OFFSETS
 from nmt.errors import Exit, UserError
@@ -109,7 +108,7 @@ def directory_in_its_place(root: Path, draw: random.Random) -> None:
 
 def strange_manifest(root: Path, draw: random.Random) -> None:
     strange = [b"", b"[]", b"null", b'{"files": []}', b'{"files": {"lines": 3}}', b"[" * 100_000]
-    (root / cache.MANIFEST).write_bytes(draw.choice(strange))
+    (root / manifest.NAME).write_bytes(draw.choice(strange))
 
 
 def of_another_corpus(root: Path, draw: random.Random) -> None:
@@ -212,7 +211,7 @@ def test_damage_that_cannot_be_mended_is_refused(
     lock = path.with_name(f"{path.name}.lock")
     lock.unlink(missing_ok=True)
     lock.mkdir()  # stands for a file system that is mounted read-only, also where root runs this
-    with pytest.raises(UserError, match=r"cannot be written .*\.offsets: is not as") as caught:
+    with pytest.raises(UserError, match=r"cannot be written .*\.offsets: damaged") as caught:
         prepare(copied, BPE)
     assert caught.value.code == Exit.CANT_CREATE
     assert contents(good._replace(path=path)) == damaged
@@ -227,15 +226,17 @@ def test_a_process_hashes_a_corpus_once(
     path = Path(copied.cache) / good.path.name
     hashed: list[Path] = []
 
+    sha256_of = manifest.sha256_of
+
     def watched(one: Path) -> str:
         hashed.append(one)
-        return manifest.sha256_of(one)
+        return sha256_of(one)
 
-    monkeypatch.setattr(cache, "sha256_of", watched)
+    monkeypatch.setattr(manifest, "sha256_of", watched)
     for _ in range(2):
         prepare(copied, BPE)
         load(path)
-    assert sorted(hashed) == [p for p in files(path) if p.name != cache.MANIFEST]
+    assert sorted(hashed) == [p for p in files(path) if p.name != manifest.NAME]
     deleted(path, random.Random(0))
     built = prepare(copied, BPE)
     hashed.clear()

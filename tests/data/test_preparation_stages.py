@@ -12,13 +12,12 @@ from typing import Any
 import pytest
 
 from nmt import config
-from nmt.data import cache, stages
-from nmt.data import clean as cleaning
-from nmt.data import prepare as room
-from nmt.data import scan as scanning
+from nmt.data import preparation, scan
+from nmt.data.clean import Cleaning
+from nmt.data.number import Numbering
 from nmt.data.prepare import prepare
 from nmt.errors import UserError
-from nmt.storage import atomic
+from nmt.storage import atomic, manifest
 from tests.data.meeting import PATIENCE
 from tests.data.test_prepare import BPE, TRAIN, UNIGRAM, cached, contents, corpus
 from tests.pages import ROOT
@@ -26,8 +25,7 @@ from tests.pages import ROOT
 
 @pytest.fixture(autouse=True)
 def chunks_of_seven_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (room, scanning):
-        monkeypatch.setattr(module, "CHUNK", 7)
+    monkeypatch.setattr(scan, "CHUNK", 7)
 
 
 def counted(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, stop: int = 0) -> list[int]:
@@ -51,12 +49,12 @@ def learner(segmenter: config.BpeLearning | config.UnigramLearning) -> str:
 
 # where, at which call, chunks (6 of train, 1 of dev) and learners that are left for the next try
 STOPS = [
-    (cleaning, "_cleaned", 4, 4, 1),
-    (cleaning, "_cleaned", 7, 1, 1),
-    (room, "learn", 1, 0, 1),
-    (room, "number", 1, 0, 0),
-    (room, "number", 7, 0, 0),
-    (cache, "_finish", 1, 0, 0),
+    (Cleaning, "_write", 4, 4, 1),
+    (Cleaning, "_write", 7, 1, 1),
+    (preparation, "learn", 1, 0, 1),
+    (Numbering, "number", 1, 0, 0),
+    (Numbering, "number", 7, 0, 0),
+    (manifest, "_write_manifest", 9, 0, 0),  # of 7 chunks and what was learned, then of the whole
 ]
 
 
@@ -78,30 +76,33 @@ def test_it_goes_on_where_it_was_stopped(
         counted(patch, module, learner(segmenter) if name == "learn" else name, stop)
         with pytest.raises(KeyboardInterrupt):
             prepare(data, segmenter)
-    again = counted(monkeypatch, cleaning, "_cleaned")
-    learned = counted(monkeypatch, room, learner(segmenter))
+    again = counted(monkeypatch, Cleaning, "_write")
+    learned = counted(monkeypatch, preparation, learner(segmenter))
     assert contents(prepare(data, segmenter)) == contents(whole)
     assert (len(again), len(learned)) == (chunks, learners)
     assert cached(data) == [whole.path.name]
 
 
-@pytest.mark.parametrize("what", ["train-000001.source", "train-000002.done", "source.json"])
+PARTS = ["train-000001/source", "train-000002/manifest.json", "learned/source.json"]
+
+
+@pytest.mark.parametrize("what", PARTS)
 def test_parts_that_are_damaged_are_made_anew(
     what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = corpus(tmp_path)
     whole = prepare(replace(data, cache=str(tmp_path / "whole")), BPE)
     with monkeypatch.context() as patch:
-        counted(patch, room, "number", 3)
+        counted(patch, Numbering, "number", 3)
         with pytest.raises(KeyboardInterrupt):
             prepare(data, BPE)
-    (path,) = Path(data.cache).glob(f"*/{stages.WORK}/{what}")
+    (path,) = Path(data.cache).glob(f"*/{what}")
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
-    again = counted(monkeypatch, cleaning, "_cleaned")
+    again = counted(monkeypatch, Cleaning, "_write")
     assert contents(prepare(data, BPE)) == contents(whole)
-    assert len(again) == (0 if what == "source.json" else 1)
+    assert len(again) == (0 if "learned" in what else 1)
 
 
 def test_other_inputs_take_no_part_and_what_is_old_is_removed(
@@ -109,21 +110,20 @@ def test_other_inputs_take_no_part_and_what_is_old_is_removed(
 ) -> None:
     data = corpus(tmp_path)
     with monkeypatch.context() as patch:
-        counted(patch, room, "number", 3)
+        counted(patch, Numbering, "number", 3)
         with pytest.raises(KeyboardInterrupt):
             prepare(data, BPE)
     (stopped,) = (Path(data.cache) / name for name in cached(data))
     other = prepare(replace(data, max_length=19), BPE).path.name
     assert cached(data) == [stopped.name, other], "it may go on later"
     with monkeypatch.context() as patch:
-        patch.setattr(room, "CHUNK", 8)
-        patch.setattr(scanning, "CHUNK", 8)  # as another program might
-        again = counted(patch, cleaning, "_cleaned")
+        patch.setattr(scan, "CHUNK", 8)  # as another program might
+        again = counted(patch, Cleaning, "_write")
         prepare(data, BPE)
     assert len(again) == 6 and len(cached(data)) == 2
     stray = Path(data.cache) / stopped.name
-    stages.begin(stray, "what")
-    stages.keep(stray / stages.WORK / "x.done", None, [])
+    (stray / "part").mkdir(parents=True)
+    (stray / "part/manifest.json").touch()
     os.utime(stray, (0, 0))
     prepare(replace(data, max_length=18), BPE)
     assert not stray.exists()
@@ -143,15 +143,14 @@ def test_bad_text_leaves_nothing(tmp_path: Path) -> None:
 KILLED = """
 import os, signal
 from pathlib import Path
-from nmt.data import prepare as room
-from nmt.data import scan
+from nmt.data import preparation, scan
+from nmt.data.prepare import prepare
 from tests.data.test_prepare import BPE, corpus
-room.CHUNK = scan.CHUNK = 7
-number = room.learn_bpe_sides
+scan.CHUNK = 7
 def killed(*words):
     os.kill(os.getpid(), signal.SIGKILL)
-room.learn_bpe_sides = killed
-room.prepare(corpus(Path(), workers=2), BPE)
+preparation.learn_bpe_sides = killed
+prepare(corpus(Path(), workers=2), BPE)
 """
 
 
@@ -166,7 +165,7 @@ def test_a_kill_leaves_parts_and_no_process_or_shared_memory(
     )  # fmt: skip
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert not {path for path in set(Path("/dev/shm").iterdir()) - shared if "sem." in path.name}
-    again = counted(monkeypatch, cleaning, "_cleaned")
+    again = counted(monkeypatch, Cleaning, "_write")
     data = replace(corpus(tmp_path), cache=str(tmp_path / "cache"))
     whole = prepare(replace(data, cache=str(tmp_path / "whole")), BPE)
     again.clear()

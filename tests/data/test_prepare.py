@@ -15,8 +15,8 @@ import pytest
 from filelock import FileLock
 
 from nmt import config
-from nmt.data import prepare as room
-from nmt.data import scan as scanning
+from nmt.data import preparation, scan
+from nmt.data.preparation import Preparation
 from nmt.data.prepare import ELSEWHERE, Prepared, load, prepare, report
 from nmt.data.report import describe
 from nmt.errors import Exit, UserError
@@ -195,7 +195,7 @@ def test_repeated_pairs_are_counted(tmp_path: Path) -> None:
 def test_second_call_does_no_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = corpus(tmp_path)
     first = contents(prepare(data, BPE))
-    monkeypatch.setattr(room, "_build", lambda *_: pytest.fail("built again"))
+    monkeypatch.setattr(Preparation, "write", lambda *_: pytest.fail("built again"))
     moved: dict[str, Any] = {
         f"{s}_{side}": "" for s in ("train", "dev") for side in ("source", "target")
     }
@@ -251,9 +251,8 @@ def test_processes_change_nothing(
     monkeypatch: pytest.MonkeyPatch,
     segmenter: config.BpeLearning | config.UnigramLearning,
 ) -> None:
-    monkeypatch.setattr(room, "FEW_LINES", 0)
-    for module in (room, scanning):
-        monkeypatch.setattr(module, "CHUNK", 7)
+    monkeypatch.setattr(preparation, "FEW_LINES", 0)
+    monkeypatch.setattr(scan, "CHUNK", 7)
     data = corpus(tmp_path)
     one = contents(prepare(data, segmenter))
     two = prepare(replace(data, workers=2, cache=str(tmp_path / "two")), segmenter)
@@ -266,9 +265,8 @@ def test_processes_change_nothing(
 def test_an_error_in_a_process_reads_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(room, "FEW_LINES", 0)
-    for module in (room, scanning):
-        monkeypatch.setattr(module, "CHUNK", 7)
+    monkeypatch.setattr(preparation, "FEW_LINES", 0)
+    monkeypatch.setattr(scan, "CHUNK", 7)
     data = corpus(tmp_path, workers=2)
     lines = Path(data.train_target).read_bytes().split(b"\n")
     lines[20] = b"dog\xe9"
@@ -322,7 +320,7 @@ def test_killed_run_leaves_nothing_that_is_used(
 ) -> None:
     data = corpus(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(room, "_number_all", interrupt)
+        patch.setattr(Preparation, "_number", interrupt)
         with pytest.raises(KeyboardInterrupt):
             prepare(data, BPE)
     (stopped,) = cached(data)
@@ -444,12 +442,12 @@ def test_training_lines_limits_what_unigram_sees(tmp_path: Path) -> None:
 def test_line_starts_are_found_at_every_chunk_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scanning, "BLOCK", 16)
+    monkeypatch.setattr(scan, "BLOCK", 16)
     content = b"".join(b"x" * (i * 7 % 23) + b"\n" for i in range(50)) + b"end"
     (tmp_path / "t").write_bytes(content)
     for size in (1, 2, 7, 51, 100):
-        monkeypatch.setattr(scanning, "CHUNK", size)
-        found = scanning.scan(tmp_path / "t")
+        monkeypatch.setattr(scan, "CHUNK", size)
+        found = scan.scan(tmp_path / "t")
         assert found.lines == 51
         for k, start in enumerate(found.starts[:-1]):
             assert content[:start].count(b"\n") == k * size
@@ -491,8 +489,7 @@ def test_progress_is_shown_on_a_terminal_and_logged_elsewhere(
     capsys: pytest.CaptureFixture[str],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    for module in (room, scanning):
-        monkeypatch.setattr(module, "CHUNK", 15)
+    monkeypatch.setattr(scan, "CHUNK", 15)
     data = corpus(tmp_path)
     with caplog.at_level(logging.INFO):
         prepare(data, BPE)

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from nmt.data import parallel
 from nmt.machine import cpus, device
 
 V2, V1 = "0::/a/b\n", "5:memory:/a\n4:cpu,cpuacct:/a/b\n"
@@ -50,7 +49,7 @@ def test_the_variable_of_openmp(
 ) -> None:
     monkeypatch.setattr(cpus, "cpus", lambda: 8)
     monkeypatch.setenv("OMP_NUM_THREADS", wanted)
-    assert (cpus.threads(), parallel.cores()) == (expected, expected)
+    assert (cpus.threads(), cpus.cores()) == (expected, expected)
     monkeypatch.delenv("OMP_NUM_THREADS")
     assert cpus.threads() == 8
 
@@ -75,8 +74,8 @@ def test_torch_has_no_more_threads_than_the_quota_and_what_is_asked_for_counts_m
 
 
 def test_the_ranks_of_torchrun_have_processes_for_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parallel, "cpus", lambda: 7)
+    monkeypatch.setattr(cpus, "cpus", lambda: 7)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # as torchrun does
-    assert parallel.cores() == 1
+    assert cpus.cores() == 1
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
-    assert parallel.cores() == 7
+    assert cpus.cores() == 7

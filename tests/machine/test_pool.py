@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from nmt.errors import Exit, UserError
-from nmt.machine.pool import InProcess, WorkerPool, can_fork, in_order, may_fork
+from nmt.machine.pool import AHEAD, InProcess, WorkerPool, can_fork, in_order, may_fork
 
 pytestmark = pytest.mark.skipif(not can_fork(), reason="forks are for Linux")
 
@@ -72,7 +72,7 @@ def test_results_come_from_other_processes_with_one_thread_each() -> None:
 def test_methods_of_objects_that_cannot_be_sent_are_inherited() -> None:
     large = Large()
     with pool(2, large.square) as workers:
-        assert list(in_order(workers, large.square, range(9), 4)) == [n * n for n in range(9)]
+        assert list(in_order(workers, large.square, range(9))) == [n * n for n in range(9)]
         assert workers.submit(abs, -3).result() == 3
 
 
@@ -124,8 +124,8 @@ def test_few_tasks_are_begun_ahead(executor: Any) -> None:
             yield -number
 
     with executor() as some:
-        for place, result in enumerate(in_order(some, abs, tasks(), 3)):
-            assert result == place and taken <= place + 3
+        for place, result in enumerate(in_order(some, abs, tasks())):
+            assert result == place and taken <= place + max(1, AHEAD * some.count)
 
 
 def test_workers_end_while_tasks_are_at_work() -> None:
@@ -194,7 +194,7 @@ def test_a_system_that_is_full_is_an_error_of_the_user(monkeypatch: pytest.Monke
 def test_where_forks_are_not_safe_workers_are_spawned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nmt.machine.pool.can_fork", lambda: False)
     with pool(2) as workers:
-        assert list(in_order(workers, abs, range(-9, 0), 4)) == list(range(9, 0, -1))
+        assert list(in_order(workers, abs, range(-9, 0))) == list(range(9, 0, -1))
 
 
 def test_threads_and_daemons_forbid_a_fork_that_was_not_requested(

@@ -1,7 +1,6 @@
 """Files and directories that are whole or absent."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,23 +31,20 @@ def test_a_failed_replacement_leaves_the_old_file(
 def test_a_directory_appears_at_its_end_only(tmp_path: Path) -> None:
     path = tmp_path / "whole"
 
-    def files() -> Iterator[tuple[str, bytes]]:
-        yield "a", b"1"
-        assert not path.exists()
-        yield "b", b"2"
-        assert not path.exists()
-
-    atomic.directory(path, files())
-    assert sorted((p.name, p.read_bytes()) for p in path.iterdir()) == [("a", b"1"), ("b", b"2")]
-    with pytest.raises(OSError):
-        atomic.directory(path, [("c", b"3")])
+    with atomic.directory(path) as folder:
+        for name in ("a", "b"):
+            (folder / name).write_bytes(name.encode())
+            assert not path.exists()
+    assert sorted((p.name, p.read_bytes()) for p in path.iterdir()) == [("a", b"a"), ("b", b"b")]
+    with pytest.raises(OSError), atomic.directory(path) as folder:
+        (folder / "c").touch()
     assert list(tmp_path.iterdir()) == [path] and not (path / "c").exists()
 
 
 def test_discard_and_sweep(tmp_path: Path) -> None:
     for name in ("step-1", "step-2"):
-        atomic.directory(tmp_path / name, [("a", b"1")])
-    atomic.directory(atomic.temporary_of(tmp_path / "step-1"), [("a", b"1")])
+        (tmp_path / name).mkdir()
+    atomic.temporary_of(tmp_path / "step-1").mkdir()
     atomic.temporary_of(tmp_path / "best").write_bytes(b"")
     atomic.discard(tmp_path / "step-1")  # beside the remains of an earlier one
     atomic.sweep(tmp_path)

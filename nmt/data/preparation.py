@@ -1,0 +1,209 @@
+"""The steps of a preparation: clean, learn, number, store."""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from nmt import config
+from nmt.data import cache, plain
+from nmt.data.clean import CleanedChunk, Cleaning, Stream
+from nmt.data.learn import learn_bpe_sides, learn_unigram_sides
+from nmt.data.number import Numbering
+from nmt.data.progress import shown
+from nmt.data.report import KEPT, no_tally, split_report
+from nmt.data.scan import SPLITS, ParallelText, scan, unpacked
+from nmt.data.side import Side, Sides
+from nmt.data.store import SIDES, Writer, id_type, write_json
+from nmt.data.tokenizer import Tokenizer, warn_of_unknown
+from nmt.errors import Exit, UserError
+from nmt.machine.cpus import cores
+from nmt.machine.pool import InProcess, WorkerPool, executor, in_order
+
+log = logging.getLogger(__name__)
+FEW_LINES = 30_000  # that one process prepares sooner than several
+SegmenterSettings: TypeAlias = (
+    config.BpeLearning | config.UnigramLearning | config.ImportedSegmenter
+)
+
+
+class Preparation:
+    """Makes the files of a prepared corpus from its text."""
+
+    def __init__(
+        self,
+        data: config.Data,
+        segmenter: SegmenterSettings,
+        sides: Sides | None,
+        texts: dict[str, ParallelText],
+    ) -> None:
+        """`sides` are those of a trained model; None: both are learned as `segmenter` says."""
+        self.data, self.segmenter, self.sides, self.texts = data, segmenter, sides, texts
+        # BPE is learned from counts of words, and then the ids of the frequent ones are known
+        self.counts_words = sides is None and isinstance(segmenter, config.BpeLearning)
+        self.words: list[Counter[str]] = [Counter(), Counter()]  # by side, of the training text
+        self.directory = self.work = Path()
+
+    def write(self, directory: Path, work: Path) -> dict[str, Any]:
+        """Fill a directory; finished parts lie in `work`, see `cache.ensure`.
+
+        Returns counts: a report of each split, and the sizes of the vocabularies.
+        """
+        started = time.monotonic()
+        self.directory, self.work = directory, work
+        if isinstance(self.data, config.Toy):
+            self._write_toy(self.data)
+        tokenizers = self._tokenizers()
+        text = self.texts["train"].source
+        few = text.lines < FEW_LINES
+        count = self.data.workers or (1 if few else min(cores(), len(text.starts) - 1))
+        several = f" with {count} processes" if count > 1 else ""
+        log.info("preparing %s lines%s", f"{text.lines:,}", several)
+        streams = {split: self._streams(split) for split in SPLITS}
+        with executor(count, "data.workers", f"set data.workers below {count}") as pool:
+            # each process would learn the words anew, of which the few lines of dev have many
+            pools: dict[str, InProcess | WorkerPool] = {"train": pool, "dev": InProcess()}
+            cleaned = {
+                split: self._clean(split, streams[split], tokenizers, pools[split])
+                for split in SPLITS
+            }
+            paths = [chunk.path for chunk in cleaned["train"]]
+            sides = self.sides or self._learn(tokenizers, paths)
+            self.words.clear()  # its memory is needed
+            for name, side in zip(SIDES, sides, strict=True):
+                write_json(directory / f"{name}.json", side.to_json())
+            sizes = {name: len(s.vocabulary) for name, s in zip(SIDES, sides, strict=True)}
+            counted: dict[str, Any] = {
+                split: self._number(split, streams[split], sizes, cleaned[split], pools[split])
+                for split in SPLITS
+            }
+        log.info("prepared in %.0f s", time.monotonic() - started)
+        return counted | {"vocabulary": sizes}
+
+    def _write_toy(self, data: config.Toy) -> None:
+        """Write the text of the embedded grammar into the directory."""
+        from nmt.data.toy import write_toy  # here, since other corpora do not need it
+
+        (self.directory / "text").mkdir()
+        paths = write_toy(data, self.directory / "text")
+        for split in SPLITS:
+            columns = {name: scan(paths[f"{split}_{name}"]) for name in config.TOY_COLUMNS}
+            source, target = (scan(paths[f"{split}_{side}"]) for side in SIDES)
+            self.texts[split] = ParallelText(source, target, columns)
+
+    def _tokenizers(self) -> list[Tokenizer]:
+        """Return those of both sides; UserError if segmenters can neither be learned nor given."""
+        choice, data = self.segmenter, self.data
+        if self.sides is not None:
+            return [side.segmenter.tokenizer for side in self.sides]
+        if isinstance(choice, config.ImportedSegmenter):
+            raise UserError(
+                "segmenter.kind=imported: comes with a model that was imported; give its directory "
+                "as trainer.init_from"
+            )
+        languages = (data.source_language, data.target_language)
+        warn_of_unknown(choice.tokenizer, *languages)
+        return [Tokenizer(data.normalize, choice.tokenizer, code) for code in languages]
+
+    def _streams(self, split: str) -> tuple[Stream, ...]:
+        """Say where source, target and columns of a split are read."""
+        text, per = self.texts[split], config.columns_of(self.data)
+        sides = [Stream(unpacked(s, self.work), str(s.path)) for s in (text.source, text.target)]
+        columns = (
+            Stream(unpacked(column, self.work), str(column.path), name, per[name])
+            for name, column in text.columns.items()
+        )
+        return (*sides, *columns)
+
+    def _clean(
+        self,
+        split: str,
+        streams: tuple[Stream, ...],
+        tokenizers: Sequence[Tokenizer],
+        pool: InProcess | WorkerPool,
+    ) -> list[CleanedChunk]:
+        """Clean a split; returns its chunks, without the words, which are counted."""
+        cleaning = Cleaning(
+            streams=streams,
+            tokenizers=tuple((t.normalize, t.kind, t.language) for t in tokenizers),
+            drop_invalid=self.data.invalid_utf8 == "drop",
+            max_bytes=self.data.max_line_bytes,
+            count_words=self.counts_words and split == "train",
+            directory=self.work,
+            prefix=split,
+        )
+        cleaned: list[CleanedChunk] = []
+        sizes = [chunk.lines for chunk in self.texts[split].chunks()]
+        chunks = in_order(pool, cleaning.clean, self.texts[split].chunks())
+        for chunk in shown(chunks, f"tokenising {split}", sizes):
+            for total, counts in zip(self.words, chunk.words, strict=True):
+                total.update(counts)
+            cleaned.append(chunk._replace(words=(Counter(), Counter())))
+        return cleaned
+
+    def _learn(self, tokenizers: Sequence[Tokenizer], chunks: Sequence[Path]) -> Sides:
+        """Learn both sides, unless a preparation that was stopped had done so."""
+
+        def make(directory: Path) -> None:
+            if isinstance(self.segmenter, config.BpeLearning):
+                sides = learn_bpe_sides(self.segmenter, tokenizers, self.words, directory)
+            else:
+                assert isinstance(self.segmenter, config.UnigramLearning), "others have sides"
+                sides = learn_unigram_sides(self.segmenter, tokenizers, chunks)
+            for name, side in zip(SIDES, sides, strict=True):
+                write_json(directory / f"{name}.json", side.to_json())
+
+        learned = cache.part(self.work / "learned", make).path
+        return [Side.from_json(plain.read_json(learned / f"{name}.json")) for name in SIDES]
+
+    def _number(
+        self,
+        split: str,
+        streams: tuple[Stream, ...],
+        sizes: dict[str, int],
+        cleaned: Sequence[CleanedChunk],
+        pool: InProcess | WorkerPool,
+    ) -> dict[str, Any]:
+        """Write the store of a split; returns its report. `sizes` are those of the vocabularies."""
+        numbering = Numbering(
+            sides=self.directory,
+            words=self.work / "learned" if self.counts_words else None,
+            dtype=id_type(*sizes.values()),
+            max_length=self.data.max_length if split == "train" else None,
+            columns=streams[len(SIDES) :],
+        )
+        tally, unknown = no_tally(), np.zeros(len(SIDES), np.int64)
+        longest, hashes = np.zeros(len(SIDES), np.int64), []
+        changes: dict[str, Counter[str]] = {side: Counter() for side in SIDES}
+        for chunk in cleaned:
+            tally += chunk.tally
+            for side, counts in zip(SIDES, chunk.changes, strict=True):
+                changes[side].update(counts)
+        columns = config.columns_of(self.data)
+        with Writer(self.directory / split, numbering.dtype, columns) as writer:
+            parts = in_order(pool, numbering.number, [chunk.path for chunk in cleaned])
+            for part in shown(parts, f"segmenting {split}", [chunk.pairs for chunk in cleaned]):
+                for side, ids, lengths in zip(SIDES, part.ids, part.lengths, strict=True):
+                    writer.add(side, ids, lengths)
+                for name, values in part.columns.items():
+                    writer.add_column(name, np.array(values))
+                writer.add_lines(part.lines)
+                tally += part.tally
+                unknown += part.unknown
+                hashes.append(part.hashes)
+                longest = np.maximum(longest, [b.max(initial=1) - 1 for b in part.lengths])
+        if not tally[:, KEPT, 0].sum():
+            raise UserError(
+                f"data.name={self.data.name}: no pair of the {split} text is left; "
+                f"see data.max_length and the files",
+                Exit.DATA,
+            )
+        counted = split_report(tally, changes, unknown)
+        counted["longest"] = dict(zip(SIDES, longest.tolist(), strict=True))
+        pairs = np.concatenate(hashes)
+        counted["duplicates"] = len(pairs) - len(np.unique(pairs))
+        return counted
