@@ -27,9 +27,10 @@ from nmt.compare.report import (
 )
 from nmt.compare.scores import Scorer, chosen, length_ratio, scorers
 from nmt.compare.significance import interval, p_value, resampled
-from nmt.data.parallel import in_order
+from nmt.machine.pool import executor, in_order
 
 BLOCK = 2**24  # numbers that are resampled at once (128 MiB); more columns mean more blocks
+JOBS = "--jobs", "choose fewer jobs"  # for an error of the pool
 LINES = 2_000  # of all runs together, from which counting in other processes pays
 BLEU = "BLEU"  # its tokens make the length ratio
 
@@ -84,8 +85,9 @@ def count(test: TranslatedTest, how: Bootstrap, metrics: Sequence[str]) -> list[
     names = tuple(dict.fromkeys([*metrics, BLEU]))
     runs = [hypotheses for system in test.hypotheses for hypotheses in system]
     tasks = [(_key(test, how), names, hypotheses) for hypotheses in runs]
-    counts = in_order(_count, tasks, workers(len(tasks), len(test.references), how.jobs))
-    return [[next(counts) for _ in system] for system in test.hypotheses]
+    with executor(workers(len(tasks), len(test.references), how.jobs), *JOBS) as pool:
+        counts = in_order(pool, _count, tasks)
+        return [[next(counts) for _ in system] for system in test.hypotheses]
 
 
 def workers(tasks: int, lines: int, jobs: int) -> int:

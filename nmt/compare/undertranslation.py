@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from nmt.compare.report import BucketScores, ScoredTest, UnderTranslation
-from nmt.compare.scoring import JoinedParts, TranslatedTest, lines_of, mean_known, workers
-from nmt.data.parallel import in_order
+from nmt.compare.scoring import JOBS, JoinedParts, TranslatedTest, lines_of, mean_known, workers
+from nmt.machine.pool import executor, in_order
 
 ORDERS = range(1, 7)  # of character n-grams, those of chrF (Popović 2015)
 
@@ -94,8 +94,9 @@ def _dropped_halves(test: TranslatedTest, jobs: int) -> list[list[list[bool | No
         unknown: list[bool | None] = [None] * len(test.references)
         return [[unknown for _ in runs] for runs in test.hypotheses]
     tasks = [(run, test.parts) for runs in test.hypotheses for run in runs]
-    judged = in_order(_judged, tasks, workers(len(tasks), len(test.references), jobs))
-    return [[next(judged) for _ in runs] for runs in test.hypotheses]
+    with executor(workers(len(tasks), len(test.references), jobs), *JOBS) as pool:
+        judged = in_order(pool, _judged, tasks)
+        return [[next(judged) for _ in runs] for runs in test.hypotheses]
 
 
 def _judged(task: tuple[list[str], JoinedParts]) -> list[bool | None]:

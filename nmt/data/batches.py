@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
+from types import TracebackType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from nmt.data.examples import Examples, Joining, alone, consecutive, joined
 from nmt.data.grouping import batch_starts
-from nmt.data.joining import Examples, Joining, alone, consecutive, joined
 from nmt.data.store import SIDES, Pairs, spans
 from nmt.data.subword_sampling import BLOCK, SampledBlock, SampledText
 from nmt.data.vocab import BOS, PAD
@@ -29,22 +30,26 @@ class Batch(NamedTuple):
     columns: dict[str, Tensor]  # [batch, source], padded with 0, or [batch, 1] per sentence
 
 
-class BatchPlan(NamedTuple):
-    """Which examples stand together, in an epoch or a block of one."""
-
-    text: Pairs  # that they are made of
-    examples: Examples
-    order: NDArray[np.integer[Any]]  # [example] numbers of examples, longest first
-    starts: NDArray[np.int64]  # [batch] where each batch begins in `order`, in training order
-    sizes: NDArray[np.int64]  # [batch] examples of each batch, in training order
-
-
 class _Epoch(NamedTuple):
     """The examples of an epoch in random order, block by block."""
 
     examples: Examples
     blocks: list[NDArray[np.uint32]]  # numbers of examples
     shuffles: list[NDArray[np.int64]]  # the order of the batches of each
+
+
+class _Block(NamedTuple):
+    """The batches of an epoch, or of a block of it."""
+
+    examples: Examples
+    order: NDArray[np.integer[Any]]  # [example] numbers of examples, longest first
+    starts: NDArray[np.int64]  # [batch] where each batch begins in `order`, in training order
+    sizes: NDArray[np.int64]  # [batch] examples of each batch, in training order
+
+    def batch(self, number: int) -> Batch:
+        """Make one of its batches."""
+        start = self.starts[number]
+        return _batch(self.examples, self.order[start : start + self.sizes[number]])
 
 
 class Batches:
@@ -85,7 +90,7 @@ class Batches:
             self._blocks *= max(1, round(len(store) / max(BLOCK, LEAST * self._abreast)))
             self._blocks *= self._abreast
         self._epochs: dict[int, _Epoch] = {}
-        self._plans: dict[tuple[int, int], BatchPlan] = {}
+        self._in_use: dict[tuple[int, int], _Block] = {}
         self._begun: dict[tuple[int, int], SampledBlock] = {}
         self._size = 0  # batches of a block
         first = self._drawn(0, 0)
@@ -98,10 +103,19 @@ class Batches:
     def __len__(self) -> int:
         return self._size * self._blocks
 
-    def close(self) -> None:
-        """End the processes that segment text ahead, if there are any."""
+    def __enter__(self) -> "Batches":
         if self._sampled is not None:
-            self._sampled.close()
+            self._sampled.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._sampled is not None:
+            self._sampled.__exit__(kind, error, trace)
 
     def examples(self, epoch: int) -> Examples:
         """Give the examples of an epoch, in the order of the text, by its own segmentation."""
@@ -115,22 +129,20 @@ class Batches:
             raise IndexError(f"batch {index} of {len(self)}")
         position, column = divmod(index, self._abreast)
         row, number = divmod(position, self._size)
-        plan = self.order(epoch, row * self._abreast + column)
-        start = plan.starts[number]
-        return _batch(plan.text, plan.examples, plan.order[start : start + plan.sizes[number]])
+        return self._block(epoch, row * self._abreast + column).batch(number)
 
-    def order(self, epoch: int, block: int = 0) -> BatchPlan:
-        """Give the plan of a block; those in use at once are kept, and the next ones begun."""
-        if (epoch, block) not in self._plans:
+    def _block(self, epoch: int, block: int = 0) -> _Block:
+        """Return the batches of a block; those in use are kept, and the next ones begun."""
+        if (epoch, block) not in self._in_use:
             first = block - block % self._abreast
             now = [(epoch, number) for number in range(first, first + self._abreast)]
-            self._plans = {at: plan for at, plan in self._plans.items() if at in now}
-            self._plans[epoch, block] = self._planned(epoch, block)
+            self._in_use = {at: kept for at, kept in self._in_use.items() if at in now}
+            self._in_use[epoch, block] = self._planned(epoch, block)
             if self._sampled is not None:
                 self._begun = {at: begun for at, begun in self._begun.items() if at in now} | {
                     at: self._begun.get(at) or self._sample(*at) for at in self._following()
                 }
-        return self._plans[epoch, block]
+        return self._in_use[epoch, block]
 
     def _following(self) -> list[tuple[int, int]]:
         """Epochs and numbers of the blocks that come after those in use."""
@@ -139,35 +151,35 @@ class Batches:
                 epoch + (block + self._abreast) // self._blocks,
                 (block + self._abreast) % self._blocks,
             )
-            for epoch, block in self._plans
+            for epoch, block in self._in_use
         ]
 
-    def _planned(self, epoch: int, block: int) -> BatchPlan:
+    def _planned(self, epoch: int, block: int) -> _Block:
         """Sort the examples of a block by length, and cut them into batches."""
         drawn = self._epoch(epoch)
-        text, examples = self._store, drawn.examples
+        examples = drawn.examples
         mixed: NDArray[np.integer[Any]] = drawn.blocks[block]
         if self._sampled is not None:
             sampled = self._begun.pop((epoch, block), None) or self._sample(epoch, block)
-            text, examples, mixed = self._fitting(sampled)
+            examples = self._fitting(sampled)
+            mixed = np.arange(len(sampled.counts))
         key, _ = _lengths(examples, self._count, mixed)
         order = mixed[_descending(key)]
         starts = _halved(self._cut(examples, mixed), len(order), self._size)
         sizes, shuffled = np.diff(starts, append=len(order)), drawn.shuffles[block]
-        return BatchPlan(text, examples, order, starts[shuffled], sizes[shuffled])
+        return _Block(examples, order, starts[shuffled], sizes[shuffled])
 
-    def _fitting(self, sampled: SampledBlock) -> tuple[Pairs, Examples, NDArray[np.int64]]:
-        """The text of a block, segmented at random, and its examples.
+    def _fitting(self, sampled: SampledBlock) -> Examples:
+        """Return the examples of a block, whose text is segmented at random.
 
         The number of batches was planned from a sample of the text. Where it does not suffice, as
         many examples as need be keep the segmentation of the text itself, with which it does.
         """
         every, kept = np.arange(len(sampled.counts)), 0
         while True:
-            text = sampled.text(kept)
-            examples = consecutive(text, sampled.counts)
+            examples = consecutive(sampled.text(kept), sampled.counts)
             if kept == len(every) or len(self._cut(examples, every)) <= self._size:
-                return text, examples, every
+                return examples
             kept = min(len(every), 2 * kept + 1 + len(every) // 16)
 
     def _sample(self, epoch: int, block: int) -> SampledBlock:
@@ -216,7 +228,7 @@ def in_order(store: Pairs, budget: int, count: str) -> Iterator[Batch]:
     pairs = _descending(key)
     starts = batch_starts(counted[pairs] + 1, budget)
     for rows in np.split(pairs, starts[1:]):
-        yield _batch(store, examples, rows)
+        yield _batch(examples, rows)
 
 
 def _lengths(
@@ -254,8 +266,9 @@ def _halved(starts: NDArray[np.int64], total: int, wanted: int) -> NDArray[np.in
     return np.array(sorted(start for _, start in heap), np.int64)
 
 
-def _batch(store: Pairs, examples: Examples, rows: NDArray[np.integer[Any]]) -> Batch:
-    """Put examples together; where pairs are joined, without the columns beside them."""
+def _batch(examples: Examples, rows: NDArray[np.integer[Any]]) -> Batch:
+    """Put examples together; where pairs are joined, without their columns."""
+    store = examples.text
     first, counts = examples.first[rows].astype(np.int64), examples.counts[rows]
     source, target = (_padded(store.ids[s], store.offsets[s], first, counts) for s in SIDES)
     columns = {

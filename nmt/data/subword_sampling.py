@@ -1,38 +1,39 @@
 """Subword regularisation: the training text is segmented at random, anew in each epoch.
 
 A model that has seen many segmentations of a word depends less on each (Kudo 2018, Subword
-Regularization; Provilkov et al. 2020, BPE-Dropout). Text is cut anew from the prepared ids, so
-nothing is prepared twice; development and test text keep their own segmentation. `Batches` asks for
-blocks of lines, and for the next ones while it trains on these: memory holds no more of an epoch.
+Regularization; Provilkov et al. 2020, BPE-Dropout). Text is segmented from the prepared ids, so
+nothing is prepared twice; development and test text keep their own segmentation. `Batches` takes
+blocks of lines, and begins the next ones while training uses these: memory holds no more of an
+epoch.
 """
 
 import logging
 import random
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
-from pathlib import Path
+from functools import partial
+from types import TracebackType
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nmt import config
-from nmt.data import plain
 from nmt.data.bpe import Bpe
 from nmt.data.bpe.dropout import BpeDropout
-from nmt.data.joining import Examples, joining_of
-from nmt.data.parallel import Job, Pool, cores
+from nmt.data.examples import Examples, joining_of
 from nmt.data.progress import shown
-from nmt.data.side import Side
+from nmt.data.side import Side, Sides
 from nmt.data.store import SIDES, Pairs, spans
 from nmt.data.unigram import Unigram
 from nmt.data.unigram.sampling import NBest, UnigramSampling
 from nmt.data.vocab import EOS
 from nmt.errors import UserError
+from nmt.machine.cpus import cores
+from nmt.machine.pool import WorkerPool
 
 log = logging.getLogger(__name__)
 BLOCK = 2**14  # lines of a block
-TOGETHER = 2**11  # lines that a process segments at a time
+TOGETHER = 2**11  # lines that a worker segments at a time
 SAMPLE = 2000  # lines that show by how much sampling lengthens the text
 
 
@@ -44,7 +45,7 @@ class Sampler(Protocol):
 
 
 def refusal(data: config.Data, segmenter: str) -> str | None:
-    """Say why the segmenter of this kind cannot do what is asked for; None if it can."""
+    """Say why a segmenter of this kind cannot sample as `data` wants; None if it can."""
     if data.bpe_dropout and segmenter != "bpe":
         return (
             f"data.bpe_dropout={data.bpe_dropout}: leaves out merges, and segmenter.kind="
@@ -60,100 +61,66 @@ def refusal(data: config.Data, segmenter: str) -> str | None:
     return None
 
 
-class Sampling(NamedTuple):
-    """How text is segmented at random, as the keys of `data` say it."""
-
-    dropout: float
-    alpha: float | None
-    nbest: int | None
-
-    def samplers(self, sides: Sequence[Side]) -> list[Sampler]:
-        """Those of both sides; UserError for a segmenter that cannot sample so."""
-        return [self.sampler(name, side) for name, side in zip(SIDES, sides, strict=True)]
-
-    def sampler(self, name: str, side: Side) -> Sampler:
-        """That of a side; UserError for a segmenter that cannot sample so."""
-        segmenter, vocabulary = side.segmenter, side.vocabulary
-        if isinstance(segmenter, Bpe):
-            return BpeDropout(segmenter, vocabulary, self.dropout)
-        assert isinstance(segmenter, Unigram) and self.alpha is not None, "see `refusal`"
-        try:
-            if self.nbest is None:
-                return UnigramSampling(segmenter, vocabulary, self.alpha)
-            return NBest(segmenter, vocabulary, self.alpha, self.nbest)
-        except ValueError as error:
-            raise UserError(f"data.subword_alpha={self.alpha}: {name}: {error}") from None
-
-
-class Elsewhere(NamedTuple):
-    """What other processes need to segment the text, and how many there are to be."""
-
-    prepared: Path  # directory of the prepared corpus
-    sampling: Sampling
-    workers: int
-
-
 def sampled_text(
-    data: config.Data, store: Pairs, sides: Sequence[Side], seed: int, prepared: Path, ranks: int
+    data: config.Data, store: Pairs, sides: Sides, seed: int, ranks: int
 ) -> "SampledText | None":
-    """The training text as settings ask for it; None where it keeps its own segmentation.
+    """Return the training text as settings want it; None where it keeps its own segmentation.
 
-    `prepared`: the directory that it comes from; `ranks`: trainings that share the cores. Raises
-    UserError for a segmenter that cannot sample so.
+    `ranks`: how many trainings share the cores. Raises UserError for a segmenter that cannot sample
+    so.
     """
     if not data.bpe_dropout and data.subword_alpha is None:
         return None
-    sampling = Sampling(data.bpe_dropout, data.subword_alpha, data.subword_nbest)
+    samplers = [_sampler(data, name, side) for name, side in zip(SIDES, sides, strict=True)]
     joining = joining_of(data)
     limits = data.max_length, data.max_length if joining is None else joining.length
-    # two at least, unless fewer are asked for: with one, training would wait for each block
+    # two at least, unless fewer are wanted: with one, training would wait for each block
     workers = data.workers // ranks if data.workers else max(2, cores() // ranks)
     workers = workers if len(store) > BLOCK else 1
-    elsewhere = Elsewhere(prepared, sampling, workers) if workers > 1 else None
-    return SampledText(store, sampling.samplers(sides), seed, limits, elsewhere)
+    return SampledText(store, RandomSegmentation(samplers, seed), limits, workers)
 
 
-class Work(NamedTuple):
-    """Some lines, and how they are to be segmented."""
+def _sampler(data: config.Data, name: str, side: Side) -> Sampler:
+    """Return that of a side; UserError for a segmenter that cannot sample so."""
+    segmenter, vocabulary = side.segmenter, side.vocabulary
+    if isinstance(segmenter, Bpe):
+        return BpeDropout(segmenter, vocabulary, data.bpe_dropout)
+    assert isinstance(segmenter, Unigram) and data.subword_alpha is not None, "see `refusal`"
+    try:
+        if data.subword_nbest is None:
+            return UnigramSampling(segmenter, vocabulary, data.subword_alpha)
+        return NBest(segmenter, vocabulary, data.subword_alpha, data.subword_nbest)
+    except ValueError as error:
+        raise UserError(f"data.subword_alpha={data.subword_alpha}: {name}: {error}") from None
 
-    pairs: Pairs
+
+class RandomSegmentation(NamedTuple):
+    """Segments lines at random: each by seed, epoch, its number in the file and side alone."""
+
+    samplers: Sequence[Sampler]  # of source and target
     seed: int
-    epoch: int
 
-
-def segment(samplers: Sequence[Sampler], work: Work) -> Pairs:
-    """Segment lines at random: each by seed, epoch, its number in the file and side alone."""
-    ids, offsets, generator = {}, {}, random.Random()
-    lines = work.pairs.lines.tolist()
-    for number, (side, sampler) in enumerate(zip(SIDES, samplers, strict=True)):
-        own = work.pairs.ids[side]
-        every, bounds = own.tolist(), work.pairs.offsets[side].tolist()
-        flat, ends = list[int](), [0]
-        for line, start, stop in zip(lines, bounds[:-1], bounds[1:], strict=True):
-            generator.seed(((work.seed << 32 | work.epoch) << 32 | line) << 1 | number)
-            flat += sampler.line(every[start : stop - 1], generator.random)
-            flat.append(EOS)
-            ends.append(len(flat))
-        ids[side], offsets[side] = np.array(flat, own.dtype), np.array(ends, np.int64)
-    return Pairs(work.pairs.lines, ids, offsets)
-
-
-def segment_elsewhere(task: tuple[Elsewhere, Work]) -> Pairs:
-    """Do the same in a process that has nothing yet."""
-    elsewhere, work = task
-    return segment(_samplers(elsewhere.prepared, elsewhere.sampling), work)
-
-
-@lru_cache(maxsize=1)
-def _samplers(prepared: Path, sampling: Sampling) -> list[Sampler]:
-    files = (plain.read_json(prepared / f"{side}.json") for side in SIDES)
-    return sampling.samplers([Side.from_json(file) for file in files])
+    def segment(self, pairs: Pairs, epoch: int) -> Pairs:
+        """Segment both sides of some lines."""
+        ids, offsets, generator = {}, {}, random.Random()
+        lines = pairs.lines.tolist()
+        for number, (side, sampler) in enumerate(zip(SIDES, self.samplers, strict=True)):
+            prepared, bounds = pairs.ids[side].tolist(), pairs.offsets[side].tolist()
+            flat, ends = list[int](), [0]
+            for line, start, stop in zip(lines, bounds[:-1], bounds[1:], strict=True):
+                generator.seed(((self.seed << 32 | epoch) << 32 | line) << 1 | number)
+                flat += sampler.line(prepared[start : stop - 1], generator.random)
+                flat.append(EOS)
+                ends.append(len(flat))
+            ids[side] = np.array(flat, pairs.ids[side].dtype)
+            offsets[side] = np.array(ends, np.int64)
+        return Pairs(pairs.lines, ids, offsets)
 
 
 class SampledText:
-    """The training text, segmented at random.
+    """The training text, segmented at random; a context in which workers do it ahead.
 
-    A line's segmentation is a function of seed, epoch and its number in the file alone. Where one
+    A line's segmentation is a function of seed, epoch and its number in the file alone. Where it
     would have more than `data.max_length` pieces, the line keeps its own, and where an example of
     several lines would have more than `data.join_length`, its lines do: so the limits on the length
     hold, whose measure is the text's own segmentation. Integers per word do not follow the pieces
@@ -163,15 +130,13 @@ class SampledText:
     def __init__(
         self,
         store: Pairs,
-        samplers: Sequence[Sampler],
-        seed: int,
+        segmentation: RandomSegmentation,
         limits: tuple[int, int],
-        elsewhere: Elsewhere | None = None,
+        workers: int = 1,
     ) -> None:
-        """`limits`: pieces of a line, and of an example of several; `elsewhere`: not here."""
-        self._store, self._samplers, self._seed, self._limits = store, samplers, seed, limits
-        self._elsewhere = elsewhere
-        self._pool = Pool(1 if elsewhere is None else elsewhere.workers)
+        """`limits`: pieces of a line, and of an example of several lines."""
+        self._store, self._segmentation, self._limits = store, segmentation, limits
+        self._pool: WorkerPool | None = None
         rows = np.unique(np.linspace(0, len(store) - 1, SAMPLE).astype(np.int64))
         pairs = store.some(rows)
         sample = SampledBlock(pairs, np.ones_like(rows), self._begin(pairs, 0), limits)
@@ -182,14 +147,33 @@ class SampledText:
         self._growth = np.maximum(after / np.maximum(before, 1), 1.0)  # [side, line of the sample]
         self._means = after.sum(axis=1) / before.sum(axis=1)  # [side]
         self._kept = sample.kept / (2 * len(rows))
+        if workers > 1:
+            advice = f"set data.workers below {workers}"
+            self._pool = WorkerPool(workers, "data.workers", advice, [segmentation.segment])
+
+    def __enter__(self) -> "SampledText":
+        if self._pool is not None:
+            self._pool.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._pool is not None:
+            self._pool.__exit__(kind, error, trace)
 
     def expected(self, examples: Examples) -> Examples:
-        """Examples with lengths such as they may come to have: as lines of the sample grew."""
-        grown = (
+        """Return examples with lengths as they may become: as the lines of the sample grew."""
+        source, target = (
             np.ceil(lengths * np.resize(growth, len(lengths))).astype(np.int32)
-            for lengths, growth in zip(examples[2:], self._growth, strict=True)
+            for lengths, growth in zip(
+                (examples.source, examples.target), self._growth, strict=True
+            )
         )
-        return Examples(*examples[:2], *grown)
+        return examples._replace(source=source, target=target)
 
     def block(
         self, epoch: int, rows: NDArray[np.int64], counts: NDArray[np.int64]
@@ -198,21 +182,16 @@ class SampledText:
         pairs = self._store.some(rows)
         return SampledBlock(pairs, counts, self._begin(pairs, epoch), self._limits)
 
-    def _begin(self, pairs: Pairs, epoch: int) -> list[Job[Pairs]]:
-        """Begin to segment pairs, some at a time."""
+    def _begin(self, pairs: Pairs, epoch: int) -> list[Callable[[], Pairs]]:
+        """Begin to segment pairs, TOGETHER at a time; without workers that waits for the calls."""
+        segment = self._segmentation.segment
         parts = np.array_split(np.arange(len(pairs)), -(-len(pairs) // TOGETHER))
-        works = [Work(pairs.some(part), self._seed, epoch) for part in parts]
-        if self._elsewhere is None:
-            here = partial(segment, self._samplers)
-            return [self._pool.submit(here, work) for work in works]
-        return [self._pool.submit(segment_elsewhere, (self._elsewhere, work)) for work in works]
-
-    def close(self) -> None:
-        """End the processes that segment ahead."""
-        self._pool.close()
+        if self._pool is None:
+            return [partial(segment, pairs.some(part), epoch) for part in parts]
+        return [self._pool.submit(segment, pairs.some(part), epoch).result for part in parts]
 
     def report(self) -> None:
-        """Say what sampling makes of the text."""
+        """Log what sampling makes of the text."""
         log.info(
             "segmented at random: %+.1f %% source and %+.1f %% target pieces; %.1f %% of the lines "
             "keep their own pieces: others would exceed data.max_length",
@@ -226,53 +205,55 @@ class SampledBlock:
 
     def __init__(
         self,
-        own: Pairs,
+        prepared: Pairs,
         counts: NDArray[np.int64],
-        jobs: Sequence[Job[Pairs]],
+        parts: Sequence[Callable[[], Pairs]],
         limits: tuple[int, int],
     ) -> None:
-        """`own`: the lines as they are; `jobs`: parts of them in a row, for SampledText.limits."""
+        """`prepared`: the lines as they are; `parts`: wait for the new ones, in their order."""
         self.counts = counts  # [example] lines
-        self._own, self._jobs, self._limits = own, jobs, limits
+        self._prepared, self._parts, self._limits = prepared, parts, limits
         self._drawn: Pairs | None = None
         self.kept = 0  # lines of either side that keep their own pieces
 
     def text(self, kept: int = 0) -> Pairs:
-        """The lines, segmented at random but for those of the first `kept` examples.
+        """Return the lines, segmented at random but for those of the first `kept` examples.
 
-        It waits for those who do it, and shows how far they are.
+        Waits for the workers, and shows their progress.
         """
-        own, drawn, self.kept = self._own, self._segmented(), 0
+        prepared, drawn, self.kept = self._prepared, self._segmented(), 0
         ids, offsets = {}, {}
         example = np.repeat(np.arange(len(self.counts)), self.counts)  # [line]
         most, most_joined = self._limits
         for side in SIDES:
-            before, lengths = (np.diff(text.offsets[side]) for text in (own, drawn))
+            before, lengths = (np.diff(text.offsets[side]) for text in (prepared, drawn))
             keeps = (lengths - 1 > most) | (example < kept)
             pieces = np.bincount(example, np.where(keeps, before, lengths) - 1)
             keeps |= ((self.counts > 1) & (pieces > most_joined))[example]
             lengths = np.where(keeps, before, lengths)
-            behind = drawn.offsets[side][:-1] + len(own.ids[side])
-            starts = np.where(keeps, own.offsets[side][:-1], behind)
-            both = np.concatenate([own.ids[side], drawn.ids[side]])
+            behind = drawn.offsets[side][:-1] + len(prepared.ids[side])
+            starts = np.where(keeps, prepared.offsets[side][:-1], behind)
+            both = np.concatenate([prepared.ids[side], drawn.ids[side]])
             ids[side] = both[spans(starts, lengths)]
             offsets[side] = np.append(0, np.cumsum(lengths))
             self.kept += int(keeps.sum())
-        return Pairs(own.lines, ids, offsets, own.per, own.columns)
+        return Pairs(prepared.lines, ids, offsets, prepared.per, prepared.columns)
 
     def _segmented(self) -> Pairs:
-        """All lines, segmented at random; progress is shown."""
+        """Return all lines, segmented at random; progress is shown."""
         if self._drawn is None:
-            jobs, own = self._jobs, self._own
-            lines = len(own)
-            sizes = [len(part) for part in np.array_split(np.arange(lines), len(jobs))]
-            what = "segmenting at random"
-            parts = list(shown((job.result() for job in jobs), what, sizes))
-            ids = {side: np.concatenate([part.ids[side] for part in parts]) for side in SIDES}
-            lengths = {
-                side: np.concatenate([np.diff(part.offsets[side]) for part in parts])
-                for side in SIDES
-            }
-            offsets = {side: np.append(0, np.cumsum(lengths[side])) for side in SIDES}
-            self._drawn, self._jobs = Pairs(own.lines, ids, offsets), []
+            lines = self._prepared.lines
+            sizes = [len(part) for part in np.array_split(lines, len(self._parts))]
+            results = shown((part() for part in self._parts), "segmenting at random", sizes)
+            self._drawn, self._parts = concatenated(list(results)), []
         return self._drawn
+
+
+def concatenated(parts: Sequence[Pairs]) -> Pairs:
+    """Put pairs behind each other, without columns."""
+    ids = {side: np.concatenate([part.ids[side] for part in parts]) for side in SIDES}
+    lengths = {
+        side: np.concatenate([np.diff(part.offsets[side]) for part in parts]) for side in SIDES
+    }
+    offsets = {side: np.append(0, np.cumsum(lengths[side])) for side in SIDES}
+    return Pairs(np.concatenate([part.lines for part in parts]), ids, offsets)

@@ -4,7 +4,7 @@ import logging
 import math
 import time
 from collections.abc import Generator
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager
 from signal import Signals
 from typing import Any
 
@@ -14,7 +14,7 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from nmt import build, modeldir
 from nmt.data.batches import Batches, in_order
-from nmt.data.joining import joining_of, longest
+from nmt.data.examples import joining_of, longest
 from nmt.data.prepare import Prepared
 from nmt.data.report import log_remarks
 from nmt.data.subword_sampling import sampled_text
@@ -52,7 +52,7 @@ def fit(prepared: Prepared, run: Run) -> Outcome:
     with run.records(), explained(run), same_bits(deterministic):
         log_remarks(prepared.facts["corpus"])
         trainer = Trainer(prepared, run)
-        with closing(trainer.batches):
+        with trainer.batches:
             return trainer.fit()
 
 
@@ -94,9 +94,7 @@ class Trainer:
         budget, side = self.options.batch_tokens, self.options.batch_count
         joining = joining_of(settings.data)
         sides, ranks = (prepared.source, prepared.target), self.world.size
-        self.sampled = sampled_text(
-            settings.data, prepared.train, sides, settings.seed, prepared.path, ranks
-        )
+        self.sampled = sampled_text(settings.data, prepared.train, sides, settings.seed, ranks)
         seed, several = settings.seed, self.options.accumulate
         self.batches = Batches(prepared.train, budget, side, seed, joining, self.sampled, several)
         self.joined_lengths = {} if joining is None else longest(prepared.train, joining)

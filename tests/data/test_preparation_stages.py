@@ -18,7 +18,6 @@ from nmt.data.number import Numbering
 from nmt.data.prepare import prepare
 from nmt.errors import UserError
 from nmt.storage import atomic, manifest
-from tests.data.meeting import PATIENCE
 from tests.data.test_prepare import BPE, TRAIN, UNIGRAM, cached, contents, corpus
 from tests.pages import ROOT
 
@@ -83,6 +82,7 @@ def test_it_goes_on_where_it_was_stopped(
     assert cached(data) == [whole.path.name]
 
 
+PATIENCE = 60.0  # seconds
 PARTS = ["train-000001/source", "train-000002/manifest.json", "learned/source.json"]
 
 

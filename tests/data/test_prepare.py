@@ -4,6 +4,9 @@ import gzip
 import io
 import json
 import logging
+import os
+import subprocess
+import sys
 import threading
 import time
 from dataclasses import fields, replace
@@ -21,6 +24,7 @@ from nmt.data.prepare import ELSEWHERE, Prepared, load, prepare, report
 from nmt.data.report import describe
 from nmt.errors import Exit, UserError
 from nmt.storage import atomic
+from tests.pages import ROOT
 
 BPE = config.BpeLearning(
     "bpe", tokenizer="none", merges=20, min_frequency=2, shared_vocabulary=False
@@ -260,6 +264,27 @@ def test_processes_change_nothing(
     monkeypatch.undo()
     whole = prepare(replace(data, cache=str(tmp_path / "whole")), segmenter)
     assert contents(whole) == one  # nor does where the chunks are cut
+
+
+PLAIN = """
+from pathlib import Path
+from nmt.data.prepare import prepare
+from tests.data.test_prepare import BPE, corpus
+
+print("once", flush=True)
+print(len(prepare(corpus(Path(), workers=2), BPE).train))
+"""
+
+
+def test_a_script_without_a_guard_runs_once(tmp_path: Path) -> None:
+    """A worker that ran the parent's script again would wait for the lock of the parent."""
+    script = tmp_path / "plain.py"
+    script.write_text(PLAIN)
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, cwd=tmp_path, timeout=60,
+        check=False, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert (done.stdout, done.returncode) == ("once\n40\n", 0), done.stderr
 
 
 def test_an_error_in_a_process_reads_the_same(

@@ -1,9 +1,9 @@
 """Segmentations are drawn as the papers say, by seed, epoch and line alone, and fit in batches."""
 
-import contextlib
 import io
 import itertools
 import math
+import multiprocessing
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -22,17 +22,16 @@ from subword_nmt.apply_bpe import BPE
 from nmt.data.batches import Batches
 from nmt.data.bpe import SEPARATOR, Bpe
 from nmt.data.bpe.dropout import BpeDropout
-from nmt.data.joining import Joining
+from nmt.data.examples import Joining
 from nmt.data.learn import learn_merges
 from nmt.data.marian import MarianSegmenter
-from nmt.data.side import Side
-from nmt.data.store import SIDES, PairStore, Writer
-from nmt.data.subword_sampling import Elsewhere, SampledBlock, SampledText, Sampling
+from nmt.data.store import PairStore, Writer
+from nmt.data.subword_sampling import RandomSegmentation, SampledBlock, SampledText
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.unigram import SPACE, Unigram, learn_model
 from nmt.data.unigram.sampling import NBest, UnigramSampling
 from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocabulary
-from nmt.storage import manifest
+from nmt.errors import Exit, UserError
 
 PLAIN = Tokenizer("nfc", "none", "de")
 WORDS = Counter({"low": 9, "lower": 8, "lowest": 7, "newer": 9, "wider": 6, "banana": 9, "x": 1})
@@ -230,7 +229,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> PairStore:
 
 
 def sampled(store: PairStore, dropout: float = 0.3, seed: int = 1, most: int = 100) -> SampledText:
-    return SampledText(store, [BpeDropout(*bpe(), dropout)] * 2, seed, (most, most))
+    segmentation = RandomSegmentation([BpeDropout(*bpe(), dropout)] * 2, seed)
+    return SampledText(store, segmentation, (most, most))
 
 
 def rows(text: SampledText, epoch: int, lines: int) -> dict[int, tuple[list[int], list[int]]]:
@@ -282,7 +282,8 @@ def test_what_would_be_too_long_keeps_its_own_pieces(store: PairStore) -> None:
 
 
 def test_lines_of_an_example_that_would_be_too_long_keep_theirs(store: PairStore) -> None:
-    text = SampledText(store, [BpeDropout(*bpe(), 1.0)] * 2, 1, (100, 40))
+    segmentation = RandomSegmentation([BpeDropout(*bpe(), 1.0)] * 2, 1)
+    text = SampledText(store, segmentation, (100, 40))
     block = text.block(0, np.arange(10, 22), np.array([3, 2, 1, 4, 2]))
     pairs, first = block.text(), 0
     for count in block.counts.tolist():
@@ -295,19 +296,27 @@ def test_lines_of_an_example_that_would_be_too_long_keep_theirs(store: PairStore
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_other_processes_segment_as_this_one(
-    workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_workers_segment_as_this_process(
+    workers: int, store: PairStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = stored(tmp_path / "train", range(len(TEXTS)))
-    side = Side(*bpe())
-    for name in SIDES:
-        (tmp_path / f"{name}.json").write_bytes(manifest.dump(side.to_json()))
-    here = rows(sampled(store), 2, len(store))
+    alone = rows(sampled(store), 2, len(store))
     monkeypatch.setattr("nmt.data.subword_sampling.TOGETHER", 70)
-    elsewhere = Elsewhere(tmp_path, Sampling(0.3, None, None), workers)
-    text = SampledText(store, [BpeDropout(*bpe(), 0.3)] * 2, 1, (100, 100), elsewhere)
-    with contextlib.closing(text):
-        assert rows(text, 2, len(store)) == here
+    segmentation = RandomSegmentation([BpeDropout(*bpe(), 0.3)] * 2, 1)
+    with SampledText(store, segmentation, (100, 100), workers) as text:
+        assert rows(text, 2, len(store)) == alone
+
+
+def test_a_killed_worker_is_an_error_of_data_workers(store: PairStore) -> None:
+    segmentation = RandomSegmentation([BpeDropout(*bpe(), 0.3)] * 2, 1)
+    text = SampledText(store, segmentation, (100, 100), 2)
+    with (
+        pytest.raises(UserError, match=r"data\.workers: .*set data\.workers below 2") as caught,
+        Batches(store, 200, "max", 1, sampled=text) as batches,
+    ):
+        for child in multiprocessing.active_children():
+            child.kill()
+        batches.batch(0, 0)
+    assert caught.value.code == Exit.NO_MEMORY
 
 
 def test_integers_per_line_stay_and_those_per_word_do_not(store: PairStore) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.data.batches import Batches, _halved
-from nmt.data.joining import Examples, Joining, alone, joined, longest
+from nmt.data.examples import Examples, Joining, alone, joined, longest
 from nmt.data.store import PairStore, Writer
 from nmt.data.vocab import BOS, EOS, PAD
 
@@ -116,7 +116,7 @@ def test_batches_hold_the_ids_of_the_parts_and_one_eos(store: PairStore) -> None
     seen: list[int] = []
     several = 0
     for number in range(len(batches)):
-        batch, plan = batches.batch(0, number), batches.order(0)
+        batch, plan = batches.batch(0, number), batches._block(0)
         assert batch.source.shape[0] * max(batch.source.shape[1], batch.target.shape[1] - 1) <= 200
         start = plan.starts[number]
         for row, example in enumerate(plan.order[start : start + plan.sizes[number]]):
@@ -145,7 +145,7 @@ def test_all_epochs_have_as_many_batches_within_the_budget(store: PairStore) -> 
     for budget in (30, 60, 200, 1000):
         batches = Batches(store, budget, "max", 1, JOINING)
         for epoch in range(12):
-            plan = batches.order(epoch)
+            plan = batches._block(epoch)
             assert len(plan.starts) == len(batches)
             assert plan.sizes.min() >= 1 and plan.sizes.sum() == len(plan.order)
             e = plan.examples
@@ -157,9 +157,9 @@ def test_all_epochs_have_as_many_batches_within_the_budget(store: PairStore) -> 
 def test_an_epoch_that_cannot_be_cut_so_has_the_examples_of_the_first(tmp_path: Path) -> None:
     """Where each example is a batch: numbers of examples differ, those of batches must not."""
     batches = Batches(stored(tmp_path / "few", 12), 1, "max", 1, JOINING)
-    first = rows(batches.order(0).examples)
+    first = rows(batches._block(0).examples)
     assert len(batches) == len(first)
-    others = [rows(batches.order(epoch).examples) for epoch in range(1, 12)]
+    others = [rows(batches._block(epoch).examples) for epoch in range(1, 12)]
     assert any(other == first for other in others)
     assert all(len(other) == len(first) for other in others)
 

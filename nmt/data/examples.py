@@ -1,4 +1,4 @@
-"""Training examples of several consecutive lines, joined on the fly from the prepared ids.
+"""Training examples: one line each, or several consecutive ones, joined as training goes.
 
 Models that were trained on sentences fail on longer text; joining consecutive training lines at
 random moves the lengths of training (Kondo et al. 2021, Sentence Concatenation Approach to Data
@@ -36,6 +36,7 @@ def joining_of(data: config.Data) -> Joining | None:
 class Examples(NamedTuple):
     """The training examples of an epoch, in the order of the text; each pair is in one of them."""
 
+    text: Pairs  # that they consist of
     first: NDArray[np.integer[Any]]  # [example] number of its first pair
     counts: NDArray[np.int64]  # [example] consecutive pairs that it consists of
     source: NDArray[np.int32]  # [example] pieces, without eos
@@ -46,7 +47,7 @@ def alone(store: Pairs) -> Examples:
     """Each pair as an example of its own."""
     every = np.arange(len(store), dtype=np.uint32)  # a corpus may have many millions
     ones = np.broadcast_to(np.int64(1), len(every))
-    return Examples(every, ones, store.source_lengths, store.target_lengths)
+    return Examples(store, every, ones, store.source_lengths, store.target_lengths)
 
 
 def joined(store: Pairs, joining: Joining, seed: int, epoch: int) -> Examples:
@@ -74,7 +75,7 @@ def joined(store: Pairs, joining: Joining, seed: int, epoch: int) -> Examples:
 def consecutive(store: Pairs, counts: NDArray[np.int64]) -> Examples:
     """Examples of so many consecutive pairs each, which are all pairs of the store."""
     first = np.cumsum(counts) - counts
-    return Examples(first, counts, *(_pieces(store, s, first, counts) for s in SIDES))
+    return Examples(store, first, counts, *(_pieces(store, s, first, counts) for s in SIDES))
 
 
 def longest(store: Pairs, joining: Joining) -> dict[str, int]:
