@@ -13,10 +13,10 @@ from nmt.cli.command import run
 from nmt.cli.decoding import add_translating, changes_of, search_keys
 from nmt.cli.parser import PROCESSES, SAMPLES, Parser, within
 from nmt.cli.streams import deliver
-from nmt.data.parallel import cores
 from nmt.errors import UserError
 from nmt.experiments import outputs
 from nmt.experiments.options import BOUNDS, CACHE, SEED, TITLE, EvaluationOptions
+from nmt.machine.cpus import cores
 
 if TYPE_CHECKING:
     from nmt.compare.report import Report

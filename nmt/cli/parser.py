@@ -8,7 +8,6 @@ from typing import Any, NoReturn
 
 from nmt import __version__
 from nmt.errors import UserError
-from nmt.machine.cpus import cores
 
 
 class Parser(argparse.ArgumentParser):

@@ -19,8 +19,7 @@ from typing import NamedTuple
 
 from nmt.config import HEADS, WORDS
 from nmt.data.normalise import normalise
-from nmt.data.seams import pieces_of
-from nmt.data.segmenter import Segmenter
+from nmt.data.segmenter import Segmenter, pieces_of
 from nmt.errors import Exit, UserError
 
 SENTENCE = "sentence"

@@ -1,22 +1,24 @@
-"""Test sets of joined lines, and the record beside them that can take the lines apart again.
+"""Test sets of joined lines, and the record next to them that can take the lines apart again.
 
-Rosendahl et al. (2019), section 5: consecutive sentences of a test set joined in pairs, source
-and target alike, to see how a model fares beyond the lengths of its training. The record counts
-the lines that Moses reads otherwise than their sentences; where one asks for it, each line is read
-as the pieces of its sentences (`by_sentence`).
+Rosendahl et al. (2019), section 5: consecutive sentences of a test set are joined in pairs, source
+and target alike, to see how a model copes with lengths beyond those of its training.
+
+Moses keeps a full stop on its word where a small letter or a digit follows, as after an
+abbreviation: so it does in a joined line whose second sentence begins with one. The model then
+meets pieces that hardly a line of its training has, and its scores reflect that, too. The record
+counts these lines ("seams"), and `by_sentence` has each line segmented sentence by sentence.
 """
 
 import hashlib
-import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import nmt
-from nmt.data.corpus import raw_lines, read_text
-from nmt.data.seams import JoinedLine, joined_line, otherwise
-from nmt.data.tokenizer import warn_of_unknown
+from nmt.data.corpus import read_text
+from nmt.data.segmenter import JoinedLine
+from nmt.data.tokenizer import Tokenizer, warn_of_unknown
 from nmt.errors import Exit, UserError
 from nmt.storage import atomic, manifest
 
@@ -50,9 +52,9 @@ def join(
         raise UserError(f"joining {k} lines: give 1 or more", Exit.USAGE)
     numbers = [0] * len(sources) if documents is None else documents
     if not len(sources) == len(references) == len(numbers):
-        beside = "" if documents is None else f", {len(documents)} document numbers"
+        more = "" if documents is None else f", {len(documents)} document numbers"
         raise UserError(
-            f"{len(sources)} sources, {len(references)} references{beside}: "
+            f"{len(sources)} sources, {len(references)} references{more}: "
             "line N of all must belong together",
             Exit.DATA,
         )
@@ -79,25 +81,27 @@ def write(
 
     `about` goes into the record as it is: k, and the inputs (see `described`). The record also
     holds the counts, the SHA-256 of both texts and, where lines were joined, the characters of
-    each sentence and how many lines Moses reads otherwise (see `seams`). Raises UserError: 2 for
+    each sentence and how many lines Moses tokenises otherwise. Raises UserError: 2 for
     one language twice, 65 for a line that would not read back as it is, 73 where NAME.json is
-    something else, where a text would take the place of an input, or where nothing can be written.
+    something else, where a text would replace an input, or where nothing can be written.
     """
     endings = (source_language, target_language, "json")
-    paths = [directory / f"{name}.{ending}" for ending in endings]
-    if len(set(paths)) < 3:
-        names = ", ".join(path.name for path in paths)
+    source, reference, record = (directory / f"{name}.{ending}" for ending in endings)
+    paths = source, reference
+    if len({*paths, record}) < 3:
+        names = ", ".join(path.name for path in (*paths, record))
         raise UserError(f"{names}: two files of one name; name two languages", Exit.USAGE)
-    record = paths.pop()
-    texts = [_text(*side) for side in zip(paths, (joined.sources, joined.references), strict=True)]
+    sides = joined.sources, joined.references
+    for path, lines in zip(paths, sides, strict=True):
+        _check_lines(path, lines)
     plain: dict[str, Any] = {
         "kind": KIND,
         "format": FORMAT,
         "nmt": nmt.__version__,
         "lines": len(joined.parts),
         "sentences": sum(len(sources) for sources, _ in joined.parts),
-        "source": _side(paths[0], texts[0], joined.sources),
-        "reference": _side(paths[1], texts[1], joined.references),
+        "source": _described_side(source, joined.sources),
+        "reference": _described_side(reference, joined.references),
         "about": about,
     }
     if any(len(sources) > 1 for sources, _ in joined.parts):
@@ -109,63 +113,55 @@ def write(
             raise UserError(
                 f"{record}: not the record of a test set; choose another name", Exit.CANT_CREATE
             )
+        inputs = {Path(i["path"]).resolve() for i in about.get("inputs", ())}
         for path in paths:
-            if any(path.resolve() == Path(i["path"]).resolve() for i in about.get("inputs", ())):
+            if path.resolve() in inputs:
                 raise UserError(f"{path}: is an input; choose another name", Exit.CANT_CREATE)
         # The record goes first. If we are killed, it fits no text and says so; texts without
-        # their record would pass for a set that nobody joined.
-        for path, data in zip([record, *paths], [_dump(plain), *texts], strict=True):
-            atomic.replace(path, data)
+        # their record would pass for a set that was never joined.
+        atomic.replace(record, _dump(plain))
+        for path, lines in zip(paths, sides, strict=True):
+            atomic.replace(path, _bytes(lines))
     except OSError as error:
         where = error.filename or directory
         raise UserError(f"{where}: {error.strerror}", Exit.CANT_CREATE) from None
-    return paths[0], paths[1]
+    return paths
 
 
 def described(inputs: Sequence[Path], k: int, **more: Any) -> dict[str, Any]:
-    """What `write` wants to know: k, path and SHA-256 of each input, and what else is told."""
-    return {
-        "k": k,
-        "inputs": [{"path": str(path), "sha256": file_sum(path)} for path in inputs],
-        **more,
-    }
-
-
-def file_sum(path: Path) -> str:
-    """SHA-256 of a file as it lies on the disk."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    """Return an `about` for `write`: k, path and SHA-256 of each input, and more."""
+    files = [{"path": str(path), "sha256": manifest.sha256_of(path)} for path in inputs]
+    return {"k": k, "inputs": files, **more}
 
 
 def parts_of(source: Path, reference: Path) -> list[tuple[list[str], list[str]]] | None:
-    """The sentences of each line of a test set: as many lines as the files have.
+    """Return the sentences of each line of a test set: as many lines as the files have.
 
-    None where no record lies beside the source, or where it says that nothing was joined.
+    None where no record lies next to the source, or where it says that no lines were joined.
     Raises UserError (65) where record and files disagree, whoever changed them.
     """
-    where = _beside(source)
-    record = _read(where) if where.is_file() else None
+    where, record = _record(source)
     if record is None:
         return None
     texts = [
-        _vouched(path, where, record, key)
-        for key, path in zip(_SIDES, (source, reference), strict=True)
+        _lines(path, where, record, side)
+        for side, path in zip(_SIDES, (source, reference), strict=True)
     ]
     if "characters" not in record:
         return None
-    sides = [
-        _sentences(lines, where, record, key) for key, lines in zip(_SIDES, texts, strict=True)
-    ]
+    sides = (
+        _sentences(lines, where, record, side) for side, lines in zip(_SIDES, texts, strict=True)
+    )
     return list(zip(*sides, strict=True))
 
 
 def by_sentence(source: Path) -> list[JoinedLine]:
-    """The lines of a joined source text, which know their sentences by the record beside it.
+    """Return the lines of a joined source text, which know their sentences.
 
-    Raises UserError: 66 without such a record, or where it says that nothing was joined; 65 where
+    Raises UserError: 66 without a record, or where it says that no lines were joined; 65 where
     record and text disagree.
     """
-    where = _beside(source)
-    record = _read(where) if where.is_file() else None
+    where, record = _record(source)
     if record is None or "characters" not in record:
         why = "no record of a joined test set" if record is None else "says that nothing was joined"
         raise UserError(
@@ -173,101 +169,53 @@ def by_sentence(source: Path) -> list[JoinedLine]:
             "join its lines by nmt-recipe testset",
             Exit.NO_INPUT,
         )
-    lines = _vouched(source, where, record, "source")
-    return list(map(joined_line, lines, _sentences(lines, where, record, "source")))
+    lines = _lines(source, where, record, "source")
+    return list(map(JoinedLine, lines, _sentences(lines, where, record, "source")))
 
 
 def seams(source: Path) -> dict[str, int]:
-    """Lines of a joined set that Moses reads otherwise than their sentences; of any text, none.
+    """Return how many lines of a joined set Moses tokenises otherwise than their sentences.
 
-    Counts the lines with such a source, with such a reference, and with either (`lines`). Raises
-    UserError (65) for a damaged record.
+    Counts the lines with such a source, with such a reference, and with either (`lines`); nothing
+    for a text that was not joined. Raises UserError (65) for a damaged record.
     """
-    where = _beside(source)
-    record = _read(where) if where.is_file() else None
+    record = _record(source)[1]
     return record.get("seams", {}) if record else {}
 
 
-def _count_seams(joined: Joined, source_language: str, target_language: str) -> dict[str, int]:
-    """What `seams` gives."""
-    warn_of_unknown("moses", source_language, target_language)
-    sources = otherwise(joined.sources, [s for s, _ in joined.parts], source_language)
-    references = otherwise(joined.references, [r for _, r in joined.parts], target_language)
-    either = [a or b for a, b in zip(sources, references, strict=True)]
-    return {"source": sum(sources), "reference": sum(references), "lines": sum(either)}
-
-
-def _beside(source: Path) -> Path:
-    """Where the record of a source text lies."""
-    return source.with_name(source.name.removesuffix(".gz")).with_suffix(".json")
-
-
-def _vouched(path: Path, where: Path, record: dict[str, Any], key: str) -> list[str]:
-    """The lines of a text; UserError (65) unless they are those of the record."""
-    lines = read_text(path)
-    if _sum(lines) != record[key]["sha256"]:
-        raise UserError(
-            f"{path}: is not the {key} that {where} describes; "
-            "make the set again, or remove the record",
-            Exit.DATA,
+def _count_seams(joined: Joined, *languages: str) -> dict[str, int]:
+    """Return what `seams` returns."""
+    warn_of_unknown("moses", *languages)
+    source, reference = (
+        otherwise(lines, [sides[number] for sides in joined.parts], language)
+        for number, (lines, language) in enumerate(
+            zip((joined.sources, joined.references), languages, strict=True)
         )
-    return lines
+    )
+    either = [a or b for a, b in zip(source, reference, strict=True)]
+    return {"source": sum(source), "reference": sum(reference), "lines": sum(either)}
 
 
-def _sentences(
-    lines: Sequence[str], where: Path, record: dict[str, Any], key: str
-) -> list[list[str]]:
-    """The sentences of each line of one side, by the record at `where`."""
-    try:
-        return [
-            _cut(line, lengths[_SIDES.index(key)])
-            for line, lengths in zip(lines, record["characters"], strict=True)
-        ]
-    except (TypeError, ValueError, LookupError):
-        raise UserError(
-            f"{where}: its sentences do not make up the lines; make the set again", Exit.DATA
-        ) from None
-
-
-def _text(path: Path, lines: Sequence[str]) -> bytes:
-    """The bytes of a text file; UserError unless they read back as the lines that they are."""
-    data = "".join(f"{line}\n" for line in lines).encode()
-    again = [line.raw.decode() for line in raw_lines(io.BytesIO(data))]
-    if again != list(lines):
-        at = next((n for n, two in enumerate(zip(again, lines, strict=False)) if two[0] != two[1]))
-        raise UserError(
-            f"{path}:{at + 1}: the line ends in a carriage return, holds a line feed, or begins "
-            f"the file with a byte order mark; remove it from the input: {lines[at][:40]!r}",
-            Exit.DATA,
-        )
-    return data
-
-
-def _side(path: Path, text: bytes, lines: Sequence[str]) -> dict[str, Any]:
-    tokens = [len(line.split()) for line in lines]
-    return {
-        "file": path.name,
-        "sha256": hashlib.sha256(text).hexdigest(),
-        "tokens": sum(tokens),  # between white space
-        "longest": max(tokens, default=0),
-    }
-
-
-def _sum(lines: Sequence[str]) -> str:
-    return hashlib.sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()
-
-
-def _dump(plain: dict[str, Any]) -> bytes:
-    """JSON with one key to a line: the counts on top stay readable above thousands of lengths."""
-    rows = [
-        f" {json.dumps(key)}: {json.dumps(value, ensure_ascii=False, allow_nan=False)}"
-        for key, value in plain.items()
+def otherwise(
+    lines: Sequence[str], sentences: Sequence[Sequence[str]], language: str
+) -> list[bool]:
+    """Return for each line whether Moses makes other words of it than of its sentences."""
+    tokenizer = Tokenizer("nfc", "moses", language)
+    alone = iter(tokenizer.lines([sentence for line in sentences for sentence in line]))
+    return [
+        whole.split() != [word for _ in parts for word in next(alone).split()]
+        for whole, parts in zip(tokenizer.lines(lines), sentences, strict=True)
     ]
-    return ("{\n" + ",\n".join(rows) + "\n}\n").encode()
+
+
+def _record(source: Path) -> tuple[Path, dict[str, Any] | None]:
+    """Return where the record of a source text lies, and the record if there is one."""
+    where = source.with_name(source.name.removesuffix(".gz")).with_suffix(".json")
+    return where, _read(where) if where.is_file() else None
 
 
 def _read(where: Path) -> dict[str, Any] | None:
-    """The record; None for JSON that is none. UserError (65): damaged, or of another format."""
+    """Read a record; None for other JSON. UserError (65): damaged, or of another format."""
     record = manifest.parse(where.read_bytes(), where)
     if not isinstance(record, dict) or record.get("kind") != KIND:
         return None
@@ -282,6 +230,33 @@ def _read(where: Path) -> dict[str, Any] | None:
     return record
 
 
+def _lines(path: Path, where: Path, record: dict[str, Any], side: str) -> list[str]:
+    """Return the lines of a text; UserError (65) unless they are those of the record."""
+    lines = read_text(path)
+    if hashlib.sha256(_bytes(lines)).hexdigest() != record[side]["sha256"]:
+        raise UserError(
+            f"{path}: is not the {side} that {where} describes; "
+            "make the set again, or remove the record",
+            Exit.DATA,
+        )
+    return lines
+
+
+def _sentences(
+    lines: Sequence[str], where: Path, record: dict[str, Any], side: str
+) -> list[list[str]]:
+    """Return the sentences of each line of one side, by the record at `where`."""
+    try:
+        return [
+            _cut(line, lengths[_SIDES.index(side)])
+            for line, lengths in zip(lines, record["characters"], strict=True)
+        ]
+    except (TypeError, ValueError, LookupError):
+        raise UserError(
+            f"{where}: its sentences do not make up the lines; make the set again", Exit.DATA
+        ) from None
+
+
 def _cut(line: str, lengths: Sequence[int]) -> list[str]:
     """Take a line apart; ValueError unless sentences of these lengths and spaces make it up."""
     sentences, start = [], 0
@@ -291,3 +266,37 @@ def _cut(line: str, lengths: Sequence[int]) -> list[str]:
     if not lengths or " ".join(sentences) != line or list(map(len, sentences)) != list(lengths):
         raise ValueError("other lengths")
     return sentences
+
+
+def _check_lines(path: Path, lines: Sequence[str]) -> None:
+    """Raise UserError (65) for a line that would not read back as it is."""
+    for number, line in enumerate(lines, start=1):
+        if "\n" in line or line.endswith("\r") or (number == 1 and line.startswith("\ufeff")):
+            raise UserError(
+                f"{path}:{number}: the line ends in a carriage return, holds a line feed, or "
+                f"begins the file with a byte order mark; remove it from the input: {line[:40]!r}",
+                Exit.DATA,
+            )
+
+
+def _bytes(lines: Sequence[str]) -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def _described_side(path: Path, lines: Sequence[str]) -> dict[str, Any]:
+    tokens = [len(line.split()) for line in lines]
+    return {
+        "file": path.name,
+        "sha256": hashlib.sha256(_bytes(lines)).hexdigest(),
+        "tokens": sum(tokens),  # between white space
+        "longest": max(tokens, default=0),
+    }
+
+
+def _dump(plain: dict[str, Any]) -> bytes:
+    """JSON with one key to a line: the counts on top stay readable above thousands of lengths."""
+    rows = [
+        f" {json.dumps(key)}: {json.dumps(value, ensure_ascii=False, allow_nan=False)}"
+        for key, value in plain.items()
+    ]
+    return ("{\n" + ",\n".join(rows) + "\n}\n").encode()

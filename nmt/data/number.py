@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.data import plain
 from nmt.data.clean import RAW, Stream, read_words
 from nmt.data.columns import ColumnLine, expand
 from nmt.data.report import EMPTY, KEPT, TOO_LONG, Tally, tally_of
@@ -17,6 +16,7 @@ from nmt.data.side import Side
 from nmt.data.store import LINES, SIDES, Ids
 from nmt.data.vocab import UNK
 from nmt.data.wordids import WordIds
+from nmt.storage import manifest
 
 
 class NumberedChunk(NamedTuple):
@@ -108,4 +108,4 @@ def _word_ids(side: Path, words: Path) -> WordIds:
 
 @lru_cache(maxsize=4)
 def _side(path: Path) -> Side:
-    return Side.from_json(plain.read_json(path))
+    return Side.from_json(manifest.read(path, None))

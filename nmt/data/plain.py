@@ -1,20 +1,9 @@
 """Checks of plain values from JSON: a file from elsewhere is data, and may hold anything."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from nmt.errors import Exit, UserError, visible
-from nmt.storage import manifest
-
-
-def read_json(path: Path) -> Any:
-    """Read a JSON file of ours; UserError (65) if it is missing or no JSON."""
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}; prepare the corpus again", Exit.DATA) from None
-    return manifest.parse(content, path)
 
 
 def checked(value: Any, where: str, **types: type) -> dict[str, Any]:

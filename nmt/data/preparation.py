@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from nmt import config
-from nmt.data import cache, plain
+from nmt.data import cache
 from nmt.data.clean import CleanedChunk, Cleaning, Stream
 from nmt.data.learn import learn_bpe_sides, learn_unigram_sides
 from nmt.data.number import Numbering
@@ -23,6 +23,7 @@ from nmt.data.tokenizer import Tokenizer, warn_of_unknown
 from nmt.errors import Exit, UserError
 from nmt.machine.cpus import cores
 from nmt.machine.pool import InProcess, WorkerPool, executor, in_order
+from nmt.storage import manifest
 
 log = logging.getLogger(__name__)
 FEW_LINES = 30_000  # that one process prepares sooner than several
@@ -158,7 +159,7 @@ class Preparation:
                 write_json(directory / f"{name}.json", side.to_json())
 
         learned = cache.part(self.work / "learned", make).path
-        return [Side.from_json(plain.read_json(learned / f"{name}.json")) for name in SIDES]
+        return [Side.from_json(manifest.read(learned / f"{name}.json", None)) for name in SIDES]
 
     def _number(
         self,

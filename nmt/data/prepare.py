@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import nmt
 from nmt import config
-from nmt.data import cache, plain, scan
+from nmt.data import cache, scan
 from nmt.data.heldout import held_out
 from nmt.data.report import log_corpus, summary
 from nmt.data.scan import ParallelText
 from nmt.data.side import Side, Sides
 from nmt.data.store import SIDES, PairStore, write_json
 from nmt.errors import Exit, UserError
+from nmt.storage import manifest
 
 if TYPE_CHECKING:
     from nmt.data.preparation import SegmenterSettings
@@ -79,7 +80,7 @@ def _damage(path: Path, fingerprint: str) -> str | None:
     """Say what is wrong with a prepared corpus; None if it is just what was prepared."""
     if wrong := cache.damage(path):
         return wrong
-    if plain.read_json(path / FACTS)["fingerprint"] != fingerprint:
+    if manifest.read(path / FACTS, None)["fingerprint"] != fingerprint:
         return f"{path}: holds another corpus"
     return None
 
@@ -128,14 +129,14 @@ def load(path: Path) -> Prepared:
     """Open a prepared corpus; UserError (65) if it is not as it was written."""
     if wrong := cache.damage(path):
         raise UserError(f"{wrong}; prepare the corpus again", Exit.DATA)
-    source, target = (Side.from_json(plain.read_json(path / f"{side}.json")) for side in SIDES)
-    facts = plain.read_json(path / FACTS)
+    source, target = (Side.from_json(manifest.read(path / f"{side}.json", None)) for side in SIDES)
+    facts = manifest.read(path / FACTS, None)
     return Prepared(path, PairStore(path / "train"), PairStore(path / "dev"), source, target, facts)
 
 
 def report(path: Path) -> dict[str, Any]:
     """Read the report of a prepared corpus; `nmt.data.report.describe` shows it as a table."""
-    return plain.read_json(path / "report.json")
+    return manifest.read(path / "report.json", None)
 
 
 def _toy_sample() -> str:

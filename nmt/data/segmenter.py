@@ -31,6 +31,24 @@ class Segmenter(Protocol):
         """Give what `segmenter_from_json` needs, as plain values."""
 
 
+class JoinedLine(str):
+    """A line joined from sentences, each of which is segmented alone (see `nmt.data.joined`)."""
+
+    sentences: Sequence[str]
+
+    def __new__(cls, line: str, sentences: Sequence[str] = ()) -> "JoinedLine":
+        """`sentences`: with one space between them, they are the line."""
+        joined = super().__new__(cls, line)
+        joined.sentences = sentences
+        return joined
+
+
+def pieces_of(segmenter: Segmenter, line: str) -> list[str]:
+    """Return the pieces of a line; of a JoinedLine, those of its sentences, one after the other."""
+    sentences = line.sentences if isinstance(line, JoinedLine) else [line]
+    return [piece for sentence in sentences for piece in segmenter.encode(sentence)]
+
+
 def segmenter_from_json(value: Any) -> Segmenter:
     """Build the very segmenter that gave `value`; UserError (65) if none did."""
     kinds: dict[str, type[Bpe] | type[Unigram]] = {

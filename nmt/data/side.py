@@ -4,8 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 from nmt.data import plain
-from nmt.data.seams import pieces_of
-from nmt.data.segmenter import Segmenter, segmenter_from_json
+from nmt.data.segmenter import Segmenter, pieces_of, segmenter_from_json
 from nmt.data.vocab import Vocabulary
 
 

@@ -82,7 +82,7 @@ class PairStore(Pairs):
     """
 
     def __init__(self, path: Path) -> None:
-        facts = plain.read_json(path / "store.json")
+        facts = manifest.read(path / "store.json", None)
         plain.checked(facts, f"{path}/store.json", dtype=str, pairs=int, columns=dict)
         dtype = plain.one_of(facts["dtype"], ("<u2", "<u4"), f"{path}/store.json.dtype")
         pairs = facts["pairs"]

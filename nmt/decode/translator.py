@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 from nmt.config import WORDS, Decode, Settings
 from nmt.data.columns import ColumnLine
 from nmt.data.marian import language_codes
-from nmt.data.seams import JoinedLine
+from nmt.data.segmenter import JoinedLine
 from nmt.data.side import Side
 from nmt.data.vocab import EOS
 from nmt.decode.beam import length_penalty

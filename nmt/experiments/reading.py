@@ -21,8 +21,7 @@ from nmt.compare.scoring import JoinedParts, TranslatedTest
 from nmt.config import Files, Toy, freeze
 from nmt.data import joined
 from nmt.data.columns import missing
-from nmt.data.seams import pieces_of
-from nmt.data.segmenter import Segmenter
+from nmt.data.segmenter import Segmenter, pieces_of
 from nmt.errors import UserError
 from nmt.exchange import ctranslate2_engine
 from nmt.exchange.settings import UNNAMED

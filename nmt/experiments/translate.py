@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from nmt import __version__, modeldir
 from nmt.config import Decode
 from nmt.data.corpus import read_text
-from nmt.data.seams import JoinedLine
+from nmt.data.segmenter import JoinedLine
 from nmt.errors import Exit, UserError
 from nmt.experiments.columns import with_columns
 from nmt.experiments.options import CACHE, EvaluationOptions

@@ -160,9 +160,9 @@ def parse(data: bytes, where: Path) -> Any:
         raise UserError(f"{where}: no valid JSON ({error})", Exit.DATA) from None
 
 
-def read(where: Path) -> dict[str, Any]:
+def read(where: Path, limit: int | None = JSON_LIMIT) -> dict[str, Any]:
     """Read the object of a JSON file; raises UserError (exit 65) where there is none."""
-    values = parse(_read(where, JSON_LIMIT), where)
+    values = parse(_read(where, limit), where)
     if not isinstance(values, dict):
         raise UserError(f"{where}: expected a JSON object", Exit.DATA)
     return values

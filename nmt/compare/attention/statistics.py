@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from nmt.compare.attention.inputs import batches, columns_by_line, model_input
 from nmt.compare.attention.sums import BatchSums, summed
 from nmt.compare.report import REACH, UNATTENDED, AttentionProfile
-from nmt.data.seams import pieces_of
+from nmt.data.segmenter import pieces_of
 from nmt.errors import Exit, UserError
 from nmt.modeldir import Trained
 

@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 from nmt.data.bpe import Bpe
 from nmt.data.columns import ColumnLine, expand
-from nmt.data.seams import joined_line, otherwise, pieces_of
+from nmt.data.joined import otherwise
+from nmt.data.segmenter import JoinedLine, pieces_of
 from nmt.data.tokenizer import Tokenizer
 
 WORDS = st.sampled_from(["und", "Haus.", "klein.", "Dr.", "3", "3.", "'", "a'", ",", "Ö", "é.", ""])
@@ -20,14 +21,14 @@ BPE = Bpe(MOSES, ["H a", "Ha u", "r .</w>"])
 
 @given(SENTENCES)
 def test_a_joined_line_is_the_pieces_of_its_sentences(sentences: list[str]) -> None:
-    line = joined_line(" ".join(sentences), sentences)
+    line = JoinedLine(" ".join(sentences), sentences)
     assert line == " ".join(sentences)
     assert pieces_of(BPE, line) == [p for one in sentences for p in BPE.encode(one)]
     assert pieces_of(BPE, str(line)) == BPE.encode(" ".join(sentences))
 
 
 def test_the_stop_at_a_seam_leaves_its_word() -> None:
-    line = joined_line(" ".join(SMALL), SMALL)
+    line = JoinedLine(" ".join(SMALL), SMALL)
     apart, whole = pieces_of(BPE, line), pieces_of(BPE, str(line))
     assert "r." in whole and "r." not in apart
 
@@ -45,7 +46,7 @@ def test_lines_that_are_read_otherwise(parts: list[list[str]]) -> None:
 
 def test_columns_follow_the_pieces_that_are_read() -> None:
     tags = ColumnLine("word", "1 2 3 4 5 6 7", "here")
-    line = joined_line(" ".join(SMALL), SMALL)
+    line = JoinedLine(" ".join(SMALL), SMALL)
     lengths = {len(pieces_of(BPE, text)) for text in (line, str(line))}
     assert len(lengths) == 2
     assert lengths == {
