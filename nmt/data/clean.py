@@ -5,8 +5,6 @@ The words go to files between the passes, so that the slow tokenizer runs once.
 
 import json
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import ExitStack
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -14,30 +12,29 @@ from typing import NamedTuple
 import numpy as np
 
 from nmt.data import cache
-from nmt.data.corpus import RawLine, decoded, opened, raw_lines
+from nmt.data.corpus import RawLine, decoded, raw_lines
 from nmt.data.report import INVALID, NOT_SEGMENTED, TOO_MANY_BYTES, Tally, no_tally
 from nmt.data.scan import Chunk
 from nmt.data.store import LINES, SIDES
 from nmt.data.tokenizer import Tokenizer
-from nmt.errors import Exit, UserError
+from nmt.errors import UserError
 
 RAW = "raw"  # the source text as it was read: columns go by its words
 RESULT = "result.json"
 DROP_HINT = "mend the file, or set data.invalid_utf8=drop"
 
 
-class Stream(NamedTuple):
-    """One of several parallel files: a text, or a column of integers."""
+class Column(NamedTuple):
+    """A file of integers, parallel to the source."""
 
-    path: Path  # where to read, at any offset
-    label: str  # what to call the file in messages
-    column: str = ""  # name of a column
-    per: str = ""  # word or sentence, of a column
+    name: str
+    per: str  # word or sentence
+    path: Path
 
     @property
     def file(self) -> str:
         """Name of the file that has its lines in a cleaned chunk."""
-        return f"column.{self.column}"
+        return f"column.{self.name}"
 
 
 class CleanedChunk(NamedTuple):
@@ -53,7 +50,8 @@ class CleanedChunk(NamedTuple):
 class Cleaning(NamedTuple):
     """How the chunks of parallel files are cleaned; sides in the order of SIDES."""
 
-    streams: tuple[Stream, ...]  # source, target, columns
+    names: tuple[str, str]  # what to call the files in messages
+    columns: tuple[Column, ...]
     tokenizers: tuple[tuple[str, str, str], ...]  # arguments of Tokenizer
     drop_invalid: bool
     max_bytes: int
@@ -80,9 +78,11 @@ class Cleaning(NamedTuple):
         tally, kept = no_tally(), list[int]()
         changes: list[Counter[str]] = [Counter(), Counter()]
         texts: list[list[str]] = [[], []]
-        names = [*(column.file for column in self.streams[2:]), RAW]
-        columns: dict[str, list[bytes]] = {name: [] for name in names if len(names) > 1}
-        for number, (*pair, integers) in self._lines(chunk):
+        names = [*(column.file for column in self.columns), RAW] if self.columns else []
+        columns: dict[str, list[bytes]] = {name: [] for name in names}
+        files = [raw_lines(lines, first=chunk.first == 1) for lines in chunk.lines]
+        for number, (source, target, *integers) in enumerate(zip(*files, strict=True), chunk.first):
+            pair = (source, target)
             for line, noted in zip(pair, changes, strict=True):
                 _note(line, noted)
             if max(len(line.raw) for line in pair) > self.max_bytes:
@@ -90,8 +90,8 @@ class Cleaning(NamedTuple):
                 continue
             try:
                 text = [
-                    decoded(line.raw, f"{stream.label}:{number}", DROP_HINT)
-                    for line, stream in zip(pair, self.streams, strict=False)
+                    decoded(line.raw, f"{name}:{number}", DROP_HINT)
+                    for line, name in zip(pair, self.names, strict=True)
                 ]
             except UserError:
                 if not self.drop_invalid:
@@ -99,7 +99,7 @@ class Cleaning(NamedTuple):
                 tally[NOT_SEGMENTED, INVALID, 0] += 1
                 continue
             kept.append(number)
-            for name, line in zip(columns, (*integers, pair[0]), strict=bool(columns)):
+            for name, line in zip(columns, (*integers, source), strict=bool(columns)):
                 columns[name].append(line.raw)
             for lines, line_of_side in zip(texts, text, strict=True):
                 lines.append(line_of_side)
@@ -115,24 +115,6 @@ class Cleaning(NamedTuple):
         words = _count_words(tokenised) if self.count_words else [Counter(), Counter()]
         values = {"pairs": len(kept), "tally": tally.tolist(), "changes": changes, "words": words}
         (directory / RESULT).write_bytes(json.dumps(values).encode())
-
-    def _lines(self, chunk: Chunk) -> Iterator[tuple[int, tuple[RawLine, RawLine, list[RawLine]]]]:
-        """Yield the number of each line, and the lines of source, target and columns."""
-        with ExitStack() as stack:
-            files = [stack.enter_context(opened(stream.path)) for stream in self.streams]
-            for file, start in zip(files, chunk.starts, strict=True):
-                file.seek(start)
-            first = chunk.line == 1
-            rows = zip(*(raw_lines(file, first, chunk.lines) for file in files), strict=False)
-            number = chunk.line - 1
-            for number, (source, target, *columns) in enumerate(rows, start=chunk.line):
-                yield number, (source, target, columns)
-        if number != chunk.line + chunk.lines - 1:
-            raise UserError(
-                f"{', '.join(stream.label for stream in self.streams)}: changed while they were "
-                "read; start again",
-                Exit.DATA,
-            )
 
 
 def read_words(chunk: Path, name: str) -> list[str]:

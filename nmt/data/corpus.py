@@ -36,21 +36,14 @@ class RawLine(NamedTuple):
     bom: bool  # the file began with a byte order mark, and this is its first line
 
 
-def raw_lines(
-    stream: Iterable[bytes], first: bool = True, count: int | None = None
-) -> Iterator[RawLine]:
-    """Yield at most `count` lines; `first` says that the stream stands at the start of its file."""
-    if count == 0:
-        return
-    for number, raw in enumerate(stream, start=1):
-        bom = first and number == 1 and raw.startswith(BOM)
+def raw_lines(stream: Iterable[bytes], first: bool = True) -> Iterator[RawLine]:
+    """Yield lines; `first` says that the stream stands at the start of its file."""
+    for number, raw in enumerate(stream):
+        bom = first and number == 0 and raw.startswith(BOM)
         raw = raw[len(BOM) :] if bom else raw
-        ended = raw.endswith(b"\n")
-        raw = raw[:-1] if ended else raw
+        raw = raw.removesuffix(b"\n")
         crlf = raw.endswith(b"\r")
         yield RawLine(raw[:-1] if crlf else raw, crlf, bom)
-        if number == count:
-            return
 
 
 def decoded(raw: bytes, where: str, hint: str = "mend the file") -> str:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.data.clean import RAW, Stream, read_words
+from nmt.data.clean import RAW, Column, read_words
 from nmt.data.columns import ColumnLine, expand
 from nmt.data.report import EMPTY, KEPT, TOO_LONG, Tally, tally_of
 from nmt.data.side import Side
@@ -38,7 +38,7 @@ class Numbering(NamedTuple):
     words: Path | None  # directory with ids of frequent words, where words are segmented alone
     dtype: "np.dtype[Any]"  # of the ids
     max_length: int | None  # pieces; None keeps every length
-    columns: tuple[Stream, ...]
+    columns: tuple[Column, ...]
 
     def number(self, chunk: Path) -> NumberedChunk:
         """Turn the words of a chunk into ids."""
@@ -84,10 +84,10 @@ class Numbering(NamedTuple):
         columns: dict[str, list[int]] = {}
         for i in kept:
             beside = {
-                column.column: ColumnLine(column.per, some[i], f"{column.label}:{lines[i]}")
+                column.name: ColumnLine(column.per, some[i], f"{column.path}:{lines[i]}")
                 for column, some in integers.items()
             }
-            where = f"{self.columns[0].label}:{lines[i]}"
+            where = f"{self.columns[0].path}:{lines[i]}"
             for name, values in expand(text[i], beside, segmenter, where).items():
                 columns.setdefault(name, []).extend(values)
         return columns

@@ -11,12 +11,12 @@ import numpy as np
 
 from nmt import config
 from nmt.data import cache
-from nmt.data.clean import CleanedChunk, Cleaning, Stream
+from nmt.data.clean import CleanedChunk, Cleaning, Column
 from nmt.data.learn import learn_bpe_sides, learn_unigram_sides
 from nmt.data.number import Numbering
 from nmt.data.progress import shown
 from nmt.data.report import KEPT, no_tally, split_report
-from nmt.data.scan import SPLITS, ParallelText, scan, unpacked
+from nmt.data.scan import SPLITS, ParallelText, scan
 from nmt.data.side import Side, Sides
 from nmt.data.store import SIDES, Writer, id_type, write_json
 from nmt.data.tokenizer import Tokenizer, warn_of_unknown
@@ -59,31 +59,29 @@ class Preparation:
         if isinstance(self.data, config.Toy):
             self._write_toy(self.data)
         tokenizers = self._tokenizers()
-        text = self.texts["train"].source
-        few = text.lines < FEW_LINES
-        count = self.data.workers or (1 if few else min(cores(), len(text.starts) - 1))
+        sizes = self.texts["train"].sizes()
+        few = sum(sizes) < FEW_LINES
+        count = self.data.workers or (1 if few else min(cores(), len(sizes)))
         several = f" with {count} processes" if count > 1 else ""
-        log.info("preparing %s lines%s", f"{text.lines:,}", several)
-        streams = {split: self._streams(split) for split in SPLITS}
+        log.info("preparing %s lines%s", f"{sum(sizes):,}", several)
         with executor(count, "data.workers", f"set data.workers below {count}") as pool:
             # each process would learn the words anew, of which the few lines of dev have many
             pools: dict[str, InProcess | WorkerPool] = {"train": pool, "dev": InProcess()}
-            cleaned = {
-                split: self._clean(split, streams[split], tokenizers, pools[split])
-                for split in SPLITS
-            }
+            cleaned = {split: self._clean(split, tokenizers, pools[split]) for split in SPLITS}
             paths = [chunk.path for chunk in cleaned["train"]]
             sides = self.sides or self._learn(tokenizers, paths)
             self.words.clear()  # its memory is needed
             for name, side in zip(SIDES, sides, strict=True):
                 write_json(directory / f"{name}.json", side.to_json())
-            sizes = {name: len(s.vocabulary) for name, s in zip(SIDES, sides, strict=True)}
+            vocabulary = {
+                name: len(side.vocabulary) for name, side in zip(SIDES, sides, strict=True)
+            }
             counted: dict[str, Any] = {
-                split: self._number(split, streams[split], sizes, cleaned[split], pools[split])
+                split: self._number(split, vocabulary, cleaned[split], pools[split])
                 for split in SPLITS
             }
         log.info("prepared in %.0f s", time.monotonic() - started)
-        return counted | {"vocabulary": sizes}
+        return counted | {"vocabulary": vocabulary}
 
     def _write_toy(self, data: config.Toy) -> None:
         """Write the text of the embedded grammar into the directory."""
@@ -110,26 +108,22 @@ class Preparation:
         warn_of_unknown(choice.tokenizer, *languages)
         return [Tokenizer(data.normalize, choice.tokenizer, code) for code in languages]
 
-    def _streams(self, split: str) -> tuple[Stream, ...]:
-        """Say where source, target and columns of a split are read."""
-        text, per = self.texts[split], config.columns_of(self.data)
-        sides = [Stream(unpacked(s, self.work), str(s.path)) for s in (text.source, text.target)]
-        columns = (
-            Stream(unpacked(column, self.work), str(column.path), name, per[name])
-            for name, column in text.columns.items()
-        )
-        return (*sides, *columns)
+    def _columns(self, split: str) -> tuple[Column, ...]:
+        per = config.columns_of(self.data)
+        columns = self.texts[split].columns
+        return tuple(Column(name, per[name], file.path) for name, file in columns.items())
 
     def _clean(
         self,
         split: str,
-        streams: tuple[Stream, ...],
         tokenizers: Sequence[Tokenizer],
         pool: InProcess | WorkerPool,
     ) -> list[CleanedChunk]:
         """Clean a split; returns its chunks, without the words, which are counted."""
+        text = self.texts[split]
         cleaning = Cleaning(
-            streams=streams,
+            names=(str(text.source.path), str(text.target.path)),
+            columns=self._columns(split),
             tokenizers=tuple((t.normalize, t.kind, t.language) for t in tokenizers),
             drop_invalid=self.data.invalid_utf8 == "drop",
             max_bytes=self.data.max_line_bytes,
@@ -138,9 +132,8 @@ class Preparation:
             prefix=split,
         )
         cleaned: list[CleanedChunk] = []
-        sizes = [chunk.lines for chunk in self.texts[split].chunks()]
-        chunks = in_order(pool, cleaning.clean, self.texts[split].chunks())
-        for chunk in shown(chunks, f"tokenising {split}", sizes):
+        chunks = in_order(pool, cleaning.clean, text.chunks())
+        for chunk in shown(chunks, f"tokenising {split}", text.sizes()):
             for total, counts in zip(self.words, chunk.words, strict=True):
                 total.update(counts)
             cleaned.append(chunk._replace(words=(Counter(), Counter())))
@@ -164,18 +157,17 @@ class Preparation:
     def _number(
         self,
         split: str,
-        streams: tuple[Stream, ...],
-        sizes: dict[str, int],
+        vocabulary: dict[str, int],
         cleaned: Sequence[CleanedChunk],
         pool: InProcess | WorkerPool,
     ) -> dict[str, Any]:
-        """Write the store of a split; returns its report. `sizes` are those of the vocabularies."""
+        """Write the store of a split; returns its report. `vocabulary`: sizes by side."""
         numbering = Numbering(
             sides=self.directory,
             words=self.work / "learned" if self.counts_words else None,
-            dtype=id_type(*sizes.values()),
+            dtype=id_type(*vocabulary.values()),
             max_length=self.data.max_length if split == "train" else None,
-            columns=streams[len(SIDES) :],
+            columns=self._columns(split),
         )
         tally, unknown = no_tally(), np.zeros(len(SIDES), np.int64)
         longest, hashes = np.zeros(len(SIDES), np.int64), []

@@ -1,11 +1,11 @@
-"""The first look at a corpus: is it there, is it parallel, which hash, where do its lines start."""
+"""The first look at a corpus: is it there, is it parallel, which hash; and its lines in chunks."""
 
 import hashlib
 from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
-
-import numpy as np
+from typing import NamedTuple
 
 from nmt import config
 from nmt.data.corpus import opened, side_file
@@ -23,29 +23,20 @@ class Scan(NamedTuple):
     path: Path
     sha256: str
     lines: int
-    starts: list[int]  # byte offset of every CHUNK-th line, and the end of the file
 
 
 def scan(path: Path, hint: str = "check the path") -> Scan:
-    """Hash a text file and find its lines; UserError if it is missing, damaged or empty."""
-    digest, size, lines, ended = hashlib.sha256(), 0, 0, True
-    starts = [0]
+    """Hash a text file and count its lines; UserError if it is missing, damaged or empty."""
+    digest, lines, block = hashlib.sha256(), 0, b"\n"
     with opened(path, hint) as stream:
-        for block in _blocks(stream):
+        while more := stream.read(BLOCK):
+            block = more
             digest.update(block)
-            feeds = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n"))
-            # the k-th feed of this block ends line number lines + k + 1
-            first = CHUNK - 1 - lines % CHUNK
-            starts += [size + int(feed) + 1 for feed in feeds[first::CHUNK]]
-            lines += len(feeds)
-            size += len(block)
-            ended = block.endswith(b"\n")
-    lines += not ended
+            lines += block.count(b"\n")
+    lines += not block.endswith(b"\n")
     if not lines:
         raise UserError(f"{path}: is empty; {hint}", Exit.DATA)
-    if starts[-1] != size:
-        starts.append(size)
-    return Scan(path, digest.hexdigest(), lines, starts)
+    return Scan(path, digest.hexdigest(), lines)
 
 
 def check_parallel(source: Scan, target: Scan) -> None:
@@ -62,9 +53,8 @@ class Chunk(NamedTuple):
     """Consecutive lines of parallel files."""
 
     number: int
-    line: int  # number of its first line, from 1
-    lines: int
-    starts: tuple[int, ...]  # byte offset in each file
+    first: int  # number of its first line, from 1
+    lines: tuple[list[bytes], ...]  # of each file, with their line ends
 
 
 class ParallelText(NamedTuple):
@@ -75,16 +65,28 @@ class ParallelText(NamedTuple):
     columns: dict[str, Scan]  # by name
 
     @property
-    def files(self) -> list[Scan]:
+    def paths(self) -> list[Path]:
         """Source, target and columns."""
-        return [self.source, self.target, *self.columns.values()]
+        return [file.path for file in (self.source, self.target, *self.columns.values())]
+
+    def sizes(self) -> list[int]:
+        """Return how many lines each chunk has."""
+        total = self.source.lines
+        return [min(CHUNK, total - before) for before in range(0, total, CHUNK)]
 
     def chunks(self) -> Iterator[Chunk]:
-        """Yield the parts of at most CHUNK lines."""
-        starts = zip(*(file.starts[:-1] for file in self.files), strict=True)
-        for number, offsets in enumerate(starts):
-            before = number * CHUNK
-            yield Chunk(number, before + 1, min(CHUNK, self.source.lines - before), offsets)
+        """Read the files again, CHUNK lines at a time; UserError (65) if they have changed."""
+        with ExitStack() as stack:
+            streams = [stack.enter_context(opened(path)) for path in self.paths]
+            for number, size in enumerate(self.sizes()):
+                lines = tuple(list(islice(stream, size)) for stream in streams)
+                if any(len(part) != size for part in lines):
+                    raise UserError(
+                        f"{', '.join(map(str, self.paths))}: changed while they were read; start "
+                        "again",
+                        Exit.DATA,
+                    )
+                yield Chunk(number, number * CHUNK + 1, lines)
 
 
 def scan_files(data: config.Data) -> dict[str, ParallelText]:
@@ -107,19 +109,3 @@ def scan_files(data: config.Data) -> dict[str, ParallelText]:
             check_parallel(column, source)
         texts[split] = ParallelText(source, target, columns)
     return texts
-
-
-def unpacked(text: Scan, directory: Path) -> Path:
-    """Give a path where the scanned text can be read at any offset: .gz is decompressed."""
-    if text.path.suffix != ".gz":
-        return text.path
-    path = directory / f"{text.sha256[:16]}.txt"
-    with opened(text.path) as stream, path.open("wb") as out:
-        for block in _blocks(stream):
-            out.write(block)
-    return path
-
-
-def _blocks(stream: BinaryIO) -> Iterator[bytes]:
-    while block := stream.read(BLOCK):
-        yield block

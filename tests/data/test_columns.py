@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from nmt import config
 from nmt.cli.help import shown
 from nmt.cli.prepare import MANUAL
-from nmt.data import prepare as room
-from nmt.data import scan as scanning
+from nmt.data import scan
 from nmt.data.batches import in_order
 from nmt.data.bpe import Bpe
 from nmt.data.columns import ColumnLine, expand, places
@@ -212,8 +211,7 @@ def test_dropped_pairs_take_their_columns_along(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In chunks, with processes, and compressed: the lines still belong together."""
-    for module in (room, scanning):
-        monkeypatch.setattr(module, "CHUNK", 5)
+    monkeypatch.setattr(scan, "CHUNK", 5)
     data = replace(beside(tmp_path), invalid_utf8="drop", workers=2)
     source = Path(data.train_source)
     lines = source.read_bytes().split(b"\n")

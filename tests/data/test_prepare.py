@@ -464,21 +464,29 @@ def test_training_lines_limits_what_unigram_sees(tmp_path: Path) -> None:
     assert "x" not in "".join(every.target.vocabulary.to_json())  # its partner is empty
 
 
-def test_line_starts_are_found_at_every_chunk_size(
+def test_chunks_hold_all_lines_at_every_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scan, "BLOCK", 16)
-    content = b"".join(b"x" * (i * 7 % 23) + b"\n" for i in range(50)) + b"end"
-    (tmp_path / "t").write_bytes(content)
+    lines = [b"x" * (i * 7 % 23) + b"\n" for i in range(50)] + [b"end"]
+    (tmp_path / "t").write_bytes(b"".join(lines))
+    scanned = scan.scan(tmp_path / "t")
+    assert scanned.lines == 51
     for size in (1, 2, 7, 51, 100):
         monkeypatch.setattr(scan, "CHUNK", size)
-        found = scan.scan(tmp_path / "t")
-        assert found.lines == 51
-        for k, start in enumerate(found.starts[:-1]):
-            assert content[:start].count(b"\n") == k * size
-            assert start == 0 or content[start - 1] == ord("\n")
-        assert len(found.starts) - 1 == -(-51 // size)
-        assert found.starts[-1] == len(content)
+        text = scan.ParallelText(scanned, scanned, {})
+        read = [line for chunk in text.chunks() for line in chunk.lines[0]]
+        assert read == lines and len(text.sizes()) == -(-51 // size)
+        assert [chunk.first for chunk in text.chunks()] == list(range(1, 52, size))
+
+
+def test_text_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    path.write_bytes(b"a\nb\n")
+    scanned = scan.scan(path)
+    path.write_bytes(b"a\n")
+    with pytest.raises(UserError, match="changed while they were read"):
+        list(scan.ParallelText(scanned, scanned, {}).chunks())
 
 
 def test_lengths_fit(tmp_path: Path) -> None:
