@@ -1,8 +1,8 @@
 """Batches of pairs of like length; a function of seed and epoch alone, so that a run can resume."""
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from heapq import heapify, heappop, heappush
-from types import TracebackType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -103,19 +103,9 @@ class Batches:
     def __len__(self) -> int:
         return self._size * self._blocks
 
-    def __enter__(self) -> "Batches":
-        if self._sampled is not None:
-            self._sampled.__enter__()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._sampled is not None:
-            self._sampled.__exit__(kind, error, trace)
+    def workers(self) -> AbstractContextManager[object]:
+        """Return the context in which workers, if there are any, segment text ahead."""
+        return nullcontext() if self._sampled is None else self._sampled.workers()
 
     def examples(self, epoch: int) -> Examples:
         """Give the examples of an epoch, in the order of the text, by its own segmentation."""

@@ -10,8 +10,8 @@ epoch.
 import logging
 import random
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from types import TracebackType
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -118,7 +118,7 @@ class RandomSegmentation(NamedTuple):
 
 
 class SampledText:
-    """The training text, segmented at random; a context in which workers do it ahead.
+    """The training text, segmented at random.
 
     A line's segmentation is a function of seed, epoch and its number in the file alone. Where it
     would have more than `data.max_length` pieces, the line keeps its own, and where an example of
@@ -151,19 +151,9 @@ class SampledText:
             advice = f"set data.workers below {workers}"
             self._pool = WorkerPool(workers, "data.workers", advice, [segmentation.segment])
 
-    def __enter__(self) -> "SampledText":
-        if self._pool is not None:
-            self._pool.__enter__()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._pool is not None:
-            self._pool.__exit__(kind, error, trace)
+    def workers(self) -> AbstractContextManager[object]:
+        """Return the context in which workers, if there are any, segment text ahead."""
+        return nullcontext() if self._pool is None else self._pool
 
     def expected(self, examples: Examples) -> Examples:
         """Return examples with lengths as they may become: as the lines of the sample grew."""

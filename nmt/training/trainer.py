@@ -52,7 +52,7 @@ def fit(prepared: Prepared, run: Run) -> Outcome:
     with run.records(), explained(run), same_bits(deterministic):
         log_remarks(prepared.facts["corpus"])
         trainer = Trainer(prepared, run)
-        with trainer.batches:
+        with trainer.batches.workers():
             return trainer.fit()
 
 

@@ -302,17 +302,17 @@ def test_workers_segment_as_this_process(
     alone = rows(sampled(store), 2, len(store))
     monkeypatch.setattr("nmt.data.subword_sampling.TOGETHER", 70)
     segmentation = RandomSegmentation([BpeDropout(*bpe(), 0.3)] * 2, 1)
-    with SampledText(store, segmentation, (100, 100), workers) as text:
+    text = SampledText(store, segmentation, (100, 100), workers)
+    with text.workers():
         assert rows(text, 2, len(store)) == alone
 
 
 def test_a_killed_worker_is_an_error_of_data_workers(store: PairStore) -> None:
     segmentation = RandomSegmentation([BpeDropout(*bpe(), 0.3)] * 2, 1)
     text = SampledText(store, segmentation, (100, 100), 2)
-    with (
-        pytest.raises(UserError, match=r"data\.workers: .*set data\.workers below 2") as caught,
-        Batches(store, 200, "max", 1, sampled=text) as batches,
-    ):
+    batches = Batches(store, 200, "max", 1, sampled=text)
+    said = r"data\.workers: .*set data\.workers below 2"
+    with pytest.raises(UserError, match=said) as caught, batches.workers():
         for child in multiprocessing.active_children():
             child.kill()
         batches.batch(0, 0)
