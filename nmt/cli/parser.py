@@ -24,13 +24,12 @@ class Parser(argparse.ArgumentParser):
         """Refuse an option that is not there before arguments are missed or counted."""
         options = [option for action in self._actions for option in action.option_strings]
         places = [action for action in self._actions if not action.option_strings]
-        if not any(isinstance(place.choices, dict) for place in places):  # of subcommands
-            for argument in takewhile(lambda a: a != "--", args):
-                if _is_option(argument) and not _is_known(argument, options):
-                    from nmt.overrides.near import absent_option
+        for argument in takewhile(lambda a: a != "--", args):
+            if _is_option(argument) and not _is_known(argument, options):
+                from nmt.overrides.near import absent_option
 
-                    names = [str(p.metavar) for p in places if "=" not in str(p.metavar)]
-                    raise UserError(absent_option(argument, options, names, self.groups))
+                names = [str(p.metavar) for p in places if "=" not in str(p.metavar)]
+                raise UserError(absent_option(argument, options, names, self.groups))
         return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:

@@ -21,7 +21,7 @@ from nmt.storage import atomic
 log = logging.getLogger(__name__)
 
 USAGE = """nmt-recipe RECIPE [STAGE ...] [OPTION ...]
-       nmt-recipe testset all|join ..."""
+       nmt-recipe testset DIR ..."""
 ABOUT = """
 Makes the training text and test sets of Rosendahl et al. (2019).
 

@@ -5,7 +5,6 @@ import logging
 import re
 import sys
 from collections.abc import Callable, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,14 +14,18 @@ from nmt.experiments import outputs
 
 if TYPE_CHECKING:
     from nmt.compare.buckets import Bucket
-    from nmt.recipes.testsets import Written
 
 log = logging.getLogger(__name__)
 
+USAGE = "nmt-recipe testset DIR --name NAME --source SRC ... --reference REF ... [OPTION ...]"
 DESCRIPTION = "Put test sets together, and join their lines into longer ones."
 EPILOG = """
-Line N of a source and its reference belong together; .gz files are read, too. Lines are joined by
-one space. The last joined line may have fewer sentences. Empty lines stay, as empty sentences.
+Line N of a source and its reference belong together; .gz files are read, too. Several sets become
+one, in their order. Each K consecutive lines are joined by one space, also across the borders of
+sets (as for concat_seq of Rosendahl et al. 2019), but with --documents only lines of the same
+document; -k 1 joins nothing. The last joined line may have fewer sentences. Empty lines stay, as
+empty sentences. Sets of the paper, known by their file names (newstest2008.de, ...), are compared
+with the line counts that were published.
 
 NAME.json, next to NAME.de and NAME.en (by the languages), has the SHA-256 of inputs and outputs,
 and the sentences of each line. If a sentence begins with a small letter or a digit, the Moses
@@ -31,67 +34,60 @@ number of joined lines that it tokenises differently from their sentences is pri
 --by-sentence of nmt-translate and nmt-evaluate (by_sentence=true of nmt-train experiment=table3)
 segments each sentence separately instead. stdout has these counts, and the lines by source length.
 
-More: nmt-recipe testset all --help, nmt-recipe testset join --help."""
-ALL = """Concatenate test sets (newstest_all), and join each 2 consecutive lines of the
-whole, also across the borders of the sets (concat_seq; Rosendahl et al. 2019).
-Sets of the paper, known by their file names (newstest2008.de, ...), are compared with the line
-counts that were published."""
-JOIN = """Join each K consecutive lines of one test set; with --documents only lines of the
-same document. 1 joins nothing, and copies the set."""
+  nmt-recipe testset sets --name newstest_all -k 1 --source *.de --reference *.en
+  nmt-recipe testset sets --name concat_seq --source test.de --reference test.en"""
 
 
 def command(argv: list[str]) -> None:
     """Read, join, write, count."""
     options = understood(argv)
     from nmt.compare.buckets import make, parse_bounds
+    from nmt.recipes import testsets
 
     groups = make(parse_bounds(options.bounds))
     outputs.check_places([], directories=[options.directory])
     measure, unit = _measure(options.lengths)  # before anything is written: MODEL may be mistyped
-    written = _all(options) if options.kind == "all" else _join(options)
-    for text in chain(*written.texts):
+    pairs = []
+    for source, reference in zip(options.sources, options.references, strict=True):
+        pairs.append((testsets.plain(source).stem, source, reference))
+        if testsets.plain(reference).stem != pairs[-1][0]:
+            log.warning("%s and %s: taken for one test set", source, reference)
+    place = options.directory, _languages(options), options.name
+    written = testsets.join_sets(pairs, *place, options.k, options.documents)
+    testsets.warn_of_difference({name: written.sources[name] for name, *_ in pairs})
+    for text in written.texts:
         log.info("wrote %s", text)
     lengths = {name: list(map(measure, lines)) for name, lines in written.sources.items()}
     sys.stdout.write(table(lengths, groups, unit))
-    sys.stdout.write(seams_text(written.texts[-1][0], len([*lengths.values()][-1])))
+    sys.stdout.write(seams_text(written.texts[0], len(lengths[options.name])))
 
 
 def understood(argv: list[str]) -> argparse.Namespace:
     """The options; raises UserError, or SystemExit as argparse does."""
-    parser = Parser("nmt-recipe testset", description=DESCRIPTION, epilog=EPILOG)
-    kinds = parser.add_subparsers(dest="kind", required=True, metavar="all|join")
-    whole = "many test sets as one, and that one with its lines joined"
-    add = kinds.add_parser("all", help=whole, description=ALL).add_argument
-    _add_common(add)
-    add("--sources", nargs="+", required=True, type=Path, metavar="SRC", help="in their order")
-    add("--references", nargs="+", required=True, type=Path, metavar="REF", help="as the sources")
-    add("--name", default="newstest_all", help="of the whole (default %(default)s)")
-    add("--joined-name", default="concat_seq", metavar="NAME", help="default %(default)s")
-    one = "one test set with its lines joined"
-    add = kinds.add_parser("join", help=one, description=JOIN).add_argument
-    _add_common(add)
+    parser = Parser("nmt-recipe testset", usage=USAGE, description=DESCRIPTION, epilog=EPILOG)
+    add = parser.add_argument
+    add("directory", type=Path, metavar="DIR", help="where the set is written")
     add("--name", required=True, help="of the files: NAME.de, NAME.en, NAME.json")
-    add("--source", required=True, type=Path, metavar="SRC", help="the test set")
-    add("--reference", required=True, type=Path, metavar="REF", help="its reference translations")
+    for name, plural, value, what in (
+        ("--source", "sources", "SRC", "test sets, in their order"),
+        ("--reference", "references", "REF", "as the sources"),
+    ):
+        add(name, dest=plural, metavar=value, nargs="+", required=True, type=Path, help=what)
+    add("-k", type=within(1), default=2, help="lines joined into one (default %(default)s)")
     documents = "name of each line's document, one a line; joins stay inside"
     add("--documents", type=Path, metavar="FILE", help=documents)
-    options = parser.parse_args(argv)
-    for name in (options.name, getattr(options, "joined_name", options.name)):
-        if not name or name[0] == "." or re.search(r"[/\\\x00-\x1f]", name):
-            raise UserError(f"{name!r}: no name for a file; give a word without /")
-    if options.kind == "all" and options.name == options.joined_name:
-        raise UserError(f"{options.name}: two sets of this name; change --joined-name")
-    return options
-
-
-def _add_common(add: Callable[..., object]) -> None:
-    add("directory", type=Path, metavar="DIR", help="where the sets are written")
-    add("-k", type=within(1), default=2, help="lines joined into one (default %(default)s)")
     add("--source-language", metavar="CODE", help="default: the ending of the source's name")
     add("--target-language", metavar="CODE", help="default: that of the reference's")
     bounds = "last length of each bucket (default %(default)s)"
     add("--bounds", default="25,50,75,100", help=bounds)
     add("--lengths", metavar="MODEL", help="counts its source pieces (default: words)")
+    options = parser.parse_args(argv)
+    if not options.name or options.name[0] == "." or re.search(r"[/\\\x00-\x1f]", options.name):
+        raise UserError(f"{options.name!r}: no name for a file; give a word without /")
+    if len(options.sources) != len(options.references):
+        counts = f"{len(options.sources)} sources, but {len(options.references)} references"
+        raise UserError(f"{counts}; give as many")
+    return options
 
 
 def table(sets: dict[str, list[int]], groups: "Sequence[Bucket]", unit: str) -> str:
@@ -119,41 +115,14 @@ def seams_text(source: Path, lines: int) -> str:
     return f"{source.stem}: Moses reads {share} otherwise than their sentences: {sides}\n"
 
 
-def _all(options: argparse.Namespace) -> "Written":
-    from nmt.recipes.testsets import join_all, plain
-
-    sources, references = options.sources, options.references
-    if len(sources) != len(references):
-        counts = f"{len(sources)} sources, but {len(references)} references"
-        raise UserError(f"{counts}; give as many")
-    pairs = []
-    for source, reference in zip(sources, references, strict=True):
-        pairs.append((plain(source).stem, source, reference))
-        if plain(reference).stem != pairs[-1][0]:
-            log.warning("%s and %s: taken for one test set", source, reference)
-    languages = _languages(options, sources, references)
-    names = options.name, options.joined_name
-    return join_all(pairs, options.directory, languages, options.k, names)
-
-
-def _join(options: argparse.Namespace) -> "Written":
-    from nmt.recipes.testsets import join_one
-
-    files = options.source, options.reference, options.documents
-    languages = _languages(options, [options.source], [options.reference])
-    return join_one(*files, options.directory, languages, options.k, options.name)
-
-
-def _languages(
-    options: argparse.Namespace, sources: Sequence[Path], references: Sequence[Path]
-) -> tuple[str, str]:
+def _languages(options: argparse.Namespace) -> tuple[str, str]:
     """The languages as given, or as all names end; UserError where they do not say."""
     from nmt.recipes.testsets import plain
 
     languages = []
     for option, code, paths in (
-        ("--source-language", options.source_language, sources),
-        ("--target-language", options.target_language, references),
+        ("--source-language", options.source_language, options.sources),
+        ("--target-language", options.target_language, options.references),
     ):
         endings = {plain(path).suffix.removeprefix(".") for path in paths}
         if code is None and (len(endings) > 1 or "" in endings):

@@ -1,4 +1,4 @@
-"""newstest_all and concat_seq: one test set of many, and its consecutive lines joined.
+"""Test sets put together, and their consecutive lines joined: newstest_all and concat_seq.
 
 Rosendahl et al. (2019), section 5. Sets that differ from the paper's are named before anybody
 compares scores.
@@ -8,7 +8,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from nmt.data import joined
 from nmt.data.corpus import read_text
@@ -20,74 +20,60 @@ ALL, JOINED = "newstest_all", "concat_seq"
 
 
 class Written(NamedTuple):
-    """Test sets on disk."""
+    """A test set on disk."""
 
-    texts: list[tuple[Path, Path]]  # source and reference of each set that was written
-    sources: dict[str, list[str]]  # source lines by name, of what was read and what was written
+    texts: tuple[Path, Path]  # source and reference
+    sources: dict[str, list[str]]  # source lines by name: of each set that was read, and its own
 
 
-def join_all(
+def join_sets(
     pairs: Sequence[tuple[str, Path, Path]],
     directory: Path,
     languages: tuple[str, str],
+    name: str,
     k: int = 2,
-    names: tuple[str, str] = (ALL, JOINED),
+    documents: Path | None = None,
 ) -> Written:
-    """Write all sets (name, source, reference) as one, and the same with each k lines joined.
+    """Write all sets (name, source, reference) as one, each k consecutive lines joined into one.
 
-    Lines are joined across the borders of the sets, as in the paper; the last line holds what is
-    left. The records next to the texts say which lines came from which file, and which lines join
-    two sets. Warns where counts or order are not the paper's. Raises UserError: 65 for a source
-    and reference of unequal length, or empty ones; 66 for a missing file; 2 for one name twice;
-    and as `joined.write`.
+    Lines are joined across the borders of the sets, as in the paper, but with `documents` (a name
+    for each line) only within a document; the last line holds what is left. The record next to the
+    texts says which lines came from which set, and which lines join two sets. Raises UserError: 65
+    for a source and reference of unequal length, or empty ones; 66 for a missing file; 2 for one
+    name twice; and as `joined.write`.
     """
     read_sets: dict[str, tuple[list[str], list[str]]] = {}
-    for name, source, reference in pairs:
-        if name in read_sets:
-            raise UserError(f"{name}: two test sets of this name; give each a name of its own")
-        read_sets[name] = read(source, reference)
-    if differing := difference({name: len(lines) for name, (lines, _) in read_sets.items()}):
-        log.warning("not the paper's newstest_all: %s", differing)
+    for each, source, reference in pairs:
+        if each in read_sets:
+            raise UserError(f"{each}: two test sets of this name; give each a name of its own")
+        read_sets[each] = read(source, reference)
     sources, references = ([line for s in read_sets.values() for line in s[i]] for i in (0, 1))
     ends = list(accumulate(len(lines) for lines, _ in read_sets.values()))
     starts = [1, *(end + 1 for end in ends)]
-    sets = [
-        {"name": name, "first": first, "last": last}
-        for name, first, last in zip(read_sets, starts, ends, strict=False)
-    ]
-    files = [path for _, *sides in pairs for path in sides]
-    about = joined.described(files, 1, sets=sets)
-    alone = joined.join(sources, references, 1)
-    whole = joined.write(directory, names[0], *languages, alone, about)
-    across = sorted({1 + end // k for end in ends[:-1] if end % k})
-    about = joined.described(list(whole), k, across=across)
-    lines = joined.join(sources, references, k)
-    both = joined.write(directory, names[1], *languages, lines, about)
-    shown = {name: lines for name, (lines, _) in read_sets.items()}
-    return Written([whole, both], {**shown, names[0]: sources, names[1]: lines.sources})
-
-
-def join_one(
-    source: Path,
-    reference: Path,
-    documents: Path | None,
-    directory: Path,
-    languages: tuple[str, str],
-    k: int,
-    name: str,
-) -> Written:
-    """Write a test set with each k lines joined; with `documents` only lines of the same one."""
-    sources, references = read(source, reference)
-    inputs, more, numbers = [source, reference], {}, None
+    about: dict[str, Any] = {
+        "sets": [
+            {"name": each, "first": first, "last": last}
+            for each, first, last in zip(read_sets, starts, ends, strict=False)
+        ]
+    }
+    inputs, numbers = [path for _, *sides in pairs for path in sides], None
     if documents:
         numbers = document_numbers(documents, len(sources))
         inputs.append(documents)
-        more = {"documents": len(set(numbers))}
-        log.info("%d documents", more["documents"])
+        about["documents"] = len(set(numbers))
+        log.info("%d documents", about["documents"])
+    else:
+        about["across"] = sorted({1 + end // k for end in ends[:-1] if end % k})
     lines = joined.join(sources, references, k, numbers)
-    about = joined.described(inputs, k, **more)
-    texts = joined.write(directory, name, *languages, lines, about)
-    return Written([texts], {plain(source).name: sources, name: lines.sources})
+    described = joined.described(inputs, k, **about)
+    texts = joined.write(directory, name, *languages, lines, described)
+    return Written(texts, {**{n: side for n, (side, _) in read_sets.items()}, name: lines.sources})
+
+
+def warn_of_difference(sets: Mapping[str, Sequence[str]]) -> None:
+    """Log how sets (name -> lines) differ from those of the paper's newstest_all, if they do."""
+    if differing := difference({name: len(lines) for name, lines in sets.items()}):
+        log.warning("not the paper's newstest_all: %s", differing)
 
 
 def plain(path: Path) -> Path:

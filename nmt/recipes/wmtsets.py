@@ -15,7 +15,7 @@ from nmt.recipes.download import UnavailableError
 from nmt.recipes.estimate import NETWORK, SETS, Cost
 from nmt.recipes.stages import unavailable
 from nmt.recipes.stamp import RecipeJob, Stage
-from nmt.recipes.testsets import ALL, JOINED, join_all
+from nmt.recipes.testsets import ALL, JOINED, join_sets, warn_of_difference
 from nmt.storage import atomic
 
 log = logging.getLogger(__name__)
@@ -96,8 +96,10 @@ def _joined(job: RecipeJob, folder: Path) -> list[Path]:
     records = [folder / f"{name}.json" for name in (ALL, JOINED)]
     for record in records:  # a damaged one would be refused as a stranger's file
         record.unlink(missing_ok=True)
-    texts = join_all(pairs, folder, job.lock.languages).texts
-    return [*chain(*texts), *records]
+    made = [join_sets(pairs, folder, job.lock.languages, *kind) for kind in ((ALL, 1), (JOINED, 2))]
+    sources = made[0].sources
+    warn_of_difference({name: sources[name] for name in job.lock.all})
+    return [*chain(*(each.texts for each in made)), *records]
 
 
 def _registered(job: RecipeJob, name: str) -> tuple[Path, Path]:

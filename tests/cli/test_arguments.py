@@ -109,7 +109,7 @@ WRONG: list[tuple[str, Sequence[str], int, str]] = [
     ("evaluate", ["x", "--sample", "3"], 2, "--sample: no such option; did you mean --samples?"),
     (
         "recipe",
-        ["testset", "join", "x", "--nme=y"],
+        ["testset", "x", "--nme=y"],
         2,
         "--nme: no such option; did you mean --name?",
     ),
@@ -138,8 +138,7 @@ WRONG: list[tuple[str, Sequence[str], int, str]] = [
     ("train", ["--run"], 2, "--run: no such option"),
     ("evaluate", ["x"], 66, "x: no such file or directory"),
     ("evaluate", ["--xyz"], 2, "--xyz: no such option; see --help"),
-    ("recipe", ["testset"], 2, "all|join; see --help"),
-    ("recipe", ["testset", "join", "x"], 2, "--name, --source, --reference; see --help"),
+    ("recipe", ["testset", "x"], 2, "--name, --source, --reference; see --help"),
     ("evaluate", ["--jobs", "x"], 2, "argument --jobs: x: expected an integer from 1 to 1024"),
     ("evaluate", ["--samples", "39"], 2, "--samples: 39: expected an integer from 40 to 100000"),
     ("evaluate", ["x", "--jobs", "0"], 2, "argument --jobs: 0: expected an integer from 1 to 1024"),

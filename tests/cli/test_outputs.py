@@ -49,15 +49,9 @@ OPTIONS = {
     "export DIR": Option("export_model", "MODEL OUT --to marian"),
     "export FILE": Option("export_model", "MODEL OUT.argosmodel --to argos"),
     "import MODEL": Option("import_model", "MODEL OUT"),
-    "testset join": Option(
+    "testset": Option(
         "recipe",
-        "testset join OUT --name t --source src --reference ref --lengths MODEL"
-        " --source-language de --target-language en",
-        True,
-    ),
-    "testset all": Option(
-        "recipe",
-        "testset all OUT --sources src --references ref --lengths MODEL"
+        "testset OUT --name t --source src --reference ref --lengths MODEL"
         " --source-language de --target-language en",
         True,
     ),

@@ -18,7 +18,7 @@ from tests.decode.copying import trained
 Run = Callable[..., tuple[int, str, str]]
 DE = {"a": ["eins", "zwei drei vier", ""], "b": ["fünf sechs", "sieben"]}
 EN = {"a": ["one", "two three four", "more"], "b": ["five six", "seven"]}
-ALL = "all out --sources a.de b.de --references a.en b.en --bounds 2,3"
+BOTH = "out --source a.de b.de --reference a.en b.en --bounds 2,3"
 
 
 @pytest.fixture
@@ -45,15 +45,18 @@ def write(path: Path, lines: list[str]) -> None:
     path.write_bytes("".join(f"{line}\n" for line in lines).encode())
 
 
-def test_all(command: Run, tmp_path: Path) -> None:
-    code, out, err = command(ALL)
+def test_several_sets_as_one(command: Run, tmp_path: Path) -> None:
+    code, out, err = command(BOTH, "--name newstest_all -k 1")
+    assert code == 0, err
+    assert "wrote out/newstest_all.de" in err and "Moses" not in out
+    assert read_text(tmp_path / "out/newstest_all.en") == EN["a"] + EN["b"]
+    code, out, err = command(BOTH, "--name concat_seq")
     assert code == 0, err
     text = out.split("\n")
-    assert [line.split() for line in text[1:6]] == [
+    assert [line.split() for line in text[1:5]] == [
         ["lines", "sum", "longest", "0-2", "3-3", "over", "3"],
         ["a", "3", "4", "3", "2", "1", "0"],
         ["b", "2", "3", "2", "2", "0", "0"],
-        ["newstest_all", "5", "7", "3", "4", "1", "0"],
         ["concat_seq", "3", "7", "4", "2", "0", "1"],
     ]
     assert text[0] == "lines by source length in words"
@@ -61,37 +64,24 @@ def test_all(command: Run, tmp_path: Path) -> None:
         "concat_seq: Moses reads 0 of 3 lines (0.0%) otherwise than their sentences: "
         "0 sources, 0 references\n"
     )
-    assert "wrote out/newstest_all.de" in err
     assert "a.de: empty lines: 1; they stay" in err
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
         f"{name}.{ending}"
         for name in ("concat_seq", "newstest_all")
         for ending in ("de", "en", "json")
     ]
-    assert read_text(tmp_path / "out/newstest_all.en") == EN["a"] + EN["b"]
-    assert read_text(tmp_path / "out/concat_seq.de") == [
-        "eins zwei drei vier",
-        " fünf sechs",
-        "sieben",
-    ]
-
-
-def test_all_with_other_names(command: Run, tmp_path: Path) -> None:
-    code, out, err = command(ALL, "--name whole --joined-name three -k 3")
-    assert code == 0, err
-    assert [line.split()[:3] for line in out.split("\n")[-4:-2]] == [
-        ["whole", "5", "7"],
-        ["three", "2", "7"],
-    ]
+    joined = ["eins zwei drei vier", " fünf sechs", "sieben"]
+    assert read_text(tmp_path / "out/concat_seq.de") == joined
+    assert command(BOTH, "--name three -k 3")[0] == 0
     assert read_text(tmp_path / "out/three.de")[1] == "fünf sechs sieben"
 
 
 def test_join(command: Run, tmp_path: Path) -> None:
     (tmp_path / "a.de.gz").write_bytes(gzip.compress((tmp_path / "a.de").read_bytes()))
-    code, out, err = command("join out --name two --source a.de.gz --reference a.en")
+    code, out, err = command("out --name two --source a.de.gz --reference a.en")
     assert code == 0, err
-    assert re.findall(r"^(a\.de|two) +(\d+) +(\d+) +(\d+)", out, re.M) == [
-        ("a.de", "3", "4", "3"),
+    assert re.findall(r"^(a|two) +(\d+) +(\d+) +(\d+)", out, re.M) == [
+        ("a", "3", "4", "3"),
         ("two", "2", "4", "4"),
     ]
     assert read_text(tmp_path / "out/two.de") == ["eins zwei drei vier", ""]
@@ -104,7 +94,7 @@ def test_join(command: Run, tmp_path: Path) -> None:
 def test_lines_tokenised_otherwise_are_counted(command: Run, tmp_path: Path) -> None:
     write(tmp_path / "a.de", ["zwei Kinder.", "die Frau.", "Ein Haus.", "Der Hund.", "Rest."])
     write(tmp_path / "a.en", ["two children.", "the woman.", "One house.", "the dog.", "Rest."])
-    code, out, err = command("join out --name two --source a.de --reference a.en")
+    code, out, err = command("out --name two --source a.de --reference a.en")
     assert code == 0, err
     told = (
         "Moses reads 2 of 3 lines (66.7%) otherwise than their sentences: 1 sources, 2 references"
@@ -112,13 +102,13 @@ def test_lines_tokenised_otherwise_are_counted(command: Run, tmp_path: Path) -> 
     assert out.endswith(f"two: {told}\n")
     record = manifest.parse((tmp_path / "out/two.json").read_bytes(), tmp_path)
     assert record["seams"] == {"source": 1, "reference": 2, "lines": 2}
-    code, out, err = command("join out --name one -k 1 --source a.de --reference a.en")
+    code, out, err = command("out --name one -k 1 --source a.de --reference a.en")
     assert code == 0 and "Moses" not in out
 
 
 def test_documents_are_kept_apart(command: Run, tmp_path: Path) -> None:
     write(tmp_path / "docs", ["x", "y", "y"])
-    words = "join out --name two --source a.de --reference a.en --documents"
+    words = "out --name two --source a.de --reference a.en --documents"
     code, _, err = command(words, "docs")
     assert code == 0
     assert "2 documents" in err
@@ -134,7 +124,7 @@ def test_documents_are_kept_apart(command: Run, tmp_path: Path) -> None:
 def test_lengths_in_pieces_of_a_model(
     command: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = "join out --name two --source a.de --reference a.en"
+    words = "out --name two --source a.de --reference a.en"
     code, _, err = command(words, "--lengths nowhere")
     assert code == 66, err
     assert not (tmp_path / "out").exists()
@@ -143,36 +133,38 @@ def test_lengths_in_pieces_of_a_model(
     code, out, err = command(words, "--lengths model")
     assert code == 0, err
     assert "in subword pieces of model (trained on sources of up to 7)\n" in out
-    assert re.search(r"^a\.de +3 +6 +3 ", out, re.M)  # words would be 7
+    assert re.search(r"^a +3 +6 +3 ", out, re.M)  # words would be 7
 
 
 def test_languages(command: Run, tmp_path: Path) -> None:
-    words = "join out --name two --source a.de --reference a.en"
+    words = "out --name two --source a.de --reference a.en"
     assert command(words, "--source-language deu --target-language eng")[0] == 0
     assert (tmp_path / "out/two.deu").exists()
     assert (tmp_path / "out/two.eng").exists()
     (tmp_path / "b.de").rename(tmp_path / "b.src")
-    code, _, err = command(ALL.replace("b.de", "b.src"))
+    code, _, err = command(BOTH.replace("b.de", "b.src"), "--name x")
     assert code == 2
     assert "a.de, b.src: the names do not end in one language; give --source-language" in err
-    assert command(ALL.replace("b.de", "b.src"), "--source-language de")[0] == 0
+    assert command(BOTH.replace("b.de", "b.src"), "--name x --source-language de")[0] == 0
 
 
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
-        ("", 2, "required: all|join"),
-        ("all out --sources a.de", 2, "required: --references"),
-        ("all out --sources a.de b.de --references a.en", 2, "2 sources, but 1 references"),
-        ("all out --sources a.de --references b.en", 65, "b.en: has 2 lines, but a.de has 3"),
-        ("all out --sources a.de a.de --references a.en a.en", 2, "a: two test sets of this name"),
-        (f"{ALL} --joined-name newstest_all", 2, "two sets of this name"),
-        (f"{ALL} -k 0", 2, "-k: 0: expected an integer from 1"),
-        (f"{ALL} --bounds 5,4", 2, "--bounds 5,4"),
-        (f"{ALL} --name ../x", 2, "no name for a file"),
-        (f"{ALL} --source-language en", 2, "two files of one name"),
-        ("all . --sources a.de --references a.en --name a", 73, "a.de: is an input"),
-        ("join out --name x --source no.de --reference a.en", 66, "no.de: no such file"),
+        ("", 2, "required: DIR, --name, --source, --reference"),
+        ("out --name x --source a.de b.de --reference a.en", 2, "2 sources, but 1 references"),
+        ("out --name x --source a.de --reference b.en", 65, "b.en: has 2 lines, but a.de has 3"),
+        (
+            "out --name x --source a.de a.de --reference a.en a.en",
+            2,
+            "a: two test sets of this name",
+        ),
+        (f"{BOTH} --name x -k 0", 2, "-k: 0: expected an integer from 1"),
+        (f"{BOTH} --name x --bounds 5,4", 2, "--bounds 5,4"),
+        (f"{BOTH} --name ../x", 2, "no name for a file"),
+        (f"{BOTH} --name x --source-language en", 2, "two files of one name"),
+        (". --source a.de --reference a.en --name a", 73, "a.de: is an input"),
+        ("out --name x --source no.de --reference a.en", 66, "no.de: no such file"),
     ],
 )
 def test_what_is_refused(command: Run, tmp_path: Path, words: str, code: int, told: str) -> None:
@@ -184,16 +176,12 @@ def test_what_is_refused(command: Run, tmp_path: Path, words: str, code: int, to
 
 
 def test_sets_that_seem_not_to_belong_together(command: Run) -> None:
-    _, _, err = command("all out --sources a.de --references b.en")
+    _, _, err = command("out --name x --source a.de --reference b.en")
     assert "a.de and b.en: taken for one test set" in err
 
 
 def test_help_is_complete(command: Run) -> None:
-    for words, named in (
-        ("--help", ("all", "join", "NAME.json", "tokenises", "--by-sentence")),
-        ("all --help", ("--sources", "--joined-name", "--lengths", "published")),
-        ("join --help", ("--documents", "--name", "-k")),
-    ):
-        code, out, _ = command(words)
-        assert code == 0
-        assert all(word in out for word in named)
+    code, out, _ = command("--help")
+    assert code == 0
+    for word in ("NAME.json", "tokenises", "--by-sentence", "--lengths", "--documents", "-k"):
+        assert word in out

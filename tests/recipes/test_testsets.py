@@ -1,7 +1,6 @@
 """newstest_all and concat_seq, and what is said of sets that are not the paper's."""
 
 import json
-import logging
 import math
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from nmt.data.corpus import read_text
 from nmt.data.joined import parts_of
 from nmt.errors import Exit, UserError
 from nmt.recipes import lock as locks
-from nmt.recipes.testsets import difference, document_numbers, join_all, read
+from nmt.recipes.testsets import difference, document_numbers, join_sets, read, warn_of_difference
 
 LOCK = locks.read(locks.path_of("wmt19_deen"))
 PAPER = {name: LOCK.sets[name].lines or 0 for name in LOCK.all}
@@ -56,11 +55,12 @@ def test_all_lines_in_order_and_joined_across_borders(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     pairs = [pair(tmp_path, name, n) for name, n in (("a", 3), ("b", 5), ("newstest2008", 2))]
-    with caplog.at_level(logging.INFO):
-        built = join_all(pairs, tmp_path / "out", ("de", "en"))
+    built = join_sets(pairs, tmp_path / "out", ("de", "en"), "concat_seq")
+    whole_texts = join_sets(pairs, tmp_path / "out", ("de", "en"), "newstest_all", 1).texts
+    joined_texts = built.texts
+    warn_of_difference({name: built.sources[name] for name, *_ in pairs})
     (warned,) = caplog.messages
     assert warned.startswith("not the paper's newstest_all: newstest2008 has 2 lines, not 2051; ")
-    whole_texts, joined_texts = built.texts
     for side, text in enumerate(whole_texts):
         whole = [line for _, *paths in pairs for line in read_text(paths[side])]
         assert read_text(text) == whole
@@ -81,16 +81,16 @@ def test_all_lines_in_order_and_joined_across_borders(
     ]
     about = record(joined_texts[0])["about"]
     assert about["across"] == [2]  # b ends with a line
-    assert about["inputs"][0]["sha256"] == record(whole_texts[0])["source"]["sha256"]
+    assert about["inputs"] == record(whole_texts[0])["about"]["inputs"]
 
 
 def test_the_same_inputs_make_the_same_bytes(tmp_path: Path) -> None:
     pairs = [pair(tmp_path, "a", 3), pair(tmp_path, "b", 4)]
-    first = join_all(pairs, tmp_path / "out", ("de", "en"), 3)
+    first = join_sets(pairs, tmp_path / "out", ("de", "en"), "x", 3)
     files = sorted((tmp_path / "out").iterdir())
     before = [file.read_bytes() for file in files]
-    assert len(before) == 6
-    assert join_all(pairs, tmp_path / "out", ("de", "en"), 3) == first
+    assert len(before) == 3
+    assert join_sets(pairs, tmp_path / "out", ("de", "en"), "x", 3) == first
     assert [file.read_bytes() for file in files] == before
 
 
@@ -98,10 +98,10 @@ def test_bad_sets(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     name, source, reference = pair(tmp_path, "a", 3)
     _, _, longer = pair(tmp_path, "b", 4)
     with pytest.raises(UserError, match=r"b\.en: has 4 lines, but .*a\.de has 3") as caught:
-        join_all([(name, source, longer)], tmp_path / "out", ("de", "en"))
+        join_sets([(name, source, longer)], tmp_path / "out", ("de", "en"), "x")
     assert caught.value.code == Exit.DATA
     with pytest.raises(UserError, match="a: two test sets of this name"):
-        join_all([(name, source, reference)] * 2, tmp_path / "out", ("de", "en"))
+        join_sets([(name, source, reference)] * 2, tmp_path / "out", ("de", "en"), "x")
     assert not (tmp_path / "out").exists()
     with pytest.raises(UserError, match="the file is empty"):
         read(*pair(tmp_path, "none", 0)[1:])
@@ -124,17 +124,13 @@ def test_document_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("years", "lines"), [(YEARS[:1], 2051), pytest.param(YEARS, 22_551, marks=pytest.mark.slow)]
 )
-def test_the_real_sets_line_for_line(
-    years: tuple[int, ...], lines: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_real_sets_line_for_line(years: tuple[int, ...], lines: int, tmp_path: Path) -> None:
     names = [f"newstest{year}" for year in years]
     missing = [name for name in PAPER if name not in names]
     pairs = [(name, NEWSTEST / f"{name}.de", NEWSTEST / f"{name}.en") for name in names]
-    with caplog.at_level(logging.INFO):
-        built = join_all(pairs, tmp_path, ("de", "en"))
-    absent = "; ".join(f"{name} is missing" for name in missing)
-    assert caplog.messages == [f"not the paper's newstest_all: {absent}"]
-    whole, both = built.texts
+    whole, both = (
+        join_sets(pairs, tmp_path, ("de", "en"), *kind).texts for kind in (("all", 1), ("two", 2))
+    )
     for side in (0, 1):
         raw = b"".join(paths[side].read_bytes() for _, *paths in pairs)
         assert whole[side].read_bytes() == raw

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nmt.cli.recipe import main as recipe
-from nmt.recipes.testsets import Written, join_all
+from nmt.recipes.testsets import Written, join_sets
 from tests.recipes import miniature
 from tests.recipes.conftest import Make, lines
 
@@ -34,9 +34,9 @@ def test_a_set_that_changes_while_it_is_read_is_read_again(
 
     def changing(*arguments: Any) -> Written:
         path.write_bytes(before.replace(b" ", b"  ", 1))
-        return join_all(*arguments)
+        return join_sets(*arguments)
 
-    monkeypatch.setattr("nmt.recipes.wmtsets.join_all", changing)
+    monkeypatch.setattr("nmt.recipes.wmtsets.join_sets", changing)
     assert recipe(it.words("tests")) == 0
     assert (it.root / "test" / path.name).read_bytes() == before
     capsys.readouterr()
