@@ -67,13 +67,11 @@ def environment() -> Environment:
     templates.filters |= {name: getattr(text, name) for name in filters}
     functions = [
         *(text.bdi, text.listed, svg.classes, svg.dash, svg.mark),
-        *(conclusion.conclude, conclusion.overlap, conclusion.every_seed_better),
-        *(rows_of, notation.marks_of, notation.star, notation.beyond),
+        *(conclusion.conclude, rows_of, notation.marks_of, notation.star, notation.beyond),
         *(lengths.score_charts, lengths.signs_of, lengths.bands_of),
         *(charts.learning_charts, notation.over_runs, text.deviating),
         *(examples.chosen, examples.differing, examples.as_read),
-        *(panels.attention_panels, panels.single_heads),
-        *(best_of, labels, sections, settings),
+        *(panels.attention_panels, best_of, labels, sections, settings),
     ]
     templates.globals |= {function.__name__: function for function in functions}
     templates.globals |= {

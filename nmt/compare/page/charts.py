@@ -147,23 +147,29 @@ def _in_words(bands: Bands, series: Sequence[Series], percent: bool) -> str:
     return "; ".join(sentences)
 
 
-class RunCurve(NamedTuple):
-    """One run's values over its updates."""
+class Curve(NamedTuple):
+    """Values over updates or distances."""
 
-    system: int
+    number: int  # of the system or layer, which decides on colour and dashes
     xs: Sequence[float]
     ys: Sequence[float]
 
 
-def over_steps(name: str, about: str, curves: Sequence[RunCurve]) -> Chart:
-    """Curves over updates; a logarithmic axis where the values need it."""
+def curve_chart(
+    name: str, about: str, curves: Sequence[Curve], axis: str, percent: bool = False
+) -> Chart:
+    """Curves, with what the x-axis means; a logarithmic y-axis where the values need it.
+
+    percent: values are shares of 1, from zero on.
+    """
     right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM + 10
     x = fitted([v for curve in curves for v in curve.xs], LEFT, right, zero=True)
-    y = positive([v for curve in curves for v in curve.ys], bottom, TOP)
-    strokes, labels = grid(y, LEFT, right)
+    values = [v for curve in curves for v in curve.ys]
+    y = fitted(values, bottom, TOP, zero=True) if percent else positive(values, bottom, TOP)
+    strokes, labels = grid(y, LEFT, right, percent)
     strokes.append(Stroke(f"M{LEFT:g} {bottom:g}H{right:g}", "axis"))
     labels += [Label(short(v), round(x(v), 1), bottom + 15, "middle") for v in x.ticks(5)]
-    labels.append(Label("updates", (LEFT + right) / 2, bottom + 31, "middle", "small"))
+    labels.append(Label(axis, (LEFT + right) / 2, bottom + 31, "middle", "small"))
     for curve in curves:
         places = [
             (x(a), y(b))
@@ -171,7 +177,7 @@ def over_steps(name: str, about: str, curves: Sequence[RunCurve]) -> Chart:
             if y.low <= b <= y.high  # not infinite, and above zero
         ]
         step = max(1, -(-len(places) // POINTS))
-        strokes += line(curve.system, places[:-1:step] + places[-1:], "l thin")
+        strokes += line(curve.number, places[:-1:step] + places[-1:], "l thin")
     about += " Logarithmic axis." if y.log else ""
     return Chart(name, about, WIDTH, HEIGHT, strokes, labels)
 
@@ -180,13 +186,13 @@ def learning_charts(report: Report) -> list[Chart]:
     """Perplexities and learning rates over the updates, one line for each run."""
     curves = [(s, run.curve) for s, system in enumerate(report.systems) for run in system.runs]
     kinds = {
-        "Dev perplexity": [RunCurve(s, c.dev_steps, c.dev) for s, c in curves],
-        "Training perplexity": [RunCurve(s, c.steps, c.train) for s, c in curves],
-        "Learning rate": [RunCurve(s, c.steps, c.rates) for s, c in curves],
+        "Dev perplexity": [Curve(s, c.dev_steps, c.dev) for s, c in curves],
+        "Training perplexity": [Curve(s, c.steps, c.train) for s, c in curves],
+        "Learning rate": [Curve(s, c.steps, c.rates) for s, c in curves],
     }
     charts = []
     for name, lines in kinds.items():
         if known := [line for line in lines if len(line.xs) > 1]:
             about = f"{len(known)} runs, one line each, over their updates."
-            charts.append(over_steps(name, about, known)._replace(caption=name))
+            charts.append(curve_chart(name, about, known, "updates")._replace(caption=name))
     return charts

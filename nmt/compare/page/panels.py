@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from itertools import groupby
+from statistics import fmean
 from typing import NamedTuple
 
-from nmt.compare.page.profiles import curves_of, draw
+from nmt.compare.page.charts import Curve, curve_chart
 from nmt.compare.page.svg import Chart
 from nmt.compare.report import SITES, AttentionProfile, Report
 
-CURVES = 1000  # drawn for single heads; in a larger report, the mean of each layer's heads
 SHADES = 8  # of the heat table, and none; a darker cell attends further away
 
 
@@ -18,7 +18,7 @@ class SitePanel(NamedTuple):
     site: str
     layers: dict[int, dict[int, tuple[float, int]]]  # by layer and head: mean distance, and shade
     heads: list[int]
-    charts: list[Chart]  # by layer
+    chart: Chart  # share of attention by distance, a curve for each layer
 
 
 class AttentionPanel(NamedTuple):
@@ -27,18 +27,13 @@ class AttentionPanel(NamedTuple):
     system: int
     test: str
     bucket: str
-    heads: list[int]
+    layers: list[int]
     sites: list[SitePanel]
 
     @property
     def place(self) -> str:
         """What the chooser of lengths calls it."""
         return f"{self.test}|{self.bucket}"
-
-
-def single_heads(report: Report) -> bool:
-    """Whether each head has a curve of its own."""
-    return len(report.profiles) <= CURVES
 
 
 def attention_panels(report: Report) -> list[AttentionPanel]:
@@ -54,31 +49,29 @@ def _panel(
 ) -> AttentionPanel:
     farthest = max(profile.distance for profile in profiles) or 1.0
     whose = f"{report.systems[system].label}, {test}, {bucket}"
-    by_site: dict[str, list[AttentionProfile]] = {}
-    for profile in profiles:
-        by_site.setdefault(profile.site, []).append(profile)
+    order = sorted(profiles, key=lambda p: (SITES.index(p.site), p.layer, p.head))
     sites = [
-        _site(site, whose, by_site[site], farthest, single_heads(report))
-        for site in sorted(by_site, key=lambda s: SITES.index(s) if s in SITES else len(SITES))
+        _site(site, whose, list(group), farthest)
+        for site, group in groupby(order, key=lambda p: p.site)
     ]
-    heads = sorted({profile.head for profile in profiles})
-    return AttentionPanel(system, test, bucket, heads, sites)
+    layers = sorted({profile.layer for profile in profiles})
+    return AttentionPanel(system, test, bucket, layers, sites)
 
 
 def _site(
-    site: str, whose: str, profiles: Sequence[AttentionProfile], farthest: float, single: bool
+    site: str, whose: str, profiles: Sequence[AttentionProfile], farthest: float
 ) -> SitePanel:
-    ordered = sorted(profiles, key=lambda p: (p.layer, p.head))
-    layers = {n: list(group) for n, group in groupby(ordered, key=lambda p: p.layer)}
-    curves = {n: curves_of(group, single) for n, group in layers.items()}
-    drawn = [curve for layer in curves.values() for curve in layer]
-    top = max(w for curve in drawn for _, w in [*curve.points, *curve.ends]) or 1.0
-    charts = [
-        draw(f"Attention by distance, {site}, layer {n}, {whose}", group, curves[n], top)
-        for n, group in layers.items()
-    ]
+    """The heads of a site, in the order of layers and heads."""
+    layers = {n: list(group) for n, group in groupby(profiles, key=lambda p: p.layer)}
+    curves = []
+    for n, group in layers.items():
+        by_distance = zip(*(profile.weights for profile in group), strict=True)
+        curves.append(Curve(n - 1, group[0].distances, list(map(fmean, by_distance))))
+    name = f"Attention by distance, {site}, {whose}"
+    about = "A curve for each layer, the mean of its heads."
     cells = {
         n: {p.head: (p.distance, round(SHADES * p.distance / farthest)) for p in group}
         for n, group in layers.items()
     }
-    return SitePanel(site, cells, sorted({p.head for p in ordered}), charts)
+    chart = curve_chart(name, about, curves, "key minus query, in pieces", percent=True)
+    return SitePanel(site, cells, sorted({p.head for p in profiles}), chart)
