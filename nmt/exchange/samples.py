@@ -94,7 +94,7 @@ def _joined(trained: Trained, lines: Sequence[str], beyond: int, most: int) -> l
         held.append(line)
         pieces += len(trained.source.ids(line)) - 1
         if pieces > beyond:
-            if pieces <= most:
+            if len(held) > 1 and pieces <= most:
                 texts.append(" ".join(held))
             held, pieces = [], 0
         if len(texts) == LONG:

@@ -136,6 +136,9 @@ def _at(label: str | None, place: str) -> _Named:
         raise UserError(f"{place}: no such file or directory", Exit.NO_INPUT)
     if not paths[0].is_dir():
         return _Named(label, name, System(label or name, [], paths[0]))
+    for below in ("*", "*/*"):
+        if any(map(is_run, paths[0].glob(below))):
+            raise UserError(f"{place}: a folder of runs; name the runs, as {place}/{below}")
     for path in paths:
         if not is_run(path):
             continue

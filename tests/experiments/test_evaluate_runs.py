@@ -178,6 +178,7 @@ def wrong_words(made: Made, tmp_path: Path) -> dict[str, tuple[list[str], int, s
     return {
         "empty": ([str(tmp_path / "empty"), *test], 65, "empty: not a model directory"),
         "begun": ([good, str(tmp_path / "begun"), *test], 65, "begun: no checkpoint yet"),
+        "folder": ([str(made.root), *test], 2, f"folder of runs; name the runs, as {made.root}/*"),
         "no corpus": ([str(tmp_path / "model")], 2, "model: names no test set; add --reference"),
         "sides": ([good, "--test", short], 65, "has 20 lines, but"),
         "sides joined": (
@@ -198,7 +199,17 @@ def wrong_words(made: Made, tmp_path: Path) -> dict[str, tuple[list[str], int, s
 
 
 WRONG = (
-    *("no run", "empty", "begun", "no corpus", "sides", "sides joined", "no text", "test"),
+    *(
+        "no run",
+        "empty",
+        "begun",
+        "folder",
+        "no corpus",
+        "sides",
+        "sides joined",
+        "no text",
+        "test",
+    ),
     *("one side", "same test", "same run", "label", "metric", "bounds", "samples", "place"),
 )
 
