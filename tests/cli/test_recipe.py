@@ -1,6 +1,7 @@
 """nmt-recipe as a command: its words, and the whole way from archives to scores."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -133,6 +134,21 @@ def test_the_commands_that_follow_are_those_of_the_tables(name: str, tmp_path: P
         data = composed(sweep.jobs[0]).settings.data
         assert isinstance(data, Files)
         assert data.train_source == f"{tmp_path}/train.{job.lock.source}"
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_make_continues_with_the_tables_unless_it_only_shows(name: str) -> None:
+    def lines(*words: str) -> str:
+        target = name.replace("_", "-")
+        command = ["make", "-n", "-o", ".venv/installed", target, "TRAIN=data.root=x", *words]
+        root = Path(__file__).parent.parent.parent
+        return subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout
+
+    ours = [w for words in next_commands(understood([name]).job) for w in words if "data." not in w]
+    assert set(re.findall(r"table\d", lines())) == set(re.findall(r"table\d", " ".join(ours)))
+    assert {w for w in ours if w.startswith(("scale=", "run="))} <= set(lines().split())
+    assert "seed=1 runs=runs data.root=x" in lines("RECIPE=--verify")
+    assert "nmt-train" not in lines("RECIPE=--dry-run --verify")
 
 
 def test_quoted_words_are_read_back(tmp_path: Path) -> None:
