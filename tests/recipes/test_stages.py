@@ -160,13 +160,13 @@ def undisturbed(mini: Make) -> tuple[Mini, dict[str, bytes]]:
 @pytest.mark.parametrize(
     "ending",
     [
-        "europarl-v9.de-en.tsv.gz",  # downloaded, but without its name
-        "state/download.json",
+        pytest.param("europarl-v9.de-en.tsv.gz", marks=pytest.mark.slow),  # without its name
+        pytest.param("state/download.json", marks=pytest.mark.slow),
         "state/corpus.json",
         "train.en",  # one side of the text has its name
-        "corpus.json",
+        pytest.param("corpus.json", marks=pytest.mark.slow),
         "concat_seq.en",  # the record is there, one text is not
-        "state/tests.json",
+        pytest.param("state/tests.json", marks=pytest.mark.slow),
     ],
 )
 def test_killed_and_resumed(ending: str, undisturbed: tuple[Mini, dict[str, bytes]]) -> None:

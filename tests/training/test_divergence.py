@@ -3,6 +3,7 @@
 import json
 import logging
 import math
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -122,6 +123,21 @@ def test_a_rate_that_is_far_too_high_is_told_and_stops(
 
 
 def test_learning_by_heart_is_told_and_goes_on(
+    data: Prepared,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The vocabulary has 12 pieces."""
+    grows = (9.0 * 3**number for number in count())
+    monkeypatch.setattr(loss, "perplexity", lambda *_: next(grows))
+    monkeypatch.setattr(Meter, "since_checkpoint", lambda self: 1.5)
+    assert tiny.train(tmp_path / "run", data, trainer__max_epochs=4).code == Exit.OK
+    assert caplog.text.count("more data, or dropout, may help") == 1
+
+
+@pytest.mark.slow
+def test_a_corpus_that_is_learnt_by_heart_ends_no_training(
     data: Prepared, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     changes = {**NO_DROPOUT, "optim__label_smoothing": 0.0, "optim__patience": 1000}
