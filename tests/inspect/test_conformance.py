@@ -158,8 +158,9 @@ def test_all_results_come_back() -> None:
     ],
 )
 def test_what_is_wrong_is_named(cls: type[Encoding], check: str, finding: str) -> None:
+    precisions = [check.rpartition(", ")[2]] if check.startswith("decoding") else []
     with pytest.raises(AssertionError) as raised:
-        check_encoding(cls, tokens=8)
+        check_encoding(cls, tokens=8, precisions=precisions)
     heading, *lines = str(raised.value).split("\n")
     assert heading.startswith(f"encoding=[{cls.__name__.lower()}]: checks that failed: ")
     assert any(check in line and finding in line for line in lines), lines
@@ -207,7 +208,8 @@ def test_what_cannot_be_built_is_refused() -> None:
 def test_the_generator_of_the_caller_is_left_alone() -> None:
     torch.manual_seed(7)
     before = torch.get_rng_state()
-    first = check_encoding("sine_spe_stochastic", tokens=4)
+    first = check_encoding("sine_spe_stochastic", tokens=4, precisions=["float32"])
     assert torch.equal(before, torch.get_rng_state())
     torch.manual_seed(8)
-    assert check_encoding("sine_spe_stochastic", tokens=4) == first
+    again = check_encoding("sine_spe_stochastic", tokens=4, precisions=["float32"])
+    assert again == first
