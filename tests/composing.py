@@ -18,12 +18,10 @@ from omegaconf import OmegaConf
 
 from nmt import schema
 from nmt.config import Model, Settings
-from nmt.encodings.base import Encoding
 from nmt.encodings.lookup import find
 from nmt.overrides.compose import experiment_of
 from nmt.overrides.options import FAMILIES, entries_of, family_of, options_of
 
-HOOKS = ("embed", "layer", "project", "scores", "bias", "normalise", "values", "readout")
 BY_COLUMNS = FAMILIES[-2]
 SHARED: list[Path] = []  # the directory, once conftest.py knows it
 
@@ -91,13 +89,13 @@ def _composed(*arguments: str) -> Settings:
 
 @cache
 def representatives() -> tuple[str, ...]:
-    """The first encoding of each kind: by the hooks it answers, and whether it reads columns."""
+    """The first encoding of each kind: by the hooks it overrides, and whether it reads columns."""
     first: dict[tuple[frozenset[str], bool], str] = {}
     for option in options_of("encoding"):
         entries = entries_of(option).items()
         classes = [find(str(entry.get("use", name))) for name, entry in entries]
-        answered = {h for h in HOOKS for c in classes if getattr(c, h) is not getattr(Encoding, h)}
-        first.setdefault((frozenset(answered), family_of(option) == BY_COLUMNS), option)
+        hooks = frozenset(hook for cls in classes for hook in cls.hooks)
+        first.setdefault((hooks, family_of(option) == BY_COLUMNS), option)
     return tuple(first.values())
 
 

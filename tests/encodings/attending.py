@@ -1,5 +1,7 @@
 """Attention over given q, k, v in their own precision: what loops in float64 are compared with."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -33,6 +35,24 @@ def qkv(n: int, sizes: Dims, rows: int = 2, seed: int = 0) -> tuple[Tensor, Tens
     shape = (3, rows, sizes.heads, n, sizes.head_dim)
     q, k, v = torch.randn(shape, generator=draw, dtype=torch.float64)
     return q, k, v
+
+
+def shaken(e: Encoding) -> Encoding:
+    """In float64, every parameter away from where it starts."""
+    e = e.double()
+    with torch.no_grad():
+        for p in e.parameters():
+            p.add_(torch.randn_like(p) * 0.3)
+    return e
+
+
+def drawn(module: Any, deviation: float = 0.5) -> Any:
+    """In float64, with parameters of seed 1 that are large enough to see."""
+    draw = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for p in module.double().parameters():
+            p.copy_(torch.randn(p.shape, generator=draw, dtype=torch.float64) * deviation)
+    return module
 
 
 def attend(

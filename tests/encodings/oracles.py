@@ -28,19 +28,10 @@ from nmt.encodings.transformer_xl import TransformerXl
 from nmt.encodings.xpos import Xpos
 from nmt.encodings.yarn import Yarn
 from tests.encodings.agreement import Agreement, Sides, table, theirs
-from tests.encodings.attending import attend, dims, pass_over, qkv
+from tests.encodings.attending import attend, dims, drawn, pass_over, qkv
 from tests.encodings.oracles_ctranslate2 import WHOLE_MODELS
 
 HF = "transformers.models"
-
-
-def drawn(e: Any) -> Any:
-    """In float64, with parameters that are large enough to see."""
-    draw = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for p in e.double().parameters():
-            p.copy_(torch.randn(p.shape, generator=draw, dtype=torch.float64) * 0.5)
-    return e
 
 
 def flat(*tensors: Tensor) -> Tensor:

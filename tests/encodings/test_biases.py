@@ -18,18 +18,9 @@ from nmt.encodings.kerple import Kerple
 from nmt.encodings.limits import longest
 from nmt.encodings.sandwich import Sandwich
 from nmt.encodings.t5 import T5, bucket
-from tests.encodings.attending import attend, dims, pass_over, qkv
+from tests.encodings.attending import attend, dims, pass_over, qkv, shaken
 
 SITES = pytest.mark.parametrize("site", ["encoder", "decoder"])
-
-
-def shaken(e: Encoding) -> Encoding:
-    """In float64, every parameter away from where it starts."""
-    e = e.double()
-    with torch.no_grad():
-        for p in e.parameters():
-            p.add_(torch.randn_like(p) * 0.3)
-    return e
 
 
 def bias_of(e: Encoding, n: int = 9, layer: int = 0, context: Context | None = None) -> Tensor:

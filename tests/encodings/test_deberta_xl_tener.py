@@ -18,21 +18,12 @@ from nmt.encodings.tener import Tener
 from nmt.encodings.transformer_xl import TransformerXl
 from nmt.model.attention import Attention
 from nmt.model.transformer import Transformer
-from tests.encodings.attending import attend, dims, pass_over, qkv
+from tests.encodings.attending import attend, dims, drawn, pass_over, qkv
 
 Pair = Callable[[Tensor, Tensor, int, int, int], Tensor]
 """`(q_i, k_j, head, i, j) -> logit` of one pair."""
 
 sites = pytest.mark.parametrize("site", ["encoder", "decoder"])
-
-
-def shaken(e: Encoding) -> Any:
-    """In float64, with parameters that are large enough to see."""
-    draw = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for p in e.double().parameters():
-            p.copy_(torch.randn(p.shape, generator=draw, dtype=torch.float64) * 0.5)
-    return e
 
 
 def check(e: Encoding, pair: Pair, layer: int, n: int = 9) -> None:
@@ -56,7 +47,7 @@ def pe(x: float, width: int, denominator: str = "paper") -> Tensor:
 @sites
 @pytest.mark.parametrize("p2c", ["code", "paper"])
 def test_deberta_equals_the_formula(site: str, p2c: str) -> None:
-    e = shaken(Deberta(dims(site), 2, p2c))
+    e = drawn(Deberta(dims(site), 2, p2c))
     for layer in range(2):
 
         def pair(q: Tensor, k: Tensor, h: int, i: int, j: int, layer: int = layer) -> Tensor:
@@ -71,7 +62,7 @@ def test_deberta_equals_the_formula(site: str, p2c: str) -> None:
 
 
 def test_deberta_without_its_terms_and_its_scale_is_nothing() -> None:
-    e = shaken(Deberta(dims(), 2))
+    e = drawn(Deberta(dims(), 2))
     with torch.no_grad():
         e.w_kr.zero_(), e.w_qr.zero_()
     e.facts = replace(e.facts, scale=None)
@@ -82,7 +73,7 @@ def test_deberta_without_its_terms_and_its_scale_is_nothing() -> None:
 @sites
 @pytest.mark.parametrize("untie", [False, True])
 def test_transformer_xl_equals_the_formula(site: str, untie: bool) -> None:
-    e = shaken(TransformerXl(dims(site), untie))
+    e = drawn(TransformerXl(dims(site), untie))
     for layer in range(2):
 
         def pair(q: Tensor, k: Tensor, h: int, i: int, j: int, layer: int = layer) -> Tensor:
@@ -94,7 +85,7 @@ def test_transformer_xl_equals_the_formula(site: str, untie: bool) -> None:
 
 
 def test_transformer_xl_with_zeros_is_nothing() -> None:
-    e = shaken(TransformerXl(dims()))
+    e = drawn(TransformerXl(dims()))
     q, k, v = qkv(9, e.dims)
     assert not torch.allclose(attend(e, q, k, v, pass_over(9))[0], q @ k.mT / 2, atol=0.1)
     assert e.zero_initialise()
@@ -106,7 +97,7 @@ def test_transformer_xl_with_zeros_is_nothing() -> None:
     "options", [{}, {"scaled": True}, {"key_term": True, "denominator": "tensor2tensor"}]
 )
 def test_tener_equals_the_formula(site: str, options: dict[str, Any]) -> None:
-    e = shaken(Tener(dims(site), **options))
+    e = drawn(Tener(dims(site), **options))
     for layer in range(2):
 
         def pair(q: Tensor, k: Tensor, h: int, i: int, j: int, layer: int = layer) -> Tensor:
@@ -121,7 +112,7 @@ def test_tener_equals_the_formula(site: str, options: dict[str, Any]) -> None:
 
 def test_the_mirror_image_of_teners_code_is_the_same_attention() -> None:
     """The authors' q . R[j - i] + k . R[i - j] with the sines of queries, keys, u, v reflected."""
-    e = shaken(Tener(dims(), True, True))
+    e = drawn(Tener(dims(), True, True))
     q, k, v = qkv(9, e.dims)
     mirror = torch.tensor([-1.0, -1, 1, 1], dtype=torch.float64)
     theirs = torch.empty(2, 2, 9, 9, dtype=torch.float64)
@@ -167,8 +158,8 @@ def test_leaving_keys_out_changes_nothing_else_of_the_start(
 
 
 REAL = {
-    "transformer_xl": lambda: shaken(TransformerXl(dims())),
-    "tener": lambda: shaken(Tener(dims(), key_term=True)),
+    "transformer_xl": lambda: drawn(TransformerXl(dims())),
+    "tener": lambda: drawn(Tener(dims(), key_term=True)),
 }
 
 
@@ -205,7 +196,7 @@ class Edges(Positions):
 
 @pytest.mark.parametrize("make", [lambda: Deberta(dims(), 2), *REAL.values()])
 def test_distances_are_enough(make: Callable[[], Any]) -> None:
-    e = shaken(make())
+    e = drawn(make())
     assert e.facts.pairwise
     q, k, v = qkv(9, e.dims)
     e.positions = Edges()
@@ -229,7 +220,7 @@ def test_large_positions_stay_apart_in_bfloat16(name: str, kind: torch.dtype) ->
 
 @pytest.mark.parametrize("make", [lambda: Deberta(dims(), 2), *REAL.values()])
 def test_gradients_in_float64(make: Callable[[], Any]) -> None:
-    e = shaken(make())
+    e = drawn(make())
     q, k, _ = (t[:1].requires_grad_() for t in qkv(3, e.dims))
     c = pass_over(3)
 

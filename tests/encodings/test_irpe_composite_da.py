@@ -15,19 +15,10 @@ from nmt.encodings.context import Context
 from nmt.encodings.da_transformer import DaTransformer, rescaled
 from nmt.encodings.irpe import Irpe, piecewise
 from nmt.encodings.relative import Relative
-from tests.encodings.attending import attend, dims, pass_over, qkv
+from tests.encodings.attending import attend, dims, drawn, pass_over, qkv
 
 sites = pytest.mark.parametrize("site", ["encoder", "decoder"])
 ALL: dict[str, Any] = {"query": "contextual", "key": "contextual", "value": "contextual"}
-
-
-def shaken(e: Encoding) -> Any:
-    """In float64, with parameters that are large enough to see."""
-    draw = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for p in e.double().parameters():
-            p.copy_(torch.randn(p.shape, generator=draw, dtype=torch.float64))
-    return e
 
 
 def group(x: int, alpha: int, beta: int, gamma: int) -> int:
@@ -45,7 +36,7 @@ def group(x: int, alpha: int, beta: int, gamma: int) -> int:
 )
 def test_irpe_equals_the_formula_in_two_loops(site: str, options: dict[str, Any]) -> None:
     sizes = (2, 4, 6)
-    e = shaken(Irpe(dims(site), **{"key": "contextual"} | options, alpha=2, beta=4, gamma=6))
+    e = drawn(Irpe(dims(site), **{"key": "contextual"} | options, alpha=2, beta=4, gamma=6))
     q, k, v = qkv(9, e.dims)
 
     def row(table: Tensor | None, layer: int, h: int, x: int) -> Tensor:
@@ -86,7 +77,7 @@ def test_irpe_groups() -> None:
 
 
 def test_short_sentences_make_irpe_into_shaw_without_clipping() -> None:
-    e = shaken(Irpe(dims(), "none", "contextual", "contextual", 8, 10, 20))
+    e = drawn(Irpe(dims(), "none", "contextual", "contextual", 8, 10, 20))
     shaw = Relative(dims(), None, longest=9).double()
     with torch.no_grad():
         for mine, theirs in zip((e.key_table, e.value_table), shaw.parameters(), strict=True):
@@ -120,7 +111,7 @@ class Bias(Encoding):
 
 
 def test_composite_is_a_bias_and_shaw_on_keys() -> None:
-    e = shaken(Composite(dims(), 2))
+    e = drawn(Composite(dims(), 2))
     shaw = Relative(dims(), 2, value=False).double()
     assert shaw.key_table is not None
     with torch.no_grad():
@@ -137,7 +128,7 @@ def test_composite_is_a_bias_and_shaw_on_keys() -> None:
 @pytest.mark.parametrize("parts", [(1, 1, 1), (0, 0, 1), (1, 0, 0), (0, 1, 0)])
 def test_composite_equals_the_formula_in_two_loops(site: str, parts: tuple[int, ...]) -> None:
     fixed, query, key = map(bool, parts)
-    e = shaken(Composite(dims(site), 2, fixed, query, key))
+    e = drawn(Composite(dims(site), 2, fixed, query, key))
     q, k, v = qkv(9, e.dims)
     for layer in range(2):
         got, _, out = attend(e, q, k, v, pass_over(9, site), layer)
@@ -163,7 +154,7 @@ def test_fixed_kernels_start_at_zero() -> None:
 
 @sites
 def test_da_transformer_equals_the_formula_in_two_loops(site: str) -> None:
-    e = shaken(DaTransformer(dims(site)))
+    e = drawn(DaTransformer(dims(site)))
     q, k, v = qkv(9, e.dims)
     for layer in range(2):
         got, _, out = attend(e, q, k, v, pass_over(9, site), layer)
@@ -199,7 +190,7 @@ def test_da_transformer_stays_finite_where_the_formula_overflows() -> None:
 
 
 def test_da_transformer_with_w_zero_is_relu_attention() -> None:
-    e = shaken(DaTransformer(dims()))
+    e = drawn(DaTransformer(dims()))
     with torch.no_grad():
         e.w.zero_()
     q, k, v = qkv(9, e.dims)
@@ -215,7 +206,7 @@ MAKE: list[Callable[[], Encoding]] = [
 
 @pytest.mark.parametrize("make", MAKE)
 def test_gradients_in_float64(make: Callable[[], Encoding]) -> None:
-    e = shaken(make())
+    e = drawn(make())
     q, k, v = (t[:1].requires_grad_() for t in qkv(4, e.dims))
     c = pass_over(4)
     parts = (q, k, v, *e.parameters())

@@ -19,18 +19,9 @@ from nmt.encodings.positions_random import Shift
 from nmt.encodings.positions_sampled import Sample
 from nmt.encodings.t5 import bucket
 from nmt.encodings.tupe import Tupe
-from tests.encodings.attending import attend, dims, pass_over, qkv
+from tests.encodings.attending import attend, dims, pass_over, qkv, shaken
 
 SITES = pytest.mark.parametrize("site", ["encoder", "decoder"])
-
-
-def shaken(e: Encoding) -> Encoding:
-    """In float64, every parameter away from where it starts."""
-    e = e.double()
-    with torch.no_grad():
-        for p in e.parameters():
-            p.add_(torch.randn_like(p) * 0.3)
-    return e
 
 
 @SITES
