@@ -3,6 +3,7 @@
 import io
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -11,9 +12,11 @@ from nmt.cli import translate
 from nmt.config import Settings
 from nmt.inspect import parity
 from nmt.modeldir import Trained
-from tests.decode.copying import trained
+from tests.decode.copying import ENDLESS, trained
 
 Run = Callable[..., tuple[int, bytes, str]]
+LINES = [f"w{i % 40} w{i % 7}" for i in range(20)]
+LINES[1] = LINES[13] = f"{ENDLESS} w1"  # cut at the limit, and counted
 
 
 @pytest.fixture
@@ -46,3 +49,11 @@ def nmt_translate(command: Run, monkeypatch: pytest.MonkeyPatch, copying: Traine
     """The command on a model that copies."""
     monkeypatch.setattr(modeldir, "load", lambda path, device: copying)
     return lambda *words, stdin=b"": command("model", *words, stdin=stdin)
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    """A file of LINES."""
+    path = tmp_path / "in"
+    path.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
+    return path

@@ -15,18 +15,7 @@ from nmt import modeldir
 from nmt.cli import resumable
 from nmt.modeldir import Trained, load
 from nmt.storage import atomic
-from tests.cli.conftest import Run
-from tests.decode.copying import ENDLESS
-
-LINES = [f"w{i % 40} w{i % 7}" for i in range(20)]
-LINES[1] = LINES[13] = f"{ENDLESS} w1"  # cut at the limit, and counted
-
-
-@pytest.fixture
-def text(tmp_path: Path) -> Path:
-    path = tmp_path / "in"
-    path.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
-    return path
+from tests.cli.conftest import LINES, Run
 
 
 @pytest.fixture

@@ -23,22 +23,12 @@ from nmt.experiments.systems import systems_of
 from nmt.experiments.testsets import unnamed
 from nmt.machine.pool import WorkerPool, can_fork
 from nmt.modeldir import Trained
-from tests.cli.conftest import Run
-from tests.decode.copying import ENDLESS
+from tests.cli.conftest import LINES, Run
 from tests.pretended import pretend
 
 pytestmark = pytest.mark.skipif(not can_fork(), reason="forks are for Linux")
 
-LINES = [f"w{i % 40} w{i % 7}" for i in range(20)]
-LINES[1] = LINES[13] = f"{ENDLESS} w1"  # cut at the limit, and counted
 TWO = ("--workers", "2")
-
-
-@pytest.fixture
-def text(tmp_path: Path) -> Path:
-    path = tmp_path / "in"
-    path.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
-    return path
 
 
 @pytest.fixture

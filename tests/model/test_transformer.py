@@ -1,7 +1,6 @@
 """Counts, tying, norms, the cache, and the fused kernel against the explicit path."""
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
@@ -49,25 +48,21 @@ def test_each_dropout_acts_in_training_only(key: str, tiny: Make, ids: Ids) -> N
 
 @pytest.mark.parametrize("option", ["absolute", "rotary", "alibi", "none"])
 def test_the_fused_kernel_computes_the_same(
-    option: str, tiny: Make, ids: Ids, monkeypatch: pytest.MonkeyPatch
+    option: str,
+    tiny: Make,
+    ids: Ids,
+    monkeypatch: pytest.MonkeyPatch,
+    kernel_calls: list[int],
 ) -> None:
     model = tiny(f"encoding={option}")
     assert model.encoder_encodings.fusible
     source, target = ids(2, 12), ids(2, 9)
     source[0, 7:] = 0
-    calls: list[int] = []
-    real = torch.nn.functional.scaled_dot_product_attention
-
-    def spy(*a: Any, **k: Any) -> Tensor:
-        calls.append(1)
-        return real(*a, **k)
-
-    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", spy)
     plain = model(source, target)
-    assert not calls
+    assert not kernel_calls
     monkeypatch.setattr(attention, "FUSED_FROM", 1)
     assert torch.allclose(plain, model(source, target), atol=1e-5)
-    assert len(calls) == 6
+    assert len(kernel_calls) == 6
 
 
 def test_scores_and_values_keep_the_kernel_away(tiny: Make) -> None:

@@ -166,25 +166,17 @@ def test_token_by_token_one_sees_the_same(option: str, tiny: Make, ids: Ids) -> 
 
 
 def test_the_kernel_is_kept_away_only_while_watching(
-    tiny: Make, ids: Ids, monkeypatch: pytest.MonkeyPatch
+    tiny: Make, ids: Ids, monkeypatch: pytest.MonkeyPatch, kernel_calls: list[int]
 ) -> None:
     monkeypatch.setattr(attention, "FUSED_FROM", 1)
     model = tiny("encoding=absolute")
     source, target = pair(ids)
-    calls: list[int] = []
-    real = torch.nn.functional.scaled_dot_product_attention
-
-    def spy(*a: Any, **k: Any) -> Tensor:
-        calls.append(1)
-        return real(*a, **k)
-
-    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", spy)
     seen(model, source, target)
-    assert not calls
+    assert not kernel_calls
     with pytest.raises(ZeroDivisionError), watching(model, lambda look: None):
         raise ZeroDivisionError
     model(source, target)
-    assert len(calls) == 6
+    assert len(kernel_calls) == 6
 
 
 def test_one_watches_at_a_time(tiny: Make) -> None:
