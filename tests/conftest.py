@@ -1,5 +1,6 @@
 """What many tests need: one thread, and tiny models with any encoding."""
 
+import gc
 import os
 from collections.abc import Callable, Iterator
 from copy import deepcopy
@@ -28,6 +29,8 @@ if find_spec("triton") is not None and not torch.cuda.is_available():
 hypothesis.settings.register_profile("fast", deadline=None, max_examples=50)
 hypothesis.settings.register_profile("slow", deadline=None, max_examples=300)
 
+gc.disable()  # until all is imported and collected, of which nothing is garbage
+
 TOGETHER = (  # files whose fixtures cost seconds; see below
     *("test_keys", "test_report_runs", "test_whole", "test_workers", "test_marian"),
     *("test_oracles", "test_scoring", "test_diagnosis", "test_ranking", "test_report", "test_page"),
@@ -45,6 +48,13 @@ def pytest_configure(config: pytest.Config) -> None:
     """Properties are tried on more examples where slow tests are asked for."""
     slow = "slow" in config.option.markexpr.replace("not slow", "", 1)
     hypothesis.settings.load_profile("slow" if slow else "fast")
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage seldom, and not among what was there before the first test."""
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 10)
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)
