@@ -6,6 +6,7 @@ Both processes of a parallel run share what was composed, in the directory of th
 import os
 import pickle
 import re
+from collections.abc import Collection
 from copy import deepcopy
 from dataclasses import replace
 from functools import cache
@@ -99,12 +100,15 @@ def representatives() -> tuple[str, ...]:
     return tuple(first.values())
 
 
-def every_encoding() -> list[Any]:
-    """All encodings as parameters, for tests of what uses them; only representatives are fast.
+def every_encoding(fast: Collection[str] = ()) -> list[Any]:
+    """All encodings as parameters, for tests of what uses them; all but `fast` ones are slow.
+
+    Without any named, those are the representatives.
 
     What each encoding must do by itself is tested for all: tests/encodings/test_every_encoding.py.
     """
+    fast = fast or representatives()
     return [
-        pytest.param(option, marks=[pytest.mark.slow] * (option not in representatives()))
+        pytest.param(option, marks=[pytest.mark.slow] * (option not in fast))
         for option in options_of("encoding")
     ]

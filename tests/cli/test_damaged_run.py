@@ -208,9 +208,15 @@ TRUTH: dict[str, tuple[str, Damage]] = {
 }
 
 
+ALIKE = {  # as records that are fast
+    *("metrics.jsonl, a dangling link", "best, a directory", "train.log, a dangling link"),
+    *("TensorBoard, a dangling link", "status.json, missing", "the holder, garbage"),
+}
+
+
 def cases(kinds: Iterable[str]) -> list[Any]:
-    """Parameters; of the lines that cannot be read only a few are fast."""
-    slow = {f"metrics.jsonl, {kind}" for kind in LINES.keys() - FEW}
+    """Parameters; of those that are read alike only a few are fast."""
+    slow = {*ALIKE, *(f"metrics.jsonl, {kind}" for kind in LINES.keys() - FEW)}
     return [pytest.param(kind, marks=[pytest.mark.slow] * (kind in slow)) for kind in kinds]
 
 

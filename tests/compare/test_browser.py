@@ -359,6 +359,7 @@ def test_print_shows_the_numbers_and_no_controls(browser: Browser) -> None:
         browser.ask("Emulation.setEmulatedMedia", media="")
 
 
+@pytest.mark.slow
 def test_pictures_of_both_themes_are_not_blank(browser: Browser) -> None:
     pictures = set()
     for width in (390, 1280):

@@ -29,6 +29,7 @@ from tests.gpu.pretended import GPU, pretended
 
 Make = Callable[..., Transformer]
 VOCAB = 30
+FAST = ["none", "relative", "lstm", "fox", "complex_order", "ldpe"]
 LIMITS = [11, 3, 20, 0]  # ids of each output
 # Waits of a batch before its first step, and why they may be.
 AT_FIRST = {
@@ -117,7 +118,7 @@ def looks(there: Searched) -> int:
     return -(-there.steps // LOOK_EVERY)
 
 
-@pytest.mark.parametrize("option", every_encoding())
+@pytest.mark.parametrize("option", every_encoding(fast=FAST))
 def test_every_search_waits_once_in_eight_steps(option: str, tiny: Make) -> None:
     there = on_both(tiny, (f"encoding={option}",))
     assert there.steps >= LOOK_EVERY

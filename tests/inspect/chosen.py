@@ -1,10 +1,8 @@
-"""Every option of encoding=, and its settings."""
+"""Settings of an option of encoding=, with what it needs besides."""
 
 from nmt.config import Settings
-from nmt.overrides.options import options_of
 from tests import composing
 
-OPTIONS = options_of("encoding")
 MORE = {"complex_order": ["model.feedforward=complex"]}
 
 

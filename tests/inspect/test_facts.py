@@ -7,7 +7,8 @@ import pytest
 from nmt.inspect.facts import facts_of
 from nmt.inspect.specimen import small
 from nmt.overrides.options import FAMILIES, UNSTATED, entries_of, families, family_of
-from tests.inspect.chosen import OPTIONS, settings_of
+from tests.composing import BY_COLUMNS, every_encoding
+from tests.inspect.chosen import settings_of
 
 SHOWN = {  # by family, the reference points and injections that running an option may show
     "no positions": ({"-"}, {"-"}),
@@ -19,10 +20,10 @@ SHOWN = {  # by family, the reference points and injections that running an opti
     "order by recurrence or convolution": ({"R"}, {"-"}),
     "in the place of softmax": ({"R"}, {"mam"}),
 }
-BY_COLUMNS, SEVERAL = FAMILIES[-2:]
+SEVERAL = FAMILIES[-1]
 
 
-@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize("option", every_encoding())
 def test_the_family_agrees_with_what_runs(option: str) -> None:
     """What the file of an option states is what the objects do."""
     family, specimen = family_of(option), small(settings_of(option))

@@ -88,6 +88,7 @@ def test_files_are_written(option: str, tmp_path: Path) -> None:
     assert data.startswith(b"\x89PNG") and len(data) > 5000
 
 
+@pytest.mark.slow
 def test_a_run_shows_what_it_learned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables of the run, not those of a random start; another encoding is refused."""
     settings = experiment_of(["encoding=relative", *SMALL]).settings

@@ -53,11 +53,12 @@ def failed(cells: list[Deviation], precision: str = "float32") -> set[str]:
     ids=["relative", "halting", "complex", "lstm", "limit"],
 )
 def test_what_is_right_passes(tokens: int, overrides: list[str], settings_of: Make) -> None:
-    cells = measure(settings_of(*overrides), tokens, BOUNDS)
+    precisions = list(BOUNDS) if tokens == 40 else ["float32"]
+    cells = measure(settings_of(*overrides), tokens, precisions)
     assert [(c.precision, c.condition.name) for c in cells] == [
-        (p, n) for p in BOUNDS for n in NAMES
+        (p, n) for p in precisions for n in NAMES
     ]
-    assert not failed(cells) and not failed(cells, "bfloat16")
+    assert all(not failed(cells, precision) for precision in precisions)
     for c in cells:
         assert c.difference <= c.bound
         assert 0.5 < c.largest < 50
@@ -323,8 +324,9 @@ def test_what_is_not_finite_fails(
         monkeypatch.setattr(Transformer, "advance", lambda *a: spoil(advance(*a)))
     if where != "steps":
         monkeypatch.setattr(Transformer, "hidden", spoiled)
-    cells = measure(settings_of("encoding=none"), 8, BOUNDS)
-    assert failed(cells) == EVERY and failed(cells, "bfloat16") == EVERY
+    precision = "bfloat16" if where == "both" else "float32"
+    cells = measure(settings_of("encoding=none"), 8, [precision])
+    assert failed(cells, precision) == EVERY
     assert all(math.isnan(c.difference) and c.share == math.inf for c in cells)
 
 

@@ -22,16 +22,18 @@ ODD = [
 ]
 
 
-@pytest.mark.parametrize("name", ODD)
-def test_a_path_is_taken_as_it_stands(name: str) -> None:
-    words = ["data=files", f"data.root={name}", f"data.cache={name}", f"runs={name}"]
+@pytest.mark.parametrize(
+    ("name", "cache", "runs"), list(zip(ODD[:12], ODD[12:24], ODD[22:], strict=True))
+)
+def test_a_path_is_taken_as_it_stands(name: str, cache: str, runs: str) -> None:
+    words = ["data=files", f"data.root={name}", f"data.cache={cache}", f"runs={runs}"]
     asked = experiment_of([*words, "name=n"])
     settings, run = asked.settings, asked.run
     assert isinstance(settings.data, Files)
     assert settings.data.root == name
     assert settings.data.train_source == f"{name}/train.de"
-    assert settings.data.cache == name
-    assert run == Path(name) / "n"
+    assert settings.data.cache == cache
+    assert run == Path(runs) / "n"
 
 
 def test_quotes_of_hydra_are_still_understood() -> None:

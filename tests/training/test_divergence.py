@@ -113,6 +113,7 @@ def test_a_run_that_diverges_stops_and_keeps_its_best(
     assert "guessing" not in caplog.text.split("failed:")[0]  # it has been said
 
 
+@pytest.mark.slow
 def test_a_rate_that_is_far_too_high_is_told_and_stops(
     data: Prepared, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
