@@ -105,7 +105,7 @@ class MarianAdapter(Adapter):
 
     def code(self, place: str) -> str:
         """Lines for MarianTokenizer and MarianMTModel."""
-        return card_code.transformers(self.trained, place, self.positions - 2)
+        return card_code.program(self.trained, "transformers", place, self.positions - 2)
 
 
 def _order(trained: Trained, positions: int) -> Tensor:

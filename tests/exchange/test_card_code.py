@@ -150,7 +150,7 @@ def test_the_lines_translate_as_nmt_does(name: str, tmp_path: Path) -> None:
         trained.model.output.bias[[PAD, BOS, UNK]] = -60  # CTranslate2 has none of them
     export(trained, tmp_path / "made", LINES)
     lines = [*LINES, *ODD, *(f">>{code}<< {LINES[0]}" for code in ("fr", "nl", "xx"))]
-    code = card_code.ctranslate2(trained, str(tmp_path / "made"), None)
+    code = card_code.program(trained, "ctranslate2", str(tmp_path / "made"), None)
     assert card_code.compared(trained, code, lines)["equal"] == len(lines)
     assert len(set(nmt.translate(trained, lines))) > 4
 
@@ -164,7 +164,7 @@ def test_the_card_names_the_languages(tmp_path: Path) -> None:
 
 def test_what_stands_in_the_lines_of_a_model_is_a_literal() -> None:
     name = "a\"b'c\\\n\U0001f600"
-    code = card_code.ctranslate2(of_bpe(), name, 7)
+    code = card_code.program(of_bpe(), "ctranslate2", name, 7)
     assert code.isascii() and "min(int(0.5 * len(pieces)) + 1, 7)" in code
     (line,) = [line for line in code.split("\n") if line.startswith("place = ")]
     names: dict[str, Any] = {"Path": str}
