@@ -60,7 +60,6 @@ translates, with all these options except sampling.
 Search settings that can be changed:
 """
 
-ENGINES = ("nmt", "ctranslate2")
 SETTING = re.compile(r"[\w.+~]+=")  # a file of such a name is still ./a=b
 TEXT = ""  # the name of the text among what is read; columns have names
 PREFIX = "--target-prefix"  # that of the beginnings of the translations
@@ -98,9 +97,7 @@ def command(argv: list[str]) -> None:
 
         keep_memory()
         set_threads(options.threads)
-        loaded = engines.load(
-            options.models, options.device, options.threads, options.engine, options.workers
-        )
+        loaded = engines.load(options.models, options.device, options.threads, options.workers)
         if options.target_prefix and not loaded.models:
             raise UserError(
                 f"{PREFIX}: not with CTranslate2; translate with the model that was exported"
@@ -181,7 +178,6 @@ def understood(argv: list[str]) -> argparse.Namespace:
     add("--scores", action="store_true", help="a score before each translation")
     add("--json", action="store_true", help="one JSON object per line")
     add(PREFIX, metavar="FILE", help="line N begins the translation of line N; may be empty")
-    add("--engine", choices=ENGINES, help="what is to translate (default: what reads MODEL)")
     add_translating(parser)
     options = parser.parse_intermixed_args(argv)
     if (options.workers or 1) > 1 and options.threads not in (None, options.workers):

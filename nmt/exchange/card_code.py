@@ -74,7 +74,11 @@ def program(trained: Trained, engine: str, place: str, most: int | None) -> str:
     )
     templates.filters["literal"] = _literal
     return templates.get_template("card_code.jinja").render(
-        **{"engine": engine, "place": place, "most": most, "source": source, "target": target},
+        engine=engine,
+        place=place,
+        most=most,
+        source=source,
+        target=target,
         decode=decode,
         ranked_anew=is_ranked_anew(decode),
         form=source.tokenizer.normalize,

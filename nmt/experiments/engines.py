@@ -28,27 +28,19 @@ def load(
     paths: Sequence[str | Path],
     device: str = "auto",
     threads: int | None = None,
-    engine: str | None = None,
     workers: int | None = 1,
 ) -> LoadedModels:
     """Read run or model directories, or one that nmt-export wrote for CTranslate2.
 
-    `engine`: which one is expected to read them; None: the one that can. `threads` are those of
-    CTranslate2; of torch they are set elsewhere. `workers`: processes that search, or threads of
-    CTranslate2 for a batch each; None: as many as pay for the text. Raises UserError for what
-    another engine reads, and what `modeldir.load` raises.
+    `threads` are those of CTranslate2; of torch they are set elsewhere. `workers`: processes that
+    search, or threads of CTranslate2 for a batch each; None: as many as pay for the text. Raises
+    UserError for an exported model among others, and what `modeldir.load` raises.
     """
     first, *others = paths
     exported = [path for path in paths if ctranslate2_engine.is_exported(Path(path))]
-    if exported and engine == "nmt":
-        raise UserError(f"{exported[0]}: only CTranslate2 can read it; leave --engine out")
     if exported and others:
         raise UserError(
             f"{exported[0]}: CTranslate2 searches with one model; name the models themselves"
-        )
-    if not exported and engine == "ctranslate2":
-        raise UserError(
-            f"{first}: not written for CTranslate2; first nmt-export {first} DIR --to ctranslate2"
         )
     if exported:
         model, place = ctranslate2_engine.load(Path(first)), devices.pick(device)

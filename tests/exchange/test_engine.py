@@ -250,11 +250,11 @@ def test_the_command_translates_as_with_the_model(
     source = tmp_path / "in.txt"
     source.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
     said = []
-    for name, more in (("model", []), ("made", ["--engine", "ctranslate2"]), ("made", [])):
+    for name in ("model", "made"):
         arguments = [str(place / name), str(source), "decode.alpha=0", "decode.beam_size=2"]
-        assert translate.main([*arguments, "--device", "cpu", *more]) == Exit.OK
+        assert translate.main([*arguments, "--device", "cpu"]) == Exit.OK
         said.append(capsys.readouterr().out)
-    assert said[0] == said[1] == said[2] and said[0].count("\n") == len(LINES)
+    assert said[0] == said[1] and said[0].count("\n") == len(LINES)
 
 
 def test_it_goes_on_after_an_interruption_to_the_same_bytes(
@@ -283,13 +283,8 @@ def test_it_goes_on_after_an_interruption_to_the_same_bytes(
 def test_what_another_engine_reads_is_said(place: Path, tmp_path: Path) -> None:
     source = tmp_path / "in.txt"
     source.write_text("ein\n", encoding="utf-8")
-    for models, engine, message in (
-        (["made"], "nmt", "only CTranslate2 can read it"),
-        (["model"], "ctranslate2", "first nmt-export .* --to ctranslate2"),
-        (["made", "model"], None, "CTranslate2 searches with one model"),
-    ):
-        with pytest.raises(UserError, match=message):
-            engines.load([place / name for name in models], "cpu", engine=engine)
+    with pytest.raises(UserError, match="CTranslate2 searches with one model"):
+        engines.load([place / "made", place / "model"], "cpu")
     assert score.main([str(place / "made"), str(source), str(source)]) == Exit.DATA
     output = tmp_path / "out.txt"
     prefixed = [str(place / "made"), str(source), "--target-prefix", str(source)]

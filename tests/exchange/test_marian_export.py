@@ -196,7 +196,7 @@ def test_the_command_writes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     command = [str(tmp_path / "model"), str(tmp_path / "out"), "--to", "marian"]
     command += ["--samples", str(tmp_path / "in.txt")]
     assert export_model.main(command) == Exit.OK
-    assert json.loads((tmp_path / "out" / "certificate.json").read_bytes())["lines"] > 3
+    assert json.loads((tmp_path / "out" / "certificate.json").read_bytes())["lines"] >= 3
     assert export_model.main([*command[:1], str(tmp_path / "x"), *command[2:],
                               "--precision", "int8"]) == Exit.USAGE  # fmt: skip
     monkeypatch.setattr(adapter, "find_spec", lambda name: None)

@@ -1,7 +1,7 @@
 """A report as one HTML page that needs nothing else: no network, no font, no script from elsewhere.
 
 Templates of Jinja2 escape every string, and spell out its invisible characters. The policy in the
-page's head allows its own style and its own two scripts, by their hashes, and nothing more; a
+page's head allows its own style and script, by their hashes, and nothing more; a
 browser would refuse whatever a hostile test set might smuggle past the escaping.
 """
 
@@ -36,16 +36,15 @@ OPEN = 10  # examples that are open at first
 def html(report: Report) -> str:
     """The whole page; the same report gives the same bytes."""
     style = _resource("page.css") + _switches(len(report.systems))
-    first, last = _resource("theme.js"), _resource("page.js")
+    script = _resource("page.js")
     return (
         environment()
         .get_template("page.html")
         .render(
             report=report,
-            policy=_policy(style, first, last),
+            policy=_policy(style, script),
             style=Markup(style),
-            first=Markup(first),
-            last=Markup(last),
+            script=Markup(script),
         )
     )
 
@@ -157,10 +156,9 @@ def _switches(systems: int) -> str:
     )
 
 
-def _policy(style: str, *scripts: str) -> str:
-    allowed = " ".join(map(_hash, scripts))
+def _policy(style: str, script: str) -> str:
     return (
-        f"default-src 'none'; style-src {_hash(style)}; script-src {allowed}; img-src data:; "
+        f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
 

@@ -1,31 +1,10 @@
 "use strict";
-// What the page can do beyond being read: themes, sorting, filters. Without it all can be read.
+// What the page can do beyond being read: sorting, filters. Without it all can be read.
 
 const all = (selector, within = document) => [...within.querySelectorAll(selector)];
 const byId = (id) => document.getElementById(id);
 
-// Themes: as the system has it, light, dark.
-const THEMES = ["automatic", "light", "dark"];
-
-function themes() {
-  const button = byId("theme");
-  const root = document.documentElement;
-  const say = () => (button.textContent = `Theme: ${root.dataset.theme ?? "automatic"}`);
-  button.addEventListener("click", () => {
-    const next = THEMES[(THEMES.indexOf(root.dataset.theme ?? "automatic") + 1) % THEMES.length];
-    if (next === "automatic") delete root.dataset.theme;
-    else root.dataset.theme = next;
-    try {
-      if (next === "automatic") localStorage.removeItem("nmt-report-theme");
-      else localStorage.setItem("nmt-report-theme", next);
-    } catch (error) {
-      // not remembered where storage is closed
-    }
-    say();
-  });
-  button.hidden = false;
-  say();
-}
+document.documentElement.classList.add("js"); // shows the controls
 
 // Sorting: each heading of a column becomes a button.
 function sortable(table) {
@@ -109,7 +88,6 @@ function panels() {
   show(); // a browser may have kept a choice from an earlier visit
 }
 
-themes();
 all("table.sortable").forEach(sortable);
 all("input[data-opens]").forEach(opener);
 filters();
