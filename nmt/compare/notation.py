@@ -13,6 +13,7 @@ SIGNS = {  # of under-translation, each a share
     "unattended": "source never attended",
     "dropped_half": "second half dropped",
 }
+REPEATED_IN_REFERENCES = f"{SIGNS['repeated']} of the references"
 
 
 def number(value: float | None, digits: int = 1) -> str:
@@ -59,6 +60,16 @@ def beyond(cell: SystemScores) -> str:
 def sign(cell: SystemScores, name: str) -> float | None:
     """A sign of under-translation, a share; None where it is not known."""
     return None if cell.signs is None else getattr(cell.signs, name)
+
+
+def figures(cell: SystemScores) -> dict[str, float | None]:
+    """Length ratio, signs of under-translation (shares) and perplexity, by their names."""
+    known = {"length ratio": cell.ratio, "perplexity of the references": cell.perplexity}
+    for name, title in SIGNS.items():
+        known[title] = sign(cell, name)
+        if name == "repeated":
+            known[REPEATED_IN_REFERENCES] = sign(cell, "repeated_reference")
+    return known
 
 
 def reference_sign(row: BucketScores) -> float | None:
