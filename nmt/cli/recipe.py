@@ -13,7 +13,7 @@ from nmt.cli import testset
 from nmt.cli.command import run
 from nmt.cli.parser import Parser
 from nmt.errors import Exit, UserError
-from nmt.recipes import estimate, recipe
+from nmt.recipes import disk, recipe
 from nmt.recipes import lock as locks
 from nmt.recipes.stamp import RecipeJob
 from nmt.storage import atomic
@@ -37,8 +37,8 @@ Stages, in this order (all, unless you name some):
   tests     writes dev.*, the test sets, newstest_all and concat_seq
 
 Stages that are finished with the same inputs are skipped, so the same command continues after an
-interruption. Before the first download, the disk and time that all stages need are printed; at the
-end, the commands of nmt-train that make the paper's tables from the text."""
+interruption. Before the first download, the disk that all stages need is printed; at the end, the
+commands of nmt-train that make the paper's tables from the text."""
 
 
 def command(argv: list[str]) -> None:
@@ -128,7 +128,7 @@ def listed(job: RecipeJob) -> str:
             for version in archive.versions:
                 lines.append(f"  {archive.file}  {version.size} bytes  sha256 {version.sha256}")
             lines += [f"    {url}" for url in archive.urls]
-    needed = estimate.size(sum(max(v.size for v in archive.versions) for archive in first))
+    needed = disk.size(sum(max(v.size for v in archive.versions) for archive in first))
     lines += ["", f"with {', '.join(job.picked) or 'no options'}: {len(first)} files, {needed}"]
     for option in lock.options:
         choices = "|".join(option.choices)

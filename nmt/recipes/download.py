@@ -21,7 +21,7 @@ from tqdm import tqdm
 
 import nmt
 from nmt.errors import DISK, Exit, UserError
-from nmt.recipes.estimate import size
+from nmt.recipes.disk import size
 from nmt.recipes.lock import Archive, FileVersion
 from nmt.storage import atomic
 from nmt.storage.manifest import sha256_of
@@ -82,7 +82,13 @@ def fetch(
     if not _is_right(part, archive):  # else it was killed between the last byte and the name
         why = list[str]()
         for url in urls:
-            if not (failure := _fill(part, url, archive, patience)):
+            begun = part.stat().st_size
+            failure = _fill(part, url, archive, patience)
+            if begun and not failure and not _is_right(part, archive):
+                log.warning("%s: its pieces do not fit together; from the start", archive.file)
+                os.truncate(part, 0)
+                failure = _fill(part, url, archive, patience)
+            if not failure:
                 break
             why.append(f"{url}: {failure}")
             log.warning("%s", why[-1])
@@ -109,13 +115,14 @@ def _is_right(path: Path, archive: Archive) -> bool:
 
 def _fill(part: Path, url: str, archive: Archive, patience: Patience) -> str:
     """Append what is missing, going on after each break; why this address cannot give it, or ""."""
-    sizes, failures, anew = {version.size for version in archive.versions}, 0, False
+    sizes, failures = {version.size for version in archive.versions}, 0
     units = {"unit": "B", "unit_scale": True, "leave": False, "disable": None}
     with tqdm(desc=archive.file, total=max(sizes), initial=part.stat().st_size, **units) as bar:
         while True:
             before, tries = part.stat().st_size, patience.tries
             try:
-                start, why = _receive(url, part, sizes, patience.timeout, bar)
+                _receive(url, part, sizes, patience.timeout, bar)
+                return ""
             except ValueError as error:
                 return str(error)
             except HTTPError as error:
@@ -125,25 +132,15 @@ def _fill(part: Path, url: str, archive: Archive, patience: Patience) -> str:
                     os.truncate(part, 0)
                 if error.code not in AGAIN and error.code < 500:
                     return why
+            except URLError as error:
+                why = str(error.reason)
+                tries = tries if before else min(2, tries)  # the network may not be there
+            except TimeoutError:
+                why = f"no answer in {patience.timeout:g} s"
             except (OSError, HTTPException) as error:
-                reason = error.reason if isinstance(error, URLError) else error
-                if isinstance(reason, TimeoutError):
-                    why = f"no answer in {patience.timeout:g} s"
-                elif isinstance(error, URLError):
-                    why = str(reason)
-                    tries = tries if before else min(2, tries)  # the network may not be there
-                elif isinstance(error, OSError) and error.errno in DISK:
+                if isinstance(error, OSError) and error.errno in DISK:
                     raise
-                else:
-                    why = f"the answer breaks off: {error or type(error).__name__}"
-            else:
-                if not why and (not start or anew or _is_right(part, archive)):
-                    return ""
-                if not why:
-                    log.warning("%s: its pieces do not fit together; from the start", archive.file)
-                    os.truncate(part, 0)
-                    failures, anew = 0, True
-                    continue
+                why = f"the answer breaks off: {error or type(error).__name__}"
             failures = 1 if part.stat().st_size > before else failures + 1
             if failures >= tries:
                 return why
@@ -152,12 +149,10 @@ def _fill(part: Path, url: str, archive: Archive, patience: Patience) -> str:
             time.sleep(pause)
 
 
-def _receive(
-    url: str, part: Path, sizes: set[int], timeout: float, bar: "tqdm[Any]"
-) -> tuple[int, str]:
-    """Append one answer to a part: where it began, and why the part is not whole, or "".
+def _receive(url: str, part: Path, sizes: set[int], timeout: float, bar: "tqdm[Any]") -> None:
+    """Append one answer to a part: all that is missing.
 
-    Raises ValueError if this address offers another file.
+    Raises OSError for an answer that ends before, ValueError if this address has another file.
     """
     count = part.stat().st_size if part.stat().st_size < max(sizes) else 0
     headers = {"User-Agent": f"nmt/{nmt.__version__}", "Accept-Encoding": "identity"}
@@ -167,7 +162,7 @@ def _receive(
         continued, span = answer.status == 206, answer.headers.get("Content-Range", "")
         if continued and not span.startswith(f"bytes {count}-"):
             os.truncate(part, 0)
-            return 0, "answers with another part than the missing one"
+            raise ConnectionError("another part than the missing one")
         start = count = count if continued else 0
         length = answer.headers.get("Content-Length", "")
         total = start + int(length) if length.isdecimal() else None
@@ -184,8 +179,8 @@ def _receive(
                 file.write(block)
                 file.flush()  # what is in no file is lost to a kill
                 bar.update(len(block))
-    whole = count in sizes and count >= (total or 0)
-    return start, "" if whole else f"ended after {count} bytes"
+    if count not in sizes or count < (total or 0):
+        raise ConnectionError(f"it ended after {count} bytes")
 
 
 class _Redirect(request.HTTPRedirectHandler):

@@ -49,7 +49,7 @@ class PinnedCorpus(NamedTuple):
     id: Name
     about: str
     archives: tuple[Archive, ...]  # the first available is used
-    text: int  # rough bytes of both sides together, for estimates
+    text: int  # rough bytes of both sides together, for the disk that is needed
     cap: int  # bytes of one extracted member; more is refused
     lines: int | None = None  # as a public source states them
     columns: tuple[Language, ...] = ()  # of a .tsv.gz: the languages of its first columns

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from nmt.recipes import stages, wmtsets
-from nmt.recipes.estimate import Cost, check_disk, duration, size, total
+from nmt.recipes import disk, stages, wmtsets
 from nmt.recipes.stamp import RecipeJob, Stage, is_due, perform
 
 STAGES: dict[str, Callable[[RecipeJob], Stage]] = {
@@ -18,19 +17,16 @@ def forecast(job: RecipeJob, names: Sequence[str]) -> tuple[list[str], list[str]
 
     Raises UserError (74) if the disk cannot hold it.
     """
-    lines, costs = [], [Cost()]
+    lines, needed = [], 0.0
     for name in names:
         stage = STAGES[name](job)
         if not is_due(job, stage):
             lines.append(f"{name}: nothing to do")
             continue
-        costs.append(stage.cost)
-        disk, time = size(stage.cost.disk), duration(stage.cost.seconds)
-        lines.append(f"{name}: to do; about {disk} of disk, {time} (rough)")
-    cost = total(costs)
-    check_disk(job.root, cost.disk)
-    whole = f"in all: {size(cost.disk)} in {job.root}, {duration(cost.seconds)} (rough)"
-    return lines, [whole] if len(costs) > 1 else []
+        needed += stage.disk
+        lines.append(f"{name}: to do; about {disk.size(stage.disk)} of disk")
+    disk.check(job.root, needed)
+    return lines, [f"in all: {disk.size(needed)} in {job.root}"] if needed else []
 
 
 def make(job: RecipeJob, names: Sequence[str]) -> Iterator[str]:

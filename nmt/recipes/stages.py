@@ -9,8 +9,8 @@ from typing import Any
 
 from nmt.errors import Exit, UserError
 from nmt.recipes import archive
+from nmt.recipes.disk import size
 from nmt.recipes.download import UnavailableError, fetch, here
-from nmt.recipes.estimate import NETWORK, UNPACK, Cost, size
 from nmt.recipes.lock import PinnedCorpus
 from nmt.recipes.stamp import RecipeJob, Stage, Stamp
 from nmt.storage import atomic, manifest
@@ -22,8 +22,7 @@ COUNTS = "corpus.json"  # in the directory of the text
 def download(job: RecipeJob) -> Stage:
     """One archive of each corpus, from a folder or from the network."""
     accepted = {c.id: [[v.sha256 for v in a.versions] for a in c.archives] for c in job.corpora}
-    cost = Cost(missing := _missing(job), missing / NETWORK)
-    return Stage("download", cost, lambda: {"accepted": accepted}, partial(_download, job))
+    return Stage("download", _missing(job), lambda: {"accepted": accepted}, partial(_download, job))
 
 
 def corpus(job: RecipeJob) -> Stage:
@@ -35,8 +34,7 @@ def corpus(job: RecipeJob) -> Stage:
         return {"archives": archives, "members": members, "languages": job.lock.languages}
 
     text = [corpus.text for corpus in job.corpora]  # each is extracted, then added to the whole
-    cost = Cost(sum(text) + max(text), 2 * sum(text) / UNPACK)
-    return Stage("corpus", cost, inputs, partial(_corpus, job))
+    return Stage("corpus", sum(text) + max(text), inputs, partial(_corpus, job))
 
 
 def _missing(job: RecipeJob) -> float:

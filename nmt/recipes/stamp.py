@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nmt.errors import Exit, UserError
-from nmt.recipes.estimate import Cost
 from nmt.recipes.lock import Lock, PinnedCorpus
 from nmt.storage import atomic, manifest
 from nmt.storage.manifest import sha256_of
@@ -46,7 +45,7 @@ class Stage(NamedTuple):
     """A part of a recipe."""
 
     name: str
-    cost: Cost
+    disk: float  # bytes that it needs
     inputs: Callable[[], Mapping[str, Any]]  # UserError (66): another stage has to make them first
     make: Callable[[], tuple[Iterable[Path], str]]  # its outputs, and a report for people
 
