@@ -58,6 +58,15 @@ def flattened(schema: type, above: str = "") -> Iterator[tuple[str, Field[Any]]]
             yield from flattened(spec.metadata["of"], f"{key}.NAME")
 
 
+def flat(values: dict[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """The values of nested mappings by dotted key; none of an empty mapping."""
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from flat(value, _below(above, name))
+        else:
+            yield _below(above, name), value
+
+
 def choices_of(spec: Field[Any]) -> list[str]:
     """The values that a key may take, as YAML has them; none where they are not counted."""
     choices = spec.metadata["choices"]

@@ -4,16 +4,11 @@ import argparse
 import logging
 import re
 import sys
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from nmt.cli.parser import Parser, within
 from nmt.errors import UserError
 from nmt.experiments import outputs
-
-if TYPE_CHECKING:
-    from nmt.compare.buckets import Bucket
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +27,7 @@ and the sentences of each line. If a sentence begins with a small letter or a di
 tokeniser leaves the full stop before it attached to its word, which no training line does. The
 number of joined lines that it tokenises differently from their sentences is printed and recorded.
 --by-sentence of nmt-translate and nmt-evaluate (by_sentence=true of nmt-train experiment=table3)
-segments each sentence separately instead. stdout has these counts, and the lines by source length.
+segments each sentence separately instead. stdout has the lines of each set.
 
   nmt-recipe testset sets --name newstest_all -k 1 --source *.de --reference *.en
   nmt-recipe testset sets --name concat_seq --source test.de --reference test.en"""
@@ -41,12 +36,9 @@ segments each sentence separately instead. stdout has these counts, and the line
 def command(argv: list[str]) -> None:
     """Read, join, write, count."""
     options = understood(argv)
-    from nmt.compare.buckets import make, parse_bounds
     from nmt.recipes import testsets
 
-    groups = make(parse_bounds(options.bounds))
     outputs.check_places([], directories=[options.directory])
-    measure, unit = _measure(options.lengths)  # before anything is written: MODEL may be mistyped
     pairs = []
     for source, reference in zip(options.sources, options.references, strict=True):
         pairs.append((testsets.plain(source).stem, source, reference))
@@ -57,9 +49,9 @@ def command(argv: list[str]) -> None:
     testsets.warn_of_difference({name: written.sources[name] for name, *_ in pairs})
     for text in written.texts:
         log.info("wrote %s", text)
-    lengths = {name: list(map(measure, lines)) for name, lines in written.sources.items()}
-    sys.stdout.write(table(lengths, groups, unit))
-    sys.stdout.write(seams_text(written.texts[0], len(lengths[options.name])))
+    sets = {name: f"{len(lines):,} lines" for name, lines in written.sources.items()}
+    sys.stdout.writelines(f"{name}: {lines}\n" for name, lines in sets.items())
+    sys.stdout.write(seams_text(written.texts[0], len(written.sources[options.name])))
 
 
 def understood(argv: list[str]) -> argparse.Namespace:
@@ -78,9 +70,6 @@ def understood(argv: list[str]) -> argparse.Namespace:
     add("--documents", type=Path, metavar="FILE", help=documents)
     add("--source-language", metavar="CODE", help="default: the ending of the source's name")
     add("--target-language", metavar="CODE", help="default: that of the reference's")
-    bounds = "last length of each bucket (default %(default)s)"
-    add("--bounds", default="25,50,75,100", help=bounds)
-    add("--lengths", metavar="MODEL", help="counts its source pieces (default: words)")
     options = parser.parse_args(argv)
     if not options.name or options.name[0] == "." or re.search(r"[/\\\x00-\x1f]", options.name):
         raise UserError(f"{options.name!r}: no name for a file; give a word without /")
@@ -88,20 +77,6 @@ def understood(argv: list[str]) -> argparse.Namespace:
         counts = f"{len(options.sources)} sources, but {len(options.references)} references"
         raise UserError(f"{counts}; give as many")
     return options
-
-
-def table(sets: dict[str, list[int]], groups: "Sequence[Bucket]", unit: str) -> str:
-    """Lines, sum and maximum of the source lengths of each set, and its lines in each bucket."""
-    from nmt.compare.buckets import members
-    from nmt.compare.text.columns import GAP, NamedLine, named
-
-    rows = [NamedLine("", ["lines", "sum", "longest", *(group.name for group in groups)])]
-    for name, lengths in sets.items():
-        inside = (len(members(group, lengths)) for group in groups)
-        counts = (len(lengths), sum(lengths), max(lengths), *inside)
-        rows.append(NamedLine(name, [f"{count:,}" for count in counts]))
-    table = named(rows, GAP, right=True)
-    return "\n".join([f"lines by source length in {unit}", *table]) + "\n"
 
 
 def seams_text(source: Path, lines: int) -> str:
@@ -132,17 +107,3 @@ def _languages(options: argparse.Namespace) -> tuple[str, str]:
             )
         languages.append(code or endings.pop())
     return languages[0], languages[1]
-
-
-def _measure(model: str | None) -> tuple[Callable[[str], int], str]:
-    """How long a source is, and in which unit: words, or pieces of a model."""
-    if model is None:
-        return (lambda line: len(line.split())), "words"
-    from nmt import modeldir  # torch takes seconds to import
-
-    trained = modeldir.load(model)
-    segmenter = trained.source.segmenter
-    longest = trained.facts["longest_source"]
-    known = "of unknown length" if longest is None else f"of up to {longest}"
-    unit = f"subword pieces of {model} (trained on sources {known})"
-    return (lambda line: len(segmenter.encode(line))), unit

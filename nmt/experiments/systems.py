@@ -11,10 +11,11 @@ from nmt.config import Settings, freeze, is_path
 from nmt.data.segmenter import Segmenter
 from nmt.errors import Exit, UserError
 from nmt.exchange import ctranslate2_engine
+from nmt.schema import flat
 from nmt.storage import manifest, modelpath
 from nmt.training.directory import CONFIG
 from nmt.training.run import progress
-from nmt.training.run_config import flat, read_config
+from nmt.training.run_config import read_config
 
 log = logging.getLogger(__name__)
 

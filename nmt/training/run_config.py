@@ -1,12 +1,12 @@
 """The config of a run, config.json, and what a run that is resumed may have otherwise."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from nmt import config
 from nmt.errors import Exit, UserError
+from nmt.schema import flat
 from nmt.storage import manifest
 from nmt.training.directory import CONFIG
 
@@ -55,15 +55,6 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
         and key.split(".")[0] not in MAY_DIFFER
         and not (config.is_path(key) and (key != START or (before.get(key) and after.get(key))))
     ]
-
-
-def flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The values of a plain config by dotted key; none of an empty group."""
-    for key, value in values.items():
-        if isinstance(value, dict):
-            yield from flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def _show(values: dict[str, Any], key: str) -> str:

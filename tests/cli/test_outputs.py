@@ -51,7 +51,7 @@ OPTIONS = {
     "import MODEL": Option("import_model", "MODEL OUT"),
     "testset": Option(
         "recipe",
-        "testset OUT --name t --source src --reference ref --lengths MODEL"
+        "testset OUT --name t --source src --reference ref"
         " --source-language de --target-language en",
         True,
     ),

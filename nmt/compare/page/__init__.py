@@ -28,6 +28,7 @@ from nmt.compare.report import (
     ScoredTest,
     rows_of,
 )
+from nmt.schema import flat
 
 HERE = Path(__file__).parent
 OPEN = 10  # examples that are open at first
@@ -133,15 +134,6 @@ def settings(report: Report) -> Iterator[tuple[str, str]]:
     for key, value in flat(bootstrap | report.about):
         plain = isinstance(value, str)
         yield key, value if plain else json.dumps(value, ensure_ascii=False, default=str)
-
-
-def flat(values: dict[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    """Nested settings as `outer.inner` keys."""
-    for key, value in values.items():
-        if isinstance(value, dict) and value:
-            yield from flat(value, f"{before}{key}.")
-        else:
-            yield f"{before}{key}", value
 
 
 def _resource(name: str) -> str:
