@@ -220,7 +220,7 @@ def compose(overrides: Sequence[str] = (), config_dir: str | Path | None = None)
     >>> nmt.compose(["encoding=relative", "tau=8"]).run
     PosixPath('runs/toy/relative-tau8-seed1')
     """
-    folder = options.beside(None if config_dir is None else str(config_dir))
+    folder = options.config_dir_override(None if config_dir is None else str(config_dir))
     return experiment_of([*folder, *_lines("overrides", overrides)])
 
 

@@ -18,7 +18,7 @@ from nmt.inspect.conformance import Result, examined, failures, small
 from nmt.inspect.parity import BOUNDS, TOKENS
 from nmt.inspect.specimen import perturbed
 from nmt.machine.device import pick
-from nmt.overrides.options import beside
+from nmt.overrides.options import config_dir_override
 
 __all__ = ["Result", "check_encoding"]
 
@@ -58,7 +58,7 @@ def check_encoding(
         settings = encoding
     elif isinstance(encoding, str):
         folder = None if config_dir is None else str(config_dir)
-        settings = small(encoding, [*beside(folder), *overrides])
+        settings = small(encoding, [*config_dir_override(folder), *overrides])
     else:
         entry = {encoding.__name__.lower(): {"use": encoding, **options}}
         settings = replace(small("none", overrides), encoding=entry)

@@ -31,12 +31,12 @@ def command(argv: list[str]) -> None:
     from nmt.training import average
 
     if options.last is not None:
-        made = average.of_run(options.models[0], options.last, average.last)
+        mean = average.of_run(options.models[0], options.last, average.last)
     elif options.best is not None:
-        made = average.of_run(options.models[0], options.best, average.best)
+        mean = average.of_run(options.models[0], options.best, average.best)
     else:
-        made = average.of_models(options.models)
-    modeldir.save(made, options.output)
+        mean = average.of_models(options.models)
+    modeldir.save(mean, options.output)
     sys.stdout.write(f"{options.output}\n")
 
 

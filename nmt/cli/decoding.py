@@ -1,4 +1,4 @@
-"""What commands share that run a model: their options, and decode.KEY=VALUE, how it searches."""
+"""Options shared by commands that run a model, and decode.KEY=VALUE, the search settings."""
 
 from collections.abc import Sequence
 from dataclasses import fields
@@ -12,7 +12,7 @@ from nmt.schema import choices_of
 
 
 def add_running(parser: Parser) -> None:
-    """Add --columns, what a model reads beside the text, and --device, --threads, where it runs."""
+    """Add --columns (integers parallel to the text), --device and --threads."""
     parser.add_argument(
         "--columns",
         type=columns_named,

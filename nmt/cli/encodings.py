@@ -85,13 +85,13 @@ def understood(argv: list[str]) -> argparse.Namespace:
     add("--config-dir", metavar="DIR", help="also look for options in DIR")
     options = parser.parse_intermixed_args(argv)
     from nmt.overrides.near import nearest
-    from nmt.overrides.options import beside, folders_of, options_of
+    from nmt.overrides.options import config_dir_override, folders_of, options_of
 
-    given = [a for a in options.arguments if "=" in a or a.startswith("~")]
-    options.names = [a for a in options.arguments if a not in given]
+    overrides = [a for a in options.arguments if "=" in a or a.startswith("~")]
+    options.names = [a for a in options.arguments if a not in overrides]
     options.name = options.names[0] if options.names else None
-    _refuse(options, given)
-    options.overrides = [*beside(options.config_dir), *given]
+    _refuse(options, overrides)
+    options.overrides = [*config_dir_override(options.config_dir), *overrides]
     options.folders = folders_of(options.overrides) or ()
     known = options_of("encoding", options.folders)
     for name in options.names:
@@ -106,9 +106,9 @@ def _print(text: str) -> None:
     sys.stdout.flush()
 
 
-def _refuse(options: argparse.Namespace, given: list[str]) -> None:
+def _refuse(options: argparse.Namespace, overrides: list[str]) -> None:
     """Raise UserError for what has no meaning, alone or together."""
-    once(given)
+    once(overrides)
     named, others = options.name is not None, " ".join(options.names[1:])
     modes = [f"--{mode}" for mode in ("table", "check", "plot") if getattr(options, mode)]
     for wrong, message in (
@@ -131,7 +131,7 @@ def _refuse(options: argparse.Namespace, given: list[str]) -> None:
     ):
         if wrong:
             raise UserError(message)
-    for override in given:
+    for override in overrides:
         part = override.lstrip("+~").partition("=")[0].split(".")[0]
         if part in {*KINDS, "encoding", "experiment", "runs", "name", "hydra"} - set(READ):
             raise UserError(f"{override}: changes nothing here; give model, encoding or seed")

@@ -111,7 +111,7 @@ def translations(report: "Report", directory: Path | None) -> Iterator[tuple[Pat
 
 
 def understood(argv: list[str]) -> argparse.Namespace:
-    """What was typed, under the names of the EvaluationOptions; raises UserError.
+    """The arguments, under the names of the EvaluationOptions; raises UserError.
 
     Besides these: systems, tests, reference, source, joined, rank and the outputs.
     """
@@ -162,7 +162,7 @@ def _add_texts(parser: Parser) -> None:
 
 
 def _add_scores(parser: Parser) -> None:
-    """What is counted, and how."""
+    """Add the options of scores and buckets."""
     add = parser.add_argument
     add(
         "--bounds",
@@ -197,7 +197,7 @@ def _add_scores(parser: Parser) -> None:
 
 
 def _add_outputs(parser: Parser) -> None:
-    """What is shown and written."""
+    """Add the options of outputs."""
     add = parser.add_argument
     add("--rank", action="store_true", help="one table, best on the longest sources first")
     add("--title", default=TITLE, help="title of the report")
@@ -210,7 +210,7 @@ def _add_outputs(parser: Parser) -> None:
 
 
 def _add_computing(parser: Parser) -> None:
-    """What models read beside the text, and where they compute."""
+    """Add the options of columns, devices and processes."""
     add = parser.add_argument
     add_translating(parser)
     counting = "processes that count matches (default: one per CPU thread)"

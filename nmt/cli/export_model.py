@@ -51,7 +51,7 @@ def command(argv: list[str]) -> None:
     from nmt.exchange.exporting import export
     from nmt.exchange.model_card import CardOptions
 
-    given = [_scores(argument) for argument in options.scores]
+    scores = [_scores(argument) for argument in options.scores]
     trained = modeldir.load(options.model)
     name = Path(options.model).resolve().name
     export(
@@ -60,7 +60,7 @@ def command(argv: list[str]) -> None:
         sample_lines(options.samples),
         options.to,
         options.precision,
-        CardOptions(name, options.license, [*_own_scores(options.model), *given]),
+        CardOptions(name, options.license, [*_own_scores(options.model), *scores]),
         PackageOptions(options.names, options.package_version),
     )
     sys.stdout.write(f"{options.directory}\n")

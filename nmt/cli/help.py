@@ -1,4 +1,4 @@
-"""What --help shows, made from conf/ and the schema, so that it cannot go stale.
+"""The pages of --help, made from conf/ and the schema, so that they cannot go stale.
 
 The first page fits a screen; `--help GROUP` and `--help GROUP=OPTION` go on, `--help all` has
 everything.
@@ -18,8 +18,8 @@ from nmt.overrides.near import nearest
 from nmt.overrides.options import (
     GROUPS,
     Folders,
-    beside,
     commented,
+    config_dir_override,
     default_options,
     described,
     encoding_keys,
@@ -41,7 +41,7 @@ _OF_EVERY_ENTRY = [
 
 
 class Manual(NamedTuple):
-    """What a command says of itself; the rest is read from conf/."""
+    """The hand-written part of a command's help; the rest is read from conf/."""
 
     name: str
     usage: str  # how to call it, and a few examples
@@ -60,7 +60,7 @@ def parser_of(manual: Manual) -> Parser:
 
 def overrides_of(options: argparse.Namespace, sweep: bool = False) -> list[Override]:
     """The overrides that were typed; raises UserError for what is none, or names a key twice."""
-    overrides = parse([*options.overrides, *beside(*options.config_dir)], sweep)
+    overrides = parse([*options.overrides, *config_dir_override(*options.config_dir)], sweep)
     once(options.overrides)
     return overrides
 
@@ -69,7 +69,7 @@ def answered(manual: Manual, options: argparse.Namespace) -> bool:
     """Show the page that --help asks for, if it does; UserError for a topic that is not there."""
     if options.help is None:
         return False
-    folders = folders_of(beside(*options.config_dir))
+    folders = folders_of(config_dir_override(*options.config_dir))
     sys.stdout.write(shown(manual, options.help, folders))
     return True
 
@@ -140,7 +140,7 @@ def _group_page(group: str, folders: Folders) -> list[str]:
 
 
 def _option_page(group: str, option: str, folders: Folders) -> list[str]:
-    """What an option sets."""
+    """The keys that an option sets."""
     lines = [f"{group}={option}: {summary(group, option, folders)}", ""]
     lines.append("Keys (KEY=VALUE; in brackets their values with this option):")
     if group not in KINDS:

@@ -52,7 +52,7 @@ def command(argv: list[str]) -> None:
     log.info("reading %s", options.source)
     imported = importing.read(options.source, options.trained_length)
     log_model(imported.trained)
-    found = importing.certify(imported, lines)
+    certificate = importing.certify(imported, lines)
     if options.trained_length is None:
         log.warning(
             "longest source in training: unknown, since no file of %s tells; no report will mark "
@@ -60,7 +60,7 @@ def command(argv: list[str]) -> None:
             options.source,
         )
     log.info("writing %s", options.model)
-    modeldir.save(imported.trained, options.model, {proof.NAME: manifest.dump(found)})
+    modeldir.save(imported.trained, options.model, {proof.NAME: manifest.dump(certificate)})
     sys.stdout.write(f"{options.model}\n")
 
 

@@ -1,4 +1,4 @@
-"""What all commands share in reading their arguments: one line for wrong ones, and --version."""
+"""The argument parser of all commands: one line for wrong arguments, and --version."""
 
 import argparse
 import re
@@ -50,12 +50,12 @@ def _is_known(argument: str, options: Sequence[str]) -> bool:
 
 def once(overrides: Iterable[str]) -> None:
     """Raise UserError for overrides (KEY=VALUE) that name one key twice."""
-    given: dict[str, str] = {}
+    by_key: dict[str, str] = {}
     for override in overrides:
         key = override.partition("=")[0].lstrip("+~")
-        if key in given:
-            raise UserError(f"{override}: {given[key]} is given, too; give {key} once")
-        given[key] = override
+        if key in by_key:
+            raise UserError(f"{override}: {by_key[key]} is given, too; give {key} once")
+        by_key[key] = override
 
 
 def within(least: int, most: int = 2**31 - 1) -> Callable[[str], int]:

@@ -61,10 +61,10 @@ def digest(read: Mapping[str, Hashed], count: int) -> str:
 
 
 class Progress(NamedTuple):
-    """What was done when the output was last in step with its input."""
+    """The state when the output was last in step with its input."""
 
     lines: int = 0  # of the input
-    input: str = ""  # SHA-256 of these lines and of what stands beside them
+    input: str = ""  # SHA-256 of these lines and of the columns parallel to them
     notes: Mapping[str, list[int]] = {}  # what was unusual about them
     bytes: int = 0  # of NAME.part
     output: str = ""  # SHA-256 of these bytes
@@ -128,7 +128,7 @@ class ResumableOutput(OutputStream):
             file.close()  # renamed or removed by its writer since it was opened
 
     def _resumed(self) -> Progress:
-        """What NAME.part holds, as its record says; reads it from the start."""
+        """The progress that NAME.part holds by its record; reads the file from the start."""
         if not self.record.exists():
             raise UserError(
                 f"{self.part}: not left by this command, for {self.record.name} is missing; "
@@ -254,7 +254,7 @@ def resumable(path: Path, identity: Mapping[str, Any]) -> Iterator[ResumableOutp
 def output_of(
     output: str | None, identity: Mapping[str, Any]
 ) -> AbstractContextManager[OutputStream]:
-    """What -o names: a file is resumed where its identity is the same; None: stdout."""
+    """The output that -o names: a file is resumed if its identity is the same; None: stdout."""
     if output is None or not _is_kept(output):
         return plain_output(output)
     return resumable(Path(output), identity)

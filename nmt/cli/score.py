@@ -70,7 +70,7 @@ def command(argv: list[str]) -> None:
         streams = (iter(lines), read[TARGET], *columns.values())
         passed = read_over(output, streams, read, "scores", named(options.source))
         too_long = Note(*passed.get("too_long", ()))
-        found = forced.stream(
+        scored = forced.stream(
             trained,
             lines,
             read[TARGET],
@@ -81,7 +81,7 @@ def command(argv: list[str]) -> None:
             too_long=too_long,
         )
         quiet = True if options.output is None and sys.stdout.isatty() else None  # unless a TTY
-        shown = tqdm(found, unit=" lines", disable=quiet, initial=output.lines)
+        shown = tqdm(scored, unit=" lines", disable=quiet, initial=output.lines)
         for number, pair in enumerate(shown, output.lines + 1):
             output.write(record(options, number, pair))
             if number % window == 0:
@@ -127,13 +127,13 @@ def understood(argv: list[str]) -> argparse.Namespace:
 
 
 def record(options: argparse.Namespace, number: int, pair: "GivenTranslation | None") -> str:
-    """What is written for a pair, LF included; None: it was too long."""
+    """The output line of a pair, LF included; None: the pair was too long."""
     if options.tokens:
         plain = {
             "line": number,
             "log_prob": pair and round(pair.log_prob, 6),
             "pieces": pair.pieces if pair else [],
-            "log_probs": [round(each, 6) for each in pair.log_probs] if pair else [],
+            "log_probs": [round(log_prob, 6) for log_prob in pair.log_probs] if pair else [],
         }
         return json.dumps(plain, ensure_ascii=False) + "\n"
     return f"{pair.log_prob:.6f}\t{pair.length}\n" if pair else "\n"

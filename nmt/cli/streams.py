@@ -57,7 +57,7 @@ def opened_input(name: str) -> AbstractContextManager[BinaryIO]:
 
 
 def named(name: str) -> str:
-    """What to call an input in a message."""
+    """The name of an input in messages."""
     return "stdin" if name == "-" else name
 
 

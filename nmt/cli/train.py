@@ -131,12 +131,12 @@ def train(experiment: "Experiment", world: "World") -> None:
         log.info("%s", outcome)
         sys.stdout.write(f"{experiment.run}\n")
         if experiment.parent is not None:
-            beside_parent(experiment)
+            compare_with_parent(experiment)
         next_commands([experiment])
 
 
-def beside_parent(experiment: "Experiment") -> None:
-    """Show what a child of experiment=lengthen wins and loses beside its parent."""
+def compare_with_parent(experiment: "Experiment") -> None:
+    """Show what a child of experiment=lengthen gains and loses compared with its parent."""
     from nmt.compare import text
     from nmt.experiments import lengthen
 
@@ -164,8 +164,8 @@ def train_sweep(sweep: "Sweep", command: str) -> None:
             sys.stdout.write(text.render(report))
     else:
         runs, left_out = plan_runs(sweep)
-        for each in left_out:
-            log.warning("left out: %s", each)
+        for run_left_out in left_out:
+            log.warning("left out: %s", run_left_out)
         failed = train_all(runs, prepare_corpora(runs), at_once(runs), launch)
         trained = [run.experiment for run in without(runs, failed)]
         sys.stdout.write("".join(f"{experiment.run}\n" for experiment in trained))
@@ -192,7 +192,7 @@ def next_commands(trained: "Sequence[Experiment]") -> None:
         by_corpus.setdefault(text, []).append(experiment)
     commands = []
     for experiments in by_corpus.values():
-        settings, runs = experiments[0].settings, [str(each.run) for each in experiments]
+        settings, runs = experiments[0].settings, [str(one_run.run) for one_run in experiments]
         evaluate = ["nmt-evaluate", *runs]
         if len(trained) == 1 or unnamed_files(settings):
             source, target = of_corpus(settings)

@@ -66,7 +66,7 @@ PREFIX = "--target-prefix"  # that of the beginnings of the translations
 
 
 class InStep(NamedTuple):
-    """What is read in step, line by line."""
+    """Streams that are read in parallel, line by line."""
 
     lines: Iterator[str]
     columns: Mapping[str, Iterable[str]]
@@ -82,7 +82,7 @@ class InStep(NamedTuple):
 def command(argv: list[str]) -> None:
     """Translate; on disk nothing is touched before the model is known."""
     options = understood(argv)
-    check_output(options.output, (options.input, *options.beside.values()))
+    check_output(options.output, (options.input, *options.parallel.values()))
     with ExitStack() as stack:
         stream = stack.enter_context(opened_input(options.input))
         arriving = Arriving.at(options.input, _answer)
@@ -111,7 +111,7 @@ def command(argv: list[str]) -> None:
             source = by_sentence(Path(options.input))
         read = {TEXT: Hashed(source, decode.window)} | {
             name: Hashed(text_lines(stack.enter_context(opened_input(path)), path), decode.window)
-            for name, path in options.beside.items()
+            for name, path in options.parallel.items()
         }
         given = {name: read[name] for name in options.columns}
         reader = translator.reader
@@ -155,7 +155,7 @@ def _output(
 def understood(argv: list[str]) -> argparse.Namespace:
     """Read the arguments; raises UserError, or SystemExit as argparse does.
 
-    Besides the options: `models`, `input`, `changes` (key of decode -> value), and `beside`, the
+    Besides the options: `models`, `input`, `changes` (key of decode -> value), and `parallel`, the
     files that are read in step with the input, by name.
     """
     parser = Parser(
@@ -194,8 +194,8 @@ def understood(argv: list[str]) -> argparse.Namespace:
             "give one, or join them: cat A B | ..."
         )
     prefix = {} if options.target_prefix is None else {PREFIX: options.target_prefix}
-    options.beside = {**options.columns, **prefix}
-    if name := next((name for name, path in options.beside.items() if path == "-"), None):
+    options.parallel = {**options.columns, **prefix}
+    if name := next((name for name, path in options.parallel.items() if path == "-"), None):
         where = f"{PREFIX} " if name == PREFIX else f"--columns {name}="
         raise UserError(f"{where}-: stdin is for the text; give a file")
     if options.by_sentence and inputs == ["-"]:
@@ -232,10 +232,10 @@ def records(
         prefixes=texts.prefixes,
         first=done + 1,
         notes=notes,
-        read_ahead=all(map(waits_for_nobody, [options.input, *options.beside.values()])),
+        read_ahead=all(map(waits_for_nobody, [options.input, *options.parallel.values()])),
         more=arriving.waits if arriving else lambda: True,
     )
-    tqdm.monitor_interval = 0  # no thread beside those that work: see machine.pool.may_fork
+    tqdm.monitor_interval = 0  # no further thread: see machine.pool.may_fork
     shown = tqdm(translated, unit=" lines", disable=quiet, initial=done)
     with closing(translated):
         for number, translations in enumerate(shown, done + 1):

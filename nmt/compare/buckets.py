@@ -18,7 +18,7 @@ class Bucket(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What the tables call it: `26-50`, or `over 100`."""
+        """The name in tables: `26-50`, or `over 100`."""
         return f"over {self.low - 1}" if self.high is None else f"{self.low}-{self.high}"
 
     def beyond(self, trained: int | None) -> bool:

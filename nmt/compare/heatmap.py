@@ -16,7 +16,7 @@ DARK = 0.45  # cells of less luminance get white letters
 def draw(report: Report, path: Path) -> None:
     """Draw the main metric of the first test by bucket, ranked; the name decides the format.
 
-    Each cell holds the score and its 95% interval, so that the picture needs no table beside it.
+    Each cell holds the score and its 95% interval, so that the picture needs no table.
     The same report gives the same bytes.
     """
     from matplotlib import colormaps

@@ -32,16 +32,19 @@ def with_perplexities(
         lines = lines_of(row, lengths)
         cells = [
             cell
-            if given is None
-            else replace(cell, perplexity=_perplexity([given[i] for i in lines]))
-            for cell, given in zip(row.cells, likelihoods, strict=True)
+            if by_line is None
+            else replace(cell, perplexity=_perplexity([by_line[i] for i in lines]))
+            for cell, by_line in zip(row.cells, likelihoods, strict=True)
         ]
         rows.append(replace(row, cells=cells))
     return replace(scored, rows=rows)
 
 
 def _perplexity(some: Sequence[Likelihood | None]) -> float | None:
-    known = [each for each in some if each is not None]
+    known = [likelihood for likelihood in some if likelihood is not None]
     if not known or len(known) < len(some):
         return None
-    return math.exp(-sum(each.log_prob for each in known) / sum(each.pieces for each in known))
+    return math.exp(
+        -sum(likelihood.log_prob for likelihood in known)
+        / sum(likelihood.pieces for likelihood in known)
+    )

@@ -89,7 +89,7 @@ def over_runs(system: ComparedSystem, name: str) -> tuple[float | None, float | 
 
 @dataclass(frozen=True)
 class Marks:
-    """What a table shows that a note must explain."""
+    """Marks of a table that a note must explain."""
 
     few: bool
     beyond: bool

@@ -43,7 +43,7 @@ def _system(top: Any, below: Any, report: Report, rows: list[BucketScores], s: i
     top.errorbar(
         x,
         means,
-        # a percentile interval of few pairs may lie beside its score; a bar cannot be negative
+        # a percentile interval of few pairs may not contain its score; a bar cannot be negative
         yerr=[
             [max(0.0, score.mean - score.low) for score in scores],
             [max(0.0, score.high - score.mean) for score in scores],

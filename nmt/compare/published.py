@@ -62,7 +62,7 @@ def fitting(table: str, buckets: Sequence[str]) -> bool:
 
 
 def with_published(scored: ScoredTest, table: PaperTable, keys: Sequence[str | None]) -> ScoredTest:
-    """The test with the paper's numbers beside the scores of a table's systems.
+    """The test with the paper's numbers next to the scores of a table's systems.
 
     `keys`: by system, its name in the paper. Where the buckets are not the paper's there is
     nothing to compare, and the test stays as it is.

@@ -131,7 +131,7 @@ class BucketScores:
 
 @dataclass(frozen=True)
 class ExampleTranslation:
-    """What one system made of one source: of its first run, to be read."""
+    """The translation of one source by a system's first run."""
 
     text: str
     score: float  # chrF2 of the sentence, 0 to 100
@@ -278,7 +278,7 @@ def rows_of(report: Report, table: PaperTable) -> list[BucketScores]:
 
 
 def trained_run(run: str, seed: int, metrics: Sequence[dict[str, Any]]) -> TrainedRun:
-    """What the lines of a run's metrics.jsonl tell of its training.
+    """Summarise the training of a run from the lines of its metrics.jsonl.
 
     The speed is the median of what was reported; the dev perplexity is the best.
     """

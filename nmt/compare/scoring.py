@@ -67,16 +67,18 @@ class Bootstrap(NamedTuple):
     jobs: int = 1  # processes that count
 
 
-def scorers_of(test: TranslatedTest, how: Bootstrap) -> list[Scorer]:
+def scorers_of(test: TranslatedTest, bootstrap: Bootstrap) -> list[Scorer]:
     """The metrics of a test, in order.
 
     Raises UserError for a tokenizer that is not installed and for a metric that the language has
     not.
     """
-    return chosen(list(_scorers(*_key(test, how)).values()), test.metrics)
+    return chosen(list(_scorers(*_key(test, bootstrap)).values()), test.metrics)
 
 
-def count(test: TranslatedTest, how: Bootstrap, metrics: Sequence[str]) -> list[list[RunCounts]]:
+def count(
+    test: TranslatedTest, bootstrap: Bootstrap, metrics: Sequence[str]
+) -> list[list[RunCounts]]:
     """Count all translations by each metric, and by BLEU: system, run -> metric -> table.
 
     TER takes 1 to 10 ms for a line, so that this is where the time goes: many lines are
@@ -84,8 +86,8 @@ def count(test: TranslatedTest, how: Bootstrap, metrics: Sequence[str]) -> list[
     """
     names = tuple(dict.fromkeys([*metrics, BLEU]))
     runs = [hypotheses for system in test.hypotheses for hypotheses in system]
-    tasks = [(_key(test, how), names, hypotheses) for hypotheses in runs]
-    with executor(workers(len(tasks), len(test.references), how.jobs), *JOBS) as pool:
+    tasks = [(_key(test, bootstrap), names, hypotheses) for hypotheses in runs]
+    with executor(workers(len(tasks), len(test.references), bootstrap.jobs), *JOBS) as pool:
         counts = in_order(pool, _count, tasks)
         return [[next(counts) for _ in system] for system in test.hypotheses]
 
@@ -105,8 +107,8 @@ def lines_of(row: BucketScores, lengths: Sequence[int]) -> NDArray[np.intp]:
 ScorerKey = tuple[tuple[str, ...], str, str | None, int, int]  # the arguments of `scorers`
 
 
-def _key(test: TranslatedTest, how: Bootstrap) -> ScorerKey:
-    return tuple(test.references), test.language, test.tokenize, how.samples, how.seed
+def _key(test: TranslatedTest, bootstrap: Bootstrap) -> ScorerKey:
+    return tuple(test.references), test.language, test.tokenize, bootstrap.samples, bootstrap.seed
 
 
 def _count(task: tuple[ScorerKey, tuple[str, ...], list[str]]) -> RunCounts:
@@ -125,7 +127,7 @@ def _scorers(
 
 def score_counts(
     test: TranslatedTest,
-    how: Bootstrap,
+    bootstrap: Bootstrap,
     used: Sequence[Scorer],
     counts: Sequence[Sequence[RunCounts]],
 ) -> ScoredTest:
@@ -136,13 +138,13 @@ def score_counts(
     """
     groups: list[tuple[Bucket | None, NDArray[np.intp]]] = []
     if test.lengths is not None:
-        groups = [(b, buckets.members(b, test.lengths)) for b in buckets.make(how.bounds)]
+        groups = [(b, buckets.members(b, test.lengths)) for b in buckets.make(bootstrap.bounds)]
     groups.append((None, np.arange(len(test.references))))
     limits = test.longest_trained or [None] * len(test.hypotheses)
     rows = []
     for bucket, lines in groups:
         beyond = [bucket is not None and bucket.beyond(longest) for longest in limits]
-        cells = _cells(how, used, counts, beyond, lines)
+        cells = _cells(bootstrap, used, counts, beyond, lines)
         name, low, high = (bucket.name, *bucket) if bucket else (ALL, 0, None)
         rows.append(BucketScores(name, low, high, len(lines), 0 < len(lines) < FEW, cells))
     return ScoredTest(
@@ -156,7 +158,7 @@ def score_counts(
 
 
 def _cells(
-    how: Bootstrap,
+    bootstrap: Bootstrap,
     used: Sequence[Scorer],
     counts: Sequence[Sequence[RunCounts]],
     beyond: Sequence[bool],
@@ -165,7 +167,7 @@ def _cells(
     """All systems on some lines; an empty bucket is never scored."""
     if not len(lines):
         return [SystemScores({}, None, far) for far in beyond]
-    samples = _sampled(how, used, [run for runs in counts for run in runs], lines)
+    samples = _sampled(bootstrap, used, [run for runs in counts for run in runs], lines)
     baseline: dict[str, tuple[float, NDArray[np.float64]]] = {}  # by metric, of the first
     cells = []
     for runs, far in zip(counts, beyond, strict=True):
@@ -199,7 +201,7 @@ def _sum(counts: Table) -> NDArray[np.float64]:
 
 
 def _sampled(
-    how: Bootstrap, used: Sequence[Scorer], runs: Sequence[RunCounts], lines: NDArray[np.intp]
+    bootstrap: Bootstrap, used: Sequence[Scorer], runs: Sequence[RunCounts], lines: NDArray[np.intp]
 ) -> Iterator[dict[str, NDArray[np.float64]]]:
     """Scores of each run, in order, over the same draws: metric -> [samples].
 
@@ -210,7 +212,7 @@ def _sampled(
     for start in range(0, len(runs), together):
         block = runs[start : start + together]
         flat = np.concatenate([run[s.name][lines] for run in block for s in used], axis=1)
-        sums = resampled(flat.astype(np.float64), how.samples, how.seed)
+        sums = resampled(flat.astype(np.float64), bootstrap.samples, bootstrap.seed)
         parts = iter(np.split(sums, np.cumsum(columns * len(block))[:-1], axis=1))
         for _ in block:
             yield {s.name: np.array([s.score(row) for row in next(parts)]) for s in used}

@@ -1,4 +1,4 @@
-"""What an engine must offer so that models come from it and go to it, with one proof for all.
+"""The interface of an engine to import from and export to, with one proof for all.
 
 To import, an engine has a reader of its files, which gives an `Imported`; to export, an `Adapter`;
 and for both an `EngineScorer`, which the proof asks what the engine makes of its own files.
@@ -95,7 +95,7 @@ class Imported(NamedTuple):
 
 
 class PackageOptions(NamedTuple):
-    """What a package says that no file of the model does."""
+    """Statements of a package that no file of the model makes."""
 
     names: tuple[str, str] | None = None  # of the languages, for people; None: their codes
     version: str = "1.0"
@@ -121,7 +121,7 @@ class Adapter(ABC):
         """Make a directory of the files that the engine reads, and open it."""
 
     def findings(self, directory: Path, samples: Sequence[SampleLine]) -> dict[str, Any]:
-        """What the certificate of a directory in float32 says besides."""
+        """Further entries of the certificate of a directory in float32."""
         return {}
 
     def code(self, place: str) -> str | None:

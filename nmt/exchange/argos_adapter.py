@@ -33,7 +33,7 @@ from nmt.storage import atomic, manifest
 CODES = re.compile("[A-Za-z]{2,3}(-[A-Za-z0-9]+)*")  # of languages
 IMPOSSIBLE = -1e4  # a logit whose probability is 0, and which float16 can hold
 SEARCH: dict[str, Any] = {"beam_size": 4, "length_penalty": 0.2, "replace_unknowns": True}
-OUTPUT = 256  # pieces that CTranslate2 stops after where nobody says otherwise, as here
+OUTPUT = 256  # pieces after which CTranslate2 stops by default, as here
 INPUT = 1024  # and of a source those that it reads
 WRITTEN = (1980, 1, 1, 0, 0, 0)  # the earliest date of a zip: the same model gives the same bytes
 USAGE = """
@@ -167,13 +167,18 @@ def _as_argos_asks(trained: Trained, chosen: Sequence[SampleLine], directory: Pa
         max_length_offset=ROOM,
         precision="float32",
     )
-    ours = best(trained, [each.line for each in chosen], decode, "as Argos Translate asks, by nmt")
+    ours = best(
+        trained,
+        [sample_line.line for sample_line in chosen],
+        decode,
+        "as Argos Translate asks, by nmt",
+    )
     counts = {"compared": 0, "equal": 0}
-    for sample, one in zip(chosen, ours, strict=True):
-        if one.finished and len(one.ids) < OUTPUT and len(sample.ids) <= INPUT:
+    for sample, translation in zip(chosen, ours, strict=True):
+        if translation.finished and len(translation.ids) < OUTPUT and len(sample.ids) <= INPUT:
             pieces = trained.source.segmenter.encode(sample.line)
             (result,) = reader.translate_batch([pieces], **SEARCH)
             counts["compared"] += 1
-            names = trained.target.vocabulary.pieces(one.ids)
+            names = trained.target.vocabulary.pieces(translation.ids)
             counts["equal"] += result.hypotheses[0] == names
     return counts

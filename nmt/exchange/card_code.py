@@ -55,7 +55,7 @@ def compared(trained: Trained, code: str, lines: Sequence[str]) -> dict[str, int
     return {
         "compared": len(lines),
         "equal": sum(one.text == other for one, other in zip(ours, theirs, strict=True)),
-        "finished": sum(each.finished for each in ours),
+        "finished": sum(translation.finished for translation in ours),
     }
 
 
@@ -95,7 +95,7 @@ def program(trained: Trained, engine: str, place: str, most: int | None) -> str:
 
 
 def files(trained: Trained) -> dict[str, bytes]:
-    """The files, by name, that the lines read beside those of CTranslate2; and target.spm."""
+    """The files, by name, that the lines read in addition to CTranslate2's; and target.spm."""
     written = {
         f"{name}.spm": side.segmenter.model
         for name, side in (("source", trained.source), ("target", trained.target))

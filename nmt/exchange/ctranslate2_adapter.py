@@ -49,7 +49,7 @@ class CTranslate2Adapter(WeightsAdapter):
             "source.json": manifest.dump(trained.source.to_json()),
             "target.json": manifest.dump(trained.target.to_json()),
             "facts.json": manifest.dump(trained.facts),
-            SETTINGS_BESIDE: ctranslate2_engine.beside(trained.settings, precision),
+            SETTINGS_BESIDE: ctranslate2_engine.settings_file(trained.settings, precision),
         }
         for name, content in files.items():
             (directory / name).write_bytes(content)

@@ -1,4 +1,4 @@
-"""What the variables of a CTranslate2 directory say of a model's shape and positions."""
+"""A model's shape and positions, as the variables of a CTranslate2 directory state them."""
 
 from itertools import product
 from typing import Any
@@ -62,8 +62,8 @@ def _sinusoids(layout: str, denominator: str, start: int) -> list[str]:
 def model_of(files: CTranslate2Files) -> dict[str, Any]:
     """The keys under `model` that the variables and config.json say."""
     for name in PLAIN:
-        if found := files.number(name, 0):
-            raise files.wrong(f"{name} is {found}; only 0 can be read")
+        if number := files.number(name, 0):
+            raise files.wrong(f"{name} is {number}; only 0 can be read")
     both = {}
     for key, default in (("pre_norm", 1), ("num_heads", 8), ("activation", 0)):
         numbers = {files.number(f"{stack}/{key}", default) for stack in STACKS}

@@ -41,7 +41,7 @@ PRECISIONS = {"int8": "int8", "bfloat16": "bfloat16"}  # of an export -> decode.
 
 
 class ExportedModel(NamedTuple):
-    """What lies in a directory that nmt-export wrote, but for the weights."""
+    """A directory that nmt-export wrote, without the weights."""
 
     directory: Path
     settings: Settings
@@ -57,7 +57,7 @@ def is_exported(path: Path) -> bool:
     return (path / CTRANSLATE2_WEIGHTS).is_file()
 
 
-def beside(settings: Settings, precision: str) -> bytes:
+def settings_file(settings: Settings, precision: str) -> bytes:
     """The settings that go along with an export of this precision, as a file."""
     name = next((ours for theirs, ours in PRECISIONS.items() if precision.startswith(theirs)), None)
     decode = replace(settings.decode, precision=name or "float32")
@@ -160,8 +160,10 @@ class CTranslate2Engine:
         are the scores of all heads, and with relative positions a vector for each pair.
         """
         shape = self.model.settings.model
-        each = 4 * (4 * shape.heads + 2 * shape.dim // shape.heads)  # bytes of a pair of pieces
-        most = int((memory_of(self.device) / SHARE / each) ** 0.5)
+        pair_bytes = 4 * (
+            4 * shape.heads + 2 * shape.dim // shape.heads
+        )  # bytes of a pair of pieces
+        most = int((memory_of(self.device) / SHARE / pair_bytes) ** 0.5)
         return max(1, min(GIANT, most))
 
     def search(self, request: SearchRequest) -> list[list[Hypothesis]]:
@@ -172,19 +174,21 @@ class CTranslate2Engine:
         sources, limits, n_best = request
         if any(source.prefix for source in sources):
             raise UserError("prefixes: not with CTranslate2; take the model that was exported")
-        made: list[list[Hypothesis]] = [[] for _ in sources]
+        by_source: list[list[Hypothesis]] = [[] for _ in sources]
         order = sorted(range(len(sources)), key=limits.__getitem__)
         try:
             for limit, places in groupby(order, key=limits.__getitem__):
                 group = list(places)
                 some = [sources[place] for place in group]
-                for place, found in zip(group, self._searched(some, limit, n_best), strict=True):
-                    made[place] = found
+                for place, hypotheses in zip(
+                    group, self._searched(some, limit, n_best), strict=True
+                ):
+                    by_source[place] = hypotheses
         except RuntimeError as error:
             if not is_want_of_memory(error):
                 raise
             raise too_much(self.decode.batch_tokens, self.device) from None
-        return made
+        return by_source
 
     def _searched(
         self, sources: Sequence[Source], limit: int, n_best: int
@@ -199,14 +203,14 @@ class CTranslate2Engine:
             **options | {"num_hypotheses": every if anew else n_best, "return_scores": True},
         )
         for source, result in zip(sources, results, strict=True):
-            found = [
+            hypotheses = [
                 self._hypothesis(source, [self.ids[name] for name in pieces], score, limit)
                 for pieces, score in zip(result.hypotheses, result.scores, strict=True)
             ]
             distinct: dict[Any, Hypothesis] = {}  # cut at the limit, two may have become one
-            for each in found:
-                distinct.setdefault((tuple(each.ids), each.finished), each)
-            yield sorted(distinct.values(), key=lambda each: -each.score)[:n_best]
+            for hypothesis in hypotheses:
+                distinct.setdefault((tuple(hypothesis.ids), hypothesis.finished), hypothesis)
+            yield sorted(distinct.values(), key=lambda hypothesis: -hypothesis.score)[:n_best]
 
     def _hypothesis(self, source: Source, ids: list[int], score: float, limit: int) -> Hypothesis:
         """One output with its score as nmt has it; one that does not end is cut at the limit."""

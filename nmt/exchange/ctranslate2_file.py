@@ -29,7 +29,7 @@ TYPES = ("float32", "int8", "int16", "int32", "float16", "bfloat16")  # by numbe
 
 
 class CTranslate2Files:
-    """What the files hold; of the variables, each is to be taken once."""
+    """The contents of the files; each variable is read once."""
 
     def __init__(
         self,
@@ -50,8 +50,8 @@ class CTranslate2Files:
 
     def layers(self, stack: str) -> int:
         """How many layers a stack has."""
-        found = (re.match(f"{stack}/layer_([0-9]+)/", name) for name in self.variables)
-        return len({match[1] for match in found if match})
+        matches = (re.match(f"{stack}/layer_([0-9]+)/", name) for name in self.variables)
+        return len({match[1] for match in matches if match})
 
     def same(self, *names: str) -> bool:
         """Whether variables are one: an alias, or equal number by number."""
@@ -94,13 +94,13 @@ def read(directory: Path) -> CTranslate2Files:
     shared = _vocabulary(directory, "shared")
     names = []
     for side in ("source", "target"):
-        if (found := shared or _vocabulary(directory, side)) is None:
+        if (vocabulary := shared or _vocabulary(directory, side)) is None:
             raise UserError(
                 f"{directory}: no {side}_vocabulary.json and no shared_vocabulary.json; "
                 "the model is incomplete",
                 Exit.DATA,
             )
-        names.append(found)
+        names.append(vocabulary)
     return CTranslate2Files(directory, read_object(directory / "config.json"), names, variables)
 
 
@@ -113,7 +113,7 @@ def _vocabulary(directory: Path, name: str) -> list[str] | None:
         names = read_bytes(older).decode(errors="replace").removesuffix("\n").split("\n")
     else:
         return None
-    if not isinstance(names, list) or not all(isinstance(each, str) for each in names):
+    if not isinstance(names, list) or not all(isinstance(name_of_id, str) for name_of_id in names):
         raise UserError(f"{where}: expected a list of pieces", Exit.DATA)
     return names
 
@@ -123,11 +123,12 @@ def _variables(where: Path) -> dict[str, NDArray[Any]]:
     reader = _Reader(where, read_bytes(where))
     if (version := reader.number("I")) != VERSION:
         raise UserError(f"{where}: format {version}; only {VERSION} can be read", Exit.DATA)
-    found = (reader.name(), reader.number("I"))
-    if found != SPECIFICATION:
+    specification = (reader.name(), reader.number("I"))
+    if specification != SPECIFICATION:
         raise UserError(
-            f"{where}: {found[0]!r}, revision {found[1]}; only {SPECIFICATION[0]}, revision "
-            f"{SPECIFICATION[1]}, can be read: convert the model with CTranslate2 4",
+            f"{where}: {specification[0]!r}, revision {specification[1]}; only "
+            f"{SPECIFICATION[0]}, revision {SPECIFICATION[1]}, can be read: convert the model with "
+            "CTranslate2 4",
             Exit.DATA,
         )
     variables: dict[str, NDArray[Any]] = {}
@@ -171,19 +172,20 @@ class _Reader:
         shape = [self.number("I") for _ in range(self.number("B"))]
         kind = self.number("B")
         raw = self._take(self.number("I"))
-        said = TYPES[kind] if kind < len(TYPES) else f"type {kind}"
-        if shape and said != "float32":
+        type_name = TYPES[kind] if kind < len(TYPES) else f"type {kind}"
+        if shape and type_name != "float32":
             raise UserError(
-                f"{self._where}: {name} is in {said}, which has lost what a trained model had; "
-                "give a directory that was converted in float32, the default of the converters",
+                f"{self._where}: {name} is in {type_name}, which has lost what a trained model "
+                "had; give a directory that was converted in float32, the default of the "
+                "converters",
                 Exit.DATA,
             )
         if (
             kind >= TYPES.index("bfloat16")
-            or len(raw) != math.prod(shape) * np.dtype(said).itemsize
+            or len(raw) != math.prod(shape) * np.dtype(type_name).itemsize
         ):
             raise UserError(f"{self._where}: {name}, {shape}, is damaged", Exit.DATA)
-        array = np.frombuffer(raw, np.dtype(said)).reshape(shape)
+        array = np.frombuffer(raw, np.dtype(type_name)).reshape(shape)
         if not np.isfinite(array).all():
             raise UserError(f"{self._where}: {name} holds numbers that are not finite", Exit.DATA)
         return array

@@ -1,4 +1,4 @@
-"""What CTranslate2 calls the ids and the weights of a model: one table for both directions."""
+"""CTranslate2's names of the ids and weights of a model, for both directions."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -26,7 +26,7 @@ LAYER = {  # part of a layer -> ours; several maps of one input are one there, r
 
 
 class Naming(NamedTuple):
-    """What CTranslate2 calls our ids, and how long the lines are that its tables are right for."""
+    """CTranslate2's names of our ids, and the longest lines that its tables are right for."""
 
     source: list[str]  # by our ids
     target: list[str]
@@ -35,7 +35,7 @@ class Naming(NamedTuple):
 
 
 def names(source: Vocabulary, target: Vocabulary) -> tuple[list[str], list[str]]:
-    """What an export calls each id of both sides: the pieces, and before them our special ids.
+    """The names of all ids of both sides in an export: our special ids, then the pieces.
 
     Those are called SPECIAL, with an underscore more as long as a piece of the text is called so.
     """

@@ -32,7 +32,7 @@ EPSILON = 1e-5  # of layer norms
 
 
 def read(directory: Path, trained_length: int | None = None) -> Imported:
-    """Read a model; its segmenters lie beside it as source.json and target.json, or .spm.
+    """Read a model; its segmenters are source.json and target.json, or .spm, in the same place.
 
     `trained_length`: pieces of the longest source in training, which no file tells; None: it stays
     unknown. Raises UserError (65) for a file that is missing, damaged, or holds what cannot be
@@ -72,12 +72,12 @@ def _order(files: CTranslate2Files, names: Sequence[str]) -> list[int]:
     UserError (65) for a config that asks for what nmt does not do.
     """
     where = files.directory / "config.json"
-    given = files.config
-    for key, wanted in (("add_source_bos", (False,)), ("layer_norm_epsilon", (None, EPSILON))):
-        if given.get(key, wanted[0]) not in wanted:
-            raise UserError(f"{where}: {key}={given[key]} cannot be read", Exit.DATA)
+    config = files.config
+    for key, values in (("add_source_bos", (False,)), ("layer_norm_epsilon", (None, EPSILON))):
+        if config.get(key, values[0]) not in values:
+            raise UserError(f"{where}: {key}={config[key]} cannot be read", Exit.DATA)
     padding = next((piece for piece in PADDINGS if piece in names), PADDINGS[0])
-    special = [padding, *(given.get(f"{k}_token") for k in ("decoder_start", "eos", "unk"))]
+    special = [padding, *(config.get(f"{k}_token") for k in ("decoder_start", "eos", "unk"))]
     for piece in special:
         if piece not in names:
             what = " or ".join(PADDINGS) if piece == padding else piece
@@ -97,7 +97,7 @@ def _order(files: CTranslate2Files, names: Sequence[str]) -> list[int]:
 
 
 def _side(directory: Path, name: str, names: Sequence[str]) -> Side:
-    """The segmenter beside the model, with the vocabulary of the model."""
+    """The segmenter in the model's directory, with the vocabulary of the model."""
     own, model = directory / f"{name}.json", directory / f"{name}.spm"
     try:
         vocabulary = Vocabulary.from_json(list(names[SPECIALS:]))

@@ -1,4 +1,4 @@
-"""A directory of CTranslate2 as the proof asks it, and how it is told to search as nmt does."""
+"""CTranslate2 as the proof uses it, and the options with which it searches as nmt does."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,7 +21,7 @@ PATIENCE = 2
 
 
 def choices(naming: Naming, unknown: str) -> dict[str, Any]:
-    """What `translate_batch` must be told to choose among the same outputs as nmt does."""
+    """Options with which `translate_batch` chooses among the same outputs as nmt does."""
     return {
         "suppress_sequences": [[naming.target[i]] for i in (PAD, BOS)],
         "disable_unk": unknown != "allow",
@@ -99,7 +99,7 @@ class CTranslate2Scorer:
             max_batch_size=8,
             max_input_length=0,
         )
-        return (torch.tensor(each.log_probs) for each in scored)
+        return (torch.tensor(result.log_probs) for result in scored)
 
     def outputs(
         self, sources: Sequence[list[int]], limits: Sequence[int], beam: int
@@ -114,8 +114,8 @@ class CTranslate2Scorer:
                 length_penalty=0,
                 max_decoding_length=limit + 1,  # eos, too
             )
-            found = [ids[piece] for piece in result.hypotheses[0]]
-            yield Output(found[:limit], len(found) <= limit)
+            output = [ids[piece] for piece in result.hypotheses[0]]
+            yield Output(output[:limit], len(output) <= limit)
 
     def _named(self, source: list[int]) -> list[str]:
         return [self._naming.source[i] for i in source]

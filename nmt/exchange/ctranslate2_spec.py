@@ -79,7 +79,7 @@ def positions(settings: Settings, model: Transformer, longest: int) -> dict[str,
 
 
 def _words(positions: SitePositions) -> dict[str, Any]:
-    """What the specification of a stack is told about its positions."""
+    """Options of a stack's specification that describe its positions."""
     words: dict[str, Any] = {}
     if positions.keys is not None:
         words["relative_position"] = True

@@ -53,9 +53,9 @@ def _relative(files: CTranslate2Files, side: str, encoding: Relative) -> None:
     for role, parameter in tables.items():
         names = [f"{side}/layer_{n}/self_attention/relative_position_{role}"
                  for n in range(files.layers(side))]  # fmt: skip
-        found = torch.stack([files.tensor(name) for name in names])
+        vectors = torch.stack([files.tensor(name) for name in names])
         if parameter is not None:  # else values are the keys
-            _copy(files, names[0], parameter, found[:, None])
+            _copy(files, names[0], parameter, vectors[:, None])
 
 
 def _linear(files: CTranslate2Files, name: str, *modules: Any) -> None:

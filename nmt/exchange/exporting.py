@@ -44,19 +44,19 @@ def export(
     kind.library.require(f"--to {to}")
     adapter = kind(trained, package or PackageOptions())
     with TemporaryDirectory() as work:
-        kept = Path(work) / "float32"
-        scorer = adapter.written(kept, "float32")
+        written = Path(work) / "float32"
+        scorer = adapter.written(written, "float32")
         ours = proof.translated(adapter.trained, scorer, lines)
-        found = proof.certified(ours, scorer) | adapter.findings(kept, ours.samples)
+        certificate = proof.certified(ours, scorer) | adapter.findings(written, ours.samples)
         if precision != "float32":
-            kept = Path(work) / precision
-            found[precision] = proof.measured(ours, adapter.written(kept, precision))
-        (kept / proof.NAME).write_bytes(manifest.dump(found))  # the code reads it
-        if code := adapter.code(str(kept)):
-            found["as_nmt_translate"] = card_code.compared(trained, code, ours.lines)
+            written = Path(work) / precision
+            certificate[precision] = proof.measured(ours, adapter.written(written, precision))
+        (written / proof.NAME).write_bytes(manifest.dump(certificate))  # the code reads it
+        if code := adapter.code(str(written)):
+            certificate["as_nmt_translate"] = card_code.compared(trained, code, ours.lines)
         options = card or CardOptions(path.name.removesuffix(kind.suffix))
-        text = model_card.card(adapter, found, options, path.name)
+        text = model_card.card(adapter, certificate, options, path.name)
         path.parent.mkdir(parents=True, exist_ok=True)
-        adapter.save(path, kept, {proof.NAME: manifest.dump(found), model_card.NAME: text})
-    proof.report(found)
-    return found
+        adapter.save(path, written, {proof.NAME: manifest.dump(certificate), model_card.NAME: text})
+    proof.report(certificate)
+    return certificate

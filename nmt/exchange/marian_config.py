@@ -96,7 +96,7 @@ class MarianConfig:
 
 @dataclass
 class Generation:
-    """How the model is decoded where nobody says otherwise, as transformers reads it."""
+    """The default decoding of the model, as transformers reads it."""
 
     num_beams: int = knob("hypotheses kept", least=1, absent=1)
     length_penalty: float = knob("exponent of the length", least=0, absent=1.0)
@@ -116,7 +116,7 @@ def written(shape: Model, source: Numbering, target: Numbering, positions: int) 
 
 
 def written_generation(decode: Decode, target: Numbering, positions: int) -> dict[str, Any]:
-    """How transformers decodes where nobody says otherwise: our settings, as far as it has them."""
+    """The default decoding of transformers: our settings, as far as it has them."""
     if decode.beam_size > 1 and decode.length_penalty != "power" and decode.alpha:
         log.warning(
             "decode.length_penalty=%s: transformers divides by length ** %g instead",
@@ -152,8 +152,8 @@ def read(where: Path) -> MarianConfig:
 
 def _read(kind: type[T], where: Path) -> T:
     """The keys of a file that a schema declares, less those without a value."""
-    given = read_object(where).items()
-    known = {k: v for k, v in given if k in keys_in(kind) and v is not None}
+    values = read_object(where).items()
+    known = {k: v for k, v in values if k in keys_in(kind) and v is not None}
     try:
         return schema.read(kind, known)
     except UserError as error:

@@ -49,7 +49,7 @@ class Numbering(NamedTuple):
         return rows
 
     def to_json(self) -> dict[str, int]:
-        """What vocab.json holds, in the order of the ids."""
+        """The contents of vocab.json, in the order of the ids."""
         eos, unk, *others = self.order
         ids = dict(zip(self.vocabulary.to_json(), others, strict=True))
         ids |= {EOS_PIECE: eos, UNK_PIECE: unk, PAD_PIECE: self.pad}

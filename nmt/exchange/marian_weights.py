@@ -15,7 +15,7 @@ from nmt.encodings.sinusoids import sinusoids
 from nmt.errors import Exit, UserError
 from nmt.exchange.marian_ids import Numbering
 
-# The logit of an id that Marian does not have: its probability is nothing beside any other, and the
+# The logit of an id that Marian does not have: its probability is negligible, and the
 # share of it that label smoothing adds to a loss, when training goes on, is next to nothing, too.
 NEVER = -100.0
 TABLE_ERROR = 1e-4  # of stored sinusoids: some were computed in float32, up to position 512
@@ -121,16 +121,16 @@ def _check_rows(directory: Path, name: str, rows: int, side: Numbering) -> None:
         )
 
 
-def _matrix(directory: Path, given: Mapping[str, Tensor], names: tuple[str, ...]) -> Tensor:
+def _matrix(directory: Path, matrices: Mapping[str, Tensor], names: tuple[str, ...]) -> Tensor:
     """One matrix, which may stand under several names."""
-    there = [name for name in names if name in given]
+    there = [name for name in names if name in matrices]
     if not there:
         raise UserError(f"{directory}: has no {names[0]}; it is incomplete", Exit.DATA)
-    if not all(torch.equal(given[there[0]], given[other]) for other in there[1:]):
+    if not all(torch.equal(matrices[there[0]], matrices[other]) for other in there[1:]):
         raise UserError(
             f"{directory}: {', '.join(there)} differ, and should be one matrix", Exit.DATA
         )
-    return given[there[0]]
+    return matrices[there[0]]
 
 
 def named(

@@ -36,7 +36,7 @@ class CardScores(NamedTuple):
 
 
 class CardOptions(NamedTuple):
-    """What a card says that no file of the model does."""
+    """Statements of a card that no file of the model makes."""
 
     name: str
     license: str | None = None  # None: left out
@@ -56,10 +56,12 @@ def scores_of(report: Report, label: str | None = None) -> CardScores:
     return CardScores(report, labels.index(label))
 
 
-def card(adapter: Adapter, found: Mapping[str, Any], options: CardOptions, name: str) -> bytes:
+def card(
+    adapter: Adapter, certificate: Mapping[str, Any], options: CardOptions, name: str
+) -> bytes:
     """The text of README.md for a model that was written for an engine, under a name.
 
-    `found`: its certificate.
+    `certificate`: its certificate.
     """
     trained, code = adapter.trained, adapter.code(name)
     usage = card_code.markdown(code, trained) if code else adapter.usage(name)
@@ -71,7 +73,7 @@ def card(adapter: Adapter, found: Mapping[str, Any], options: CardOptions, name:
     ]
     if rows := list(_training(trained)):
         parts.append(f"## Training\n\n{_table(rows)}\n")
-    findings = "\n".join(f"- {sentence}" for sentence in proof.sentences(found))
+    findings = "\n".join(f"- {sentence}" for sentence in proof.sentences(certificate))
     parts.append(f"## Compared with the model that was trained\n\n{findings}\n")
     if options.scores:
         sections = (_scores(scores) for scores in options.scores)
@@ -163,7 +165,7 @@ def _shape(trained: Trained) -> Iterator[tuple[str, str]]:
 
 
 def _training(trained: Trained) -> Iterator[tuple[str, str]]:
-    """What is known of the training; nothing where the model came from elsewhere untouched."""
+    """Facts of the training; none for an imported model that was not trained further."""
     facts, settings = trained.facts, trained.settings
     if "step" not in facts:
         return
@@ -196,7 +198,7 @@ def _training(trained: Trained) -> Iterator[tuple[str, str]]:
 def _scores(scores: CardScores) -> str:
     """The tables of a report for one system."""
     report, s = scores
-    made = []
+    sections = []
     for test in report.tests:
         rows = [row for row in test.rows if row.pairs]
         names = [metric.name for metric in test.metrics]
@@ -219,8 +221,8 @@ def _scores(scores: CardScores) -> str:
         head = (
             f"### {_test_name(report, test)}\n\nTranslated by `{report.systems[s].label}` in nmt."
         )
-        made.append(f"{head} {notes}\n{table}\n\n{signatures}\n")
-    return "\n".join(made)
+        sections.append(f"{head} {notes}\n{table}\n\n{signatures}\n")
+    return "\n".join(sections)
 
 
 def _table(rows: Iterable[tuple[str, str]]) -> str:

@@ -1,7 +1,7 @@
-"""What another engine computes, compared with our model: measured, not believed.
+"""Another engine's computations, compared with those of our model.
 
 One proof for models that come and models that go, whichever the engine. Its findings are the
-certificate.json beside a model, the sentences of its card, and those of the log.
+certificate.json of a model directory, the sentences of its card, and those of the log.
 """
 
 import logging
@@ -24,7 +24,7 @@ from nmt.exchange import samples
 from nmt.exchange.adapter import EngineScorer, Output, SampleLine
 from nmt.modeldir import Trained
 
-NAME = "certificate.json"  # beside the files of a model directory
+NAME = "certificate.json"  # a file of a model directory
 LOG_PROBS = 1e-4  # largest difference of two log-probabilities in float32 that passes
 TIE = 1e-4  # difference of two log-probabilities that rounding may turn around
 IMPOSSIBLE = -1e9  # the logit of an id whose probability is 0
@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 
 class Ours(NamedTuple):
-    """What our model makes of the samples."""
+    """Our model's translations of the samples."""
 
     trained: Trained  # without the ids that the engine does not have
     searched: Trained  # without those that it takes out of a search
@@ -85,7 +85,7 @@ def certified(ours: Ours, scorer: EngineScorer) -> dict[str, Any]:
             Exit.DATA,
         )
     form = ours.trained.source.segmenter.tokenizer.normalize
-    found: dict[str, Any] = {
+    certificate: dict[str, Any] = {
         "compared_with": str(scorer.library),
         "lines": len(ours.samples),
         "lines_left_out": ours.left_out,
@@ -95,88 +95,88 @@ def certified(ours: Ours, scorer: EngineScorer) -> dict[str, Any]:
         **difference,
     }
     for name in SEARCHES:
-        found[name], differing = _compared(ours, scorer, name)
+        certificate[name], differing = _compared(ours, scorer, name)
         if differing:
             raise UserError(
                 f"{differing[0]!r}: {engine} translates it otherwise by {name}; nothing is written",
                 Exit.DATA,
             )
-    if not found[f"beam_{BEAM}"]["compared"]:
+    if not certificate[f"beam_{BEAM}"]["compared"]:
         log.warning("beam search was compared on no line: no translation of the samples ends; "
                     "give --samples of the source language")  # fmt: skip
-    found["right_for"] = {
+    certificate["right_for"] = {
         "source_pieces": scorer.longest_source and scorer.longest_source - 1,  # null: any
         "target_pieces": scorer.longest_target and scorer.longest_target - 1,
     }
-    return found | ({"options": dict(scorer.options)} if scorer.options else {})
+    return certificate | ({"options": dict(scorer.options)} if scorer.options else {})
 
 
 def measured(ours: Ours, scorer: EngineScorer) -> dict[str, Any]:
     """How far an engine in another precision is from our model; nothing is refused."""
-    found: dict[str, Any] = {
+    measurements: dict[str, Any] = {
         "computed_in": scorer.computed_in,
         "log_probs": _difference(ours, scorer)["log_probs"],
     }
-    return found | {name: _compared(ours, scorer, name)[0] for name in SEARCHES}
+    return measurements | {name: _compared(ours, scorer, name)[0] for name in SEARCHES}
 
 
-def report(found: Mapping[str, Any]) -> None:
+def report(certificate: Mapping[str, Any]) -> None:
     """Log a certificate, sentence by sentence."""
-    for sentence in sentences(found):
+    for sentence in sentences(certificate):
         log.info("%s", sentence)
 
 
-def sentences(found: Mapping[str, Any]) -> Iterator[str]:
+def sentences(certificate: Mapping[str, Any]) -> Iterator[str]:
     """The findings of a certificate in words, most important first."""
-    if found["compared_with"] is None:
+    if certificate["compared_with"] is None:
         return
     yield (
-        f"Compared with {found['compared_with']} on {found['lines']} lines of up to "
-        f"{found['longest_source']:,} pieces: in float32 log-probabilities differ by at most "
-        f"{found['log_probs']:.1e}."
+        f"Compared with {certificate['compared_with']} on {certificate['lines']} lines of up to "
+        f"{certificate['longest_source']:,} pieces: in float32 log-probabilities differ by at most "
+        f"{certificate['log_probs']:.1e}."
     )
-    if count := found["ill_conditioned"]:
+    if count := certificate["ill_conditioned"]:
         yield (
             f"{count} made-up translations do not count: rounding alone moves their "
             "log-probabilities by more."
         )
-    yield from _searches(found, "")
-    for precision, values in found.items():
+    yield from _searches(certificate, "")
+    for precision, values in certificate.items():
         if isinstance(values, dict) and "computed_in" in values:
             yield (
                 f"In {precision}, computed in {values['computed_in']}, log-probabilities differ by "
                 f"at most {values['log_probs']:.1e}."
             )
             yield from _searches(values, f"in {precision} ")
-    if counts := found.get("as_nmt_translate"):
+    if counts := certificate.get("as_nmt_translate"):
         yield (
             f"The Python on the card translates {counts['equal']} of {counts['compared']} lines "
             f"as nmt-translate does; {counts['finished']} of its translations end in time."
         )
         if counts["equal"] < counts["compared"]:
             yield WHY
-    if counts := found.get("as_argos_asks"):
+    if counts := certificate.get("as_argos_asks"):
         yield (
             "Searching as Argos Translate does, CTranslate2 and nmt-translate give the same "
             f"pieces for {counts['equal']} of {counts['compared']} lines."
         )
-    longest = found["longest_trained_source"]
+    longest = certificate["longest_trained_source"]
     yield (
         "How long the sources of its training were is unknown."
         if longest is None
         else f"Sources in training had up to {longest:,} pieces."
     )
     for side, what in (("source", "sources"), ("target", "translations")):
-        if most := found["right_for"][f"{side}_pieces"]:
+        if most := certificate["right_for"][f"{side}_pieces"]:
             yield f"It is right for {what} of up to {most:,} pieces."
 
 
-def _searches(found: Mapping[str, Any], how: str) -> Iterator[str]:
+def _searches(measurements: Mapping[str, Any], precision: str) -> Iterator[str]:
     for key, what in ((f"beam_{BEAM}", f"a beam of {BEAM}"), ("greedy", "greedy search")):
-        counts = found[key]
+        counts = measurements[key]
         ties = f", and equally good ones for {counts['ties']}" if counts["ties"] else ""
         sentence = (
-            f"{how}{what} finds the same translations for {counts['equal']} of "
+            f"{precision}{what} finds the same translations for {counts['equal']} of "
             f"{counts['compared']} lines"
         )
         yield f"{sentence[0].upper()}{sentence[1:]}{ties}."
@@ -192,8 +192,8 @@ def without(trained: Trained, ids: Sequence[int], logit: float = IMPOSSIBLE) -> 
     return trained._replace(model=model)
 
 
-def best(trained: Trained, lines: Sequence[str], decode: Decode, how: str) -> list[Translation]:
-    """The best translation of each line, with progress named `how`.
+def best(trained: Trained, lines: Sequence[str], decode: Decode, label: str) -> list[Translation]:
+    """The best translation of each line, with progress named `label`.
 
     Without warnings about lines that are longer than in training: some are meant to be.
     """
@@ -201,8 +201,8 @@ def best(trained: Trained, lines: Sequence[str], decode: Decode, how: str) -> li
     level = notes.level
     notes.setLevel(logging.ERROR)
     try:
-        found = Translator.of(trained, replace(decode, window=WINDOW)).translate(lines)
-        return [first for first, *_ in shown(found, how, [1] * len(lines))]
+        translations = Translator.of(trained, replace(decode, window=WINDOW)).translate(lines)
+        return [first for first, *_ in shown(translations, label, [1] * len(lines))]
     finally:
         notes.setLevel(level)
 
@@ -216,8 +216,8 @@ def _searched(trained: Trained, chosen: Sequence[SampleLine], name: str) -> list
         max_length_offset=samples.ROOM,
         precision="float32",
     )
-    found = best(trained, [sample.line for sample in chosen], decode, f"{name}, by nmt")
-    return [Output(list(each.ids), each.finished) for each in found]
+    translations = best(trained, [sample.line for sample in chosen], decode, f"{name}, by nmt")
+    return [Output(list(translation.ids), translation.finished) for translation in translations]
 
 
 def _check_source_ids(ours: Ours, scorer: EngineScorer) -> None:
@@ -288,7 +288,9 @@ def _compared(ours: Ours, scorer: EngineScorer, name: str) -> tuple[dict[str, in
         ours.samples, ours.limits, ours.outputs[name], theirs, strict=True
     ):
         counts["finished"] += one.finished
-        if beam > 1 and any(not each.finished or len(each.ids) >= most for each in (one, other)):
+        if beam > 1 and any(
+            not output.finished or len(output.ids) >= most for output in (one, other)
+        ):
             continue
         counts["compared"] += 1
         if one == other:
@@ -311,7 +313,7 @@ def tied(model: Any, source: list[int], one: Output, other: Output, beam: int) -
         if at is None:
             return False
         row = log_probs(model, source, one.ids[:at])[-1]
-        a, b = ([*each.ids, EOS][at] for each in (one, other))
+        a, b = ([*output.ids, EOS][at] for output in (one, other))
         return bool(abs(row[a] - row[b]) <= TIE)
     totals = []
     for ids, finished in (one, other):

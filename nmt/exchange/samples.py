@@ -41,11 +41,11 @@ def samples(
     for step in range(1, LONG + 1):
         length = before + (most - before) * step // LONG
         texts.append(made_up(trained.source, draw, max(1, min(length, room))))
-    found = [SampleLine(text, trained.source.ids(text)[:-1]) for text in texts]
-    kept = [sample for sample in found if 0 < len(sample.ids) <= room]
-    if not kept:
+    candidates = [SampleLine(text, trained.source.ids(text)[:-1]) for text in texts]
+    fitting = [sample for sample in candidates if 0 < len(sample.ids) <= room]
+    if not fitting:
         raise UserError("no sample is short enough for the encoding; give others", Exit.DATA)
-    return kept, len(found) - len(kept)
+    return fitting, len(candidates) - len(fitting)
 
 
 def limit(trained: Trained, pieces: int) -> int:

@@ -17,7 +17,7 @@ def settings_of(
     shared: bool,
     languages: Sequence[str] = (UNNAMED, UNNAMED),
 ) -> Settings:
-    """What nmt-train would have been told.
+    """The settings as nmt-train would have been given them.
 
     `overrides` choose encoding and search, `model` has the keys of that section; `longest`: pieces
     of the longest source in training, None: unknown; `shared`: both sides have one vocabulary.

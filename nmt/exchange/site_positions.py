@@ -57,7 +57,7 @@ class SitePositions(NamedTuple):
 
 
 class _Probe(NamedTuple):
-    """A site that is asked, and how far."""
+    """A site whose encodings are evaluated, and up to which length."""
 
     site: Encodings
     dims: Dims
@@ -136,7 +136,7 @@ def read(site: Encodings, dims: Dims, longest: int) -> SitePositions:
     if "vectors" in forms:
         keys, values = _vectors(probe)
         most = max(reach(keys, 1), reach(values, 1))
-        # beside numbers it takes this for the greatest distance that has a bucket of its own
+        # together with biases it takes this for the greatest distance that has a bucket of its own
         wide = max(most, far + 2) if "bias" in forms else most
         found = found._replace(keys=widened(keys, wide), values=widened(values, wide))
         far = max(far, most)
@@ -210,7 +210,7 @@ def _no_bias(probe: _Probe) -> bool:
 def _bias(probe: _Probe) -> Tensor:
     """The number that is added for each distance [layers, heads, 2 length - 1]."""
     dims, few = probe.dims, min(probe.length, CHECKED)
-    made = []
+    tables = []
     for layer in range(dims.layers):
 
         def rows(queries: Tensor, keys: int, seed: int, layer: int = layer) -> Tensor:
@@ -219,17 +219,17 @@ def _bias(probe: _Probe) -> Tensor:
             return bias.expand(1, dims.heads, -1, -1)[0].float().clamp(min=HIDDEN)
 
         table = by_distance([rows(q, probe.length, 0)[:, 0] for q in probe.ends])
-        seen = rows(torch.arange(few), few, 1)
+        square = rows(torch.arange(few), few, 1)
         middle = torch.tensor([probe.length // 2])
         far = rows(middle, probe.length, 2)
         if not (
-            _same_seen(seen, pairs(table, torch.arange(few), few), probe)
+            _same_seen(square, pairs(table, torch.arange(few), few), probe)
             and _same_seen(far, pairs(table, middle, probe.length), probe, middle)
         ):
             why = "the number that it adds to a score depends on more than layer, head and distance"
             raise probe.refuse(why, "bias")
-        made.append(table)
-    return torch.stack(made)
+        tables.append(table)
+    return torch.stack(tables)
 
 
 def _vectors(probe: _Probe) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""What no other engine has: refused before anything is written for one."""
+"""Features that no other engine has, refused before anything is written for one."""
 
 from nmt.config import Settings
 from nmt.data.segmenter import Segmenter

@@ -1,4 +1,4 @@
-"""Columns of integers beside a text: which files hold them, and what a model reads of them."""
+"""Columns of integers parallel to a text: their files, and those that a model reads."""
 
 from collections.abc import Iterable, Iterator, Mapping, Set
 from itertools import tee
@@ -10,7 +10,7 @@ COLUMNS = "NAME=FILE,..."  # what --columns takes
 
 
 def columns_of_test(settings: Settings) -> dict[str, str]:
-    """The files beside the corpus's own test set, by name; a placeholder where none is named."""
+    """The columns of the corpus's own test set, by name; a placeholder where none is named."""
     data = settings.data
     if not isinstance(data, Files):
         return {}
@@ -37,7 +37,7 @@ def columns_named(argument: str) -> dict[str, str]:
 def with_columns(
     reads: Set[str], settings: Settings, lines: Iterable[str], given: Mapping[str, Iterable[str]]
 ) -> tuple[Iterable[str], dict[str, Iterable[str]]]:
-    """The lines to translate, and all columns beside them that are known.
+    """The lines to translate, and all known columns parallel to them.
 
     `reads` are the columns that a model of these settings reads. What a model of the embedded
     corpus wants and is not given, the grammar says as the lines are read: UserError (65) for a line

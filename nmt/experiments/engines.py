@@ -1,4 +1,4 @@
-"""What translates: models of this toolkit, alone or several, or one that nmt-export wrote."""
+"""Models that translate: one or several of this toolkit, or one that nmt-export wrote."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -57,7 +57,7 @@ def load(
     return LoadedModels(
         trained,
         [trained, *members],
-        [each.digest for each in (trained, *members)],
+        [member.digest for member in (trained, *members)],
         next(trained.model.parameters()).device.type,
         lambda decode: Translator.of(trained, decode, *members, workers=workers),
     )

@@ -44,13 +44,13 @@ def evaluate(
     systems = [models.searching(system, options.decode) for system in systems]
     read = [reading.read(test, systems, tables, options) for test in tests]
     translated = models.translated(read, systems, options)
-    how = Bootstrap(list(options.bounds), options.samples, options.seed, options.jobs)
+    bootstrap = Bootstrap(list(options.bounds), options.samples, options.seed, options.jobs)
     scored = []
     for texts, test in zip(read, translated, strict=True):
         log.info("scoring %s: %d pairs", test.name, len(test.references))
-        one = reading.with_lines(_scored(test, how, systems, tables), test)
+        one = reading.with_lines(_scored(test, bootstrap, systems, tables), test)
         scored.append(models.with_perplexity(one, texts, systems, options))
-    made = Report(
+    report = Report(
         systems=reading.compared(systems, translated),
         tests=scored,
         samples=options.samples,
@@ -62,10 +62,10 @@ def evaluate(
         about=reading.about(systems, [test.files for test in read]),
     )
     if options.attention:
-        made = models.observed(made, systems, read, translated, options)
-    made = replace(made, notes=reading.notes(made, systems, tests, options))
+        report = models.observed(report, systems, read, translated, options)
+    report = replace(report, notes=reading.notes(report, systems, tests, options))
     log.info("done in %.0f s", time.monotonic() - started)
-    return made
+    return report
 
 
 def check(
@@ -102,7 +102,7 @@ def check(
 
 def _scored(
     test: "TranslatedTest",
-    how: "Bootstrap",
+    bootstrap: "Bootstrap",
     systems: Sequence[System],
     tables: "Sequence[PaperTable]",
 ) -> "ScoredTest":
@@ -110,7 +110,7 @@ def _scored(
     from nmt.compare import published
     from nmt.compare.diagnosis import diagnose
 
-    scored = diagnose(test, how)
+    scored = diagnose(test, bootstrap)
     for table in tables:
         if table.test == scored.name and table.published:
             scored = published.with_published(scored, table, [s.published for s in systems])

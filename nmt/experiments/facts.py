@@ -1,4 +1,4 @@
-"""What a system tells besides its scores: its size, its budget, how it searches."""
+"""Size, training budget and search settings of systems."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ from nmt.experiments.systems import ModelFacts, System
 
 
 def facts_of(system: System) -> ModelFacts | None:
-    """What is known of a system's first model; None of a file. Raises what `modeldir.load` does."""
+    """Facts of a system's first model; None for a file. Raises the errors of `modeldir.load`."""
     if system.file is not None:
         return None
     first, *others = members = [_outlined(path) for path in system.models[0].paths]

@@ -1,4 +1,4 @@
-"""A child that went on from its parent for longer text, beside it: what was won, what was lost."""
+"""A child trained further on longer text, compared with its parent by source length."""
 
 import logging
 from collections.abc import Sequence
@@ -52,14 +52,14 @@ def report(experiment: Experiment) -> "Report | None":
     return evaluate(systems, [test, *joined], options)
 
 
-def write(made: "Report", run: Path) -> None:
+def write(report: "Report", run: Path) -> None:
     """Keep a report in the directory of its run; UserError (74) where it cannot be written."""
-    text = outputs.of_text(lambda: outputs.as_json(made.to_json()))
+    text = outputs.of_text(lambda: outputs.as_json(report.to_json()))
     outputs.write_all([(run / DIRECTORY / REPORT, text)])
 
 
 def _search(decode: Decode) -> dict[str, str | int | float]:
-    """What two models share in searching; other keys say how a model reads pieces and positions."""
+    """Search settings that two models share; other keys say how a model reads its input."""
     keys = [*ANY_SEARCH, *(BEAM if decode.method == "beam" else SAMPLING)]
     return {key: getattr(decode, key) for key in keys}
 

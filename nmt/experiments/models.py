@@ -1,4 +1,4 @@
-"""What an evaluation does with its models: translate, score references, observe attention."""
+"""The models of an evaluation: translating, scoring references, observing attention."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -73,11 +73,11 @@ def with_perplexity(
     """The scored test with the perplexity of its references by each first model, if wanted."""
     if not options.perplexity:
         return scored
-    found = [
+    likelihoods = [
         _likelihoods(systems[s], read, read.columns[s], options) if s in read.columns else None
         for s in range(len(systems))
     ]
-    return with_perplexities(scored, read.test.lengths or [], found)
+    return with_perplexities(scored, read.test.lengths or [], likelihoods)
 
 
 def _likelihoods(
@@ -85,11 +85,11 @@ def _likelihoods(
 ) -> list[Likelihood | None]:
     """How likely a model finds each reference; None where a side is too long for it."""
     (trained,) = load(system.models[0].paths, options).models
-    lines, beside = _beside(trained, read.test, columns)
+    lines, parallel = _with_columns(trained, read.test, columns)
     too_long = Note()
-    found = [
-        each and Likelihood(each.log_prob, each.length)
-        for each in forced.stream(trained, lines, read.test.references, beside, too_long=too_long)
+    likelihoods = [
+        pair and Likelihood(pair.log_prob, pair.length)
+        for pair in forced.stream(trained, lines, read.test.references, parallel, too_long=too_long)
     ]
     if too_long.count:
         log.warning(
@@ -97,13 +97,13 @@ def _likelihoods(
             system.label,
             too_long,
         )
-    return found
+    return likelihoods
 
 
-def _beside(
+def _with_columns(
     trained: Trained, test: TranslatedTest, files: Mapping[str, Path]
 ) -> tuple[list[str], dict[str, list[str]]]:
-    """The sources of a test, and the columns beside them that a model reads."""
+    """The sources of a test, and the columns parallel to them that a model reads."""
     reads = trained.model.columns
     given = {name: read_text(path) for name, path in files.items() if name in reads}
     lines, columns = with_columns(reads, trained.settings, test.sources or [], given)
@@ -111,7 +111,7 @@ def _beside(
 
 
 def observed(
-    made: Report,
+    report: Report,
     systems: Sequence[System],
     read: Sequence[ReadTest],
     translations: Sequence[TranslatedTest],
@@ -123,7 +123,7 @@ def observed(
     """
     from nmt.compare import attention
 
-    tests, profiles = list(made.tests), list[AttentionProfile]()
+    tests, profiles = list(report.tests), list[AttentionProfile]()
     for s, system in enumerate(systems):
         paths = system.models[0].paths if system.models else ()
         if len(paths) != 1 or ctranslate2_engine.is_exported(paths[0]):
@@ -131,7 +131,7 @@ def observed(
         log.info("observing the attention of %s", system.label)
         (trained,) = load(paths, options).models
         for t, test in enumerate(translations):
-            _, columns = _beside(trained, test, read[t].columns[s])
+            _, columns = _with_columns(trained, test, read[t].columns[s])
             tests[t], profile = attention.observe(trained, tests[t], test, s, columns, options.seed)
             profiles += profile
-    return replace(made, tests=tests, profiles=profiles)
+    return replace(report, tests=tests, profiles=profiles)

@@ -1,4 +1,4 @@
-"""What an evaluation is asked for: one object, which commands, Python and tables fill."""
+"""The options of an evaluation, as commands, Python and tables fill them."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -7,15 +7,15 @@ from typing import Any, NamedTuple
 BOUNDS = (25, 50, 75, 100)  # last lengths of the paper's buckets
 SEED = 12345  # of the bootstrap and of the sample of sentences
 TITLE = "Translation by source length"
-CACHE = Path("data/translations")  # of models that are no runs; beside the prepared corpora
+CACHE = Path("data/translations")  # of models that are no runs; next to the prepared corpora
 
 
 class EvaluationOptions(NamedTuple):
-    """What is scored, and how; what is None or empty takes what the models say."""
+    """Metrics, test sets, search and output; None or empty: as the models say."""
 
     bounds: Sequence[int] = BOUNDS  # last length of each bucket
     metrics: Sequence[str] | None = None  # the first one is drawn; None: the usual ones
-    columns: Mapping[str, Path] = {}  # integers beside the source of the one test, by name
+    columns: Mapping[str, Path] = {}  # integers parallel to the source of the one test, by name
     by_sentence: bool = False  # joined lines are read as the pieces of their sentences
     lengths: str | None = None  # the model that counts source pieces, or REFERENCE; None: the first
     target_language: str | None = None  # for tokenisers; None: the models', or en

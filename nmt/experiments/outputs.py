@@ -20,7 +20,7 @@ def check_places(
 ) -> None:
     """Try to write each output, so that hours of work do not end at a typo or a full disk.
 
-    None stands for a file that nobody wants; files get into `directories` later. Nothing is left
+    None stands for a file that is not wanted; files get into `directories` later. Nothing is left
     behind. Raises UserError: 73 for what cannot be written, 2 if a plot cannot be drawn.
     """
     if plot:

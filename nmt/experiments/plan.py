@@ -26,7 +26,7 @@ class PlannedRun(NamedTuple):
 
     @property
     def settings(self) -> Settings:
-        """What is trained."""
+        """The settings of the run."""
         return self.experiment.settings
 
     @property
@@ -99,15 +99,17 @@ def _checked(overrides: list[Override], sweep: Sweep) -> Experiment:
 def _check_directories(experiments: Sequence[Experiment], sweep: Sweep) -> None:
     """Raise UserError if two runs would share a directory."""
     by_directory: dict[Path, Experiment] = {}
-    for one in experiments:
-        if (other := by_directory.setdefault(one.run, one)) is one:
+    for experiment in experiments:
+        if (other := by_directory.setdefault(experiment.run, experiment)) is experiment:
             continue
-        if not (differing := [o for o in one.overrides if o not in other.overrides]):
-            raise UserError(f"{one.run}: the same run twice; name each value once")
+        if not (differing := [o for o in experiment.overrides if o not in other.overrides]):
+            raise UserError(f"{experiment.run}: the same run twice; name each value once")
         advice = "tell them apart by name=, which may hold ${...} of a key"
         if sweep.table:
             advice = "a table sweeps run, seed, and keys of the encodings"
-        raise UserError(f"{' '.join(differing)}: would share {one.run} with another run; {advice}")
+        raise UserError(
+            f"{' '.join(differing)}: would share {experiment.run} with another run; {advice}"
+        )
 
 
 def outcome_of(run: PlannedRun, corpus: "Prepared | None" = None) -> Outcome | None:

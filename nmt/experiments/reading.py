@@ -44,7 +44,7 @@ class ReadTest(NamedTuple):
     """A test set in memory."""
 
     files: ParallelFiles
-    columns: dict[int, Mapping[str, Path]]  # by system: files of integers beside the source
+    columns: dict[int, Mapping[str, Path]]  # by system: files of integers parallel to the source
     test: TranslatedTest  # with the translations that are read from files
 
 
@@ -111,7 +111,7 @@ def _metrics(
 def _columns(
     model: SystemModel, facts: ModelFacts, files: ParallelFiles, options: EvaluationOptions
 ) -> Mapping[str, Path]:
-    """The files of integers beside the source; UserError where a model wants others."""
+    """The files of integers parallel to the source; UserError where a model wants others."""
     data, columns = model.settings.data, dict(options.columns)
     if not columns and isinstance(data, Files) and data.columns and files.source is not None:
         known = Path(data.test_source) if data.test_source else None
@@ -138,7 +138,7 @@ def _language(files: ParallelFiles, systems: Sequence[System]) -> str:
 
 
 def _parts(files: ParallelFiles) -> JoinedParts | None:
-    """The sentences of joined lines; None where the record beside them is none of these texts."""
+    """The sentences of joined lines; None where the record next to them is of other texts."""
     try:
         return None if files.source is None else joined.parts_of(files.source, files.reference)
     except UserError as error:
@@ -185,7 +185,7 @@ def with_lines(scored: ScoredTest, test: TranslatedTest) -> ScoredTest:
 
 
 def compared(systems: Sequence[System], tests: Sequence[TranslatedTest]) -> list[ComparedSystem]:
-    """What a report says of each system; a warning where its trained length is not marked."""
+    """The systems as a report has them; warns where a trained length cannot be marked."""
     shown = []
     for s, system in enumerate(systems):
         model = system.facts
@@ -198,9 +198,9 @@ def compared(systems: Sequence[System], tests: Sequence[TranslatedTest]) -> list
                 system.label,
             )
         runs = [
-            trained_run(str(one.run), one.settings.seed, _metrics_of(one.run))
-            for one in system.models
-            if one.run
+            trained_run(str(trained.run), trained.settings.seed, _metrics_of(trained.run))
+            for trained in system.models
+            if trained.run
         ]
         parameters = model and model.parameters
         of_encodings = model and model.encoding_parameters
@@ -233,7 +233,7 @@ def about(systems: Sequence[System], tests: Sequence[ParallelFiles]) -> dict[str
 
 
 def notes(
-    made: Report,
+    report: Report,
     systems: Sequence[System],
     tests: Sequence[ParallelFiles],
     options: EvaluationOptions,
@@ -244,13 +244,13 @@ def notes(
         notes.append(
             f"Each joined line of {', '.join(apart)} is read as the pieces of its sentences."
         )
-    if any(table.published for table in made.tables):
+    if any(table.published for table in report.tables):
         notes.append(
             "The paper's BLEU (cased) and TER (by TERCom) are of tokenised text, as BLEU-moses and "
             "TER-moses here; it does not say which tokeniser, nor whether TER heeds case, which "
             "ours does not."
         )
-    if made.profiles:
+    if report.profiles:
         notes.append(
             "Attention (distances, coverage, source never attended) is of the first run of each "
             f"system, on up to {SAMPLE} sentences of each length group, drawn by seed "

@@ -25,7 +25,7 @@ LOOSE = (
     *("seed", "trainer.device", "trainer.threads", "trainer.log_every", "trainer.tensorboard"),
     *("trainer.keep_checkpoints", "trainer.gradient_checkpointing", "trainer.deterministic"),
     *("data.workers", "decode.batch_tokens", "decode.window"),
-)  # what runs of one system may differ in, beside places; none changes what is learned or found
+)  # keys in which runs of one system may differ, in addition to paths; none changes results
 
 
 class SystemModel(NamedTuple):
@@ -51,17 +51,17 @@ class SystemModel(NamedTuple):
 
 
 class ModelFacts(NamedTuple):
-    """What a system's first model tells, without its weights; sizes are those of an ensemble."""
+    """Facts of a system's first model, without its weights; sizes are those of an ensemble."""
 
     parameters: int
     encoding_parameters: int
     longest: int | None  # longest source in training, in its own pieces; None: unknown
     segmenter: Segmenter  # of the source
-    columns: frozenset[str]  # integers beside the source that it reads, alone or with others
+    columns: frozenset[str]  # integers parallel to the source that it reads, alone or with others
 
 
 class System(NamedTuple):
-    """What a table has a row for: models of one config, one per seed, or a file of translations."""
+    """A row of a table: models of one config, one per seed, or a file of translations."""
 
     label: str  # as tables show it
     models: list[SystemModel]  # by seed; none: the file has the translations
@@ -165,7 +165,7 @@ def _paths(place: str) -> tuple[Path, ...]:
 
 
 def _name(path: Path) -> str:
-    """What a system is called that is given no label."""
+    """The default label of a system."""
     resolved = path.resolve()
     if resolved.parent.name == "checkpoints":
         return f"{resolved.parent.parent.name}@{resolved.name}"
@@ -189,18 +189,18 @@ def grouped(named: Sequence[_Named]) -> list[System]:
     two systems of one name.
     """
     groups: list[list[_Named]] = []
-    for one in named:
-        group = next((g for g in groups if _belongs(one, g)), None)
+    for named_system in named:
+        group = next((g for g in groups if _belongs(named_system, g)), None)
         if group is None:
-            groups.append([one])
+            groups.append([named_system])
             continue
-        seed = one.model.settings.seed
+        seed = named_system.model.settings.seed
         if twice := next((o for o in group if o.model.settings.seed == seed), None):
             raise UserError(
-                f"{one.model.place}: the same config and seed as {twice.model.place}; name one of "
-                "them, or give each a LABEL="
+                f"{named_system.model.place}: the same config and seed as {twice.model.place}; "
+                "name one of them, or give each a LABEL="
             )
-        group.append(one)
+        group.append(named_system)
     systems = [_system(group) for group in groups]
     labels = [system.label for system in systems]
     if twice_named := next((label for label in labels if labels.count(label) > 1), None):
@@ -212,10 +212,10 @@ def _system(group: list[_Named]) -> System:
     """The system of a group, its runs by seed."""
     if group[0].fingerprint is None:
         return group[0].system
-    group.sort(key=lambda one: one.model.settings.seed)
-    label = next((one.label for one in group if one.label), None)
+    group.sort(key=lambda member: member.model.settings.seed)
+    label = next((member.label for member in group if member.label), None)
     label = label or SEEDED.sub("", group[0].name) or group[0].name
-    return System(label, [one.model for one in group])
+    return System(label, [member.model for member in group])
 
 
 def _belongs(one: _Named, group: Sequence[_Named]) -> bool:

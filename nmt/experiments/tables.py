@@ -170,13 +170,13 @@ def _report(
     return evaluate(systems, [test], options, [shown])
 
 
-def _write(made: Report, stem: Path) -> None:
+def _write(report: Report, stem: Path) -> None:
     """Write a report as text, JSON, TSV and a page; raises UserError (74)."""
     forms = {
-        "txt": lambda: text.render(made),
-        "json": lambda: outputs.as_json(made.to_json()),
-        "tsv": lambda: text.tsv(made),
-        "html": lambda: page.html(made),
+        "txt": lambda: text.render(report),
+        "json": lambda: outputs.as_json(report.to_json()),
+        "tsv": lambda: text.tsv(report),
+        "html": lambda: page.html(report),
     }
     outputs.write_all(
         (stem.with_name(f"{stem.name}.{ending}"), outputs.of_text(render))

@@ -17,7 +17,7 @@ from nmt.overrides.tables import ScaleTests
 TEST = "test"  # the name of the one test set that is given none
 NAMED = re.compile(r"(?!\.)[\w.+-]+")  # names of tests: they are names of files
 JOINED = "joined"  # the kind that is made of another
-DIRECTORY = "tests"  # of those made here, beside the runs
+DIRECTORY = "tests"  # of those made here, next to the runs
 
 
 class ParallelFiles(NamedTuple):
@@ -141,7 +141,7 @@ def joined_pairs(
     tests: Sequence[ParallelFiles], languages: tuple[str, str], directory: Path
 ) -> list[ParallelFiles]:
     """Make a test set of each, whose lines are two consecutive ones of it."""
-    made = []
+    tests_of_pairs = []
     for test in tests:
         sources, references = test.read()
         if test.source is None or sources is None:
@@ -151,8 +151,8 @@ def joined_pairs(
         record = joined.described([test.source, test.reference], 2)
         source, reference = joined.write(directory, name, *languages, pairs, record)
         about = f"consecutive pairs of {test.name}, joined"
-        made.append(ParallelFiles(name, about, source, reference))
-    return made
+        tests_of_pairs.append(ParallelFiles(name, about, source, reference))
+    return tests_of_pairs
 
 
 def of_table(experiments: Sequence[Experiment], kind: str) -> dict[str, ParallelFiles]:
@@ -196,17 +196,17 @@ def _made(experiment: Experiment, name: str, kind: str) -> ParallelFiles:
     data, directory = experiment.settings.data, experiment.run.parent / DIRECTORY
     if isinstance(data, Toy):
         limit = data.train_longest
-        made = join_toy(sources, references, limit)
+        lines = join_toy(sources, references, limit)
         about = (
             f"The test sentences of up to {limit} words, each two consecutive ones joined into one "
             "by a comma and 'und', which the grammar has: a full stop within a line would be "
             "unknown to models of this corpus."
         )
     else:
-        made = joined.join(sources, references)
+        lines = joined.join(sources, references)
         about = "The lines of the test text, each two consecutive ones joined by a space."
     record = joined.described([source, reference], 2, how=about)
-    paths = joined.write(directory, name, data.source_language, data.target_language, made, record)
+    paths = joined.write(directory, name, data.source_language, data.target_language, lines, record)
     return ParallelFiles(name, about, *paths)
 
 

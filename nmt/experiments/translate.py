@@ -1,6 +1,6 @@
 """Translations of test sets, made once and kept by content, whatever they are wanted for.
 
-KEY.txt has the translations, and KEY.json beside it says what they were made from: which text,
+KEY.txt has the translations, and KEY.json next to it says what they were made from: which text,
 models, search. They lie in the directory of the run, DIRECTORY/translations, and those of anything
 else (a model directory, an ensemble) in the cache. KEY is of all that decides on them, so that
 another name of the test set, other outputs or other groups of lengths search nothing again.
@@ -47,7 +47,7 @@ class KeptTranslation:
     test: ParallelFiles
     lines: Sequence[str]  # of the test's source
     decode: Decode
-    columns: Mapping[str, Path]  # integers beside the source
+    columns: Mapping[str, Path]  # integers parallel to the source
     cache: Path = CACHE  # of models that are no runs
 
     @cached_property
@@ -77,7 +77,7 @@ class KeptTranslation:
     def read(self) -> list[str] | None:
         """The translation; None if there is none.
 
-        Raises UserError (65) if somebody changed it: it is neither scored nor overwritten.
+        Raises UserError (65) if it was changed: it is neither scored nor overwritten.
         """
         record, text = self.path("json"), self.path("txt")
         if not (record.is_file() and text.is_file()):
@@ -96,7 +96,7 @@ class KeptTranslation:
         return read_text(text)
 
     def write(self, lines: Sequence[str]) -> None:
-        """Keep lines; raises OSError. The record comes last: without it nobody reads the text."""
+        """Keep lines; raises OSError. The record comes last: without it the text is not read."""
         text = self.path("txt")
         text.parent.mkdir(parents=True, exist_ok=True)
         atomic.replace(text, "".join(f"{line}\n" for line in lines).encode())
@@ -121,23 +121,23 @@ def digest_of(path: Path) -> str:
 def translate_all(wanted: Sequence[KeptTranslation], options: EvaluationOptions) -> list[list[str]]:
     """The lines of each translation; those that are kept are read, the others are made and kept.
 
-    Raises UserError (65) if somebody changed what is kept, and what `Translator.translate` does.
+    Raises UserError (65) for a kept translation that was changed, and as `Translator.translate`.
     """
     lines, pending = dict[str, list[str]](), dict[str, KeptTranslation]()
-    for each in wanted:
-        if (known := each.read()) is not None:
-            lines[each.key] = known
+    for translation in wanted:
+        if (known := translation.read()) is not None:
+            lines[translation.key] = known
         else:
-            pending.setdefault(each.key, each)
-    for paths, texts in groupby(pending.values(), key=lambda each: each.model.paths):
+            pending.setdefault(translation.key, translation)
+    for paths, texts in groupby(pending.values(), key=lambda translation: translation.model.paths):
         loaded = load(paths, options)
-        for each in texts:
-            lines[each.key] = _translated(each, loaded, options.quiet)
+        for translation in texts:
+            lines[translation.key] = _translated(translation, loaded, options.quiet)
             try:
-                each.write(lines[each.key])
+                translation.write(lines[translation.key])
             except OSError as error:  # of a directory that takes no files, or a full disk
                 log.warning("%s: %s; not kept", error.filename, error.strerror)
-    return [lines[each.key] for each in wanted]
+    return [lines[translation.key] for translation in wanted]
 
 
 def load(paths: Sequence[Path], options: EvaluationOptions) -> "LoadedModels":
@@ -150,23 +150,23 @@ def load(paths: Sequence[Path], options: EvaluationOptions) -> "LoadedModels":
     return engines.load(paths, place, options.threads, workers=options.workers)
 
 
-def _translated(each: KeptTranslation, loaded: "LoadedModels", quiet: bool) -> list[str]:
+def _translated(translation: KeptTranslation, loaded: "LoadedModels", quiet: bool) -> list[str]:
     """The lines of one translation."""
     from tqdm import tqdm
 
     from nmt.machine.memory import keep_memory
 
     keep_memory()
-    translator = loaded.translator(each.decode)
+    translator = loaded.translator(translation.decode)
     reader = translator.reader
-    given = {name: read_text(path) for name, path in each.columns.items()}
-    lines, columns = with_columns(reader.reads.columns, reader.settings, each.lines, given)
-    tqdm.monitor_interval = 0  # no thread beside those that work: see machine.pool.may_fork
+    given = {name: read_text(path) for name, path in translation.columns.items()}
+    lines, columns = with_columns(reader.reads.columns, reader.settings, translation.lines, given)
+    tqdm.monitor_interval = 0  # no further thread: see machine.pool.may_fork
     with closing(translator.translate(lines, 1, columns, read_ahead=True)) as translated:
         bar = tqdm(
             translated,
-            desc=each.label,
-            total=len(each.lines),
+            desc=translation.label,
+            total=len(translation.lines),
             unit=" lines",
             disable=True if quiet else None,  # None: unless stderr is a terminal
         )

@@ -181,8 +181,8 @@ def kind_of_positions(model: Transformer) -> str:
     moved = relative_difference(before, after)
     kinds = {e.facts.takes for e in encodings}
     if (moved > ROUNDING) != bool(kinds - {"nothing"}):
-        told = " and ".join(sorted(kinds))
-        raise CheckError(f"takes {told}, but places twice as far show {moved:.2g}")
+        claimed = " and ".join(sorted(kinds))
+        raise CheckError(f"takes {claimed}, but places twice as far show {moved:.2g}")
     if kinds == {"real"}:
         for site in model.sites.values():
             site.scale_positions(0.25)

@@ -30,7 +30,7 @@ def parse(words: Iterable[str], sweep: bool = False) -> list[Override]:
 
 def read(lines: Iterable[str]) -> list[Override]:
     """Read overrides that Hydra takes as they stand; UserError says what to write instead."""
-    listed = [f"++{each}" if _OF_EVERY_ENTRY.match(each) else each for each in lines]
+    listed = [f"++{line}" if _OF_EVERY_ENTRY.match(line) else line for line in lines]
     try:
         return OverridesParser.create().parse_overrides(listed)
     except HydraException:
@@ -39,4 +39,4 @@ def read(lines: Iterable[str]) -> list[Override]:
 
 def lines_of(overrides: Iterable[Override]) -> list[str]:
     """Overrides as Hydra and a command line take them."""
-    return [str(each.input_line) for each in overrides]
+    return [str(override.input_line) for override in overrides]

@@ -45,7 +45,7 @@ class Experiment(NamedTuple):
     table: TableReport | None = None  # experiment=table1 ... table4
     row: str | None = None  # run=NAME: its row in the paper's tables, as `absolute 100`
     jobs: int | None = None  # runs at once, if it is one of several; None: as many as fit
-    parent: Path | None = None  # experiment=lengthen: what the run goes on from, and is beside
+    parent: Path | None = None  # experiment=lengthen: the model that the run continues from
     elsewhere: str = "name="  # the option that names another directory, for errors about this one
 
 
@@ -58,7 +58,7 @@ class AbsentError(UserError):
 
 
 def experiment_of(words: Iterable[str]) -> Experiment:
-    """What overrides mean that were typed; raises what `parse` and `composed` do."""
+    """The experiment of typed overrides; raises the errors of `parse` and `composed`."""
     return composed(parse(words))
 
 
@@ -69,8 +69,8 @@ def composed(overrides: list[Override]) -> Experiment:
         raise UserError("a sweep: only nmt-train takes several values for a key")
     with open_dict(cfg):
         del cfg["hydra"]
-    for each in overrides:
-        _replace_positions(cfg, each.key_or_group)
+    for override in overrides:
+        _replace_positions(cfg, override.key_or_group)
     folders, parent = folders_in(overrides), None
     if (start := _resolved(cfg, START)) is not None:
         parent = _parent(Path(str(start)), overrides)
@@ -85,7 +85,8 @@ def composed(overrides: list[Override]) -> Experiment:
     settings = thaw(plain)
     knobs = set(values) - {*SETTINGS, *RUN, *OF_TABLES}  # keys of encodings
     changed = [
-        f"{key}{values[key]}" for key in sorted({each.key_or_group for each in overrides} & knobs)
+        f"{key}{values[key]}"
+        for key in sorted({override.key_or_group for override in overrides} & knobs)
     ]
     place = read(RunKeys, {key: values[key] for key in RUN})
     name = place.name or _default_name(settings, scale is not None, changed, overrides)
@@ -118,7 +119,7 @@ def check_all(overrides: list[Override]) -> DictConfig:
 
 
 def _parent(path: Path, overrides: list[Override]) -> Parent:
-    """What a run starts from; of a parent that is gone, what the run recorded when it began."""
+    """The parent of a run; if it is gone, what the run recorded when it began."""
     if not path.exists():
         alone = composed([*overrides, *parse([f"{START}=null"])])  # the directory is the same
         if (config := alone.run / "config.json").is_file():
@@ -150,7 +151,7 @@ def _hold_out(cfg: DictConfig, overrides: Sequence[Override]) -> None:
 
 
 def _part(schema: type[T], values: dict[str, Any], mark: str) -> T | None:
-    """What a scale or table adds to the root of a config; None where its first key is not."""
+    """The keys of a scale or table at the root of a config; None if its first key is not there."""
     if mark not in values:
         return None
     return read(schema, {key: values[key] for key in keys_in(schema) if key in values})
@@ -176,9 +177,9 @@ def _default_name(
     At one of the scales: table-data/encoding-limit-knob-seed, so that the tables share runs.
     """
     label = " ".join(settings.encoding)
-    for each in overrides:
-        if each.key_or_group == "encoding" and each.type is OverrideType.CHANGE:
-            label = str(each.input_line).partition("=")[2]
+    for override in overrides:
+        if override.key_or_group == "encoding" and override.type is OverrideType.CHANGE:
+            label = str(override.input_line).partition("=")[2]
     label = "+".join(re.findall(r"\w+", label)) or "none"
     data = settings.data
     corpus = data.name

@@ -16,7 +16,7 @@ from nmt.overrides.arguments import read
 from nmt.overrides.quoting import quoted
 from nmt.schema import flattened, keys_in
 
-Folders: TypeAlias = tuple[Path, ...]  # where options lie beside those of conf/
+Folders: TypeAlias = tuple[Path, ...]  # directories of options in addition to conf/
 
 GROUPS = {  # of options, a folder of conf/ each: what one chooses there
     "data": "the corpus",
@@ -49,34 +49,34 @@ _HEADER = re.compile(rb"\s*#\s*@package\s+_global_\s*(\n|$)")
 _KEY = re.compile(r"^( *)(\w+):(?: +([^# ][^#]*?))?(?: +# (.+))?$")  # indent, key, value, comment
 
 
-def beside(*folders: str | None) -> list[str]:
+def config_dir_override(*folders: str | None) -> list[str]:
     """The override that --config-dir stands for, if given; raises UserError if it names none."""
-    given = [folder for folder in folders if folder is not None]
-    if any(not folder or not Path(folder).is_dir() for folder in given):
+    named = [folder for folder in folders if folder is not None]
+    if any(not folder or not Path(folder).is_dir() for folder in named):
         raise UserError("--config-dir: name a directory of your own options", Exit.USAGE)
-    places = [quoted(f"file://{Path(folder).resolve()}") for folder in given]
+    places = [quoted(f"file://{Path(folder).resolve()}") for folder in named]
     return [f"{SEARCHPATH}=[{','.join(places)}]"] if places else []
 
 
 def folders_of(lines: Iterable[str]) -> Folders:
-    """The folders that overrides name beside conf/; see `folders_in`."""
+    """The directories that overrides name in addition to conf/; see `folders_in`."""
     return folders_in(read(line for line in lines if line.lstrip("+").startswith(SEARCHPATH)))
 
 
 def folders_in(overrides: Iterable[Override]) -> Folders:
-    """The folders that overrides name beside conf/.
+    """The directories that overrides name in addition to conf/.
 
     Raises UserError for what such a folder must not hold (see `check`), and for other places.
     """
     folders: list[Path] = []
-    for each in overrides:
-        if each.key_or_group != SEARCHPATH:
+    for override in overrides:
+        if override.key_or_group != SEARCHPATH:
             continue
-        value = each.value()
+        value = override.value()
         for place in map(str, value if isinstance(value, list) else [value]):
             scheme, separator, path = place.rpartition("://")
             if separator and scheme != "file":
-                raise UserError(f"{each.input_line}: only directories; write --config-dir DIR")
+                raise UserError(f"{override.input_line}: only directories; write --config-dir DIR")
             folders.append(Path(path))
     check(tuple(folders))
     return tuple(folders)
@@ -98,7 +98,7 @@ def refuse_hidden(group: str, option: str, folders: Folders = ()) -> None:
     """Raise UserError for the choice of an option that both conf/ and a folder have.
 
     And where the file of a chosen option has such a one among its defaults. conf/ wins where
-    neither is chosen, so that a name which an upgrade adds stops nobody who does not use it.
+    neither is chosen, so that names added by an upgrade matter only to those who use them.
     """
     for folder in folders:
         if not (path := folder / group / f"{option}.yaml").exists():
@@ -125,7 +125,7 @@ def defaults_of(group: str, option: str, folders: Folders = ()) -> list[tuple[st
 
 
 def values_of(group: str, option: str, folders: Folders = ()) -> dict[str, Any]:
-    """What the file of an option sets, and those that it builds on, interpolations as they are."""
+    """The values in an option's file and those that it builds on, interpolations unresolved."""
     loaded: Any = OmegaConf.load(path_of(group, option, folders))
     loaded.pop("defaults", None)
     parents = [o for inner, o in defaults_of(group, option, folders) if inner == group]
@@ -137,11 +137,11 @@ def values_of(group: str, option: str, folders: Folders = ()) -> dict[str, Any]:
 def default_options() -> dict[str, str | None]:
     """The option of each group that is chosen where none is named."""
     loaded: Any = OmegaConf.load(conf_dir() / "train.yaml")
-    return {k: v for each in loaded.defaults if each != "_self_" for k, v in each.items()}
+    return {k: v for default in loaded.defaults if default != "_self_" for k, v in default.items()}
 
 
 class DescribedKey(NamedTuple):
-    """A key with what it means, and its value if nobody sets it."""
+    """A key with what it means, and its default."""
 
     key: str  # as a command line has it
     spec: Field[Any]
@@ -157,7 +157,7 @@ def described(
     """
     if values is None:
         options = [default_options()[group], *options_of(group)]
-        files = (values_of(group, each) for each in options if each)
+        files = (values_of(group, option) for option in options if option)
         values = next((v for v in files if set(keys_in(schema)) <= set(v)), {})
     for key, spec in flattened(schema, group if group in KINDS else ""):
         inner: Any = values
@@ -186,7 +186,7 @@ def summary(group: str, option: str, folders: Folders = ()) -> str:
 
 
 def family_of(encoding: str, folders: Folders = ()) -> str:
-    """What an encoding's file says of its family, one of FAMILIES or another; or UNSTATED."""
+    """The family that an encoding's file states, one of FAMILIES or another; or UNSTATED."""
     text = path_of("encoding", encoding, folders).read_text(encoding="utf-8")
     stated = re.search(r"^# family: *(.*\S)", text, flags=re.M)
     return stated[1] if stated else UNSTATED

@@ -1,4 +1,4 @@
-"""What a run takes over from the model that it starts from (trainer.init_from)."""
+"""Settings that a run takes over from the model that it starts from (trainer.init_from)."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -24,7 +24,7 @@ TREATMENT = {  # keys of data that say what a run does with its text; the others
 
 
 class Parent(NamedTuple):
-    """What is known of the model that a run starts from."""
+    """The model that a run starts from."""
 
     path: Path
     settings: Settings
@@ -46,7 +46,7 @@ def parent_of(path: Path) -> Parent:
 
 
 def recorded(path: Path, config: Path) -> Parent:
-    """What the config of a run tells of its parent, or of itself; UserError (65)."""
+    """The parent that the config of a run records, or the run itself; UserError (65)."""
     try:
         settings = thaw(manifest.read(config))
     except UserError as error:
@@ -127,15 +127,15 @@ def inherited(
             )
     known = asdict(parent)
     model = dict(plain["model"])
-    given = {o.key_or_group for o in overrides}
-    if "model" not in given:
-        said = {key.removeprefix("model.") for key in given if key.startswith("model.")}
+    keys = {o.key_or_group for o in overrides}
+    if "model" not in keys:
+        model_keys = {key.removeprefix("model.") for key in keys if key.startswith("model.")}
         chosen = [each for o in overrides if o.key_or_group == "encoding" for each in _options(o)]
         for option in chosen:  # what it needs of the model, as `feedforward`
-            said |= set(values_of("encoding", option, folders).get("model", ()))
-        model |= {key: value for key, value in known["model"].items() if key not in said}
+            model_keys |= set(values_of("encoding", option, folders).get("model", ()))
+        model |= {key: value for key, value in known["model"].items() if key not in model_keys}
     encoding = plain["encoding"]
-    if not any(key == "encoding" or key.startswith("encoding.") for key in given):
+    if not any(key == "encoding" or key.startswith("encoding.") for key in keys):
         encoding = known["encoding"]
     data = {**plain["data"], "normalize": parent.data.normalize}
     return {
@@ -147,4 +147,4 @@ def inherited(
 def _options(override: Override) -> list[str]:
     """The options that an override of a group chooses."""
     value = override.value()
-    return [str(one) for one in (value if isinstance(value, list) else [value])]
+    return [str(option) for option in (value if isinstance(value, list) else [value])]

@@ -54,7 +54,7 @@ def unreadable(lines: list[str]) -> str:
 
 
 def hint(line: str) -> str | None:
-    """What to type in a shell for what Hydra cannot read; None where quotes do not help."""
+    """The quoted form to type in a shell if Hydra cannot read it; None where quotes do not help."""
     key, _, value = line.partition("=")
     if not line.isprintable():
         return None

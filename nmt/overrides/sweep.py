@@ -19,7 +19,7 @@ ONE_RUN = read([f"{MODE}=RUN"])  # among the overrides of each run of a sweep
 
 
 class Sweep(NamedTuple):
-    """Several runs, which nobody has composed yet."""
+    """Several runs, not composed yet."""
 
     name: str | None  # experiment=NAME, unless -m makes the sweep
     scale: str | None  # scale=NAME

@@ -35,7 +35,7 @@ class ScaleTests:
 
 @dataclass
 class TableScale:
-    """What conf/scale adds to a config: the proportions of the paper's tables at one size."""
+    """Keys that conf/scale adds to a config: the proportions of the paper's tables at one size."""
 
     limits: LengthLimits = knob("longest training sentences")
     bounds: list[int] = knob("last length of each group of the tables", least=1)
@@ -48,7 +48,7 @@ class TableScale:
 class TableLayout:
     """One of the paper's tables."""
 
-    name: str = knob("in the paper, whose numbers stand beside ours where they mean the same")
+    name: str = knob("in the paper, whose numbers stand next to ours where they mean the same")
     caption: str = knob("what stands above the table")
     test: str = knob("which of the scale's tests", choices=("official", "single", "joined"))
     metrics: list[str] = knob("in each cell, in this order")
@@ -57,7 +57,7 @@ class TableLayout:
 
 @dataclass
 class TableReport:
-    """What conf/experiment/table* adds to a config: a table, and how it is made."""
+    """Keys that conf/experiment/table* adds to a config: a table, and how it is made."""
 
     table: TableLayout = knob("which table")
     samples: int = knob("of the bootstrap behind intervals and tests", least=40)

@@ -41,10 +41,10 @@ def take_pairs(path: Path, sides: Sequence[tuple[Sequence[str], Path]], cap: int
     damaged archive, and a pair that differs in its number of lines.
     """
     taken: dict[Path, tuple[str, int]] = {}  # file -> name of its member, lines
-    seen = []
+    names_seen = []
     with _sound(path):
         for member in _members(path):
-            seen.append(member.name)
+            names_seen.append(member.name)
             for names, file in sides:
                 if member.name in names and file not in taken:
                     taken[file] = member.name, _copy(member, file, cap, path)
@@ -52,7 +52,7 @@ def take_pairs(path: Path, sides: Sequence[tuple[Sequence[str], Path]], cap: int
             if len(taken) == len(sides):
                 break
     if missing := [names for names, file in sides if file not in taken]:
-        near = get_close_matches(missing[0][0], seen, NEAR, 0.3) or sorted(seen)[:NEAR]
+        near = get_close_matches(missing[0][0], names_seen, NEAR, 0.3) or sorted(names_seen)[:NEAR]
         hint = f"near are {', '.join(near)}" if near else "it is empty"
         raise UserError(f"{path}: has no member {' or '.join(missing[0])}; {hint}", Exit.DATA)
     counts = [taken[file] for _, file in sides]
@@ -76,7 +76,12 @@ def take_columns(path: Path, swapped: bool, outs: Sequence[Path], cap: int) -> t
     read = kept = dropped = 0
     source, target = outs
     first, second = (target, source) if swapped else (source, target)
-    with _sound(path), gzip.open(path) as rows, first.open("wb") as one, second.open("wb") as two:
+    with (
+        _sound(path),
+        gzip.open(path) as rows,
+        first.open("wb") as first_file,
+        second.open("wb") as second_file,
+    ):
         while row := rows.readline(LONGEST):
             if read == 0:
                 row = row.removeprefix(BOM)
@@ -87,8 +92,8 @@ def take_columns(path: Path, swapped: bool, outs: Sequence[Path], cap: int) -> t
             if len(cells) < 2 or not cells[0].strip() or not cells[1].strip():
                 dropped += 1
                 continue
-            one.write(cells[0] + b"\n")
-            two.write(cells[1] + b"\n")
+            first_file.write(cells[0] + b"\n")
+            second_file.write(cells[1] + b"\n")
             kept += 1
     return kept, dropped
 

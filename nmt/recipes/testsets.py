@@ -43,17 +43,17 @@ def join_sets(
     name twice; and as `joined.write`.
     """
     read_sets: dict[str, tuple[list[str], list[str]]] = {}
-    for each, source, reference in pairs:
-        if each in read_sets:
-            raise UserError(f"{each}: two test sets of this name; give each a name of its own")
-        read_sets[each] = read(source, reference)
+    for set_name, source, reference in pairs:
+        if set_name in read_sets:
+            raise UserError(f"{set_name}: two test sets of this name; give each a name of its own")
+        read_sets[set_name] = read(source, reference)
     sources, references = ([line for s in read_sets.values() for line in s[i]] for i in (0, 1))
     ends = list(accumulate(len(lines) for lines, _ in read_sets.values()))
     starts = [1, *(end + 1 for end in ends)]
     about: dict[str, Any] = {
         "sets": [
-            {"name": each, "first": first, "last": last}
-            for each, first, last in zip(read_sets, starts, ends, strict=False)
+            {"name": set_name, "first": first, "last": last}
+            for set_name, first, last in zip(read_sets, starts, ends, strict=False)
         ]
     }
     inputs, numbers = [path for _, *sides in pairs for path in sides], None

@@ -95,10 +95,12 @@ def _joined(job: RecipeJob, folder: Path) -> list[Path]:
     records = [folder / f"{name}.json" for name in (ALL, JOINED)]
     for record in records:  # a damaged one would be refused as a stranger's file
         record.unlink(missing_ok=True)
-    made = [join_sets(pairs, folder, job.lock.languages, *kind) for kind in ((ALL, 1), (JOINED, 2))]
-    sources = made[0].sources
+    written = [
+        join_sets(pairs, folder, job.lock.languages, *kind) for kind in ((ALL, 1), (JOINED, 2))
+    ]
+    sources = written[0].sources
     warn_of_difference({name: sources[name] for name in job.lock.all})
-    return [*chain(*(each.texts for each in made)), *records]
+    return [*chain(*(texts_of.texts for texts_of in written)), *records]
 
 
 def _registered(job: RecipeJob, name: str) -> tuple[Path, Path]:

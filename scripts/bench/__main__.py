@@ -116,7 +116,7 @@ def _measured(session: "Session", options: argparse.Namespace) -> Iterator["Benc
 
 def understood(argv: list[str]) -> argparse.Namespace:
     """What the arguments ask for; UserError for those that do not fit."""
-    from nmt.overrides.options import beside
+    from nmt.overrides.options import config_dir_override
 
     options = parser().parse_intermixed_args(argv)
     arguments = list(options.arguments)
@@ -129,7 +129,7 @@ def understood(argv: list[str]) -> argparse.Namespace:
     overrides = [word for word in arguments if "=" in word]
     named = [word for word in arguments if "=" not in word]
     once(overrides)
-    options.overrides = [*beside(options.config_dir), *overrides]
+    options.overrides = [*config_dir_override(options.config_dir), *overrides]
     known = GPU_PARTS if options.gpu else PARTS
     options.parts = named or list(GPU_PARTS if options.gpu else DEFAULT)
     if unknown := [name for name in named if name not in known]:

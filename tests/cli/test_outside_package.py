@@ -14,7 +14,7 @@ from nmt.cli.evaluate import main as evaluate
 from nmt.cli.train import main as train
 from nmt.cli.translate import main as translate
 from nmt.overrides.compose import experiment_of
-from nmt.overrides.options import beside
+from nmt.overrides.options import config_dir_override
 from nmt.testing import check_encoding
 from tests.cli.test_plug_in import TINY
 from tests.plug_ins import ROOT, install
@@ -92,7 +92,7 @@ def test_says_what_the_one_of_the_toolkit_says(name: str) -> None:
     made = {}
     for option in (name, BUILT_IN[name]):
         words = [f"encoding={option}", "model=tiny", f"encoding.{option}.where={where}"]
-        settings = experiment_of([*beside(str(PLACE)), *words]).settings
+        settings = experiment_of([*config_dir_override(str(PLACE)), *words]).settings
         torch.manual_seed(1)
         made[option] = transformer(settings, 30, 30).double().eval()
     theirs, ours = (made[option] for option in (name, BUILT_IN[name]))

@@ -14,7 +14,7 @@ from nmt.config import conf_dir, freeze, thaw
 from nmt.encodings.registry import COMMON
 from nmt.errors import Exit, UserError
 from nmt.overrides.compose import experiment_of
-from nmt.overrides.options import beside, encoding_keys, knobs_of, options_of
+from nmt.overrides.options import config_dir_override, encoding_keys, knobs_of, options_of
 from tests.composing import settings_of
 
 FOUR = [f"data.{part}=there/{part}" for part in ("train_source", "train_target")]
@@ -103,7 +103,7 @@ def test_ones_own_options_are_found(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     text = Path("conf/model/tiny.yaml").read_text(encoding="utf-8")
     (tmp_path / "model" / "mine.yaml").write_text(text.replace("128", "64"), encoding="utf-8")
-    settings = experiment_of([*beside(str(tmp_path)), "model=mine"]).settings
+    settings = experiment_of([*config_dir_override(str(tmp_path)), "model=mine"]).settings
     assert settings.model.dim == 64
 
 

@@ -8,7 +8,7 @@ from nmt.cli.encodings import main as encodings
 from nmt.errors import UserError
 from nmt.overrides.arguments import read
 from nmt.overrides.compose import experiment_of
-from nmt.overrides.options import beside
+from nmt.overrides.options import config_dir_override
 from nmt.overrides.sweep import sweep_of
 
 BODY = "# A line\nencoding:\n  theirs: {use: alibi, directional: true}\n"
@@ -27,7 +27,7 @@ def write(folder: Path, group: str, option: str, text: str) -> Path:
 def test_a_file_whose_keys_would_go_astray_is_refused(head: str, tmp_path: Path) -> None:
     path = write(tmp_path, "encoding", "theirs", head + BODY)
     with pytest.raises(UserError) as e:
-        experiment_of([*beside(str(tmp_path)), "encoding=theirs"])
+        experiment_of([*config_dir_override(str(tmp_path)), "encoding=theirs"])
     assert str(e.value) == (
         f"{path}:1: must be '# @package _global_', or all keys of the file are taken to be inner "
         "ones of encoding"
@@ -37,7 +37,7 @@ def test_a_file_whose_keys_would_go_astray_is_refused(head: str, tmp_path: Path)
 @pytest.mark.parametrize("head", ["# @package _global_\n", "\n#@package  _global_ \n"])
 def test_what_hydra_reads_is_taken(head: str, tmp_path: Path) -> None:
     write(tmp_path, "encoding", "theirs", head + BODY)
-    settings = experiment_of([*beside(str(tmp_path)), "encoding=theirs"]).settings
+    settings = experiment_of([*config_dir_override(str(tmp_path)), "encoding=theirs"]).settings
     assert list(settings.encoding) == ["theirs"]
 
 
@@ -59,7 +59,7 @@ def test_an_option_that_would_never_be_read_is_refused(
 ) -> None:
     path = write(tmp_path, group, option, "# @package _global_\n")
     with pytest.raises(UserError) as e:
-        experiment_of([*beside(str(tmp_path)), f"{group}={option}"])
+        experiment_of([*config_dir_override(str(tmp_path)), f"{group}={option}"])
     assert str(e.value) == (
         f"{path}: {group}={option} is built in and would be taken instead; rename the file"
     )
@@ -73,7 +73,7 @@ def test_a_name_that_conf_took_later_stops_nobody_who_does_not_choose_it(
     path = write(tmp_path, "encoding", "relative", head + BODY)
     write(tmp_path, "model", "tiny", "dim: 8\n")
     write(tmp_path, "encoding", "theirs", head + BODY)
-    typed, base = ["--config-dir", str(tmp_path)], beside(str(tmp_path))
+    typed, base = ["--config-dir", str(tmp_path)], config_dir_override(str(tmp_path))
     assert list(experiment_of([*base, "encoding=theirs"]).settings.encoding) == ["theirs"]
     assert experiment_of([*base, "encoding=alibi"]).settings.model.dim != 8
     assert encodings([*typed, "alibi"]) == 0
@@ -92,13 +92,15 @@ def test_a_name_that_conf_took_later_stops_nobody_who_does_not_choose_it(
 def test_any_folder_may_be_named(tmp_path: Path) -> None:
     folder = tmp_path / "my own, (größe) [1] 'x'"
     write(folder, "encoding", "theirs", "# @package _global_\n" + BODY)
-    assert list(experiment_of([*beside(str(folder)), "encoding=theirs"]).settings.encoding)
+    assert list(
+        experiment_of([*config_dir_override(str(folder)), "encoding=theirs"]).settings.encoding
+    )
     for wrong in ("", str(tmp_path / "nowhere")):
         with pytest.raises(UserError, match="--config-dir: name a directory"):
-            beside(wrong)
+            config_dir_override(wrong)
 
 
 def test_a_misspelt_option_of_ones_own_is_named(tmp_path: Path) -> None:
     write(tmp_path, "encoding", "theirs", "# @package _global_\n" + BODY)
     with pytest.raises(UserError, match="encoding=theirz: no such option; did you mean theirs"):
-        experiment_of([*beside(str(tmp_path)), "encoding=theirz"])
+        experiment_of([*config_dir_override(str(tmp_path)), "encoding=theirz"])

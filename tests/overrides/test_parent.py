@@ -8,7 +8,7 @@ from nmt.config import Files, Settings, Toy, freeze
 from nmt.errors import Exit, UserError
 from nmt.modeldir import portable
 from nmt.overrides.compose import experiment_of
-from nmt.overrides.options import beside
+from nmt.overrides.options import config_dir_override
 from nmt.storage import manifest
 
 SHAPE = ["model=small", "model.dim=24", "model.heads=3", "model.norm=post", "model.dropout=0.3"]
@@ -81,7 +81,7 @@ def test_another_option_may_choose_the_corpus(tmp_path: Path) -> None:
     (tmp_path / "mine" / "experiment").mkdir(parents=True)
     text = "# @package _global_\ndefaults:\n  - override /data: toy\n"
     (tmp_path / "mine" / "experiment" / "short.yaml").write_text(text)
-    chosen = ["experiment=short", *beside(str(tmp_path / "mine"))]
+    chosen = ["experiment=short", *config_dir_override(str(tmp_path / "mine"))]
     assert isinstance(child(run, *chosen).data, Toy)
 
 

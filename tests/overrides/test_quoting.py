@@ -12,7 +12,7 @@ from nmt.config import Files
 from nmt.errors import UserError
 from nmt.overrides.arguments import parse
 from nmt.overrides.compose import Experiment, composed, experiment_of
-from nmt.overrides.options import beside
+from nmt.overrides.options import config_dir_override
 from nmt.overrides.sweep import sweep_of
 
 ODD = [
@@ -77,7 +77,7 @@ def test_ones_own_options_may_lie_anywhere(tmp_path: Path) -> None:
         text = Path("conf/model/tiny.yaml").read_text(encoding="utf-8")
         own = tmp_path / name / "model" / f"of_{len(name)}.yaml"
         own.write_text(text.replace("128", "64"), encoding="utf-8")
-    words = beside(*(str(tmp_path / name) for name in ("größe, a", "eq=al (b)")))
+    words = config_dir_override(*(str(tmp_path / name) for name in ("größe, a", "eq=al (b)")))
     for model in ("of_8", "of_9"):
         assert experiment_of([*words, f"model={model}"]).settings.model.dim == 64
 

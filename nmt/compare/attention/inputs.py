@@ -1,4 +1,4 @@
-"""What a model reads again: sources, translations and columns as ids, batched by length."""
+"""Inputs of the second pass: sources, translations and columns as ids, batched by length."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -20,7 +20,11 @@ class ModelInput(NamedTuple):
 
 
 def model_input(
-    trained: Trained, source: str, pieces: list[str], hypothesis: str, beside: dict[str, ColumnLine]
+    trained: Trained,
+    source: str,
+    pieces: list[str],
+    hypothesis: str,
+    column_lines: dict[str, ColumnLine],
 ) -> ModelInput:
     """Number both sides, cut to what the encodings hold, and the columns of the source."""
     model, ids = trained.model, trained.source.vocabulary.ids(pieces)
@@ -29,9 +33,11 @@ def model_input(
         ids = [*ids[: model.source_limit - 1], EOS]
     columns: dict[str, list[int]] = {}
     words = WORDS in model.columns
-    if beside or words:
+    if column_lines or words:
         segmenter, most = trained.source.segmenter, len(ids) - 1
-        columns = expand(source, beside, segmenter, f"source {source!r}", most=most, words=words)
+        columns = expand(
+            source, column_lines, segmenter, f"source {source!r}", most=most, words=words
+        )
     return ModelInput(ids, target[: model.target_limit], columns)
 
 
@@ -46,7 +52,7 @@ def batches(rows: Sequence[ModelInput], tokens: int) -> Iterator[list[int]]:
 def columns_by_line(
     trained: Trained, columns: Mapping[str, Sequence[str]], lines: int
 ) -> list[dict[str, ColumnLine]]:
-    """The columns beside each source, of those that the model reads.
+    """The columns parallel to each source, of those that the model reads.
 
     Raises UserError: 2 where one is missing, 65 where one has not as many lines as the text.
     """

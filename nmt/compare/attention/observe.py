@@ -23,8 +23,8 @@ def observe(
     """Record the attention over a sample of each bucket and over the examples, all in one pass.
 
     The sample is drawn by `seed` and the same for every system. `columns` are the integers
-    beside the sources. Returns the scored test with shares and coverage, and the profiles of all
-    heads by bucket.
+    parallel to the sources. Returns the scored test with shares and coverage, and the profiles of
+    all heads by bucket.
     """
     sources, lengths = test.sources or [], test.lengths or []
     by_bucket = {

@@ -19,7 +19,7 @@ probabilities of all attention are added up while they are made. What counts, an
 - Complex embeddings have two streams for each token, each with its own attention: their mean.
 - A source longer than the encoding's table is cut, as decode.too_long=truncate does; the pieces
   that were cut off have no attention. So is a translation that its table cannot hold.
-- Encodings that ask for the desired length are told that of the translation.
+- Encodings that need the desired length get that of the translation.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -66,7 +66,7 @@ class DistanceSums:
 
 
 class AttentionStatistics(NamedTuple):
-    """What a model attended to."""
+    """Attention statistics of a model on a test set."""
 
     sentences: list[SentenceCoverage]  # in the order of the sources
     distances: dict[str, dict[str, DistanceSums]]  # by bucket and site
@@ -82,8 +82,8 @@ def attention_statistics(
 ) -> AttentionStatistics:
     """Add up a model's attention over its own translations, as the head of this file says.
 
-    `columns`: the integers beside the sources, line by line, as for translation; those that the
-    model does not read are ignored. `buckets`: name -> places of the sentences whose distances
+    `columns`: the integers parallel to the sources, line by line, as for translation; those that
+    the model does not read are ignored. `buckets`: name -> places of the sentences whose distances
     are added up together (they may share sentences); None: all in one, `all`. Distances are kept
     per bucket only, so memory does not grow with them. A batch holds at most `tokens` tokens of
     the longer side. An empty source was not translated by the model and has no attention.
@@ -95,13 +95,14 @@ def attention_statistics(
             Exit.DATA,
         )
     buckets = {"all": range(len(sources))} if buckets is None else buckets
-    beside = columns_by_line(trained, columns or {}, len(sources))
+    column_lines = columns_by_line(trained, columns or {}, len(sources))
     pieces = [pieces_of(trained.source.segmenter, source) for source in sources]
-    parallel = zip(sources, pieces, hypotheses, beside, strict=True)
+    parallel = zip(sources, pieces, hypotheses, column_lines, strict=True)
     inputs = [model_input(trained, *sentence) for sentence in parallel]
     outputs = [len(sentence.target) - 1 for sentence in inputs]
     sentences = [
-        SentenceCoverage(own, n, [0.0] * len(own)) for own, n in zip(pieces, outputs, strict=True)
+        SentenceCoverage(source_pieces, n, [0.0] * len(source_pieces))
+        for source_pieces, n in zip(pieces, outputs, strict=True)
     ]
     distances: dict[str, dict[str, DistanceSums]] = {name: {} for name in buckets}
     inside = {name: set(places) for name, places in buckets.items()}

@@ -109,7 +109,7 @@ def sections(report: Report) -> dict[str, str]:
 
 
 def _visible(value: Any) -> Any:
-    """What a template prints: nothing for None, and no character that cannot be seen."""
+    """A value as a template prints it: nothing for None, and no invisible character."""
     if value is None:
         return ""
     return text.shown(value) if type(value) is str else value
@@ -129,7 +129,7 @@ def labels(report: Report, systems: Iterable[int]) -> list[Markup]:
 
 
 def settings(report: Report) -> Iterator[tuple[str, str]]:
-    """What is needed to make the numbers again: keys and values."""
+    """Settings that reproduce the numbers: keys and values."""
     bootstrap = {"bootstrap.samples": report.samples, "bootstrap.seed": report.seed}
     for key, value in flat(bootstrap | report.about):
         plain = isinstance(value, str)
@@ -141,7 +141,7 @@ def _resource(name: str) -> str:
 
 
 def _switches(systems: int) -> str:
-    """Rules by which the boxes of a legend take systems out of the charts beside it."""
+    """Rules by which the boxes of a legend hide systems in its charts."""
     return "".join(
         f'.switched:has(input[value="{s}"]:not(:checked)) .charts .s{s}{{display:none}}\n'
         for s in range(systems)

@@ -42,7 +42,7 @@ class Limit(NamedTuple):
 
 @dataclass(frozen=True)
 class Bands:
-    """What is written below a chart by source length."""
+    """The labels below a chart by source length."""
 
     rows: Sequence[BucketScores]  # the buckets
     unit: str | None
@@ -65,7 +65,7 @@ def by_length(
     needed = max(BAND, 8 + LETTER * max(len(row.name) for row in bands.rows))
     width = max(WIDTH, LEFT + RIGHT + needed * len(bands.rows))
     right, bottom = width - RIGHT, HEIGHT - BOTTOM
-    points = [point for one in series for point in one.points if point is not None]
+    points = [point for curve in series for point in curve.points if point is not None]
     values = [v for point in points for v in point if v is not None]
     values += [v for v in [level, *reference] if v is not None]
     y = fitted(values, bottom, TOP, zero=percent)
@@ -79,21 +79,21 @@ def by_length(
         if value is not None:
             start = LEFT + band * (i + 0.12)
             strokes.append(Stroke(f"M{start:.1f} {y(value):.1f}h{band * 0.76:.1f}", "reference"))
-    for n, one in enumerate(series):
+    for n, curve in enumerate(series):
         offset = 0.5 + SPREAD * ((n + 0.5) / len(series) - 0.5)
         places = [
             (LEFT + band * (i + offset), point, row.few)
-            for i, (point, row) in enumerate(zip(one.points, bands.rows, strict=True))
+            for i, (point, row) in enumerate(zip(curve.points, bands.rows, strict=True))
             if point is not None
         ]
-        strokes += line(one.system, [(x, y(point.value)) for x, point, _ in places])
+        strokes += line(curve.system, [(x, y(point.value)) for x, point, _ in places])
         bars = "".join(
             f"M{x:.1f} {y(point.low):.1f}V{y(point.high):.1f}"
             for x, point, _ in places
             if point.low is not None and point.high is not None
         )
-        strokes += [Stroke(bars, f"i {classes(one.system)}")] if bars else []
-        strokes += [mark(one.system, x, y(p.value), hollow=few) for x, p, few in places]
+        strokes += [Stroke(bars, f"i {classes(curve.system)}")] if bars else []
+        strokes += [mark(curve.system, x, y(p.value), hollow=few) for x, p, few in places]
     strokes.append(Stroke(f"M{LEFT:g} {bottom:g}h{band * len(bands.rows):.1f}", "axis"))
     return Chart(name, _in_words(bands, series, percent), width, HEIGHT, strokes, labels)
 
@@ -137,13 +137,13 @@ def _below(bands: Bands, band: float, bottom: float) -> list[Label]:
 def _in_words(bands: Bands, series: Sequence[Series], percent: bool) -> str:
     """The values in words; the tables below the charts have all digits."""
     sentences = []
-    for one in series:
+    for curve in series:
         values = [
             f"{row.name}: {share(point.value) if percent else fixed(point.value, 2)}"
-            for row, point in zip(bands.rows, one.points, strict=True)
+            for row, point in zip(bands.rows, curve.points, strict=True)
             if point is not None
         ]
-        sentences.append(f"{one.label}: {', '.join(values) or 'nothing'}")
+        sentences.append(f"{curve.label}: {', '.join(values) or 'nothing'}")
     return "; ".join(sentences)
 
 

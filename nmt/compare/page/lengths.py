@@ -47,7 +47,7 @@ def score_charts(report: Report, test: ScoredTest) -> list[Chart]:
     chart = by_length(f"Length ratio by source length, {test.name}", bands, ratios, level=1.0)
     charts.append(chart._replace(caption="Length ratio, hypotheses over references"))
     perplexities = _series(report, bands.rows, lambda cell: _point(cell.perplexity))
-    if any(point for one in perplexities for point in one.points):
+    if any(point for line in perplexities for point in line.points):
         chart = by_length(f"Perplexity by source length, {test.name}", bands, perplexities)
         charts.append(chart._replace(caption="Perplexity of the references, lower is better"))
     return charts
@@ -87,7 +87,7 @@ def signs_of(report: Report, test: ScoredTest) -> list[Sign]:
     for name, words in SIGNS.items():
         title = words.capitalize()
         series = _series(report, bands.rows, _sign_of(name))
-        if not any(point for one in series for point in one.points):
+        if not any(point for line in series for point in line.points):
             continue
         compared = name == "repeated"
         bars = list(map(reference_sign, bands.rows)) if compared else []

@@ -32,7 +32,7 @@ class AttentionPanel(NamedTuple):
 
     @property
     def place(self) -> str:
-        """What the chooser of lengths calls it."""
+        """The value of the panel in the length menu."""
         return f"{self.test}|{self.bucket}"
 
 

@@ -38,8 +38,10 @@ def _budgets(report: Report) -> list[str]:
         return []
     if len(steps := {step for _, step in runs}) == 1:
         return [f"Every model was trained for {count(steps.pop())} updates."]
-    each = dict.fromkeys(f"{label} {count(step)}" for label, step in runs)
-    return [f"Warning: systems were trained for different numbers of updates: {', '.join(each)}."]
+    budgets = dict.fromkeys(f"{label} {count(step)}" for label, step in runs)
+    return [
+        f"Warning: systems were trained for different numbers of updates: {', '.join(budgets)}."
+    ]
 
 
 def _signatures(report: Report) -> list[str]:

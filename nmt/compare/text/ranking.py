@@ -32,7 +32,7 @@ def markdown(report: Report) -> str:
 
 
 def _opening(ranked: Ranking) -> str:
-    """What is ranked, and by what."""
+    """The sentence above a ranking: the test set, and the metric that sorts."""
     test = ranked.test
     pairs = ", ".join(
         f"{row.name}: {count(row.pairs)}{' few' if row.few else ''}" for row in test.filled

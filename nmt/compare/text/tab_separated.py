@@ -20,7 +20,10 @@ def tsv(report: Report) -> str:
     longer than any in the system's training. A test called `training` holds what is known of the
     systems themselves. Numbers are not rounded.
     """
-    lines = [HEADING, *([_plain(one.get(key)) for key in HEADING] for one in _numbers(report))]
+    lines = [
+        HEADING,
+        *([_plain(number.get(key)) for key in HEADING] for number in _numbers(report)),
+    ]
     return "".join("\t".join(line) + "\n" for line in lines)
 
 
@@ -32,7 +35,7 @@ def _plain(value: Any) -> str:
 
 
 def _numbers(report: Report) -> Iterator[dict[str, Any]]:
-    """What each line says, by column."""
+    """The cells of each line, by column."""
     for test in report.tests:
         for row in test.rows:
             bucket = {"bucket": row.name, "shortest": row.low, "longest": row.high}
