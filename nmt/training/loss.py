@@ -16,77 +16,93 @@ from nmt.training.crossentropy import CrossEntropy
 from nmt.training.distributed import SINGLE, World
 
 
-class Ready(NamedTuple):
-    """A batch as the host hands it to the model: what is read, and what is to be predicted.
-
-    All that depends on which tokens are padding is found here, and lies where a GPU can copy it
-    from without the host waiting.
-    """
+class DeviceBatch(NamedTuple):
+    """A batch on the device: what the model reads, and what it is to predict."""
 
     source: Tensor  # [batch, source] ids
-    read: Tensor  # [batch, target] ids, BOS ..., without EOS
+    prefix: Tensor  # [batch, target] ids, BOS ..., without EOS
     columns: dict[str, Tensor]  # [batch, source | 1] each
-    expected: Tensor  # [tokens] ids that are to be predicted: target pieces and one EOS per row
-    real: Tensor  # [tokens] where they stand among [batch x target]
+    labels: Tensor  # [tokens] ids to predict: target pieces and one EOS per row, no padding
+    indices: Tensor  # [tokens] of the labels among [batch x target]
     lines: list[int]  # [batch] see `nmt.data.batches.Batch`
     counts: bool = True  # false: another rank's, gone through for the sum of gradients alone
 
     @property
     def tokens(self) -> int:
         """How many of an update's tokens it predicts."""
-        return len(self.expected) if self.counts else 0
+        return len(self.labels) if self.counts else 0
 
 
-class Predicted(NamedTuple):
-    """What a pass says of the real target tokens of a batch."""
+def to_device(batch: Batch, device: torch.device) -> DeviceBatch:
+    """Move a batch to a device, without waiting for it.
 
-    states: Tensor  # [tokens, dim], of which the vocabulary's logits are made
-    expected: Tensor  # [tokens] ids
-    side_loss: Tensor | None  # see `nmt.model.transformer.Hidden`
+    Padding is left out before the projection onto the vocabulary, which is most of the work. Which
+    tokens are padding is decided on the CPU: a GPU would make the host wait for its answer.
+    """
+
+    def moved(tensor: Tensor) -> Tensor:
+        return pinned(tensor, device).to(device, non_blocking=True)
+
+    labels, prefix = batch.target[:, 1:].flatten(), batch.target[:, :-1]
+    indices = labels.ne(PAD).nonzero().squeeze(1)
+    return DeviceBatch(
+        source=moved(batch.source),
+        prefix=moved(prefix.masked_fill(prefix == EOS, PAD)),  # EOS is predicted and never read
+        columns={name: moved(values) for name, values in batch.columns.items()},
+        labels=moved(labels[indices]),
+        indices=moved(indices),
+        lines=batch.lines,
+    )
+
+
+def predict(hidden: Callable[..., Hidden], batch: DeviceBatch) -> Hidden:
+    """Return the states that predict a batch's labels [tokens, dim], and the model's side loss.
+
+    `hidden`: `Transformer.hidden` of a model, or the same compiled.
+    """
+    states, side_loss = hidden(batch.source, batch.prefix, batch.columns)
+    return Hidden(states.flatten(0, 1)[batch.indices], side_loss)
 
 
 def smoothed(
-    hidden: Tensor, output: nn.Linear, target: Tensor, smoothing: float
+    states: Tensor, output: nn.Linear, labels: Tensor, smoothing: float
 ) -> tuple[Tensor, Tensor]:
     """Project states onto the vocabulary: (label-smoothed loss [], likelihoods [tokens]).
 
-    hidden [tokens, dim], target [tokens] without padding. Szegedy et al. 2016: the true token
+    states [tokens, dim], labels [tokens] without padding. Szegedy et al. 2016: the true token
     keeps 1 - smoothing, and every token of the vocabulary gets smoothing / vocab. The loss is a
     sum over tokens; the likelihoods are negative logarithms, for reports, and carry no gradient.
     """
     learning = torch.is_grad_enabled()
-    return CrossEntropy.apply(hidden, output.weight, output.bias, target, smoothing, learning)
+    return CrossEntropy.apply(states, output.weight, output.bias, labels, smoothing, learning)
 
 
-def ready(batch: Batch, device: torch.device) -> Ready:
-    """Make a batch ready for `predict` on a device.
+class Objective(nn.Module):
+    """The label-smoothed loss of a model as one module, so that torch can sum its gradients.
 
-    Padding is left out before the projection onto the vocabulary, which is most of the work.
+    It has no parameters of its own. compiled: torch compiles the pass through the model at its
+    first batch, for all lengths and numbers of sentences; dropout then draws other random numbers.
     """
-    expected = batch.target[:, 1:].flatten()
-    real = expected.ne(PAD).nonzero().squeeze(1)  # found on the CPU: no wait for the GPU
-    before = batch.target[:, :-1]
-    read = before.masked_fill(before == EOS, PAD)  # eos is predicted and never read
-    source, read, expected, real = (
-        pinned(t, device) for t in (batch.source, read, expected[real], real)
-    )
-    columns = {name: pinned(values, device) for name, values in batch.columns.items()}
-    return Ready(source, read, columns, expected, real, batch.lines)
 
+    def __init__(self, model: Transformer, smoothing: float, compiled: bool = False) -> None:
+        super().__init__()
+        self.model, self.smoothing = model, smoothing
+        self.hidden = torch.compile(model.hidden, dynamic=True) if compiled else model.hidden
 
-def predict(run: Callable[..., Hidden], batch: Ready, device: torch.device) -> Predicted:
-    """Return the states that predict a batch's real target tokens, and their ids.
+    def forward(self, batch: DeviceBatch, tokens: int) -> tuple[Tensor, Tensor]:
+        """Return a batch's loss [] per token of the update, and its sums [2] without gradient.
 
-    `run`: `Transformer.hidden` of a model.
-    """
-    source, read, expected, real = (
-        t.to(device, non_blocking=True)
-        for t in (batch.source, batch.read, batch.expected, batch.real)
-    )
-    columns = {name: t.to(device, non_blocking=True) for name, t in batch.columns.items()}
-    hidden = run(source, read, columns)
-    states = hidden.states.flatten(0, 1)  # [batch x target, dim]
-    return Predicted(states[real], expected, hidden.side_loss)
+        The sums are those of smoothed loss and negative log-likelihood over the batch. `tokens`:
+        how many the update predicts, on all ranks.
+        """
+        states, side_loss = predict(self.hidden, batch)
+        loss, likelihoods = smoothed(states, self.model.output, batch.labels, self.smoothing)
+        sums = torch.stack((loss.detach(), likelihoods.sum()))
+        if side_loss is not None:  # per token, so that it weighs as its batch does
+            loss = loss + side_loss * len(batch.labels)
+        if not batch.counts:
+            loss, sums = loss * 0, sums * 0
+        return loss / tokens, sums
 
 
 def perplexity(
@@ -96,21 +112,22 @@ def perplexity(
     autocast: AbstractContextManager[None],
     world: World = SINGLE,
 ) -> float:
-    """Return exp of the mean negative log-likelihood per token, eos included, unsmoothed.
+    """Return exp of the mean negative log-likelihood per token, EOS included, unsmoothed.
 
-    The ranks share the batches, and all get the same result.
-    Dropout is off meanwhile, and no random number that training would get is used up.
+    The ranks share the batches, and all get the same result. Dropout is off meanwhile, and the
+    random numbers that training will draw stay the same.
     """
     total, tokens = torch.zeros((), dtype=torch.float64, device=device), 0
     gpus = [device] if device.type == "cuda" else []
     model.eval()
     try:
         with torch.random.fork_rng(gpus), torch.no_grad(), autocast:
-            for batch in world.shard(batches):
-                states, expected, _ = predict(model.hidden, ready(batch, device), device)
-                _, likelihoods = smoothed(states, model.output, expected, 0.0)
+            for each in world.shard(batches):
+                batch = to_device(each, device)
+                states, _ = predict(model.hidden, batch)
+                _, likelihoods = smoothed(states, model.output, batch.labels, 0.0)
                 total += likelihoods.double().sum()
-                tokens += len(expected)
+                tokens += len(batch.labels)
     finally:
         model.train()
     sums = torch.tensor([float(total), tokens], dtype=torch.float64)

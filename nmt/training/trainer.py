@@ -30,8 +30,7 @@ from nmt.training.data_limits import check_data
 from nmt.training.divergence import Divergence
 from nmt.training.ema import MovingAverage
 from nmt.training.failures import explained
-from nmt.training.loss import Ready
-from nmt.training.objective import Objective
+from nmt.training.loss import DeviceBatch, Objective
 from nmt.training.progress import Meter, MetricsLog
 from nmt.training.run import Outcome, Run
 from nmt.training.schedule import schedule
@@ -86,7 +85,7 @@ class Trainer:
             fused=True,
         )
         self.objective = self.world.data_parallel(
-            Objective(self.model, self.optim.label_smoothing, self.device, self.compiled)
+            Objective(self.model, self.optim.label_smoothing, self.compiled)
         )
         self.average = MovingAverage(self.model, self.options.ema)
         self.schedule = schedule(self.optim)
@@ -100,7 +99,7 @@ class Trainer:
         self.joined_lengths = {} if joining is None else longest(prepared.train, joining)
         self.plan = timetable(len(self.batches), self.options)
         self.step = self.nonfinite = 0
-        self.ahead: dict[int, list[Ready]] = {}  # the next step's batches
+        self.ahead: dict[int, list[DeviceBatch]] = {}  # the next step's batches
         self.seconds = 0.0  # of updates, over all resumptions
         self.start: str | None = None  # SHA-256 of the weights of trainer.init_from
         self.meter = Meter()
@@ -179,7 +178,7 @@ class Trainer:
             self.meter.reset()
         return 0
 
-    def ready(self, step: int) -> list[Ready]:
+    def ready(self, step: int) -> list[DeviceBatch]:
         """Make this rank's batches of a step.
 
         The last step of an epoch may have fewer batches than there are ranks. One that has none
@@ -188,9 +187,9 @@ class Trainer:
         epoch, share = self.plan.epoch(step), self.plan.share(step)
         own = list(self.world.shard(share))
         made = (self.batches.batch(epoch - 1, number) for number in own or share[:1])
-        return [loss.ready(batch, self.device)._replace(counts=bool(own)) for batch in made]
+        return [loss.to_device(batch, self.device)._replace(counts=bool(own)) for batch in made]
 
-    def backward(self, batches: list[Ready], tokens: int) -> Tensor:
+    def backward(self, batches: list[DeviceBatch], tokens: int) -> Tensor:
         """Add up the gradients of the mean loss per token over the batches of the update.
 
         Those of all ranks, once the last batch is done. Returns this one's sums [2] of smoothed

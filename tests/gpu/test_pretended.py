@@ -70,11 +70,10 @@ def learn(model: Transformer, device: torch.device) -> Learnt:
     """One update as the trainer makes it, of a model that is on the device."""
     torch.manual_seed(3)
     optimizer = torch.optim.AdamW(model.parameters(), 0.01, fused=True)
-    states, expected, side_loss = loss.predict(
-        model.hidden, loss.ready(batch(model), device), device
-    )
-    summed, _ = loss.smoothed(states, model.output, expected, 0.1)
-    summed = summed if side_loss is None else summed + side_loss * len(expected)
+    ready = loss.to_device(batch(model), device)
+    states, side_loss = loss.predict(model.hidden, ready)
+    summed, _ = loss.smoothed(states, model.output, ready.labels, 0.1)
+    summed = summed if side_loss is None else summed + side_loss * ready.tokens
     summed.backward()
     norm = get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
     clip_grads_with_norm_(model.parameters(), 1.0, norm)

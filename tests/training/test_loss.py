@@ -123,7 +123,7 @@ def test_predict_hands_the_columns_over(data: Prepared, model: Transformer) -> N
     model.hidden = spy  # type: ignore[method-assign, assignment]
     batch = next(in_order(data.train, 300, "max"))
     for columns in ({}, {"order": batch.source}):
-        loss.predict(model.hidden, loss.ready(batch._replace(columns=columns), CPU), CPU)
+        loss.predict(model.hidden, loss.to_device(batch._replace(columns=columns), CPU))
     assert seen[0] == {} and list(seen[1]) == ["order"]
     assert torch.equal(seen[1]["order"], batch.source)
     tokens = (batch.target != PAD).sum(1) - 1  # bos is read, and eos is not
@@ -133,7 +133,8 @@ def test_predict_hands_the_columns_over(data: Prepared, model: Transformer) -> N
 def test_predict_gives_the_real_tokens_row_by_row(data: Prepared, model: Transformer) -> None:
     model.eval()
     batch = next(in_order(data.train, 300, "max"))
-    hidden, expected, _ = loss.predict(model.hidden, loss.ready(batch, CPU), CPU)
+    ready = loss.to_device(batch, CPU)
+    states, _ = loss.predict(model.hidden, ready)
     whole = model(batch.source, batch.target[:, :-1])
     kept = [
         (whole[row, at], batch.target[row, at + 1])
@@ -141,9 +142,8 @@ def test_predict_gives_the_real_tokens_row_by_row(data: Prepared, model: Transfo
         for at in range(batch.target.shape[1] - 1)
         if batch.target[row, at + 1] != PAD
     ]
-    assert len(expected) == len(kept)
-    assert torch.equal(expected, torch.stack([token for _, token in kept]))
-    torch.testing.assert_close(model.logits(hidden), torch.stack([row for row, _ in kept]))
+    assert torch.equal(ready.labels, torch.stack([token for _, token in kept]))
+    torch.testing.assert_close(model.logits(states), torch.stack([row for row, _ in kept]))
 
 
 def test_perplexity_is_a_mean_over_tokens_whatever_the_batches(

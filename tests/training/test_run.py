@@ -227,7 +227,7 @@ def broken(patch: pytest.MonkeyPatch, error: BaseException) -> None:
     def fails(batch: object, device: object) -> int:
         raise error
 
-    patch.setattr("nmt.training.loss.ready", fails)
+    patch.setattr("nmt.training.loss.to_device", fails)
 
 
 @pytest.mark.parametrize(
@@ -412,7 +412,7 @@ def test_the_status_has_the_exit_code_of_the_command(
 def test_an_error_of_ours_is_recorded_and_shown_whole(
     data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nmt.training.loss.ready", lambda batch, device: 1 / 0)
+    monkeypatch.setattr("nmt.training.loss.to_device", lambda batch, device: 1 / 0)
     with (
         pytest.raises(ZeroDivisionError),
         open_run(tmp_path / "run", tiny.settings()) as run,

@@ -47,8 +47,8 @@ def parameters(trainer: Trainer) -> list[Tensor]:
 def gradient(trainer: Trainer, batches: list[Any]) -> Tensor:
     trainer.model.eval()  # no dropout
     trainer.optimizer.zero_grad()
-    ready = [loss.ready(batch, trainer.device) for batch in batches]
-    trainer.backward(ready, sum(len(batch.expected) for batch in ready))
+    ready = [loss.to_device(batch, trainer.device) for batch in batches]
+    trainer.backward(ready, sum(batch.tokens for batch in ready))
     return torch.cat([p.grad.flatten() for p in trainer.parameters if p.grad is not None])
 
 
