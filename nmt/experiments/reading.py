@@ -31,7 +31,7 @@ from nmt.experiments.facts import search_notes, training_notes
 from nmt.experiments.options import EvaluationOptions
 from nmt.experiments.systems import ModelFacts, System, SystemModel
 from nmt.experiments.testsets import ParallelFiles
-from nmt.training.progress import METRICS, read_metrics
+from nmt.training.metrics import METRICS, read_metrics
 
 log = logging.getLogger(__name__)
 

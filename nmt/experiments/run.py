@@ -10,7 +10,7 @@ from nmt.errors import UserError
 from nmt.experiments.plan import FailedRun, PlannedRun, outcome_of
 from nmt.experiments.processes import LoggedCommand, exit_reason, gpus, last_line, run_all
 from nmt.machine.cpus import cores
-from nmt.training.progress import METRICS, read_metrics
+from nmt.training.metrics import METRICS, read_metrics
 
 if TYPE_CHECKING:
     from nmt.data.prepare import Prepared

@@ -27,7 +27,8 @@ from nmt import config
 from nmt.errors import Exit, UserError
 from nmt.storage import atomic, manifest, modelpath
 from nmt.training.checkpoint import DIRECTORY
-from nmt.training.progress import BOARD, METRICS
+from nmt.training.metrics import METRICS
+from nmt.training.progress import BOARD
 from nmt.training.records import CORRUPT, Record
 
 CONFIG, STATUS, LOG = "config.json", "status.json", "train.log"

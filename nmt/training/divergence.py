@@ -4,7 +4,8 @@ A model that takes every piece to be equally likely has a perplexity of the size
 """
 
 import logging
-from typing import Any
+
+from nmt.training.stateful import Stateful
 
 RISES = 3  # checkpoints in a row whose dev perplexity grows, or stays far above its lowest
 FAR = 10.0  # times the lowest
@@ -12,7 +13,7 @@ FAR = 10.0  # times the lowest
 log = logging.getLogger(__name__)
 
 
-class Divergence:
+class Divergence(Stateful):
     """Watches the dev perplexity at checkpoints, from the end of the first epoch on.
 
     Training begins near the size of the vocabulary, and a small corpus may have few updates in an
@@ -21,6 +22,8 @@ class Divergence:
     dev sentences are longer than those in training. Then that of training is low, and training
     goes on.
     """
+
+    kept = ("dev", "lowest", "rises", "warned")
 
     def __init__(self, vocabulary: int, first: int) -> None:
         """`vocabulary`: of the target; `first`: the last step of the first epoch."""
@@ -61,12 +64,3 @@ class Divergence:
             f"{self.lowest:.4g}, at {self.rises} checkpoints in a row, and is worse than guessing "
             f"({self.vocabulary:,}, the size of the vocabulary)"
         )
-
-    def state(self) -> dict[str, Any]:
-        """Return what `restore` needs, as JSON can hold it."""
-        keys = ("dev", "lowest", "rises", "warned")
-        return {key: getattr(self, key) for key in keys}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Continue where `state` was taken; that of an older version is empty."""
-        vars(self).update(state)

@@ -7,15 +7,26 @@ people and reports: metrics.jsonl, train.log, status.json, TensorBoard's files, 
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from nmt.storage import atomic
 
 CORRUPT = "corrupt."  # before a name set aside
 
 log = logging.getLogger(__name__)
+
+
+class File(Protocol):
+    """What can be closed."""
+
+    def close(self) -> None:
+        """Close it; may raise OSError."""
+
+
+F = TypeVar("F", bound=File)
 
 
 def free_name(path: Path) -> Path:
@@ -56,6 +67,19 @@ class Record:
         except OSError as error:
             self.fail(error)
 
+    @contextmanager
+    def opened(self, open: Callable[[], F | None]) -> Iterator[F | None]:
+        """Open a file, and close it after this context; None where that raises OSError."""
+        file = None
+        with self.written():
+            file = open()
+        try:
+            yield file
+        finally:
+            if file is not None:
+                with self.written():
+                    file.close()
+
     def replace(self, data: bytes) -> None:
         """Write the whole file, unless it holds the same."""
         with self.written():
@@ -78,6 +102,7 @@ class LogFile(logging.FileHandler):
     def __init__(self, record: Record) -> None:
         """Open the file; raises OSError."""
         self.record = record
+        record.make_way()
         super().__init__(record.path, encoding="utf-8")
         self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
 
@@ -94,14 +119,12 @@ class LogFile(logging.FileHandler):
 def log_file(path: Path) -> Iterator[None]:
     """Append the log of nmt to a file in this context, as far as it can be written."""
     record, logger = Record(path), logging.getLogger("nmt")
-    handler: logging.Handler = logging.NullHandler()
-    with record.written():
-        record.make_way()
-        handler = LogFile(record)
-    logger.addHandler(handler)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        with record.written():
-            handler.close()
+    with record.opened(lambda: LogFile(record)) as handler:
+        if handler is None:
+            yield
+            return
+        logger.addHandler(handler)
+        try:
+            yield
+        finally:
+            logger.removeHandler(handler)

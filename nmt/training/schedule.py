@@ -1,28 +1,23 @@
 """Learning-rate schedules: by stalls of the dev perplexity, or by the step alone."""
 
 import math
-from typing import Any, Protocol
 
 from nmt import config
+from nmt.training.stateful import Stateful
 
 
-class Schedule(Protocol):
-    """What the loop asks of a schedule."""
+class Schedule(Stateful):
+    """A learning rate for each step."""
 
     def rate(self, step: int) -> float:
         """Return the learning rate of a step; the first step is 1."""
+        raise NotImplementedError
 
     def observe(self, perplexity: float) -> None:
-        """Take notice of the dev perplexity at a checkpoint."""
-
-    def state(self) -> dict[str, Any]:
-        """Return what `restore` needs, as JSON can hold it."""
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Continue where `state` was taken."""
+        """Take the finite dev perplexity of a checkpoint into account, if the schedule does."""
 
 
-class PlateauDecay:
+class PlateauDecay(Schedule):
     """Rosendahl et al. 2019: cut the rate when the dev perplexity has stalled for some checkpoints.
 
     With patience 6, the sixth checkpoint in a row that is not strictly better than the best so
@@ -30,9 +25,11 @@ class PlateauDecay:
     would cut at the seventh, ignore gains below 0.01 %, and count NaN as one more bad value.
     """
 
+    kept = ("lr", "best", "stalled")
+
     def __init__(self, lr: float, decay: float, patience: int, min_lr: float) -> None:
         self.lr, self.decay, self.patience, self.min_lr = lr, decay, patience, min_lr
-        self.best = math.inf
+        self.best: float | None = None
         self.stalled = 0
 
     def rate(self, step: int) -> float:
@@ -40,8 +37,8 @@ class PlateauDecay:
         return self.lr
 
     def observe(self, perplexity: float) -> None:
-        """Count a stall, or start anew; the perplexity is finite (the loop stops otherwise)."""
-        if perplexity < self.best:
+        """Count a stall, or start anew."""
+        if self.best is None or perplexity < self.best:
             self.best, self.stalled = perplexity, 0
             return
         self.stalled += 1
@@ -49,18 +46,8 @@ class PlateauDecay:
             self.lr = max(self.lr * self.decay, self.min_lr)
             self.stalled = 0
 
-    def state(self) -> dict[str, Any]:
-        """Return rate, best (None before the first checkpoint) and stalls."""
-        best = self.best if math.isfinite(self.best) else None
-        return {"lr": self.lr, "best": best, "stalled": self.stalled}
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Continue where `state` was taken."""
-        self.lr, self.stalled = state["lr"], state["stalled"]
-        self.best = math.inf if state["best"] is None else state["best"]
-
-
-class InverseSqrtDecay:
+class InverseSqrtDecay(Schedule):
     """Vaswani et al. 2017, section 5.3: peak * min(step / warmup, sqrt(warmup / step))."""
 
     def __init__(self, peak: float, warmup: int) -> None:
@@ -69,16 +56,6 @@ class InverseSqrtDecay:
     def rate(self, step: int) -> float:
         """Return the rate of a step; the first step is 1."""
         return self.peak * min(step / self.warmup, math.sqrt(self.warmup / step))
-
-    def observe(self, perplexity: float) -> None:
-        """Do nothing: the step alone decides."""
-
-    def state(self) -> dict[str, Any]:
-        """Return nothing: the step alone decides."""
-        return {}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Do nothing: the step alone decides."""
 
 
 def schedule(optim: config.Optim) -> Schedule:

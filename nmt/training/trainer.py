@@ -31,7 +31,7 @@ from nmt.training.divergence import Divergence
 from nmt.training.ema import MovingAverage
 from nmt.training.failures import explained
 from nmt.training.loss import DeviceBatch, Objective
-from nmt.training.progress import Meter, MetricsLog
+from nmt.training.progress import Meter, metrics_log
 from nmt.training.run import Outcome, Run
 from nmt.training.schedule import schedule
 from nmt.training.signals import Stop
@@ -127,8 +127,8 @@ class Trainer:
             if self.sampled is not None:
                 self.sampled.report()
         last, tensorboard, stopping = self.plan.last, self.options.tensorboard, 0
-        self.progress = MetricsLog(self.run.path, self.step, last, tensorboard, silent)
-        with Stop() as stop, self.progress:
+        reports = metrics_log(self.run.path, self.step, last, tensorboard, silent)
+        with Stop() as stop, reports as self.progress:
             while self.step < last and not (stopping := self.update(stop.signal or 0)):
                 if self.plan.due(self.step) or self.step == last:
                     self.checkpoint()
@@ -267,9 +267,9 @@ class Trainer:
             "batches": self.plan.batches,
             "nonfinite": self.nonfinite,
             "seconds": self.seconds,
-            "schedule": self.schedule.state(),
-            "meter": self.meter.state(),
-            "divergence": self.divergence.state(),
+            "schedule": self.schedule.state_dict(),
+            "meter": self.meter.state_dict(),
+            "divergence": self.divergence.state_dict(),
             "fingerprint": self.prepared.facts["fingerprint"],
             "start": self.start,
             "environment": self.environment(),
@@ -305,9 +305,9 @@ class Trainer:
         modeldir.set_weights(self.model, tensors, saved.path / modeldir.WEIGHTS)
         self.average.restore(sealed)
         restore_optimizer(sealed, self.model, self.optimizer, self.device)
-        self.schedule.restore(state["schedule"])
-        self.meter.restore(state["meter"])
-        self.divergence.restore(state.get("divergence", {}))
+        self.schedule.load_state_dict(state["schedule"])
+        self.meter.load_state_dict(state["meter"])
+        self.divergence.load_state_dict(state.get("divergence", {}))
         self.step, self.nonfinite, self.seconds = saved.step, state["nonfinite"], state["seconds"]
         environment.warn_of_changes(
             {**state["environment"], "workers": str(state.get("workers", 1))},

@@ -18,7 +18,7 @@ from nmt.model import example
 from nmt.model.transformer import Transformer
 from nmt.training import loss
 from nmt.training.distributed import World
-from nmt.training.progress import MetricsLog
+from nmt.training.progress import metrics_log
 from nmt.training.run import open_run
 from nmt.training.trainer import Trainer
 from tests.composing import every_encoding
@@ -149,7 +149,7 @@ def test_an_update_reads_once(
     with (
         pretended() as gpu,
         open_run(tmp_path / "run", settings) as run,
-        MetricsLog(run.path, 0, 9, False) as progress,
+        metrics_log(run.path, 0, 9) as progress,
     ):
         trainer = Trainer(training.prepared(tmp_path), run)
         trainer.progress = progress

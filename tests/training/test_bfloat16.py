@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from nmt.data.prepare import Prepared
-from nmt.training.progress import METRICS
+from nmt.training.metrics import METRICS
 from tests.training import tiny
 
 STEPS, EVERY = 500, 25

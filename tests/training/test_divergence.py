@@ -22,10 +22,12 @@ NO_DROPOUT = {f"model__{which}dropout": 0.0 for which in ("", "attention_", "fee
 def stops(dev: list[float], train: list[float], first: int = 1) -> int | None:
     """The checkpoint at which training ends, from 1; perplexities of a vocabulary of 100."""
     watched = Divergence(100, first)
-    watched.restore(manifest.parse(manifest.dump(watched.state()), Path()))  # before the first
+    watched.load_state_dict(
+        manifest.parse(manifest.dump(watched.state_dict()), Path())
+    )  # before the first
     for number, (of_dev, of_train) in enumerate(zip(dev, train, strict=True), 1):
         again = Divergence(100, first)
-        again.restore(json.loads(json.dumps(watched.state())))  # as a resumed run does
+        again.load_state_dict(json.loads(json.dumps(watched.state_dict())))  # as a resumed run does
         watched = again
         if watched.observe(number, of_dev, of_train) is not None:
             return number
@@ -73,7 +75,7 @@ def test_the_perplexity_since_a_checkpoint_outlives_reports() -> None:
     meter.reset()
     meter.add(loss=1.0, nll=12.0, tokens=10, norm=1.0, seconds=0.5)
     again = Meter()
-    again.restore(json.loads(json.dumps(meter.state())))
+    again.load_state_dict(json.loads(json.dumps(meter.state_dict())))
     assert again.since_checkpoint() == math.exp(1.0)
     assert math.isnan(again.since_checkpoint())
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from nmt.data.prepare import Prepared
-from nmt.training.progress import Meter, truncate
+from nmt.training.metrics import truncate
+from nmt.training.progress import Meter
 from tests.training import tiny
 
 

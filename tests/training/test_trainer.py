@@ -16,7 +16,7 @@ from torch import Tensor
 from nmt.data.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.training import loss
-from nmt.training.progress import MetricsLog
+from nmt.training.progress import metrics_log
 from nmt.training.run import open_run
 from nmt.training.trainer import Trainer
 from tests.training import tiny
@@ -34,7 +34,7 @@ def trainer(data: Prepared, tmp_path: Path) -> Iterator[Make]:
             path = tmp_path / f"run{next(numbers)}"
             run = stack.enter_context(open_run(path, tiny.settings(**changes)))
             made = Trainer(data, run)
-            made.progress = stack.enter_context(MetricsLog(path, 0, made.plan.last, False))
+            made.progress = stack.enter_context(metrics_log(path, 0, made.plan.last))
             return made
 
         yield make

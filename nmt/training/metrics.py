@@ -1,0 +1,85 @@
+"""The file metrics.jsonl of a run: a JSON object per line, of which every reader trusts little."""
+
+import json
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nmt.errors import UserError
+from nmt.storage import atomic, manifest
+from nmt.training.records import free_name
+
+METRICS = "metrics.jsonl"  # in a run directory
+NEEDED = {
+    "train": {"perplexity", "lr", "tokens_per_second"},
+    "dev": {"perplexity"},
+    "skipped": set[str](),
+}  # keys that a line of each kind has in addition to its step
+
+log = logging.getLogger(__name__)
+
+
+class Metrics(NamedTuple):
+    """The lines of metrics.jsonl that can be read."""
+
+    lines: list[dict[str, Any]]
+    remark: str  # what cannot be read; "" where nothing is wrong
+
+
+def read_metrics(path: Path) -> Metrics:
+    """Read metrics.jsonl as far as it can be; raises nothing.
+
+    A last line without its end is left out without a remark: it is being written, or a kill has
+    cut it.
+    """
+    try:
+        if not path.is_file():
+            return Metrics([], "not a file" if os.path.lexists(path) else "missing")
+        whole = path.read_bytes().split(b"\n")[:-1]
+    except OSError as error:
+        return Metrics([], str(error.strerror))
+    lines = [line for text in whole if (line := _parse(text, path)) is not None]
+    if len(lines) < len(whole):
+        return Metrics(lines, f"{len(whole) - len(lines)} of {len(whole)} lines cannot be read")
+    return Metrics(lines, "" if lines else "holds no line")
+
+
+def _parse(text: bytes, where: Path) -> dict[str, Any] | None:
+    """A line of metrics.jsonl, if it has what a line of its kind needs."""
+    try:
+        line = manifest.parse(text, where)
+    except UserError:
+        return None
+    if not isinstance(line, dict) or not isinstance(kind := line.get("kind"), str):
+        return None
+    numbers = {key: value for key, value in line.items() if key not in ("kind", "lines")}
+    known = kind in NEEDED and type(line.get("step")) is int and NEEDED[kind] <= numbers.keys()
+    finite = all(type(n) in (int, float) and abs(n) <= sys.float_info.max for n in numbers.values())
+    return line if known and finite and line.get("perplexity", 1) > 0 else None
+
+
+def truncate(path: Path, step: int) -> None:
+    """Cut off lines of later steps, and a last line that a kill left unfinished.
+
+    Lines that cannot be read are left out with a warning, and the file that holds them is kept as
+    corrupt.metrics.jsonl.
+    """
+    lines, remark = read_metrics(path)
+    before = path.read_bytes() if path.is_file() else b""
+    if remark and step:
+        kept = "begun anew"
+        if before:
+            aside = free_name(path)
+            atomic.replace(aside, before)
+            kept = f"left out, and kept in {aside.name}"
+        log.warning("%s: %s; %s", path, remark, kept)
+    data = b"".join(encode(line) for line in lines if line["step"] <= step)
+    if data != before:
+        atomic.replace(path, data)
+
+
+def encode(line: dict[str, Any]) -> bytes:
+    """A line as it stands in the file."""
+    return json.dumps(line, allow_nan=False).encode() + b"\n"
