@@ -101,40 +101,54 @@ class Trainer:
         self.step = self.nonfinite = 0
         self.ahead: dict[int, list[DeviceBatch]] = {}  # the next step's batches
         self.seconds = 0.0  # of updates, over all resumptions
-        self.start: str | None = None  # SHA-256 of the weights of trainer.init_from
+        self.parent_sum: str | None = None  # SHA-256 of the weights of trainer.init_from
         self.meter = Meter()
         self.divergence = Divergence(sizes[1], self.plan.updates)
 
     def fit(self) -> Outcome:
         """Train to the end, or until a signal asks to stop."""
-        if self.run.saved is not None:
-            self.resume(self.run.saved)
-        elif self.options.init_from is not None:
-            vocabularies = self.prepared.source.vocabulary, self.prepared.target.vocabulary
-            graft(self.model, self.settings, self.options.init_from, *vocabularies)
-            self.start = modeldir.weights_sum(self.options.init_from)
-            self.average.restart()
+        self.start()
         self.run.begin(self.step)
-        silent = bool(self.world.rank)  # rank 0 reports
-        for site, encodings in self.model.sites.items():
-            if encodings.at_odds is not None and not silent:
-                log.info("encoding, %s: %s", site, encodings.at_odds)
-        if not silent:
-            size = sum(p.numel() for p in self.parameters)
-            pairs = len(self.prepared.train)
-            environment.announce(self.environment(), size, self.plan.last, self.plan.updates, pairs)
-            self.report_joined()
-            if self.sampled is not None:
-                self.sampled.report()
-        last, tensorboard, stopping = self.plan.last, self.options.tensorboard, 0
-        reports = metrics_log(self.run.path, self.step, last, tensorboard, silent)
+        self.announce()
+        last, silent = self.plan.last, self.world.rank > 0
+        reports = metrics_log(self.run.path, self.step, last, self.options.tensorboard, silent)
+        signal = 0
         with Stop() as stop, reports as self.progress:
-            while self.step < last and not (stopping := self.update(stop.signal or 0)):
+            while self.step < last and not (signal := self.update(stop.signal or 0)):
                 if self.plan.due(self.step) or self.step == last:
                     self.checkpoint()
             if self.step < last:
                 self.save(None)
-            return self.run.end(self.step, Signals(stopping) if self.step < last else None)
+            return self.run.end(self.step, Signals(signal) if self.step < last else None)
+
+    def start(self) -> None:
+        """Resume from the newest checkpoint, or start from trainer.init_from, if there is one."""
+        if self.run.saved is not None:
+            self.resume(self.run.saved)
+        elif (parent := self.options.init_from) is not None:
+            vocabularies = self.prepared.source.vocabulary, self.prepared.target.vocabulary
+            graft(self.model, self.settings, parent, *vocabularies)
+            self.parent_sum = modeldir.weights_sum(parent)
+            self.average.restart()
+
+    def announce(self) -> None:
+        """Log what is trained, where, on what text, and for how long."""
+        for site, encodings in self.model.sites.items():
+            if encodings.at_odds is not None:
+                log.info("encoding, %s: %s", site, encodings.at_odds)
+        size, pairs = sum(p.numel() for p in self.parameters), len(self.prepared.train)
+        environment.announce(self.environment(), size, self.plan.last, self.plan.updates, pairs)
+        if self.joined_lengths:
+            counts = self.batches.examples(0).counts
+            log.info(
+                "joined: %.1f %% of %s training lines, in %s of %s examples of an epoch; longest "
+                "source %d pieces",
+                100 * counts[counts > 1].sum() / counts.sum(),
+                *(f"{n:,}" for n in (counts.sum(), (counts > 1).sum(), len(counts))),
+                self.joined_lengths["source"],
+            )
+        if self.sampled is not None:
+            self.sampled.report()
 
     def update(self, signal: int = 0) -> int:
         """Take the next step on the gradient of its batches, unless that is not finite.
@@ -261,6 +275,25 @@ class Trainer:
         """
         if self.world.rank:
             return
+        checkpoints = self.run.checkpoints
+        try:
+            with closing(self.files(perplexity)) as files:  # a failure, too, ends `applied`
+                checkpoints.save(self.step, perplexity, files)
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            needed = sum(len(data) for _, data in self.files(perplexity))
+            raise no_room(error, checkpoints.directory, needed) from error
+
+    def files(self, perplexity: float | None) -> Generator[tuple[str, bytes]]:
+        """Yield the files of a checkpoint: a model directory, and what resumption needs."""
+        lengths = {f"longest_{side}": pieces for side, pieces in self.joined_lengths.items()}
+        facts = {**self.prepared.facts, **lengths, "step": self.step, "dev_perplexity": perplexity}
+        source, target = self.prepared.source, self.prepared.target
+        with self.average.applied():
+            yield from modeldir.parts(self.settings, self.model, source, target, facts)
+        yield from self.average.files()
+        yield from optimizer_files(self.model, self.optimizer, self.device)
         state = {
             "step": self.step,
             "perplexity": perplexity,
@@ -271,35 +304,16 @@ class Trainer:
             "meter": self.meter.state_dict(),
             "divergence": self.divergence.state_dict(),
             "fingerprint": self.prepared.facts["fingerprint"],
-            "start": self.start,
+            "start": self.parent_sum,
             "environment": self.environment(),
             "workers": self.world.size,
         }
-        lengths = {f"longest_{side}": pieces for side, pieces in self.joined_lengths.items()}
-        facts = {**self.prepared.facts, **lengths, "step": self.step, "dev_perplexity": perplexity}
-        source, target = self.prepared.source, self.prepared.target
-
-        def files() -> Generator[tuple[str, bytes]]:
-            with self.average.applied():
-                yield from modeldir.parts(self.settings, self.model, source, target, facts)
-            yield from self.average.files()
-            yield from optimizer_files(self.model, self.optimizer, self.device)
-            yield STATE, manifest.dump(state)
-
-        written = files()
-        try:
-            self.run.checkpoints.save(self.step, perplexity, written)
-        except OSError as error:
-            written.close()  # before training goes on: weights are raw again, not averaged
-            if error.errno not in FULL:
-                raise
-            needed = sum(len(data) for _, data in files())
-            raise no_room(error, self.run.checkpoints.directory, needed) from error
+        yield STATE, manifest.dump(state)
 
     def resume(self, saved: Saved) -> None:
         """Continue exactly where a checkpoint was written."""
         state = saved.state
-        self.start = state.get("start")
+        self.parent_sum = state.get("start")
         sealed = Sealed(saved.path)
         tensors = modeldir.read_tensors(sealed, modeldir.WEIGHTS)
         modeldir.set_weights(self.model, tensors, saved.path / modeldir.WEIGHTS)
@@ -314,18 +328,6 @@ class Trainer:
             {**self.environment(), "workers": str(self.world.size)},
         )
         log.info("resuming at step %d", self.step)
-
-    def report_joined(self) -> None:
-        """Say how many lines of the first epoch stand in joined examples."""
-        if self.joined_lengths:
-            counts = self.batches.examples(0).counts
-            log.info(
-                "joined: %.1f %% of %s training lines, in %s of %s examples of an epoch; longest "
-                "source %d pieces",
-                100 * counts[counts > 1].sum() / counts.sum(),
-                *(f"{n:,}" for n in (counts.sum(), (counts > 1).sum(), len(counts))),
-                self.joined_lengths["source"],
-            )
 
     def autocast(self) -> AbstractContextManager[None]:
         """Return the context of a forward pass, in the number format of trainer.precision."""
