@@ -5,9 +5,11 @@ it can be (`Encoding.zero_initialise`), so that training goes on from exactly th
 """
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -27,13 +29,6 @@ NAMED = 6  # tensors of each kind that the log names
 log = logging.getLogger(__name__)
 
 
-class Configured(NamedTuple):
-    """A model, and the settings that say what its entries are."""
-
-    model: Transformer
-    settings: config.Settings
-
-
 @dataclass
 class Graft:
     """What became of each tensor; names say the site and the entry of an encoding."""
@@ -43,7 +38,7 @@ class Graft:
     zero_initialised: list[str] = field(default_factory=list)  # new, and change nothing yet
     dropped: list[str] = field(default_factory=list)  # of the parent
     difference: float = 0.0  # largest difference of the logits on made-up sentences
-    exchanged: list[str] = field(default_factory=list)  # what each entry alone does to them
+    effects: list[str] = field(default_factory=list)  # of each entry that came or went, alone
 
     def __str__(self) -> str:
         """Say in a few lines what was done."""
@@ -54,7 +49,7 @@ class Graft:
                 parts.append(f"{what.replace('_', '-')}: {', '.join(names[:NAMED])}{more}")
         exact = "as the parent" if self.difference < 1e-5 else "not as the parent"
         parts.append(f"step 0 computes {exact} (largest difference {self.difference:.2g})")
-        return "; ".join([*parts, *self.exchanged])
+        return "; ".join([*parts, *self.effects])
 
 
 def check(settings: config.Settings, path: str | Path) -> None:
@@ -90,40 +85,38 @@ def graft(
     Raises UserError if the parent was trained on other vocabularies or has another size.
     """
     parent = modeldir.load(path)
-    for side, own, theirs in (("source", source, parent.source), ("target", target, parent.target)):
-        if own.to_json() != theirs.vocabulary.to_json():
+    for side, ours, theirs in (
+        ("source", source, parent.source),
+        ("target", target, parent.target),
+    ):
+        if ours.to_json() != theirs.vocabulary.to_json():
             raise UserError(
                 f"trainer.init_from={path}: its {side} vocabulary is another one; "
                 "train on the same prepared corpus with the same segmenter"
             )
     _refuse_other_size(settings, parent.settings, path)
-    report = Graft()
-    child, origin = Configured(model, settings), Configured(parent.model, parent.settings)
-    came, went = _not_in(child, origin), _not_in(origin, child)
-    unchanging = {e for e in came if e.zero_initialise()}
-    _copy(model, parent.model, came, unchanging, report)
+    added = _only_in(model, settings, parent.model, parent.settings)
+    removed = _only_in(parent.model, parent.settings, model, settings)
+    report = _copy(model, parent.model, added)
     report.difference = difference(model, parent.model)
-    for what, entries, of in (("taken away", went, parent.model), ("added", came, model)):
+    for what, entries, whole in (("taken away", removed, parent.model), ("added", added, model)):
         for name in sorted({e.name for e in entries}):
-            report.exchanged.append(f"{name} {what}: {_effect(of, name)}")
+            report.effects.append(f"{name} {what}: {_effect(whole, name)}")
     log.info("started from %s: %s", path, report)
     return report
 
 
-def _not_in(one: Configured, other: Configured) -> list[Encoding]:
-    """The entries of one model that the other does not have at the same site as they are."""
+def _only_in(
+    model: Transformer, settings: config.Settings, other: Transformer, others: config.Settings
+) -> list[Encoding]:
+    """The entries of a model that the other lacks at the same site, or has with other options."""
+    theirs = {(site, e.name) for site, encodings in other.sites.items() for e in encodings.each()}
     return [
         e
-        for site, encodings in one.model.sites.items()
+        for site, encodings in model.sites.items()
         for e in encodings.each()
-        if not _has(other, site, e.name, _options(one.settings, e.name))
+        if (site, e.name) not in theirs or _options(settings, e.name) != _options(others, e.name)
     ]
-
-
-def _has(configured: Configured, site: str, name: str, options: dict[str, Any]) -> bool:
-    """Whether a model has an entry of this name and these options at this site."""
-    names = {e.name for e in configured.model.sites[site].each()}
-    return name in names and _options(configured.settings, name) == options
 
 
 def _options(settings: config.Settings, name: str) -> dict[str, Any]:
@@ -131,37 +124,32 @@ def _options(settings: config.Settings, name: str) -> dict[str, Any]:
     return {k: v for k, v in settings.encoding.get(name, {}).items() if k != "where"}
 
 
-def _copy(
-    model: Transformer,
-    parent: Transformer,
-    came: list[Encoding],
-    unchanging: set[Encoding],
-    report: Graft,
-) -> None:
-    """Copy equal names of equal shape, the body's and those of entries that are the same."""
-    theirs, own = _named(parent), _named(model)
-    with torch.no_grad():
-        for name, (tensor, owner) in own.items():
-            old = theirs.get(name)
-            if old is not None and old[0].shape == tensor.shape and owner not in came:
-                tensor.copy_(old[0])
-                report.loaded.append(name)
-            else:
-                (report.zero_initialised if owner in unchanging else report.new).append(name)
+@torch.no_grad()
+def _copy(model: Transformer, parent: Transformer, added: list[Encoding]) -> Graft:
+    """Copy parameters of equal name and shape, but those of added entries."""
+    report, theirs = Graft(), _named(parent)
+    unchanging = {e for e in added if e.zero_initialise()}
+    for name, (tensor, entry) in _named(model).items():
+        old, _ = theirs.get(name, (None, None))
+        if old is not None and old.shape == tensor.shape and entry not in added:
+            tensor.copy_(old)
+            report.loaded.append(name)
+        else:
+            (report.zero_initialised if entry in unchanging else report.new).append(name)
     report.dropped = sorted(set(theirs) - set(report.loaded))
+    return report
 
 
-def _named(model: Transformer) -> dict[str, tuple[Tensor, nn.Module]]:
-    """Each parameter with the entry or the model that owns it; entries under their own names."""
-    entries: dict[str, tuple[Tensor, nn.Module]] = {}
-    inside: set[int] = set()
-    for site, encodings in model.sites.items():
-        for e in encodings.each():
-            for name, p in e.named_parameters():
-                entries[f"{site}.{e.name}.{name}"] = p, e
-                inside.add(id(p))
-    body = {n: (p, model) for n, p in model.named_parameters() if id(p) not in inside}
-    return {**body, **entries}
+def _named(model: Transformer) -> dict[str, tuple[Tensor, Encoding | None]]:
+    """Each parameter with the entry that owns it, by a name that does not depend on their order."""
+    entries = {
+        f"{site}.{e.name}.{name}": (p, e)
+        for site, encodings in model.sites.items()
+        for e in encodings.each()
+        for name, p in e.named_parameters()
+    }
+    owned = {id(p) for p, _ in entries.values()}
+    return {**{n: (p, None) for n, p in model.named_parameters() if id(p) not in owned}, **entries}
 
 
 def difference(model: Transformer, parent: Transformer) -> float:
@@ -172,22 +160,28 @@ def difference(model: Transformer, parent: Transformer) -> float:
 
 def _effect(model: Transformer, name: str) -> str:
     """How much the logits change if only the entries of this name are left out."""
-    sentences = _sentences(model)
-    here = [e for site in model.sites.values() for e in site.each() if e.name == name]
-    facts = [e.facts for e in here]
+    entries = [e for site in model.sites.values() for e in site.each() if e.name == name]
+    facts = [e.facts for e in entries]
     if any(f.streams > 1 or f.changes_width or not f.projects_keys for f in facts):
         return "not measured alone, as it has projections of its own"
-    with_it = _logits(model, sentences)
+    sentences = _sentences(model)
+    logits = _logits(model, sentences)
+    with _without(model, name):
+        change = (logits - _logits(model, sentences)).abs().max()
+    return f"changes the logits by up to {float(change):.2g}"
+
+
+@contextmanager
+def _without(model: Transformer, name: str) -> Iterator[None]:
+    """Leave out the entries of a name in this context."""
     kept = {site: encodings.entries for site, encodings in model.sites.items()}
+    for encodings in model.sites.values():
+        encodings.entries = nn.ModuleList(e for e in encodings.each() if e.name != name)
     try:
-        for encodings in model.sites.values():
-            left = [e for e in encodings.each() if e.name != name]
-            encodings.entries = nn.ModuleList(left)
-        without = _logits(model, sentences)
+        yield
     finally:
         for site, encodings in model.sites.items():
             encodings.entries = kept[site]
-    return f"changes the logits by up to {float((with_it - without).abs().max()):.2g}"
 
 
 def _sentences(*models: Transformer) -> Sentences:
