@@ -1,11 +1,11 @@
 """Projection onto the vocabulary and its cross-entropy as one function, a few tokens at a time.
 
-Made one after the other, they keep four or five tensors [tokens, vocab]; in a small model those
-are most of the memory, and moving them is a third of a step. Here some tokens are projected,
-their loss is taken, and their gradients as well, before the next ones overwrite the logits.
+One after the other, they keep four or five tensors [tokens, vocab]; in a small model those are most
+of the memory, and moving them is a third of a step. Here some tokens are projected, and their loss
+and its gradients computed, before the next ones overwrite the logits.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -23,9 +23,11 @@ FEWEST = 256  # tokens at once, however large the vocabulary: below, the product
 ALIGNED = 8  # columns beside the states for the bias, of which one is used: products stay fast
 STEP = 64  # products have a multiple of so many: for each new shape, a CPU first compiles code
 
+Gradients = tuple[Tensor, Tensor, Tensor]  # of states, weight and bias
+
 
 class CrossEntropy(Function):
-    """(hidden [n, dim], weight [vocab, dim], bias [vocab], target [n], smoothing, learning)
+    """(states [n, dim], weight [vocab, dim], bias [vocab], labels [n], smoothing, learning)
     -> (smoothed loss [], negative log-likelihoods [n] without a gradient), both in float32.
 
     learning: whether gradients may be asked for; `forward` itself cannot see torch.no_grad.
@@ -34,24 +36,21 @@ class CrossEntropy(Function):
     @staticmethod
     def forward(
         ctx: Any,
-        hidden: Tensor,
+        states: Tensor,
         weight: Tensor,
         bias: Tensor,
-        target: Tensor,
+        labels: Tensor,
         smoothing: float,
         learning: bool,
     ) -> tuple[Tensor, Tensor]:
-        """Take the loss and, where one is asked for, its gradients with respect to the inputs."""
-        low = product_format(hidden)
-        with torch.autocast(hidden.device.type, enabled=False):
-            needed = learning and any(ctx.needs_input_grad[:3])
-            take = (
-                taken_by_kernel
-                if choice.serves(hidden.new_empty(0, dtype=low))
-                else taken_by_formulas
-            )
-            loss, nll, *gradients = take(hidden, weight, bias, target, smoothing, needed, low)
-        if needed:
+        """Compute the loss and, where they may be asked for, its gradients."""
+        low = product_format(states)
+        by_kernel = choice.serves(states.new_empty(0, dtype=low))
+        compute = loss_by_kernel if by_kernel else loss_by_formulas
+        needed = learning and any(ctx.needs_input_grad[:3])
+        with torch.autocast(states.device.type, enabled=False):
+            loss, nll, gradients = compute(states, weight, bias, labels, smoothing, needed, low)
+        if gradients is not None:
             ctx.save_for_backward(*gradients)
         ctx.mark_non_differentiable(nll)
         return loss, nll
@@ -59,120 +58,111 @@ class CrossEntropy(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, by_loss: Tensor, by_nll: Tensor) -> tuple[Tensor | None, ...]:
-        """Scale the gradients that forward took."""
-        hidden, weight, bias = ctx.saved_tensors
-        return hidden * by_loss, weight * by_loss, bias * by_loss, None, None, None
+        """Scale the gradients that forward computed."""
+        return (*(gradient * by_loss for gradient in ctx.saved_tensors), None, None, None)
 
 
-class Taken(NamedTuple):
-    """A loss [], likelihoods [n], and gradients where they are needed; else anything."""
-
-    loss: Tensor
-    nll: Tensor
-    by_hidden: Tensor
-    by_weight: Tensor
-    by_bias: Tensor
-
-
-def taken_by_formulas(
-    hidden: Tensor,
+def loss_by_formulas(
+    states: Tensor,
     weight: Tensor,
     bias: Tensor,
-    target: Tensor,
+    labels: Tensor,
     smoothing: float,
     needed: bool,
     low: torch.dtype,
-) -> Taken:
-    """Loss and gradients; products are made in the number format `low`, sums in float32.
+) -> tuple[Tensor, Tensor, Gradients | None]:
+    """Loss [], likelihoods [n], and gradients if they are needed.
+
+    Products are made in the number format `low`, sums in float32.
 
     With p the softmax and q = 1 - smoothing at the true token plus smoothing / vocab all over,
-    the gradient of the logits is p - q. What all tokens of the vocabulary share is taken by
-    linearity from sums over the weights, so it costs no pass over the logits.
+    the gradient of the logits is p - q. The part of q that all tokens of the vocabulary share is
+    linear in sums over the weights, so it costs no pass over the logits.
     """
     w, share = weight.to(low), smoothing / len(weight)
     all_w, all_b = weight.sum(0), bias.sum()
-    by_hidden = torch.empty_like(hidden) if needed else hidden
-    by_weight = torch.zeros_like(weight) if needed else weight
-    by_bias = torch.zeros_like(bias) if needed else bias
-    nll = hidden.new_empty(len(hidden), dtype=torch.float32)
-    size = _at_once(hidden, weight)
-    ones = hidden.new_ones(min(size, len(hidden)), dtype=torch.float32)
-    loss = hidden.new_zeros((), dtype=torch.float32)
-    for start in range(0, len(hidden), size):
+    gradients = None
+    if needed:
+        gradients = torch.empty_like(states), torch.zeros_like(weight), torch.zeros_like(bias)
+    nll = states.new_empty(len(states), dtype=torch.float32)
+    size = _tokens_at_once(states, weight)
+    ones = states.new_ones(min(size, len(states)), dtype=torch.float32)
+    loss = states.new_zeros((), dtype=torch.float32)
+    for start in range(0, len(states), size):
         some = slice(start, start + size)
-        h, expected = hidden[some].to(low), target[some, None]
-        n, more = len(h), _stepped(len(h)) - len(h)
-        h = F.pad(h, (0, 0, 0, more)) if more else h
+        h, label = states[some].to(low), labels[some, None]
+        n = len(h)
+        h = F.pad(h, (0, 0, 0, -n % STEP)) if n % STEP else h
         logits = product(h, w)
         p = logits[:n].to(torch.float32)
         p += bias
-        nll[some], log_sum = _softmax_(p, expected)
+        nll[some], log_sum = _softmax_(p, label)
         loss += (1 - smoothing) * nll[some].sum()
         if smoothing:
-            summed = hidden[some].float() @ all_w + all_b  # of the logits over the vocabulary
+            summed = states[some].float() @ all_w + all_b  # of the logits over the vocabulary
             loss += smoothing * log_sum.sum() - share * summed.sum()
-        if needed:
-            p.scatter_add_(1, expected, p.new_full(expected.shape, smoothing - 1))
+        if gradients is not None:
+            by_states, by_weight, by_bias = gradients
+            p.scatter_add_(1, label, p.new_full(label.shape, smoothing - 1))
             by_bias += ones[:n] @ p  # a sum over tokens, twice as fast
             if low != torch.float32:
                 logits[:n] = p
-            by_hidden[some] = product(logits, w.T)[:n]
+            by_states[some] = product(logits, w.T)[:n]
             add_gradient(by_weight, logits, h)
-    if needed:
-        by_hidden -= share * all_w
-        by_weight -= share * hidden.sum(0)
-        by_bias -= share * len(hidden)
-    return Taken(loss, nll, by_hidden, by_weight, by_bias)
+    if gradients is not None:
+        by_states, by_weight, by_bias = gradients
+        by_states -= share * all_w
+        by_weight -= share * states.sum(0)
+        by_bias -= share * len(states)
+    return loss, nll, gradients
 
 
-def taken_by_kernel(
-    hidden: Tensor,
+def loss_by_kernel(
+    states: Tensor,
     weight: Tensor,
     bias: Tensor,
-    target: Tensor,
+    labels: Tensor,
     smoothing: float,
     needed: bool,
     low: torch.dtype,
-) -> Taken:
+) -> tuple[Tensor, Tensor, Gradients | None]:
     """The same where a kernel makes loss and gradient of logits in two passes, on a GPU.
 
     The gradient of the bias is a column of the product that gives that of the weights.
     """
     w, (vocab, dim) = weight.to(low), weight.shape
-    by_hidden = torch.empty_like(hidden) if needed else hidden
+    by_states = torch.empty_like(states) if needed else states
     by_both = weight.new_zeros(vocab, dim + ALIGNED) if needed else weight
-    nll = hidden.new_empty(len(hidden), dtype=torch.float32)
-    loss = hidden.new_zeros((), dtype=torch.float32)
-    size = _at_once(hidden, weight)
-    room = hidden.new_empty(min(size, len(hidden)), vocab, dtype=low)
-    for start in range(0, len(hidden), size):
+    nll = states.new_empty(len(states), dtype=torch.float32)
+    loss = states.new_zeros((), dtype=torch.float32)
+    size = _tokens_at_once(states, weight)
+    buffer = states.new_empty(min(size, len(states)), vocab, dtype=low)
+    for start in range(0, len(states), size):
         some = slice(start, start + size)
-        h = hidden[some].to(low)
-        logits = room[: len(h)]
+        h = states[some].to(low)
+        logits = buffer[: len(h)]
         torch.mm(h, w.T, out=logits)
-        losses, nll[some] = smoothed_(logits, bias, target[some], smoothing, needed)
+        losses, nll[some] = smoothed_(logits, bias, labels[some], smoothing, needed)
         loss += losses.sum()
         if needed:
-            by_hidden[some] = logits @ w
+            by_states[some] = logits @ w
             ones = F.pad(h.new_ones(len(h), 1), (0, ALIGNED - 1))
             add_gradient(by_both, logits, torch.cat((h, ones), 1))
-    return Taken(loss, nll, by_hidden, by_both[:, :dim], by_both[:, dim] if needed else bias)
+    return loss, nll, (by_states, by_both[:, :dim], by_both[:, dim]) if needed else None
 
 
-def _at_once(hidden: Tensor, weight: Tensor) -> int:
-    """Tokens that are projected at once."""
-    numbers = LOGITS.get(hidden.device.type, LOGITS["cpu"])
+def _tokens_at_once(states: Tensor, weight: Tensor) -> int:
+    numbers = LOGITS.get(states.device.type, LOGITS["cpu"])
     return max(FEWEST, numbers // len(weight)) // STEP * STEP
 
 
-def _stepped(tokens: int) -> int:
-    return -(-tokens // STEP) * STEP
+def _softmax_(logits: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
+    """Put the softmax in place of logits [n, vocab]; return -log p of labels [n, 1], log sum exp.
 
-
-def _softmax_(logits: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
-    """Put the softmax in place of logits [n, vocab]; return -log p at [n, 1] and log sum exp."""
-    chosen = logits.gather(1, at)
+    Both are [n].
+    """
+    chosen = logits.gather(1, label)
     torch.log_softmax(logits, 1, out=logits)
-    nll = -logits.gather(1, at)
+    nll = -logits.gather(1, label)
     logits.exp_()
     return nll[:, 0], (chosen + nll)[:, 0]

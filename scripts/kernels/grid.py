@@ -14,7 +14,7 @@ from torch import Tensor
 from nmt.encodings.by_row import query_products, row_sums
 from nmt.encodings.weights import masked
 from nmt.kernels.relative import STEPS, attention
-from nmt.training.crossentropy import taken_by_kernel
+from nmt.training.crossentropy import loss_by_kernel
 
 LENGTHS, TAUS, WIDTHS = (1, 7, 16, 33, 64, 130), (2, 16), (16, 32, 64)
 BATCH, HEADS, DIM = 3, 2, 64
@@ -231,11 +231,17 @@ def compare_loss(case: Tokens, device: torch.device) -> Differences:
     low = torch.bfloat16 if case.low else torch.float32
     hidden, weight, bias = (x.to(device).requires_grad_() for x in start)
     with torch.no_grad():
-        taken = taken_by_kernel(hidden, weight, bias, target, case.smoothing, True, low)
+        mine, nll_mine, by_kernel = loss_by_kernel(
+            hidden, weight, bias, target, case.smoothing, True, low
+        )
+    assert by_kernel is not None
     logits = (hidden.to(low) @ weight.to(low).T).float() + bias
     loss = F.cross_entropy(logits, target, reduction="sum", label_smoothing=case.smoothing)
     nll = F.cross_entropy(logits, target, reduction="none")
     gradients = torch.autograd.grad(loss, [hidden, weight, bias], retain_graph=True)
     plain = (loss.detach(), nll.detach(), *gradients)
     names = ("loss", "likelihoods", "states", "weights", "bias")
-    return {name: difference(*both) for name, *both in zip(names, taken, plain, strict=True)}
+    return {
+        name: difference(*both)
+        for name, *both in zip(names, (mine, nll_mine, *by_kernel), plain, strict=True)
+    }

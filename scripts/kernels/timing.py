@@ -82,7 +82,7 @@ def _losses(device: torch.device, quick: bool) -> dict[str, Contestant]:
     def by(take: Callable[..., object]) -> Contestant:
         return lambda: take(hidden, weight, bias, target, 0.1, True, torch.bfloat16)
 
-    both = {"kernel": crossentropy.taken_by_kernel, "formulas": crossentropy.taken_by_formulas}
+    both = {"kernel": crossentropy.loss_by_kernel, "formulas": crossentropy.loss_by_formulas}
     return {name: by(take) for name, take in both.items()}
 
 

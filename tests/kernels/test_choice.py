@@ -1,12 +1,13 @@
 """Where kernels serve, and where the plain formulas do."""
 
+from typing import Any
+
 import pytest
 import torch
 
 from nmt.kernels import choice
 from nmt.kernels.relative import attention  # imports no Triton
 from nmt.training import crossentropy, loss
-from nmt.training.crossentropy import Taken
 
 LOW = torch.bfloat16
 
@@ -64,11 +65,11 @@ def test_blocks_are_powers_of_two_that_hold_what_there_is() -> None:
 def test_the_loss_asks_the_choice(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def taken(hidden: torch.Tensor, weight: torch.Tensor, *rest: object) -> Taken:
-        asked.append(rest[-1])
-        return crossentropy.taken_by_formulas(hidden, weight, *rest)  # type: ignore[arg-type]
+    def by_kernel(*inputs: Any) -> object:
+        asked.append(inputs[-1])
+        return crossentropy.loss_by_formulas(*inputs)
 
-    monkeypatch.setattr(crossentropy, "taken_by_kernel", taken)
+    monkeypatch.setattr(crossentropy, "loss_by_kernel", by_kernel)
     output, target = torch.nn.Linear(4, 7), torch.tensor([0, 6, 3])
     hidden = torch.randn(3, 4, requires_grad=True)
     before, _ = loss.smoothed(hidden, output, target, 0.1)
