@@ -163,27 +163,24 @@ def restore_optimizer(
 ) -> None:
     """Give optimizer and generators what `optimizer_files` wrote.
 
-    Raises UserError (exit 65) for moments of other parameters or shapes.
+    Raises UserError (exit 65) for those of other parameters or shapes.
     """
     tensors = modeldir.read_tensors(sealed, OPTIMIZER)
-    where = sealed.path / OPTIMIZER
-    random = {key: tensors.pop(key) for key in ("random/cpu", "random/cuda") if key in tensors}
-    if "random/cpu" not in random:
-        raise UserError(f"{where}: holds no random state", Exit.DATA)
+    cpu, cuda = (tensors.pop(f"random/{kind}", None) for kind in ("cpu", "cuda"))
     state: dict[int, dict[str, Tensor]] = {}
+    fits = True
     trained = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
     for index, (name, parameter) in enumerate(trained):
         moments = {key: tensors.pop(f"{name}/{key}", None) for key in MOMENTS}
-        kept = {key: value for key, value in moments.items() if value is not None}
-        if not kept:
-            continue  # a parameter that has had no gradient yet
-        if any(k not in kept or kept[k].shape not in (parameter.shape, ()) for k in MOMENTS):
-            raise UserError(f"{where}: the moments of {name} do not fit the model", Exit.DATA)
-        state[index] = kept
-    if tensors:
-        raise UserError(f"{where}: {min(tensors)} belongs to another model", Exit.DATA)
+        found = {key: moment for key, moment in moments.items() if moment is not None}
+        if found:  # none: the parameter has had no gradient yet
+            state[index] = found
+            shapes = {moment.shape for moment in found.values()}
+            fits &= len(found) == len(MOMENTS) and shapes <= {parameter.shape, torch.Size()}
+    if cpu is None or tensors or not fits:
+        raise UserError(f"{sealed.path / OPTIMIZER}: belongs to another model", Exit.DATA)
     groups = optimizer.state_dict()["param_groups"]
     optimizer.load_state_dict({"state": state, "param_groups": groups})
-    torch.set_rng_state(random["random/cpu"])
-    if device.type == "cuda" and "random/cuda" in random:
-        torch.cuda.set_rng_state(random["random/cuda"], device)
+    torch.set_rng_state(cpu)
+    if device.type == "cuda" and cuda is not None:
+        torch.cuda.set_rng_state(cuda, device)

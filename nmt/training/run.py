@@ -20,7 +20,7 @@ from nmt.training.directory import CONFIG, LOG, STATUS, has_checkpoints, held
 from nmt.training.distributed import SINGLE, World
 from nmt.training.records import Record, log_file
 from nmt.training.run_config import read_config, refuse_other_config
-from nmt.training.signals import Stop
+from nmt.training.signals import stop_signals
 from nmt.training.timetable import timetable
 
 log = logging.getLogger(__name__)
@@ -154,7 +154,9 @@ class Run:
             except BaseException as error:
                 log.error("failed: %s", error)
                 if self.begun:
-                    with Stop():  # torchrun stops all ranks when one has failed: not in the midst
+                    with (
+                        stop_signals()
+                    ):  # torchrun stops all ranks when one has failed: not in the midst
                         code, message = int(exit_code(error)), str(error)
                         self.report("failed", self.step, code=code, message=message)
                 raise

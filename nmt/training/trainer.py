@@ -34,7 +34,7 @@ from nmt.training.loss import DeviceBatch, Objective
 from nmt.training.progress import Meter, metrics_log
 from nmt.training.run import Outcome, Run
 from nmt.training.schedule import schedule
-from nmt.training.signals import Stop
+from nmt.training.signals import stop_signals
 from nmt.training.surgery import graft
 from nmt.training.timetable import timetable
 
@@ -113,7 +113,7 @@ class Trainer:
         last, silent = self.plan.last, self.world.rank > 0
         reports = metrics_log(self.run.path, self.step, last, self.options.tensorboard, silent)
         signal = 0
-        with Stop() as stop, reports as self.progress:
+        with stop_signals() as stop, reports as self.progress:
             while self.step < last and not (signal := self.update(stop.signal or 0)):
                 if self.plan.due(self.step) or self.step == last:
                     self.checkpoint()
