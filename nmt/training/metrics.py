@@ -1,15 +1,17 @@
-"""The file metrics.jsonl of a run: a JSON object per line, of which every reader trusts little."""
+"""The file metrics.jsonl of a run: one report a line, in JSON, read as far as it can be."""
 
 import json
 import logging
 import os
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from nmt.errors import UserError
 from nmt.storage import atomic, manifest
-from nmt.training.records import free_name
+from nmt.training.records import Record, free_name
 
 METRICS = "metrics.jsonl"  # in a run directory
 NEEDED = {
@@ -18,13 +20,45 @@ NEEDED = {
     "skipped": set[str](),
 }  # keys that a line of each kind has in addition to its step
 
+HELD = 2**20  # bytes that wait for room on a full disk
+
+Line = dict[str, Any]
+
 log = logging.getLogger(__name__)
+
+
+@contextmanager
+def metrics_file(path: Path, step: int) -> Iterator[Callable[[Line], None]]:
+    """Yield a function that appends a line to the file, as far as it can be written.
+
+    Lines of steps after `step` are cut off first, so that none appears twice after resumption. A
+    line about the dev set is on the disk before its checkpoint is.
+    """
+    record = Record(path)
+
+    def open_file() -> BinaryIO:
+        if not record.make_way():
+            truncate(path, step)
+        return path.open("ab", buffering=HELD)
+
+    with record.opened(open_file) as file:
+
+        def write(line: Line) -> None:
+            if file is None:
+                return
+            with record.written():
+                file.write(_encode(line))
+                file.flush()
+                if line["kind"] == "dev":
+                    os.fsync(file.fileno())
+
+        yield write
 
 
 class Metrics(NamedTuple):
     """The lines of metrics.jsonl that can be read."""
 
-    lines: list[dict[str, Any]]
+    lines: list[Line]
     remark: str  # what cannot be read; "" where nothing is wrong
 
 
@@ -46,7 +80,7 @@ def read_metrics(path: Path) -> Metrics:
     return Metrics(lines, "" if lines else "holds no line")
 
 
-def _parse(text: bytes, where: Path) -> dict[str, Any] | None:
+def _parse(text: bytes, where: Path) -> Line | None:
     """A line of metrics.jsonl, if it has what a line of its kind needs."""
     try:
         line = manifest.parse(text, where)
@@ -75,11 +109,10 @@ def truncate(path: Path, step: int) -> None:
             atomic.replace(aside, before)
             kept = f"left out, and kept in {aside.name}"
         log.warning("%s: %s; %s", path, remark, kept)
-    data = b"".join(encode(line) for line in lines if line["step"] <= step)
+    data = b"".join(_encode(line) for line in lines if line["step"] <= step)
     if data != before:
         atomic.replace(path, data)
 
 
-def encode(line: dict[str, Any]) -> bytes:
-    """A line as it stands in the file."""
+def _encode(line: Line) -> bytes:
     return json.dumps(line, allow_nan=False).encode() + b"\n"

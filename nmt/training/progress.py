@@ -2,22 +2,20 @@
 
 import logging
 import math
-import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
-from nmt.training.metrics import METRICS, encode, truncate
+from nmt.training.metrics import METRICS, Line, metrics_file
 from nmt.training.records import Record
 from nmt.training.stateful import Stateful
 
 BOARD = "tb"  # in a run directory
 GIGA = 1e9  # bytes in a GB
-HELD = 2**20  # bytes of metrics.jsonl that wait for room on a full disk
 
 log = logging.getLogger(__name__)
 
@@ -66,20 +64,17 @@ class Meter(Stateful):
 
 
 class MetricsLog:
-    """Writes one line of metrics.jsonl per report, and shows it where somebody looks."""
+    """Reports on updates and checkpoints to files, a bar on a terminal, and the log."""
 
-    def __init__(self, run: Path, bar: "tqdm[Any]") -> None:
-        self.bar = bar
+    def __init__(self, bar: "tqdm[Any]", writers: list[Callable[[Line], None]]) -> None:
+        self.bar, self.writers = bar, writers
         self.fields: dict[str, str] = {}  # behind the bar
-        self.metrics_record, self.board_record = Record(run / METRICS), Record(run / BOARD, True)
-        self.metrics: BinaryIO | None = None
-        self.board: Any = None  # of TensorBoard
 
     def tick(self) -> None:
         """Move the bar on by one update."""
         self.bar.update()
 
-    def train(self, line: dict[str, Any]) -> None:
+    def train(self, line: Line) -> None:
         """Report on the updates since the last report."""
         self._write({"kind": "train", **line})
         self._show(
@@ -95,19 +90,16 @@ class MetricsLog:
                 *(line["tokens_per_second"], line["memory_bytes"] / GIGA, line["lr"]),
             )
 
-    def dev(self, line: dict[str, Any]) -> None:
-        """Report on a checkpoint; the line is on the disk before the checkpoint is."""
+    def dev(self, line: Line) -> None:
+        """Report on a checkpoint, before it is written."""
         self._write({"kind": "dev", **line})
-        if self.metrics is not None:
-            with self.metrics_record.written():
-                os.fsync(self.metrics.fileno())
         self._show(dev_ppl=f"{line['perplexity']:.4g}")
         log.info(
             "step %d/%d, epoch %d: dev perplexity %.4g",
             *(line["step"], self.bar.total, line["epoch"], line["perplexity"]),
         )
 
-    def skipped(self, line: dict[str, Any]) -> None:
+    def skipped(self, line: Line) -> None:
         """Report on an update that was not made, with the lines of the batch in the data."""
         self._write({"kind": "skipped", **line})
         shown = ", ".join(map(str, line["lines"][:10]))
@@ -121,57 +113,56 @@ class MetricsLog:
         self.fields.update(fields)
         self.bar.set_postfix(self.fields)
 
-    def _write(self, line: dict[str, Any]) -> None:
-        if self.metrics is not None:
-            with self.metrics_record.written():
-                self.metrics.write(encode(line))
-                self.metrics.flush()
-        if self.board is not None:
-            with self.board_record.written():
-                for key, value in line.items():
-                    if key not in ("kind", "step", "lines") and isinstance(value, (int, float)):
-                        self.board.add_scalar(f"{line['kind']}/{key}", value, line["step"])
+    def _write(self, line: Line) -> None:
+        for write in self.writers:
+            write(line)
 
 
 @contextmanager
 def metrics_log(
     run: Path, step: int, last: int, tensorboard: bool = False, silent: bool = False
 ) -> Iterator[MetricsLog]:
-    """Report on updates from `step` to `last` in this context.
-
-    Lines of later steps are cut off, so that none appears twice after resumption. On a `silent`
-    rank nothing is written or shown.
-    """
+    """Report on updates from `step` to `last` in this context; on a `silent` rank, do not."""
     bar = tqdm(
         total=last, initial=step, unit="update", leave=False,
         disable=silent or None,  # None: no bar where stderr is no terminal
     )  # fmt: skip
     with ExitStack() as stack:
-        reports = MetricsLog(run, stack.enter_context(bar))
+        stack.enter_context(bar)
         if not bar.disable:
             stack.enter_context(logging_redirect_tqdm())
+        writers = []
         if not silent:
-            record = reports.metrics_record
-            reports.metrics = stack.enter_context(record.opened(lambda: _metrics(record, step)))
+            writers.append(stack.enter_context(metrics_file(run / METRICS, step)))
         if tensorboard and not silent:
-            record = reports.board_record
-            reports.board = stack.enter_context(record.opened(lambda: _board(record, step)))
-        yield reports
+            writers.append(stack.enter_context(tensorboard_files(run / BOARD, step)))
+        yield MetricsLog(bar, writers)
 
 
-def _metrics(record: Record, step: int) -> BinaryIO:
-    """Open metrics.jsonl to append lines of later steps; raises OSError."""
-    if not record.make_way():
-        truncate(record.path, step)
-    return record.path.open("ab", buffering=HELD)
+@contextmanager
+def tensorboard_files(path: Path, step: int) -> Iterator[Callable[[Line], None]]:
+    """Yield a function that shows the numbers of a line in TensorBoard, where it is installed."""
+    record = Record(path, directory=True)
 
+    def open_writer() -> Any:
+        record.make_way()
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            log.info(
+                "TensorBoard is not installed (pip install tensorboard); %s has it all", METRICS
+            )
+            return None
+        return SummaryWriter(str(path), purge_step=step + 1)
 
-def _board(record: Record, step: int) -> Any:
-    """Return a TensorBoard writer, or None where it is not installed; raises OSError."""
-    record.make_way()
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        log.info("TensorBoard is not installed (pip install tensorboard); metrics.jsonl has it all")
-        return None
-    return SummaryWriter(str(record.path), purge_step=step + 1)
+    with record.opened(open_writer) as board:
+
+        def write(line: Line) -> None:
+            if board is None:
+                return
+            with record.written():
+                for key, value in line.items():
+                    if key not in ("kind", "step", "lines") and isinstance(value, (int, float)):
+                        board.add_scalar(f"{line['kind']}/{key}", value, line["step"])
+
+        yield write

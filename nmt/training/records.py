@@ -10,23 +10,13 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any
 
 from nmt.storage import atomic
 
 CORRUPT = "corrupt."  # before a name set aside
 
 log = logging.getLogger(__name__)
-
-
-class File(Protocol):
-    """What can be closed."""
-
-    def close(self) -> None:
-        """Close it; may raise OSError."""
-
-
-F = TypeVar("F", bound=File)
 
 
 def free_name(path: Path) -> Path:
@@ -68,9 +58,9 @@ class Record:
             self.fail(error)
 
     @contextmanager
-    def opened(self, open: Callable[[], F | None]) -> Iterator[F | None]:
+    def opened(self, open: Callable[[], Any]) -> Iterator[Any]:
         """Open a file, and close it after this context; None where that raises OSError."""
-        file = None
+        file: Any = None
         with self.written():
             file = open()
         try:

@@ -13,7 +13,7 @@ import pytest
 from nmt.cli import evaluate, train
 from nmt.config import KINDS
 from nmt.errors import Exit
-from nmt.training import progress
+from nmt.training import metrics
 from nmt.training.records import CORRUPT, LogFile
 from tests.training import tiny
 from tests.training.damage import hole, missing
@@ -290,7 +290,7 @@ def test_records_that_cannot_be_opened_stop_no_training(
     def refuse(*_: object) -> None:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
-    monkeypatch.setattr(progress, "truncate", refuse)
+    monkeypatch.setattr(metrics, "truncate", refuse)
     monkeypatch.setattr(LogFile, "_open", refuse)
     assert trained.train(copy.parent, 6) == 0
     assert weights(copy, 6) == trained.sixth

@@ -309,7 +309,7 @@ def test_records_that_a_full_disk_refuses_are_told_once(
     monkeypatch.setattr(atomic, "replace", full)
     monkeypatch.setattr(logging.root, "handlers", [caplog.handler])  # others' streams are closed
     monkeypatch.setattr("nmt.training.directory._others", lambda path: iter(()))
-    monkeypatch.setattr("nmt.training.progress.truncate", lambda path, step: None)
+    monkeypatch.setattr("nmt.training.metrics.truncate", lambda path, step: None)
     tiny.train(run, data)
     err = capfd.readouterr().err
     for name in ("train.log", "metrics.jsonl", "status.json", "best"):
