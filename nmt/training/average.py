@@ -27,9 +27,9 @@ Choice = Callable[[Path, list[Saved], int], list[Saved]]
 def of_run(run: Path, count: int, choose: Choice) -> Trained:
     """Return the mean of `count` checkpoints of a run, which may be in training: `last` or `best`.
 
-    Those that a signal asked for do not count: their dev perplexity is unknown, and a run that
-    nobody stopped does not have them. Raises UserError: 66 where there is no run, 65 where it keeps
-    fewer checkpoints than that, where one is damaged, and where they are not of one run.
+    Checkpoints that were saved on a signal do not count: their dev perplexity is unknown, and an
+    uninterrupted run does not have them. Raises UserError: 66 where there is no run, 65 where it
+    keeps fewer checkpoints than that, where one is damaged, and where they are not of one run.
     """
     directory = run / DIRECTORY
     if not directory.is_dir():
@@ -42,14 +42,14 @@ def of_run(run: Path, count: int, choose: Choice) -> Trained:
         try:
             saved = [Saved(path, Sealed(path).json(STATE)) for path in paths]
             chosen = choose(run, [s for s in saved if s.perplexity is not None], count)
-            return _mean([each.path for each in chosen])
+            return _mean([s.path for s in chosen])
         except (UserError, OSError):
             if all(path.exists() for path in paths):
                 raise  # else training has removed one meanwhile
 
 
 def last(run: Path, saved: list[Saved], count: int) -> list[Saved]:
-    """The newest checkpoints, none left out between them."""
+    """The newest checkpoints, consecutive ones only."""
     kept = saved[-1:]
     for earlier in reversed(saved[:-1]):
         if _due_between(earlier, kept[0]):
@@ -59,13 +59,13 @@ def last(run: Path, saved: list[Saved], count: int) -> list[Saved]:
 
 
 def best(run: Path, saved: list[Saved], count: int) -> list[Saved]:
-    """Those of the lowest dev perplexity, among the ones that are kept; of equals the oldest."""
+    """The kept checkpoints of the lowest dev perplexity; of equals the oldest."""
     ranked = sorted(saved, key=lambda s: (s.perplexity, s.step))[:count]
     return _enough(run, sorted(ranked, key=lambda s: s.step), count, "best")
 
 
 def _due_between(earlier: Saved, later: Saved) -> bool:
-    """Whether the run has made a checkpoint between these two."""
+    """Whether the run wrote a checkpoint between these two."""
     trainer = config.thaw(Sealed(later.path).json("config.json")).trainer
     plan = timetable(later.state["batches"], trainer)
     return any(plan.due(step) for step in range(earlier.step + 1, later.step))
@@ -113,7 +113,7 @@ def _mean(paths: Sequence[Path]) -> Trained:
 
 
 def _described(path: Path) -> dict[str, Any]:
-    """What facts.json says of a model that went into the mean; no path of this machine."""
+    """The entry of facts.json for a model that went into the mean; no path of this machine."""
     facts = Sealed(path).json("facts.json")
     known = {key: facts[key] for key in ("step", PERPLEXITY, AVERAGED) if key in facts}
     return {"name": path.name, "weights_sha256": modeldir.weights_sum(path), **known}
@@ -122,13 +122,13 @@ def _described(path: Path) -> dict[str, Any]:
 def _refuse_other(where: Path, one: Trained, path: Path, other: Trained) -> None:
     """Raise UserError (65) unless two models can have been one, at two times of its training."""
     frozen = config.freeze(one.settings), config.freeze(other.settings)
-    said = ""
+    reason = ""
     if changes := differences(*frozen):
-        said = f"another config than that of {where}: {', '.join(changes)}"
+        reason = f"another config than that of {where}: {', '.join(changes)}"
     elif one.facts.get("fingerprint") != other.facts.get("fingerprint"):
-        said = f"trained on other text than {where}"
+        reason = f"trained on other text than {where}"
     for side in ("source", "target"):
         if getattr(one, side).to_json() != getattr(other, side).to_json():
-            said = said or f"another segmenter or vocabulary of the {side} than that of {where}"
-    if said:
-        raise UserError(f"{path}: {said}; only checkpoints of one run have a mean", Exit.DATA)
+            reason = reason or f"another segmenter or vocabulary of the {side} than that of {where}"
+    if reason:
+        raise UserError(f"{path}: {reason}; only checkpoints of one run have a mean", Exit.DATA)

@@ -23,7 +23,7 @@ from nmt.training.records import CORRUPT, Record, free_name
 OPTIMIZER, STATE = "optim.safetensors", "state.json"
 DIRECTORY = "checkpoints"  # in a run directory
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # there may be room again later
-MOMENTS = ("exp_avg", "exp_avg_sq", "step")  # what Adam remembers of each parameter
+MOMENTS = ("exp_avg", "exp_avg_sq", "step")  # of each parameter, in the state of Adam
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class Saved(NamedTuple):
 
     @property
     def perplexity(self) -> float | None:
-        """Its dev perplexity; None where a signal asked for it, and none was measured."""
+        """Its dev perplexity; None if it was saved on a signal, without measuring one."""
         return self.state["perplexity"]
 
 
@@ -172,11 +172,11 @@ def restore_optimizer(
     trained = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
     for index, (name, parameter) in enumerate(trained):
         moments = {key: tensors.pop(f"{name}/{key}", None) for key in MOMENTS}
-        found = {key: moment for key, moment in moments.items() if moment is not None}
-        if found:  # none: the parameter has had no gradient yet
-            state[index] = found
-            shapes = {moment.shape for moment in found.values()}
-            fits &= len(found) == len(MOMENTS) and shapes <= {parameter.shape, torch.Size()}
+        saved = {key: moment for key, moment in moments.items() if moment is not None}
+        if saved:  # none: the parameter has had no gradient yet
+            state[index] = saved
+            shapes = {moment.shape for moment in saved.values()}
+            fits &= len(saved) == len(MOMENTS) and shapes <= {parameter.shape, torch.Size()}
     if cpu is None or tensors or not fits:
         raise UserError(f"{sealed.path / OPTIMIZER}: belongs to another model", Exit.DATA)
     groups = optimizer.state_dict()["param_groups"]

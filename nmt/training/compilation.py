@@ -42,7 +42,7 @@ def _refuse(options: "Training", device: torch.device) -> None:
 
 
 def has_cpp_compiler() -> bool:
-    """Whether torch finds what it compiles C++ with."""
+    """Whether torch finds a C++ compiler that works."""
     from torch._inductor.cpp_builder import get_cpp_compiler  # seconds, which others need not
 
     try:
@@ -54,6 +54,6 @@ def has_cpp_compiler() -> bool:
 
 def has_triton() -> bool:
     """Whether torch finds a Triton for the GPU."""
-    from torch.utils._triton import has_triton as found
+    from torch.utils import _triton
 
-    return bool(found())
+    return bool(_triton.has_triton())

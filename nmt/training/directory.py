@@ -11,7 +11,7 @@
 | .nmt-lock, .nmt-holder | `held` | the lock, and the process that has it |
 
 A directory without a checkpoint is free for any config if it holds only what a first try that
-failed leaves behind. Whatever else lies there is somebody's, and nothing is written beside it.
+failed leaves behind. Any other file there belongs to the user, and nothing is written next to it.
 """
 
 import os
@@ -104,9 +104,9 @@ def _refuse_others(path: Path, elsewhere: str) -> None:
 
 
 def _others(path: Path) -> Iterator[str]:
-    """What is not left by a run that failed before its first checkpoint; hidden files count."""
+    """Files that no run leaves that failed before its first checkpoint; hidden ones count."""
     ours = {LOCK, HOLDER, LOG, DIRECTORY}
-    if _is_config(path / CONFIG):  # updates were made
+    if _is_config(path / CONFIG):  # training had begun
         ours |= {CONFIG, STATUS, METRICS, BOARD, modelpath.BEST}
         ours |= {f"{CORRUPT}{name}" for name in ours}
     directory = path / DIRECTORY

@@ -34,7 +34,7 @@ class Divergence(Stateful):
         self.warned = False
 
     def observe(self, step: int, dev: float, train: float) -> str | None:
-        """Take notice of a checkpoint; return why training is to end, if it is.
+        """Take a checkpoint into account; return why training is to end, if it is.
 
         `dev`: the perplexity; `train`: that of the updates since the checkpoint before, or NaN.
         """

@@ -1,4 +1,4 @@
-"""An exponential moving average of the weights, beside the weights that are trained.
+"""An exponential moving average of the weights, in addition to the weights that are trained.
 
 It is what Marian calls exponential smoothing and TensorFlow ExponentialMovingAverage; after update
 t the decay is at most (1 + t) / (10 + t), as there, so that the random start is soon forgotten.
@@ -19,9 +19,9 @@ RAW = "raw.safetensors"  # in a checkpoint: the weights that training goes on fr
 
 
 class MovingAverage:
-    """Follows the weights of a model in training; with decay 0 there is none, and nothing is done.
+    """Averages the weights of a model in training; with decay 0 it does nothing.
 
-    All ranks follow the same weights, and so have the same average.
+    All ranks have the same weights, and so the same average.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
@@ -31,19 +31,19 @@ class MovingAverage:
         self.restart()
 
     def restart(self) -> None:
-        """Begin anew with the weights as they are."""
+        """Start again from the present weights."""
         self.means = {name: p.detach().clone() for name, p in self.raw.items()}
 
     @torch.no_grad()
     def update(self, step: int) -> None:
-        """Take in the weights after an update; steps count from 1."""
+        """Add the weights after an update; steps count from 1."""
         if self.raw:
             decay = min(self.decay, (1 + step) / (10 + step))
             torch._foreach_lerp_([*self.means.values()], [*self.raw.values()], 1 - decay)
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """Let the model have the average meanwhile."""
+        """Put the average into the model for this context."""
         before = {name: p.detach().clone() for name, p in self.raw.items()}
         self._set(self.means)
         try:
@@ -57,13 +57,13 @@ class MovingAverage:
             self.raw[name].copy_(value)
 
     def files(self) -> Iterator[tuple[str, bytes]]:
-        """Yield what `restore` needs beside the weights of the model directory, the average."""
+        """Yield the trained weights; those of the model directory are the average."""
         if self.raw:
             tensors = {n: p.detach().cpu().contiguous() for n, p in self.raw.items()}
             yield RAW, safetensors.torch.save(tensors)
 
     def restore(self, sealed: Sealed) -> None:
-        """Go on as before a checkpoint was written, once the model has the weights it holds.
+        """Restore the trained weights, and the average from those that the model has.
 
         Raises UserError (exit 65) for weights of another model.
         """

@@ -122,8 +122,8 @@ def perplexity(
     model.eval()
     try:
         with torch.random.fork_rng(gpus), torch.no_grad(), autocast:
-            for each in world.shard(batches):
-                batch = to_device(each, device)
+            for on_host in world.shard(batches):
+                batch = to_device(on_host, device)
                 states, _ = predict(model.hidden, batch)
                 _, likelihoods = smoothed(states, model.output, batch.labels, 0.0)
                 total += likelihoods.double().sum()

@@ -52,7 +52,7 @@ class Outcome(NamedTuple):
 
 @dataclass
 class Run:
-    """A run directory that this process holds."""
+    """A run directory that this process has locked."""
 
     path: Path
     settings: config.Settings
@@ -63,12 +63,12 @@ class Run:
 
     def __post_init__(self) -> None:
         self.step = self.saved.step if self.saved else 0  # as last reported
-        self.begun = False  # updates are made in this process
+        self.begun = False  # training began in this process
         self._status = Record(self.path / STATUS)
 
     @property
     def finished(self) -> bool:
-        """Whether all updates are made, on whatever corpus."""
+        """Whether all updates were made, on this corpus or another."""
         return self.saved is not None and self.saved.step >= _last(self.saved, self.settings)
 
     @property
@@ -110,7 +110,7 @@ class Run:
             )
 
     def begin(self, step: int) -> None:
-        """Record that nothing was refused, and updates follow from a step on."""
+        """Record that training goes on from a step."""
         self.begun = True
         self._write_config()
         self.report("running", step)

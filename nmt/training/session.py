@@ -41,7 +41,7 @@ def train(
 
 
 def _fingerprint(settings: Settings, directory: Path) -> str:
-    """That of the corpus of a run whose updates are all made."""
+    """The fingerprint of the corpus of a finished run."""
     try:
         return corpus.fingerprint(settings, directory)
     except UserError as error:

@@ -1,4 +1,4 @@
-"""Which batches a step takes, and after which steps a checkpoint is made: arithmetic of integers.
+"""The batches of each step, and the steps that a checkpoint follows: arithmetic of integers.
 
 As a function of the step alone, the place in the data needs no state, and resuming no seeking.
 """
@@ -27,7 +27,7 @@ class Timetable(NamedTuple):
         return (step - 1) // self.updates + 1
 
     def share(self, step: int) -> range:
-        """Return the numbers of the batches, within its epoch, that a step takes."""
+        """Return the numbers of a step's batches within its epoch."""
         first = (step - 1) % self.updates * self.accumulate
         return range(first, min(first + self.accumulate, self.batches))
 

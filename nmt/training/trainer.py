@@ -151,14 +151,14 @@ class Trainer:
             self.sampled.report()
 
     def update(self, signal: int = 0) -> int:
-        """Take the next step on the gradient of its batches, unless that is not finite.
+        """Make the next update from the gradient of its batches, unless that is not finite.
 
-        Each rank takes its part of the batches; the sum of the gradients is the same for all.
+        Each rank has its part of the batches; the sum of the gradients is the same for all.
         Returns the greatest signal of all ranks: they stop after the same step, whichever got it,
-        and no step is taken where there is one.
+        and make no update after it.
         """
-        began = time.monotonic()
-        batches = self.ahead.get(self.step + 1) or self.ready(self.step + 1)
+        start = time.monotonic()
+        batches = self.ahead.get(self.step + 1) or self.device_batches(self.step + 1)
         signal = int(self.world.all_reduce(torch.tensor(signal), "MAX"))
         if signal:
             return signal
@@ -171,17 +171,17 @@ class Trainer:
         norm = get_total_norm([p.grad for p in self.parameters if p.grad is not None])
         # while a GPU is still at work on this step, the host makes the next one's batches
         if self.step < self.plan.last:
-            self.ahead = {self.step + 1: self.ready(self.step + 1)}
-        total, nll, size = torch.cat((sums, norm[None])).tolist()  # the one wait for a GPU
-        if math.isfinite(total) and math.isfinite(size):
+            self.ahead = {self.step + 1: self.device_batches(self.step + 1)}
+        total, nll, norm_value = torch.cat((sums, norm[None])).tolist()  # the one wait for a GPU
+        if math.isfinite(total) and math.isfinite(norm_value):
             if self.optim.clip:
                 clip_grads_with_norm_(self.parameters, self.optim.clip, norm)
             self.optimizer.step()
             self.average.update(self.step)
             self.nonfinite = 0
-            spent = time.monotonic() - began
-            self.seconds += spent
-            self.meter.add(total, nll, tokens, size, spent)
+            seconds = time.monotonic() - start
+            self.seconds += seconds
+            self.meter.add(total, nll, tokens, norm_value, seconds)
         else:
             self.skip(rate)
         self.optimizer.zero_grad(set_to_none=True)
@@ -192,23 +192,24 @@ class Trainer:
             self.meter.reset()
         return 0
 
-    def ready(self, step: int) -> list[DeviceBatch]:
-        """Make this rank's batches of a step.
+    def device_batches(self, step: int) -> list[DeviceBatch]:
+        """Make this rank's batches of a step, on the device.
 
-        The last step of an epoch may have fewer batches than there are ranks. One that has none
-        goes through the first without counting it, as all take part in the exchange of gradients.
+        The last step of an epoch may have fewer batches than there are ranks. A rank that has none
+        goes through the first without counting it, as all take part in the sum of gradients.
         """
         epoch, share = self.plan.epoch(step), self.plan.share(step)
-        own = list(self.world.shard(share))
-        made = (self.batches.batch(epoch - 1, number) for number in own or share[:1])
-        return [loss.to_device(batch, self.device)._replace(counts=bool(own)) for batch in made]
+        numbers = list(self.world.shard(share))
+        batches = (self.batches.batch(epoch - 1, number) for number in numbers or share[:1])
+        return [
+            loss.to_device(batch, self.device)._replace(counts=bool(numbers)) for batch in batches
+        ]
 
     def backward(self, batches: list[DeviceBatch], tokens: int) -> Tensor:
-        """Add up the gradients of the mean loss per token over the batches of the update.
+        """Sum the gradients of the mean loss per token over the batches of an update, on all ranks.
 
-        Those of all ranks, once the last batch is done. Returns this one's sums [2] of smoothed
-        loss and negative log-likelihood. One count of tokens for all, on whichever rank, makes
-        two half batches equal to a whole one.
+        Returns this rank's sums [2] of smoothed loss and negative log-likelihood. All batches are
+        divided by the same number of tokens, so that two half batches equal a whole one.
         """
         total = torch.zeros(2, device=self.device)
         for number, batch in enumerate(batches):
@@ -221,7 +222,7 @@ class Trainer:
         return total
 
     def skip(self, rate: float) -> None:
-        """Leave the parameters as they are; give up after so many times in a row."""
+        """Report an update that is not made; give up after nonfinite_patience of them in a row."""
         self.nonfinite += 1
         epoch, share = self.plan.epoch(self.step), self.plan.share(self.step)
         lines = [line for i in share for line in self.batches.batch(epoch - 1, i).lines]
@@ -229,21 +230,20 @@ class Trainer:
         if self.nonfinite >= self.options.nonfinite_patience:
             raise self.diverged(f"{self.nonfinite} updates in a row were not finite")
 
-    def diverged(self, what: str) -> UserError:
-        """Return the error (exit 70) that ends training, and what to do then."""
+    def diverged(self, reason: str) -> UserError:
+        """Return the error (exit 70) that ends training, with advice."""
         intact = "the last checkpoint is intact; try a lower optim.lr with another name="
         absent = "there is no checkpoint yet; try a lower optim.lr"
         kept = intact if self.run.has_checkpoint else absent
-        return UserError(f"step {self.step}: {what}; training diverged; {kept}", Exit.DIVERGED)
+        return UserError(f"step {self.step}: {reason}; training diverged; {kept}", Exit.DIVERGED)
 
     def checkpoint(self) -> None:
         """Measure the dev perplexity, record it, and save.
 
-        The schedule hears of it only where the timetable has a checkpoint, not where the run
-        merely ends: so a run that is later given more steps equals one that had them at first.
+        The schedule observes it only where the timetable has a checkpoint, not where the run
+        merely ends: so a run that is later continued equals one that had all steps at first.
         """
-        o = self.options
-        dev = in_order(self.prepared.dev, o.batch_tokens, o.batch_count)
+        dev = in_order(self.prepared.dev, self.options.batch_tokens, self.options.batch_count)
         with self.average.applied():
             perplexity = loss.perplexity(self.model, dev, self.device, self.autocast(), self.world)
         if not math.isfinite(perplexity):
@@ -256,8 +256,8 @@ class Trainer:
         )
         if self.plan.due(self.step):
             train = self.meter.since_checkpoint()
-            if why := self.divergence.observe(self.step, perplexity, train):
-                raise self.diverged(why)
+            if reason := self.divergence.observe(self.step, perplexity, train):
+                raise self.diverged(reason)
         try:
             self.save(perplexity)
         except OSError as error:
@@ -269,7 +269,7 @@ class Trainer:
             release_memory()
 
     def save(self, perplexity: float | None) -> None:
-        """Write a checkpoint of this very step; that is rank 0's part.
+        """Write a checkpoint of this step; only rank 0 does.
 
         Raises OSError; that of a full disk says how many bytes are needed, and how many are free.
         """
