@@ -34,6 +34,7 @@ import torch
 from pathlib import Path
 from nmt import build
 from nmt.cli.command import run as command
+from nmt.errors import UserError
 from nmt.training import loss
 from nmt.training.distributed import joined
 from nmt.training.run import open_run
@@ -70,6 +71,10 @@ def fail():
     (root / "end").touch()
     raise ValueError("only here")
 
+def refuse():
+    (root / "end").touch()
+    raise UserError("no such corpus")
+
 def unused(*args):
     model = transformer(*args)
     model.unused = torch.nn.Parameter(torch.ones(3))
@@ -89,6 +94,8 @@ def main(words):
     global name
     with joined() as world:
         data = tiny.prepared(root / f"data{world.rank}")
+        if what == "refuse":
+            world.broadcast(refuse)
         if what != "fine":
             after(3, {"die": die, "fail": fail}[what])
             train("run", data, world)
@@ -311,6 +318,11 @@ def test_a_killed_rank_ends_the_other(tmp_path: Path) -> None:
     (said,) = ended(child(tmp_path, "die"), tmp_path)
     assert said.startswith("nmt: a rank was killed or cannot be reached; the same command resumes")
     assert json.loads((tmp_path / "run/status.json").read_bytes())["code"] == Exit.IO
+
+
+@pytest.mark.slow
+def test_what_rank_0_refuses_ends_those_that_wait_for_it(tmp_path: Path) -> None:
+    assert ended(child(tmp_path, "refuse"), tmp_path) == ["nmt: no such corpus"]
 
 
 @pytest.mark.slow
