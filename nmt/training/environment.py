@@ -1,4 +1,4 @@
-"""What a run's bits depend on beside its config: equal here and there, they come out equal."""
+"""All that the bits of a run depend on, except its config; where it is equal, so are they."""
 
 import logging
 import re
@@ -54,24 +54,26 @@ def share_machine(run: Run) -> None:
     use(run.world.broadcast(lambda: str(this_machine())))
 
 
-def announce(found: dict[str, str], size: int, updates: int, of_epoch: int, pairs: int) -> None:
-    """Log what begins: the model's parameters, where they are trained, and for how long."""
-    on = found["device"] if "cuda" in found else f"{found['device']}, threads: {found['threads']}"
+def announce(described: dict[str, str], size: int, updates: int, of_epoch: int, pairs: int) -> None:
+    """Log how many parameters are trained, on what device, and for how long."""
+    device = described["device"]
+    if "cuda" not in described:
+        device += f", threads: {described['threads']}"
     log.info(
-        f"training {size:,} parameters in {found['format']} on {on}; {updates:,} updates, "
+        f"training {size:,} parameters in {described['format']} on {device}; {updates:,} updates, "
         f"{of_epoch:,} to an epoch of {pairs:,} pairs"
     )
-    log.info("machine: %s; %s", found["processor"], found["machine"])
+    log.info("machine: %s; %s", described["processor"], described["machine"])
 
 
 def driver() -> str:
-    """The version of the GPUs' driver, as the system has it; "?" where it does not say."""
+    """The version of the GPUs' driver; "?" if the system does not have it."""
     try:
-        said = DRIVER.read_text(encoding="utf-8")
+        text = DRIVER.read_text(encoding="utf-8")
     except OSError:
         return "?"
-    found = re.search(r"\s(\d+(\.\d+)+)\s", said)
-    return "?" if found is None else found[1]
+    version = re.search(r"\s(\d+(\.\d+)+)\s", text)
+    return "?" if version is None else version[1]
 
 
 def warn_of_changes(before: dict[str, str], now: dict[str, str]) -> None:

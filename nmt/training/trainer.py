@@ -19,8 +19,7 @@ from nmt.data.prepare import Prepared
 from nmt.data.report import log_remarks
 from nmt.data.subword_sampling import sampled_text
 from nmt.errors import Exit, UserError
-from nmt.machine.device import device_name, has_low_precision, same_bits, set_up
-from nmt.machine.machine import NO_BFLOAT16, NO_UNITS, this_machine
+from nmt.machine.device import same_bits, set_up
 from nmt.machine.memory import keep_memory, peak_memory, release_memory
 from nmt.storage import manifest
 from nmt.storage.manifest import Sealed
@@ -31,6 +30,7 @@ from nmt.training.divergence import Divergence
 from nmt.training.ema import MovingAverage
 from nmt.training.failures import explained
 from nmt.training.loss import DeviceBatch, Objective
+from nmt.training.precision import number_format
 from nmt.training.progress import Meter, metrics_log
 from nmt.training.run import Outcome, Run
 from nmt.training.schedule import schedule
@@ -69,7 +69,7 @@ class Trainer:
         if self.options.threads is not None:
             torch.set_num_threads(self.options.threads)
         environment.share_machine(run)
-        self.precision = self.number_format()
+        self.precision = number_format(self.options, self.device, self.world)
         set_up(self.device, tf32=self.precision == "tf32")
         torch.manual_seed(settings.seed)
         sizes = len(prepared.source.vocabulary), len(prepared.target.vocabulary)
@@ -99,7 +99,7 @@ class Trainer:
         self.joined_lengths = {} if joining is None else longest(prepared.train, joining)
         self.plan = timetable(len(self.batches), self.options)
         self.step = self.nonfinite = 0
-        self.ahead: dict[int, list[DeviceBatch]] = {}  # the next step's batches
+        self.ahead: list[DeviceBatch] = []  # the batches of the next step
         self.seconds = 0.0  # of updates, over all resumptions
         self.parent_sum: str | None = None  # SHA-256 of the weights of trainer.init_from
         self.meter = Meter()
@@ -158,7 +158,7 @@ class Trainer:
         and make no update after it.
         """
         start = time.monotonic()
-        batches = self.ahead.get(self.step + 1) or self.device_batches(self.step + 1)
+        batches = self.ahead or self.device_batches(self.step + 1)
         signal = int(self.world.all_reduce(torch.tensor(signal), "MAX"))
         if signal:
             return signal
@@ -170,8 +170,7 @@ class Trainer:
         sums = self.world.all_reduce(self.backward(batches, tokens))
         norm = get_total_norm([p.grad for p in self.parameters if p.grad is not None])
         # while a GPU is still at work on this step, the host makes the next one's batches
-        if self.step < self.plan.last:
-            self.ahead = {self.step + 1: self.device_batches(self.step + 1)}
+        self.ahead = self.device_batches(self.step + 1) if self.step < self.plan.last else []
         total, nll, norm_value = torch.cat((sums, norm[None])).tolist()  # the one wait for a GPU
         if math.isfinite(total) and math.isfinite(norm_value):
             if self.optim.clip:
@@ -334,32 +333,10 @@ class Trainer:
         enabled = self.precision == "bfloat16"
         return torch.autocast(self.device.type, torch.bfloat16, enabled=enabled)
 
-    def number_format(self) -> str:
-        """Tell what trainer.precision means here: float32 where a CPU is faster so.
-
-        `auto` gives way where the device is no better; what a GPU has no units for is refused
-        where it was asked for (UserError, exit 2), and so is TF32 on a CPU.
-        """
-        asked, cuda = self.options.precision, self.device.type == "cuda"
-        if asked == "float32" or (asked == "auto" and not cuda):
-            return "float32"
-        if asked == "tf32" and not cuda:
-            raise UserError("trainer.precision=tf32: for GPUs only; on a CPU choose float32")
-        slow = not (has_low_precision(self.device) if cuda else this_machine().trains_in_bfloat16)
-        if not self.world.all_reduce(torch.tensor(int(slow)), "MAX"):  # all add to the same sums
-            return "bfloat16" if asked == "auto" else asked
-        if cuda and asked != "auto":
-            raise UserError(
-                f"trainer.precision={asked}: {device_name(self.device)} has no units for it; "
-                "choose float32"
-            )
-        log.warning(NO_UNITS if cuda else NO_BFLOAT16, "trainer")
-        return "float32"
-
     def environment(self) -> dict[str, str]:
-        """Return what the bits of this run depend on beside its config."""
-        found = environment.describe(self.device, self.precision, self.options.deterministic)
-        return {**found, "compiled": "yes" if self.compiled else "no"}
+        """Return all that the bits of this run depend on, except its config."""
+        described = environment.describe(self.device, self.precision, self.options.deterministic)
+        return {**described, "compiled": "yes" if self.compiled else "no"}
 
     def where(self) -> dict[str, Any]:
         """Return the fields that all lines of metrics.jsonl have."""

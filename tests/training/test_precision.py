@@ -13,47 +13,44 @@ from nmt.data.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.training import environment
 from nmt.training.distributed import World
+from nmt.training.precision import number_format
 from nmt.training.trainer import Trainer
 from tests.training import tiny
 
 CUDA = torch.device("cuda", 0)
 
 
-class Asking(Trainer):
-    """A trainer that knows no more than its device and what was asked for."""
-
-    def __init__(self, device: torch.device, precision: str) -> None:
-        self.device, self.world = device, World()
-        self.options = tiny.settings(trainer__precision=precision).trainer
+def chosen(precision: str) -> str:
+    """The number format of a GPU for trainer.precision."""
+    return number_format(tiny.settings(trainer__precision=precision).trainer, CUDA, World())
 
 
 @pytest.fixture(params=[True, False], ids=["with units", "without units"])
 def units(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     found: bool = request.param
-    monkeypatch.setattr("nmt.training.trainer.has_low_precision", lambda device: found)
-    monkeypatch.setattr("nmt.training.trainer.device_name", lambda device: "Tesla T4")
+    monkeypatch.setattr("nmt.training.precision.has_low_precision", lambda device: found)
+    monkeypatch.setattr("nmt.training.precision.device_name", lambda device: "Tesla T4")
     return found
 
 
 @pytest.mark.parametrize("asked", ["bfloat16", "tf32"])
 def test_a_gpu_without_units_is_refused(asked: str, units: bool) -> None:
-    trainer = Asking(CUDA, asked)
     if units:
-        assert trainer.number_format() == asked
+        assert chosen(asked) == asked
         return
     with pytest.raises(UserError, match=f"trainer.precision={asked}: Tesla T4 has no") as error:
-        trainer.number_format()
+        chosen(asked)
     assert error.value.code == Exit.USAGE
 
 
 def test_auto_takes_what_the_gpu_has(units: bool, caplog: pytest.LogCaptureFixture) -> None:
-    found = Asking(CUDA, "auto").number_format()
+    found = chosen("auto")
     assert found == ("bfloat16" if units else "float32")
     assert ("no units for bfloat16: float32 is used" in caplog.text) == (not units)
 
 
 def test_float32_is_float32(units: bool) -> None:
-    assert Asking(CUDA, "float32").number_format() == "float32"
+    assert chosen("float32") == "float32"
 
 
 def test_tf32_is_refused_on_a_cpu(data: Prepared, tmp_path: Path) -> None:
@@ -68,7 +65,7 @@ def test_the_device_is_set_up_as_asked(
 ) -> None:
     said: list[Any] = []
     monkeypatch.setattr("nmt.training.trainer.set_up", lambda d, tf32: said.append((d.type, tf32)))
-    monkeypatch.setattr(Trainer, "number_format", lambda self: precision)
+    monkeypatch.setattr("nmt.training.trainer.number_format", lambda *_: precision)
     tiny.train(tmp_path / "run", data, trainer__max_steps=1)
     assert said == [("cpu", precision == "tf32")]
 
