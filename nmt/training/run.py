@@ -154,10 +154,8 @@ class Run:
             except BaseException as error:
                 log.error("failed: %s", error)
                 if self.begun:
-                    with (
-                        stop_signals()
-                    ):  # torchrun stops all ranks when one has failed: not in the midst
-                        code, message = int(exit_code(error)), str(error)
+                    code, message = int(exit_code(error)), str(error)
+                    with stop_signals():  # torchrun sends one to all ranks when one has failed
                         self.report("failed", self.step, code=code, message=message)
                 raise
 
