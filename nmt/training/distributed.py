@@ -6,7 +6,6 @@ rounding (and other dropout: see `World.seed`). Only rank 0 writes.
 """
 
 import itertools
-import json
 import logging
 import os
 import re
@@ -29,7 +28,7 @@ VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK")  # torchrun sets them
 TIMEOUT = timedelta(minutes=30)  # of a collective: rank 0 may be saving meanwhile
 PREPARING = timedelta(days=7)  # of a broadcast: rank 0 may be preparing a corpus
 LOST = re.compile("gloo|nccl|connection", re.IGNORECASE)  # such errors have no class of their own
-FAILED = "nmt/failed"  # key of the store: why the first rank failed
+FAILURES = "nmt/failures"  # key of the store: how many ranks have failed
 
 log = logging.getLogger(__name__)
 
@@ -181,33 +180,23 @@ class World:
 
     @contextmanager
     def connected(self) -> Iterator[None]:
-        """Raise UserError where another rank fails or is killed meanwhile: why, as far as known."""
+        """Raise UserError (74) where another rank fails or is killed in this context."""
         try:
             yield
         except RuntimeError as error:
             if not LOST.search(str(error)):
                 raise
-            raise self._failure() or UserError(
-                "a rank was killed or cannot be reached; the same command resumes from the last "
+            raise UserError(
+                "another rank failed or was killed; the same command resumes from the last "
                 f"checkpoint, if there is one ({str(error).partition(chr(10))[0]})",
                 Exit.IO,
             ) from error
 
-    def _failure(self) -> UserError | None:
-        """The error of the first rank that failed, if one did and the store is still there."""
+    def is_first_to_fail(self) -> bool:
+        """Whether no rank has called this before, as far as can be known."""
         with suppress(RuntimeError):
-            if self.store.check([FAILED]):
-                code, message = json.loads(self.store.get(FAILED))
-                return UserError(message, Exit(code) if code in set(Exit) else Exit.IO)
-        return None
-
-    def is_first_to_fail(self, error: BaseException) -> bool:
-        """Leave an error for the other ranks, unless one of them has failed before."""
-        message = str(error) if isinstance(error, UserError) else repr(error)
-        failure = json.dumps([exit_code(error), f"rank {self.rank}: {message}"])
-        with suppress(RuntimeError):
-            return bool(self.store.compare_set(FAILED, "", failure) == failure.encode())
-        return True  # the store is gone, and with it whoever failed
+            return self.store.add(FAILURES, 1) == 1
+        return True  # the store is gone, and with it the rank that had it
 
     def connect(self) -> None:
         """Meet the other ranks."""
@@ -256,7 +245,7 @@ def joined() -> Iterator[World]:
         yield world
     except BaseException as error:
         # the end of this process closes the group; to destroy it, NCCL would wait for the others
-        if world.is_first_to_fail(error):
+        if world.is_first_to_fail():
             raise
         raise SystemExit(int(exit_code(error))) from None
     import torch.distributed as dist

@@ -4,7 +4,7 @@ import logging
 import math
 import time
 from collections.abc import Generator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from signal import Signals
 from typing import Any
 
