@@ -25,7 +25,7 @@ def read_config(run: Path) -> config.Settings:
         return config.thaw(manifest.read(where))
     except UserError as error:
         message = str(error) if str(where) in str(error) else f"{where}: {error}"
-        raise UserError(message, Exit.DATA) from None
+        raise UserError(f"{message}; restore it", Exit.DATA) from None
 
 
 def refuse_other_config(run: Path, settings: config.Settings, elsewhere: str) -> None:
