@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
+from nmt.encodings.options import PositiveInt
 
 
 class Axial(Encoding):
@@ -24,14 +25,17 @@ class Axial(Encoding):
 
     facts = Facts(takes="integers", sized_by="t1 x t2")
 
-    def __init__(self, dims: Dims, t1: int = 32, t2: int = 32, first: int | None = None) -> None:
+    def __init__(
+        self,
+        dims: Dims,
+        t1: PositiveInt = 32,
+        t2: PositiveInt = 32,
+        first: PositiveInt | None = None,
+    ) -> None:
         super().__init__(dims, num_positions=t1 * t2)
-        for name, size in (("t1", t1), ("t2", t2)):
-            if size < 1:
-                raise ValueError(f"{name}={size}: must be at least 1")
         first = dims.dim // 2 if first is None else first
-        if not 0 < first < dims.dim:
-            raise ValueError(f"first={first}: must be above 0 and below the width {dims.dim}")
+        if first >= dims.dim:
+            raise ValueError(f"first={first}: must be below the width {dims.dim}")
         self.segments = nn.Parameter(torch.randn(t1, first) * dims.dim**-0.5)  # [t1, first]
         self.places = nn.Parameter(torch.randn(t2, dims.dim - first) * dims.dim**-0.5)
 

@@ -5,12 +5,15 @@ b[i, j] (reference=absolute), or for each distance, b[j - i] (reference=relative
 learned encodings inside attention: T5, TUPE, KERPLE and ALiBi tie the entries of such a table.
 """
 
+from typing import Literal
+
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
+from nmt.encodings.options import PositiveInt
 
-REFERENCES = ("absolute", "relative")
+Reference = Literal["absolute", "relative"]
 
 
 class BiasTable(Encoding):
@@ -29,18 +32,14 @@ class BiasTable(Encoding):
     def __init__(
         self,
         dims: Dims,
-        reference: str = "relative",
-        longest: int = 256,
+        reference: Reference = "relative",
+        longest: PositiveInt = 256,
         per_layer: bool = True,
         per_head: bool = True,
     ) -> None:
         relative = reference == "relative"
         count = None if relative else longest  # distances are clipped instead
         super().__init__(dims, relative=relative, num_positions=count)
-        if reference not in REFERENCES:
-            raise ValueError(f"reference={reference}: choose one of {', '.join(REFERENCES)}")
-        if longest < 1:
-            raise ValueError(f"longest={longest}: must be at least 1")
         if reference == "absolute" and self.positions.pairs:
             raise ValueError("reference=absolute: needs a position for every single token")
         self.longest = longest

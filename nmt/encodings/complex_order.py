@@ -22,15 +22,13 @@ phases are uniform in [-pi, pi). Reconstructed in part; the paper's own text was
 """
 
 import math
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from nmt.encodings.base import Context, Dims, Encoding, Facts
 from nmt.encodings.sinusoids import frequencies
-
-FREQUENCIES = ("word", "shared")
-PRODUCTS = ("bilinear", "hermitian")
 
 
 class ComplexOrder(Encoding):
@@ -48,16 +46,12 @@ class ComplexOrder(Encoding):
     def __init__(
         self,
         dims: Dims,
-        frequency: str = "word",
+        frequency: Literal["word", "shared"] = "word",
         phase: bool = True,
         learn: bool = True,
-        product: str = "bilinear",
+        product: Literal["bilinear", "hermitian"] = "bilinear",
     ) -> None:
         super().__init__(dims, scale=(2 * dims.head_dim) ** -0.5)
-        if frequency not in FREQUENCIES:
-            raise ValueError(f"frequency={frequency}: choose one of {', '.join(FREQUENCIES)}")
-        if product not in PRODUCTS:
-            raise ValueError(f"product={product}: choose one of {', '.join(PRODUCTS)}")
         self.product = product
         self.by_word = frequency == "word"
         self.turned = phase

@@ -17,6 +17,7 @@ from torch import Tensor
 from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
 from nmt.encodings.by_row import query_products
 from nmt.encodings.distances import key_products
+from nmt.encodings.options import NonNegativeInt
 
 
 class Composite(Encoding):
@@ -29,11 +30,14 @@ class Composite(Encoding):
     facts = Facts(relative=True, takes="integers", pairwise=True)
 
     def __init__(
-        self, dims: Dims, tau: int = 8, fixed: bool = True, query: bool = True, key: bool = False
+        self,
+        dims: Dims,
+        tau: NonNegativeInt = 8,
+        fixed: bool = True,
+        query: bool = True,
+        key: bool = False,
     ) -> None:
         super().__init__(dims, reads_queries_or_keys=query or key)
-        if tau < 0:
-            raise ValueError(f"tau={tau}: must be at least 0")
         if not (fixed or query or key):
             raise ValueError("fixed=false, query=false and key=false: nothing is left to learn")
         self.tau = tau

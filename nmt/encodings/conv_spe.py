@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt.encodings.base import Context, Dims, Encoding, Facts
+from nmt.encodings.options import PositiveInt
 
 
 class ConvSpe(Encoding):
@@ -25,10 +26,8 @@ class ConvSpe(Encoding):
 
     facts = Facts(relative=True, takes="integers", pairwise=True)
 
-    def __init__(self, dims: Dims, kernel: int = 16, gated: bool = True) -> None:
+    def __init__(self, dims: Dims, kernel: PositiveInt = 16, gated: bool = True) -> None:
         super().__init__(dims)
-        if kernel < 1:
-            raise ValueError(f"kernel={kernel}: must be at least 1")
         self.kernel = kernel
         shape = (dims.heads, dims.head_dim, kernel)
         scale = (kernel / 2) ** -0.5  # as the authors' code starts

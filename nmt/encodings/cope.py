@@ -9,10 +9,13 @@ That heads share E is from memory; the paper's own text was not at hand. The pap
 the encoder (ours) keys ahead count the gates from the query up to them.
 """
 
+from typing import Annotated
+
 import torch
 from torch import Tensor, nn
 
 from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
+from nmt.encodings.options import Bound
 
 
 class Cope(Encoding):
@@ -24,10 +27,8 @@ class Cope(Encoding):
     facts = Facts(relative=True, takes="nothing", unbound=False)
     weight: nn.Parameter  # E [layers, 1, positions, head_dim]
 
-    def __init__(self, dims: Dims, counts: int = 64) -> None:
+    def __init__(self, dims: Dims, counts: Annotated[int, Bound(2)] = 64) -> None:
         super().__init__(dims)
-        if counts < 2:
-            raise ValueError(f"counts={counts}: must be at least 2")
         if dims.site == "cross":
             raise ValueError("where=cross: one can only count between words of one sentence")
         self.counts = counts

@@ -11,6 +11,8 @@ where theirs have one each. Their models are decoders; in the encoder B is symme
 goes by the distance of positions as well (both ours).
 """
 
+from typing import Literal
+
 import torch
 from torch import Tensor, nn
 
@@ -18,6 +20,7 @@ from nmt.encodings.alibi import Alibi
 from nmt.encodings.base import Context, Dims, Encoding, Facts
 from nmt.encodings.fire import Fire
 from nmt.encodings.kerple import Kerple
+from nmt.encodings.options import PositiveInt
 
 BIASES = {"alibi": Alibi, "kerple_log": Kerple, "fire": Fire}
 
@@ -27,12 +30,13 @@ class Dape(Encoding):
 
     facts = Facts(relative=True, reads_queries_or_keys=False)
 
-    def __init__(self, dims: Dims, bias: str = "kerple_log", width: int = 32) -> None:
+    def __init__(
+        self,
+        dims: Dims,
+        bias: Literal["alibi", "kerple_log", "fire"] = "kerple_log",
+        width: PositiveInt = 32,
+    ) -> None:
         super().__init__(dims, scale=dims.head_dim**-0.5)  # which f relies on
-        if bias not in BIASES:
-            raise ValueError(f"bias={bias}: choose one of {', '.join(BIASES)}")
-        if width < 1:
-            raise ValueError(f"width={width}: must be at least 1")
         self.inner: Encoding = BIASES[bias](dims)
         self.mixers = nn.ModuleList(
             nn.Sequential(

@@ -10,12 +10,15 @@ The paper's enhanced mask decoder, absolute positions just before the prediction
 is not part of this; `encoding=[learned,deberta]` tells the model absolute positions at the input.
 """
 
+from typing import Literal
+
 import torch
 from torch import Tensor, nn
 
 from nmt.encodings.base import Context, Dims, Encoding, Facts
 from nmt.encodings.by_row import query_products
 from nmt.encodings.distances import distinct, key_products
+from nmt.encodings.options import PositiveInt
 
 
 class Deberta(Encoding):
@@ -27,12 +30,10 @@ class Deberta(Encoding):
 
     facts = Facts(relative=True, takes="integers", pairwise=True)
 
-    def __init__(self, dims: Dims, k: int = 128, p2c: str = "code") -> None:
+    def __init__(
+        self, dims: Dims, k: PositiveInt = 128, p2c: Literal["code", "paper"] = "code"
+    ) -> None:
         super().__init__(dims, scale=(3 * dims.head_dim) ** -0.5)
-        if k < 1:
-            raise ValueError(f"k={k}: must be at least 1")
-        if p2c not in ("code", "paper"):
-            raise ValueError(f"p2c={p2c}: choose code or paper")
         self.k, self.p2c = k, p2c
         self.p = nn.Parameter(torch.randn(2 * k, dims.dim) * 0.02)  # [2k, dim], as in their code
         self.w_kr = self.table(dims.dim, dims.dim)  # [layers, 1, dim, dim]

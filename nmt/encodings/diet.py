@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from nmt.encodings.base import Context, Dims, Encoding, Facts
-from nmt.encodings.bias_table import REFERENCES, scalars
+from nmt.encodings.bias_table import Reference, scalars
+from nmt.encodings.options import PositiveInt
 
 
 class Diet(Encoding):
@@ -30,22 +31,18 @@ class Diet(Encoding):
     def __init__(
         self,
         dims: Dims,
-        reference: str = "absolute",
-        longest: int = 1024,
-        rank: int | None = None,
+        reference: Reference = "absolute",
+        longest: PositiveInt = 1024,
+        rank: PositiveInt | None = None,
         per_layer: bool = False,
     ) -> None:
         relative = reference == "relative"
         count = None if relative else longest  # distances are clipped instead
         super().__init__(dims, relative=relative, num_positions=count)
-        if reference not in REFERENCES:
-            raise ValueError(f"reference={reference}: choose one of {', '.join(REFERENCES)}")
-        if longest < 1:
-            raise ValueError(f"longest={longest}: must be at least 1")
         if relative and rank is not None:
             raise ValueError(f"rank={rank}: reference=relative learns one number per distance")
-        if not relative and (rank is None or rank < 1):
-            raise ValueError(f"rank={rank}: reference=absolute needs at least 1")
+        if not relative and rank is None:
+            raise ValueError("rank=null: reference=absolute needs at least 1")
         if not relative and self.positions.pairs:
             raise ValueError("reference=absolute: needs a position for every single token")
         self.longest = longest

@@ -8,15 +8,15 @@ The paper is causal. In the encoder (ours): the distance |i - j| over the query'
 the sentence's length (normaliser=length). Follows a public copy of the paper's appendix.
 """
 
-from typing import cast
+from typing import Literal, cast
 
 import torch
 from torch import Tensor, nn
 
 from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
+from nmt.encodings.options import PositiveInt
 
 THRESHOLD = 512.0  # L0
-NORMALISERS = ("query", "length")
 
 
 class Fire(Encoding):
@@ -28,13 +28,13 @@ class Fire(Encoding):
     facts = Facts(relative=True)  # while no query stands beyond |m L0|
 
     def __init__(
-        self, dims: Dims, hidden: int = 32, per_layer: bool = True, normaliser: str = "query"
+        self,
+        dims: Dims,
+        hidden: PositiveInt = 32,
+        per_layer: bool = True,
+        normaliser: Literal["query", "length"] = "query",
     ) -> None:
         super().__init__(dims)
-        if hidden < 1:
-            raise ValueError(f"hidden={hidden}: must be at least 1")
-        if normaliser not in NORMALISERS:
-            raise ValueError(f"normaliser={normaliser}: choose one of {', '.join(NORMALISERS)}")
         self.by_length = normaliser == "length" and dims.site == "encoder"
         count = dims.layers if per_layer else 1
         self.functions = nn.ModuleList(DistanceBias(hidden, dims.heads) for _ in range(count))

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.encodings.base import Context, Dims, Encoding, Facts, Projection, zeroed
+from nmt.encodings.options import PositiveFloat, PositiveInt
 
 ROLES = 3  # queries, keys, values
 
@@ -48,12 +49,8 @@ class Floater(Encoding):
     # the path begins at 0, and goes on for ever
     facts = Facts(takes="integers", num_positions=2**63 - 1, unbound=True)
 
-    def __init__(self, dims: Dims, step: float = 0.01, substeps: int = 1) -> None:
+    def __init__(self, dims: Dims, step: PositiveFloat = 0.01, substeps: PositiveInt = 1) -> None:
         super().__init__(dims)
-        if not step > 0:
-            raise ValueError(f"step={step}: must be above 0")
-        if substeps < 1:
-            raise ValueError(f"substeps={substeps}: must be at least 1")
         self.step = step
         self.substeps = substeps
         self.start = self.table(ROLES, dims.dim)  # [layers, 1, role, dim]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.encodings.base import zeroed
-from nmt.encodings.sinusoids import sinusoids
+from nmt.encodings.sinusoids import frequencies, sinusoids
 
 
 class Fusion(nn.Module):
@@ -21,7 +21,7 @@ class Fusion(nn.Module):
         self.dim = dim
         self.first = nn.Linear(dim, dim, bias=False)
         self.second = nn.Linear(dim, dim, bias=False)
-        sinusoids(torch.zeros(1), dim)  # refuses an odd width at once
+        frequencies(dim)  # refuses an odd width at once
         for linear in (self.first, self.second):
             nn.init.xavier_uniform_(linear.weight)
 

@@ -9,6 +9,7 @@ their RR-Transformer (option rr_transformer).
 from torch import Tensor, nn
 
 from nmt.encodings.base import Context, Dims, Encoding, Facts
+from nmt.encodings.options import PositiveInt
 from nmt.encodings.recurrent import merge, states_of
 
 
@@ -22,11 +23,11 @@ class Gru(Encoding):
 
     facts = Facts(relative=True, takes="nothing")
 
-    def __init__(self, dims: Dims, hidden: int | None = None, bidirectional: bool = False) -> None:
+    def __init__(
+        self, dims: Dims, hidden: PositiveInt | None = None, bidirectional: bool = False
+    ) -> None:
         super().__init__(dims)
         hidden = dims.dim if hidden is None else hidden
-        if hidden < 1:
-            raise ValueError(f"hidden={hidden}: must be at least 1")
         both = bidirectional and dims.site == "encoder"  # a decoder must not see its future
         self.gru = nn.GRU(dims.dim, hidden, batch_first=True, bidirectional=both)
         self.out = merge(self.gru, dims.dim)

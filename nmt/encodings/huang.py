@@ -14,6 +14,8 @@ Initial values are reconstructed; the paper's own text was not at hand: ones whe
 that training starts from attention without positions, normal with deviation 0.02 in method 4.
 """
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
@@ -21,6 +23,7 @@ from torch.utils.checkpoint import checkpoint
 from nmt.encodings.base import Context, Dims, Encoding, Facts
 from nmt.encodings.by_row import query_products
 from nmt.encodings.distances import key_products
+from nmt.encodings.options import NonNegativeInt
 
 CHUNK = 2**24  # numbers that method 3 holds at a time; 64 MiB in float32
 
@@ -34,12 +37,14 @@ class Huang(Encoding):
 
     facts = Facts(relative=True, takes="integers", pairwise=True)
 
-    def __init__(self, dims: Dims, method: int = 4, tau: int = 128, per_head: bool = True) -> None:
+    def __init__(
+        self,
+        dims: Dims,
+        method: Literal[1, 2, 3, 4] = 4,
+        tau: NonNegativeInt = 128,
+        per_head: bool = True,
+    ) -> None:
         super().__init__(dims, reads_queries_or_keys=method > 2)
-        if method not in (1, 2, 3, 4):
-            raise ValueError(f"method={method}: choose 1, 2, 3 or 4")
-        if tau < 0:
-            raise ValueError(f"tau={tau}: must be at least 0")
         self.method, self.tau = method, tau
         rows = tau + 1 if method == 1 else 2 * tau + 1
         width = 1 if method < 3 else dims.head_dim

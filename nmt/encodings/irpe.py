@@ -13,6 +13,7 @@ grids, ours (8, 16, 64) for sentences. Its x is i - j, which only relabels the r
 """
 
 import math
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -37,9 +38,9 @@ class Irpe(Encoding):
     def __init__(
         self,
         dims: Dims,
-        query: str = "none",
-        key: str = "contextual",
-        value: str = "none",
+        query: Literal["none", "contextual", "bias"] = "none",
+        key: Literal["none", "contextual", "bias"] = "contextual",
+        value: Literal["none", "contextual"] = "none",
         alpha: int = 8,
         beta: int = 16,
         gamma: int = 64,
@@ -52,9 +53,6 @@ class Irpe(Encoding):
         self.alpha, self.beta, self.gamma = alpha, beta, gamma
         self.query, self.key, self.value = query, key, value
         for name, mode in (("query", query), ("key", key), ("value", value)):
-            modes = ("none", "contextual") if name == "value" else ("none", "contextual", "bias")
-            if mode not in modes:
-                raise ValueError(f"{name}={mode}: choose {' or '.join(modes)}")
             width = dims.head_dim if mode == "contextual" else 1
             shape = (dims.layers, dims.heads if per_head else 1, 2 * beta + 1, width)
             table = None if mode == "none" else nn.Parameter(torch.zeros(shape))

@@ -5,13 +5,14 @@ conditionally positive definite kernels of the distance, learned; power with p =
 learned slopes. Defined for causal attention; symmetric in the encoder (ours).
 """
 
+from typing import Literal
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt.encodings.base import Context, Dims, Encoding, Facts
 
-FORMS = ("log", "power")
 LEAST = 0.01  # no parameter starts below; the authors' code keeps to this bound for good
 
 
@@ -24,10 +25,8 @@ class Kerple(Encoding):
 
     facts = Facts(relative=True, pairwise=True)
 
-    def __init__(self, dims: Dims, form: str = "log") -> None:
+    def __init__(self, dims: Dims, form: Literal["log", "power"] = "log") -> None:
         super().__init__(dims)
-        if form not in FORMS:
-            raise ValueError(f"form={form}: choose one of {', '.join(FORMS)}")
         self.form = form
         p = torch.empty(dims.heads).uniform_(LEAST, 2 - LEAST)  # U(0, 2) and U(0, 1) in the paper
         a = torch.empty(dims.heads).uniform_(LEAST, 1)

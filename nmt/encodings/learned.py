@@ -1,9 +1,12 @@
 """Gehring et al. (2017), Convolutional Sequence to Sequence Learning: learned positions."""
 
+from typing import Literal
+
 import torch
 from torch import Tensor, nn
 
 from nmt.encodings.base import Context, Dims, Encoding, Facts
+from nmt.encodings.options import PositiveInt
 
 
 class Learned(Encoding):
@@ -18,13 +21,13 @@ class Learned(Encoding):
     weight: Tensor  # [size, dim]
 
     def __init__(
-        self, dims: Dims, size: int = 1024, beyond: str = "refuse", trainable: bool = True
+        self,
+        dims: Dims,
+        size: PositiveInt = 1024,
+        beyond: Literal["refuse", "clip"] = "refuse",
+        trainable: bool = True,
     ) -> None:
         super().__init__(dims, num_positions=None if beyond == "clip" else size)
-        if size < 1:
-            raise ValueError(f"size={size}: must be at least 1")
-        if beyond not in ("refuse", "clip"):
-            raise ValueError(f"beyond={beyond}: choose refuse or clip (to the last position)")
         self.size = size
         self.beyond = beyond
         self.trainable = trainable

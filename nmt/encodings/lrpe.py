@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from nmt.encodings.base import Context, Dims, Encoding, Facts
+from nmt.encodings.options import NonNegativeInt
 from nmt.encodings.positions_remaining import noisy
 
 
@@ -19,10 +20,8 @@ class LengthRatio(Encoding):
 
     facts = Facts(needs_lengths=True)
 
-    def __init__(self, dims: Dims, noise: int = 0) -> None:
+    def __init__(self, dims: Dims, noise: NonNegativeInt = 0) -> None:
         super().__init__(dims)
-        if noise < 0:
-            raise ValueError(f"noise={noise}: must be at least 0")
         if dims.dim % 2:
             raise ValueError(f"sinusoids need an even width, not {dims.dim}")
         self.noise = noise

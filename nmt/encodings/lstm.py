@@ -3,6 +3,7 @@
 from torch import Tensor, nn
 
 from nmt.encodings.base import Context, Dims, Encoding, Facts
+from nmt.encodings.options import PositiveInt
 from nmt.encodings.recurrent import merge, states_of
 
 
@@ -15,11 +16,9 @@ class Lstm(Encoding):
 
     facts = Facts(relative=True, takes="nothing")
 
-    def __init__(self, dims: Dims, hidden: int | None = None) -> None:
+    def __init__(self, dims: Dims, hidden: PositiveInt | None = None) -> None:
         super().__init__(dims)
         hidden = 2 * dims.dim if hidden is None else hidden
-        if hidden < 1:
-            raise ValueError(f"hidden={hidden}: must be at least 1")
         both = dims.site == "encoder"
         self.lstm = nn.LSTM(dims.dim, hidden, batch_first=True, bidirectional=both)
         self.out = merge(self.lstm, dims.dim)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
+from nmt.encodings.options import PositiveInt
 
 
 class PerLanguage(Encoding):
@@ -18,7 +19,11 @@ class PerLanguage(Encoding):
     facts = Facts(takes="integers")
 
     def __init__(
-        self, dims: Dims, column: str = "language", languages: int = 2, longest: int = 1024
+        self,
+        dims: Dims,
+        column: str = "language",
+        languages: PositiveInt = 2,
+        longest: PositiveInt = 1024,
     ) -> None:
         super().__init__(
             dims,
@@ -28,9 +33,6 @@ class PerLanguage(Encoding):
         )
         if not column:
             raise ValueError("column=: name the column that says a sentence's language")
-        for name, value in (("languages", languages), ("longest", longest)):
-            if value < 1:
-                raise ValueError(f"{name}={value}: must be at least 1")
         self.column = column
         self.weight = nn.Parameter(torch.randn(languages, longest, dims.dim) * dims.dim**-0.5)
 

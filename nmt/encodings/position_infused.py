@@ -9,21 +9,22 @@ Values, and so the states of all layers, are free of positions. The paper is abo
 models; `where: [encoder, decoder, cross]` also infuses the attention to the source.
 """
 
-import torch
 from torch import Tensor
 
 from nmt.encodings.base import Context, Dims, Encoding, Projection
-from nmt.encodings.sinusoids import sinusoids
+from nmt.encodings.sinusoids import Denominator, Layout, frequencies, sinusoids
 
 
 class PositionInfused(Encoding):
     """Adds PE to the inputs of the query and key projections; the same in all layers and heads."""
 
-    def __init__(self, dims: Dims, layout: str = "interleaved", denominator: str = "paper") -> None:
+    def __init__(
+        self, dims: Dims, layout: Layout = "interleaved", denominator: Denominator = "paper"
+    ) -> None:
         super().__init__(dims)
         self.layout = layout
         self.denominator = denominator
-        sinusoids(torch.zeros(1), dims.dim, layout, denominator)  # refuses wrong options at once
+        frequencies(dims.dim)  # refuses an odd width at once
 
     def project(
         self, project: Projection, xq: Tensor, xk: Tensor, xv: Tensor, layer: int, context: Context

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nmt.encodings.context import Context, Positions
+from nmt.encodings.options import PositiveInt
 from nmt.encodings.trees import depths, graph_distances, tree_distances
 
 
@@ -113,13 +114,9 @@ class Graph(Positions):
     """
 
     heads: str = "heads"
-    longest: int = 8
+    longest: PositiveInt = 8
     pairs: ClassVar[bool] = True
     sites: ClassVar[tuple[str, ...]] = ("encoder",)
-
-    def __post_init__(self) -> None:
-        if self.longest < 1:
-            raise ValueError(f"at.graph.longest={self.longest}: must be at least 1")
 
     def apart(self, length: int, training: bool) -> int:
         """However many tokens: the number where there is no path."""

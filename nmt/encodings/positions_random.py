@@ -11,12 +11,13 @@ out: it would draw other positions than the sentence had in its own stack.
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
 
 from nmt.encodings.context import Context, Positions
+from nmt.encodings.options import Bound, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 OWN = ("encoder", "decoder")  # sites that see one text alone
 
@@ -26,14 +27,8 @@ class Shift(Positions):
     """t + k', k' uniform in 0 .. k - 1 for each sentence; t + test in evaluation."""
 
     sites: ClassVar[tuple[str, ...]] = OWN
-    k: int = 500
-    test: int = 0
-
-    def __post_init__(self) -> None:
-        if self.k < 1:
-            raise ValueError(f"at.shift.k={self.k}: must be at least 1")
-        if self.test < 0:
-            raise ValueError(f"at.shift.test={self.test}: must be at least 0")
+    k: PositiveInt = 500
+    test: NonNegativeInt = 0
 
     @property
     def consecutive(self) -> bool:
@@ -74,15 +69,12 @@ class Augment(Positions):
 
     integer: ClassVar[bool] = False
     sites: ClassVar[tuple[str, ...]] = OWN
-    shift: float = 5.0
-    noise: float = 0.5
-    scale: float = 1.03
+    shift: NonNegativeFloat = 5.0
+    noise: NonNegativeFloat = 0.5
+    scale: Annotated[float, Bound(1)] = 1.03
     center: bool = False
 
     def __post_init__(self) -> None:
-        for name, least in (("shift", 0), ("noise", 0), ("scale", 1)):
-            if not least <= (value := getattr(self, name)) < math.inf:
-                raise ValueError(f"at.augment.{name}={value}: must be at least {least}")
         if self.center:
             object.__setattr__(self, "sites", ("encoder",))
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from nmt.encodings.context import Context, Positions
+from nmt.encodings.options import NonNegativeInt
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Remaining(Positions):
     off by a number drawn evenly from -noise..noise for each sentence.
     """
 
-    noise: int = 0
+    noise: NonNegativeInt = 0
     integer: ClassVar[bool] = False  # whole, but below 0 where an output is longer than desired
     sites: ClassVar[tuple[str, ...]] = ("encoder", "decoder")
 

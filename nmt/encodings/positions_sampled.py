@@ -5,12 +5,13 @@ training all those that long sentences will have. Draws are made as in `position
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from nmt.encodings.context import Context, Positions
+from nmt.encodings.options import PositiveInt
 from nmt.encodings.positions_random import OWN
 
 SEED = 2023  # of the one sample that all evaluations share
@@ -28,17 +29,14 @@ class Sample(Positions):
 
     sites: ClassVar[tuple[str, ...]] = OWN
     longest: int = 2048
-    test: str = "even"
-    test_length: int = 512
+    test: Literal["even", "sample"] = "even"
+    test_length: PositiveInt = 512
     per_batch: bool = False
 
     def __post_init__(self) -> None:
-        if self.test not in ("even", "sample"):
-            raise ValueError(f"at.sample.test={self.test}: choose even or sample")
-        if not 1 <= self.test_length <= self.longest:
+        if self.test_length > self.longest:
             raise ValueError(
-                f"at.sample.test_length={self.test_length}: must be between 1 and "
-                f"longest={self.longest}"
+                f"at.sample.test_length={self.test_length}: must be at most longest={self.longest}"
             )
 
     def limit_in(self, training: bool) -> int:

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from nmt.encodings.base import Context, Dims, DistanceVectors, Encoding, Facts, zeroed
 from nmt.encodings.by_row import query_products, row_sums
+from nmt.encodings.options import NonNegativeInt, PositiveInt
 
 
 class Relative(Encoding):
@@ -27,12 +28,12 @@ class Relative(Encoding):
     def __init__(
         self,
         dims: Dims,
-        tau: int | None = 16,
+        tau: NonNegativeInt | None = 16,
         key: bool = True,
         value: bool = True,
         per_head: bool = False,
         tied: bool = False,
-        longest: int | None = None,
+        longest: PositiveInt | None = None,
     ) -> None:
         super().__init__(
             dims, max_distance=None if longest is None else longest - 1, reads_queries_or_keys=key
@@ -111,11 +112,9 @@ class Relative(Encoding):
 def _reach(tau: int | None, longest: int | None) -> int:
     """The largest distance with a vector of its own; raises ValueError if none follows."""
     if tau is None:
-        if longest is None or longest < 1:
-            raise ValueError(f"tau=null, longest={longest}: longest must be at least 1")
+        if longest is None:
+            raise ValueError("tau=null: needs longest, the greatest distance plus 1")
         return longest - 1
-    if tau < 0:
-        raise ValueError(f"tau={tau}: must be at least 0")
     if longest is not None:
         raise ValueError(f"longest={longest}: only with tau=null; tau={tau} encodes any length")
     return tau

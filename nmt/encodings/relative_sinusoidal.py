@@ -1,11 +1,16 @@
 """Rosendahl et al. (2019), eq. 8-9: relative positions with fixed sinusoids for vectors."""
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 
 from nmt.encodings.base import Dims, Encoding, Facts
+from nmt.encodings.options import NonNegativeInt
 from nmt.encodings.relative import Relative
 from nmt.encodings.sinusoids import sinusoids
+
+Reference = Literal["paper", "returnn"]
 
 
 class RelativeSinusoidal(Relative):
@@ -23,16 +28,14 @@ class RelativeSinusoidal(Relative):
     def __init__(
         self,
         dims: Dims,
-        tau: int = 16,
+        tau: NonNegativeInt = 16,
         key: bool = True,
         value: bool = True,
-        reference: str = "paper",
+        reference: Reference = "paper",
     ) -> None:
         Encoding.__init__(
             self, dims, reads_queries_or_keys=key
         )  # without Relative's learned tables
-        if tau < 0:
-            raise ValueError(f"tau={tau}: must be at least 0")
         if not (key or value):
             raise ValueError("key=false and value=false: nothing would be encoded")
         self.tau = tau
@@ -49,11 +52,9 @@ class RelativeSinusoidal(Relative):
         return {}
 
 
-def _vectors(dims: Dims, tau: int, reference: str) -> Tensor:
+def _vectors(dims: Dims, tau: int, reference: Reference) -> Tensor:
     """The vector of each distance key - query = -tau..tau: [2 tau + 1, head_dim]."""
     key_minus_query = torch.arange(-tau, tau + 1)
     if reference == "paper":
         return sinusoids(-key_minus_query, dims.dim)[:, : dims.head_dim]
-    if reference == "returnn":
-        return sinusoids(key_minus_query + tau, dims.head_dim, "halves", "tensor2tensor")
-    raise ValueError(f"reference={reference}: choose paper or returnn")
+    return sinusoids(key_minus_query + tau, dims.head_dim, "halves", "tensor2tensor")

@@ -10,13 +10,17 @@ the slowest pair turns as under linear scaling and the fastest as before. YaRN i
 own (`yarn.py`).
 """
 
+from typing import Annotated, Literal
+
 import torch
 from torch import Tensor
 
 from nmt.encodings.base import Context, Dims, Encoding, Facts, Projection
-from nmt.encodings.sinusoids import LAYOUTS, angles, frequencies
+from nmt.encodings.options import Bound
+from nmt.encodings.sinusoids import Layout, angles, frequencies
 
-SCALINGS = ("none", "linear", "ntk")
+Base = Annotated[float, Bound(1, included=False)]
+Factor = Annotated[float, Bound(1)]
 
 
 class Rotary(Encoding):
@@ -31,20 +35,16 @@ class Rotary(Encoding):
     def __init__(
         self,
         dims: Dims,
-        base: float = 10000.0,
-        layout: str = "interleaved",
+        base: Base = 10000.0,
+        layout: Layout = "interleaved",
         partial: float = 1.0,
-        scaling: str = "none",
-        factor: float = 1.0,
+        scaling: Literal["none", "linear", "ntk"] = "none",
+        factor: Factor = 1.0,
     ) -> None:
         turned = round(dims.head_dim * partial)
         a, b = paired(torch.arange(turned, device="cpu"), layout)
         planes = frozenset(map(frozenset, zip(a.tolist(), b.tolist(), strict=False)))
         super().__init__(dims, rotation_planes=planes)
-        if layout not in LAYOUTS:
-            raise ValueError(f"layout={layout}: choose one of {', '.join(LAYOUTS)}")
-        if base <= 1:
-            raise ValueError(f"base={base}: must be above 1")
         if partial != 1 and not (2 <= turned < dims.head_dim and turned % 2 == 0):
             raise ValueError(
                 f"partial={partial}: must leave an even number of {dims.head_dim} components to "
@@ -52,10 +52,8 @@ class Rotary(Encoding):
             )
         self.turned, self.layout = turned, layout
         self.base, self.scaling, self.factor = base, scaling, factor
-        if scaling not in SCALINGS:
-            raise ValueError(f"scaling={scaling}: choose one of {', '.join(SCALINGS)}")
-        if factor < 1 or (scaling == "none" and factor != 1):
-            raise ValueError(f"factor={factor}: at least 1, and 1 with scaling=none")
+        if scaling == "none" and factor != 1:
+            raise ValueError(f"factor={factor}: must be 1 with scaling=none")
         if scaling == "ntk":
             if turned < 4:
                 raise ValueError("scaling=ntk: needs at least 4 components to turn")
@@ -99,7 +97,7 @@ class Rotary(Encoding):
         return context.once(("rotary", which, kind, id(self)), make)
 
 
-def paired(x: Tensor, layout: str) -> tuple[Tensor, Tensor]:
+def paired(x: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
     """The two components of each pair: [.., turned] -> twice [.., turned / 2]."""
     if layout == "interleaved":
         return x[..., 0::2], x[..., 1::2]

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
+from nmt.encodings.options import PositiveInt
 
 
 class ShawAbsolute(Encoding):
@@ -24,11 +25,9 @@ class ShawAbsolute(Encoding):
     value_table: Tensor | None
 
     def __init__(
-        self, dims: Dims, longest: int = 101, key: bool = True, value: bool = True
+        self, dims: Dims, longest: PositiveInt = 101, key: bool = True, value: bool = True
     ) -> None:
         super().__init__(dims, num_positions=longest, reads_queries_or_keys=key)
-        if longest < 1:
-            raise ValueError(f"longest={longest}: must be at least 1")
         if not (key or value):
             raise ValueError("key=false and value=false: nothing is left to learn")
         self.longest = longest

@@ -13,6 +13,7 @@ import math
 from torch import Tensor
 
 from nmt.encodings.base import Context, Dims, Encoding, Facts
+from nmt.encodings.options import NonNegativeInt
 
 
 class SigmoidAttention(Encoding):
@@ -20,10 +21,8 @@ class SigmoidAttention(Encoding):
 
     facts = Facts(relative=True, takes="nothing")
 
-    def __init__(self, dims: Dims, keys: int = 0) -> None:
+    def __init__(self, dims: Dims, keys: NonNegativeInt = 0) -> None:
         super().__init__(dims)
-        if keys < 0:
-            raise ValueError(f"keys={keys}: at least 1, or 0 for as many as a query may see")
         self.keys = keys
 
     def normalise(self, e: Tensor, layer: int, context: Context) -> Tensor:

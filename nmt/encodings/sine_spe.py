@@ -13,14 +13,14 @@ paper's estimate: one draw per pass in training, one fixed draw otherwise.
 """
 
 import math
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt.encodings.base import Context, Dims, Encoding, Facts, Projection
-
-MODES = ("exact", "stochastic")
+from nmt.encodings.options import PositiveInt
 
 
 class SineSpe(Encoding):
@@ -38,21 +38,17 @@ class SineSpe(Encoding):
     def __init__(
         self,
         dims: Dims,
-        mode: str = "exact",
-        waves: int = 10,
+        mode: Literal["exact", "stochastic"] = "exact",
+        waves: PositiveInt = 10,
         gated: bool = True,
-        realizations: int | None = None,
+        realizations: PositiveInt | None = None,
     ) -> None:
         every = frozenset([frozenset(range(dims.head_dim))])  # each component in its own way
         super().__init__(dims, relative=mode == "exact", rotation_planes=every)
-        if mode not in MODES:
-            raise ValueError(f"mode={mode}: choose one of {', '.join(MODES)}")
-        if waves < 1:
-            raise ValueError(f"waves={waves}: must be at least 1")
         if mode == "exact" and realizations is not None:
             raise ValueError(f"realizations={realizations}: mode=exact draws nothing")
-        if mode == "stochastic" and (realizations is None or realizations < 1):
-            raise ValueError(f"realizations={realizations}: mode=stochastic needs at least 1")
+        if mode == "stochastic" and realizations is None:
+            raise ValueError("realizations=null: mode=stochastic needs at least 1")
         shape = (dims.heads, dims.head_dim, waves)
         gains = torch.randn(shape)
         # initial values as the authors' code has them: low frequencies, so long waves

@@ -1,17 +1,18 @@
 """Sinusoids of positions (Vaswani et al. 2017), shared by the encodings that are made of them."""
 
 import math
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-LAYOUTS = ("interleaved", "halves")
-DENOMINATORS = ("paper", "tensor2tensor")
+Layout = Literal["interleaved", "halves"]
+Denominator = Literal["paper", "tensor2tensor"]
 
 
 def frequencies(
     dim: int,
-    denominator: str = "paper",
+    denominator: Denominator = "paper",
     base: float = 10000.0,
     device: torch.device | None = None,
 ) -> Tensor:
@@ -21,12 +22,10 @@ def frequencies(
 
     paper: w_b = base^(-2b / dim). tensor2tensor: w_b = base^(-b / (dim / 2 - 1)), the form of
     fairseq, Marian, CTranslate2 and RETURNN; the two are different sets of frequencies.
-    Raises ValueError for an odd dim, or an unknown denominator.
+    Raises ValueError for an odd dim.
     """
     if dim % 2 or dim < 2:
         raise ValueError(f"sinusoids need an even width, not {dim}")
-    if denominator not in DENOMINATORS:
-        raise ValueError(f"denominator={denominator}: choose one of {', '.join(DENOMINATORS)}")
     b = torch.arange(dim // 2, dtype=torch.float64, device=device)
     steps = dim / 2 if denominator == "paper" else max(dim / 2 - 1, 1)
     return torch.exp(b * (-math.log(base) / steps))
@@ -41,14 +40,12 @@ def angles(positions: Tensor, w: Tensor) -> Tensor:
 
 
 def sinusoids(
-    positions: Tensor, dim: int, layout: str = "interleaved", denominator: str = "paper"
+    positions: Tensor, dim: int, layout: Layout = "interleaved", denominator: Denominator = "paper"
 ) -> Tensor:
     """Rosendahl et al. 2019, eq. 1-2, for positions [...] of any sign: float32 [..., dim].
 
     interleaved: sin, cos, sin, cos, ... (the paper). halves: all sines, then all cosines.
     """
-    if layout not in LAYOUTS:
-        raise ValueError(f"layout={layout}: choose one of {', '.join(LAYOUTS)}")
     w = frequencies(dim, denominator, device=positions.device)
     a = angles(positions, w)  # [..., dim / 2]
     pair = torch.stack([a.sin(), a.cos()], dim=-1 if layout == "interleaved" else -2)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from nmt.encodings.base import Context, Dims, Encoding, Facts
 from nmt.encodings.distances import sinusoid_products
-from nmt.encodings.sinusoids import frequencies
+from nmt.encodings.sinusoids import Denominator, frequencies
 
 
 class Tener(Encoding):
@@ -34,10 +34,10 @@ class Tener(Encoding):
         key_projection: bool = False,
         key_term: bool = False,
         scaled: bool = False,
-        denominator: str = "paper",
+        denominator: Denominator = "paper",
     ) -> None:
         super().__init__(dims, projects_keys=key_projection, scale=None if scaled else 1.0)
-        frequencies(dims.head_dim, denominator)  # refuses wrong options at once
+        frequencies(dims.head_dim)  # refuses an odd width at once
         self.key_term = key_term
         self.denominator = denominator
         self.u = self.table(1, dims.head_dim, per_head=True)  # [layers, heads, 1, head_dim]

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
+from nmt.encodings.options import PositiveInt
 from nmt.encodings.positions_columns import per_token
 from nmt.encodings.trees import binarised, birth_order, path_codes
 
@@ -34,16 +35,13 @@ class Tpe(Encoding):
         self,
         dims: Dims,
         heads: str = "heads",
-        branches: int = 2,
-        depth: int = 32,
+        branches: PositiveInt = 2,
+        depth: PositiveInt = 32,
         binary: bool = True,
     ) -> None:
         super().__init__(dims, columns=frozenset({heads, "words"}))
         if dims.site != "encoder":
             raise ValueError(f"where={dims.site}: the column {heads!r} stands beside the source")
-        for name, value in (("branches", branches), ("depth", depth)):
-            if value < 1:
-                raise ValueError(f"{name}={value}: must be at least 1")
         if binary and branches != 2:
             raise ValueError(f"branches={branches}: a binary tree has 2; set binary=false")
         self.heads, self.branches, self.depth, self.binary = heads, branches, depth, binary

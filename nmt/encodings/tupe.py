@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from nmt.encodings.base import Context, Dims, Encoding, Facts
 from nmt.encodings.bias_table import scalars
+from nmt.encodings.options import PositiveInt
 from nmt.encodings.positions import refuse_descending
 from nmt.encodings.t5 import bucket, check_buckets, two_sided
 
@@ -28,14 +29,12 @@ class Tupe(Encoding):
     def __init__(
         self,
         dims: Dims,
-        longest: int = 1024,
+        longest: PositiveInt = 1024,
         buckets: int | None = None,
         max_distance: int | None = None,
         reset: bool = False,
     ) -> None:
         super().__init__(dims, scale=(2 * dims.head_dim) ** -0.5, num_positions=longest)
-        if longest < 1:
-            raise ValueError(f"longest={longest}: must be at least 1")
         if (buckets is None) != (max_distance is None):
             raise ValueError("buckets and max_distance: give both (TUPE-R), or none (TUPE-A)")
         if buckets is not None and max_distance is not None:

@@ -13,17 +13,19 @@ import torch
 from torch import Tensor
 
 from nmt.encodings.base import Context, Dims, Encoding
-from nmt.encodings.sinusoids import sinusoids
+from nmt.encodings.sinusoids import Denominator, Layout, frequencies, sinusoids
 
 
 class Universal(Encoding):
     """Adds sinusoids of position and step to the input of every layer; no parameters."""
 
-    def __init__(self, dims: Dims, layout: str = "interleaved", denominator: str = "paper") -> None:
+    def __init__(
+        self, dims: Dims, layout: Layout = "interleaved", denominator: Denominator = "paper"
+    ) -> None:
         super().__init__(dims)
         self.layout = layout
         self.denominator = denominator
-        self._pe(torch.zeros(1))  # refuses wrong options at once
+        frequencies(dims.dim)  # refuses an odd width at once
 
     def layer(self, x: Tensor, layer: int, context: Context) -> Tensor:
         """Add PE(position) + PE(layer + 1) to x [batch, query, dim]."""

@@ -12,8 +12,10 @@ import torch
 from torch import Tensor
 
 from nmt.encodings.base import Context, Dims, Projection
+from nmt.encodings.options import PositiveFloat
 from nmt.encodings.positions import refuse_descending
-from nmt.encodings.rotary import Rotary
+from nmt.encodings.rotary import Base, Rotary
+from nmt.encodings.sinusoids import Layout
 
 
 class Xpos(Rotary):
@@ -22,14 +24,12 @@ class Xpos(Rotary):
     def __init__(
         self,
         dims: Dims,
-        base: float = 10000.0,
-        layout: str = "interleaved",
-        scale_base: float = 512.0,
+        base: Base = 10000.0,
+        layout: Layout = "interleaved",
+        scale_base: PositiveFloat = 512.0,
     ) -> None:
         super().__init__(dims, base, layout)
         refuse_descending(self.positions, dims.site)
-        if scale_base <= 0:
-            raise ValueError(f"scale_base={scale_base}: must be above 0")
         self.scale_base = scale_base
 
     def zeta(self, device: torch.device | None = None) -> Tensor:

@@ -14,14 +14,15 @@ Both were made for contexts of thousands of tokens: of 64 positions no pair turn
 """
 
 import math
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from nmt.encodings.base import Dims
-from nmt.encodings.rotary import Rotary
-
-RAMPS = ("components", "turns")
+from nmt.encodings.options import NonNegativeFloat, PositiveFloat
+from nmt.encodings.rotary import Base, Factor, Rotary
+from nmt.encodings.sinusoids import Layout
 
 
 class Yarn(Rotary):
@@ -30,28 +31,22 @@ class Yarn(Rotary):
     def __init__(
         self,
         dims: Dims,
-        base: float = 10000.0,
-        layout: str = "interleaved",
+        base: Base = 10000.0,
+        layout: Layout = "interleaved",
         partial: float = 1.0,
-        factor: float = 4.0,
+        factor: Factor = 4.0,
         original: int = 64,
         beta_fast: float = 32.0,
-        beta_slow: float = 1.0,
-        ramp: str = "components",
-        attention: float = 0.0,
+        beta_slow: PositiveFloat = 1.0,
+        ramp: Literal["components", "turns"] = "components",
+        attention: NonNegativeFloat = 0.0,
     ) -> None:
         super().__init__(dims, base, layout, partial)
-        if factor < 1:
-            raise ValueError(f"factor={factor}: at least 1")
-        if not 0 < beta_slow < beta_fast:
-            raise ValueError(f"beta_slow={beta_slow}: above 0 and below beta_fast={beta_fast}")
+        if beta_slow >= beta_fast:
+            raise ValueError(f"beta_slow={beta_slow}: must be below beta_fast={beta_fast}")
         if original <= 2 * math.pi * beta_slow:
             turns = f"to turn {beta_slow:g} times takes more than {2 * math.pi * beta_slow:.1f}"
             raise ValueError(f"original={original}: too few positions, {turns}")
-        if ramp not in RAMPS:
-            raise ValueError(f"ramp={ramp}: choose one of {', '.join(RAMPS)}")
-        if attention < 0:
-            raise ValueError(f"attention={attention}: above 0, or 0 for 0.1 ln(factor) + 1")
         self.factor, self.original, self.ramp = factor, original, ramp
         self.beta_fast, self.beta_slow = beta_fast, beta_slow
         self.magnitude = attention or 0.1 * math.log(factor) + 1

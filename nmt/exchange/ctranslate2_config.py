@@ -1,11 +1,11 @@
 """A model's shape and positions, as the variables of a CTranslate2 directory state them."""
 
 from itertools import product
-from typing import Any
+from typing import Any, get_args
 
 import torch
 
-from nmt.encodings.sinusoids import sinusoids
+from nmt.encodings.sinusoids import Denominator, Layout, sinusoids
 from nmt.exchange.ctranslate2_file import CTranslate2Files
 from nmt.exchange.ctranslate2_names import ACTIVATIONS, STACKS
 
@@ -44,9 +44,7 @@ def encoding_of(files: CTranslate2Files) -> list[str]:
     if not table.any():
         return ["encoding=none"]
     at = torch.arange(len(table))
-    for layout, denominator, start in product(
-        ("interleaved", "halves"), ("paper", "tensor2tensor"), (0, 1)
-    ):
+    for layout, denominator, start in product(get_args(Layout), get_args(Denominator), (0, 1)):
         usual = sinusoids(at + start, table.shape[1], layout, denominator)
         if (usual - table).abs().max() <= SAME:
             return ["encoding=absolute", *_sinusoids(layout, denominator, start)]

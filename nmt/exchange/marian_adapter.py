@@ -9,7 +9,7 @@ components of all vectors that the layers pass on, and the model computes the sa
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import safetensors.torch
 import torch
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from nmt.data.vocab import SPECIALS
 from nmt.encodings.base import Dims
-from nmt.encodings.sinusoids import LAYOUTS, sinusoids
+from nmt.encodings.sinusoids import Layout, sinusoids
 from nmt.errors import UserError
 from nmt.exchange import (
     card_code,
@@ -138,7 +138,7 @@ def _layout(trained: Trained, name: str, positions: int) -> str:
     if table is None:
         raise refused
     at = torch.arange(positions)
-    for layout in LAYOUTS:
+    for layout in get_args(Layout):
         usual = sinusoids(at, shape.dim, layout)
         if table.shape == usual.shape and (table - usual).abs().max() <= SAME:
             return layout

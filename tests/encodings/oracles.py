@@ -61,7 +61,7 @@ def turned(e: Rotary, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
 # --- added to embeddings
 
 
-def sinusoids(layout: str, denominator: str, make: Callable[[int, int], Tensor]) -> Sides:
+def sinusoids(layout: Any, denominator: Any, make: Callable[[int, int], Tensor]) -> Sides:
     e = Absolute(dims(head_dim=16), layout, denominator)
     return Sides([e], lambda: embedded(e, 60), make(60, 32))
 

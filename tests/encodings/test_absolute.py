@@ -55,12 +55,6 @@ def test_the_first_position_is_a_choice() -> None:
     assert torch.equal(x[0], sinusoids(torch.tensor([1, 2, 3]), 8))
 
 
-@pytest.mark.parametrize("options", [{"layout": "x"}, {"denominator": "x"}])
-def test_wrong_options_are_refused(options: dict[str, str]) -> None:
-    with pytest.raises(ValueError, match="x: choose one of"):
-        Absolute(Dims("encoder", 1, 1, 8, 8), **options)
-
-
 def test_odd_widths_are_refused() -> None:
     with pytest.raises(ValueError, match="even width, not 7"):
         Absolute(Dims("encoder", 1, 1, 7, 7))

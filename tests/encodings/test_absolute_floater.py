@@ -215,14 +215,6 @@ def test_paths_are_drawn_in_the_parameters_precision_under_autocast() -> None:
         assert torch.equal(vectors(e, 0, pass_over(302))[0], exact)
 
 
-@pytest.mark.parametrize(
-    "options, said", [({"step": 0.0}, "step=0"), ({"substeps": 0}, "substeps")]
-)
-def test_refuses_what_does_not_move(options: dict[str, int], said: str) -> None:
-    with pytest.raises(ValueError, match=f"{said}.*: must be"):
-        Floater(dims(), **options)
-
-
 def test_refuses_positions_before_the_path_begins() -> None:
     e = Floater(dims(positions=Index(start=-2)))
     with pytest.raises(ValueError, match="position -2: the path of FLOATER begins at 0"):

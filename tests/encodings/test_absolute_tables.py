@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from nmt.encodings.absolute import Absolute
 from nmt.encodings.axial import Axial
 from nmt.encodings.base import Encoding
 from nmt.encodings.composition import Encodings
@@ -50,10 +49,9 @@ def test_axial_is_a_row_per_digit() -> None:
     assert longest(e, False) == 12 and sum(p.numel() for p in e.parameters()) == 3 * 2 + 4 * 6
 
 
-@pytest.mark.parametrize("options", [{"t1": 0}, {"t2": 0}, {"first": 0}, {"first": 8}])
-def test_axial_refuses_empty_tables(options: dict[str, int]) -> None:
-    with pytest.raises(ValueError, match="|".join(f"{k}={v}: must be" for k, v in options.items())):
-        Axial(dims(), **options)
+def test_axial_refuses_an_empty_half() -> None:
+    with pytest.raises(ValueError, match="first=8: must be below the width 8"):
+        Axial(dims(), first=8)
 
 
 @pytest.mark.parametrize("start", [-1, 7])
@@ -94,13 +92,6 @@ def test_mvpe() -> None:
 def test_mvpe_keeps_large_positions_apart_in_bfloat16() -> None:
     x = added(entry("mvpe", use="absolute", at={"index": {"step": 1000}}), 302, torch.bfloat16)
     assert (x[300] - x[301]).abs().max() > 0.1
-
-
-@pytest.mark.parametrize("make", [PositionInfused, Universal, Absolute])
-@pytest.mark.parametrize("options", [{"layout": "x"}, {"denominator": "x"}])
-def test_wrong_options_are_refused(make: type[Encoding], options: dict[str, str]) -> None:
-    with pytest.raises(ValueError, match="x: choose one of"):
-        make(dims(), **options)
 
 
 def attention(width: int, heads: int) -> Attention:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from itertools import product
+from typing import Any
 
 import pytest
 import torch
@@ -181,7 +182,7 @@ def test_directional_alibi_looks_back_and_ahead() -> None:
 
 @SITES
 @pytest.mark.parametrize("form", ["log", "power"])
-def test_kerple_in_loops(site: str, form: str) -> None:
+def test_kerple_in_loops(site: str, form: Any) -> None:
     e = shaken(Kerple(dims(site), form=form))
     assert isinstance(e, Kerple)
     a = (1 + e.raw_a.exp()).log()
@@ -335,13 +336,8 @@ def test_disan_strict_masks_leave_no_row_empty() -> None:
     [
         (lambda: T5(dims(), buckets=30), "buckets=30: must be a multiple of 4"),
         (lambda: T5(dims(), max_distance=8), "max_distance=8: must be above 8"),
-        (lambda: BiasTable(dims(), reference="x"), "reference=x: choose one of absolute"),
-        (lambda: BiasTable(dims(), longest=0), "longest=0"),
         (lambda: Alibi(dims(heads=3), directional=True), "3 heads cannot be halved"),
-        (lambda: Kerple(dims(), form="x"), "form=x: choose one of log, power"),
         (lambda: Sandwich(dims(), width=7), "width=7: must be even"),
-        (lambda: Fire(dims(), hidden=0), "hidden=0"),
-        (lambda: Fire(dims(), normaliser="x"), "normaliser=x: choose one of query, length"),
         (lambda: Disan(dims(heads=3)), "3 heads cannot be halved"),
         (lambda: Disan(dims("cross")), "where=cross: directions exist within"),
     ],

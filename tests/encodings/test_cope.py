@@ -92,8 +92,6 @@ def test_counts_stay_apart_in_bfloat16() -> None:
     assert torch.equal(s[0, 0, 0] - 400, 2 * (torch.arange(350, 0, -1) % 2).float())
 
 
-def test_refuses_what_means_nothing() -> None:
-    with pytest.raises(ValueError, match="counts=1: must be at least 2"):
-        Cope(dims(), counts=1)
+def test_counts_only_within_a_sentence() -> None:
     with pytest.raises(ValueError, match="where=cross: one can only count"):
         Cope(dims("cross"))

@@ -38,7 +38,7 @@ def check(e: Encoding, pair: Pair, layer: int, n: int = 9) -> None:
         assert torch.allclose(out[b, h, i], logits.softmax(0) @ v[b, h, : len(seen)], atol=1e-11)
 
 
-def pe(x: float, width: int, denominator: str = "paper") -> Tensor:
+def pe(x: float, width: int, denominator: Any = "paper") -> Tensor:
     """Sines, then cosines, of one distance in float64."""
     a = x * frequencies(width, denominator)
     return torch.cat([a.sin(), a.cos()])
@@ -46,7 +46,7 @@ def pe(x: float, width: int, denominator: str = "paper") -> Tensor:
 
 @sites
 @pytest.mark.parametrize("p2c", ["code", "paper"])
-def test_deberta_equals_the_formula(site: str, p2c: str) -> None:
+def test_deberta_equals_the_formula(site: str, p2c: Any) -> None:
     e = drawn(Deberta(dims(site), 2, p2c))
     for layer in range(2):
 
@@ -233,9 +233,6 @@ def test_gradients_in_float64(make: Callable[[], Any]) -> None:
 @pytest.mark.parametrize(
     "make, said",
     [
-        (lambda: Deberta(dims(), 0), "k=0: must be at least 1"),
-        (lambda: Deberta(dims(), 2, "both"), "p2c=both: choose code or paper"),
-        (lambda: Tener(dims(), denominator="x"), "denominator=x: choose one of"),
         (lambda: Tener(dims(head_dim=3)), "even width, not 3"),
         (lambda: TransformerXl(dims(heads=1, head_dim=3)), "even width, not 3"),
     ],

@@ -17,7 +17,7 @@ METHODS = [1, 2, 3, 4]
 TAU = 2
 
 
-def make(method: int, site: str = "encoder", per_head: bool = True) -> Huang:
+def make(method: Any, site: str = "encoder", per_head: bool = True) -> Huang:
     torch.manual_seed(0)
     e = Huang(dims(site), method, TAU, per_head).double()
     with torch.no_grad():
@@ -25,7 +25,7 @@ def make(method: int, site: str = "encoder", per_head: bool = True) -> Huang:
     return e
 
 
-def formula(method: int, q: Tensor, k: Tensor, a: Tensor, x: int) -> Tensor:
+def formula(method: Any, q: Tensor, k: Tensor, a: Tensor, x: int) -> Tensor:
     """The logit of one pair; a: [row, width] of its head and layer."""
     x = max(-TAU, min(TAU, x))
     if method == 1:
@@ -39,7 +39,7 @@ def formula(method: int, q: Tensor, k: Tensor, a: Tensor, x: int) -> Tensor:
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("site, per_head", [("encoder", True), ("decoder", False)])
-def test_equals_the_formula_in_two_loops(method: int, site: str, per_head: bool) -> None:
+def test_equals_the_formula_in_two_loops(method: Any, site: str, per_head: bool) -> None:
     e = make(method, site, per_head)
     q, k, v = qkv(9, e.dims)
     for layer in range(2):
@@ -53,7 +53,7 @@ def test_equals_the_formula_in_two_loops(method: int, site: str, per_head: bool)
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_distances_may_differ_by_sentence_and_queries_may_come_alone(method: int) -> None:
+def test_distances_may_differ_by_sentence_and_queries_may_come_alone(method: Any) -> None:
     e = make(method)
     q, k, v = qkv(6, e.dims)
     at = torch.tensor([[0, 1, 2, 3, 4, 5], [7, 3, 3, 8, 1, 0]])
@@ -124,7 +124,7 @@ def test_a_symmetric_table_makes_method_2_into_1() -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_zero_initialised_is_no_encoding_and_so_is_the_start_of_what_multiplies(
-    method: int,
+    method: Any,
 ) -> None:
     fresh, zeroed = Huang(dims(), method).double(), make(method)
     assert zeroed.zero_initialise()
@@ -148,14 +148,8 @@ def test_method_4_without_what_keys_see_is_shaw_on_keys() -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_gradients_in_float64(method: int) -> None:
+def test_gradients_in_float64(method: Any) -> None:
     e = make(method)
     q, k, _ = (t[:1, :, :4].requires_grad_() for t in qkv(5, e.dims))
     c = pass_over(4)
     assert torch.autograd.gradcheck(lambda q, k, a: e.scores(q @ k.mT, q, k, 0, c), (q, k, e.a))
-
-
-@pytest.mark.parametrize("options, said", [({"method": 5}, "method=5"), ({"tau": -1}, "tau=-1")])
-def test_refuses_what_means_nothing(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        Huang(dims(), **options)

@@ -219,11 +219,8 @@ def test_gradients_in_float64(make: Callable[[], Encoding]) -> None:
         (lambda: Irpe(dims(), alpha=0), "alpha=0, beta=16, gamma=64: must grow, from 1 on"),
         (lambda: Irpe(dims(), beta=8), "alpha=8, beta=8, gamma=64: must grow"),
         (lambda: Irpe(dims(), gamma=15), "gamma=15: must grow"),
-        (lambda: Irpe(dims(), value="bias"), "value=bias: choose none or contextual"),
-        (lambda: Irpe(dims(), key="x"), "key=x: choose none or contextual or bias"),
         (lambda: Irpe(dims(), key="none"), "nothing is left to learn"),
         (lambda: Irpe(dims(), query="bias", key="bias"), "the same term twice"),
-        (lambda: Composite(dims(), tau=-1), "tau=-1: must be at least 0"),
         (lambda: Composite(dims(), fixed=False, query=False), "nothing is left to learn"),
     ],
 )

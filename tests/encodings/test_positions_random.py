@@ -100,7 +100,7 @@ def test_padding_takes_no_position_away() -> None:
 
 
 @pytest.mark.parametrize("test", ["even", "sample"])
-def test_evaluation_samples_are_always_the_same(test: str) -> None:
+def test_evaluation_samples_are_always_the_same(test: Any) -> None:
     p = Sample(longest=100, test=test, test_length=20)
     at = pass_over(20).placed(p).queries[0]
     state = torch.random.get_rng_state()
@@ -161,8 +161,18 @@ def test_names_in_a_config() -> None:
         ("augment", "learned", "encoder", "needs whole positions"),
         ("shift", "lstm", "encoder", "never looks at positions"),
         ("shift", "position_infused", "cross", "not for where=cross; give where"),
-        ({"sample": {"test": "x"}}, "absolute", "encoder", "choose even or sample"),
-        ({"sample": {"longest": 9}}, "absolute", "encoder", "must be between 1 and longest=9"),
+        (
+            {"sample": {"test": "x"}},
+            "absolute",
+            "encoder",
+            "at.sample.test=x: choose one of even, sample",
+        ),
+        (
+            {"sample": {"longest": 9}},
+            "absolute",
+            "encoder",
+            "test_length=512: must be at most longest=9",
+        ),
     ],
 )
 def test_says_what_is_wrong(at: Any, name: str, site: str, said: str) -> None:

@@ -97,12 +97,6 @@ def test_lstm_reads_padded_rows_from_their_ends() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("make", [Gru, Lstm])
-def test_no_units_are_refused(make: type[Encoding]) -> None:
-    with pytest.raises(ValueError, match="hidden=0: must be at least 1"):
-        make(dims(), hidden=0)
-
-
 def test_parameters() -> None:
     def count(e: Encoding) -> int:
         return sum(p.numel() for p in e.parameters())

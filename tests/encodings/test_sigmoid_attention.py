@@ -35,8 +35,3 @@ def test_equal_scores_share_about_as_under_softmax() -> None:
     flat = torch.zeros(1, 2, 1, 50)
     p = SigmoidAttention(dims()).normalise(flat, 0, pass_over(50))
     assert math.isclose(float(p[0, 0].sum()), 50 / 51, rel_tol=1e-5)
-
-
-def test_a_number_of_keys_is_checked() -> None:
-    with pytest.raises(ValueError, match="keys=-1: at least 1, or 0"):
-        SigmoidAttention(dims(), keys=-1)

@@ -154,12 +154,9 @@ class Tree(Positions):
 @pytest.mark.parametrize(
     "make, words",
     [
-        (lambda: Tupe(dims(), longest=0), "longest=0: must be at least 1"),
         (lambda: Tupe(dims(), buckets=32), "buckets and max_distance: give both"),
         (lambda: Tupe(dims(), buckets=7, max_distance=9), "buckets=7: must be a multiple of 4"),
-        (lambda: Diet(dims(), reference="x"), "reference=x: choose one of absolute, relative"),
-        (lambda: Diet(dims(), longest=0, rank=2), "longest=0: must be at least 1"),
-        (lambda: Diet(dims()), "rank=None: reference=absolute needs at least 1"),
+        (lambda: Diet(dims()), "rank=null: reference=absolute needs at least 1"),
         (lambda: Diet(dims(), reference="relative", rank=4), "rank=4: reference=relative learns"),
         (
             lambda: Diet(dims(positions=Tree()), rank=4),
