@@ -7,13 +7,16 @@ differences to stay as sharp. s is one number per head and layer, learned. It st
 of the paper's first figure, with which ten keys get the weights of softmax; what s its models start
 at is not known here. The paper has decoders alone; in an encoder and across, n is the length of the
 source (ours).
+
+s log n multiplies the query, so that the fused kernel computes the rest, and other entries may
+change scores or replace softmax. What they add to products of the query is scaled with it, a bias
+is not (ours: the paper has no biases).
 """
 
 import torch
 from torch import Tensor, nn
 
-from nmt.encodings.base import Context, Dims, Encoding, Facts
-from nmt.encodings.weights import softmax
+from nmt.encodings.base import Context, Dims, Encoding, Facts, Projection
 
 
 class Ssmax(Encoding):
@@ -25,10 +28,17 @@ class Ssmax(Encoding):
         super().__init__(dims)
         self.factor = nn.Parameter(torch.full((dims.layers, dims.heads), start))
 
-    def normalise(self, e: Tensor, layer: int, context: Context) -> Tensor:
-        """Multiply scores e [batch, heads, query, key] by s log n before softmax."""
-        n = e.new_full((1, 1, 1, 1), e.shape[-1])
-        if context.allowed is not None:
-            n = context.allowed.sum(-1, keepdim=True).clamp(min=1)  # [batch | 1, 1, query | 1, 1]
-        factor = self.factor[layer][:, None, None]
-        return softmax(e * (factor * n.to(e.dtype).log()), context.allowed)
+    def project(
+        self, project: Projection, xq: Tensor, xk: Tensor, xv: Tensor, layer: int, context: Context
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Multiply queries [batch, heads, query, head_dim] by s log n."""
+        q, k, v = project(xq, xk, xv)
+        log_n = context.once("ssmax", lambda: self._log_counts(context))
+        return q * (self.factor[layer][:, None, None] * log_n).to(q.dtype), k, v
+
+    def _log_counts(self, context: Context) -> Tensor:
+        """log n of each query: [batch | 1, 1, query | 1, 1]."""
+        if context.allowed is None:
+            return self.factor.new_full((1, 1, 1, 1), context.keys.shape[1]).log()
+        n = context.allowed.sum(-1, keepdim=True).clamp(min=1)
+        return n.to(self.factor.dtype).log()

@@ -62,7 +62,7 @@ def test_what_works_on_embeddings_is_not_for_cross_attention() -> None:
     with pytest.raises(ValueError, match="where=cross: this encoding works on embeddings"):
         create({"absolute": {"where": "cross"}}, Dims("cross", 1, 2, 8, 4))
     assert create({"rotary": {"where": "cross"}}, Dims("cross", 1, 2, 8, 4))
-    for entry in ("ssmax", "sigmoid_attention", "stick_breaking"):  # all they answer is `normalise`
+    for entry in ("sigmoid_attention", "stick_breaking"):  # all they answer is `normalise`
         assert create({entry: {"where": "cross"}}, Dims("cross", 1, 2, 8, 4))
 
 

@@ -1,11 +1,15 @@
-"""Softmax that sharpens with the number of keys, and who takes the place of softmax."""
+"""Softmax that sharpens with the number of keys."""
+
+import math
 
 import pytest
 import torch
 
-from nmt.encodings.base import Encoding
+from nmt.encodings.alibi import Alibi
 from nmt.encodings.composition import Encodings
+from nmt.encodings.context import Context
 from nmt.encodings.relative import Relative
+from nmt.encodings.sigmoid_attention import SigmoidAttention
 from nmt.encodings.ssmax import Ssmax
 from tests.encodings.attending import attend, dims, pass_over, qkv
 
@@ -15,7 +19,8 @@ def test_equals_the_formula_in_loops(site: str) -> None:
     torch.manual_seed(1)
     e, (q, k, v) = Ssmax(dims(site)).double(), qkv(7, dims())
     torch.nn.init.normal_(e.factor)
-    scores, p, _ = attend(e, q, k, v, pass_over(7, site), layer=1)
+    scores = q @ k.mT / 2
+    _, p, _ = attend(e, q, k, v, pass_over(7, site), layer=1)
     for h in range(2):
         for i in range(7):
             n = i + 1 if site == "decoder" else 7
@@ -29,29 +34,35 @@ def test_padding_does_not_count() -> None:
     padded = pass_over(7)
     padded.allowed = (torch.arange(7) < torch.tensor([7, 4])[:, None])[:, None, None]
     _, p, _ = attend(e, q, k, v, padded)
-    _, alone, _ = attend(e, q[1:, :, :, :], k[1:, :, :4], v[1:, :, :4], pass_over(4, rows=1))
-    torch.testing.assert_close(p[1:, :, :, :4], alone)
+    _, alone, _ = attend(e, q[1:, :, :4], k[1:, :, :4], v[1:, :, :4], pass_over(4, rows=1))
+    torch.testing.assert_close(p[1:, :, :4, :4], alone)
 
 
-def test_one_entry_takes_the_place_of_softmax_and_keeps_the_kernel_away() -> None:
-    one = Ssmax(dims())
-    assert not Encodings([one]).fusible
-    assert Encodings([Relative(dims()), one]).distance_vectors(0, pass_over(7)) is None
-    one.name, other = "ssmax", Ssmax(dims())
-    other.name = "sharper"
-    with pytest.raises(ValueError, match="only one entry can take the place of softmax, not ssmax"):
-        Encodings([one, other])
+def test_a_kernel_serves_it() -> None:
+    one, vectors = Ssmax(dims()), Relative(dims(), 2)
+    assert Encodings([one]).fusible
+    at = torch.arange(7)[None]
+    whole = Context("encoder", at, at, at, ends=(7, 7))
+    assert Encodings([vectors, one]).distance_vectors(0, whole) is not None
 
 
-def test_biases_and_vectors_are_scaled_too() -> None:
-    class Biased(Encoding):
-        def bias(self, layer, context):  # type: ignore[no-untyped-def]
-            return torch.ones(1, 1, 7, 7, dtype=torch.float64).tril()
-
+def test_products_with_the_query_are_sharpened_and_biases_are_not() -> None:
     e, (q, k, v) = Ssmax(dims(), start=0.5).double(), qkv(7, dims())
-    plain = q @ k.mT / 2 + torch.ones(7, 7, dtype=torch.float64).tril()
-    _, p, _ = attend([e, Biased(dims())], q, k, v, pass_over(7))
-    torch.testing.assert_close(p, (plain * 0.5 * torch.tensor(7.0).double().log()).softmax(-1))
+    vectors, biases = Relative(dims(), 2, value=False).double(), Alibi(dims()).double()
+    context = pass_over(7)
+    alone = attend(vectors, q, k, v, context)[0]
+    scores, _, _ = attend([vectors, e, biases], q, k, v, context)
+    log_n = torch.tensor(7.0).double().log()
+    bias = biases.bias(0, context)
+    assert bias is not None
+    torch.testing.assert_close(scores, alone * 0.5 * log_n + bias)
+
+
+def test_it_stands_with_what_replaces_softmax() -> None:
+    one, (q, k, v) = Ssmax(dims()).double(), qkv(7, dims())
+    context = pass_over(7)
+    e, p, _ = attend([one, SigmoidAttention(dims())], q, k, v, context)
+    torch.testing.assert_close(p, (e - math.log(7)).sigmoid())
 
 
 def test_a_row_that_may_see_nothing_spoils_no_gradient() -> None:
