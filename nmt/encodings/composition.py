@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from nmt.encodings import limits
 from nmt.encodings.base import DistanceVectors, Encoding, Projection
 from nmt.encodings.context import Context
+from nmt.encodings.passes import placed
 from nmt.encodings.positions import Scaled
 from nmt.encodings.together import at_odds, refuse
 from nmt.encodings.weights import softmax
@@ -31,7 +32,7 @@ class Encodings(nn.Module):
     def _with(self, hook: str, context: Context) -> list[tuple[Encoding, Context]]:
         """The entries that override a hook, and where tokens stand for each of them."""
         every = [
-            (e, context.placed(e.positions)) for e in self.each()
+            (e, placed(context, e.positions)) for e in self.each()
         ]  # all draw at the first hook
         return [(e, c) for e, c in every if hook in e.hooks]
 
@@ -169,7 +170,7 @@ class Encodings(nn.Module):
         answering = [e for e in self.each() if _answers(e)]
         if len(answering) != 1:
             return None
-        return answering[0].distance_vectors(layer, context.placed(answering[0].positions))
+        return answering[0].distance_vectors(layer, placed(context, answering[0].positions))
 
     def readout(self, x: Tensor, context: Context) -> Tensor:
         """See `Encoding.readout`."""

@@ -1,8 +1,8 @@
-"""What one pass through a stack knows about where tokens stand."""
+"""What an encoding may ask of one pass through a stack: where tokens stand, and who sees whom."""
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any, ClassVar, Protocol, cast
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, ClassVar, NamedTuple, Protocol, cast
 
 import torch
 from torch import Tensor
@@ -84,7 +84,15 @@ class KeyMemory(Protocol):
         """Add [rows, any, new, width] under a name, and return all of that name."""
 
 
-INDICES = Positions()  # each token stands where it is
+class Extent(NamedTuple):
+    """How far queries and keys reach, where it is known without reading tensors from a GPU."""
+
+    queries: int  # tokens to the last query
+    keys: int  # tokens to the last key
+    beams: int = 1  # queries at each place, as the hypotheses of one source
+
+
+INDICES = Positions()  # the position of each token is its index
 
 
 @dataclass(eq=False)
@@ -101,159 +109,25 @@ class Context:
     new_keys: Tensor  # [batch | 1, new] positions of the keys that `project` sees
     _: KW_ONLY
     rows: int = 1  # batch
-    ends: tuple[int, int] | None = None  # tokens to the last query, and key, if the host knows
-    copies: int = 1  # queries that stand at one place, as hypotheses of one source do
     allowed: Tensor | None = None  # [batch | 1, 1, query, key], true where one may look; None: all
-    causal: bool = False  # allowed forbids a query the keys after it, and nothing else
     lengths: Tensor | None = None  # [batch] tokens, eos included; in a decoder the desired ones
     tokens: Tensor | None = None  # [batch, query] ids, where they are known
     columns: dict[str, Tensor] = field(default_factory=dict)  # [batch, source | 1] each
     state: dict[str, Tensor] | None = None  # of recurrent decoders; None: not decoding, or cross
-    memories: Sequence[KeyMemory] | None = None  # by layer; None: not decoding, all keys are new
     training: bool = False
     positions: Positions = None  # type: ignore[assignment]  # at once INDICES
-    _indices: tuple[Tensor, Tensor] | None = None  # of queries and keys, once they are placed
-    _single: "Context | None" = None  # of rows side by side: the pass with one of each
+    # for the model, and what it spares a GPU (see passes.py)
+    extent: Extent | None = None
+    causal: bool = False  # allowed forbids a query the keys after it, and nothing else
+    memories: Sequence[KeyMemory] | None = None  # by layer; None: not decoding, all keys are new
+    _indices: tuple[Tensor, Tensor] | None = None  # of queries and keys that have positions
+    _single: "Context | None" = None  # of streams: the pass with one row of each
     _memo: dict[Hashable, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """An object as a default would break the graphs of torch.compile; a global one does not."""
         if self.positions is None:
             self.positions = INDICES
-
-    def placed(self, positions: Positions) -> "Context":
-        """The same pass with token indices turned into positions; one object per assignment."""
-
-        def assign() -> Context:
-            if self._single is not None:  # copies of a row stand where it stands
-                return self._single.placed(positions).repeated(self.rows // self._single.rows)
-            done: dict[int, Tensor] = {}  # equal tensors stay one object, and one random draw
-            for index in (self.queries, self.keys, self.new_keys):
-                if id(index) not in done:
-                    done[id(index)] = positions.assign(index, self)
-            queries, keys, new = (
-                done[id(index)] for index in (self.queries, self.keys, self.new_keys)
-            )
-            return replace(
-                self, queries=queries, keys=keys, new_keys=new, positions=positions,
-                _indices=self.indices, _memo={},
-            )  # fmt: skip
-
-        return self.once(positions, assign)
-
-    def repeated(self, streams: int) -> "Context":
-        """The same pass for as many copies of each row, side by side: one draw serves them all."""
-
-        def repeat(t: Tensor) -> Tensor:
-            return t.repeat_interleave(streams, 0)
-
-        def shared(t: Tensor) -> Tensor:
-            return t if len(t) == 1 else repeat(t)  # holds for every row
-
-        return replace(
-            self,
-            queries=shared(self.queries),
-            keys=shared(self.keys),
-            new_keys=shared(self.new_keys),
-            _indices=(shared(self.indices[0]), shared(self.indices[1])),
-            rows=self.rows * streams,
-            allowed=None if self.allowed is None else shared(self.allowed),
-            lengths=None if self.lengths is None else repeat(self.lengths),
-            tokens=None if self.tokens is None else repeat(self.tokens),
-            columns={name: repeat(column) for name, column in self.columns.items()},
-            _single=self,
-            _memo={},
-        )
-
-    def copy(self) -> "Context":
-        """The same pass at this moment: what either of the two computes later, the other has not.
-
-        For gradient checkpointing: see `nmt.model.recompute`.
-        """
-        memo = {k: v.copy() if isinstance(v, Context) else v for k, v in self._memo.items()}
-        single = None if self._single is None else self._single.copy()
-        return replace(self, _single=single, _memo=memo)
-
-    def column(self, name: str) -> Tensor:
-        """A column beside the text [batch, source | 1]; raises ValueError where it is missing."""
-        if name not in self.columns:
-            raise ValueError(f"the encoding reads a column {name!r}, which this text does not have")
-        return self.columns[name]
-
-    @property
-    def indices(self) -> tuple[Tensor, Tensor]:
-        """Queries and keys counted from 0 in their text, [batch | 1, n] each, wherever they stand.
-
-        So the first token is known where positions start at 1, are shifted or change places.
-        """
-        return self._indices or (self.queries, self.keys)
-
-    def bounds(self, which: str) -> tuple[int, int]:
-        """The least and the greatest position that "queries" or "keys" may have.
-
-        Where the host can know it (`ends`), nothing is read from a GPU, which would have to finish
-        first; positions that are drawn then count as all that might have been drawn.
-        """
-        if self.ends is not None:
-            end = self.ends[which == "keys"]
-            if (reach := self.positions.reach(end, self.training)) is not None:
-                return (reach[0], reach[-1]) if reach else (0, 0)
-        at: Tensor = getattr(self, which)
-        return (int(at.min()), int(at.max())) if at.numel() else (0, 0)
-
-    def outermost(self) -> tuple[int, int]:
-        """The least and the greatest position of queries and new keys together, as in `bounds`."""
-        if self._in_a_row:
-            counts = self.queries.shape[1] // self.copies, self.new_keys.shape[1]
-            bounds = []
-            for which, count, end in zip(("queries", "keys"), counts, self.ends or (), strict=True):
-                least, greatest = self.bounds(
-                    which
-                )  # of all, while the last ones may be here alone
-                bounds.append((least if count == end else greatest - count + 1, greatest, count))
-            return (
-                min(least for least, _, count in bounds if count),
-                max(greatest for _, greatest, count in bounds if count),
-            )
-        at = torch.cat([self.queries.flatten(), self.new_keys.flatten()])
-        return int(at.min()), int(at.max())
-
-    def apart(self) -> int:
-        """The greatest distance that a query may have from a key, known as in `bounds`."""
-        if self.ends is not None:
-            apart = self.positions.apart(max(self.ends), self.training)
-            if apart is not None:
-                return apart
-        return int(self.delta.abs().max()) if self.delta.numel() else 0
-
-    def refuse_beyond(self, holds: int, *which: str) -> None:
-        """Raise ValueError where "queries" or "keys" may stand outside 0 .. holds - 1."""
-        for least, greatest in map(self.bounds, which):
-            if not 0 <= least <= greatest < holds:
-                raise ValueError(
-                    f"positions {least} to {greatest} are not all among the {holds} learned ones"
-                )
-
-    @property
-    def consecutive(self) -> bool:
-        """Whether the host knows that each token stands one further than the one before it.
-
-        And all of them are here: while decoding, most of the queries are gone.
-        """
-        return self.trailing and self.ends is not None and self.queries.shape[1] == self.ends[0]
-
-    @property
-    def trailing(self) -> bool:
-        """As `consecutive`, where queries may be the last tokens alone, as while decoding."""
-        return self._in_a_row and self.copies == 1
-
-    @property
-    def _in_a_row(self) -> bool:
-        """As `trailing`, where several queries may stand at each place."""
-        if self.ends is None or 0 in self.ends:
-            return False
-        queries, keys = self.queries.shape[1] // self.copies, self.keys.shape[1]
-        return 0 < queries <= self.ends[0] and keys == self.ends[1] and self.positions.consecutive
 
     @property
     def delta(self) -> Tensor:
@@ -264,11 +138,25 @@ class Context:
         """Row numbers, from 0, of a table of distances -tau..tau: [batch | 1, query, key]."""
         return self.once(("clipped", tau), lambda: self.delta.clamp(-tau, tau) + tau)
 
+    @property
+    def indices(self) -> tuple[Tensor, Tensor]:
+        """Queries and keys counted from 0 in their text, [batch | 1, n] each, at any positions.
+
+        So the first token is known where positions start at 1, are shifted or change places.
+        """
+        return self._indices or (self.queries, self.keys)
+
+    def column(self, name: str) -> Tensor:
+        """A column beside the text [batch, source | 1]; raises ValueError where it is missing."""
+        if name not in self.columns:
+            raise ValueError(f"the encoding reads a column {name!r}, which this text does not have")
+        return self.columns[name]
+
     def remember(self, name: str, layer: int, new: Tensor) -> Tensor:
         """Keep what was computed of new keys [batch, any, new, width] for as long as the keys.
 
         Returns that of all keys [batch, any, key, width], which `recall` gives once more in this
-        pass. Each site and layer has its own; an encoding takes its own name.
+        pass. Each site and layer has its own; an encoding uses its own name.
         """
         every = new if self.memories is None else self.memories[layer].remember(name, new)
         self._memo["remembered", name, layer] = every
@@ -283,16 +171,51 @@ class Context:
             )
         return cast(Tensor, self._memo[key])
 
-    @property
-    def has_remembered(self) -> bool:
-        """Whether anything was remembered in this pass."""
-        return any(isinstance(name, tuple) and name[0] == "remembered" for name in self._memo)
-
     def once(self, name: Hashable, make: Callable[[], Any]) -> Any:
         """Compute what is equal in every layer only once per pass."""
         if name not in self._memo:
             self._memo[name] = make()
         return self._memo[name]
+
+    def bounds(self, which: str) -> tuple[int, int]:
+        """The least and the greatest position that "queries" or "keys" may have.
+
+        Where the extent is known, nothing is read from a GPU, which would have to finish first;
+        positions that are drawn then count as all that might have been drawn.
+        """
+        if self.extent is not None:
+            end = self.extent.keys if which == "keys" else self.extent.queries
+            if (reach := self.positions.reach(end, self.training)) is not None:
+                return (reach[0], reach[-1]) if reach else (0, 0)
+        at: Tensor = getattr(self, which)
+        return (int(at.min()), int(at.max())) if at.numel() else (0, 0)
+
+    def farthest(self) -> int:
+        """The greatest distance that a query may have from a key, known as in `bounds`."""
+        if self.extent is not None:
+            tokens = max(self.extent.queries, self.extent.keys)
+            if (apart := self.positions.apart(tokens, self.training)) is not None:
+                return apart
+        return int(self.delta.abs().max()) if self.delta.numel() else 0
+
+    def refuse_beyond(self, num_positions: int, *which: str) -> None:
+        """Raise ValueError where "queries" or "keys" may stand outside 0 .. num_positions - 1."""
+        for least, greatest in map(self.bounds, which):
+            if not 0 <= least <= greatest < num_positions:
+                raise ValueError(
+                    f"positions {least} to {greatest} are not all among the {num_positions} "
+                    "learned ones"
+                )
+
+    @property
+    def contiguous_extent(self) -> Extent | None:
+        """The extent, if queries are known to be the last tokens, each one further than the one
+        before it, as while decoding, and keys are all that there are."""
+        extent = self.extent
+        if extent is None or extent.beams > 1 or not self.positions.consecutive:
+            return None
+        last = 0 < self.queries.shape[1] <= extent.queries
+        return extent if last and 0 < self.keys.shape[1] == extent.keys else None
 
 
 def causal(queries: int, keys: int, device: torch.device) -> Tensor:

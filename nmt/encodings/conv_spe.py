@@ -70,10 +70,10 @@ class ConvSpe(Encoding):
         Where the host knows how many there are, it does not wait for a GPU to count them.
         """
         near = distance.abs() < self.kernel
-        if context.ends is None or not context.trailing:
+        if (extent := context.contiguous_extent) is None:
             return near.nonzero(as_tuple=True)
         rows, queries, keys = distance.shape
-        end = context.ends[0]
+        end = extent.queries
         reach = range(1 - self.kernel, self.kernel)  # diagonals, key minus query
         pairs = sum(max(0, min(end, keys - d) - max(end - queries, -d)) for d in reach)
         return torch.nonzero_static(near, size=rows * pairs).unbind(1)

@@ -20,11 +20,11 @@ def distinct(context: Context, tau: int | None = None) -> tuple[Tensor, Tensor]:
 
     def find() -> tuple[Tensor, Tensor]:
         delta = context.delta if tau is None else context.delta.clamp(-tau, tau)
-        if context.ends is None or not context.trailing:
+        if (extent := context.contiguous_extent) is None:
             distances, index = torch.unique(delta, return_inverse=True)
             return distances, index
         _, queries, keys = delta.shape  # all distances between the outermost two occur
-        last = context.ends[0] - 1  # query
+        last = extent.queries - 1
         least, greatest = -last, keys - 1 - (last - queries + 1)
         if tau is not None:
             least, greatest = max(least, -tau), min(greatest, tau)

@@ -81,7 +81,7 @@ class Floater(Encoding):
 
     def _path(self, context: Context) -> tuple[Tensor, int]:
         """The stretch [position, layers, 1, role, dim] that the pass needs, and its beginning."""
-        first, last = context.outermost()
+        first, last = _needed(context)
         if first < 0:
             raise ValueError(f"position {first}: the path of FLOATER begins at 0")
         device = context.queries.device.type
@@ -122,6 +122,19 @@ class Floater(Encoding):
             k4 = f(s + h, p + h * k3)
             p = p + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
         return p
+
+
+def _needed(context: Context) -> tuple[int, int]:
+    """The first and the last position of queries and new keys; of all keys where a GPU would have
+    to be waited for."""
+    bounds = []
+    for which, at in (("queries", context.queries), ("keys", context.new_keys)):
+        if count := at.shape[1]:
+            least, greatest = context.bounds(which)
+            if context.positions.consecutive and not context.training:  # and these are the last
+                least = max(least, greatest - count + 1)
+            bounds.append((least, greatest))
+    return min(least for least, _ in bounds), max(greatest for _, greatest in bounds)
 
 
 def _same(a: Tensor, b: Tensor) -> bool:

@@ -70,8 +70,8 @@ class Sample(Positions):
 
     @staticmethod
     def _tokens(index: Tensor, context: Context) -> int:
-        if context.ends is not None:
-            return max(context.ends)
+        if context.extent is not None:
+            return max(context.extent.queries, context.extent.keys)
         return int(index.max()) + 1 if index.numel() else 0
 
     def _drawn(self, n: int, context: Context) -> Tensor:

@@ -79,7 +79,8 @@ class Relative(Encoding):
 
     def distance_vectors(self, layer: int, context: Context) -> DistanceVectors | None:
         """The tables, where positions are consecutive."""
-        if not context.consecutive:
+        extent = context.contiguous_extent
+        if extent is None or extent.queries != context.queries.shape[1]:  # some are cached
             return None
         reach = self._farthest(context)
         tables = (self.key_table, self._values)
@@ -103,7 +104,7 @@ class Relative(Encoding):
         """Distances beyond count as this one."""
         if self.longest is None:
             return self.tau
-        reach: int = context.once("reach", context.apart)
+        reach: int = context.once("farthest", context.farthest)
         if reach > self.tau:
             raise ValueError(f"distance {reach}: longest={self.longest} has vectors to {self.tau}")
         return reach

@@ -15,6 +15,7 @@ from torch import Tensor
 from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context, causal
+from nmt.encodings.passes import asked, placed
 from nmt.encodings.rotary import Rotary, paired
 from nmt.errors import UserError
 from nmt.exchange.distance_tables import by_distance, pairs, reach, widened
@@ -170,10 +171,10 @@ def _remembers(probe: _Probe, e: Encoding) -> bool:
     """Whether it keeps what it computes of each key, so that scores depend on the words."""
     if "project" not in e.hooks:
         return False
-    context = probe.context(torch.arange(1), 1).placed(e.positions)
+    context = placed(probe.context(torch.arange(1), 1), e.positions)
     x, split = torch.zeros(1, 1, probe.dims.dim), (1, probe.dims.heads, 1, probe.dims.head_dim)
     e.project(lambda *_: (x.view(split),) * 3, x, x, x, 0, context)
-    return context.has_remembered
+    return "remembered" in asked(context)
 
 
 def _table(probe: _Probe) -> Tensor:
@@ -295,14 +296,14 @@ def _value_vectors(probe: _Probe, layer: int) -> Tensor:
 def _scores(probe: _Probe, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
     s = s.clone()  # an encoding may write into it
     for e in probe.having("scores"):
-        s = e.scores(s, q, k, layer, context.placed(e.positions))
+        s = e.scores(s, q, k, layer, placed(context, e.positions))
     return s
 
 
 def _values(probe: _Probe, p: Tensor, layer: int, context: Context) -> Tensor:
     total = p.new_zeros(*p.shape[:3], probe.dims.head_dim)
     for e in probe.having("values"):
-        more = e.values(p, layer, context.placed(e.positions))
+        more = e.values(p, layer, placed(context, e.positions))
         total = total if more is None else total + more
     return total
 
@@ -345,11 +346,11 @@ def _turns(probe: _Probe) -> Turns:
         raise refused
     few = min(probe.length, CHECKED)
     context = probe.context(torch.arange(few), few)
-    at = context.placed(e.positions).queries[0].double()
+    at = placed(context, e.positions).queries[0].double()
     step = float(at[1] - at[0]) if few > 1 else 1.0
     draw = torch.Generator().manual_seed(1)
     q, k = (torch.randn(1, 1, few, probe.dims.head_dim, generator=draw) for _ in "qk")
-    made = e.project(lambda *_: (q, k, k), q, k, k, 0, context.placed(e.positions))
+    made = e.project(lambda *_: (q, k, k), q, k, k, 0, placed(context, e.positions))
     angles = (at[:, None] * e.frequencies(at.device)).float()
     steady = _same(at - at[0], torch.arange(few) * step) and step > 0
     right = [_same(m, _turned(x, angles, e)) for m, x in zip(made, (q, k), strict=False)]

@@ -13,6 +13,7 @@ from nmt import build
 from nmt.config import Settings
 from nmt.encodings.base import Encoding
 from nmt.encodings.base import Facts as Stated
+from nmt.encodings.passes import asked
 from nmt.inspect.single import additions, ask, pass_over
 from nmt.inspect.specimen import Specimen, entries
 from nmt.model.transformer import Transformer
@@ -80,7 +81,7 @@ class Probe:
             return "A"
         if self.encoding.facts.relative or type(self.encoding).facts.relative:
             return "R"
-        return "B" if "distances" in self._context.requests else "A"
+        return "B" if "delta" in asked(self._context) else "A"
 
     @cached_property
     def injection(self) -> str:

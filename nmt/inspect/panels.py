@@ -11,6 +11,7 @@ from nmt.encodings.base import Encoding
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
 from nmt.encodings.limits import longest
+from nmt.encodings.passes import placed
 from nmt.encodings.weights import softmax
 from nmt.inspect.single import additions, ask, pass_over, scale_of
 from nmt.model import example
@@ -139,7 +140,7 @@ class _Portrait:
             panels.append(CurvesPanel(title, across, meaning, distances, [("", curve)], True))
         same = self.x[:1, :1].expand(-1, min(REACH, self.n), -1)
         with torch.inference_mode():
-            context = self.context(1, REACH, same=True).placed(self.e.positions)
+            context = placed(self.context(1, REACH, same=True), self.e.positions)
             y = self._side_by_side(self.e.embed(same, context))[0]
         return [*panels, _similarity("Similarity of one word at two positions", y)]
 
@@ -156,7 +157,7 @@ class _Portrait:
         step *= STEP / step.norm()
         words = x.double().expand(n, -1, -1)
         moved = words + torch.eye(n, dtype=torch.float64)[..., None] * step  # row j: word j moved
-        context = self.context(n, REACH).placed(self.e.positions)
+        context = placed(self.context(n, REACH), self.e.positions)
         with torch.inference_mode():
             exact = copy.deepcopy(self.e).double()
             change = self._side_by_side(exact.embed(moved, context) - exact.embed(words, context))
@@ -216,7 +217,7 @@ class _Portrait:
         p = torch.eye(n)[:, None, None].expand(n, self.e.dims.heads, n, n)
         with torch.inference_mode():
             ask(self.e, self.x[:1].expand(n, *self.x.shape[1:]), context)
-            added = self.e.values(p, 0, context.placed(self.e.positions))
+            added = self.e.values(p, 0, placed(context, self.e.positions))
         if added is None:
             return []
         norms = added.norm(dim=-1).permute(1, 2, 0)  # [heads, query, key]
@@ -248,7 +249,7 @@ class _Portrait:
     def _by_distance(self, values: Tensor, context: Context) -> tuple[Array, list[Array]]:
         """Mean of [heads, query, key] over all pairs of one distance, if there are enough."""
         edges = self.e.positions.pairs
-        delta = context.placed(self.e.positions).delta if edges else context.delta
+        delta = placed(context, self.e.positions).delta if edges else context.delta
         distances, index = delta[0].flatten().unique(return_inverse=True)
         flat = values.flatten(1)
         real = ~flat.isnan()

@@ -1,43 +1,26 @@
 """A single encoding on its own: what its hooks make of contents that nothing else has changed."""
 
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from nmt.encodings.base import Encoding
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context, causal
+from nmt.encodings.passes import repeated, whole
 from nmt.model.transformer import PAD
 
 CLOSE = 1e-4  # what two contents get is equal, or nothing
 
 
-@dataclass(eq=False)
-class Watched(Context):
-    """A context that notes whether it was asked for distances."""
-
-    requests: set[str] = field(default_factory=set)
-
-    @property
-    def delta(self) -> Tensor:
-        """See `Context.delta`."""
-        self.requests.add("distances")
-        return super().delta
-
-
-def pass_over(ids: Tensor, site: str, columns: dict[str, Tensor]) -> Watched:
+def pass_over(ids: Tensor, site: str, columns: dict[str, Tensor]) -> Context:
     """The context of one pass over whole sentences ids [batch, length]; a decoder's is causal."""
-    n = ids.shape[1]
-    at, real = torch.arange(n)[None], ids != PAD
-    return Watched(
+    n, real = ids.shape[1], ids != PAD
+    return whole(
         site,
-        queries=at,
-        keys=at,
-        new_keys=at,
+        n,
         rows=len(ids),
-        allowed=causal(n, n, at.device) if site == "decoder" else real[:, None, None, :],
+        allowed=causal(n, n, ids.device) if site == "decoder" else real[:, None, None, :],
         lengths=real.sum(1),
         tokens=ids,
         columns=columns,
@@ -67,7 +50,7 @@ def ask(e: Encoding, x: Tensor, context: Context, layer: int = 0) -> Answers:
     site = Encodings([e])
     across = context.site == "cross"
     embedded = x.repeat_interleave(e.facts.streams, 0) if across else site.embed(x, context)
-    inside = context.repeated(e.facts.streams) if e.facts.streams > 1 else context
+    inside = repeated(context, e.facts.streams) if e.facts.streams > 1 else context
     inputs = x if e.facts.streams == 1 else embedded
     layered = inputs if across else site.layer(inputs, layer, inside)
     q, k, v = site.project(split, inputs, inputs, inputs, layer, inside)  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from nmt.encodings.context import Context
+from nmt.encodings.passes import copied
 
 RunLayer = Callable[[nn.Module, Tensor, int, Sequence[Context]], Tensor]
 """`run(layer, x [batch, length, dim], number, contexts) -> x`: one layer, with all it needs."""
@@ -25,13 +26,13 @@ def recomputed(run: RunLayer) -> RunLayer:
     """
 
     def again(layer: nn.Module, x: Tensor, number: int, contexts: Sequence[Context]) -> Tensor:
-        before = [context.copy() for context in contexts]
+        before = [copied(context) for context in contexts]
         # The first call fills the contexts that later layers read, and lets go of them: what was
         # made in this layer is held by its graph, and must not be what that graph holds.
         given = [contexts]
 
         def call(x: Tensor) -> Tensor:
-            own = given.pop() if given else [context.copy() for context in before]
+            own = given.pop() if given else [copied(context) for context in before]
             return run(layer, x, number, own)
 
         y: Tensor = checkpoint(call, x, use_reentrant=False)

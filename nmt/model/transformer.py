@@ -1,12 +1,14 @@
 """The encoder-decoder Transformer (Vaswani et al. 2017), with positions left to its encodings."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
 from nmt.config import Model
+from nmt.encodings import passes
 from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context, causal
@@ -181,34 +183,19 @@ class Transformer(nn.Module):
         long as what is to be predicted. `columns`: integers [batch, source | 1] beside the source.
         """
         memory, allowed, ponder = self._encode(source, columns or {})
-        at = torch.arange(target.shape[1], device=target.device)[None]
-        there = torch.arange(source.shape[1], device=source.device)[None]
+        n, device = target.shape[1], target.device
         lengths = (target != PAD).sum(1)  # of what is to be predicted, eos included
-        own = Context(
-            "decoder",
-            queries=at,
-            keys=at,
-            new_keys=at,
+        whole = partial(
+            passes.whole,
+            queries=n,
+            device=device,
             rows=len(target),
-            ends=(at.shape[1], at.shape[1]),
-            allowed=causal(at.shape[1], at.shape[1], at.device),
-            causal=True,
-            lengths=lengths,
-            tokens=target,
-            columns=columns or {},
-            training=self.training,
-        )
-        cross = Context(
-            "cross",
-            queries=at,
-            keys=there,
-            new_keys=there,
-            rows=len(target),
-            ends=(at.shape[1], there.shape[1]),
-            allowed=allowed,
             lengths=lengths,
             training=self.training,
         )
+        mask = causal(n, n, device)
+        own = whole("decoder", allowed=mask, causal=True, tokens=target, columns=columns or {})
+        cross = whole("cross", keys=source.shape[1], allowed=allowed)
         x, own_ponder = self._decode(target, rounded(memory), own, cross, None)
         if not self.training:
             return Hidden(x, None)
@@ -253,15 +240,12 @@ class Transformer(nn.Module):
         self, source: Tensor, columns: dict[str, Tensor]
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         real = self._read(source)
-        at = torch.arange(source.shape[1], device=source.device)[None]
         allowed = real[:, None, None, :]
-        context = Context(
+        context = passes.whole(
             "encoder",
-            queries=at,
-            keys=at,
-            new_keys=at,
+            source.shape[1],
+            device=source.device,
             rows=len(source),
-            ends=(at.shape[1], at.shape[1]),
             allowed=allowed,
             lengths=real.sum(1),
             tokens=source,
@@ -301,31 +285,25 @@ class Transformer(nn.Module):
         """States [rows, n, dim] of the next n tokens [rows, n]; advances the state."""
         tokens = state.placed(tokens)
         n, device = tokens.shape[1], tokens.device
-        keys = torch.arange(state.length + n, device=device)[None]
-        new = keys[:, state.length :]
-        own = Context(
+        own = passes.step(
             "decoder",
-            queries=new,
-            keys=keys,
-            new_keys=new,
+            state.length,
+            n,
+            device,
             rows=len(tokens),
-            ends=(keys.shape[1], keys.shape[1]),
-            allowed=causal(n, keys.shape[1], device) if n > 1 else None,
+            allowed=causal(n, state.length + n, device) if n > 1 else None,
             lengths=None if state.lengths is None else state.per_place(state.lengths),
             tokens=tokens,
             columns={name: state.per_place(c) for name, c in state.columns.items()},
             state=state.recurrent,
             memories=state.own,
         )
-        there = torch.arange(state.source.shape[1], device=device)[None]
-        cross = Context(
-            "cross",
-            queries=new.repeat(1, state.width),  # hypotheses of a group are queries of one row
-            copies=state.width,
-            keys=there,
-            new_keys=there if not state.cross[0].length else there[:, :0],
+        cross = passes.step_across(
+            own,
+            state.source.shape[1],
+            state.width,
+            cached=bool(state.cross[0].length),
             rows=len(state.allowed),
-            ends=(keys.shape[1], there.shape[1]),
             allowed=state.allowed,
             lengths=state.lengths,
             memories=state.cross,
@@ -339,7 +317,7 @@ class Transformer(nn.Module):
         """The bottom of a stack, and the context of its layers."""
         x = encodings.embed(table(ids) * self.scale, context)
         if self.streams > 1:
-            context = context.repeated(self.streams)
+            context = passes.repeated(context, self.streams)
         return dropout(x, self.dropout, self.training), context
 
     def _decode(
@@ -348,7 +326,7 @@ class Transformer(nn.Module):
         encodings, across = self.decoder_encodings, self.cross_encodings
         x, own = self._embed(self.target_embedding, target, encodings, own)
         if self.streams > 1:
-            cross = cross.repeated(self.streams)
+            cross = passes.repeated(cross, self.streams)
 
         def run(layer: nn.Module, y: Tensor, number: int, given: Sequence[Context]) -> Tensor:
             caches = (None, None) if state is None else (state.own[number], state.cross[number])

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from nmt.encodings.context import Context
 from nmt.encodings.floater import Dynamics, Floater
+from nmt.encodings.passes import placed
 from nmt.encodings.positions import Index
 from nmt.model.transformer import Transformer
 from tests.encodings.attending import dims, pass_over
@@ -218,7 +219,7 @@ def test_paths_are_drawn_in_the_parameters_precision_under_autocast() -> None:
 def test_refuses_positions_before_the_path_begins() -> None:
     e = Floater(dims(positions=Index(start=-2)))
     with pytest.raises(ValueError, match="position -2: the path of FLOATER begins at 0"):
-        vectors(e, 0, pass_over(3).placed(e.positions))
+        vectors(e, 0, placed(pass_over(3), e.positions))
 
 
 def test_parameters_per_site() -> None:

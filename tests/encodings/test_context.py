@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from nmt.encodings.at import POSITIONS
-from nmt.encodings.context import Context, Positions
+from nmt.encodings.context import Context, Extent, Positions
 from nmt.encodings.distances import distinct
+from nmt.encodings.passes import placed, repeated, step, step_across, whole
 from nmt.encodings.positions import Index
 from nmt.encodings.positions_columns import ColumnPositions, Segment
 from nmt.encodings.positions_remaining import Remaining, noisy
@@ -48,13 +49,13 @@ def both(t: Tensor) -> Tensor:
 def test_streams_share_the_positions_of_their_row(name: str, rows: int) -> None:
     positions = MADE[name] if name in MADE else POSITIONS[name]()
     one = training(rows)
-    two = one.repeated(2).placed(positions)
-    placed = one.placed(positions)
+    two = placed(repeated(one, 2), positions)
+    single = placed(one, positions)
     assert two.rows == 2 * rows and two.positions == positions
-    for single, double in (
-        (placed.queries, two.queries), (placed.keys, two.keys), (placed.new_keys, two.new_keys)
+    for at, double in (
+        (single.queries, two.queries), (single.keys, two.keys), (single.new_keys, two.new_keys)
     ):  # fmt: skip
-        assert torch.equal(both(single.expand(rows, -1)), double.expand(2 * rows, -1))
+        assert torch.equal(both(at.expand(rows, -1)), double.expand(2 * rows, -1))
 
 
 @pytest.mark.parametrize("rows", [1, 3])
@@ -62,14 +63,14 @@ def test_streams_share_the_positions_of_their_row(name: str, rows: int) -> None:
 def test_streams_share_the_distances_of_their_row(name: str, rows: int) -> None:
     positions: Positions = POSITIONS[name]()
     one = training(rows)
-    delta = one.repeated(2).placed(positions).delta
-    assert torch.equal(delta, both(one.placed(positions).delta))
+    delta = placed(repeated(one, 2), positions).delta
+    assert torch.equal(delta, both(placed(one, positions).delta))
 
 
 @pytest.mark.parametrize("rows", [1, 3])
 def test_streams_share_words_lengths_and_columns(rows: int) -> None:
     one = training(rows)
-    two = one.repeated(2)
+    two = repeated(one, 2)
     assert one.tokens is not None and two.tokens is not None and two.lengths is not None
     assert torch.equal(two.tokens, both(one.tokens))
     assert two.lengths.shape == (2 * rows,)
@@ -81,7 +82,7 @@ def test_streams_share_the_noise_of_a_length() -> None:
     one = training(40)
     lengths = noisy(one, 3)
     assert len(lengths.unique()) > 3
-    two = one.placed(Remaining(noise=3)).repeated(2)
+    two = repeated(placed(one, Remaining(noise=3)), 2)
     assert torch.equal(two.queries[:, 0], both(lengths))
 
 
@@ -108,19 +109,17 @@ def test_both_streams_of_a_token_look_alike_in_training(
 def test_what_the_host_knows_is_so(name: str, learning: bool) -> None:
     positions = MADE[name] if name in MADE else POSITIONS[name]()
     torch.manual_seed(1)
-    read = replace(training(3), training=learning).placed(positions)
+    read = placed(replace(training(3), training=learning), positions)
     torch.manual_seed(1)
-    known = replace(training(3), training=learning, ends=(9, 9)).placed(positions)
+    known = placed(replace(training(3), training=learning, extent=Extent(9, 9)), positions)
     assert torch.equal(read.delta, known.delta)
     if positions.integer and not positions.pairs:
         for which in ("queries", "keys"):
             (least, greatest), (first, last) = known.bounds(which), read.bounds(which)
             assert least <= first <= last <= greatest
-        assert known.apart() >= read.apart()
-        (least, greatest), (first, last) = known.outermost(), read.outermost()
-        assert least <= first <= last <= greatest
-    assert not read.consecutive
-    assert known.consecutive == (name in ("index", "shift"))
+        assert known.farthest() >= read.farthest()
+    assert read.contiguous_extent is None
+    assert (known.contiguous_extent is not None) == (name in ("index", "shift"))
     for tau in (None, 3):
         for own, other in zip(distinct(known, tau), distinct(read, tau), strict=True):
             assert torch.equal(own, other)
@@ -128,30 +127,28 @@ def test_what_the_host_knows_is_so(name: str, learning: bool) -> None:
 
 def test_a_part_of_the_queries_has_not_all_distances() -> None:
     keys = torch.arange(5)[None]
-    step = Context("decoder", keys[:, 3:], keys, keys[:, 3:], ends=(5, 5))
-    assert not step.consecutive and step.trailing and step.bounds("queries") == (0, 4)
-    assert step.outermost() == (3, 4)
-    assert distinct(step)[0].tolist() == [-4, -3, -2, -1, 0, 1]
+    last = step("decoder", 3, 2, keys.device)
+    assert torch.equal(last.queries, keys[:, 3:]) and torch.equal(last.keys, keys)
+    assert last.contiguous_extent == (5, 5, 1) and last.bounds("queries") == (0, 4)
+    assert distinct(last)[0].tolist() == [-4, -3, -2, -1, 0, 1]
 
 
 def test_hypotheses_are_not_taken_for_tokens() -> None:
     """Four that stand at the fourth token, and look at a source of five."""
-    there, at = torch.arange(5)[None], torch.tensor([[3, 3, 3, 3]])
-    cross = Context("cross", at, there, there[:, :0], ends=(4, 5), copies=4)
-    assert not cross.consecutive and not cross.trailing
-    assert cross.outermost() == (3, 3)
+    own = step("decoder", 3, 1, torch.device("cpu"))
+    cross = step_across(own, 5, 4, cached=True)
+    assert cross.queries.tolist() == [[3, 3, 3, 3]] and cross.new_keys.shape == (1, 0)
+    assert cross.extent == (4, 5, 4) and cross.contiguous_extent is None
     assert distinct(cross)[0].tolist() == [-3, -2, -1, 0, 1]
-    alone = replace(cross, queries=at[:, :1], copies=1, _memo={})
-    assert not alone.consecutive and alone.trailing
+    alone = step_across(own, 5, 1, cached=False)
+    assert alone.contiguous_extent == (4, 5, 1) and torch.equal(alone.new_keys, alone.keys)
     assert distinct(alone)[0].tolist() == [-3, -2, -1, 0, 1]
-    first = replace(cross, new_keys=there)
-    assert first.outermost() == (0, 4)
 
 
 def test_positions_that_count_in_steps_are_no_neighbours() -> None:
-    at = torch.arange(4)[None]
-    two = Context("encoder", at, at, at, ends=(4, 4)).placed(Index(start=3, step=2))
-    assert not two.consecutive and two.bounds("keys") == (3, 9) and two.apart() == 6
+    two = placed(whole("encoder", 4), Index(start=3, step=2))
+    assert two.contiguous_extent is None
+    assert two.bounds("keys") == (3, 9) and two.farthest() == 6
     with pytest.raises(ValueError, match="positions 3 to 9 are not all among the 9 learned ones"):
         two.refuse_beyond(9, "keys")
     two.refuse_beyond(10, "queries", "keys")

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from nmt.encodings.composition import Encodings
-from nmt.encodings.context import Context
+from nmt.encodings.context import Context, Extent
+from nmt.encodings.passes import step, whole
 from nmt.encodings.relative import Relative
 from nmt.model.transformer import Transformer
 from tests.encodings.attending import dims, pass_over, qkv
@@ -30,8 +31,8 @@ Make = Callable[..., Transformer]
 def of(model: Transformer) -> list[tuple[Encodings, Context]]:
     """The encodings of both stacks, and a full pass."""
     return [
-        (model.encoder_encodings, replace(pass_over(N, "encoder"), ends=(N, N))),
-        (model.decoder_encodings, replace(pass_over(N, "decoder"), ends=(N, N))),
+        (model.encoder_encodings, whole("encoder", N)),
+        (model.decoder_encodings, replace(pass_over(N, "decoder"), extent=Extent(N, N))),
     ]
 
 
@@ -71,9 +72,8 @@ def test_positions_that_are_not_consecutive_are_no_matter_of_a_kernel(at: str, t
 
 
 def test_a_step_of_decoding_is_no_matter_of_a_kernel() -> None:
-    keys = torch.arange(N)[None]
-    step = Context("decoder", keys[:, -1:], keys, keys[:, -1:], ends=(N, N))
-    assert Encodings([Relative(dims("decoder"))]).distance_vectors(0, step) is None
+    last = step("decoder", N - 1, 1, torch.device("cpu"))
+    assert Encodings([Relative(dims("decoder"))]).distance_vectors(0, last) is None
     unknown = pass_over(N, "decoder")  # whose positions the host would have to read
     assert Encodings([Relative(dims("decoder"))]).distance_vectors(0, unknown) is None
 
@@ -86,7 +86,7 @@ class Doubled(Relative):
 
 
 def test_who_changes_a_part_does_not_inherit_what_was_told() -> None:
-    context = replace(pass_over(N), ends=(N, N))
+    context = replace(pass_over(N), extent=Extent(N, N))
     assert Encodings([Relative(dims())]).distance_vectors(0, context) is not None
     assert Encodings([Doubled(dims())]).distance_vectors(0, context) is None
 

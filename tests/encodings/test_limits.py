@@ -12,6 +12,7 @@ from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
 from nmt.encodings.limits import longest
+from nmt.encodings.passes import placed
 from nmt.encodings.registry import create
 from nmt.errors import UserError
 from nmt.model import example
@@ -70,7 +71,7 @@ def run(e: Encoding, length: int, training: bool) -> None:
         columns=columns,
         training=training,
     )
-    c = c.placed(e.positions)
+    c = placed(c, e.positions)
     x, q = torch.zeros(4, length, 8), torch.zeros(4, 2, length, 4)
     e.embed(x, c)
     e.scores(q @ q.mT, q, q, 0, c)

@@ -10,6 +10,7 @@ from torch import Tensor
 from nmt.encodings.absolute import Absolute
 from nmt.encodings.base import Encoding
 from nmt.encodings.context import Context, Positions
+from nmt.encodings.passes import placed
 from nmt.encodings.positions import Index
 from nmt.encodings.positions_random import Augment, Shift
 from nmt.encodings.positions_sampled import Sample
@@ -30,12 +31,12 @@ def training(n: int, rows: int = 2, lengths: list[int] | None = None) -> Context
 
 def positions(p: Positions, n: int = 9, rows: int = 2, lengths: list[int] | None = None) -> Tensor:
     """Those of one training pass [rows, n]."""
-    return training(n, rows, lengths).placed(p).queries
+    return placed(training(n, rows, lengths), p).queries
 
 
 def embedded(p: Positions, c: Context) -> Tensor:
     e = Absolute(dims(positions=p))
-    return e.embed(torch.zeros(c.rows, c.queries.shape[1], 8), c.placed(p))
+    return e.embed(torch.zeros(c.rows, c.queries.shape[1], 8), placed(c, p))
 
 
 def test_shift_moves_each_sentence_as_a_whole() -> None:
@@ -54,7 +55,7 @@ def test_one_choice_is_the_index(p: Positions) -> None:
 
 def test_evaluation_shifts_by_a_constant() -> None:
     for test in (0, 500):
-        assert torch.equal(pass_over(9).placed(Shift(500, test)).keys[0], torch.arange(9) + test)
+        assert torch.equal(placed(pass_over(9), Shift(500, test)).keys[0], torch.arange(9) + test)
 
 
 def test_augmented_positions_evaluate_as_sinusoids() -> None:
@@ -77,7 +78,7 @@ def test_augment_shifts_jitters_and_scales() -> None:
 def test_augment_centres_on_the_real_tokens() -> None:
     c = pass_over(9)
     c.lengths = torch.tensor([9, 4])
-    at = c.placed(Augment(center=True)).queries
+    at = placed(c, Augment(center=True)).queries
     assert torch.equal(at[0], torch.arange(9.0) - 4)
     assert torch.equal(at[1, :4], torch.tensor([-1.5, -0.5, 0.5, 1.5]))
 
@@ -102,14 +103,14 @@ def test_padding_takes_no_position_away() -> None:
 @pytest.mark.parametrize("test", ["even", "sample"])
 def test_evaluation_samples_are_always_the_same(test: Any) -> None:
     p = Sample(longest=100, test=test, test_length=20)
-    at = pass_over(20).placed(p).queries[0]
+    at = placed(pass_over(20), p).queries[0]
     state = torch.random.get_rng_state()
     assert at.diff().min() >= 1 and at.max() < 100
     assert torch.equal(torch.random.get_rng_state(), state)  # draws nothing from the global stream
     torch.manual_seed(5)
     for t in range(20):
         one, keys = torch.tensor([[t]]), torch.arange(t + 1)[None]
-        step = Context("decoder", one, keys, one).placed(p)
+        step = placed(Context("decoder", one, keys, one), p)
         assert step.queries.item() == at[t] and torch.equal(step.keys[0], at[: t + 1])
     assert (test == "even") == torch.equal(at, torch.arange(20) * 5)
 
@@ -118,7 +119,7 @@ def test_too_long_sentences_are_refused() -> None:
     p = Sample(longest=30, test_length=10)
     assert (p.limit_in(training=True), p.limit_in(training=False)) == (30, 10)
     with pytest.raises(ValueError, match=r"test_length=10: too few positions for 11 tokens"):
-        pass_over(11).placed(p)
+        placed(pass_over(11), p)
     assert positions(p, n=30)[0].tolist() == list(range(30))
     with pytest.raises(ValueError, match=r"longest=30: too few positions for 31 tokens"):
         positions(p, n=31)
@@ -128,14 +129,14 @@ def test_too_long_sentences_are_refused() -> None:
 def test_a_pass_draws_once_and_the_next_draws_anew(p: Positions) -> None:
     torch.manual_seed(3)
     c = training(9)
-    placed = c.placed(p)
-    assert placed.queries is placed.keys is placed.new_keys
-    assert c.placed(type(p)()) is placed  # equal positions of another entry
-    again = training(9).placed(p).queries
-    assert not torch.equal(placed.queries, again)
-    assert not torch.equal(placed.queries[0], placed.queries[1])
+    drawn = placed(c, p)
+    assert drawn.queries is drawn.keys is drawn.new_keys
+    assert placed(c, type(p)()) is drawn  # equal positions of another entry
+    again = placed(training(9), p).queries
+    assert not torch.equal(drawn.queries, again)
+    assert not torch.equal(drawn.queries[0], drawn.queries[1])
     torch.manual_seed(3)
-    assert torch.equal(training(9).placed(p).queries, placed.queries)
+    assert torch.equal(placed(training(9), p).queries, drawn.queries)
 
 
 def made(at: Any, name: str = "absolute", site: str = "encoder") -> Encoding:

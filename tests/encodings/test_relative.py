@@ -13,6 +13,7 @@ from nmt.encodings.base import Dims
 from nmt.encodings.by_row import by_query, sum_by_row
 from nmt.encodings.context import Context, Positions
 from nmt.encodings.limits import longest
+from nmt.encodings.passes import placed
 from nmt.encodings.relative import Relative
 from nmt.encodings.relative_sinusoidal import RelativeSinusoidal
 from nmt.encodings.shaw_absolute import ShawAbsolute
@@ -128,7 +129,7 @@ def test_a_decoder_that_counts_down_sees_what_lies_ahead() -> None:
     q, k, _ = qkv(n, dims("decoder"))
     at = torch.arange(n)[None]
     plain = Context("decoder", at, at, at, rows=2)
-    for c, sign in ((plain, 1), (plain.placed(Countdown()), -1)):
+    for c, sign in ((plain, 1), (placed(plain, Countdown()), -1)):
         added = e.scores(torch.zeros(2, 2, n, n).to(q), q, k, 0, c)
         assert e.key_table is not None
         for i in range(n):

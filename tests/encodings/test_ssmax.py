@@ -7,7 +7,7 @@ import torch
 
 from nmt.encodings.alibi import Alibi
 from nmt.encodings.composition import Encodings
-from nmt.encodings.context import Context
+from nmt.encodings.passes import whole
 from nmt.encodings.relative import Relative
 from nmt.encodings.sigmoid_attention import SigmoidAttention
 from nmt.encodings.ssmax import Ssmax
@@ -41,9 +41,7 @@ def test_padding_does_not_count() -> None:
 def test_a_kernel_serves_it() -> None:
     one, vectors = Ssmax(dims()), Relative(dims(), 2)
     assert Encodings([one]).fusible
-    at = torch.arange(7)[None]
-    whole = Context("encoder", at, at, at, ends=(7, 7))
-    assert Encodings([vectors, one]).distance_vectors(0, whole) is not None
+    assert Encodings([vectors, one]).distance_vectors(0, whole("encoder", 7)) is not None
 
 
 def test_products_with_the_query_are_sharpened_and_biases_are_not() -> None:

@@ -11,6 +11,7 @@ pytest.importorskip("triton", reason="triton is not installed; it comes with tor
 if torch.cuda.is_available():  # where exact float32, which these tests need, compiles for minutes
     pytest.skip("on a GPU: python -m scripts.kernels compare", allow_module_level=True)
 
+from nmt.encodings.context import Extent
 from nmt.kernels import choice, relative
 from nmt.model.attention import Attention, Memory
 from nmt.model.transformer import Transformer
@@ -63,12 +64,12 @@ def test_attention_asks_for_the_kernel_and_gets_what_formulas_give(
     context = pass_over(20, "decoder")
     at = context.queries.to(DEVICE)
     context = replace(
-        context, queries=at, keys=at, new_keys=at, ends=(20, 20), causal=True,
+        context, queries=at, keys=at, new_keys=at, extent=Extent(20, 20), causal=True,
         allowed=torch.ones(20, 20, device=DEVICE).tril().bool()[None, None],
     )  # fmt: skip
     by_kernel = layer(x, Memory(x), 1, encodings, context)
     assert asked == [True]
-    plain = layer(x, Memory(x), 1, encodings, replace(context, ends=None, _memo={}))
+    plain = layer(x, Memory(x), 1, encodings, replace(context, extent=None, _memo={}))
     assert len(asked) == 1
     torch.testing.assert_close(by_kernel, plain)
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.profiler import profile
 
 from nmt.encodings.context import Context
+from nmt.encodings.passes import copied, placed
 from nmt.encodings.positions import Index
 from nmt.model import attention, example, stack
 from nmt.model.recompute import RunLayer, recomputed
@@ -152,7 +153,7 @@ def test_a_pass_without_a_backward_one_frees_what_it_made() -> None:
         return result
 
     def run(layer: nn.Module, x: Tensor, number: int, given: Sequence[Context]) -> Tensor:
-        own = given[0].placed(Index())
+        own = placed(given[0], Index())
         return x * own.once(("each", number), make) * own.once("all", make)
 
     def forward(context: Context) -> Tensor:
@@ -161,12 +162,12 @@ def test_a_pass_without_a_backward_one_frees_what_it_made() -> None:
             x = recomputed(run)(layer, x, number, [context])
         return x
 
-    y = forward(context.copy())
+    y = forward(copied(context))
     alive = [each() is not None for each in made]  # what one layer made alone is not kept
     assert alive == [True, True, True, False]  # of the first (two), the second and the third layer
     y.sum().backward()
     assert len(made) == 8 and weight.grad is not None
-    y = forward(context.copy())
+    y = forward(copied(context))
     del y
     gc.collect()
     assert len(made) == 12 and all(each() is None for each in made)

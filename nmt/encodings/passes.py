@@ -1,0 +1,122 @@
+"""Making the contexts of a pass, and passing them on: for the model, of no use to an encoding."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nmt.encodings.context import Context, Extent, Positions
+
+
+def whole(
+    site: str,
+    queries: int,
+    keys: int | None = None,
+    device: torch.device | None = None,
+    **known: Any,
+) -> Context:
+    """A pass over all tokens of a text at once, which attend to `keys` of another, if given.
+
+    `known`: other fields of the Context.
+    """
+    at = torch.arange(queries, device=device)[None]
+    there = at if keys is None else torch.arange(keys, device=device)[None]
+    return Context(site, at, there, there, extent=Extent(queries, there.shape[1]), **known)
+
+
+def step(site: str, before: int, new: int, device: torch.device, **known: Any) -> Context:
+    """A step of decoding: `new` tokens after those that are cached, and attend to all of them."""
+    keys = torch.arange(before + new, device=device)[None]
+    queries = keys[:, before:]
+    extent = Extent(before + new, before + new)
+    return Context(site, queries, keys, queries, extent=extent, **known)
+
+
+def step_across(own: Context, source: int, beams: int, cached: bool, **known: Any) -> Context:
+    """A step of cross-attention, from the tokens of `own` to a source of so many.
+
+    Hypotheses of one source, `beams` of them, are queries of one row; `cached`: its keys are.
+    """
+    there = torch.arange(source, device=own.queries.device)[None]
+    return Context(
+        "cross",
+        queries=own.queries.repeat(1, beams),
+        keys=there,
+        new_keys=there[:, :0] if cached else there,
+        extent=Extent(own.keys.shape[1], source, beams),
+        **known,
+    )
+
+
+def placed(context: Context, positions: Positions) -> Context:
+    """The same pass with token indices turned into positions; one object per assignment."""
+
+    def assign() -> Context:
+        if context._single is not None:  # streams of a row have its positions
+            single = placed(context._single, positions)
+            return repeated(single, context.rows // context._single.rows)
+        done: dict[int, Tensor] = {}  # equal tensors stay one object, and one random draw
+        for index in (context.queries, context.keys, context.new_keys):
+            if id(index) not in done:
+                done[id(index)] = positions.assign(index, context)
+        return replace(
+            context,
+            queries=done[id(context.queries)],
+            keys=done[id(context.keys)],
+            new_keys=done[id(context.new_keys)],
+            positions=positions,
+            _indices=context.indices,
+            _memo={},
+        )
+
+    return context.once(positions, assign)
+
+
+def repeated(context: Context, streams: int) -> Context:
+    """The same pass for so many streams of each row, adjacent: one draw serves them all."""
+
+    def repeat(t: Tensor | None) -> Any:
+        return None if t is None else t.repeat_interleave(streams, 0)
+
+    def shared(t: Tensor | None) -> Any:
+        return t if t is not None and len(t) == 1 else repeat(t)  # one row holds for every row
+
+    queries, keys = context.indices
+    return replace(
+        context,
+        queries=shared(context.queries),
+        keys=shared(context.keys),
+        new_keys=shared(context.new_keys),
+        _indices=(shared(queries), shared(keys)),
+        rows=context.rows * streams,
+        allowed=shared(context.allowed),
+        lengths=repeat(context.lengths),
+        tokens=repeat(context.tokens),
+        columns={name: repeat(column) for name, column in context.columns.items()},
+        _single=context,
+        _memo={},
+    )
+
+
+def copied(context: Context) -> Context:
+    """The same pass at this moment: what either of the two computes later, the other has not.
+
+    For gradient checkpointing: see `nmt.model.recompute`.
+    """
+    memo = {k: copied(v) if isinstance(v, Context) else v for k, v in context._memo.items()}
+    single = None if context._single is None else copied(context._single)
+    return replace(context, _single=single, _memo=memo)
+
+
+def asked(context: Context) -> set[str]:
+    """What encodings asked of a pass so far, such as "delta" (distances) or "remembered"."""
+    return set(_asked(context))
+
+
+def _asked(context: Context) -> Iterator[str]:
+    for name, value in context._memo.items():
+        yield str(name[0] if isinstance(name, tuple) else name)
+        if isinstance(value, Context):
+            yield from _asked(value)
