@@ -83,11 +83,6 @@ class Encodings(nn.Module):
         return max((e.facts.streams for e in self.each()), default=1)
 
     @property
-    def columns(self) -> set[str]:
-        """Names of the columns beside the text that some entry reads."""
-        return {name for e in self.each() for name in e.facts.columns}
-
-    @property
     def needs_lengths(self) -> bool:
         """Whether some entry needs the desired length of a decoder's output."""
         return any(e.facts.needs_lengths for e in self.each())

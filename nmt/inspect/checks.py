@@ -42,8 +42,8 @@ def permutation(specimen: Specimen) -> Observation:
     source, _, columns = specimen.text.alone(-1)  # the row without padding
     order = torch.randperm(source.shape[1], generator=torch.Generator().manual_seed(1))
     with torch.inference_mode():
-        straight, _ = specimen.model.encode(source, columns)
-        turned, _ = specimen.model.encode(source[:, order], columns)
+        straight, *_ = specimen.model.encode(source, columns)
+        turned, *_ = specimen.model.encode(source[:, order], columns)
     return _equal(straight[:, order], turned)
 
 
@@ -65,7 +65,7 @@ def beyond(specimen: Specimen, limit: int | None) -> str:
     columns = {n: c if c.shape[1] == 1 else _repeated(c, length) for n, c in columns.items()}
     try:
         with torch.inference_mode():
-            states, _ = specimen.model.encode(_repeated(source, length), columns)
+            states, *_ = specimen.model.encode(_repeated(source, length), columns)
     except ValueError as e:
         return f"refused: {e}"
     finite = "finite states" if states.isfinite().all() else "NaN or infinity"

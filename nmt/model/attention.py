@@ -1,7 +1,7 @@
 """Attention, one path for every encoding: project, score, weigh, sum."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -15,14 +15,6 @@ from nmt.machine.machine import FUSED_FROM
 from nmt.machine.products import Linear
 from nmt.model.cache import Cache
 from nmt.model.dropout import dropout
-
-
-class Memory(NamedTuple):
-    """What is attended to: the states that keys and values are projected from, and their cache."""
-
-    x: Tensor  # [batch, key, dim]
-    cache: Cache | None = None
-    fixed: bool = False  # the cache is filled once (cross-attention) and not appended to
 
 
 class AttentionRecord(NamedTuple):
@@ -55,28 +47,33 @@ class Attention(nn.Module):
         self.watcher: Watcher | None = None  # set by nmt.model.watch alone
 
     def forward(
-        self, x: Tensor, memory: Memory, layer: int, encodings: Encodings, context: Context
+        self, x: Tensor, memory: Tensor, layer: int, encodings: Encodings, context: Context
     ) -> Tensor:
-        """Read memory for x [batch, query, dim], where context.allowed is true.
+        """Attend from x [batch, query, dim] to memory [batch, key, dim] where context.allowed.
 
-        Rows of x side by side may share a row of the memory; they are then queries of one row.
+        Adjacent rows of x may share a row of the memory; they are then queries of one row.
         """
-        queries = x.reshape(len(memory.x), -1, x.shape[-1])
+        queries = x.reshape(len(memory), -1, x.shape[-1])
         q, k, v = self._project(queries, memory, layer, encodings, context)
         o = self._attend(q, k, v, layer, encodings, context)
         return self.out(o.transpose(1, 2).flatten(2)).view_as(x)
 
     def _project(
-        self, x: Tensor, memory: Memory, layer: int, encodings: Encodings, context: Context
+        self, x: Tensor, memory: Tensor, layer: int, encodings: Encodings, context: Context
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries of x; keys and values of the memory, cached after the encodings had them."""
-        cache = memory.cache
-        if cache is not None and memory.fixed and cache.length:
-            nothing = memory.x[:, :0]  # all keys are cached, so there are no new ones
+        """Queries of x; keys and values of the memory, cached after the encodings had them.
+
+        The source is cached in its first step, and later steps have no new keys of it.
+        """
+        if context.memories is None:
+            return encodings.project(self._split, x, memory, memory, layer, context)
+        cache = cast(Cache, context.memories[layer])
+        if context.site == "cross" and cache.length:
+            nothing = memory[:, :0]
             q, _, _ = encodings.project(self._split, x, nothing, nothing, layer, context)
             return q, *cache.all()
-        q, k, v = encodings.project(self._split, x, memory.x, memory.x, layer, context)
-        return (q, k, v) if cache is None else (q, *cache.append(k, v))
+        q, k, v = encodings.project(self._split, x, memory, memory, layer, context)
+        return q, *cache.append(k, v)
 
     def _split(self, xq: Tensor, xk: Tensor, xv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Project and split into heads: [batch, heads, n, head_dim] each.

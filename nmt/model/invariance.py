@@ -194,7 +194,7 @@ def _blamed(model: Transformer, change: Change) -> str:
                 mask = "give no weight where context.allowed is false"
                 advice = mask if hook == "normalise" else change.advice
                 return f"encoding.{e.name}: its `{hook}` ({e.dims.site}) {change.does}; {advice}"
-    names = ",".join({e.name: None for site in model.sites.values() for e in site.each()})
+    names = ",".join(dict.fromkeys(e.name for e in model.entries))
     return f"encoding=[{names}]: one of these {change.does}; {change.advice}"
 
 

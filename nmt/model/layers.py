@@ -10,8 +10,7 @@ from nmt.config import Model
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
 from nmt.machine.products import Linear, rounded
-from nmt.model.attention import Attention, Memory
-from nmt.model.cache import Cache
+from nmt.model.attention import Attention
 from nmt.model.dropout import dropout
 
 
@@ -105,7 +104,7 @@ class EncoderLayer(nn.Module):
         """
         x = self.around_attention(
             x,
-            lambda y: self.attention(y, Memory(y), layer, encodings, context),
+            lambda y: self.attention(y, y, layer, encodings, context),
             keep=layer + 1 not in self.without_residual,
         )
         return self.around_feedforward(x, self.feedforward)
@@ -128,16 +127,10 @@ class DecoderLayer(nn.Module):
         x: Tensor,
         source: Tensor,
         layer: int,
-        own: tuple[Encodings, Context, Cache | None],
-        cross: tuple[Encodings, Context, Cache | None],
+        own: tuple[Encodings, Context],
+        cross: tuple[Encodings, Context],
     ) -> Tensor:
         """x [batch, target, dim], source [batch, source, dim] -> [batch, target, dim]."""
-        encodings, context, cache = own
-        x = self.around_attention(
-            x, lambda y: self.attention(y, Memory(y, cache), layer, encodings, context)
-        )
-        across, between, kept = cross
-        x = self.around_cross(
-            x, lambda y: self.cross(y, Memory(source, kept, True), layer, across, between)
-        )
+        x = self.around_attention(x, lambda y: self.attention(y, y, layer, *own))
+        x = self.around_cross(x, lambda y: self.cross(y, source, layer, *cross))
         return self.around_feedforward(x, self.feedforward)

@@ -125,9 +125,14 @@ class Transformer(nn.Module):
         }
 
     @property
+    def entries(self) -> list[Encoding]:
+        """The encodings of all sites."""
+        return [e for site in self.sites.values() for e in site.each()]
+
+    @property
     def columns(self) -> set[str]:
         """Names of the columns beside the source text that the encodings read."""
-        return {name for site in self.sites.values() for name in site.columns}
+        return {name for e in self.entries for name in e.facts.columns}
 
     @property
     def needs_lengths(self) -> bool:
@@ -158,7 +163,7 @@ class Transformer(nn.Module):
     def column_ranges(self) -> dict[str, range]:
         """The integers that columns beside the source may hold, where not all will do."""
         ranges: dict[str, range] = {}
-        for e in (e for site in self.sites.values() for e in site.each()):
+        for e in self.entries:
             for name, held in e.facts.column_ranges.items():
                 other = ranges.get(name, held)
                 ranges[name] = range(max(held.start, other.start), min(held.stop, other.stop))
@@ -182,7 +187,7 @@ class Transformer(nn.Module):
         Rows are padded on the right; target starts with bos and holds no eos, so each row is as
         long as what is to be predicted. `columns`: integers [batch, source | 1] beside the source.
         """
-        memory, allowed, ponder = self._encode(source, columns or {})
+        memory, allowed, ponder = self.encode(source, columns)
         n, device = target.shape[1], target.device
         lengths = (target != PAD).sum(1)  # of what is to be predicted, eos included
         whole = partial(
@@ -196,7 +201,7 @@ class Transformer(nn.Module):
         mask = causal(n, n, device)
         own = whole("decoder", allowed=mask, causal=True, tokens=target, columns=columns or {})
         cross = whole("cross", keys=source.shape[1], allowed=allowed)
-        x, own_ponder = self._decode(target, rounded(memory), own, cross, None)
+        x, own_ponder = self._decode(target, rounded(memory), own, cross)
         if not self.training:
             return Hidden(x, None)
         ponders = [(ponder, self._read(source)), (own_ponder, target != PAD)]
@@ -219,13 +224,6 @@ class Transformer(nn.Module):
             losses.append(self.length_head.loss(memory[:: self.streams], allowed, lengths))
         return torch.stack(losses).sum() if losses else None
 
-    def encode(
-        self, source: Tensor, columns: dict[str, Tensor] | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """States [batch x streams, source, dim] and the mask [batch, 1, 1, source] of tokens."""
-        memory, allowed, _ = self._encode(source, columns or {})
-        return memory, allowed
-
     def _read(self, source: Tensor) -> Tensor:
         """Which tokens of a source the model reads [batch, source].
 
@@ -236,9 +234,10 @@ class Transformer(nn.Module):
             return real
         return real & ((source != EOS) | (real.sum(1, keepdim=True) == 1))
 
-    def _encode(
-        self, source: Tensor, columns: dict[str, Tensor]
+    def encode(
+        self, source: Tensor, columns: dict[str, Tensor] | None = None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """States [batch x streams, source, dim], mask [batch, 1, 1, source], and ponder times."""
         real = self._read(source)
         allowed = real[:, None, None, :]
         context = passes.whole(
@@ -249,7 +248,7 @@ class Transformer(nn.Module):
             allowed=allowed,
             lengths=real.sum(1),
             tokens=source,
-            columns=columns,
+            columns=columns or {},
             training=self.training,
         )
         encodings = self.encoder_encodings
@@ -270,7 +269,7 @@ class Transformer(nn.Module):
         `lengths` [rows]: desired lengths of the outputs, eos included; None leaves them to the
         length head. Raises ValueError where the encodings need them and nothing tells them.
         """
-        memory, allowed = self.encode(source, columns)
+        memory, allowed, _ = self.encode(source, columns)
         if lengths is None and self.needs_lengths and self.length_head is not None:
             lengths = self.length_head(memory[:: self.streams], allowed)
         if lengths is None and self.needs_lengths:
@@ -309,7 +308,7 @@ class Transformer(nn.Module):
             memories=state.cross,
         )
         state.length += n
-        return state.in_rows(self._decode(tokens, state.source, own, cross, state)[0])
+        return state.in_rows(self._decode(tokens, state.source, own, cross)[0])
 
     def _embed(
         self, table: nn.Module, ids: Tensor, encodings: Encodings, context: Context
@@ -321,16 +320,15 @@ class Transformer(nn.Module):
         return dropout(x, self.dropout, self.training), context
 
     def _decode(
-        self, target: Tensor, memory: Tensor, own: Context, cross: Context, state: State | None
+        self, target: Tensor, memory: Tensor, own: Context, cross: Context
     ) -> tuple[Tensor, Tensor | None]:
+        """States of target ids that attend to memory [batch, source, dim]; ponder times or None."""
         encodings, across = self.decoder_encodings, self.cross_encodings
         x, own = self._embed(self.target_embedding, target, encodings, own)
         if self.streams > 1:
             cross = passes.repeated(cross, self.streams)
 
         def run(layer: nn.Module, y: Tensor, number: int, given: Sequence[Context]) -> Tensor:
-            caches = (None, None) if state is None else (state.own[number], state.cross[number])
-            first, second = (encodings, given[0], caches[0]), (across, given[1], caches[1])
-            return layer(y, memory, number, first, second)
+            return layer(y, memory, number, (encodings, given[0]), (across, given[1]))
 
         return self.decoder(x, encodings, [own, cross], run)

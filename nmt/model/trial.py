@@ -52,7 +52,7 @@ def step(model: Transformer, read: Sentences) -> None:
     for name, p in _named(model):
         if p.grad is not None and not p.grad.isfinite().all():
             raise TrialError(f"{name}: its gradient in a first step is not finite")
-    if any(e.facts.may_lack_gradients for site in model.sites.values() for e in site.each()):
+    if any(e.facts.may_lack_gradients for e in model.entries):
         return
     for name, p in _named(model):
         if p.requires_grad and p.grad is None:

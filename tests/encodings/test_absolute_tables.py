@@ -19,7 +19,7 @@ from nmt.encodings.positions import Index
 from nmt.encodings.registry import create
 from nmt.encodings.sinusoids import sinusoids
 from nmt.encodings.universal import Universal
-from nmt.model.attention import Attention, Memory
+from nmt.model.attention import Attention
 from nmt.model.transformer import Transformer
 from tests.encodings.attending import attend, dims, pass_over
 
@@ -110,7 +110,7 @@ def test_infused_attention_equals_the_formula_in_two_loops(site: str) -> None:
     if site == "cross":
         there = torch.arange(m)[None]
         c = Context(site, torch.arange(n)[None], there, there)
-    got = f(x, Memory(y), 0, Encodings([PositionInfused(dims(site))]), c)
+    got = f(x, y, 0, Encodings([PositionInfused(dims(site))]), c)
     wanted = torch.zeros(n, 8, dtype=torch.float64)
     for h in range(heads):
         part = slice(h * head_dim, (h + 1) * head_dim)
@@ -137,8 +137,8 @@ def test_infused_values_know_no_position_and_zero_content_leaves_positions_alone
     with torch.no_grad():
         f.value.weight.zero_()
     x = torch.randn(1, 7, 8, dtype=torch.float64)
-    infused = f(x, Memory(x), 0, Encodings([e]), pass_over(7, rows=1))
-    plain = f(x, Memory(x), 0, Encodings([]), pass_over(7, rows=1))
+    infused = f(x, x, 0, Encodings([e]), pass_over(7, rows=1))
+    plain = f(x, x, 0, Encodings([]), pass_over(7, rows=1))
     assert torch.allclose(infused, plain, atol=1e-6)
 
 

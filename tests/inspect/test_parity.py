@@ -268,9 +268,9 @@ def test_only_padding_goes_wrong(settings_of: Make, monkeypatch: Patch) -> None:
 def test_reading_the_padding_of_the_source(settings_of: Make, monkeypatch: Patch) -> None:
     right = Transformer.encode
 
-    def encode(self: Transformer, *args: Any) -> tuple[Tensor, Tensor]:
-        memory, allowed = right(self, *args)
-        return memory, torch.ones_like(allowed)
+    def encode(self: Transformer, *args: Any) -> tuple[Tensor, Tensor, Tensor | None]:
+        memory, allowed, ponder = right(self, *args)
+        return memory, torch.ones_like(allowed), ponder
 
     monkeypatch.setattr(Transformer, "encode", encode)
     assert failed(measure(settings_of("encoding=none"))) == {"padding"}

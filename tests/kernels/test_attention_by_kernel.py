@@ -13,7 +13,7 @@ if torch.cuda.is_available():  # where exact float32, which these tests need, co
 
 from nmt.encodings.context import Extent
 from nmt.kernels import choice, relative
-from nmt.model.attention import Attention, Memory
+from nmt.model.attention import Attention
 from nmt.model.transformer import Transformer
 from nmt.model.watch import watching
 from scripts.kernels import where
@@ -67,9 +67,9 @@ def test_attention_asks_for_the_kernel_and_gets_what_formulas_give(
         context, queries=at, keys=at, new_keys=at, extent=Extent(20, 20), causal=True,
         allowed=torch.ones(20, 20, device=DEVICE).tril().bool()[None, None],
     )  # fmt: skip
-    by_kernel = layer(x, Memory(x), 1, encodings, context)
+    by_kernel = layer(x, x, 1, encodings, context)
     assert asked == [True]
-    plain = layer(x, Memory(x), 1, encodings, replace(context, extent=None, _memo={}))
+    plain = layer(x, x, 1, encodings, replace(context, extent=None, _memo={}))
     assert len(asked) == 1
     torch.testing.assert_close(by_kernel, plain)
 

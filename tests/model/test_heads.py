@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from nmt.encodings.base import Encoding
 from nmt.encodings.composition import Encodings
 from nmt.encodings.relative import Relative
-from nmt.model.attention import Attention, Memory
+from nmt.model.attention import Attention
 from tests.encodings.attending import dims, pass_over
 
 
@@ -30,7 +30,7 @@ def test_outputs_and_gradients_are_those_of_torch(entries: list[Encoding]) -> No
         theirs.out_proj.load_state_dict(mine.out.state_dict())
     x, g = torch.randn(2, 5, 8, requires_grad=True), torch.randn(2, 5, 8)
 
-    o = mine(x, Memory(x), 0, Encodings(entries), pass_over(5))
+    o = mine(x, x, 0, Encodings(entries), pass_over(5))
     wanted, _ = theirs(x, x, x, need_weights=False)
     same(o, wanted)
 

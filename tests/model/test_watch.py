@@ -12,7 +12,7 @@ from torch import Tensor
 from nmt.encodings.context import causal
 from nmt.encodings.sinusoids import sinusoids
 from nmt.model import attention, example
-from nmt.model.attention import Attention, AttentionRecord, Memory
+from nmt.model.attention import Attention, AttentionRecord
 from nmt.model.layers import EncoderLayer
 from nmt.model.transformer import Transformer
 from nmt.model.watch import watching
@@ -122,8 +122,7 @@ def test_absolute_by_hand(tiny: Make, ids: Ids) -> None:
     given: list[tuple[Attention, Tensor, Tensor]] = []
 
     def note(module: torch.nn.Module, inputs: tuple[Any, ...]) -> None:
-        memory: Memory = inputs[1]
-        given.append((cast(Attention, module), inputs[0], memory.x))
+        given.append((cast(Attention, module), inputs[0], inputs[1]))
 
     hooks = [m.register_forward_pre_hook(note) for m in model.modules() if isinstance(m, Attention)]
     looks = seen(model, source, target)
@@ -228,7 +227,7 @@ def test_halted_tokens_are_told_apart(tiny: Make, ids: Ids) -> None:
         stack.halting.threshold = 0.7
         torch.nn.init.constant_(stack.halting.unit.bias, bias)
     looks = seen(model, source, target)
-    ponder = model._encode(source, {})[2]
+    ponder = model.encode(source)[2]
     encoder = [look.running for look in looks if look.site == "encoder"]
     assert all(running is not None for running in encoder)
     passes = torch.stack([r for r in encoder if r is not None]).sum(0)
