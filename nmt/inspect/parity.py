@@ -134,7 +134,7 @@ def several_at_once(subject: Subject) -> Pairs:
 @_condition(
     "what reorder does not reach: tensors in the decoder's context.state must have rows first, and "
     "nothing else but context.remember may keep anything for a row; in cross-attention, which has "
-    "no context.state, hypotheses of a source (context.copies) that are mistaken for tokens",
+    "no context.state, hypotheses of a source (context.extent.beams) that are mistaken for tokens",
 )
 def beams(subject: Subject) -> Pairs:
     """Rows are repeated, swapped, dropped and change places in the middle."""
