@@ -8,7 +8,7 @@ import torch
 
 from nmt.config import Data, Settings, columns_of, integers
 from nmt.data.subword_sampling import refusal
-from nmt.encodings.limits import longest, shortage
+from nmt.encodings.limits import max_length, why_too_short
 from nmt.encodings.registry import create
 from nmt.errors import Exit, UserError, is_want_of_memory, whence
 from nmt.machine.device import pick
@@ -147,7 +147,7 @@ def _check_size(settings: Settings, model: Transformer) -> None:
     room = memory_of(device)
     if need <= room:
         return
-    entries = [e for site in model.sites.values() for e in site.each()]
+    entries = [e for site in model.sites.values() for e in site]
     widest = max(entries, key=_bytes, default=None)
     name, value = _largest(settings)
     if widest is not None and 2 * sum(map(_bytes, entries)) > _bytes(model):
@@ -214,9 +214,9 @@ def _check_lengths(settings: Settings, model: Transformer) -> None:
     """Refuse tables too short for the training sentences that data.max_length lets in."""
     most = longest_joined(settings.data) + 1  # eos, or bos
     for site in model.sites.values():
-        for e in site.each():
-            if (why := shortage(e, most)) is not None:
-                limits = (longest(e, training) for training in (True, False))
+        for e in site:
+            if (why := why_too_short(e, most)) is not None:
+                limits = (max_length(e, training) for training in (True, False))
                 least = min(limit for limit in limits if limit is not None) - 1
                 key = "max_length" if most == settings.data.max_length + 1 else "join_length"
                 shorter = f", or data.{key}={least}" if least else ""
@@ -230,7 +230,7 @@ def _check_columns(settings: Settings, model: Transformer) -> None:
     """Refuse an encoding that reads a column which the corpus does not have."""
     offered = columns_of(settings.data)
     for site, encodings in model.sites.items():
-        for e in encodings.each():
+        for e in encodings:
             for name in sorted(e.facts.columns):
                 if name not in offered:
                     has = ", ".join(sorted(offered)) or "none"

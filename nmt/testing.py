@@ -43,11 +43,11 @@ def check_encoding(
     Tried are: hooks return the documented shapes, and every parameter gets a gradient; later tokens
     and padding change nothing; a common shift of positions changes nothing if and only if the
     class says `relative`; the order of tokens shows (in an encoder only with `order_matters`);
-    positions are read as `takes` says; long and empty sequences stay finite; `zero_initialise`
-    changes nothing; layers that are computed twice give the same bits; and decoding with a cache of
-    `tokens` tokens gives the logits of one pass: token by token, several at once, with beams that
-    change rows, with padding, after other passes, in these `precisions` (float32, bfloat16), on
-    this `device`.
+    positions are read as `position_type` says; long and empty sequences stay finite;
+    `zero_initialise` changes nothing; layers that are computed twice give the same bits; and
+    decoding with a cache of `tokens` tokens gives the logits of one pass: token by token, several
+    at once, with beams that change rows, with padding, after other passes, in these `precisions`
+    (float32, bfloat16), on this `device`.
 
     Returns all results. Raises AssertionError that names each check that failed, with the entry and
     the hook at fault where they can be told, and the figure; UserError for what cannot be built.

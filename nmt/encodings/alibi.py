@@ -23,7 +23,7 @@ class Alibi(Encoding):
     themselves and what came before, once for heads that see themselves and what follows.
     """
 
-    facts = Facts(relative=True, pairwise=True)
+    facts = Facts(relative=True, distances_only=True)
     slopes: Tensor  # [heads]
 
     def __init__(self, dims: Dims, directional: bool = False) -> None:

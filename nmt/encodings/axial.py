@@ -23,7 +23,7 @@ class Axial(Encoding):
     starts them all at one.
     """
 
-    facts = Facts(takes="integers", sized_by="t1 x t2")
+    facts = Facts(position_type="integer", sized_by="t1 x t2")
 
     def __init__(
         self,

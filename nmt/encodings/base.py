@@ -1,4 +1,4 @@
-"""The seam between attention and positional encodings: eight hooks, each of which does nothing.
+"""The interface of positional encodings to attention: eight hooks, each of which does nothing.
 
 An encoding overrides one or two hooks. Which ones it overrides decides the fast path: without
 `scores`, `normalise` and `values`, the fused attention kernel serves it. `distance_vectors` says

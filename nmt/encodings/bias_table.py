@@ -25,7 +25,7 @@ class BiasTable(Encoding):
     """
 
     facts = Facts(
-        takes="integers", pairwise=True
+        position_type="integer", distances_only=True
     )  # with reference=relative; absolute refuses such positions
     weight: nn.Parameter  # [layers | 1, heads | 1, rows, 1]
 
@@ -40,7 +40,7 @@ class BiasTable(Encoding):
         relative = reference == "relative"
         count = None if relative else longest  # distances are clipped instead
         super().__init__(dims, relative=relative, num_positions=count)
-        if reference == "absolute" and self.positions.pairs:
+        if reference == "absolute" and self.positions.distances_only:
             raise ValueError("reference=absolute: needs a position for every single token")
         self.longest = longest
         rows = 2 * longest - 1 if relative else longest**2

@@ -18,8 +18,8 @@ def query_products(q: Tensor, rows: Tensor, index: Tensor) -> Tensor:
 
     rows: [heads | 1, row, head_dim]; index: [batch | 1, query, key].
     """
-    made: Tensor = _QueryProducts.apply(q, rows, index)
-    return made
+    products: Tensor = _QueryProducts.apply(q, rows, index)
+    return products
 
 
 def row_sums(p: Tensor, rows: Tensor, index: Tensor) -> Tensor:
@@ -27,8 +27,8 @@ def row_sums(p: Tensor, rows: Tensor, index: Tensor) -> Tensor:
 
     rows: [heads | 1, row, head_dim]; index: [batch | 1, query, key].
     """
-    made: Tensor = _RowSums.apply(p, rows, index)
-    return made
+    sums: Tensor = _RowSums.apply(p, rows, index)
+    return sums
 
 
 class _QueryProducts(Function):

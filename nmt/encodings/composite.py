@@ -27,7 +27,7 @@ class Composite(Encoding):
     (heads + head_dim) numbers per layer, and (2 tau + 1) head_dim more with key.
     """
 
-    facts = Facts(relative=True, takes="integers", pairwise=True)
+    facts = Facts(relative=True, position_type="integer", distances_only=True)
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Composite(Encoding):
         return s
 
     def by_distance(self, layer: int, distances: Tensor) -> dict[str, Tensor]:
-        """What queries and keys make kernels with."""
+        """The vectors from which queries and keys make kernels."""
         rows = distances.clamp(-self.tau, self.tau) + self.tau
         tables = {"queries": (self.c_q, rows), "keys": (self.c_k, 2 * self.tau - rows)}
         return {

@@ -3,7 +3,7 @@
 What a hook returns has the shape that `Encoding` documents, or a ValueError names it here.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import cast
 
@@ -14,46 +14,43 @@ from nmt.encodings.base import DistanceVectors, Encoding, Projection
 from nmt.encodings.context import Context
 from nmt.encodings.passes import placed
 from nmt.encodings.positions import Scaled
-from nmt.encodings.together import at_odds, refuse
+from nmt.encodings.together import breaking_shift_invariance, refuse
 from nmt.encodings.weights import softmax
 
 
 class Encodings(nn.Module):
-    """Asks each encoding in turn; an empty list is attention without positions."""
+    """Calls each encoding in turn; an empty list is attention without positions."""
 
     def __init__(self, entries: list[Encoding]) -> None:
         super().__init__()
         refuse(entries)
         for e in entries:
-            if (why := limits.shortage(e, 1)) is not None:
+            if (why := limits.why_too_short(e, 1)) is not None:
                 raise ValueError(f"encoding.{e.name}: {why}")
         self.entries = nn.ModuleList(entries)
 
     def _with(self, hook: str, context: Context) -> list[tuple[Encoding, Context]]:
         """The entries that override a hook, and where tokens stand for each of them."""
-        every = [
-            (e, placed(context, e.positions)) for e in self.each()
-        ]  # all draw at the first hook
+        every = [(e, placed(context, e.positions)) for e in self]  # all draw at the first hook
         return [(e, c) for e, c in every if hook in e.hooks]
 
-    def each(self) -> list[Encoding]:
-        """The entries in their order."""
-        return cast(list[Encoding], list(self.entries))
+    def __iter__(self) -> Iterator[Encoding]:
+        return iter(cast(list[Encoding], list(self.entries)))
 
     @property
     def fusible(self) -> bool:
         """Whether a kernel that knows only an additive mask computes the same."""
-        return not any(_answers(e) for e in self.each())
+        return not any(_changes_attention(e) for e in self)
 
     @property
     def relative(self) -> bool:
         """Whether a common shift of all positions changes nothing (tested for every pair)."""
-        return all(e.facts.relative for e in self.each()) and at_odds(self.each()) is None
+        return all(e.facts.relative for e in self) and breaking_shift_invariance(list(self)) is None
 
     @property
-    def at_odds(self) -> str | None:
-        """Why entries that know distances alone know places together, in one sentence."""
-        if (two := at_odds(self.each())) is None:
+    def breaks_shift_invariance(self) -> str | None:
+        """Why relative entries tell absolute positions together, in one sentence; or None."""
+        if (two := breaking_shift_invariance(list(self))) is None:
             return None
         turning, reading = (e.name for e in two)
         return (
@@ -61,45 +58,45 @@ class Encodings(nn.Module):
             "unturned: together they tell places, not distances alone"
         )
 
-    def limit(self, training: bool) -> int | None:
+    def max_length(self, training: bool) -> int | None:
         """The longest sequence that every entry can encode, in training or otherwise; None: any."""
-        longest = (limits.longest(e, training) for e in self.each())
-        return min((n for n in longest if n is not None), default=None)
+        lengths = (limits.max_length(e, training) for e in self)
+        return min((n for n in lengths if n is not None), default=None)
 
     @property
     def scale(self) -> float | None:
-        """What the scores are multiplied with, if an entry says so."""
-        scales = (e.facts.scale for e in self.each())
+        """The factor on the scores, if an entry states one."""
+        scales = (e.facts.scale for e in self)
         return next((scale for scale in scales if scale is not None), None)
 
     @property
     def projects_keys(self) -> bool:
         """Whether attention needs a projection for its keys; false if some entry has none."""
-        return all(e.facts.projects_keys for e in self.each())
+        return all(e.facts.projects_keys for e in self)
 
     @property
     def streams(self) -> int:
-        """How many rows `embed` makes of each."""
-        return max((e.facts.streams for e in self.each()), default=1)
+        """Rows that `embed` makes of each."""
+        return max((e.facts.streams for e in self), default=1)
 
     @property
     def needs_lengths(self) -> bool:
         """Whether some entry needs the desired length of a decoder's output."""
-        return any(e.facts.needs_lengths for e in self.each())
+        return any(e.facts.needs_lengths for e in self)
 
     def scale_positions(self, factor: float) -> None:
         """Position interpolation: multiply all positions of training by a factor.
 
         Raises ValueError for an encoding that cannot see positions between whole numbers.
         """
-        for e in self.each():  # all are asked first, so that a refusal changes nothing
-            if e.facts.takes != "real" or e.positions.pairs:
+        for e in self:  # all are checked first, so that a refusal changes nothing
+            if e.facts.position_type != "real" or e.positions.distances_only:
                 why = {
-                    "nothing": "it never looks at positions",
-                    "integers": "it knows whole positions only",
-                }.get(e.facts.takes, "its distances are counted along edges")
+                    "none": "it never looks at positions",
+                    "integer": "it knows whole positions only",
+                }.get(e.facts.position_type, "its distances are counted along edges")
                 raise ValueError(f"encoding.{e.name}: positions cannot be scaled, because {why}")
-        for e in self.each():
+        for e in self:
             before = e.positions.inner if isinstance(e.positions, Scaled) else e.positions
             e.positions = Scaled(before, factor)
 
@@ -126,7 +123,7 @@ class Encodings(nn.Module):
         return project(xq, xk, xv)
 
     def scores(self, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
-        """Raw scores of all pairs: q k^T, and what each entry makes of it (`Encoding.scores`)."""
+        """Raw scores of all pairs: q k^T, changed by each entry (`Encoding.scores`)."""
         s = q @ k.mT
         for e, c in self._with("scores", context):
             axes = "[batch, heads, query, key]"
@@ -162,10 +159,10 @@ class Encodings(nn.Module):
 
     def distance_vectors(self, layer: int, context: Context) -> DistanceVectors | None:
         """See there; only where no other entry has `scores` or `values`."""
-        answering = [e for e in self.each() if _answers(e)]
-        if len(answering) != 1:
+        changing = [e for e in self if _changes_attention(e)]
+        if len(changing) != 1:
             return None
-        return answering[0].distance_vectors(layer, placed(context, answering[0].positions))
+        return changing[0].distance_vectors(layer, placed(context, changing[0].positions))
 
     def readout(self, x: Tensor, context: Context) -> Tensor:
         """See `Encoding.readout`."""
@@ -224,6 +221,6 @@ def _misshapen(
     )
 
 
-def _answers(e: Encoding) -> bool:
+def _changes_attention(e: Encoding) -> bool:
     """Whether plain attention with an additive mask does not compute the same."""
     return not {"scores", "normalise", "values"}.isdisjoint(e.hooks)

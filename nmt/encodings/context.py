@@ -1,4 +1,4 @@
-"""What an encoding may ask of one pass through a stack: where tokens stand, and who sees whom."""
+"""One pass through a stack, as an encoding sees it: positions of tokens, mask, and memory."""
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
@@ -21,22 +21,22 @@ class Positions:
     """
 
     integer: ClassVar[bool] = True  # tables can be indexed with the result
-    pairs: ClassVar[bool] = False  # only distances are defined (trees, graphs): see `distances`
+    distances_only: ClassVar[bool] = False  # as in trees and graphs: see `distances`
     sites: ClassVar[tuple[str, ...]] = ("encoder", "decoder", "cross")  # where it makes sense
 
     @property
     def columns(self) -> frozenset[str]:
-        """Names of the columns beside the text that are read."""
+        """Names of the columns parallel to the text that are read."""
         return frozenset()
 
     @property
-    def lengths(self) -> bool:
+    def needs_lengths(self) -> bool:
         """Whether context.lengths are read, which in a decoder are the desired ones."""
         return False
 
     @property
     def ascending(self) -> bool:
-        """Whether no token stands further back than one before it; only asked in a decoder."""
+        """Whether no position is lower than the one before it; read only of a decoder's."""
         return True
 
     @property
@@ -44,23 +44,23 @@ class Positions:
         """Whether each token stands one further than the one before it, whatever the text."""
         return type(self) is Positions
 
-    def limit_in(self, training: bool) -> int | None:
+    def max_length(self, training: bool) -> int | None:
         """The longest sequence that gets positions, in training or otherwise; None: any."""
         return None
 
-    def reach(self, length: int, training: bool) -> range | None:
+    def position_range(self, length: int, training: bool) -> range | None:
         """From the least to the greatest position that one of `length` tokens may get.
 
         None: unknown before the text is read. Only for integer positions.
         """
         return range(length)
 
-    def apart(self, length: int, training: bool) -> int | None:
-        """The greatest distance between two of `length` tokens; None as for `reach`."""
-        reach = self.reach(length, training)
-        return None if reach is None else len(reach) - 1
+    def max_distance(self, length: int, training: bool) -> int | None:
+        """The greatest distance between two of `length` tokens; None as for `position_range`."""
+        positions = self.position_range(length, training)
+        return None if positions is None else len(positions) - 1
 
-    def lowered(self, excess: int, training: bool) -> str | None:
+    def lowering(self, excess: int, training: bool) -> str | None:
         """The option that would lower the greatest position by `excess`, as key=value."""
         return None
 
@@ -78,18 +78,18 @@ class Positions:
 
 
 class KeyMemory(Protocol):
-    """What a decoder keeps of the keys that one layer has seen."""
+    """Values per key that a decoder caches, of one layer."""
 
     def remember(self, name: str, new: Tensor) -> Tensor:
         """Add [rows, any, new, width] under a name, and return all of that name."""
 
 
 class Extent(NamedTuple):
-    """How far queries and keys reach, where it is known without reading tensors from a GPU."""
+    """The lengths of queries and keys, where they are known without reading tensors from a GPU."""
 
     queries: int  # tokens to the last query
     keys: int  # tokens to the last key
-    beams: int = 1  # queries at each place, as the hypotheses of one source
+    beams: int = 1  # queries with the same position, as the hypotheses of one source
 
 
 INDICES = Positions()  # the position of each token is its index
@@ -147,7 +147,7 @@ class Context:
         return self._indices or (self.queries, self.keys)
 
     def column(self, name: str) -> Tensor:
-        """A column beside the text [batch, source | 1]; raises ValueError where it is missing."""
+        """A column parallel to the source [batch, source | 1]; ValueError where it is missing."""
         if name not in self.columns:
             raise ValueError(f"the encoding reads a column {name!r}, which this text does not have")
         return self.columns[name]
@@ -185,17 +185,17 @@ class Context:
         """
         if self.extent is not None:
             end = self.extent.keys if which == "keys" else self.extent.queries
-            if (reach := self.positions.reach(end, self.training)) is not None:
-                return (reach[0], reach[-1]) if reach else (0, 0)
+            if (positions := self.positions.position_range(end, self.training)) is not None:
+                return (positions[0], positions[-1]) if positions else (0, 0)
         at: Tensor = getattr(self, which)
         return (int(at.min()), int(at.max())) if at.numel() else (0, 0)
 
-    def farthest(self) -> int:
+    def max_distance(self) -> int:
         """The greatest distance that a query may have from a key, known as in `bounds`."""
         if self.extent is not None:
             tokens = max(self.extent.queries, self.extent.keys)
-            if (apart := self.positions.apart(tokens, self.training)) is not None:
-                return apart
+            if (distance := self.positions.max_distance(tokens, self.training)) is not None:
+                return distance
         return int(self.delta.abs().max()) if self.delta.numel() else 0
 
     def refuse_beyond(self, num_positions: int, *which: str) -> None:

@@ -24,7 +24,7 @@ class ConvSpe(Encoding):
     memory for batch x heads x length x (2 kernel - 1) x head_dim numbers.
     """
 
-    facts = Facts(relative=True, takes="integers", pairwise=True)
+    facts = Facts(relative=True, position_type="integer", distances_only=True)
 
     def __init__(self, dims: Dims, kernel: PositiveInt = 16, gated: bool = True) -> None:
         super().__init__(dims)

@@ -23,7 +23,7 @@ class Convolution(Encoding):
     width dim^2 parameters per stack; depthwise, a filter per component, only width dim.
     """
 
-    facts = Facts(relative=True, takes="nothing")
+    facts = Facts(relative=True, position_type="none")
 
     def __init__(self, dims: Dims, width: int = 3, depthwise: bool = False) -> None:
         super().__init__(dims)

@@ -24,7 +24,7 @@ class Cope(Encoding):
     Counts follow the order of the tokens, whatever positions they have. E starts at zero.
     """
 
-    facts = Facts(relative=True, takes="nothing", unbound=False)
+    facts = Facts(relative=True, position_type="none", unbound=False)
     weight: nn.Parameter  # E [layers, 1, positions, head_dim]
 
     def __init__(self, dims: Dims, counts: Annotated[int, Bound(2)] = 64) -> None:

@@ -21,7 +21,7 @@ class DaTransformer(Encoding):
     Two numbers for every head of every layer.
     """
 
-    facts = Facts(relative=True, pairwise=True, reads_queries_or_keys=False)
+    facts = Facts(relative=True, distances_only=True, reads_queries_or_keys=False)
 
     def __init__(self, dims: Dims) -> None:
         super().__init__(dims)

@@ -26,7 +26,7 @@ BIASES = {"alibi": Alibi, "kerple_log": Kerple, "fire": Fire}
 
 
 class Dape(Encoding):
-    """Learns an MLP for every layer: (3 heads + 1) width + heads, beside what B learns."""
+    """Learns an MLP for every layer: (3 heads + 1) width + heads, in addition to those of B."""
 
     facts = Facts(relative=True, reads_queries_or_keys=False)
 

@@ -28,7 +28,7 @@ class Deberta(Encoding):
     biases: 2k dim + 2 layers dim^2 parameters per stack.
     """
 
-    facts = Facts(relative=True, takes="integers", pairwise=True)
+    facts = Facts(relative=True, position_type="integer", distances_only=True)
 
     def __init__(
         self, dims: Dims, k: PositiveInt = 128, p2c: Literal["code", "paper"] = "code"

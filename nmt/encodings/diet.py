@@ -23,7 +23,7 @@ class Diet(Encoding):
     """
 
     facts = Facts(
-        takes="integers", pairwise=True
+        position_type="integer", distances_only=True
     )  # with reference=relative; absolute refuses such positions
     to_query: nn.Parameter  # P_Q [layers | 1, heads, longest, rank]; R with rank 1 (relative)
     to_key: nn.Parameter | None  # P_K, the same shape
@@ -43,7 +43,7 @@ class Diet(Encoding):
             raise ValueError(f"rank={rank}: reference=relative learns one number per distance")
         if not relative and rank is None:
             raise ValueError("rank=null: reference=absolute needs at least 1")
-        if not relative and self.positions.pairs:
+        if not relative and self.positions.distances_only:
             raise ValueError("reference=absolute: needs a position for every single token")
         self.longest = longest
         rows = 2 * longest - 1 if relative else longest

@@ -18,7 +18,7 @@ from nmt.encodings.base import Context, Dims, Encoding, Facts
 class Disan(Encoding):
     """Masks each head of the encoder to one direction, in the order of the tokens."""
 
-    facts = Facts(relative=True, takes="nothing")
+    facts = Facts(relative=True, position_type="none")
 
     def __init__(self, dims: Dims, diagonal: bool = True) -> None:
         super().__init__(dims)

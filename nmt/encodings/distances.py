@@ -1,4 +1,4 @@
-"""Products with one vector per distance: what several relative encodings are made of.
+"""Products with one vector per distance, of which several relative encodings are made.
 
 A vector per pair of tokens would need [query, key, head_dim] numbers; instead each query (or key)
 meets every distance that occurs once, and the pairs pick from these products.
@@ -60,18 +60,18 @@ def sinusoid_products(
     y . PE(i - j) = (y_s sin wi + y_c cos wi) . cos wj + (y_c sin wi - y_s cos wi) . sin wj.
     """
     shared = len(context.queries) == len(context.keys) == 1
-    if context.positions.pairs or (shared and not context.queries.is_floating_point()):
+    if context.positions.distances_only or (shared and not context.queries.is_floating_point()):
         distances, index = distinct(context)
         a = angles(distances if keys else -distances, w)  # [distance, f]
         rows = torch.cat([a.sin(), a.cos()], dim=-1).to(t.dtype)
         rows = rows[None] if weight is None else rows @ weight.mT.to(t.dtype)
         return key_products(t, rows, index) if keys else query_products(t, rows, index)
     y = t if weight is None else t @ weight.to(t.dtype)
-    own, other = (angles(x, w)[:, None] for x in (context.queries, context.keys))
+    here, there = (angles(x, w)[:, None] for x in (context.queries, context.keys))
     if keys:
-        own, other = other, own
-    sin, cos = own.sin().to(t.dtype), own.cos().to(t.dtype)  # [batch | 1, 1, n, f]
+        here, there = there, here
+    sin, cos = here.sin().to(t.dtype), here.cos().to(t.dtype)  # [batch | 1, 1, n, f]
     y_sin, y_cos = y.chunk(2, dim=-1)
     turned = torch.cat([y_sin * sin + y_cos * cos, y_cos * sin - y_sin * cos], dim=-1)
-    products = turned @ torch.cat([other.cos(), other.sin()], dim=-1).mT.to(t.dtype)
+    products = turned @ torch.cat([there.cos(), there.sin()], dim=-1).mT.to(t.dtype)
     return products.mT if keys else products

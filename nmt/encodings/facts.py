@@ -1,4 +1,4 @@
-"""What an encoding is made for (`Dims`), and what others must know of it (`Facts`)."""
+"""The sizes that an encoding is made for (`Dims`), and what it states of itself (`Facts`)."""
 
 from dataclasses import dataclass, field, replace
 
@@ -23,31 +23,35 @@ class Dims:
 
 @dataclass(frozen=True)
 class Facts:
-    """What an encoding states besides its hooks.
+    """Properties of an encoding that other code must know.
 
     A class states what holds for all its objects, `facts = Facts(relative=True)`; what depends on
     options goes to the constructor, `super().__init__(dims, num_positions=size)`.
     """
 
+    # Positions
     relative: bool = False  # a common shift of all positions changes nothing (tested)
-    takes: str = "real"  # positions: "real" numbers, "integers" only, or "nothing"
-    pairwise: bool = False  # reads only distances, so trees and graphs can give them
+    position_type: str = "real"  # that it reads: "real" numbers, "integer" only, or "none"
+    distances_only: bool = False  # it reads nothing else, so trees and graphs can give them
 
-    num_positions: int | None = None  # positions 0 .. num_positions - 1 can be encoded; None: any
+    # Length
+    num_positions: int | None = None  # 0 .. num_positions - 1 can be encoded; None: any
     max_distance: int | None = None  # that can be encoded; None: any, or farther counts as nearer
     sized_by: str = "longest"  # the option that decides about these two
-    unbound: bool | None = None  # no sequence is too long, nothing far away shares a row; None:
-    # neither of the two is stated, and positions need not be integers
+    unbound: bool | None = None  # False: distant tokens share a row of a table, or length is
+    # limited; None: follows from these two and from position_type
 
+    # Attention
     scale: float | None = None  # of the scores; None: 1 / sqrt(head_dim)
-    projects_keys: bool = True  # false: keys are slices of the input, without a projection
+    projects_keys: bool = True  # False: keys are slices of the input, without a projection
     changes_width: bool = False  # `project` makes queries and keys of another width
-    rotation_planes: frozenset[frozenset[int]] = frozenset()  # components of queries and keys
-    # that `project` rotates together, by position: only their products with each other know the
-    # distance alone
-    reads_queries_or_keys: bool = True  # false: `scores` knows them by their products only
-    streams: int = 1  # rows that `embed` makes of each, adjacent to each other
+    # Components of queries and keys that `project` rotates together, by position. Only products of
+    # the two then know the distance alone.
+    rotation_planes: frozenset[frozenset[int]] = frozenset()
+    reads_queries_or_keys: bool = True  # False: `scores` knows them by their products only
+    streams: int = 1  # adjacent rows that `embed` makes of each row
 
+    # Inputs and training
     columns: frozenset[str] = frozenset()  # that are read, parallel to the source text
     column_ranges: dict[str, range] = field(default_factory=dict)  # integers that they may hold
     needs_lengths: bool = False  # a decoder needs the desired length of its output
@@ -62,5 +66,5 @@ class Facts:
             self,
             columns=self.columns | positions.columns,
             column_ranges=ranges | self.column_ranges,
-            needs_lengths=self.needs_lengths or positions.lengths,
+            needs_lengths=self.needs_lengths or positions.needs_lengths,
         )

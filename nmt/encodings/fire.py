@@ -57,7 +57,7 @@ class Fire(Encoding):
         )
 
     def _over(self, context: Context) -> Tensor:
-        """What distances are measured against [batch | 1, query | 1]: no padding enters."""
+        """The denominator of distances [batch | 1, query | 1]: no padding enters."""
         if not self.by_length:
             return context.queries
         if context.lengths is None:

@@ -47,7 +47,7 @@ class Floater(Encoding):
     """Adds learned continuous paths to q, k and v: 3 layers dim + 2 (dim^2 + 2 dim) per site."""
 
     # the path begins at 0, and goes on for ever
-    facts = Facts(takes="integers", num_positions=2**63 - 1, unbound=True)
+    facts = Facts(position_type="integer", num_positions=2**63 - 1, unbound=True)
 
     def __init__(self, dims: Dims, step: PositiveFloat = 0.01, substeps: PositiveInt = 1) -> None:
         super().__init__(dims)

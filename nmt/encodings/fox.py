@@ -24,7 +24,7 @@ from nmt.encodings.base import Context, Dims, Encoding, Facts, Projection
 class Fox(Encoding):
     """Learns a vector w and a number b for every head and layer: heads (dim + 1) per layer."""
 
-    facts = Facts(relative=True, takes="nothing")
+    facts = Facts(relative=True, position_type="none")
 
     def __init__(self, dims: Dims, bias: float = 0.0) -> None:
         super().__init__(dims)

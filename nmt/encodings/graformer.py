@@ -22,7 +22,7 @@ class Graformer(Encoding):
     `longest` belongs to the positions, at={graph: {longest: ...}}; longer paths count as that.
     """
 
-    facts = Facts(relative=True, takes="integers", pairwise=True)
+    facts = Facts(relative=True, position_type="integer", distances_only=True)
 
     def __init__(self, dims: Dims) -> None:
         super().__init__(dims)

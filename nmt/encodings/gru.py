@@ -18,10 +18,10 @@ class Gru(Encoding):
 
     From left to right also in the encoder, as in the authors' code; bidirectional adds the other
     direction and a projection there. Theirs leaves out the factor sqrt(dim) of the embeddings and
-    has five decoder layers beside six encoder layers; model.decoder_layers=5 gives the latter.
+    has five decoder layers and six encoder layers; model.decoder_layers=5 gives the latter.
     """
 
-    facts = Facts(relative=True, takes="nothing")
+    facts = Facts(relative=True, position_type="none")
 
     def __init__(
         self, dims: Dims, hidden: PositiveInt | None = None, bidirectional: bool = False

@@ -30,7 +30,7 @@ class Irpe(Encoding):
     for each of query, key and value that is contextual, 2 beta + 1 for each that is a bias.
     """
 
-    facts = Facts(relative=True, pairwise=True, unbound=False)  # from gamma on all share a row
+    facts = Facts(relative=True, distances_only=True, unbound=False)  # far ones share a row
     query_table: Tensor | None  # [layers, heads | 1, 2 beta + 1, head_dim | 1]
     key_table: Tensor | None
     value_table: Tensor | None

@@ -23,7 +23,7 @@ class Kerple(Encoding):
     clamps the parameters themselves and so stops learning at the bound.
     """
 
-    facts = Facts(relative=True, pairwise=True)
+    facts = Facts(relative=True, distances_only=True)
 
     def __init__(self, dims: Dims, form: Literal["log", "power"] = "log") -> None:
         super().__init__(dims)
@@ -55,5 +55,5 @@ class Kerple(Encoding):
 
 
 def unsoftplus(x: Tensor) -> Tensor:
-    """What softplus maps to x > 0."""
+    """The inverse of softplus, for x > 0."""
     return x + torch.log(-torch.expm1(-x))

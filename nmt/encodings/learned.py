@@ -17,7 +17,7 @@ class Learned(Encoding):
     Information in Cross-lingual Sequence Labeling, freeze a pre-trained table).
     """
 
-    facts = Facts(takes="integers", sized_by="size")
+    facts = Facts(position_type="integer", sized_by="size")
     weight: Tensor  # [size, dim]
 
     def __init__(

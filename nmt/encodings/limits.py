@@ -1,4 +1,4 @@
-"""How long a sequence may be: from the positions that it may get, and those that a table holds."""
+"""The longest sequence of an encoding, from the positions of tokens and the size of its table."""
 
 from bisect import bisect_left
 from typing import NamedTuple
@@ -16,47 +16,50 @@ class _Excess(NamedTuple):
     excess: int  # by which the outermost is too far away
 
 
-def longest(e: Encoding, training: bool) -> int | None:
+def max_length(e: Encoding, training: bool) -> int | None:
     """The longest sequence that an encoding can represent, in training or otherwise; None: any.
 
     0 where not even one token has a position that it can.
     """
-    given = e.positions.limit_in(training)
-    most = ENDLESS if given is None else given
+    limit = e.positions.max_length(training)
+    most = ENDLESS if limit is None else limit
     if _excess(e, most, training) is None:
-        return given
+        return limit
     lengths = range(1, most + 1)  # of which a longer one reaches no less far
     return bisect_left(lengths, True, key=lambda n: _excess(e, n, training) is not None)
 
 
-def shortage(e: Encoding, length: int) -> str | None:
+def why_too_short(e: Encoding, length: int) -> str | None:
     """Why not all sequences of `length` tokens can be encoded, and what would help, or None."""
     for training in (True, False):
         when = "training" if training else "evaluation"
-        given = e.positions.limit_in(training)
-        if given is not None and given < length:
+        limit = e.positions.max_length(training)
+        if limit is not None and limit < length:
             return f"there are no positions for {length} tokens in {when}; give other ones by at="
         if (excess := _excess(e, length, training)) is not None:
             size = f"{e.facts.sized_by}={excess.needed}" if excess.needed else None
-            other = e.positions.lowered(excess.excess, training) if excess.needed else None
-            options = " or ".join(o for o in (size, other) if o) or "other positions by at="
-            return f"{excess.why} in {when}; give {options}"
+            other = e.positions.lowering(excess.excess, training) if excess.needed else None
+            remedy = " or ".join(o for o in (size, other) if o) or "other positions by at="
+            return f"{excess.why} in {when}; give {remedy}"
     return None
 
 
 def _excess(e: Encoding, length: int, training: bool) -> _Excess | None:
-    """Why some position or distance of `length` tokens is beyond the encoding's table, or None."""
+    """Positions or distances of `length` tokens that are beyond the encoding's table, or None."""
     count, farthest = e.facts.num_positions, e.facts.max_distance
     tokens = "the first token" if length == 1 else f"{length} tokens"
-    if count is not None and (reach := e.positions.reach(length, training)) is not None:
-        if reach.start < 0:
-            return _Excess(f"{tokens} may get position {reach.start}, below 0", 0, 0)
-        if reach.stop > count:
-            why = f"{tokens} may get position {reach[-1]}, but it holds 0 to {count - 1}"
-            return _Excess(why, reach.stop, reach.stop - count)
-    if farthest is not None and (apart := e.positions.apart(length, training)) is not None:
+    if count is not None and (reached := e.positions.position_range(length, training)) is not None:
+        if reached.start < 0:
+            return _Excess(f"{tokens} may get position {reached.start}, below 0", 0, 0)
+        if reached.stop > count:
+            why = f"{tokens} may get position {reached[-1]}, but it holds 0 to {count - 1}"
+            return _Excess(why, reached.stop, reached.stop - count)
+    if (
+        farthest is not None
+        and (distance := e.positions.max_distance(length, training)) is not None
+    ):
         tokens = "two tokens" if length == 1 else tokens
-        if apart > farthest:
-            why = f"{tokens} may be {apart} apart, but it holds distances to {farthest}"
-            return _Excess(why, apart + 1, apart - farthest)
+        if distance > farthest:
+            why = f"{tokens} may be {distance} apart, but it holds distances to {farthest}"
+            return _Excess(why, distance + 1, distance - farthest)
     return None

@@ -14,7 +14,7 @@ class Lstm(Encoding):
     width per direction (hidden=null), projected to that width, gives that at base size.
     """
 
-    facts = Facts(relative=True, takes="nothing")
+    facts = Facts(relative=True, position_type="none")
 
     def __init__(self, dims: Dims, hidden: PositiveInt | None = None) -> None:
         super().__init__(dims)

@@ -47,7 +47,7 @@ def check(
 
 
 def _unmet(value: Any, kind: Any) -> str | None:
-    """What a value should be and is not, or None."""
+    """The requirement that a value does not meet, or None."""
     if NoneType in (kinds := get_args(kind)):
         if value is None:
             return None

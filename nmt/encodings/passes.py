@@ -34,18 +34,18 @@ def step(site: str, before: int, new: int, device: torch.device, **known: Any) -
     return Context(site, queries, keys, queries, extent=extent, **known)
 
 
-def step_across(own: Context, source: int, beams: int, cached: bool, **known: Any) -> Context:
-    """A step of cross-attention, from the tokens of `own` to a source of so many.
+def step_across(decoder: Context, source: int, beams: int, cached: bool, **known: Any) -> Context:
+    """A step of cross-attention, from the new tokens of a decoder to a source of so many.
 
     Hypotheses of one source, `beams` of them, are queries of one row; `cached`: its keys are.
     """
-    there = torch.arange(source, device=own.queries.device)[None]
+    there = torch.arange(source, device=decoder.queries.device)[None]
     return Context(
         "cross",
-        queries=own.queries.repeat(1, beams),
+        queries=decoder.queries.repeat(1, beams),
         keys=there,
         new_keys=there[:, :0] if cached else there,
-        extent=Extent(own.keys.shape[1], source, beams),
+        extent=Extent(decoder.keys.shape[1], source, beams),
         **known,
     )
 
@@ -110,13 +110,13 @@ def copied(context: Context) -> Context:
     return replace(context, _single=single, _memo=memo)
 
 
-def asked(context: Context) -> set[str]:
-    """What encodings asked of a pass so far, such as "delta" (distances) or "remembered"."""
-    return set(_asked(context))
+def computed(context: Context) -> set[str]:
+    """Names of everything computed for a pass so far: "delta" (distances), "remembered", ..."""
+    return set(_computed(context))
 
 
-def _asked(context: Context) -> Iterator[str]:
+def _computed(context: Context) -> Iterator[str]:
     for name, value in context._memo.items():
         yield str(name[0] if isinstance(name, tuple) else name)
         if isinstance(value, Context):
-            yield from _asked(value)
+            yield from _computed(value)

@@ -16,7 +16,7 @@ from nmt.encodings.options import PositiveInt
 class PerLanguage(Encoding):
     """Adds a learned vector per language and position: languages x longest x dim parameters."""
 
-    facts = Facts(takes="integers")
+    facts = Facts(position_type="integer")
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class PerLanguage(Encoding):
         numbers = context.column(self.column)
         if numbers.shape[1] != 1:
             raise ValueError(f"column {self.column!r} must have one integer per sentence")
-        if numbers.device.type != "cpu":  # looked at before they came here, as `column_ranges` asks
+        if numbers.device.type != "cpu":  # checked before they came here, by `column_ranges`
             return numbers
         if (wrong := numbers[(numbers < 0) | (numbers >= languages)]).numel():
             raise ValueError(

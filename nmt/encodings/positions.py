@@ -1,4 +1,4 @@
-"""Which number a token gets: a choice of its own, usable under every encoding that takes it."""
+"""Which number a token gets: independent of the encoding that reads it."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -29,12 +29,12 @@ class Index(Positions):
         """Multiply every index by `step` and shift it by `start`."""
         return index * self.step + self.start
 
-    def reach(self, length: int, training: bool) -> range:
+    def position_range(self, length: int, training: bool) -> range:
         """From the first token's to the last one's, or back where `step` is negative."""
         first, last = sorted((self.start, self.start + (length - 1) * self.step))
         return range(first, last + 1)
 
-    def lowered(self, excess: int, training: bool) -> str | None:
+    def lowering(self, excess: int, training: bool) -> str | None:
         """A lower start."""
         start = self.start - excess
         return f"at.index.start={start}" if start >= 0 and self.step >= 0 else None
@@ -55,21 +55,21 @@ class Scaled(Positions):
         return self.inner.columns
 
     @property
-    def lengths(self) -> bool:
+    def needs_lengths(self) -> bool:
         """As the positions inside."""
-        return self.inner.lengths
+        return self.inner.needs_lengths
 
     @property
     def ascending(self) -> bool:
         """As the positions inside."""
         return self.inner.ascending
 
-    def limit_in(self, training: bool) -> int | None:
+    def max_length(self, training: bool) -> int | None:
         """As the positions inside."""
-        return self.inner.limit_in(training)
+        return self.inner.max_length(training)
 
     def assign(self, index: Tensor, context: Context) -> Tensor:
-        """Multiply what the positions inside say by the factor, and add the shift."""
+        """Multiply the inner positions by the factor, and add the shift."""
         return self.inner.assign(index, context) * self.factor + self.shift
 
 

@@ -1,4 +1,4 @@
-"""Positions read from columns beside the source: any integer, places, tree depth, distances.
+"""Positions read from columns parallel to the source: any integer, places, tree depth, distances.
 
 They know the tokens of the encoder only. The last two give distances between pairs of tokens and
 no position of a single one, so they serve only encodings that ask for nothing but distances.
@@ -18,7 +18,7 @@ from nmt.encodings.trees import depths, graph_distances, tree_distances
 
 @dataclass(frozen=True)
 class ColumnPositions(Positions):
-    """Each token stands where an integer beside it says, such as its place in the translation."""
+    """The integer of each token in a column, such as its place in the translation."""
 
     name: str = ""
     sites: ClassVar[tuple[str, ...]] = ("encoder",)
@@ -36,7 +36,7 @@ class ColumnPositions(Positions):
         """The column's own integers [batch, length]; ValueError if sentences have one each."""
         return per_token(self.name, index, context)
 
-    def reach(self, length: int, training: bool) -> None:
+    def position_range(self, length: int, training: bool) -> None:
         """The column alone knows."""
 
     def column_ranges(self, num_positions: int) -> dict[str, range]:
@@ -92,7 +92,7 @@ class Tree(Positions):
     """Distances in a tree, signed (Wang et al. 2019): see `trees.tree_distances`."""
 
     heads: str = "heads"
-    pairs: ClassVar[bool] = True
+    distances_only: ClassVar[bool] = True
     sites: ClassVar[tuple[str, ...]] = ("encoder",)
 
     @property
@@ -115,10 +115,10 @@ class Graph(Positions):
 
     heads: str = "heads"
     longest: PositiveInt = 8
-    pairs: ClassVar[bool] = True
+    distances_only: ClassVar[bool] = True
     sites: ClassVar[tuple[str, ...]] = ("encoder",)
 
-    def apart(self, length: int, training: bool) -> int:
+    def max_distance(self, length: int, training: bool) -> int:
         """However many tokens: the number where there is no path."""
         return self.longest + 1
 

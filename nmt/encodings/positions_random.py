@@ -19,14 +19,14 @@ from torch import Tensor
 from nmt.encodings.context import Context, Positions
 from nmt.encodings.options import Bound, NonNegativeFloat, NonNegativeInt, PositiveInt
 
-OWN = ("encoder", "decoder")  # sites that see one text alone
+ONE_TEXT = ("encoder", "decoder")  # sites that see one text alone
 
 
 @dataclass(frozen=True)
 class Shift(Positions):
     """t + k', k' uniform in 0 .. k - 1 for each sentence; t + test in evaluation."""
 
-    sites: ClassVar[tuple[str, ...]] = OWN
+    sites: ClassVar[tuple[str, ...]] = ONE_TEXT
     k: PositiveInt = 500
     test: NonNegativeInt = 0
 
@@ -41,17 +41,17 @@ class Shift(Positions):
             return index + self.test
         return index + torch.randint(self.k, (context.rows, 1), device=index.device)
 
-    def reach(self, length: int, training: bool) -> range:
+    def position_range(self, length: int, training: bool) -> range:
         """That of all shifts."""
         if training:
             return range(self.k - 1 + length)
         return range(self.test, self.test + length)
 
-    def apart(self, length: int, training: bool) -> int:
+    def max_distance(self, length: int, training: bool) -> int:
         """As without a shift: all tokens of a sentence have the same."""
         return length - 1
 
-    def lowered(self, excess: int, training: bool) -> str | None:
+    def lowering(self, excess: int, training: bool) -> str | None:
         """A lower shift."""
         if training:
             return f"at.shift.k={self.k - excess}" if excess < self.k else None
@@ -68,7 +68,7 @@ class Augment(Positions):
     """
 
     integer: ClassVar[bool] = False
-    sites: ClassVar[tuple[str, ...]] = OWN
+    sites: ClassVar[tuple[str, ...]] = ONE_TEXT
     shift: NonNegativeFloat = 5.0
     noise: NonNegativeFloat = 0.5
     scale: Annotated[float, Bound(1)] = 1.03

@@ -29,7 +29,7 @@ class Remaining(Positions):
     sites: ClassVar[tuple[str, ...]] = ("encoder", "decoder")
 
     @property
-    def lengths(self) -> bool:
+    def needs_lengths(self) -> bool:
         """Always."""
         return True
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from nmt.encodings.context import Context, Positions
 from nmt.encodings.options import PositiveInt
-from nmt.encodings.positions_random import OWN
+from nmt.encodings.positions_random import ONE_TEXT
 
 SEED = 2023  # of the one sample that all evaluations share
 
@@ -27,7 +27,7 @@ class Sample(Positions):
     are used; the authors draw anew for each test sentence. Longer sentences are refused.
     """
 
-    sites: ClassVar[tuple[str, ...]] = OWN
+    sites: ClassVar[tuple[str, ...]] = ONE_TEXT
     longest: int = 2048
     test: Literal["even", "sample"] = "even"
     test_length: PositiveInt = 512
@@ -39,17 +39,17 @@ class Sample(Positions):
                 f"at.sample.test_length={self.test_length}: must be at most longest={self.longest}"
             )
 
-    def limit_in(self, training: bool) -> int:
+    def max_length(self, training: bool) -> int:
         """As many tokens as there are positions to draw, or to use in evaluation."""
         return self.longest if training else self.test_length
 
-    def reach(self, length: int, training: bool) -> range:
+    def position_range(self, length: int, training: bool) -> range:
         """The whole range, wherever any of it may be drawn; else its evenly spread beginning."""
         if training or self.test == "sample":
             return range(self.longest)
         return range((length - 1) * (self.longest // self.test_length) + 1)
 
-    def lowered(self, excess: int, training: bool) -> str | None:
+    def lowering(self, excess: int, training: bool) -> str | None:
         """A shorter range."""
         longest = self.longest - excess
         if longest < 1:
@@ -87,8 +87,8 @@ class Sample(Positions):
     def _fixed(self, device: torch.device) -> Tensor:
         """[1, test_length], the same in every pass."""
         if self.test == "even":
-            apart = self.longest // self.test_length
-            return torch.arange(self.test_length, device=device)[None] * apart
+            step = self.longest // self.test_length
+            return torch.arange(self.test_length, device=device)[None] * step
         draw = torch.Generator().manual_seed(SEED)
         order = torch.randperm(self.longest, generator=draw, device="cpu")
         return order[: self.test_length].sort().values[None].to(device)

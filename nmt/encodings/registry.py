@@ -19,17 +19,17 @@ def create(entries: dict[str, dict[str, Any]], dims: Dims) -> list[Encoding]:
     Raises ValueError, starting with the entry's name, for unknown names, sites and options, and
     for values that the encoding refuses.
     """
-    made = []
+    encodings = []
     for name, options in entries.items():
         try:
             use = options.get("use", name)  # a class may stand for its name
             cls = use if isinstance(use, type) else find(str(use))
             if dims.site in _sites(options.get("where", ["encoder", "decoder"])):
-                made.append(_make(cls, options, dims))
-                made[-1].name = name
+                encodings.append(_make(cls, options, dims))
+                encodings[-1].name = name
         except ValueError as e:
             raise ValueError(f"encoding.{name}: {e}") from None
-    return made
+    return encodings
 
 
 def _sites(where: Any) -> list[str]:
@@ -41,18 +41,19 @@ def _sites(where: Any) -> list[str]:
 
 def _make(cls: type[Encoding], options: dict[str, Any], dims: Dims) -> Encoding:
     _refuse_outdated(cls)
-    own = {k: v for k, v in options.items() if k not in COMMON}
-    check(own, options_of(cls), COMMON)
+    arguments = {k: v for k, v in options.items() if k not in COMMON}
+    check(arguments, options_of(cls), COMMON)
     positions = _positions(options.get("at", "index"))
     _suit(cls, positions, dims.site)
-    return cls(replace(dims, positions=positions), **own)
+    return cls(replace(dims, positions=positions), **arguments)
 
 
 def _refuse_outdated(cls: type[Encoding]) -> None:
     """Refuse a class as of nmt 0.2, whose facts would go unread."""
     facts = {f.name for f in fields(Facts)}
-    facts |= {"holds", "spans", "planes", "reads", "idle", "widens"}
-    if outdated := facts & vars(cls).keys() | {"positions"} & options_of(cls).keys():
+    facts |= {"takes", "pairwise", "holds", "spans", "planes", "reads", "idle", "widens"}
+    stated = set() if "facts" in vars(cls) else facts & vars(cls).keys()
+    if outdated := stated | {"positions"} & options_of(cls).keys():
         raise ValueError(
             f"{cls.__name__} was made for nmt 0.2, as it has {', '.join(sorted(outdated))}; now "
             "`dims` has the positions, and a class states `facts = Facts(...)`"
@@ -62,11 +63,11 @@ def _refuse_outdated(cls: type[Encoding]) -> None:
 def _suit(cls: type[Encoding], positions: Positions, site: str) -> None:
     """Refuse positions that the encoding cannot read, or that the site does not have."""
     name = next(n for n, c in POSITIONS.items() if type(positions) is c)
-    if cls.facts.takes == "nothing" and name != "index":
+    if cls.facts.position_type == "none" and name != "index":
         raise ValueError(f"at={name}: this encoding never looks at positions")
-    if cls.facts.takes == "integers" and not positions.integer:
+    if cls.facts.position_type == "integer" and not positions.integer:
         raise ValueError(f"at={name}: this encoding indexes a table and needs whole positions")
-    if positions.pairs and not cls.facts.pairwise:
+    if positions.distances_only and not cls.facts.distances_only:
         raise ValueError(f"at={name}: this encoding needs a position for every single token")
     if site == "cross" and {*cls.hooks} <= {"embed", "layer", "readout"}:
         raise ValueError("where=cross: this encoding works on embeddings, not on attention")

@@ -19,7 +19,7 @@ class Relative(Encoding):
     nothing: 2 longest - 1 distances, and no sequence beyond `longest`.
     """
 
-    facts = Facts(relative=True, takes="integers", pairwise=True)
+    facts = Facts(relative=True, position_type="integer", distances_only=True)
     tied: bool = False
     longest: int | None = None
     key_table: Tensor | None  # [layers | 1, heads | 1, 2 tau + 1, head_dim]
@@ -43,7 +43,7 @@ class Relative(Encoding):
             raise ValueError("key=false and value=false: nothing is left to learn")
         if tied and not (key and value):
             raise ValueError("tied=true: needs key=true and value=true, which then share a table")
-        if longest is not None and self.positions.apart(1, True) is None:
+        if longest is not None and self.positions.max_distance(1, True) is None:
             raise ValueError("tau=null: a column may stand any distance apart; give tau")
         self.tied, self.longest = tied, longest
         rows = 2 * self.tau + 1
@@ -104,7 +104,7 @@ class Relative(Encoding):
         """Distances beyond count as this one."""
         if self.longest is None:
             return self.tau
-        reach: int = context.once("farthest", context.farthest)
+        reach: int = context.once("max_distance", context.max_distance)
         if reach > self.tau:
             raise ValueError(f"distance {reach}: longest={self.longest} has vectors to {self.tau}")
         return reach

@@ -23,7 +23,7 @@ class RelativeSinusoidal(Relative):
     the frequencies do.
     """
 
-    facts = Facts(relative=True, takes="integers", pairwise=True)
+    facts = Facts(relative=True, position_type="integer", distances_only=True)
 
     def __init__(
         self,

@@ -30,7 +30,7 @@ class Rotary(Encoding):
     """
 
     facts = Facts(relative=True)
-    magnitude: float = 1.0  # of what is turned, beside the others (YaRN)
+    magnitude: float = 1.0  # of the turned components (YaRN)
 
     def __init__(
         self,

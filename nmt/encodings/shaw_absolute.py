@@ -20,7 +20,7 @@ class ShawAbsolute(Encoding):
     Heads share the vectors, layers do not: 2 longest^2 head_dim per layer.
     """
 
-    facts = Facts(takes="integers")
+    facts = Facts(position_type="integer")
     key_table: Tensor | None  # [layers, 1, longest x longest, head_dim]; row i longest + j
     value_table: Tensor | None
 

@@ -19,7 +19,7 @@ from nmt.encodings.options import NonNegativeInt
 class SigmoidAttention(Encoding):
     """Takes sigmoid instead of softmax. It knows no positions, and learns nothing."""
 
-    facts = Facts(relative=True, takes="nothing")
+    facts = Facts(relative=True, position_type="none")
 
     def __init__(self, dims: Dims, keys: NonNegativeInt = 0) -> None:
         super().__init__(dims)

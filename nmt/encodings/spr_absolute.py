@@ -23,7 +23,7 @@ class SprAbsolute(Encoding):
         super().__init__(dims, columns=depth.columns)
         self.depth = depth
         if dims.site not in depth.sites:
-            raise ValueError(f"where={dims.site}: the column {heads!r} stands beside the source")
+            raise ValueError(f"where={dims.site}: the column {heads!r} is parallel to the source")
         self.fusion = Fusion(dims.dim)
 
     def zero_initialise(self) -> bool:

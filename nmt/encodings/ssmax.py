@@ -22,7 +22,7 @@ from nmt.encodings.base import Context, Dims, Encoding, Facts, Projection
 class Ssmax(Encoding):
     """Learns a factor for every head and layer: heads per layer. It knows no positions."""
 
-    facts = Facts(relative=True, takes="nothing")
+    facts = Facts(relative=True, position_type="none")
 
     def __init__(self, dims: Dims, start: float = 0.43) -> None:
         super().__init__(dims)

@@ -27,7 +27,7 @@ class StickBreaking(Encoding):
 
     vector: nn.Parameter | None  # [layers, heads, 1, head_dim]
 
-    facts = Facts(relative=True, takes="nothing")
+    facts = Facts(relative=True, position_type="none")
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class StickBreaking(Encoding):
         return p
 
     def values(self, p: Tensor, layer: int, context: Context) -> Tensor | None:
-        """What is left of each stick times the layer's vectors: [batch, heads, query, head_dim]."""
+        """The rest of each stick times the layer's vectors: [batch, heads, query, head_dim]."""
         if self.vector is None:
             return None
         left: Tensor = context.once(self._left(layer), lambda: 1 - p.sum(-1, keepdim=True))
@@ -86,12 +86,12 @@ class StickBreaking(Encoding):
             p = shares(e, allowed & behind)
         if not self.remainder:
             return p
-        own = (ahead == 0) & allowed
-        return p + own * (1 - p.sum(-1, keepdim=True))
+        itself = (ahead == 0) & allowed
+        return p + itself * (1 - p.sum(-1, keepdim=True))
 
 
 def shares(e: Tensor, allowed: Tensor) -> Tensor:
-    """What each key where `allowed` is true gets, the last one first: as e, [.., key].
+    """The share of each key where `allowed` is true, the last one first: as e, [.., key].
 
     Products are sums of logarithms, for they are of many small numbers.
     """

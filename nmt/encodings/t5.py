@@ -19,7 +19,7 @@ from nmt.encodings.positions import refuse_descending
 class T5(Encoding):
     """Learns a number per bucket of distances and head, shared by all layers: buckets x heads."""
 
-    facts = Facts(relative=True, takes="integers", pairwise=True)
+    facts = Facts(relative=True, position_type="integer", distances_only=True)
     weight: nn.Parameter  # [heads, buckets]
 
     def __init__(

@@ -26,7 +26,7 @@ class Tener(Encoding):
     2 dim parameters per layer; without key_projection attention has dim^2 + dim fewer.
     """
 
-    facts = Facts(relative=True, pairwise=True)
+    facts = Facts(relative=True, distances_only=True)
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What encodings of one site mean to each other, when queries and keys are not what they were.
+"""Which encodings of one site can be combined, and which then tell absolute positions.
 
 A product q . k of turned vectors (rotary) knows the distance alone, because both were turned. What
 meets only one of the two, such as the key vectors of Shaw et al. (2018) or the u of Transformer-XL,
@@ -46,8 +46,8 @@ def _refuse_beside(e: Encoding, others: Sequence[Encoding], later: Sequence[Enco
             )
 
 
-def at_odds(entries: Sequence[Encoding]) -> tuple[Encoding, Encoding] | None:
-    """The first two that each know distances alone, but together also places; None: no two."""
+def breaking_shift_invariance(entries: Sequence[Encoding]) -> tuple[Encoding, Encoding] | None:
+    """The first two relative entries that together tell absolute positions; None: no two do."""
     for one, other in combinations([e for e in entries if e.facts.relative], 2):
         if not _commute(one.facts.rotation_planes, other.facts.rotation_planes):
             return one, other

@@ -29,7 +29,7 @@ class Tpe(Encoding):
     children of a word are its branches, and those beyond the last branch share it.
     """
 
-    facts = Facts(relative=True, takes="nothing")  # the tree alone says where a token stands
+    facts = Facts(relative=True, position_type="none")  # the tree alone says where a token stands
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Tpe(Encoding):
     ) -> None:
         super().__init__(dims, columns=frozenset({heads, "words"}))
         if dims.site != "encoder":
-            raise ValueError(f"where={dims.site}: the column {heads!r} stands beside the source")
+            raise ValueError(f"where={dims.site}: the column {heads!r} is parallel to the source")
         if binary and branches != 2:
             raise ValueError(f"branches={branches}: a binary tree has 2; set binary=false")
         self.heads, self.branches, self.depth, self.binary = heads, branches, depth, binary

@@ -24,7 +24,7 @@ class TransformerXl(Encoding):
     layers dim^2 + 2 dim, or layers (dim^2 + 2 dim), parameters per stack.
     """
 
-    facts = Facts(relative=True, pairwise=True)
+    facts = Facts(relative=True, distances_only=True)
 
     def __init__(self, dims: Dims, untie: bool = False) -> None:
         super().__init__(dims)

@@ -1,6 +1,6 @@
 """Trees as tensors: depths, paths and distances of words, from the heads of a sentence.
 
-All functions take two columns beside the source, [batch, n] integers with one entry per piece:
+All functions take two columns parallel to the source, [batch, n] integers with one entry per piece:
 
 heads: the place, from 1, of the first piece of the head word; 0 for a root. The pieces of a word
     share their head. A sentence may have several roots; EOS and padding are roots too.
@@ -50,8 +50,8 @@ def tree_distances(heads: Tensor, words: Tensor) -> Tensor:
     up, depth = steps_up(heads, words), depths(heads)
     first = first_pieces(words)
     order = (first[:, None, :] - first[:, :, None]).sign()
-    apart = order * (depth[:, None, :] + depth[:, :, None])
-    return torch.where(up >= 0, -up, torch.where(up.mT >= 0, up.mT, apart))
+    around = order * (depth[:, None, :] + depth[:, :, None])
+    return torch.where(up >= 0, -up, torch.where(up.mT >= 0, up.mT, around))
 
 
 def graph_distances(heads: Tensor, words: Tensor, longest: int) -> Tensor:
@@ -94,7 +94,7 @@ def binarised(heads: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def birth_order(heads: Tensor, words: Tensor) -> Tensor:
-    """How many words before it in the sentence hang on the same head: [batch, n]."""
+    """The number of earlier words in the sentence with the same head: [batch, n]."""
     return _earlier_sisters(heads, words).sum(2)
 
 

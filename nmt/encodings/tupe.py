@@ -24,7 +24,7 @@ class Tupe(Encoding):
     2 heads more with reset. The authors' code gives U_Q and U_K biases and normalises p.
     """
 
-    facts = Facts(takes="integers")
+    facts = Facts(position_type="integer")
 
     def __init__(
         self,

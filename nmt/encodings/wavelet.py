@@ -23,7 +23,7 @@ from nmt.encodings.distances import distinct
 class Wavelet(Encoding):
     """Adds products of queries with wavelets of the distance; learns nothing."""
 
-    facts = Facts(relative=True, pairwise=True)
+    facts = Facts(relative=True, distances_only=True)
 
     def __init__(self, dims: Dims, scales: int = 8, first: int = 0) -> None:
         super().__init__(dims)

@@ -1,4 +1,4 @@
-"""From scores to weights of attention, as everybody does it who is not asked otherwise."""
+"""Softmax over the allowed keys."""
 
 import torch
 from torch import Tensor
@@ -10,5 +10,5 @@ def softmax(e: Tensor, allowed: Tensor | None) -> Tensor:
 
 
 def masked(e: Tensor, allowed: Tensor | None) -> Tensor:
-    """Forbid what one may not look at, finitely: a row that may see nothing must not be NaN."""
+    """Give forbidden keys a finite minimum: a row that may see nothing must not become NaN."""
     return e if allowed is None else e.masked_fill(~allowed, torch.finfo(e.dtype).min)

@@ -2,7 +2,7 @@
 
 x_t + tanh(U PE(t) + V PE(order_t)), where order_t is the place that source word t has when the
 source is put into the order of the target language. The paper gets the order from a reordering
-model (BTG); here it is a column beside the source. This is their InXL; their HeadXL is not made.
+model (BTG); here it is a column parallel to the source. This is their InXL; HeadXL is missing.
 """
 
 from torch import Tensor
@@ -23,7 +23,7 @@ class XlPe(Encoding):
         super().__init__(dims, columns=place.columns)
         self.order = place
         if dims.site not in place.sites:
-            raise ValueError(f"where={dims.site}: the column {order!r} stands beside the source")
+            raise ValueError(f"where={dims.site}: the column {order!r} is parallel to the source")
         self.fusion = Fusion(dims.dim)
 
     def zero_initialise(self) -> bool:

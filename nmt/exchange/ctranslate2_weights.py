@@ -36,7 +36,7 @@ def fill(
         else:
             _linear(files, name, *modules)
     for side in STACKS:
-        for e in model.sites[side].each():
+        for e in model.sites[side]:
             if isinstance(e, Relative):
                 _relative(files, side, e)
 

@@ -125,13 +125,13 @@ def _order(trained: Trained, positions: int) -> Tensor:
 def _layout(trained: Trained, name: str, positions: int) -> str:
     """The layout of a site's sinusoids."""
     site, shape = trained.model.sites[name], trained.settings.model
-    entries = "+".join(e.name for e in site.each())
+    entries = "+".join(e.name for e in site)
     refused = UserError(
         f"encoding.{entries}: cannot be exported to Marian, which adds sinusoids to the embeddings "
         f"of the {name} and knows no other positions; the nearest is encoding=absolute"
     )
     hooks = [hook for hook in site_positions.KINDS if hook != "embed"]
-    if site.scale is not None or any(hook in e.hooks for e in site.each() for hook in hooks):
+    if site.scale is not None or any(hook in e.hooks for e in site for hook in hooks):
         raise refused
     dims = Dims(name, 1, shape.heads, shape.dim, shape.dim // shape.heads, SPECIALS)
     table = site_positions.read(site, dims, positions).table

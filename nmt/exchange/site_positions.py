@@ -15,7 +15,7 @@ from torch import Tensor
 from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context, causal
-from nmt.encodings.passes import asked, placed
+from nmt.encodings.passes import computed, placed
 from nmt.encodings.rotary import Rotary, paired
 from nmt.errors import UserError
 from nmt.exchange.distance_tables import by_distance, pairs, reach, widened
@@ -93,7 +93,7 @@ class _Probe(NamedTuple):
 
     def having(self, *hooks: str) -> list[Encoding]:
         """The entries that override one of the hooks."""
-        return [e for e in self.site.each() if any(hook in e.hooks for hook in hooks)]
+        return [e for e in self.site if any(hook in e.hooks for hook in hooks)]
 
     def refuse(self, why: str, hook: str, entries: Sequence[Encoding] = ()) -> UserError:
         """An error that names entries, or all of the hook's form, and the nearest that would do."""
@@ -111,7 +111,7 @@ def read(site: Encodings, dims: Dims, longest: int) -> SitePositions:
 
     Raises UserError for what has no such form, with the reason.
     """
-    limit = site.limit(training=False)
+    limit = site.max_length(training=False)
     probe = _Probe(site, dims, min(longest, limit or longest))
     _refuse_needs(probe)
     forms = {KINDS[h]: h for h in KINDS if probe.having(h)}
@@ -146,7 +146,7 @@ def read(site: Encodings, dims: Dims, longest: int) -> SitePositions:
 
 def _refuse_needs(probe: _Probe) -> None:
     """Refuse what no other engine gives to positions."""
-    for e in probe.site.each():
+    for e in probe.site:
         for needed, why, hook in _needs(probe, e):
             if needed:
                 raise probe.refuse(why, hook, [e])
@@ -164,7 +164,7 @@ def _needs(probe: _Probe, e: Encoding) -> Iterator[tuple[bool, str, str]]:
     yield "normalise" in e.hooks, "it takes the place of softmax", "normalise"
     why = "it keeps something else of each word than key and value"
     yield _remembers(probe, e), why, "bias"
-    yield e.positions.pairs, "its distances are counted along edges", "scores"
+    yield e.positions.distances_only, "its distances are counted along edges", "scores"
 
 
 def _remembers(probe: _Probe, e: Encoding) -> bool:
@@ -174,7 +174,7 @@ def _remembers(probe: _Probe, e: Encoding) -> bool:
     context = placed(probe.context(torch.arange(1), 1), e.positions)
     x, split = torch.zeros(1, 1, probe.dims.dim), (1, probe.dims.heads, 1, probe.dims.head_dim)
     e.project(lambda *_: (x.view(split),) * 3, x, x, x, 0, context)
-    return "remembered" in asked(context)
+    return "remembered" in computed(context)
 
 
 def _table(probe: _Probe) -> Tensor:

@@ -27,7 +27,7 @@ def refuse(settings: Settings, model: Transformer, engine: str) -> None:
             )
     if (factor := settings.decode.position_scale) != 1:
         raise UserError(f"decode.position_scale={factor}: cannot be exported; choose 1")
-    for e in model.cross_encodings.each():
+    for e in model.cross_encodings:
         hooks = [hook for hook in NEAREST if hook in e.hooks]
         if hooks or e.facts.scale is not None:
             raise UserError(

@@ -70,7 +70,7 @@ def _sites(specimen: Specimen) -> Rows:
     """The hooks of each site, and whether the fused kernel serves them."""
     for name, site in specimen.model.sites.items():
         if site.entries:
-            hooks = dict.fromkeys(h for e in site.each() for h in e.hooks)
+            hooks = dict.fromkeys(h for e in site for h in e.hooks)
             fused = "fused attention" if site.fusible else "no fused attention"
             yield f"hooks, {name}", f"{', '.join(hooks) or 'none'} ({fused})"
 
@@ -105,7 +105,7 @@ def _trials(specimen: Specimen) -> Rows:
     holds, finding = checks.permutation(specimen)
     yield "order in encoder", _found(Observation(not holds, finding))
     for site, encodings in specimen.model.sites.items():
-        if (why := encodings.at_odds) is not None:
+        if (why := encodings.breaks_shift_invariance) is not None:
             yield f"composed, {site}", why
     decoded = checks.cached(specimen.model)
     yield "cached decoding", f"{'exact' if decoded.passed else 'WRONG'}: {decoded.finding}"

@@ -30,7 +30,7 @@ def cached(model: Transformer, tokens: int = 20) -> Deviation:
 def shift(specimen: Specimen) -> Observation | None:
     """Whether a common shift of all positions changes nothing; None where only distances exist."""
     encodings = [e for _, e in entries(specimen.model)]
-    if any(e.positions.pairs for e in encodings):
+    if any(e.positions.distances_only for e in encodings):
         return None
     before = full(*specimen)
     with shifted(encodings):

@@ -169,7 +169,7 @@ def order_in_decoder(model: Transformer) -> str:
 
 @_check("kind of positions")
 def kind_of_positions(model: Transformer) -> str:
-    """`takes` says whether positions are read, and whether halves may stand among them."""
+    """`position_type` says whether positions are read, and whether halves may stand among them."""
     encodings = [e for _, e in entries(model)]
     for e in encodings:
         e.positions = Index(step=2)
@@ -179,16 +179,16 @@ def kind_of_positions(model: Transformer) -> str:
         e.positions = Index()
     before = full(model, text)
     moved = relative_difference(before, after)
-    kinds = {e.facts.takes for e in encodings}
-    if (moved > ROUNDING) != bool(kinds - {"nothing"}):
-        claimed = " and ".join(sorted(kinds))
-        raise CheckError(f"takes {claimed}, but places twice as far show {moved:.2g}")
+    kinds = {e.facts.position_type for e in encodings}
+    if (moved > ROUNDING) != bool(kinds - {"none"}):
+        stated = " and ".join(sorted(kinds))
+        raise CheckError(f"position_type {stated}, but positions times 2 show {moved:.2g}")
     if kinds == {"real"}:
         for site in model.sites.values():
             site.scale_positions(0.25)
         between = full(model, text)
         if not between.isfinite().all() or relative_difference(before, between) <= ROUNDING:
-            raise CheckError("takes real numbers, but not those between whole ones")
+            raise CheckError("position_type real, but positions between integers are not read")
     return _shown(moved)
 
 

@@ -13,7 +13,7 @@ from nmt import build
 from nmt.config import Settings
 from nmt.encodings.base import Encoding
 from nmt.encodings.base import Facts as Stated
-from nmt.encodings.passes import asked
+from nmt.encodings.passes import computed
 from nmt.inspect.single import additions, ask, pass_over
 from nmt.inspect.specimen import Specimen, entries
 from nmt.model.transformer import Transformer
@@ -81,7 +81,7 @@ class Probe:
             return "A"
         if self.encoding.facts.relative or type(self.encoding).facts.relative:
             return "R"
-        return "B" if "delta" in asked(self._context) else "A"
+        return "B" if "delta" in computed(self._context) else "A"
 
     @cached_property
     def injection(self) -> str:
@@ -107,7 +107,7 @@ def _unbound(stated: Stated) -> bool:
     if stated.unbound is not None:
         return stated.unbound
     finite = (stated.num_positions, stated.max_distance) != (None, None)
-    return not finite and stated.takes != "integers"
+    return not finite and stated.position_type != "integer"
 
 
 def _merged(kinds: set[str], several: str) -> str:

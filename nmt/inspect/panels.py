@@ -10,7 +10,7 @@ from torch import Tensor
 from nmt.encodings.base import Encoding
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
-from nmt.encodings.limits import longest
+from nmt.encodings.limits import max_length
 from nmt.encodings.passes import placed
 from nmt.encodings.weights import softmax
 from nmt.inspect.single import additions, ask, pass_over, scale_of
@@ -101,7 +101,7 @@ class _Portrait:
     """One encoding at a site, asked in its first layer about a made-up sentence."""
 
     def __init__(self, e: Encoding, site: str, vocab: int) -> None:
-        self.e, self.site, self.n = e, site, min(LENGTH, longest(e, e.training) or LENGTH)
+        self.e, self.site, self.n = e, site, min(LENGTH, max_length(e, e.training) or LENGTH)
         self.ids = example.ids(1, self.n, vocab)
         self.columns = example.columns(set(e.facts.columns), self.ids)
         self.x = _contents(self.n, e)
@@ -242,13 +242,13 @@ class _Portrait:
             return MatrixPanel(title, "query (tokens)", "key (tokens)", meaning, matrix, signed)
         distances, curves = self._by_distance(values, context)
         curves = [np.sqrt(c) for c in curves] if root else curves
-        edges = self.e.positions.pairs
+        edges = self.e.positions.distances_only
         across = "distance (edges)" if edges else "key minus query (tokens)"
         return CurvesPanel(title, across, meaning, distances, _named(curves))
 
     def _by_distance(self, values: Tensor, context: Context) -> tuple[Array, list[Array]]:
         """Mean of [heads, query, key] over all pairs of one distance, if there are enough."""
-        edges = self.e.positions.pairs
+        edges = self.e.positions.distances_only
         delta = placed(context, self.e.positions).delta if edges else context.delta
         distances, index = delta[0].flatten().unique(return_inverse=True)
         flat = values.flatten(1)

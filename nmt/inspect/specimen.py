@@ -119,4 +119,4 @@ def device_of(model: Transformer) -> torch.device:
 
 def entries(model: Transformer) -> list[tuple[str, Encoding]]:
     """All encodings of a model with their sites."""
-    return [(name, e) for name, site in model.sites.items() for e in site.each()]
+    return [(name, e) for name, site in model.sites.items() for e in site]

@@ -24,9 +24,9 @@ def learned(e: Encoding) -> dict[str, list[MatrixPanel]]:
     Distances in trees and graphs are left out, and so are tables that are zero.
     """
     rows: dict[str, list[MatrixPanel]] = {}
-    if e.positions.pairs:
+    if e.positions.distances_only:
         return rows
-    last = 0 if e.dims.site == "decoder" and not e.positions.lengths else REACH
+    last = 0 if e.dims.site == "decoder" and not e.positions.needs_lengths else REACH
     distances = list(range(-REACH, last + 1))
     for layer in range(e.dims.layers):
         for role, table in _tables(e, layer, distances).items():

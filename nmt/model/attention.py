@@ -18,7 +18,7 @@ from nmt.model.dropout import dropout
 
 
 class AttentionRecord(NamedTuple):
-    """What the queries of one layer attended to in one pass."""
+    """Attention probabilities of one layer in one pass."""
 
     site: str  # "encoder", "decoder" or "cross"
     layer: int  # from 0; layers that are shared count anew in each pass
@@ -31,7 +31,7 @@ Watcher = Callable[[AttentionRecord], None]
 
 
 class Attention(nn.Module):
-    """Multi-head attention (Vaswani et al. 2017) that asks its encodings where tokens stand."""
+    """Multi-head attention (Vaswani et al. 2017) with positional encodings."""
 
     key: nn.Module  # a linear map; nn.Identity() where keys are slices of the input
 
@@ -96,7 +96,7 @@ class Attention(nn.Module):
         scale = self.scale if encodings.scale is None else encodings.scale
         bias = encodings.bias(layer, context)  # [batch | 1, heads | 1, query, key]
         if self.watcher is None and encodings.fusible and _fusing_pays(k):
-            causal = context.causal and bias is None  # said so, a GPU takes its fastest kernel
+            causal = context.causal and bias is None  # for which a GPU has a faster kernel
             mask = None if causal else context.allowed
             mask = mask if bias is None else masked(bias, context.allowed).to(q.dtype)
             return F.scaled_dot_product_attention(

@@ -1,4 +1,4 @@
-"""Made-up inputs for a model: what tests, checks and timings feed to any encoding."""
+"""Made-up inputs for models with any encoding: for tests, checks and timings."""
 
 from typing import NamedTuple
 
@@ -47,18 +47,18 @@ def ids(rows: int, length: int, vocab: int, seed: int = 0) -> Tensor:
 
 
 def columns(names: set[str], source: Tensor, seed: int = 0) -> dict[str, Tensor]:
-    """A column for each name, as integers beside source ids [rows, length] that may be padded.
+    """A column for each name, as integers parallel to source ids [rows, length] that may be padded.
 
     `heads` holds a random tree, `words` counts tokens, a name that ends in `language` gives one
     number for each sentence, 0 and 1 in turns [rows, 1], and any other a permutation of the tokens.
     """
     draw = torch.Generator().manual_seed(seed)
     real = source != 0
-    made: dict[str, Tensor] = {}
+    drawn: dict[str, Tensor] = {}
     for name in sorted(names):
         if name.endswith("language"):
             first = torch.randint(0, 2, (1,), generator=draw)
-            made[name] = ((torch.arange(len(source)) + first) % 2)[:, None]
+            drawn[name] = ((torch.arange(len(source)) + first) % 2)[:, None]
             continue
         rows = torch.zeros_like(source)
         for row, n in enumerate(real.sum(1).tolist()):
@@ -69,5 +69,5 @@ def columns(names: set[str], source: Tensor, seed: int = 0) -> dict[str, Tensor]
                     rows[row, order[place]] = above + 1
             else:
                 rows[row, :n] = torch.arange(n) if name == "words" else order
-        made[name] = rows
-    return made
+        drawn[name] = rows
+    return drawn

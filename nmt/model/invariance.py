@@ -1,10 +1,10 @@
-"""Three things that must change nothing: later tokens, padding, and a common shift of positions.
+"""Three invariances: to later tokens, to padding, and to a common shift of positions.
 
-An encoding that forgets `context.allowed` trains without a word, with a lower loss than any other,
-because its decoder sees the tokens that it is to predict; only its translations tell. So a small
-model is tried on made-up text beforehand, in a few passes. Where a pass differs, two more note the
-result of every hook: the first that differs for the same tokens is at fault, because all that it
-was given was equal.
+An encoding that forgets `context.allowed` trains without an error, with a lower loss than any
+other, because its decoder sees the tokens that it is to predict; only its translations are bad. So
+a small model is tried on made-up text beforehand, in a few passes. Where a pass differs, two more
+record the result of every hook: the first that differs for the same tokens is at fault, because
+all its inputs were equal.
 """
 
 import math
@@ -92,7 +92,7 @@ def fault(model: Transformer, text: Sentences) -> str | None:
     tried = changes(model, text)
     for change in tried:
         if difference(change, logits) > CLOSE and _repeats(model, change):
-            return _blamed(model, change)
+            return _first_difference(model, change)
     return _shift_fault(model, text, logits(text))
 
 
@@ -150,18 +150,18 @@ def _shift_fault(model: Transformer, text: Sentences, before: Tensor) -> str | N
         with shifted(entries):
             return relative_difference(before, _logits(model, text)) > CLOSE
 
-    saying = [
+    claiming = [
         e
         for site in model.sites.values()
-        if site.at_odds is None
-        for e in site.each()
-        if e.facts.relative and e.facts.num_positions is None and not e.positions.pairs
+        if site.breaks_shift_invariance is None
+        for e in site
+        if e.facts.relative and e.facts.num_positions is None and not e.positions.distances_only
         # what another makes of places, as shaw_absolute, stays where turned queries meet it
-        if not ("project" in e.hooks and any(_meets_queries(o) for o in site.each()))
+        if not ("project" in e.hooks and any(_meets_queries(o) for o in site))
     ]
-    if not saying or not shows(saying):
+    if not claiming or not shows(claiming):
         return None
-    name = next((e.name for e in saying if shows([e])), saying[0].name)
+    name = next((e.name for e in claiming if shows([e])), claiming[0].name)
     return (
         f"encoding.{name}: says `relative`, but a common shift of all positions changes what it "
         "does; read distances alone (context.delta), or leave `relative` false"
@@ -173,18 +173,18 @@ def _meets_queries(e: Encoding) -> bool:
     return not e.facts.relative and not {"project", "scores"}.isdisjoint(e.hooks)
 
 
-class Answer(NamedTuple):
-    """What a hook returned for the tokens that must not differ."""
+class HookResult(NamedTuple):
+    """Tensors of a hook, cut to the tokens that must not differ."""
 
     entry: Encoding
     hook: str
     tensors: Sequence[Tensor]
 
 
-def _blamed(model: Transformer, change: Change) -> str:
-    """The first hook whose answers differ, with its entry and what to do."""
+def _first_difference(model: Transformer, change: Change) -> str:
+    """The first hook whose results differ, with its entry and the remedy."""
     first, second = (
-        _answers(model, text, change, beyond)
+        _hook_results(model, text, change, beyond)
         for text, beyond in ((change.before, False), (change.after, True))
     )
     for before, after in zip(first, second, strict=False):
@@ -198,52 +198,54 @@ def _blamed(model: Transformer, change: Change) -> str:
     return f"encoding=[{names}]: one of these {change.does}; {change.advice}"
 
 
-def _answers(model: Transformer, text: Sentences, change: Change, beyond: bool) -> list[Answer]:
-    """All answers of a pass, in their order; `beyond`: the text has tokens that may differ."""
-    answers: list[Answer] = []
+def _hook_results(
+    model: Transformer, text: Sentences, change: Change, beyond: bool
+) -> list[HookResult]:
+    """Results of all hooks, in their order; `beyond`: the text has tokens that may differ."""
+    results: list[HookResult] = []
     with ExitStack() as after:
         for site, encodings in model.sites.items():
             queries = change.source if site == "encoder" else change.target
             keys = change.target if site == "decoder" else change.source
-            for e in encodings.each():
+            for e in encodings:
                 for hook in e.hooks:
-                    noting = _noting(e, hook, (queries, keys), beyond, answers)
-                    vars(e)[hook] = noting  # in the place of its class's, for this pass
+                    recording = _recording(e, hook, (queries, keys), beyond, results)
+                    vars(e)[hook] = recording  # in the place of its class's, for this pass
                     after.callback(vars(e).pop, hook)
         _logits(model, text, change.training)
-    return answers
+    return results
 
 
-def _noting(
-    e: Encoding, hook: str, kept: tuple[int, int], beyond: bool, answers: list[Answer]
+def _recording(
+    e: Encoding, hook: str, kept: tuple[int, int], beyond: bool, results: list[HookResult]
 ) -> Any:
-    """A hook that also notes its answers for the queries and keys that are `kept`."""
-    answer = getattr(e, hook)
+    """A hook that also records its results for the queries and keys that are `kept`."""
+    original = getattr(e, hook)
     queries, keys = kept
 
-    def note(*tensors: Tensor) -> None:
-        answers.append(Answer(e, hook, [t.clone() for t in tensors]))
+    def record(*tensors: Tensor) -> None:
+        results.append(HookResult(e, hook, [t.clone() for t in tensors]))
 
     def project(inner: Projection, *arguments: Any, **named: Any) -> tuple[Tensor, Tensor, Tensor]:
         def handed_on(xq: Tensor, xk: Tensor, xv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            note(xq[..., :queries, :], xk[..., :keys, :], xv[..., :keys, :])
+            record(xq[..., :queries, :], xk[..., :keys, :], xv[..., :keys, :])
             return inner(xq, xk, xv)
 
-        q, k, v = answer(handed_on, *arguments, **named)
-        note(q[..., :queries, :], k[..., :keys, :], v[..., :keys, :])
+        q, k, v = original(handed_on, *arguments, **named)
+        record(q[..., :queries, :], k[..., :keys, :], v[..., :keys, :])
         return q, k, v
 
     def other(*arguments: Any, **named: Any) -> Any:
-        result = answer(*arguments, **named)
+        result = original(*arguments, **named)
         if result is None:
             return None
         if hook in ("scores", "bias", "normalise"):
-            note(result[..., :queries, :keys])
+            record(result[..., :queries, :keys])
         else:
-            note(result[..., :queries, :])
+            record(result[..., :queries, :])
         if hook == "normalise":  # what must not be seen has no weight
             weight = result[..., :queries, keys:].sum(-1)
-            note(weight if beyond else torch.zeros_like(weight))
+            record(weight if beyond else torch.zeros_like(weight))
         return result
 
     return project if hook == "project" else other

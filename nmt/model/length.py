@@ -1,4 +1,4 @@
-"""How long the translation will be, predicted from the source."""
+"""The length of the translation, predicted from the source."""
 
 import torch
 import torch.nn.functional as F

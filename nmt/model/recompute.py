@@ -19,7 +19,7 @@ RunLayer = Callable[[nn.Module, Tensor, int, Sequence[Context]], Tensor]
 def recomputed(run: RunLayer) -> RunLayer:
     """The same computation, of which the graph of gradients holds the inputs x and little else.
 
-    When the backward pass asks, a layer is computed again, to the same bits: torch restores the
+    In the backward pass a layer is computed again, to the same bits: torch restores the
     random state from before the layer, and the contexts are given as they were then. So what a
     layer is the first to compute or to draw (`Context.once`) is made again, at its old place among
     the tensors and the random numbers of the layer, and no encoding need know of all this.
@@ -29,11 +29,11 @@ def recomputed(run: RunLayer) -> RunLayer:
         before = [copied(context) for context in contexts]
         # The first call fills the contexts that later layers read, and lets go of them: what was
         # made in this layer is held by its graph, and must not be what that graph holds.
-        given = [contexts]
+        first = [contexts]
 
         def call(x: Tensor) -> Tensor:
-            own = given.pop() if given else [copied(context) for context in before]
-            return run(layer, x, number, own)
+            copies = first.pop() if first else [copied(context) for context in before]
+            return run(layer, x, number, copies)
 
         y: Tensor = checkpoint(call, x, use_reentrant=False)
         return y

@@ -37,20 +37,20 @@ class Stack(nn.Module):
             run = recomputed(run)
         tally = None if self.halting is None else HaltingTally(x, encodings.streams)
         for number in range(self.count):
-            given = encodings.layer(x, number, context)
+            inputs = encodings.layer(x, number, context)
             layer = self.layers[number % len(self.layers)]
             if self.halting is None or tally is None:
-                x = run(layer, given, number, contexts)
+                x = run(layer, inputs, number, contexts)
             else:
-                step = partial(run, layer, given, number, contexts)
-                x = self.halting(x, given, step, tally, number == self.count - 1)
+                step = partial(run, layer, inputs, number, contexts)
+                x = self.halting(x, inputs, step, tally, number == self.count - 1)
         if tally is not None:
             x = tally.output
         return encodings.readout(self.norm(x), context), None if tally is None else tally.ponder
 
 
 class HaltingTally:
-    """How far each token [batch, length] has come on its way to halting."""
+    """The halting probability and output of each token [batch, length] so far."""
 
     def __init__(self, x: Tensor, streams: int = 1) -> None:
         """x [batch x streams, length, dim]; a token halts in all streams at once."""
@@ -62,7 +62,7 @@ class HaltingTally:
         self.output: Any = 0.0  # weighted sum of states [batch x streams, length, dim]
 
     def of_rows(self, of_tokens: Tensor) -> Tensor:
-        """[batch, length] -> [batch x streams, length, 1], to stand beside states."""
+        """[batch, length] -> [batch x streams, length, 1], to be multiplied with states."""
         return of_tokens.repeat_interleave(self.streams, 0)[..., None]
 
 
@@ -83,13 +83,13 @@ class Halting(nn.Module):
         self.threshold = threshold
 
     def forward(
-        self, x: Tensor, given: Tensor, step: Callable[[], Tensor], tally: HaltingTally, last: bool
+        self, x: Tensor, inputs: Tensor, step: Callable[[], Tensor], tally: HaltingTally, last: bool
     ) -> Tensor:
         """Take one step from states x [batch x streams, length, dim] to the next; keep the tally.
 
-        `given`: what the step makes them of, x as the encodings changed it.
+        `inputs` of the step: x as the encodings changed it.
         """
-        logits = self.unit(given).squeeze(-1).float()  # [batch x streams, length]
+        logits = self.unit(inputs).squeeze(-1).float()  # [batch x streams, length]
         p = logits.unflatten(0, (-1, tally.streams)).mean(1).sigmoid()  # [batch, length]
         stops = tally.running & (((tally.mass + p) > self.threshold) | last)
         weight = torch.where(stops, 1 - tally.mass, p) * tally.running

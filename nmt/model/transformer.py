@@ -32,7 +32,7 @@ class Limits(NamedTuple):
 
 
 class Hidden(NamedTuple):
-    """What a pass computes before its states become logits."""
+    """States of a pass, before they become logits."""
 
     states: Tensor  # [batch, target, dim]
     side_loss: Tensor | None  # in training what halting and length head add to a token's mean loss
@@ -84,7 +84,7 @@ class Transformer(nn.Module):
                 nn.init.normal_(module.weight, std=1 / self.scale)
 
     def _drop_key_projections(self) -> None:
-        """Leave out what encodings do not ask for: it would never get a gradient.
+        """Leave out projections that encodings do not use: they would never get a gradient.
 
         Dropped, not left unmade: one seed gives every encoding the same rest of the model.
         """
@@ -106,7 +106,7 @@ class Transformer(nn.Module):
             self.source_embedding.weight = self.target_embedding.weight
 
     def _streams(self, config: Model) -> int:
-        """How many rows stand for each sentence; checks that all parts agree about it."""
+        """Rows for each sentence; checks that all parts agree about it."""
         sites = (self.encoder_encodings, self.decoder_encodings, self.cross_encodings)
         streams = {e.streams for e in sites}
         if len(streams) > 1:
@@ -127,11 +127,11 @@ class Transformer(nn.Module):
     @property
     def entries(self) -> list[Encoding]:
         """The encodings of all sites."""
-        return [e for site in self.sites.values() for e in site.each()]
+        return [e for site in self.sites.values() for e in site]
 
     @property
     def columns(self) -> set[str]:
-        """Names of the columns beside the source text that the encodings read."""
+        """Names of the columns parallel to the source that the encodings read."""
         return {name for e in self.entries for name in e.facts.columns}
 
     @property
@@ -153,7 +153,7 @@ class Transformer(nn.Module):
         """The longest sequences that the encodings can hold, in training or otherwise."""
 
         def of(*sites: Encodings) -> int | None:
-            most = (site.limit(training) for site in sites)
+            most = (site.max_length(training) for site in sites)
             return min((m for m in most if m is not None), default=None)
 
         across = self.cross_encodings
@@ -161,7 +161,7 @@ class Transformer(nn.Module):
 
     @property
     def column_ranges(self) -> dict[str, range]:
-        """The integers that columns beside the source may hold, where not all will do."""
+        """The integers that columns may hold, where not all will do."""
         ranges: dict[str, range] = {}
         for e in self.entries:
             for name, held in e.facts.column_ranges.items():
@@ -185,7 +185,7 @@ class Transformer(nn.Module):
         """States [batch, target, dim] for source ids [batch, source], target [batch, target].
 
         Rows are padded on the right; target starts with bos and holds no eos, so each row is as
-        long as what is to be predicted. `columns`: integers [batch, source | 1] beside the source.
+        long as what is to be predicted. `columns`: integers [batch, source | 1].
         """
         memory, allowed, ponder = self.encode(source, columns)
         n, device = target.shape[1], target.device
@@ -199,12 +199,12 @@ class Transformer(nn.Module):
             training=self.training,
         )
         mask = causal(n, n, device)
-        own = whole("decoder", allowed=mask, causal=True, tokens=target, columns=columns or {})
+        decoder = whole("decoder", allowed=mask, causal=True, tokens=target, columns=columns or {})
         cross = whole("cross", keys=source.shape[1], allowed=allowed)
-        x, own_ponder = self._decode(target, rounded(memory), own, cross)
+        x, target_ponder = self._decode(target, rounded(memory), decoder, cross)
         if not self.training:
             return Hidden(x, None)
-        ponders = [(ponder, self._read(source)), (own_ponder, target != PAD)]
+        ponders = [(ponder, self._read(source)), (target_ponder, target != PAD)]
         return Hidden(x, self._side_loss(ponders, memory, allowed, lengths))
 
     def _side_loss(
@@ -254,7 +254,7 @@ class Transformer(nn.Module):
         encodings = self.encoder_encodings
         x, context = self._embed(self.source_embedding, source, encodings, context)
         x, ponder = self.encoder(
-            x, encodings, [context], lambda f, y, number, given: f(y, number, encodings, *given)
+            x, encodings, [context], lambda layer, y, number, own: layer(y, number, encodings, *own)
         )
         return x, allowed, ponder
 
@@ -284,7 +284,7 @@ class Transformer(nn.Module):
         """States [rows, n, dim] of the next n tokens [rows, n]; advances the state."""
         tokens = state.placed(tokens)
         n, device = tokens.shape[1], tokens.device
-        own = passes.step(
+        decoder = passes.step(
             "decoder",
             state.length,
             n,
@@ -298,7 +298,7 @@ class Transformer(nn.Module):
             memories=state.own,
         )
         cross = passes.step_across(
-            own,
+            decoder,
             state.source.shape[1],
             state.width,
             cached=bool(state.cross[0].length),
@@ -308,7 +308,7 @@ class Transformer(nn.Module):
             memories=state.cross,
         )
         state.length += n
-        return state.in_rows(self._decode(tokens, state.source, own, cross)[0])
+        return state.in_rows(self._decode(tokens, state.source, decoder, cross)[0])
 
     def _embed(
         self, table: nn.Module, ids: Tensor, encodings: Encodings, context: Context
@@ -320,15 +320,15 @@ class Transformer(nn.Module):
         return dropout(x, self.dropout, self.training), context
 
     def _decode(
-        self, target: Tensor, memory: Tensor, own: Context, cross: Context
+        self, target: Tensor, memory: Tensor, decoder: Context, cross: Context
     ) -> tuple[Tensor, Tensor | None]:
         """States of target ids that attend to memory [batch, source, dim]; ponder times or None."""
         encodings, across = self.decoder_encodings, self.cross_encodings
-        x, own = self._embed(self.target_embedding, target, encodings, own)
+        x, decoder = self._embed(self.target_embedding, target, encodings, decoder)
         if self.streams > 1:
             cross = passes.repeated(cross, self.streams)
 
-        def run(layer: nn.Module, y: Tensor, number: int, given: Sequence[Context]) -> Tensor:
-            return layer(y, memory, number, (encodings, given[0]), (across, given[1]))
+        def run(layer: nn.Module, y: Tensor, number: int, both: Sequence[Context]) -> Tensor:
+            return layer(y, memory, number, (encodings, both[0]), (across, both[1]))
 
-        return self.decoder(x, encodings, [own, cross], run)
+        return self.decoder(x, encodings, [decoder, cross], run)

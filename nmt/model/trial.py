@@ -14,7 +14,7 @@ VOCAB = 12  # word types that a model on trial needs
 
 
 class TrialError(Exception):
-    """What went wrong, with its place in the config."""
+    """A first step that failed, with its place in the config."""
 
 
 def text(model: Transformer, per_sentence: Collection[str] = ()) -> Sentences:
@@ -66,18 +66,18 @@ def _columns(
     model: Transformer, source: Tensor, per_sentence: Collection[str]
 ) -> dict[str, Tensor]:
     """Made-up columns, their integers within what the encodings hold."""
-    made = example.columns({n for n in model.columns if n not in per_sentence}, source)
-    made |= {n: source.new_zeros(len(source), 1) for n in model.columns if n in per_sentence}
+    columns = example.columns({n for n in model.columns if n not in per_sentence}, source)
+    columns |= {n: source.new_zeros(len(source), 1) for n in model.columns if n in per_sentence}
     for name, held in model.column_ranges.items():
-        made[name] = made[name].clamp(held.start, held.stop - 1)
-    return made
+        columns[name] = columns[name].clamp(held.start, held.stop - 1)
+    return columns
 
 
 def _named(model: Transformer) -> Iterator[tuple[str, nn.Parameter]]:
     """Every parameter once; those of encodings by the names that a config has for them."""
     inside = set()
     for site, encodings in model.sites.items():
-        for e in encodings.each():
+        for e in encodings:
             for name, p in e.named_parameters():
                 inside.add(id(p))
                 yield f"encoding.{e.name}: {name} ({site})", p
@@ -85,6 +85,6 @@ def _named(model: Transformer) -> Iterator[tuple[str, nn.Parameter]]:
 
 
 def numbers(model: nn.Module) -> int:
-    """How many numbers a model holds, shared ones once."""
+    """Numbers that a model holds, shared ones once."""
     held = [*model.parameters(), *model.buffers()]
     return sum(t.numel() for t in {id(t): t for t in held}.values())

@@ -22,12 +22,12 @@ def watching(model: Transformer, watcher: Watcher) -> Iterator[None]:
     padding look around like others: `allowed` and the ids say which of them mean something.
     Models with complex embeddings have `model.streams` rows for each sentence, side by side.
     Keep sums rather than the tensors. Nothing is computed a second time in the backward pass: it
-    would be seen twice. Raises RuntimeError where someone is watching already.
+    would be seen twice. Raises RuntimeError where the model is being watched already.
     """
     watched = [module for module in model.modules() if isinstance(module, Attention)]
     if any(attention.watcher is not None for attention in watched):
-        raise RuntimeError("somebody is watching this model already")
-    running: dict[str, Tensor] = {}  # site -> [batch, query] of the pass that is being made
+        raise RuntimeError("this model is being watched already")
+    running: dict[str, Tensor] = {}  # site -> [batch, query] of the current pass
 
     def hand_on(record: AttentionRecord) -> None:
         watcher(record._replace(running=running.get(record.site)))

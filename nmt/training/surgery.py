@@ -110,11 +110,11 @@ def _only_in(
     model: Transformer, settings: config.Settings, other: Transformer, others: config.Settings
 ) -> list[Encoding]:
     """The entries of a model that the other lacks at the same site, or has with other options."""
-    theirs = {(site, e.name) for site, encodings in other.sites.items() for e in encodings.each()}
+    theirs = {(site, e.name) for site, encodings in other.sites.items() for e in encodings}
     return [
         e
         for site, encodings in model.sites.items()
-        for e in encodings.each()
+        for e in encodings
         if (site, e.name) not in theirs or _options(settings, e.name) != _options(others, e.name)
     ]
 
@@ -145,7 +145,7 @@ def _named(model: Transformer) -> dict[str, tuple[Tensor, Encoding | None]]:
     entries = {
         f"{site}.{e.name}.{name}": (p, e)
         for site, encodings in model.sites.items()
-        for e in encodings.each()
+        for e in encodings
         for name, p in e.named_parameters()
     }
     owned = {id(p) for p, _ in entries.values()}
@@ -160,7 +160,7 @@ def difference(model: Transformer, parent: Transformer) -> float:
 
 def _effect(model: Transformer, name: str) -> str:
     """How much the logits change if only the entries of this name are left out."""
-    entries = [e for site in model.sites.values() for e in site.each() if e.name == name]
+    entries = [e for site in model.sites.values() for e in site if e.name == name]
     facts = [e.facts for e in entries]
     if any(f.streams > 1 or f.changes_width or not f.projects_keys for f in facts):
         return "not measured alone, as it has projections of its own"
@@ -176,7 +176,7 @@ def _without(model: Transformer, name: str) -> Iterator[None]:
     """Leave out the entries of a name in this context."""
     kept = {site: encodings.entries for site, encodings in model.sites.items()}
     for encodings in model.sites.values():
-        encodings.entries = nn.ModuleList(e for e in encodings.each() if e.name != name)
+        encodings.entries = nn.ModuleList(e for e in encodings if e.name != name)
     try:
         yield
     finally:

@@ -134,8 +134,8 @@ class Trainer:
     def announce(self) -> None:
         """Log what is trained, where, on what text, and for how long."""
         for site, encodings in self.model.sites.items():
-            if encodings.at_odds is not None:
-                log.info("encoding, %s: %s", site, encodings.at_odds)
+            if encodings.breaks_shift_invariance is not None:
+                log.info("encoding, %s: %s", site, encodings.breaks_shift_invariance)
         size, pairs = sum(p.numel() for p in self.parameters), len(self.prepared.train)
         environment.announce(self.environment(), size, self.plan.last, self.plan.updates, pairs)
         if self.joined_lengths:

@@ -41,7 +41,7 @@ def make(directory: Path, settings: Settings, vocab: int) -> tuple[Path, Path]:
 
 def _positions(site: str, encodings: Encodings, dim: int) -> Tensor:
     """What the encodings add to embeddings [positions, dim]."""
-    n = min(POSITIONS, encodings.limit(training=False) or POSITIONS)
+    n = min(POSITIONS, encodings.max_length(training=False) or POSITIONS)
     at = torch.arange(n)[None]
     tokens = torch.full((1, n), UNK + 1)
     context = Context(site, at, at, at, lengths=torch.tensor([n]), tokens=tokens)

@@ -105,4 +105,4 @@ def test_positions_are_scaled_once_and_by_name(trained: Callable[..., Trained]) 
 
 
 def _first(model: Transformer) -> Any:
-    return model.encoder_encodings.each()[0]
+    return next(iter(model.encoder_encodings))

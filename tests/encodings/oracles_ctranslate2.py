@@ -111,7 +111,7 @@ def translator(model: Any, encoder: dict[str, Any], decoder: dict[str, Any], giv
         for s, layer in zip(side.layer, ours.layers, strict=True):
             self_attention(s.self_attention, layer.attention, layer.around_attention.norm)
             feed_forward(s.ffn, layer)
-        entries = site.each()
+        entries = list(site)
         give(side, entries[0]) if entries else no_positions(side)
     for s, layer in zip(spec.decoder.layer, model.decoder.layers, strict=True):
         norm(s.attention.layer_norm, layer.around_cross.norm)
@@ -131,7 +131,7 @@ def text(ids: Tensor) -> list[str]:
 
 
 def entries_of(model: Transformer) -> list[Encoding]:
-    return [*model.encoder_encodings.each(), *model.decoder_encodings.each()]
+    return [*model.encoder_encodings, *model.decoder_encodings]
 
 
 def log_probs(words: list[str], give: Give, encoder: Any, decoder: Any) -> Sides:

@@ -9,7 +9,7 @@ from nmt.encodings.absolute import Absolute
 from nmt.encodings.base import Dims
 from nmt.encodings.context import Context
 from nmt.encodings.learned import Learned
-from nmt.encodings.limits import longest
+from nmt.encodings.limits import max_length
 from nmt.encodings.passes import placed
 from nmt.encodings.positions import Index
 from nmt.encodings.sinusoids import sinusoids
@@ -66,12 +66,12 @@ def test_learned_positions_end() -> None:
     c = Context("encoder", at, at, at)
     dims = Dims("encoder", 1, 1, 8, 8)
     e = Learned(dims, size=5)
-    assert longest(e, False) == 5
+    assert max_length(e, False) == 5
     with pytest.raises(ValueError, match="positions 0 to 5 are not all among the 5"):
         e.embed(torch.zeros(1, 6, 8), c)
     clipped = Learned(dims, size=5, beyond="clip")
     x = clipped.embed(torch.zeros(1, 6, 8), c)
-    assert longest(clipped, False) is None and torch.equal(x[0, 5], x[0, 4])
+    assert max_length(clipped, False) is None and torch.equal(x[0, 5], x[0, 4])
 
 
 def test_learned_gradient_reaches_used_rows_only() -> None:

@@ -12,7 +12,7 @@ from nmt.encodings.base import Encoding
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
 from nmt.encodings.learned import Learned
-from nmt.encodings.limits import longest
+from nmt.encodings.limits import max_length
 from nmt.encodings.passes import placed
 from nmt.encodings.position_infused import PositionInfused
 from nmt.encodings.positions import Index
@@ -47,7 +47,7 @@ def test_axial_is_a_row_per_digit() -> None:
     x = added(e, 12)
     for t in range(12):
         assert torch.equal(x[t, :2], e.segments[t // 4]) and torch.equal(x[t, 2:], e.places[t % 4])
-    assert longest(e, False) == 12 and sum(p.numel() for p in e.parameters()) == 3 * 2 + 4 * 6
+    assert max_length(e, False) == 12 and sum(p.numel() for p in e.parameters()) == 3 * 2 + 4 * 6
 
 
 def test_axial_refuses_an_empty_half() -> None:

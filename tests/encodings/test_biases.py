@@ -16,7 +16,7 @@ from nmt.encodings.context import Context, Positions, causal
 from nmt.encodings.disan import Disan
 from nmt.encodings.fire import Fire
 from nmt.encodings.kerple import Kerple
-from nmt.encodings.limits import longest
+from nmt.encodings.limits import max_length
 from nmt.encodings.sandwich import Sandwich
 from nmt.encodings.t5 import T5, bucket
 from tests.encodings.attending import attend, dims, pass_over, qkv, shaken
@@ -119,7 +119,7 @@ def test_tables_in_loops(site: str, per_layer: bool, per_head: bool) -> None:
 
     equals_loops(relative, lambda t, h, i, j: number(relative, t, h, max(-2, min(2, j - i)) + 2))
     equals_loops(absolute, lambda t, h, i, j: number(absolute, t, h, 9 * i + j))
-    assert (longest(relative, False), longest(absolute, False)) == (None, 9)
+    assert (max_length(relative, False), max_length(absolute, False)) == (None, 9)
     assert relative.facts.relative and not absolute.facts.relative
 
 
@@ -130,7 +130,7 @@ def test_tables_refuse_positions_beyond_the_last() -> None:
 
 
 class Tree(Positions):
-    pairs = True
+    distances_only = True
 
 
 def test_tables_of_pairs_refuse_positions_that_are_only_distances() -> None:

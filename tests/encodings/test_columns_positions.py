@@ -14,7 +14,7 @@ from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context, Positions
 from nmt.encodings.graformer import Graformer
 from nmt.encodings.learned import Learned
-from nmt.encodings.limits import longest
+from nmt.encodings.limits import max_length
 from nmt.encodings.passes import placed
 from nmt.encodings.per_language import PerLanguage
 from nmt.encodings.positions_columns import ColumnPositions, Depth, Graph, Segment, Tree
@@ -220,7 +220,7 @@ def test_each_language_has_its_own_table() -> None:
     x = torch.randn(2, 9, 8)
     added = Encodings([e]).embed(x, beside()) - x
     assert torch.allclose(added, e.weight[[1, 0]], atol=1e-6)
-    assert longest(e, False) == 9 and e.weight.shape == (2, 9, 8)
+    assert max_length(e, False) == 9 and e.weight.shape == (2, 9, 8)
     with pytest.raises(ValueError, match="positions 0 to 9 are not all among the 9 learned ones"):
         PerLanguage(dims(), longest=9).embed(torch.zeros(1, 10, 8), pass_over(10))
 
@@ -298,10 +298,10 @@ def test_columns_that_do_not_fit(positions: Positions, columns: Any, said: str) 
         ({"graformer": {}}, "encoder", "encoding.graformer: needs path lengths: at={graph"),
         ({"graformer": {"at": "tree"}}, "encoder", "needs path lengths"),
         ({"tpe": {"at": "depth"}}, "encoder", "at=depth: this encoding never looks at positions"),
-        ({"tpe": {}}, "decoder", "the column 'heads' stands beside the source"),
+        ({"tpe": {}}, "decoder", "the column 'heads' is parallel to the source"),
         ({"tpe": {"branches": 3}}, "encoder", "branches=3: a binary tree has 2; set binary=false"),
-        ({"spr_absolute": {}}, "decoder", "the column 'heads' stands beside the source"),
-        ({"xl_pe": {}}, "decoder", "the column 'order' stands beside the source"),
+        ({"spr_absolute": {}}, "decoder", "the column 'heads' is parallel to the source"),
+        ({"xl_pe": {}}, "decoder", "the column 'order' is parallel to the source"),
         ({"xl_pe": {"order": ""}}, "encoder", "at.column: say which one"),
         ({"per_language": {"column": ""}}, "encoder", "column=: name the column"),
     ],

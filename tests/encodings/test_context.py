@@ -26,7 +26,7 @@ MADE: dict[str, Positions] = {
     "column": ColumnPositions("order"),
     "segment": Segment("heads"),
 }
-TOKENWISE = [name for name, kind in POSITIONS.items() if not kind.pairs]
+TOKENWISE = [name for name, kind in POSITIONS.items() if not kind.distances_only]
 
 
 def training(rows: int, n: int = 9) -> Context:
@@ -113,11 +113,11 @@ def test_what_the_host_knows_is_so(name: str, learning: bool) -> None:
     torch.manual_seed(1)
     known = placed(replace(training(3), training=learning, extent=Extent(9, 9)), positions)
     assert torch.equal(read.delta, known.delta)
-    if positions.integer and not positions.pairs:
+    if positions.integer and not positions.distances_only:
         for which in ("queries", "keys"):
             (least, greatest), (first, last) = known.bounds(which), read.bounds(which)
             assert least <= first <= last <= greatest
-        assert known.farthest() >= read.farthest()
+        assert known.max_distance() >= read.max_distance()
     assert read.contiguous_extent is None
     assert (known.contiguous_extent is not None) == (name in ("index", "shift"))
     for tau in (None, 3):
@@ -148,7 +148,7 @@ def test_hypotheses_are_not_taken_for_tokens() -> None:
 def test_positions_that_count_in_steps_are_no_neighbours() -> None:
     two = placed(whole("encoder", 4), Index(start=3, step=2))
     assert two.contiguous_extent is None
-    assert two.bounds("keys") == (3, 9) and two.farthest() == 6
+    assert two.bounds("keys") == (3, 9) and two.max_distance() == 6
     with pytest.raises(ValueError, match="positions 3 to 9 are not all among the 9 learned ones"):
         two.refuse_beyond(9, "keys")
     two.refuse_beyond(10, "queries", "keys")

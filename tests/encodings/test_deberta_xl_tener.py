@@ -186,7 +186,7 @@ def test_positions_between_whole_numbers_fit_in(name: str) -> None:
 class Edges(Positions):
     """Distances without positions, as trees and graphs give them."""
 
-    pairs = True
+    distances_only = True
 
     def distances(self, context: Context) -> Tensor:
         """Plain distances, for all that the positions say."""
@@ -197,7 +197,7 @@ class Edges(Positions):
 @pytest.mark.parametrize("make", [lambda: Deberta(dims(), 2), *REAL.values()])
 def test_distances_are_enough(make: Callable[[], Any]) -> None:
     e = drawn(make())
-    assert e.facts.pairwise
+    assert e.facts.distances_only
     q, k, v = qkv(9, e.dims)
     e.positions = Edges()
     at = torch.arange(9).flip(0)[None].expand(2, -1) * 7

@@ -39,7 +39,7 @@ def of(model: Transformer) -> list[tuple[Encodings, Context]]:
 @pytest.mark.parametrize("option", TELLING)
 def test_vectors_give_the_scores_and_outputs(option: str, tiny: Make) -> None:
     for encodings, context in of(tiny(f"encoding={option}").double()):
-        sizes = encodings.each()[-1].dims
+        sizes = [*encodings][-1].dims
         q, k, v = qkv(N, sizes)
         p = torch.rand(2, sizes.heads, N, N, dtype=torch.float64)
         told = encodings.distance_vectors(1, context)

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from nmt.encodings.context import Context
 from nmt.encodings.fox import Fox
-from nmt.encodings.passes import asked
+from nmt.encodings.passes import computed
 from tests.encodings.attending import attend, dims, pass_over, qkv
 
 SITES = ("encoder", "decoder", "cross")
@@ -78,4 +78,4 @@ def test_keys_are_remembered_by_layer_from_step_to_step() -> None:
             e.project(lambda *_: (x, x, x), x[:, a:b], x[:, a:b], x[:, a:b], layer, context)
             found = e.bias(layer, context)
             torch.testing.assert_close(found, e.bias(layer, whole)[:, :, a:b, :b])
-    assert not context.once("nothing", lambda: 0) and "remembered" in asked(context)
+    assert not context.once("nothing", lambda: 0) and "remembered" in computed(context)

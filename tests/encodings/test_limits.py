@@ -11,7 +11,7 @@ from nmt.config import Settings
 from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
-from nmt.encodings.limits import longest
+from nmt.encodings.limits import max_length
 from nmt.encodings.passes import placed
 from nmt.encodings.registry import create
 from nmt.errors import UserError
@@ -83,7 +83,7 @@ def run(e: Encoding, length: int, training: bool) -> None:
 def test_the_limit_follows_from_what_positions_may_be(name: str, place: str) -> None:
     e = made(name, PLACES[place])
     expected = OF_DISTANCES if name == "relative" else LIMITS
-    assert (longest(e, True), longest(e, False)) == expected[place]
+    assert (max_length(e, True), max_length(e, False)) == expected[place]
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -94,10 +94,10 @@ def test_sequences_up_to_the_limit_are_encoded_and_no_longer_ones(
     e = made(name, PLACES[place]).train(training)
     torch.manual_seed(1)
     for _ in range(20 if training else 1):
-        run(e, longest(e, training) or 0, training)
+        run(e, max_length(e, training) or 0, training)
     with pytest.raises(ValueError, match=r"position|distance"):
         for _ in range(40):
-            run(e, (longest(e, training) or 0) + 1, training)
+            run(e, (max_length(e, training) or 0) + 1, training)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_the_advice_helps(settings_of: Callable[..., Settings]) -> None:
 def test_interpolated_positions_have_the_limit_of_those_within() -> None:
     e = create({"absolute": {"at": PLACES["sample"]}}, Dims("encoder", 1, 2, 8, 4))[0]
     Encodings([e]).scale_positions(0.5)
-    assert (longest(e, True), longest(e, False)) == (12, 4)
+    assert (max_length(e, True), max_length(e, False)) == (12, 4)
 
 
 def test_cross_attention_has_a_limit_too(settings_of: Callable[..., Settings]) -> None:

@@ -117,7 +117,7 @@ def test_evaluation_samples_are_always_the_same(test: Any) -> None:
 
 def test_too_long_sentences_are_refused() -> None:
     p = Sample(longest=30, test_length=10)
-    assert (p.limit_in(training=True), p.limit_in(training=False)) == (30, 10)
+    assert (p.max_length(training=True), p.max_length(training=False)) == (30, 10)
     with pytest.raises(ValueError, match=r"test_length=10: too few positions for 11 tokens"):
         placed(pass_over(11), p)
     assert positions(p, n=30)[0].tolist() == list(range(30))

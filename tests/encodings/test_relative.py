@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 from nmt.encodings.base import Dims
 from nmt.encodings.by_row import by_query, sum_by_row
 from nmt.encodings.context import Context, Positions
-from nmt.encodings.limits import longest
+from nmt.encodings.limits import max_length
 from nmt.encodings.passes import placed
 from nmt.encodings.relative import Relative
 from nmt.encodings.relative_sinusoidal import RelativeSinusoidal
@@ -84,7 +84,7 @@ def test_tied_vectors_are_one_parameter() -> None:
 
 def test_unlimited_holds_every_distance_up_to_longest() -> None:
     e = Relative(Dims("encoder", 1, 2, 8, 4), None, longest=9)
-    assert longest(e, False) == 9 and [p.shape[2] for p in e.parameters()] == [17, 17]
+    assert max_length(e, False) == 9 and [p.shape[2] for p in e.parameters()] == [17, 17]
     q = torch.randn(1, 2, 10, 4)
     with pytest.raises(ValueError, match="distance 9: longest=9 has vectors to 8"):
         attend(e, q, q, q, 0, context(10))
@@ -250,7 +250,7 @@ def test_relative_is_shaw_absolute_with_equal_vectors_along_diagonals() -> None:
 @pytest.mark.parametrize("shift, wrong", [(3, 11), (-1, -1)])
 def test_shaw_absolute_refuses_positions_outside_its_table(shift: int, wrong: int) -> None:
     e = ShawAbsolute(dims(), 9).double()
-    assert longest(e, False) == 9
+    assert max_length(e, False) == 9
     q, k, v = qkv(9, e.dims)
     at = torch.arange(9)[None] + shift
     with pytest.raises(ValueError, match=f"{wrong}.* are not all among the 9 learned ones"):

@@ -55,7 +55,7 @@ def test_two_levels_as_the_page_writes_them() -> None:
                 first -= 1
             torch.testing.assert_close(embedded[row, t], x[row, t] + places.weight[t - first])
     q, k, v = qkv(9, dims())
-    found = attend(both.each(), q, k, v, context)[0]
+    found = attend(list(both), q, k, v, context)[0]
     for row, i, j in product(range(2), range(9), range(9)):
         apart = float(numbers[row, j] - numbers[row, i])
         wanted = sum(

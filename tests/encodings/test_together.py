@@ -36,7 +36,7 @@ def shifted(model: Transformer, ids: Ids) -> float:
     columns = example.columns(model.columns, source)
     before = model(source, target, columns)
     for site in model.sites.values():
-        for e in site.each():
+        for e in site:
             e.positions = Index(start=5)
     return float((model(source, target, columns) - before).detach().abs().max())
 

@@ -12,7 +12,7 @@ from nmt.encodings.bias_table import BiasTable
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context, Positions
 from nmt.encodings.diet import Diet
-from nmt.encodings.limits import longest
+from nmt.encodings.limits import max_length
 from nmt.encodings.positions import Index
 from nmt.encodings.positions_columns import ColumnPositions
 from nmt.encodings.positions_random import Shift
@@ -142,13 +142,13 @@ def test_positions_of_each_row_are_its_own() -> None:
 @pytest.mark.parametrize("make", [Tupe, lambda d, **o: Diet(d, rank=2, **o)])
 def test_refuses_positions_without_a_vector(make: Callable[..., Encoding]) -> None:
     e = make(dims(), longest=4)
-    assert longest(e, False) == 4
+    assert max_length(e, False) == 4
     with pytest.raises(ValueError, match="positions 0 to 4 are not all among the 4 learned ones"):
         e.bias(0, pass_over(5))
 
 
 class Tree(Positions):
-    pairs = True
+    distances_only = True
 
 
 @pytest.mark.parametrize(

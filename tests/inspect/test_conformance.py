@@ -67,7 +67,7 @@ class Orderless(Right):
 
 
 class Blind(Right):
-    facts = Facts(takes="nothing")
+    facts = Facts(position_type="none")
 
 
 class Whole(Right):
@@ -138,8 +138,8 @@ def test_all_results_come_back() -> None:
         (Absolute, "common shift of positions", "`relative`: true is claimed, but a shift shows"),
         (Modest, "common shift of positions", "`relative`: false is claimed (the default), but"),
         (Orderless, "order in the encoder", "the order of tokens has no effect"),
-        (Blind, "kind of positions", "takes nothing, but places twice as far show"),
-        (Signs, "kind of positions", "takes real, but places twice as far show 0"),
+        (Blind, "kind of positions", "position_type none, but positions times 2 show"),
+        (Signs, "kind of positions", "position_type real, but positions times 2 show 0"),
         (Whole, "kind of positions", "IndexError at test_conformance.py:"),
         (Short, "long and empty sequences", "NaN or infinity for 200 tokens"),
         (NotZero, "zero-initialised", "encoding.notzero: zero-initialised, but it changes"),

@@ -30,7 +30,7 @@ def shown(model: Transformer) -> list[tuple[str, str, list[MatrixPanel]]]:
     return [
         (name, role, panels)
         for name, site in model.sites.items()
-        for e in site.each()
+        for e in site
         for role, panels in learned(e).items()
     ]
 
@@ -49,7 +49,7 @@ def test_a_table_by_hand(tiny: Make) -> None:
     fixed, _, second = found[1][2]
     assert [p.title for p in found[1][2]] == ["sinusoids", "layer 1", "layer 2"]
     assert fixed.first == second.first == -3
-    e = model.encoder_encodings.each()[0]
+    e = next(iter(model.encoder_encodings))
     table = cast(Tensor, e.value_table)[1, 0]  # of the second layer
     waves = sinusoids(torch.arange(-3, 4), 8)
     for i in range(7):
@@ -63,7 +63,7 @@ def test_heads_are_averaged(tiny: Make) -> None:
     model = tiny("encoding=relative_per_head", "tau=2")
     panel = shown(model)[0][2][1]
     assert panel.title == "layer 1, mean over 2 heads"
-    table = cast(Tensor, model.encoder_encodings.each()[0].key_table)[0]
+    table = cast(Tensor, next(iter(model.encoder_encodings)).key_table)[0]
     for i in range(5):
         for j in range(5):
             mean = sum(cosine(head[i], head[j]) for head in table) / 2
@@ -87,7 +87,7 @@ def test_every_option_has_cosines_or_nothing(option: str, tiny: Make) -> None:
 def test_what_is_zero_is_not_shown(tiny: Make) -> None:
     model = tiny("encoding=relative")
     for site in (model.encoder_encodings, model.decoder_encodings):
-        for e in site.each():
+        for e in site:
             torch.nn.init.zeros_(cast(Tensor, e.value_table))
     assert {role for _, role, _ in shown(model)} == {"keys"}
 
@@ -95,7 +95,7 @@ def test_what_is_zero_is_not_shown(tiny: Make) -> None:
 def test_distances_in_graphs_are_left_out(tiny: Make) -> None:
     words = ("encoding=relative", "+encoding.relative.at.tree.heads=heads")
     model = tiny(*words, "encoding.relative.where=encoder")
-    assert model.encoder_encodings.each()[0].positions.pairs
+    assert next(iter(model.encoder_encodings)).positions.distances_only
     assert not shown(model)
 
 

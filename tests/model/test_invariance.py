@@ -28,7 +28,7 @@ Plug = Callable[..., Settings]
 class Gated(Encoding):
     """What it adds is multiplied by a parameter that starts at zero, which hides it at first."""
 
-    facts = Facts(takes="nothing")
+    facts = Facts(position_type="none")
 
     def __init__(self, dims: Dims) -> None:
         super().__init__(dims)

@@ -84,7 +84,7 @@ def check(words: list[str], tiny: Make, ids: Ids, monkeypatch: pytest.MonkeyPatc
         rows, keys = 3 * model.streams, 7 if look.site == "decoder" else 9
         assert p.shape == (rows, 2, 9 if look.site == "encoder" else 7, keys)
         assert p.dtype == torch.float32
-        if not any("normalise" in e.hooks for e in model.sites[look.site].each()):
+        if not any("normalise" in e.hooks for e in model.sites[look.site]):
             assert float((p.sum(-1) - 1).abs().max()) < 1e-5  # others need not share out all
         assert look.allowed is not None
         mask = masks[look.site]
@@ -182,7 +182,7 @@ def test_one_watches_at_a_time(tiny: Make) -> None:
     model = tiny()
     with watching(model, lambda look: None):
         again = watching(model, lambda look: None)
-        with pytest.raises(RuntimeError, match="watching this model already"):
+        with pytest.raises(RuntimeError, match="being watched already"):
             again.__enter__()
         watched = [m for m in model.modules() if isinstance(m, Attention)]
         assert all(m.watcher is not None for m in watched)

@@ -9,7 +9,7 @@ from nmt.encodings.base import Context, Dims, Encoding, Facts, Projection
 class Forgetting(Encoding):
     """A key fades by the words between it and the query."""
 
-    facts = Facts(relative=True, takes="nothing")
+    facts = Facts(relative=True, position_type="none")
 
     def __init__(self, dims: Dims) -> None:
         super().__init__(dims)

@@ -89,8 +89,8 @@ def test_tables_of_the_parent_are_kept_or_dropped(data: Prepared, tmp_path: Path
     path = parent(tmp_path / "parent", data, encoding={"relative": {"tau": 2}})
     model, report = started(path, data, encoding={"relative": {"tau": 2}, "alibi": {}})
     assert "encoder.relative.key_table" in report.loaded
-    theirs = modeldir.load(path).model.encoder_encodings.each()[0]
-    mine = model.encoder_encodings.each()[0]
+    theirs = next(iter(modeldir.load(path).model.encoder_encodings))
+    mine = next(iter(model.encoder_encodings))
     for a, b in zip(theirs.parameters(), mine.parameters(), strict=True):
         assert torch.equal(a, b)
     _, report = started(path, data, encoding={"absolute": {}})
