@@ -12,7 +12,7 @@ from nmt.storage.modelpath import checkpoints
 
 
 def prepare(settings: Settings, run: Path | None = None) -> Prepared:
-    """Prepare the corpus of settings, or take the prepared one if there is one.
+    """Prepare the corpus of settings, unless it is prepared already.
 
     With trainer.init_from, text becomes the ids of that model, the parent. It may be gone by now
     if `run`, the directory of the run, has a checkpoint. Raises UserError as `data.prepare.prepare`
@@ -22,19 +22,19 @@ def prepare(settings: Settings, run: Path | None = None) -> Prepared:
 
 
 def fingerprint(settings: Settings, run: Path | None = None) -> str:
-    """Tell which corpus that is, by all that matters; raises what `prepare` does."""
+    """Return a hash of all that determines the corpus; raises as `prepare` does."""
     return data.fingerprint(settings.data, settings.segmenter, _sides(settings, run))
 
 
 def key(settings: Settings) -> bytes:
-    """What chooses the prepared corpus: runs that share it need preparing once."""
+    """Return a key of the prepared corpus: runs with equal keys share it."""
     plain = freeze(settings)
     return manifest.dump([plain["data"], plain["segmenter"], plain["trainer"]["init_from"]])
 
 
 def _sides(settings: Settings, run: Path | None) -> Sides | None:
-    """Segmenters and vocabularies to be taken over; None where they are to be learned."""
+    """Return segmenters and vocabularies of the parent; None where they are learned."""
     if settings.trainer.init_from is None:
         return None
-    begun = run is not None and checkpoints(run / "checkpoints")
-    return modeldir.sides(run if run is not None and begun else settings.trainer.init_from)
+    started = run is not None and checkpoints(run / "checkpoints")
+    return modeldir.sides(run if run is not None and started else settings.trainer.init_from)

@@ -16,8 +16,8 @@ from nmt.data.store import SIDES, Pairs, spans
 from nmt.data.subword_sampling import BLOCK, SampledBlock, SampledText
 from nmt.data.vocab import BOS, PAD
 
-SPARE = 0.03  # of the batches of the first epoch (or block): so many more may another one need
-LEAST = 2**12  # lines of a block, where several are in use at once
+SPARE = 0.03  # share of extra batches, as another epoch or block may need more than the first
+LEAST = 2**12  # lines of a block, if several are in use at once
 COUNTS = ("source", "target", "max")
 
 
@@ -26,7 +26,7 @@ class Batch(NamedTuple):
 
     source: Tensor  # [batch, source] ids, each row ends in EOS
     target: Tensor  # [batch, target] ids, BOS ... EOS
-    lines: list[int]  # [batch] where each pair (of joined ones the first) stood in its file, from 1
+    lines: list[int]  # [batch] line number of each (first) pair in its file, from 1
     columns: dict[str, Tensor]  # [batch, source], padded with 0, or [batch, 1] per sentence
 
 
@@ -53,22 +53,22 @@ class _Block(NamedTuple):
 
 
 class Batches:
-    """Cuts a store into batches of at most `budget` tokens, anew in each epoch.
+    """Cuts a store into batches of at most `budget` tokens, differently in each epoch.
 
-    Counted are the tokens of one side (or of each pair's longer one), EOS and padding included.
-    Pairs are sorted by length, equal ones in random order, so a batch holds little padding;
-    then the batches are shuffled. A pair longer than the budget makes a batch of its own.
+    The budget counts the tokens of one side (or of each pair's longer one), with EOS and padding.
+    Pairs are sorted by length, equal ones in random order, so that a batch has little padding;
+    then the batches are shuffled. A pair longer than the budget is a batch of its own.
 
-    With `joining`, examples are drawn anew in each epoch. All epochs have as many batches, so that
-    the place in the data is a function of the step alone: some few percent more than the first
-    epoch needs, made by halving large ones. An epoch whose examples cannot be cut into as many has
-    those of the first.
+    With `joining`, other examples are drawn in each epoch. All epochs have the same number of
+    batches, so that the position in the data is a function of the step alone: a few percent more
+    than the first epoch needs, made by halving large ones. An epoch whose examples do not fit in
+    that many batches has the examples of the first.
 
-    With `sampled`, text is segmented anew in each epoch, in blocks of BLOCK lines that are drawn at
-    random: each has as many batches, sorted and shuffled among themselves, and is segmented while
-    the one before is trained on. The `accumulate` batches of an update come from as many blocks at
-    once (or a divisor of that), so that workers who share them have no block in common. All of
-    that is a function of text, settings and seed, whatever the number of workers.
+    With `sampled`, text is segmented at random in each epoch, in blocks of BLOCK random lines: all
+    have the same number of batches, sorted and shuffled within the block, and each is segmented
+    while training uses the one before. The `accumulate` batches of an update come from as many
+    blocks (or a divisor of that), so that ranks which share them have no block in common. All of
+    that is a function of text, settings and seed, whatever the number of ranks.
     """
 
     def __init__(
@@ -85,13 +85,13 @@ class Batches:
         self._joining, self._sampled = joining, sampled
         self._abreast, self._blocks = 1, 1  # blocks in use at once; all blocks of an epoch
         if sampled is not None:
-            most = max(1, min(accumulate, len(store) // LEAST))
-            self._abreast = next(n for n in range(most, 0, -1) if accumulate % n == 0)
+            limit = max(1, min(accumulate, len(store) // LEAST))
+            self._abreast = next(n for n in range(limit, 0, -1) if accumulate % n == 0)
             self._blocks *= max(1, round(len(store) / max(BLOCK, LEAST * self._abreast)))
             self._blocks *= self._abreast
         self._epochs: dict[int, _Epoch] = {}
         self._in_use: dict[tuple[int, int], _Block] = {}
-        self._begun: dict[tuple[int, int], SampledBlock] = {}
+        self._started: dict[tuple[int, int], SampledBlock] = {}
         self._size = 0  # batches of a block
         first = self._drawn(0, 0)
         expected = first.examples if sampled is None else sampled.expected(first.examples)
@@ -108,7 +108,7 @@ class Batches:
         return nullcontext() if self._sampled is None else self._sampled.workers()
 
     def examples(self, epoch: int) -> Examples:
-        """Give the examples of an epoch, in the order of the text, by its own segmentation."""
+        """Return the examples of an epoch, in the order and segmentation of the prepared text."""
         if self._joining is None:
             return alone(self._store)
         return joined(self._store, self._joining, self._seed, epoch)
@@ -122,20 +122,21 @@ class Batches:
         return self._block(epoch, row * self._abreast + column).batch(number)
 
     def _block(self, epoch: int, block: int = 0) -> _Block:
-        """Return the batches of a block; those in use are kept, and the next ones begun."""
+        """Return the batches of a block; those in use are kept, and the next ones started."""
         if (epoch, block) not in self._in_use:
             first = block - block % self._abreast
-            now = [(epoch, number) for number in range(first, first + self._abreast)]
-            self._in_use = {at: kept for at, kept in self._in_use.items() if at in now}
+            current = [(epoch, number) for number in range(first, first + self._abreast)]
+            self._in_use = {at: kept for at, kept in self._in_use.items() if at in current}
             self._in_use[epoch, block] = self._planned(epoch, block)
             if self._sampled is not None:
-                self._begun = {at: begun for at, begun in self._begun.items() if at in now} | {
-                    at: self._begun.get(at) or self._sample(*at) for at in self._following()
+                started = {at: block for at, block in self._started.items() if at in current}
+                self._started = started | {
+                    at: self._started.get(at) or self._sample(*at) for at in self._following()
                 }
         return self._in_use[epoch, block]
 
     def _following(self) -> list[tuple[int, int]]:
-        """Epochs and numbers of the blocks that come after those in use."""
+        """Return epochs and numbers of the blocks after those in use."""
         return [
             (
                 epoch + (block + self._abreast) // self._blocks,
@@ -150,7 +151,7 @@ class Batches:
         examples = drawn.examples
         mixed: NDArray[np.integer[Any]] = drawn.blocks[block]
         if self._sampled is not None:
-            sampled = self._begun.pop((epoch, block), None) or self._sample(epoch, block)
+            sampled = self._started.pop((epoch, block), None) or self._sample(epoch, block)
             examples = self._fitting(sampled)
             mixed = np.arange(len(sampled.counts))
         key, _ = _lengths(examples, self._count, mixed)
@@ -162,15 +163,15 @@ class Batches:
     def _fitting(self, sampled: SampledBlock) -> Examples:
         """Return the examples of a block, whose text is segmented at random.
 
-        The number of batches was planned from a sample of the text. Where it does not suffice, as
-        many examples as need be keep the segmentation of the text itself, with which it does.
+        The number of batches was estimated from a sample of the text. If it does not suffice, some
+        examples keep the prepared segmentation, as many as necessary.
         """
-        every, kept = np.arange(len(sampled.counts)), 0
+        rows, kept = np.arange(len(sampled.counts)), 0
         while True:
             examples = consecutive(sampled.text(kept), sampled.counts)
-            if kept == len(every) or len(self._cut(examples, every)) <= self._size:
+            if kept == len(rows) or len(self._cut(examples, rows)) <= self._size:
                 return examples
-            kept = min(len(every), 2 * kept + 1 + len(every) // 16)
+            kept = min(len(rows), 2 * kept + 1 + len(rows) // 16)
 
     def _sample(self, epoch: int, block: int) -> SampledBlock:
         """Begin to segment a block at random."""
@@ -181,7 +182,7 @@ class Batches:
         return self._sampled.block(epoch, spans(first, counts), counts)
 
     def _epoch(self, epoch: int) -> _Epoch:
-        """The examples of an epoch in their order; those of an epoch or two are kept."""
+        """Return the examples of an epoch in random order; those of an epoch or two are kept."""
         if epoch in self._epochs:
             return self._epochs[epoch]
         for examples, order in ((epoch, epoch), (0, epoch), (0, 0)):
@@ -191,13 +192,13 @@ class Batches:
                 for block in drawn.blocks
             ):
                 break
-        if self._sampled is not None:  # else the plan is all that is needed
+        if self._sampled is not None:  # else the only block has all that is needed
             self._epochs = {e: kept for e, kept in self._epochs.items() if e == epoch - 1}
             self._epochs[epoch] = drawn
         return drawn
 
     def _drawn(self, examples: int, order: int) -> _Epoch:
-        """The examples of one epoch in the order of another."""
+        """Return the examples of one epoch in the order of another."""
         # Philox counts: it gives the same numbers on every machine
         draw = np.random.Generator(np.random.Philox(np.random.SeedSequence([self._seed, order])))
         chosen = self.examples(examples)
@@ -206,7 +207,7 @@ class Batches:
         return _Epoch(chosen, blocks, [draw.permutation(self._size) for _ in blocks])
 
     def _cut(self, examples: Examples, rows: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
-        """Where batches start, among some examples from the longest on."""
+        """Return where batches start among some examples, the longest first."""
         counted = _lengths(examples, self._count, rows)[1]
         return batch_starts(np.sort(counted)[::-1] + 1, self._budget)
 
@@ -224,7 +225,7 @@ def in_order(store: Pairs, budget: int, count: str) -> Iterator[Batch]:
 def _lengths(
     examples: Examples, count: str, rows: NDArray[np.integer[Any]] | slice
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Give the sort key of some examples, and their length on the counted side, both [row]."""
+    """Return the sort key of some examples, and their length on the counted side, both [row]."""
     source, target = examples.source[rows], examples.target[rows]
     if count not in COUNTS:
         raise ValueError(f"count={count}: choose one of {', '.join(COUNTS)}")
@@ -237,18 +238,18 @@ def _lengths(
 
 
 def _descending(keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Sort from the greatest, equal keys in the order they stand in."""
+    """Return indices from the greatest key on; equal keys keep their order."""
     return np.argsort(-keys, kind="stable")
 
 
-def _halved(starts: NDArray[np.int64], total: int, wanted: int) -> NDArray[np.int64]:
-    """Halve the batches of most examples, until there are as many as wanted."""
-    if len(starts) == wanted:
+def _halved(starts: NDArray[np.int64], total: int, count: int) -> NDArray[np.int64]:
+    """Halve the largest batches until there are `count`."""
+    if len(starts) == count:
         return starts
     sizes = np.diff(starts, append=total).tolist()
     heap = [(-size, start) for size, start in zip(sizes, starts.tolist(), strict=True)]
     heapify(heap)
-    while len(heap) < wanted:
+    while len(heap) < count:
         size, start = heappop(heap)
         half = -size // 2
         heappush(heap, (-half, start))
@@ -257,7 +258,7 @@ def _halved(starts: NDArray[np.int64], total: int, wanted: int) -> NDArray[np.in
 
 
 def _batch(examples: Examples, rows: NDArray[np.integer[Any]]) -> Batch:
-    """Put examples together; where pairs are joined, without their columns."""
+    """Make a batch of examples; without columns if pairs are joined."""
     store = examples.text
     first, counts = examples.first[rows].astype(np.int64), examples.counts[rows]
     source, target = (_padded(store.ids[s], store.offsets[s], first, counts) for s in SIDES)
@@ -284,7 +285,7 @@ def _padded(
 ) -> NDArray[np.int64]:
     """Gather the ids (or integers) of some examples as [batch, longest], padded on the right.
 
-    Pairs of one example follow each other, without the EOS of all but the last.
+    Pairs of one example are concatenated, without the EOS of all but the last.
     """
     pairs, ends = spans(first, counts), np.cumsum(counts)  # [pair], [batch]
     starts = offsets[pairs].astype(np.int64)

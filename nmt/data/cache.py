@@ -1,4 +1,4 @@
-"""Directories of prepared text: named by what went in, complete or not there at all.
+"""Directories of prepared text: named by their inputs, complete or absent.
 
 A flipped bit in the ids is another id, and trains another model. So every process compares all
 files with their manifest before it uses any.
@@ -19,7 +19,7 @@ from nmt.errors import Exit, UserError
 from nmt.storage import atomic, manifest
 
 log = logging.getLogger(__name__)
-DAYS = 7  # for which the parts of a stopped preparation are kept, in case that it goes on
+DAYS = 7  # for which the parts of a stopped preparation are kept, in case it continues
 
 
 def fingerprint(facts: Any) -> str:
@@ -28,7 +28,7 @@ def fingerprint(facts: Any) -> str:
 
 
 def damage(final: Path) -> str | None:
-    """Say what is wrong with a directory, in one line that names it; None if nothing is."""
+    """Return what is wrong with a directory, in one line that names it; None if it is undamaged."""
     if not final.is_dir():
         return f"{final}: is not there"
     try:
@@ -44,7 +44,7 @@ def ensure(
     make: Callable[[Path, Path], None],
     inputs: str = "",
 ) -> None:
-    """Make a directory unless it is there and undamaged; one process makes it, others wait.
+    """Make a directory unless it exists undamaged; one process makes it, others wait.
 
     `make` gets two directories: one to fill, which becomes `final`, and one for the parts of the
     work (see `part`). If it is stopped, the next call with the same `inputs` finds all finished
@@ -127,8 +127,8 @@ def _locked(final: Path, wrong: str) -> Iterator[None]:
 def _refuse_others(damaged: Path, anew: Path) -> None:
     """Raise UserError (73) for a file that would be removed, and that this program did not make."""
     for path in sorted(damaged.rglob("*")):
-        ours = path == damaged / manifest.NAME or (anew / path.relative_to(damaged)).exists()
-        if not ours and (path.is_symlink() or not path.is_dir()):
+        known = path == damaged / manifest.NAME or (anew / path.relative_to(damaged)).exists()
+        if not known and (path.is_symlink() or not path.is_dir()):
             raise UserError(
                 f"{path}: not of this corpus, which is damaged; move it away, so that "
                 "the corpus can be made anew",
@@ -139,17 +139,17 @@ def _refuse_others(damaged: Path, anew: Path) -> None:
 def _sweep(final: Path, work: Path) -> None:
     """Remove what stopped runs left, but nothing of a run that is alive and so holds its lock.
 
-    Finished parts are kept for DAYS, in case that the preparation goes on.
+    Finished parts are kept for DAYS, in case the preparation continues.
     """
     _lock_of(final).touch()
-    now = _lock_of(final).stat().st_mtime  # by the clock of that file system
+    current = _lock_of(final).stat().st_mtime  # by the clock of that file system
     for leftover in sorted(final.parent.iterdir()):
         owner = atomic.owner(leftover)
         if owner is None or leftover == work:
             continue
         if owner == final:
             shutil.rmtree(leftover, ignore_errors=True)
-        elif not _has_parts(leftover) or now - leftover.stat().st_mtime > DAYS * 86400:
+        elif not _has_parts(leftover) or current - leftover.stat().st_mtime > DAYS * 86400:
             try:
                 with FileLock(_lock_of(owner), timeout=0):
                     shutil.rmtree(leftover, ignore_errors=True)

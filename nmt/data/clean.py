@@ -38,7 +38,7 @@ class Column(NamedTuple):
 
 
 class CleanedChunk(NamedTuple):
-    """A cleaned chunk; its words themselves are in files. Tuples are in the order of SIDES."""
+    """A cleaned chunk, whose words are in files. Tuples are in the order of SIDES."""
 
     path: Path  # directory with files source, target, lines and the columns, see `read_words`
     pairs: int
@@ -48,7 +48,7 @@ class CleanedChunk(NamedTuple):
 
 
 class Cleaning(NamedTuple):
-    """How the chunks of parallel files are cleaned; sides in the order of SIDES."""
+    """Settings of the first pass: how chunks of parallel files are cleaned. Sides as in SIDES."""
 
     names: tuple[str, str]  # what to call the files in messages
     columns: tuple[Column, ...]
@@ -60,7 +60,7 @@ class Cleaning(NamedTuple):
     prefix: str  # of their names
 
     def clean(self, chunk: Chunk) -> CleanedChunk:
-        """Write a chunk's words and line numbers, unless that was done before.
+        """Write a chunk's words and line numbers, unless they were written before.
 
         UserError (65) at text that is not UTF-8.
         """
@@ -124,8 +124,8 @@ def read_words(chunk: Path, name: str) -> list[str]:
 
 def _count_words(tokenised: list[list[str]]) -> list[Counter[str]]:
     """Count the words of both sides, in pairs that have words on both."""
-    whole = [pair for pair in zip(*tokenised, strict=True) if all(pair)]
-    return [Counter(" ".join(pair[side] for pair in whole).split()) for side in range(len(SIDES))]
+    pairs = [pair for pair in zip(*tokenised, strict=True) if all(pair)]
+    return [Counter(" ".join(pair[side] for pair in pairs).split()) for side in range(len(SIDES))]
 
 
 def _note(line: RawLine, changes: Counter[str]) -> None:

@@ -1,15 +1,15 @@
-"""Integers beside the source text: read, checked, and handed from words to pieces.
+"""Columns: integers in parallel with the source text, checked, and mapped from words to pieces.
 
 A column has a line for each line of the source. `per: word`: one integer for each word, where
-words are what stands between spaces in the normalised line, whatever the segmenter makes of them.
-`per: sentence`: one integer. What a model sees of it has one integer for each piece (EOS last),
-or one for the whole sentence:
+words are what is between spaces in the normalised line, however the segmenter splits them.
+`per: sentence`: one integer. A model gets one integer for each piece (EOS last), or one for the
+whole sentence:
 
 - each piece has the value of its word; EOS has the largest value of the line, plus one.
-- `heads` counts words from 1, and 0 is a root. A model sees pieces instead: the place, from 1, of
-  the first piece of the head word. So all pieces of a word share a head, and EOS is a root.
-- `words`, made wherever there is a column per word, numbers the word of each piece from 0; EOS
-  counts as a word. Pieces are of one word where it is equal.
+- `heads` counts words from 1, and 0 is a root. A model gets pieces instead: the position, from 1,
+  of the first piece of the head word. So all pieces of a word share a head, and EOS is a root.
+- `words`, added wherever there is a column per word, numbers the word of each piece from 0; EOS
+  counts as a word. Pieces of one word have equal numbers.
 - one integer for the sentence stays one integer.
 """
 
@@ -37,31 +37,31 @@ class ColumnLine(NamedTuple):
 
 def expand(
     text: str,
-    beside: Mapping[str, ColumnLine],
+    column_lines: Mapping[str, ColumnLine],
     segmenter: Segmenter,
     where: str,
     *,
     most: int | None = None,
     words: bool = False,
 ) -> dict[str, list[int]]:
-    """Give the columns of one line of text, that stands at `where`, as a model sees them.
+    """Return the columns of one line of text, which is at `where`, as a model gets them.
 
-    `most` cuts the line to so many pieces; what hung on a word that is cut off is then a root.
-    `words` asks for that column even if no other is per word. Raises UserError (65) for integers
-    that are no column of this line, or pieces that do not add up to its words.
+    `most` truncates the line to so many pieces; dependents of a word beyond it become roots.
+    `words` adds that column even if no other is per word. Raises UserError (65) for integers that
+    do not fit the line, or pieces that do not add up to its words.
     """
     line = normalise(text, segmenter.tokenizer.normalize)
-    apart = line.split(" ") if line else []
+    line_words = line.split(" ") if line else []
     columns = {}
-    for name, (per, integers, at) in beside.items():
-        columns[name] = _integers(integers, len(apart) if per != SENTENCE else None, at)
+    for name, (per, integers, at) in column_lines.items():
+        columns[name] = _integers(integers, len(line_words) if per != SENTENCE else None, at)
         if name == HEADS:
             _check_tree(columns[name], at)
-    if not words and all(column.per == SENTENCE for column in beside.values()):
+    if not words and all(column.per == SENTENCE for column in column_lines.values()):
         return columns
     surfaces = segmenter.surfaces(pieces_of(segmenter, text))
-    of_words = places(apart, surfaces, where)[:most]  # [piece] number of its word
-    for name, column in beside.items():
+    of_words = word_indices(line_words, surfaces, where)[:most]  # [piece] number of its word
+    for name, column in column_lines.items():
         if name == HEADS:
             columns[name] = _heads(columns[name], of_words)
         elif column.per != SENTENCE:
@@ -70,22 +70,22 @@ def expand(
     return columns | {WORDS: [*of_words, max(of_words, default=-1) + 1]}
 
 
-def places(words: Sequence[str], surfaces: Sequence[str], where: str) -> list[int]:
-    """Give the number, from 0, of the word that each piece, by its characters, belongs to.
+def word_indices(words: Sequence[str], surfaces: Sequence[str], where: str) -> list[int]:
+    """Return the index, from 0, of the word that each piece belongs to by its characters.
 
     Raises UserError (65) unless the pieces of each word, put together, are that word.
     """
     word_numbers: list[int] = []
-    number, left = -1, ""  # of the word begun, what its pieces have not said yet
+    number, rest = -1, ""  # characters of the current word that no piece has covered yet
     for piece in surfaces:
-        if not left and number + 1 < len(words):
+        if not rest and number + 1 < len(words):
             number += 1
-            left = words[number]
-        if not left.startswith(piece):
+            rest = words[number]
+        if not rest.startswith(piece):
             break
-        left = left[len(piece) :]
+        rest = rest[len(piece) :]
         word_numbers.append(number)
-    if left or len(word_numbers) < len(surfaces) or number + 1 < len(words):
+    if rest or len(word_numbers) < len(surfaces) or number + 1 < len(words):
         raise UserError(
             f"{where}: the pieces of the source line do not add up to its words"
             f" (see {words[number]!r}); a column per word needs segmenter.tokenizer=none here",
@@ -97,7 +97,7 @@ def places(words: Sequence[str], surfaces: Sequence[str], where: str) -> list[in
 def check_ranges(
     columns: Mapping[str, Sequence[int]], ranges: Mapping[str, range], where: str
 ) -> None:
-    """Raise UserError (65) for an integer of a line that the model has no place for."""
+    """Raise UserError (65) for an integer of a line that is outside the range of the model."""
     for name, held in ranges.items():
         for value in columns.get(name, ()):
             if value not in held:
@@ -105,7 +105,7 @@ def check_ranges(
 
 
 def out_of_range(name: str, value: int, held: range, where: str, per_word: bool) -> UserError:
-    """The refusal of an integer that an encoding's table has no row for."""
+    """Return the error for an integer that an encoding's table has no row for."""
     eos = " (eos counts as the largest of a line plus one)" if per_word else ""
     return UserError(
         f"{where}: column {name!r} has {value}, but the encoding holds {held.start} to "
@@ -114,9 +114,9 @@ def out_of_range(name: str, value: int, held: range, where: str, per_word: bool)
     )
 
 
-def missing(needed: Iterable[str], given: Iterable[str]) -> list[str]:
-    """Name the columns that are wanted, and neither given nor made of the text alone."""
-    return sorted(set(needed) - set(given) - {WORDS})
+def missing(needed: Iterable[str], available: Iterable[str]) -> list[str]:
+    """Return needed columns that are neither available nor derived from the text alone."""
+    return sorted(set(needed) - set(available) - {WORDS})
 
 
 def _integers(text: str, count: int | None, where: str) -> list[int]:
@@ -142,21 +142,21 @@ def _check_tree(heads: Sequence[int], where: str) -> None:
     for word, head in enumerate(heads, start=1):
         if not 0 <= head <= n:
             raise _no_tree(where, f"word {word} has the head {head}, outside of 0..{n}")
-    state = [0] * n  # 1: on the way that is being followed, 2: leads to a root
+    state = [0] * n  # 1: on the current path, 2: leads to a root
     for start in range(n):
-        way, word = [], start
+        path, word = list[int](), start
         while word >= 0 and not state[word]:
             state[word] = 1
-            way.append(word)
+            path.append(word)
             word = heads[word] - 1
         if word >= 0 and state[word] == 1:
             raise _no_tree(where, f"word {word + 1} hangs on itself, in a circle")
-        for word in way:
+        for word in path:
             state[word] = 2
 
 
-def _no_tree(where: str, what: str) -> UserError:
-    return UserError(f"{where}: {what}; heads must be trees, 0 their roots", Exit.DATA)
+def _no_tree(where: str, problem: str) -> UserError:
+    return UserError(f"{where}: {problem}; heads must be trees, 0 their roots", Exit.DATA)
 
 
 def _heads(heads: Sequence[int], of_words: Sequence[int]) -> list[int]:

@@ -1,4 +1,4 @@
-"""Text files, line by line, as everyone else counts lines: a line ends at LF and nowhere else.
+"""Text files, line by line, as other tools count lines: a line ends at LF and nowhere else.
 
 Python's text mode also ends lines at a lone CR, and `codecs` and `splitlines` at nine further
 characters, which shifts one side of a parallel corpus against the other. So bytes are read here.
@@ -37,7 +37,7 @@ class RawLine(NamedTuple):
 
 
 def raw_lines(stream: Iterable[bytes], first: bool = True) -> Iterator[RawLine]:
-    """Yield lines; `first` says that the stream stands at the start of its file."""
+    """Yield lines; `first`: the stream is at the start of its file."""
     for number, raw in enumerate(stream):
         bom = first and number == 0 and raw.startswith(BOM)
         raw = raw[len(BOM) :] if bom else raw
@@ -59,10 +59,10 @@ def decoded(raw: bytes, where: str, hint: str = "mend the file") -> str:
 
 
 def other_encoding(head: bytes) -> str | None:
-    """Name the encoding of a text that begins so, if it is UTF-16 or UTF-32.
+    """Return the encoding of a text that begins so, if it is UTF-16 or UTF-32.
 
-    Without a byte order mark it shows by its NULs: they are in one half of the byte pairs alone,
-    and what stands for line ends there are line ends.
+    Without a byte order mark the NULs show it: they are in one half of the byte pairs alone, and
+    what then decodes to line ends is bytes of line ends.
     """
     for mark, name in MARKS.items():
         if head.startswith(mark):
@@ -117,9 +117,9 @@ def opened(path: Path, hint: str = "check the path") -> Iterator[BinaryIO]:
 
 
 def side_file(named: str, hint: str) -> Path:
-    """The file that holds one side of a corpus: this one, or the same compressed (.gz).
+    """Return the file that contains one side of a corpus: this one, or the same compressed (.gz).
 
-    Raises UserError: 66 if there is neither, with what is there instead; 65 for a table.
+    Raises UserError: 66 if there is neither, with what exists instead; 65 for a table.
     """
     path = Path(named)
     if path.name.removesuffix(".gz").endswith(".tsv"):
@@ -133,7 +133,7 @@ def side_file(named: str, hint: str) -> Path:
 
 
 def _absent(path: Path, hint: str) -> UserError:
-    """What to say of a file that is not there; a file of like name is named."""
+    """Return the error for a file that does not exist; it names a file of a similar name."""
     packed, table = path.with_name(f"{path.name}.gz"), path.with_suffix(".tsv")
     if packed.exists():
         hint = f"there is {packed}: give that"
@@ -143,7 +143,7 @@ def _absent(path: Path, hint: str) -> UserError:
 
 
 def _cut(table: Path) -> str:
-    """How to make the sides of a corpus of a table."""
+    """Return the command that makes the sides of a corpus from a table."""
     stem = table.name.removesuffix(".gz").removesuffix(".tsv")
     read = f"gzip -dc {table} | cut -f1" if table.suffix == ".gz" else f"cut -f1 {table}"
     return f"make a file of each column: {read} > {table.with_name(stem)}.SOURCE"

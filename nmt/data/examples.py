@@ -13,20 +13,20 @@ from numpy.typing import NDArray
 from nmt import config
 from nmt.data.store import SIDES, Pairs
 
-STREAM = 1  # tells its random numbers from those that shuffle batches
+STREAM = 1  # separates its random numbers from those that shuffle batches
 
 
 class Joining(NamedTuple):
-    """Which lines may become one example."""
+    """Settings of the training examples of several lines."""
 
-    most: int  # consecutive lines of an example
-    share: float  # of the examples that are to have several, as far as the text allows it
-    length: int  # most pieces of a side of such an example, eos apart
-    within: str | None  # column with an integer per line: only lines of the same one; None: any
+    max_lines: int  # consecutive lines of an example
+    share: float  # of the examples that should have several lines, as far as the text allows it
+    max_length: int  # pieces of a side of such an example, without eos
+    within: str | None  # column with an integer per line: only lines of equal ones; None: any
 
 
 def joining_of(data: config.Data) -> Joining | None:
-    """What settings ask for; None where no lines are to be joined."""
+    """Return the settings of joining; None if every line is an example of its own."""
     if data.join == 1 or not data.join_share:
         return None
     length = data.max_length if data.join_length is None else data.join_length
@@ -44,51 +44,51 @@ class Examples(NamedTuple):
 
 
 def alone(store: Pairs) -> Examples:
-    """Each pair as an example of its own."""
-    every = np.arange(len(store), dtype=np.uint32)  # a corpus may have many millions
-    ones = np.broadcast_to(np.int64(1), len(every))
-    return Examples(store, every, ones, store.source_lengths, store.target_lengths)
+    """Return each pair as an example of its own."""
+    first = np.arange(len(store), dtype=np.uint32)  # a corpus may have many millions
+    ones = np.broadcast_to(np.int64(1), len(first))
+    return Examples(store, first, ones, store.source_lengths, store.target_lengths)
 
 
 def joined(store: Pairs, joining: Joining, seed: int, epoch: int) -> Examples:
     """Draw the examples of an epoch; a function of the text, seed and epoch alone.
 
-    How many lines an example has is drawn for one after the other: 1 with probability 1 - share,
-    else 2 to `most`, all equally probable. What a limit or border forbids loses its last line to an
-    example of its own, until it fits.
+    The number of lines is drawn for one example after the other: 1 with probability 1 - share, else
+    2 to `max_lines`, all equally probable. An example beyond a limit or border loses its last line
+    to an example of its own, until it fits.
     """
     draw = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, epoch, STREAM])))
     several = draw.random(len(store)) < joining.share
-    counts = np.where(several, draw.integers(2, joining.most + 1, len(store)), 1)
+    counts = np.where(several, draw.integers(2, joining.max_lines + 1, len(store)), 1)
     first = np.cumsum(counts) - counts
     counts = counts[first < len(store)]
     counts[-1] -= counts.sum() - len(store)
     while True:
         first = np.cumsum(counts) - counts
-        wrong = (counts > 1) & ~_fits(store, joining, first, counts)
-        if not wrong.any():
+        unfit = (counts > 1) & ~_fits(store, joining, first, counts)
+        if not unfit.any():
             return consecutive(store, counts)
-        parts = np.stack([counts - wrong, wrong], axis=1).ravel()  # the last line apart
+        parts = np.stack([counts - unfit, unfit], axis=1).ravel()  # the last line on its own
         counts = parts[parts > 0]
 
 
 def consecutive(store: Pairs, counts: NDArray[np.int64]) -> Examples:
-    """Examples of so many consecutive pairs each, which are all pairs of the store."""
+    """Return examples of so many consecutive pairs, together all pairs of the store."""
     first = np.cumsum(counts) - counts
     return Examples(store, first, counts, *(_pieces(store, s, first, counts) for s in SIDES))
 
 
 def longest(store: Pairs, joining: Joining) -> dict[str, int]:
-    """Pieces of the longest example that any epoch may have, by side."""
-    most = {side: int(lengths.max()) for side, lengths in _lengths(store).items()}
-    for count in range(2, min(joining.most, len(store)) + 1):
+    """Return the pieces of the longest example that any epoch may have, by side."""
+    by_side = {side: int(lengths.max()) for side, lengths in _lengths(store).items()}
+    for count in range(2, min(joining.max_lines, len(store)) + 1):
         first = np.arange(len(store) - count + 1, dtype=np.int64)
         counts = np.full_like(first, count)
-        good = _fits(store, joining, first, counts)
-        for side in SIDES if good.any() else ():
-            pieces = _pieces(store, side, first, counts)[good]
-            most[side] = max(most[side], int(pieces.max()))
-    return most
+        fits = _fits(store, joining, first, counts)
+        for side in SIDES if fits.any() else ():
+            pieces = _pieces(store, side, first, counts)[fits]
+            by_side[side] = max(by_side[side], int(pieces.max()))
+    return by_side
 
 
 def _lengths(store: Pairs) -> dict[str, NDArray[np.int32]]:
@@ -98,26 +98,26 @@ def _lengths(store: Pairs) -> dict[str, NDArray[np.int32]]:
 def _fits(
     store: Pairs, joining: Joining, first: NDArray[np.int64], counts: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
-    """Whether so many pairs from each first one on may be joined.
+    """Return whether so many pairs, beginning with each first one, may be joined [example].
 
-    Their lines must stand side by side in the text: where one was dropped, as an empty one that
+    Their lines must be adjacent in the text: where one was dropped, for instance an empty one that
     ends a document, there is a border.
     """
     last = first + counts - 1
     lines = store.lines.astype(np.int64)
-    good = lines[last] - lines[first] == counts - 1
+    fits = lines[last] - lines[first] == counts - 1
     if joining.within is not None:
         changes = np.diff(store.columns[joining.within], prepend=0) != 0
         borders = np.cumsum(changes)  # borders up to each pair, its own included
-        good &= borders[last] == borders[first]
+        fits &= borders[last] == borders[first]
     for side in SIDES:
-        good &= _pieces(store, side, first, counts) <= joining.length
-    return good
+        fits &= _pieces(store, side, first, counts) <= joining.max_length
+    return fits
 
 
 def _pieces(
     store: Pairs, side: str, first: NDArray[np.int64], counts: NDArray[np.int64]
 ) -> NDArray[np.int32]:
-    """Pieces of a side of each example, without eos."""
+    """Return the pieces of a side of each example, without eos."""
     ends: NDArray[Any] = store.offsets[side].astype(np.int64)
     return (ends[first + counts] - ends[first] - counts).astype(np.int32)

@@ -1,4 +1,4 @@
-"""Which sentences go through a model together: batches of like length within a budget of tokens."""
+"""Batches of sentences of like length, within a budget of tokens."""
 
 from collections.abc import Sequence
 from typing import Any

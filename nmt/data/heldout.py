@@ -1,4 +1,4 @@
-"""Development text that is held out of the training text, for corpora that come without."""
+"""Development text that is held out of the training text, for corpora that have none."""
 
 import logging
 from collections.abc import Iterator
@@ -20,12 +20,13 @@ Pair = tuple[bytes, bytes]  # a source and its target, without line ends
 
 
 def held_out(data: Data) -> Data:
-    """The same corpus with files of its own for development, if data.dev_lines asks for it.
+    """Return the corpus with development text cut out of its training text, if it has dev_lines.
 
-    They hold as many pairs, evenly spread over the training text. Where one of them stands in that
-    text, however often, its line is empty on both sides of the files to train on, so that all
-    lines keep their numbers. The files lie below data.cache, by the content of the text. Raises
-    UserError: 65 and 66 as for any text, 65 for more than half of its lines, 73 and 74 as caches.
+    data.dev_lines pairs, evenly spread, become files of their own. Wherever one of them occurs in
+    the training text, its line is empty on both sides of the files to train on, so that all lines
+    keep their numbers. The files are in a directory of data.cache, named by the content of the
+    text. Raises UserError: 65 and 66 as for any text, 65 for more than half of its lines, 73 and 74
+    as `cache.ensure`.
     """
     if not isinstance(data, Files) or (dev_lines := data.dev_lines) is None:
         return data
@@ -60,25 +61,24 @@ _NAMES = [(split, side) for split in ("train", "dev") for side in SIDES]
 
 
 def _write(directory: Path, paths: list[Path], lines: int, number: int) -> int:
-    """Write the four files, from two passes over the text; returns how many lines it empties."""
+    """Write the four files, in two passes over the text; returns how many lines are emptied."""
     emptied = 0
-    places = {lines * i // number for i in range(number)}
-    held = {pair for place, pair in zip(count(), _pairs(paths), strict=False) if place in places}
+    rows = {lines * i // number for i in range(number)}
+    held = {pair for row, pair in zip(count(), _pairs(paths), strict=False) if row in rows}
     with ExitStack() as stack:
         outputs = {
             name: stack.enter_context((directory / ".".join(name)).open("wb")) for name in _NAMES
         }
-        for place, pair in enumerate(_pairs(paths)):
+        for row, pair in enumerate(_pairs(paths)):
             emptied += pair in held
             for side, text in zip(SIDES, pair, strict=True):
                 outputs["train", side].write((b"" if pair in held else text) + b"\n")
-                if place in places:
+                if row in rows:
                     outputs["dev", side].write(text + b"\n")
     return emptied
 
 
 def _pairs(paths: list[Path]) -> Iterator[Pair]:
-    source, target = paths
-    with opened(source) as one, opened(target) as other:
-        for left, right in zip(raw_lines(one), raw_lines(other), strict=True):
-            yield left.raw, right.raw
+    with opened(paths[0]) as sources, opened(paths[1]) as targets:
+        for source, target in zip(raw_lines(sources), raw_lines(targets), strict=True):
+            yield source.raw, target.raw

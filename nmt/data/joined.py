@@ -22,7 +22,7 @@ from nmt.data.tokenizer import Tokenizer, warn_of_unknown
 from nmt.errors import Exit, UserError
 from nmt.storage import atomic, manifest
 
-KIND = "nmt test set"  # tells a record from any other JSON file of the same name
+KIND = "nmt test set"  # distinguishes a record from any other JSON file of that name
 FORMAT = 1  # of the record; a reader refuses others
 _SIDES = ("source", "reference")
 
@@ -52,9 +52,9 @@ def join(
         raise UserError(f"joining {k} lines: give 1 or more", Exit.USAGE)
     numbers = [0] * len(sources) if documents is None else documents
     if not len(sources) == len(references) == len(numbers):
-        more = "" if documents is None else f", {len(documents)} document numbers"
+        third = "" if documents is None else f", {len(documents)} document numbers"
         raise UserError(
-            f"{len(sources)} sources, {len(references)} references{more}: "
+            f"{len(sources)} sources, {len(references)} references{third}: "
             "line N of all must belong together",
             Exit.DATA,
         )
@@ -117,8 +117,8 @@ def write(
         for path in paths:
             if path.resolve() in inputs:
                 raise UserError(f"{path}: is an input; choose another name", Exit.CANT_CREATE)
-        # The record goes first. If we are killed, it fits no text and says so; texts without
-        # their record would pass for a set that was never joined.
+        # The record is written first: after a kill it fits no text, which is an error. Texts
+        # without their record would look like a set that was never joined.
         atomic.replace(record, _dump(plain))
         for path, lines in zip(paths, sides, strict=True):
             atomic.replace(path, _bytes(lines))
@@ -128,17 +128,17 @@ def write(
     return paths
 
 
-def described(inputs: Sequence[Path], k: int, **more: Any) -> dict[str, Any]:
-    """Return an `about` for `write`: k, path and SHA-256 of each input, and more."""
+def described(inputs: Sequence[Path], k: int, **about: Any) -> dict[str, Any]:
+    """Return an `about` for `write`: k, path and SHA-256 of each input, and `about`."""
     files = [{"path": str(path), "sha256": manifest.sha256_of(path)} for path in inputs]
-    return {"k": k, "inputs": files, **more}
+    return {"k": k, "inputs": files, **about}
 
 
 def parts_of(source: Path, reference: Path) -> list[tuple[list[str], list[str]]] | None:
     """Return the sentences of each line of a test set: as many lines as the files have.
 
     None where no record lies next to the source, or where it says that no lines were joined.
-    Raises UserError (65) where record and files disagree, whoever changed them.
+    Raises UserError (65) where record and files disagree.
     """
     where, record = _record(source)
     if record is None:
@@ -203,8 +203,8 @@ def otherwise(
     tokenizer = Tokenizer("nfc", "moses", language)
     alone = iter(tokenizer.lines([sentence for line in sentences for sentence in line]))
     return [
-        whole.split() != [word for _ in parts for word in next(alone).split()]
-        for whole, parts in zip(tokenizer.lines(lines), sentences, strict=True)
+        joined.split() != [word for _ in parts for word in next(alone).split()]
+        for joined, parts in zip(tokenizer.lines(lines), sentences, strict=True)
     ]
 
 

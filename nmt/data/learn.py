@@ -37,9 +37,9 @@ def learn_bpe_sides(
 
     Writes the ids of each side's frequent words into the directory, for `WordIds`.
     """
-    both = words[0] + words[1]
-    log.info("learning %d merges from %d different words", choice.merges, len(both))
-    merges, pieces_of = learn_merges(both, choice.merges, choice.min_frequency)
+    total = words[0] + words[1]
+    log.info("learning %d merges from %d different words", choice.merges, len(total))
+    merges, pieces_of = learn_merges(total, choice.merges, choice.min_frequency)
     counts = [count_pieces(of_words, merges, pieces_of) for of_words in words]
     if choice.shared_vocabulary:
         counts = [counts[0] + counts[1]] * 2
@@ -75,12 +75,12 @@ def _chosen(chunks: Sequence[Path], side: str, limit: int) -> Iterator[str]:
     """Yield the lines to learn from: of pairs with two sides, all or an even sample of `limit`."""
     usable = [np.array([bool(a and b) for a, b in _both(chunk)], bool) for chunk in chunks]
     total = sum(int(flags.sum()) for flags in usable)
-    wanted = min(limit, total) if limit else total
+    chosen = min(limit, total) if limit else total
     seen = 0
     for chunk, flags in zip(chunks, usable, strict=True):
         for line, use in zip(read_words(chunk, side), flags, strict=True):
             if use:
-                if (seen + 1) * wanted // total > seen * wanted // total:  # evenly spread
+                if (seen + 1) * chosen // total > seen * chosen // total:  # evenly spread
                     yield line
                 seen += 1
 
@@ -94,7 +94,7 @@ def learn_merges(
 ) -> tuple[list[str], Words]:
     """Learn merges, most frequent first, each as its two symbols with a space between.
 
-    Gives them, and the pieces that they make of most of the words.
+    Returns them, and the pieces of most of the words by these merges.
     """
     if not merges or all(len(word) < 2 for word in counts):
         return [], {}  # there is no pair to count
@@ -105,7 +105,7 @@ def learn_merges(
     words: Words = {
         word: [*map(head, heads), last(end)]
         for word, (*heads, end) in symbols
-        if word in counts and len(parts(word)) == 1  # not a part of a longer one
+        if word in counts and len(parts(word)) == 1  # not part of a longer one
     }
     return learned, words
 
@@ -113,7 +113,7 @@ def learn_merges(
 def count_pieces(
     counts: Mapping[str, int], merges: Sequence[str], words: Words | None = None
 ) -> Counter[str]:
-    """Count the pieces that the merges make of one side's words, of which some may be known."""
+    """Count the pieces of one side's words by the merges; `words` has those that are known."""
     segmenter = Bpe(Tokenizer("none", "none", ""), merges)
     known = words or {}
     pieces = [known.get(word) or segmenter.segment(word) for word in counts]
@@ -126,7 +126,7 @@ def count_pieces(
 
 
 def _dictionary(counts: Mapping[str, int]) -> Mapping[str, int]:
-    """Give the words to learn from: of a very long one its parts."""
+    """Return the words to learn from; a very long one is replaced by its parts."""
     if all(len(word) <= LONGEST_WORD for word in counts):
         return counts
     parts_of_words: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""How the Marian models that Hugging Face stores cut text: SentencePiece, and a code of a language.
+"""Segmentation of Marian models as Hugging Face stores them: SentencePiece, and language codes.
 
 A line may begin with `>>xx<<`, the target language of a multilingual model. That is a piece by
 itself, which SentencePiece never sees (MarianTokenizer.remove_language_code of transformers).
@@ -14,12 +14,12 @@ CODE = re.compile(">>.*?<<")
 
 
 class MarianSegmenter(Unigram):
-    """Pieces of a SentencePiece model that was learned elsewhere, behind the code of a language."""
+    """Pieces of a SentencePiece model of another toolkit, after the code of a language."""
 
     kind = "marian"
 
     def segment(self, words: str) -> list[str]:
-        """Segment words that stand apart by single spaces."""
+        """Segment words that are separated by single spaces."""
         code = CODE.match(words)
         return [*([code[0]] if code else []), *super().segment(words[code.end() if code else 0 :])]
 

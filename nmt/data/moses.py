@@ -1,14 +1,14 @@
-"""Moses tokenisation by sacremoses, which is asked once for each word and not for each line.
+"""Moses tokenisation by sacremoses, which is called for each word type and not for each line.
 
-What stands between two spaces becomes the same words wherever it stands, with few exceptions:
+What is between two spaces becomes the same words wherever it occurs, with few exceptions:
 
 - a full stop at its end looks at the next character: a lower-case letter or a digit may keep it;
-- a comma or an apostrophe at an end looks at the character beside it: a space, or none where
-  the line ends;
-- of two apostrophes around one space, only the first sees the space: such lines go as a whole.
+- a comma or an apostrophe at an end looks at the character next to it: a space, or none at the
+  end of the line;
+- of two apostrophes around one space, only the first sees the space: such lines are not split.
 
-So words are remembered with as much of their context as they look at, and new ones are tokenised
-many at a time, with marks between them that stand for the context.
+So words are cached with as much of their context as they look at, and new ones are tokenised many
+at a time, with marks between them that represent the context.
 """
 
 import re
@@ -16,8 +16,8 @@ from collections.abc import Collection, Iterable, Sequence
 
 from sacremoses import MosesTokenizer
 
-REMEMBERED = 2**18  # words
-LONG = 64  # characters; a longer word is not remembered
+CACHED = 2**18  # words
+LONG = 64  # characters; a longer word is not cached
 AT_ONCE = 1000  # words tokenised in one call
 OTHER, DIGIT, LOWER = "X", "1", "x"  # what the next word begins with
 START, END = "^", "$"  # of the line
@@ -42,25 +42,25 @@ class Moses(MosesTokenizer):  # type: ignore[misc]
         pattern, padded = self.PAD_NOT_ISALNUM
         ranges = _ranges(self.IsAlnum)
         self.PAD_NOT_ISALNUM = re.compile(pattern.pattern.replace(self.IsAlnum, ranges)), padded
-        self._plain = re.compile(f"[{ranges}-]+")  # no rule speaks of these
-        self._known = {"": ""}  # word, and context after a space -> words apart by single spaces
+        self._plain = re.compile(f"[{ranges}-]+")  # no rule concerns these
+        self._known = {"": ""}  # word, and context after a space -> its tokens
 
     def lines(self, lines: Sequence[str]) -> list[str]:
         """Tokenise lines that have single spaces and no other white space; so has the result."""
-        if len(self._known) > REMEMBERED:
+        if len(self._known) > CACHED:
             self._known = {"": ""}
         known = self._known
         types = set(" ".join(lines).split(" ")).difference(known)
         long = [word for word in types if len(word) > LONG]
-        known.update(self._tokenised(word for word in types if not _looks_around(word)))
+        known.update(self._tokenised(word for word in types if not _depends_on_context(word)))
         rows = [list(map(known.get, line.split(" "))) for line in lines]
-        later: list[tuple[list[str | None], int, str]] = []  # in which line, where, which key
+        later: list[tuple[list[str | None], int, str]] = []  # words of a line, index, key
         for words, line in zip(rows, lines, strict=True):
             if None in words:
-                apart = line.split(" ")
+                split = line.split(" ")
                 for i, tokens in enumerate(words):
                     if tokens is None:
-                        key = self._key(apart, i)
+                        key = self._key(split, i)
                         words[i] = known.get(key)
                         if words[i] is None:
                             later.append((words, i, key))
@@ -76,15 +76,15 @@ class Moses(MosesTokenizer):  # type: ignore[misc]
         ]
 
     def islower(self, text: str) -> bool:
-        """Tell whether all characters are lower-case letters, as sacremoses does."""
+        """Return whether all characters are lower-case letters, as sacremoses does."""
         return self._lower.issuperset(text)
 
     def isanyalpha(self, text: str) -> bool:
-        """Tell whether one of the characters is a letter, as sacremoses does."""
+        """Return whether one of the characters is a letter, as sacremoses does."""
         return not self._letters.isdisjoint(text)
 
     def _key(self, words: Sequence[str], i: int) -> str:
-        """Give a word that looks around with what it sees, before it and after it."""
+        """Return a word that depends on its context with that context, before and after it."""
         word, after = words[i], words[i + 1][0] if i + 1 < len(words) else None
         left = START if i == 0 and word[0] in ",'" else LOWER
         if word[-1] != ".":
@@ -96,9 +96,9 @@ class Moses(MosesTokenizer):  # type: ignore[misc]
         return f"{word} {left}{right}"
 
     def _tokenised(self, keys: Iterable[str]) -> dict[str, str]:
-        """Give each key (a word, perhaps with a space and two signs of context) and its words."""
+        """Return the tokens of each key: a word, perhaps with a space and two signs of context."""
         tokens_of: dict[str, str] = {}
-        alike: dict[str, list[str]] = {OTHER: [], DIGIT: [], LOWER: []}
+        by_mark: dict[str, list[str]] = {OTHER: [], DIGIT: [], LOWER: []}
         for key in keys:
             if self._plain.fullmatch(key) and "MULTI" not in key:  # its own sign for full stops
                 tokens_of[key] = key
@@ -110,15 +110,15 @@ class Moses(MosesTokenizer):  # type: ignore[misc]
                 words = self._whole(" ".join([*before, word, *after])).split(" ")
                 tokens_of[key] = " ".join(words[len(before) : len(words) - len(after)])
             else:
-                alike[right].append(key)
-        for right, some in alike.items():
-            for start in range(0, len(some), AT_ONCE):
-                part = some[start : start + AT_ONCE]
-                tokens_of |= zip(part, self._many(part, right), strict=True)
+                by_mark[right].append(key)
+        for mark, group in by_mark.items():
+            for start in range(0, len(group), AT_ONCE):
+                part = group[start : start + AT_ONCE]
+                tokens_of |= zip(part, self._many(part, mark), strict=True)
         return tokens_of
 
     def _many(self, keys: Sequence[str], mark: str) -> list[str]:
-        """Tokenise the words of all these keys, of which each has the mark before and after it."""
+        """Tokenise the words of all these keys, each with the mark before and after it."""
         words = [key.partition(" ")[0] for key in keys]
         joined = " ".join(words)
         while mark in joined:
@@ -131,8 +131,8 @@ class Moses(MosesTokenizer):  # type: ignore[misc]
         return " ".join(self.tokenize(text, escape=False, aggressive_dash_splits=False))
 
 
-def _looks_around(word: str) -> bool:
-    """Tell whether the words made of this one depend on what is beside it."""
+def _depends_on_context(word: str) -> bool:
+    """Return whether the tokens of a word depend on what is next to it."""
     return word[0] in ",'" or word[-1] in ",.'"
 
 

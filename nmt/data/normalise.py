@@ -1,8 +1,8 @@
 """One normalisation of all text, at training and at translation alike.
 
 A control character or an unusual space within a line reads as a space, invisible characters go,
-and each letter has one spelling (Unicode normal form). Zero-width joiner and non-joiner stay:
-in Persian, in Indic scripts and in emoji they make another word of their neighbours.
+and each letter has one spelling (Unicode normal form). Zero-width joiner and non-joiner stay: in
+Persian, in Indic scripts and in emoji they change the meaning of their neighbours.
 """
 
 import re
@@ -14,7 +14,7 @@ CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")  # C0 with TAB, DEL, C1
 INVISIBLE = re.compile(
     "[\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
 )  # soft hyphen, bidirectional marks, zero-width spaces, word joiner, byte order mark inside
-ZERO_WIDTH = re.compile("[\u200b-\u200d\u2060\ufeff]")  # counted, whether they stay or go
+ZERO_WIDTH = re.compile("[\u200b-\u200d\u2060\ufeff]")  # counted, whether they are kept or removed
 SPACES = re.compile("[ \u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]+")
 UNUSUAL_SPACE = re.compile("  |^ | $|[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]")
 FORMS = ("nfc", "nfkc", "none")
@@ -25,9 +25,9 @@ REPLACED = re.compile("[\u2581\ud800-\udfff]")
 
 
 def normalise(text: str, form: str = "nfc", counts: Counter[str] | None = None) -> str:
-    """Give the text in its one spelling: no control character, single spaces, none at the ends.
+    """Return the text in its normal form: no control character, single spaces, none at the ends.
 
-    A second call changes nothing. `counts` gains the lines and characters that were changed.
+    A second call changes nothing. `counts` counts the lines and characters that were changed.
     """
     if text.isascii() and not CONTROL.search(text):
         return _spaced(text)
@@ -53,8 +53,8 @@ def _spaced(text: str) -> str:
     return SPACES.sub(" ", text).strip(" ") if UNUSUAL_SPACE.search(text) else text
 
 
-def _count(counts: Counter[str] | None, what: str, characters: int | None = None) -> None:
+def _count(counts: Counter[str] | None, change: str, characters: int | None = None) -> None:
     if counts is not None:
-        counts[f"{what}_lines"] += 1
+        counts[f"{change}_lines"] += 1
         if characters is not None:
-            counts[f"{what}_characters"] += characters
+            counts[f"{change}_characters"] += characters

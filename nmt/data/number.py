@@ -1,4 +1,4 @@
-"""Second pass over a chunk: segment its words, number the pieces, drop what may not stay."""
+"""Second pass over a chunk: segment its words, number the pieces, drop long and empty pairs."""
 
 import hashlib
 from functools import lru_cache
@@ -32,7 +32,7 @@ class NumberedChunk(NamedTuple):
 
 
 class Numbering(NamedTuple):
-    """How the words of cleaned chunks become ids."""
+    """Settings of the second pass: how the words of cleaned chunks become ids."""
 
     sides: Path  # directory with source.json and target.json
     words: Path | None  # directory with ids of frequent words, where words are segmented alone
@@ -77,18 +77,18 @@ class Numbering(NamedTuple):
     def _columns(
         self, chunk: Path, kept: NDArray[np.int64], lines: NDArray[np.uint32]
     ) -> dict[str, list[int]]:
-        """Return the columns of the kept pairs; UserError (65) where a line is none of its text."""
+        """Return the columns of the kept pairs; UserError (65) if a line does not fit its text."""
         segmenter = _side(self.sides / "source.json").segmenter
         text = read_words(chunk, RAW)
         integers = {column: read_words(chunk, column.file) for column in self.columns}
         columns: dict[str, list[int]] = {}
         for i in kept:
-            beside = {
-                column.name: ColumnLine(column.per, some[i], f"{column.path}:{lines[i]}")
-                for column, some in integers.items()
+            lines_of_columns = {
+                column.name: ColumnLine(column.per, values[i], f"{column.path}:{lines[i]}")
+                for column, values in integers.items()
             }
             where = f"{self.columns[0].path}:{lines[i]}"
-            for name, values in expand(text[i], beside, segmenter, where).items():
+            for name, values in expand(text[i], lines_of_columns, segmenter, where).items():
                 columns.setdefault(name, []).extend(values)
         return columns
 

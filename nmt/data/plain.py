@@ -1,4 +1,4 @@
-"""Checks of plain values from JSON: a file from elsewhere is data, and may hold anything."""
+"""Checks of plain values from JSON: a file may contain anything."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -45,9 +45,9 @@ def piece_list(value: Any, where: str) -> list[str]:
     return value
 
 
-def wrong(where: str, what: str) -> UserError:
+def wrong(where: str, problem: str) -> UserError:
     """Make the error for damaged data at `where`."""
-    return UserError(f"{where}: {what}; the file is damaged or not ours", Exit.DATA)
+    return UserError(f"{where}: {problem}; the file is damaged or not ours", Exit.DATA)
 
 
 def _unicode(text: str) -> bool:

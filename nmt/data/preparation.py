@@ -65,7 +65,7 @@ class Preparation:
         several = f" with {count} processes" if count > 1 else ""
         log.info("preparing %s lines%s", f"{sum(sizes):,}", several)
         with executor(count, "data.workers", f"set data.workers below {count}") as pool:
-            # each process would learn the words anew, of which the few lines of dev have many
+            # the dev text has few lines, and each worker would have to segment all their words
             pools: dict[str, InProcess | WorkerPool] = {"train": pool, "dev": InProcess()}
             cleaned = {split: self._clean(split, tokenizers, pools[split]) for split in SPLITS}
             paths = [chunk.path for chunk in cleaned["train"]]
@@ -95,7 +95,7 @@ class Preparation:
             self.texts[split] = ParallelText(source, target, columns)
 
     def _tokenizers(self) -> list[Tokenizer]:
-        """Return those of both sides; UserError if segmenters can neither be learned nor given."""
+        """Return those of both sides; UserError for an imported segmenter without its model."""
         choice, data = self.segmenter, self.data
         if self.sides is not None:
             return [side.segmenter.tokenizer for side in self.sides]
@@ -140,7 +140,7 @@ class Preparation:
         return cleaned
 
     def _learn(self, tokenizers: Sequence[Tokenizer], chunks: Sequence[Path]) -> Sides:
-        """Learn both sides, unless a preparation that was stopped had done so."""
+        """Learn both sides, unless a stopped preparation has learned them."""
 
         def make(directory: Path) -> None:
             if isinstance(self.segmenter, config.BpeLearning):

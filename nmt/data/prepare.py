@@ -1,7 +1,7 @@
 """From text files to a prepared corpus: scan, clean, learn, number, store; once for all runs.
 
-A prepared corpus lies in <cache>/<name>-<fingerprint>; the fingerprint covers the content of the
-files and every setting that matters, so that a directory found there is the one to use.
+A prepared corpus is in <cache>/<name>-<fingerprint>; the fingerprint covers the content of the
+files and every setting that matters, so that an existing directory is the right one.
 """
 
 import importlib.metadata
@@ -25,9 +25,9 @@ from nmt.storage import manifest
 if TYPE_CHECKING:
     from nmt.data.preparation import SegmenterSettings
 
-FORMAT = 5  # raise it when the same input comes to give another prepared corpus
+FORMAT = 5  # raise it when the same input results in another prepared corpus
 FACTS = "facts.json"
-# settings that say where text lies or how fast it is prepared, not what it becomes
+# settings of where text is and how fast it is prepared, which do not change the result
 ELSEWHERE = (
     {"name", "root", "cache", "workers", "columns", "dev_lines"}
     | {"join", "join_share", "join_length", "join_within"}  # lines are joined in training
@@ -51,10 +51,10 @@ class Prepared(NamedTuple):
 def prepare(
     data: config.Data, segmenter: "SegmenterSettings", sides: Sides | None = None
 ) -> Prepared:
-    """Prepare a corpus, or take the prepared one if there is one.
+    """Prepare a corpus, unless it is prepared already.
 
-    With `sides`, those of a trained model, nothing is learned of the text: it gets their ids, and
-    is normalised as they do it; `segmenter` only says what they are. Raises UserError: 66 if a file
+    With `sides`, those of a trained model, no segmenter is learned: text gets their ids, and is
+    normalised as they do it; `segmenter` only describes them. Raises UserError: 66 if a file
     is missing, 65 if its content cannot be used, 73 or 74 if the cache cannot be written.
     """
     log_corpus(data)
@@ -77,7 +77,7 @@ def prepare(
 
 
 def _damage(path: Path, fingerprint: str) -> str | None:
-    """Say what is wrong with a prepared corpus; None if it is just what was prepared."""
+    """Return what is wrong with a prepared corpus; None if it is as it was prepared."""
     if wrong := cache.damage(path):
         return wrong
     if manifest.read(path / FACTS, None)["fingerprint"] != fingerprint:
@@ -88,9 +88,9 @@ def _damage(path: Path, fingerprint: str) -> str | None:
 def fingerprint(
     data: config.Data, segmenter: "SegmenterSettings", sides: Sides | None = None
 ) -> str:
-    """Tell which corpus this is, by the content of its files and each setting that matters.
+    """Return a hash of the content of a corpus's files and each setting that matters.
 
-    All text is read for it, prepared or not: nothing less shows that none of it has changed.
+    All text is read for it, prepared or not: only that shows that none of it has changed.
     Raises UserError: 66 if a file is missing, 65 if its content cannot be used.
     """
     data = held_out(data)
@@ -108,7 +108,7 @@ def _fingerprint(
     texts: dict[str, ParallelText],
 ) -> str:
     per = config.columns_of(data)
-    given = {} if sides is None else {"sides": [side.to_json() for side in sides]}
+    learned = {} if sides is None else {"sides": [side.to_json() for side in sides]}
     return cache.fingerprint(
         {
             "format": FORMAT,
@@ -120,7 +120,7 @@ def _fingerprint(
                 split: [[name, per[name], column.sha256] for name, column in p.columns.items()]
                 for split, p in texts.items()
             },
-            **given,
+            **learned,
         }
     )
 
@@ -140,14 +140,14 @@ def report(path: Path) -> dict[str, Any]:
 
 
 def _toy_sample() -> str:
-    """Some sentences of the grammar and their columns: another grammar is another corpus."""
+    """Return sentences of the grammar and their columns: another grammar is another corpus."""
     from nmt.data.toy import columns, pairs
 
     return repr([(pair, columns(pair[0])) for pair in pairs(40, 4, 30, seed=0)])
 
 
 def _facts(data: config.Data, fingerprint: str, counted: dict[str, Any]) -> dict[str, Any]:
-    """Return what training and evaluation want to know of the corpus."""
+    """Return the facts of the corpus that training and evaluation use."""
     train, dev = counted["train"], counted["dev"]
     facts: dict[str, Any] = {"fingerprint": fingerprint}
     if isinstance(data, config.Toy):

@@ -1,4 +1,4 @@
-"""How far the preparation of a corpus has come: a bar on a terminal, else a log line at times."""
+"""Progress of long loops: a bar on a terminal, otherwise a log line now and then."""
 
 import logging
 import time
@@ -16,13 +16,13 @@ log = logging.getLogger(__name__)
 
 
 def shown(
-    parts: Iterable[Part], what: str, sizes: Sequence[int], unit: str = "lines"
+    parts: Iterable[Part], title: str, sizes: Sequence[int], unit: str = "lines"
 ) -> Iterator[Part]:
-    """Pass on the parts of a text, which have so many lines each, and show how many are done."""
+    """Yield the parts of a text, whose numbers of lines are `sizes`, and show how many are done."""
     last, done, lines = time.monotonic(), 0, sum(sizes)
     with ExitStack() as stack:
         bar = stack.enter_context(
-            tqdm(desc=what, total=lines, unit=f" {unit}", disable=None, leave=False)
+            tqdm(desc=title, total=lines, unit=f" {unit}", disable=None, leave=False)
         )  # disable=None: no bar where stderr is no terminal
         if not bar.disable:
             stack.enter_context(logging_redirect_tqdm())
@@ -31,5 +31,5 @@ def shown(
             done += size
             bar.update(size)
             if bar.disable and time.monotonic() - last >= SECONDS:
-                log.info("%s: %s of %s %s", what, f"{done:,}", f"{lines:,}", unit)
+                log.info("%s: %s of %s %s", title, f"{done:,}", f"{lines:,}", unit)
                 last = time.monotonic()

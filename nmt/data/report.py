@@ -1,4 +1,4 @@
-"""What became of each pair: counted by reason and by source length, and shown as a table."""
+"""The pairs that were kept or dropped: counted by reason and source length, shown as a table."""
 
 import logging
 from collections import Counter
@@ -32,7 +32,7 @@ Tally = NDArray[np.int64]  # [range, outcome, measure]; tallies of parts add up
 
 
 def no_tally() -> Tally:
-    """Give a tally of nothing."""
+    """Return a tally of nothing."""
     return np.zeros((len(RANGES), len(OUTCOMES), len(MEASURES)), np.int64)
 
 
@@ -65,7 +65,7 @@ def split_report(
 
 
 def summary(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Cut a report down to what `log_remarks` says."""
+    """Return the part of a report that `log_remarks` logs."""
     return {
         split: {
             "pairs": report[split]["total"]["pairs"],
@@ -145,8 +145,8 @@ def describe(report: Mapping[str, Any]) -> str:
             share = counted["unknown_share"][side]
             lines.append(f"{f'unknown, {side}':<26}{100 * share:>11.3f} %")
             lines += [
-                f"{what.replace('_', ' ') + ', ' + side:<26}{count:>11,}"
-                for what, count in counted["text"][side].items()
+                f"{change.replace('_', ' ') + ', ' + side:<26}{count:>11,}"
+                for change, count in counted["text"][side].items()
             ]
         lines.append("")
     sizes = report["vocabulary"]

@@ -1,4 +1,4 @@
-"""The first look at a corpus: is it there, is it parallel, which hash; and its lines in chunks."""
+"""The files of a corpus: do they exist, are they parallel; hashes, and lines in chunks."""
 
 import hashlib
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ CHUNK = 5000  # lines that one worker takes at once
 
 
 class Scan(NamedTuple):
-    """What one pass over a file shows; of .gz it is the decompressed text that counts."""
+    """The result of one pass over a file; of .gz it concerns the decompressed text."""
 
     path: Path
     sha256: str
@@ -29,8 +29,8 @@ def scan(path: Path, hint: str = "check the path") -> Scan:
     """Hash a text file and count its lines; UserError if it is missing, damaged or empty."""
     digest, lines, block = hashlib.sha256(), 0, b"\n"
     with opened(path, hint) as stream:
-        while more := stream.read(BLOCK):
-            block = more
+        while read := stream.read(BLOCK):
+            block = read
             digest.update(block)
             lines += block.count(b"\n")
     lines += not block.endswith(b"\n")

@@ -1,4 +1,4 @@
-"""What every segmenter offers, and how one is read back from a model directory."""
+"""The interface of all segmenters, and reading one from a model directory."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -19,16 +19,16 @@ class Segmenter(Protocol):
         """Normalise, tokenise and segment one line."""
 
     def segment(self, words: str) -> list[str]:
-        """Segment what `tokenizer.words` gave: the last step of `encode`."""
+        """Segment the result of `tokenizer.words`: the last step of `encode`."""
 
     def surfaces(self, pieces: Sequence[str]) -> list[str]:
-        """Give the characters of the words that each piece stands for, perhaps none."""
+        """Return the characters of the text that each piece represents, perhaps none."""
 
     def decode(self, pieces: Sequence[str]) -> str:
         """Join pieces to one line of text, without a line end."""
 
     def to_json(self) -> dict[str, Any]:
-        """Give what `segmenter_from_json` needs, as plain values."""
+        """Return what `segmenter_from_json` needs, as plain values."""
 
 
 class JoinedLine(str):
@@ -50,9 +50,9 @@ def pieces_of(segmenter: Segmenter, line: str) -> list[str]:
 
 
 def segmenter_from_json(value: Any) -> Segmenter:
-    """Build the very segmenter that gave `value`; UserError (65) if none did."""
+    """Build the segmenter whose `to_json` returned `value`; UserError (65) if there is none."""
     kinds: dict[str, type[Bpe] | type[Unigram]] = {
-        each.kind: each for each in (Bpe, Unigram, MarianSegmenter)
+        cls.kind: cls for cls in (Bpe, Unigram, MarianSegmenter)
     }
     kind = value.get("kind") if isinstance(value, dict) else None
     if not isinstance(kind, str) or kind not in kinds:

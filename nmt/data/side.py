@@ -17,16 +17,16 @@ class Side:
     def ids(self, text: str) -> list[int]:
         """Number the pieces of one line of text, ending in EOS; an empty line gives EOS alone.
 
-        Those of a JoinedLine are the pieces of its sentences.
+        The pieces of a JoinedLine are those of its sentences.
         """
         return self.vocabulary.ids(pieces_of(self.segmenter, text))
 
     def text(self, ids: Iterable[int]) -> str:
-        """Give one line of text for ids up to the first EOS."""
+        """Return one line of text for the ids before the first EOS."""
         return self.segmenter.decode(self.vocabulary.pieces(ids))
 
     def to_json(self) -> dict[str, Any]:
-        """Give what `from_json` needs, as plain values."""
+        """Return what `from_json` needs, as plain values."""
         return {"segmenter": self.segmenter.to_json(), "vocabulary": self.vocabulary.to_json()}
 
     @classmethod

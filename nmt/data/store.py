@@ -1,4 +1,4 @@
-"""A prepared corpus on disk: ids of both sides, memory-mapped, so that it may exceed the memory."""
+"""A prepared corpus on disk: ids of both sides, memory-mapped, so that it may exceed the RAM."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,21 +16,21 @@ Ids = NDArray[np.uint16] | NDArray[np.uint32]
 SIDES = ("source", "target")
 LINES = np.dtype("<u4")  # line numbers
 OFFSETS = np.dtype("<u8")  # where each sequence starts, and the last one ends
-COLUMN = np.dtype("<i4")  # integers beside the source ids
+COLUMN = np.dtype("<i4")  # integers in parallel with the source ids
 MAXIMAL_UINT16 = 2**16
 
 
 def id_type(*vocabulary_sizes: int) -> "np.dtype[Any]":
-    """Give the smallest type that holds the ids of all these vocabularies."""
+    """Return the smallest type that holds the ids of all these vocabularies."""
     return np.dtype("<u2" if max(vocabulary_sizes) <= MAXIMAL_UINT16 else "<u4")
 
 
 class Pairs:
-    """Pairs of id sequences, each ending in EOS; all sequences of a side in a row."""
+    """Pairs of id sequences, each ending in EOS; all sequences of a side are concatenated."""
 
     def __init__(
         self,
-        lines: NDArray[np.uint32],  # [pair] where it stood in its file, from 1
+        lines: NDArray[np.uint32],  # [pair] line number in its file, from 1
         ids: Mapping[str, NDArray[Any]],  # by side: [ids of all pairs]
         offsets: Mapping[str, NDArray[Any]],  # by side: [pair + 1]
         per: Mapping[str, str] | None = None,  # name of a column -> word or sentence
@@ -45,7 +45,7 @@ class Pairs:
         return len(self.lines)
 
     def pair(self, i: int) -> tuple[Ids, Ids]:
-        """Give the source and target ids of pair i, both ending in EOS."""
+        """Return the source and target ids of pair i, both ending in EOS."""
         source, target = (
             self.ids[side][int(self.offsets[side][i]) : int(self.offsets[side][i + 1])]
             for side in SIDES
@@ -53,24 +53,24 @@ class Pairs:
         return source, target
 
     def some(self, rows: NDArray[np.integer[Any]]) -> "Pairs":
-        """Give some pairs [row], in this order, without columns that have an integer per word."""
+        """Return some pairs [row], in this order, without columns that have an integer per word."""
         ids, offsets = {}, {}
         for side in SIDES:
             starts = self.offsets[side][rows].astype(np.int64)
             lengths = self.offsets[side][rows + 1].astype(np.int64) - starts
             ids[side] = self.ids[side][spans(starts, lengths)]
             offsets[side] = np.append(0, np.cumsum(lengths))
-        per = {name: each for name, each in self.per.items() if each == "sentence"}
+        per = {name: per for name, per in self.per.items() if per == "sentence"}
         columns = {name: self.columns[name][rows] for name in per}
         return Pairs(self.lines[rows], ids, offsets, per, columns)
 
     def _lengths(self, side: str) -> NDArray[np.int32]:
-        """Give the number of pieces of each sequence, without EOS."""
+        """Return the number of pieces of each sequence, without EOS."""
         return np.diff(self.offsets[side]).astype(np.int32) - 1
 
 
 def spans(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Give start, start + 1, ... of each span, all in a row."""
+    """Return start, start + 1, ... of each span, concatenated."""
     ends = np.cumsum(lengths)
     return np.arange(int(lengths.sum())) + np.repeat(starts - ends + lengths, lengths)
 
@@ -100,7 +100,7 @@ class PairStore(Pairs):
 
 
 class Writer:
-    """Writes a PairStore bit by bit into a directory; complete after `with` ended well."""
+    """Writes a PairStore part by part into a directory; complete after the `with` block."""
 
     def __init__(
         self, path: Path, dtype: "np.dtype[Any]", columns: Mapping[str, str] | None = None
@@ -110,7 +110,7 @@ class Writer:
         self._columns = dict(columns or {})
         self._path, self._dtype, self._pairs = path, dtype, 0
         self._ends = dict.fromkeys(SIDES, 0)
-        names = ["lines", *(f"{side}.{what}" for side in SIDES for what in ("ids", "offsets"))]
+        names = ["lines", *(f"{side}.{part}" for side in SIDES for part in ("ids", "offsets"))]
         names += [f"column.{name}" for name in self._columns]
         self._files: dict[str, BinaryIO] = {name: (path / name).open("xb") for name in names}
         for side in SIDES:
@@ -122,7 +122,7 @@ class Writer:
     def add(
         self, side: str, ids: NDArray[np.integer[Any]], lengths: NDArray[np.integer[Any]]
     ) -> None:
-        """Append sequences of one side: their ids in a row, EOS included, and their lengths."""
+        """Append sequences of one side: their concatenated ids with EOS, and their lengths."""
         ends = np.cumsum(lengths, dtype=np.int64) + self._ends[side]
         self._ends[side] += int(lengths.sum())
         self._files[f"{side}.ids"].write(ids.astype(self._dtype, copy=False).tobytes())

@@ -41,7 +41,7 @@ class Sampler(Protocol):
     """One way to segment at random."""
 
     def line(self, ids: list[int], draw: Callable[[], float]) -> list[int]:
-        """Segment a line anew, given by its own ids without EOS; `draw` gives numbers in [0, 1)."""
+        """Sample a segmentation of a line, given without EOS; `draw` is uniform in [0, 1)."""
 
 
 def refusal(data: config.Data, segmenter: str) -> str | None:
@@ -73,7 +73,7 @@ def sampled_text(
         return None
     samplers = [_sampler(data, name, side) for name, side in zip(SIDES, sides, strict=True)]
     joining = joining_of(data)
-    limits = data.max_length, data.max_length if joining is None else joining.length
+    limits = data.max_length, data.max_length if joining is None else joining.max_length
     # two at least, unless fewer are wanted: with one, training would wait for each block
     workers = data.workers // ranks if data.workers else max(2, cores() // ranks)
     workers = workers if len(store) > BLOCK else 1
@@ -121,10 +121,10 @@ class SampledText:
     """The training text, segmented at random.
 
     A line's segmentation is a function of seed, epoch and its number in the file alone. Where it
-    would have more than `data.max_length` pieces, the line keeps its own, and where an example of
-    several lines would have more than `data.join_length`, its lines do: so the limits on the length
-    hold, whose measure is the text's own segmentation. Integers per word do not follow the pieces
-    and are left out; those per sentence stay.
+    would have more than `data.max_length` pieces, the line keeps the prepared one, and where an
+    example of several lines would have more than `data.join_length`, all its lines do: so the
+    limits on the length hold. Columns with an integer per word do not follow the pieces and are
+    left out; those per sentence stay.
     """
 
     def __init__(
@@ -204,7 +204,7 @@ class SampledBlock:
         self.counts = counts  # [example] lines
         self._prepared, self._parts, self._limits = prepared, parts, limits
         self._drawn: Pairs | None = None
-        self.kept = 0  # lines of either side that keep their own pieces
+        self.kept = 0  # lines of either side that keep their prepared pieces
 
     def text(self, kept: int = 0) -> Pairs:
         """Return the lines, segmented at random but for those of the first `kept` examples.
@@ -214,17 +214,17 @@ class SampledBlock:
         prepared, drawn, self.kept = self._prepared, self._segmented(), 0
         ids, offsets = {}, {}
         example = np.repeat(np.arange(len(self.counts)), self.counts)  # [line]
-        most, most_joined = self._limits
+        max_pieces, max_joined = self._limits
         for side in SIDES:
             before, lengths = (np.diff(text.offsets[side]) for text in (prepared, drawn))
-            keeps = (lengths - 1 > most) | (example < kept)
+            keeps = (lengths - 1 > max_pieces) | (example < kept)
             pieces = np.bincount(example, np.where(keeps, before, lengths) - 1)
-            keeps |= ((self.counts > 1) & (pieces > most_joined))[example]
+            keeps |= ((self.counts > 1) & (pieces > max_joined))[example]
             lengths = np.where(keeps, before, lengths)
-            behind = drawn.offsets[side][:-1] + len(prepared.ids[side])
-            starts = np.where(keeps, prepared.offsets[side][:-1], behind)
-            both = np.concatenate([prepared.ids[side], drawn.ids[side]])
-            ids[side] = both[spans(starts, lengths)]
+            after = drawn.offsets[side][:-1] + len(prepared.ids[side])
+            starts = np.where(keeps, prepared.offsets[side][:-1], after)
+            candidates = np.concatenate([prepared.ids[side], drawn.ids[side]])
+            ids[side] = candidates[spans(starts, lengths)]
             offsets[side] = np.append(0, np.cumsum(lengths))
             self.kept += int(keeps.sum())
         return Pairs(prepared.lines, ids, offsets, prepared.per, prepared.columns)
@@ -240,7 +240,7 @@ class SampledBlock:
 
 
 def concatenated(parts: Sequence[Pairs]) -> Pairs:
-    """Put pairs behind each other, without columns."""
+    """Concatenate pairs, without columns."""
     ids = {side: np.concatenate([part.ids[side] for part in parts]) for side in SIDES}
     lengths = {
         side: np.concatenate([np.diff(part.offsets[side]) for part in parts]) for side in SIDES

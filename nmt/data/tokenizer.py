@@ -25,22 +25,22 @@ class Tokenizer:
         self._moses = _moses(language) if kind == "moses" else None
 
     def words(self, text: str, counts: Counter[str] | None = None) -> str:
-        """Normalise and tokenise a line; words stand apart by single spaces."""
+        """Normalise and tokenise a line; single spaces separate the words."""
         return self.lines([text], counts)[0]
 
     def lines(self, texts: Iterable[str], counts: Counter[str] | None = None) -> list[str]:
-        """Do so with many lines, which is faster."""
+        """Normalise and tokenise many lines, which is faster."""
         normal = [normalise(text, self.normalize, counts) for text in texts]
         return self._moses[0].lines(normal) if self._moses else normal
 
     def text(self, words: str) -> str:
-        """Join words, apart by white space, to one line of text."""
-        apart = words.split()
-        joined = self._moses[1].detokenize(apart, unescape=False) if self._moses else words
+        """Join words, separated by white space, to one line of text."""
+        tokens = words.split()
+        joined = self._moses[1].detokenize(tokens, unescape=False) if self._moses else words
         return " ".join(joined.split())
 
     def to_json(self) -> dict[str, Any]:
-        """Give what `from_json` needs, as plain values."""
+        """Return what `from_json` needs, as plain values."""
         return {"normalize": self.normalize, "kind": self.kind, "language": self.language}
 
     @classmethod
@@ -61,7 +61,7 @@ def _moses(language: str) -> "tuple[Moses, MosesDetokenizer]":
 
 
 def warn_of_unknown(kind: str, *languages: str) -> None:
-    """Say it when Moses has no rules for a language: it then applies the English ones silently."""
+    """Warn where Moses has no rules for a language: it silently applies those of English."""
     if kind != "moses":
         return
     from sacremoses.corpus import NonbreakingPrefixes

@@ -1,4 +1,4 @@
-"""Pieces to numbers and back."""
+"""Pieces to ids and back."""
 
 from collections.abc import Iterable, Sequence
 from itertools import repeat
@@ -29,7 +29,7 @@ class Vocabulary:
         return numbers
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """Give the pieces before the first EOS, without PAD and BOS, UNK as `<unk>`."""
+        """Return the pieces before the first EOS, without PAD and BOS, UNK as `<unk>`."""
         pieces = []
         for number in ids:
             if number == EOS:
@@ -41,7 +41,7 @@ class Vocabulary:
         return pieces
 
     def to_json(self) -> list[str]:
-        """Give the pieces in the order of their ids, without the special ones."""
+        """Return the pieces in the order of their ids, without the special ones."""
         return self._pieces
 
     @classmethod

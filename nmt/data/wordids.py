@@ -10,15 +10,15 @@ from numpy.typing import NDArray
 
 from nmt.data.vocab import EOS, Vocabulary
 
-REMEMBERED = 2**18  # frequent words of a side whose ids are written
-MORE = 2**20  # ids of other words that are kept
+FREQUENT = 2**18  # words of a side whose ids are written
+CACHED = 2**20  # ids of other words
 
 
 def write(
     path: Path, counts: Counter[str], pieces: Mapping[str, Sequence[str]], vocabulary: Vocabulary
 ) -> None:
-    """Write the ids of the most frequent words, as far as their pieces are known."""
-    frequent = counts if len(counts) <= REMEMBERED else dict(counts.most_common(REMEMBERED))
+    """Write the ids of the most frequent words whose pieces are known."""
+    frequent = counts if len(counts) <= FREQUENT else dict(counts.most_common(FREQUENT))
     words = [word for word in frequent if word in pieces]
     ids = vocabulary.ids(chain.from_iterable(map(pieces.__getitem__, words)))[:-1]
     with path.open("wb") as file:
@@ -31,9 +31,9 @@ def write(
 
 
 class WordIds:
-    """Numbers lines by their words: of frequent ones the ids come from a file.
+    """Numbers lines by their words: the ids of frequent words are read from a file.
 
-    `make` gives the ids of any other word, which are kept for a while.
+    `make` returns the ids of any other word, which are cached.
     """
 
     def __init__(self, path: Path, make: Callable[[str], list[int]]) -> None:
@@ -42,15 +42,15 @@ class WordIds:
             self._frequent = arrays["ids"], arrays["lengths"]
         self._words = words.split("\n") if words else []
         self._make = make
-        self._begin()
+        self._reset()
 
     def lines(self, text: str) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-        """Give the ids of lines that each end in a line feed, all in a row; and their lengths.
+        """Return the concatenated ids of lines, each ending in a line feed, and their lengths.
 
-        Words stand apart by single spaces. Each line ends in EOS, which its length counts.
+        Words are separated by single spaces. Each line ends in EOS, which its length counts.
         """
         words = text.replace("\n", " \n ").split(" ")
-        self._learn(set(words))
+        self._add(set(words))
         which = np.fromiter(map(self._numbers.__getitem__, words), np.int64, len(words))
         lengths = self._lengths[which]
         ends = np.cumsum(lengths)
@@ -58,18 +58,18 @@ class WordIds:
         ids = self._ids[np.arange(len(shift)) + shift]
         return ids, np.diff(ends[which == 0], prepend=0)
 
-    def _begin(self) -> None:
-        """Know the frequent words and no others; a line feed is EOS, and no word is no id."""
+    def _reset(self) -> None:
+        """Load the frequent words alone; a line feed is EOS, and an empty word has no ids."""
         self._numbers = {word: n for n, word in enumerate(("\n", "", *self._words))}
         ids, lengths = self._frequent
         self._ids = np.concatenate((np.array([EOS], np.uint32), ids))
         self._lengths = np.concatenate(([1, 0], lengths))
         self._starts = np.cumsum(self._lengths) - self._lengths
 
-    def _learn(self, words: set[str]) -> None:
-        """Know these words, too."""
-        if len(self._ids) > len(self._frequent[0]) + MORE:
-            self._begin()
+    def _add(self, words: set[str]) -> None:
+        """Add words to the cache."""
+        if len(self._ids) > len(self._frequent[0]) + CACHED:
+            self._reset()
         new = list(words.difference(self._numbers))
         if not new:
             return

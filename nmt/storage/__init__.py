@@ -1,1 +1,1 @@
-"""Files and directories that are whole or absent: atomic writes, manifests, where a model lies."""
+"""Files and directories that are whole or absent: atomic writes, manifests, where a model is."""

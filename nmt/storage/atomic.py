@@ -1,6 +1,6 @@
 """Files and directories that are whole or absent, whatever kills the process or the power.
 
-The temporary name lies beside the final one, so that the rename never crosses a file system;
+The temporary name is in the directory of the final one: the rename never crosses a file system;
 data is forced to disk before the name appears, and the name before anything older is removed.
 Temporary names bear a mark, `.nmt-stray-` and a random number, that no user gives to a file:
 only what bears it is ever swept away.
@@ -39,8 +39,8 @@ def sync(path: Path) -> None:
 def try_place(path: Path) -> None:
     """See that a file or a directory can be made at a path, and leave nothing behind.
 
-    Directories above it that are missing are made, and removed again; a block beside it reaches
-    the disk. Raises OSError that names the path, or the file that stands in its way.
+    Missing parent directories are made, and removed again; a block is written next to it and forced
+    to the disk. Raises OSError that names the path, or the file that stands in its way.
     """
     above = next(parent for parent in path.absolute().parents if parent.exists())
     if not above.is_dir():
@@ -94,9 +94,9 @@ def replace_by(path: Path, make: Callable[[Path], object]) -> None:
 
 @contextmanager
 def directory(path: Path, durable: bool = True) -> Iterator[Path]:
-    """Give a new directory to fill, which appears at `path` at the end of the block, or not at all.
+    """Yield a new directory to fill; it appears at `path` at the end of the block, or not at all.
 
-    Nothing may stand at the path. Not `durable`: the files may still be damaged by a power cut.
+    Nothing may exist at the path. Not `durable`: the files may still be damaged by a power cut.
     Raises OSError that names the path.
     """
     temporary = temporary_of(path)
@@ -117,14 +117,14 @@ def directory(path: Path, durable: bool = True) -> Iterator[Path]:
 
 
 def discard(path: Path) -> None:
-    """Remove a directory; a kill midway leaves a stray, which nobody takes for the whole."""
+    """Remove a directory; a kill midway leaves a temporary name, which no reader opens."""
     doomed = temporary_of(path)
     os.rename(path, doomed)  # noqa: PTH104
     shutil.rmtree(doomed)
 
 
 def sweep(directory: Path) -> None:
-    """Remove what killed writers left in a directory; nobody else may be writing there."""
+    """Remove what killed writers left in a directory; no other process may be writing there."""
     for stray in sorted(directory.iterdir()):
         if owner(stray) is not None:
             if stray.is_dir() and not stray.is_symlink():

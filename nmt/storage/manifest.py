@@ -41,9 +41,9 @@ def write(path: Path, files: Iterable[tuple[str, bytes]]) -> None:
 
 @contextmanager
 def directory(path: Path, durable: bool = True) -> Iterator[Path]:
-    """Give a new directory to fill; it appears at `path` with its manifest, or not at all.
+    """Yield a new directory to fill; it appears at `path` with its manifest, or not at all.
 
-    Nothing may stand at the path. Not `durable`: see `atomic.directory`.
+    Nothing may exist at the path. Not `durable`: see `atomic.directory`.
     """
     with atomic.directory(path, durable) as folder:
         yield folder

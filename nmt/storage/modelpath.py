@@ -1,4 +1,4 @@
-"""Where a model lies: a run's best checkpoint, or a model directory itself."""
+"""The location of a model: a run's best checkpoint, or a model directory itself."""
 
 import logging
 import os

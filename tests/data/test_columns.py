@@ -18,7 +18,7 @@ from nmt.cli.prepare import MANUAL
 from nmt.data import scan
 from nmt.data.batches import in_order
 from nmt.data.bpe import Bpe
-from nmt.data.columns import ColumnLine, expand, places
+from nmt.data.columns import ColumnLine, expand, word_indices
 from nmt.data.learn import learn_merges
 from nmt.data.prepare import Prepared, prepare
 from nmt.data.segmenter import Segmenter
@@ -40,7 +40,7 @@ def segmenter(kind: str, tokenizer: str = "none") -> Segmenter:
 
 def numbered(text: str, where: Segmenter) -> list[int]:
     surfaces = where.surfaces(where.encode(text))
-    return places(text.split(" ") if text else [], surfaces, "here")
+    return word_indices(text.split(" ") if text else [], surfaces, "here")
 
 
 ODD = st.text("abderHu ,.-@'\"()▁ßé中…", max_size=30)

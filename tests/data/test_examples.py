@@ -15,7 +15,7 @@ from nmt.data.examples import Examples, Joining, alone, joined, longest
 from nmt.data.store import PairStore, Writer
 from nmt.data.vocab import BOS, EOS, PAD
 
-JOINING = Joining(most=3, share=0.6, length=30, within=None)
+JOINING = Joining(max_lines=3, share=0.6, max_length=30, within=None)
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +98,7 @@ def test_the_longest_example_is_known_beforehand(store: PairStore) -> None:
     most = longest(store, JOINING)
     seen = [joined(store, JOINING, 1, epoch) for epoch in range(40)]
     assert most["source"] >= max(int(e.source.max()) for e in seen) > 12
-    assert most["source"] <= JOINING.length and most["target"] <= JOINING.length
+    assert most["source"] <= JOINING.max_length and most["target"] <= JOINING.max_length
     pairs = range(len(store) - 2)
     exact = max(
         int(store.source_lengths[i : i + n].sum())

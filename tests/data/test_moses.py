@@ -70,7 +70,7 @@ def test_each_word_beside_each(language: str) -> None:
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(moses, "REMEMBERED", 50)
+    monkeypatch.setattr(moses, "CACHED", 50)
     tokenizer = Moses("de")
     lines = [f"Wort{i}, Satz{i}. " + "lang" * 20 + f"{i}" for i in range(100)]
     assert [tokenizer.lines([line])[0] for line in lines] == [expected("de", x) for x in lines]

@@ -21,8 +21,8 @@ LINES = ["lower new", "", "newer lowest x new new", "é", "zz wide widest", "low
 def test_lines_have_the_ids_of_their_pieces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, remembered: int, more: int
 ) -> None:
-    monkeypatch.setattr(wordids, "REMEMBERED", remembered)
-    monkeypatch.setattr(wordids, "MORE", more)  # 0: words from the lines before are forgotten
+    monkeypatch.setattr(wordids, "FREQUENT", remembered)
+    monkeypatch.setattr(wordids, "CACHED", more)  # 0: words from the lines before are forgotten
     merges, pieces = learn_merges(COUNTS, 10, 1)
     segmenter = Bpe(Tokenizer("none", "none", ""), merges)
     vocabulary = Vocabulary(sorted(count_pieces(COUNTS, merges)))

@@ -13,13 +13,13 @@ from nmt.data.tokenizer import Tokenizer
 SEPARATOR = "@@"  # ends each piece but the last of its word
 LONGEST_WORD = 1000  # characters; subword-nmt takes quadratic time on a word
 CUT = 100  # a longer word is cut into parts of so many characters
-REMEMBERED = 2**18  # words whose pieces are kept
+CACHED = 2**18  # words whose pieces are kept
 
 
 class Bpe:
-    """Segments words by learned merges, into no piece outside `pieces` where that can be had.
+    """Segments words by learned merges, where possible into pieces of `pieces` alone.
 
-    Any text survives: the last piece of a word never ends in the separator, whatever was typed.
+    Every text can be restored: the last piece of a word never ends in the separator.
     """
 
     kind = "bpe"
@@ -37,11 +37,11 @@ class Bpe:
         return self.segment(self.tokenizer.words(text))
 
     def segment(self, words: str) -> list[str]:
-        """Segment words that stand apart by single spaces."""
+        """Segment words that are separated by single spaces."""
         return list(chain.from_iterable(map(self._known.__getitem__, words.split(" "))))
 
     def surfaces(self, pieces: Sequence[str]) -> list[str]:
-        """Give the characters that each piece stands for."""
+        """Return the characters that each piece represents."""
         return [piece.removesuffix(SEPARATOR) for piece in pieces]
 
     def decode(self, pieces: Sequence[str]) -> str:
@@ -52,7 +52,7 @@ class Bpe:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Give what `from_json` needs, as plain values."""
+        """Return what `from_json` needs, as plain values."""
         return {
             "kind": self.kind,
             "tokenizer": self.tokenizer.to_json(),
@@ -75,18 +75,18 @@ class Bpe:
         return cls(Tokenizer.from_json(fields["tokenizer"]), fields["merges"], pieces)
 
     def _pieces(self, word: str) -> list[str]:
-        """Segment one word anew."""
+        """Segment one word."""
         *heads, last = parts(word)
         pieces: list[str] = []
         for head in heads:  # a line feed, in no merge, follows it: so no piece ends the word
             pieces += self.codes.segment_tokens([head + "\n"])[:-1]
         pieces += self.codes.segment_tokens([last])
-        self.codes.cache.clear()  # our own, of whole words, stands before it
+        self.codes.cache.clear()  # whole words are cached here
         return pieces
 
 
 class _Known(dict[str, list[str]]):
-    """The pieces of words, once they have been asked for."""
+    """A cache of the pieces of words."""
 
     def __init__(self, make: Callable[[str], list[str]]) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class _Known(dict[str, list[str]]):
 
     def __missing__(self, word: str) -> list[str]:
         pieces = self._make(word)
-        if len(self) >= REMEMBERED:
+        if len(self) >= CACHED:
             self.clear()
         if len(word) <= LONGEST_WORD:
             self[word] = pieces
@@ -102,7 +102,7 @@ class _Known(dict[str, list[str]]):
 
 
 def parts(word: str) -> list[str]:
-    """Cut a word that is too long, or would end in the separator, into parts segmented alone."""
+    """Split a word that is too long, or ends in the separator, into parts to segment alone."""
     if len(word) <= LONGEST_WORD and not word.endswith(SEPARATOR):
         return [word]
     step = CUT if len(word) > LONGEST_WORD else len(word)

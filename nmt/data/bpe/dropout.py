@@ -10,16 +10,16 @@ from nmt.data.bpe import SEPARATOR, Bpe, parts
 from nmt.data.bpe.symbols import END
 from nmt.data.vocab import UNK, Vocabulary
 
-REMEMBERED = 2**16  # words and their states that are kept; they take some 50 MB
+CACHED = 2**16  # words and their states; they take some 50 MB
 
 
 class BpeDropout:
-    """Segments words anew, each possible merge being left out with a probability, at each step.
+    """Segments words at random: at each step, each possible merge is skipped with a probability.
 
-    So does subword-nmt with --dropout and --vocabulary: what comes out and is no piece of the
-    vocabulary is cut again, by the merges that made it. Where a character is no piece either, the
-    word keeps its own segmentation; so do words with an unknown piece, and those that are cut
-    before they are segmented (over 1000 characters, or ending in the separator).
+    As subword-nmt does with --dropout and --vocabulary: a resulting piece outside the vocabulary is
+    split again, by the merges that made it. Where a character is not in the vocabulary either, the
+    word keeps its segmentation; so do words with an unknown piece, and those that are split before
+    they are segmented (over 1000 characters, or ending in the separator).
     """
 
     def __init__(self, segmenter: Bpe, vocabulary: Vocabulary, dropout: float) -> None:
@@ -36,17 +36,17 @@ class BpeDropout:
         self._states: dict[tuple[str, ...], _State] = {}
 
     def line(self, ids: list[int], draw: Callable[[], float]) -> list[int]:
-        """Segment a line anew, given by its own ids without EOS."""
+        """Sample a segmentation of a line, given by its prepared ids without EOS."""
         ends, sampled, start = self._ends, list[int](), 0
-        for place, number in enumerate(ids, start=1):
+        for end, number in enumerate(ids, start=1):
             if ends[number]:
-                word = tuple(ids[start:place])
+                word = tuple(ids[start:end])
                 sampled += self._word(word, draw)
-                start = place
+                start = end
         return sampled + ids[start:]
 
     def _word(self, word: tuple[int, ...], draw: Callable[[], float]) -> tuple[int, ...]:
-        """Segment a word anew, given by its own ids."""
+        """Sample a segmentation of a word, given by its prepared ids."""
         try:
             state = self._words[word]
         except KeyError:
@@ -55,8 +55,8 @@ class BpeDropout:
             return word
         dropout = self._dropout
         while True:
-            for places in state.merges:
-                kept = tuple([place for place in places if draw() >= dropout])
+            for pairs in state.merges:
+                kept = tuple([index for index in pairs if draw() >= dropout])
                 if kept:
                     break
             else:
@@ -67,17 +67,17 @@ class BpeDropout:
         return state.ids or word
 
     def _learn(self, word: tuple[int, ...]) -> "_State | None":
-        """Find out with which state a word begins; None: it keeps its segmentation."""
+        """Return the state with which a word begins; None: it keeps its segmentation."""
         text = "".join(self._texts[number].removesuffix(SEPARATOR) for number in word)
-        whole = UNK not in word and len(parts(text)) == 1
-        state = self._state((*text[:-1], intern(text[-1] + END))) if whole else None
+        sampled = UNK not in word and len(parts(text)) == 1
+        state = self._state((*text[:-1], intern(text[-1] + END))) if sampled else None
         if self._room():
             self._words[word] = state
         return state
 
     def _room(self) -> bool:
-        """Whether more may be kept: what comes first is mostly what comes often."""
-        return len(self._states) + len(self._words) < REMEMBERED
+        """Return whether more may be cached: what comes first is mostly frequent."""
+        return len(self._states) + len(self._words) < CACHED
 
     def _state(self, symbols: tuple[str, ...]) -> "_State":
         state = self._states.get(symbols) or _State(symbols, self._ranks)
@@ -85,21 +85,21 @@ class BpeDropout:
             self._states[symbols] = state
         return state
 
-    def _merged(self, state: "_State", places: tuple[int, ...]) -> "_State":
-        """The state after the merge of a pair at some of its places, from left to right."""
+    def _merged(self, state: "_State", indices: tuple[int, ...]) -> "_State":
+        """Return the state after the merge of a pair at some of its occurrences, left to right."""
         symbols, end = list[str](), 0
-        for place in places:
-            if place >= end:  # else it overlaps with the one before, as in x x x
-                merged = intern("".join(state.symbols[place : place + 2]))
-                symbols += [*state.symbols[end:place], merged]
-                end = place + 2
+        for index in indices:
+            if index >= end:  # else it overlaps with the one before, as in x x x
+                merged = intern("".join(state.symbols[index : index + 2]))
+                symbols += [*state.symbols[end:index], merged]
+                end = index + 2
         after = self._state((*symbols, *state.symbols[end:]))
         if self._room():
-            state.after[places] = after
+            state.after[indices] = after
         return after
 
     def _ids(self, symbols: tuple[str, ...]) -> tuple[int, ...]:
-        """The ids of what a word was merged to; none where a character has none."""
+        """Return the ids of a word's symbols; none where a character has no id."""
         segments = (*symbols[:-1], symbols[-1].removesuffix(END))
         *heads, last = check_vocab_and_split(segments, self._halves, self._pieces, SEPARATOR)
         ids = self._vocabulary.ids([*(head + SEPARATOR for head in heads), last])[:-1]
@@ -113,10 +113,10 @@ class _State:
 
     def __init__(self, symbols: tuple[str, ...], ranks: dict[tuple[str, str], int]) -> None:
         self.symbols = symbols
-        places: dict[int, list[int]] = {}
-        for place, pair in enumerate(pairwise(symbols)):
+        indices: dict[int, list[int]] = {}
+        for index, pair in enumerate(pairwise(symbols)):
             if (rank := ranks.get(pair)) is not None:
-                places.setdefault(rank, []).append(place)
-        self.merges = [tuple(places[rank]) for rank in sorted(places)]  # the first learned first
-        self.after: dict[tuple[int, ...], _State] = {}  # by the places that were merged
-        self.ids: tuple[int, ...] | None = None  # once they have been asked for
+                indices.setdefault(rank, []).append(index)
+        self.merges = [tuple(indices[rank]) for rank in sorted(indices)]  # the first learned first
+        self.after: dict[tuple[int, ...], _State] = {}  # by the indices of the merged pairs
+        self.ids: tuple[int, ...] | None = None  # once they were needed

@@ -1,9 +1,9 @@
-"""The symbols of all words in a row, so that numpy merges a pair in all of them at once.
+"""The symbols of all words in one array, so that numpy merges a pair in all of them at once.
 
 subword-nmt counts wrongly in a few words: where a pair overlaps itself ("a a a"), and where the
-symbol that a merge makes is there before ("abc" of "ab c" is also made of "a bc"). What it learns
-depends on that, so these words are left to its own function, and what its index of pairs then
-says beyond the truth is noted in `_excess`. All other words change here as they do there.
+symbol that a merge makes exists already ("abc" of "ab c" is also made of "a bc"). What it learns
+depends on that, so these words are left to its own function, and by how much its index of pairs is
+then wrong is recorded in `_excess`. All other words change here as they do there.
 """
 
 from collections import Counter, defaultdict
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from subword_nmt.learn_bpe import update_pair_statistics
 
 Pair = tuple[str, str]
-Places = NDArray[np.int64]  # indices of the row
+Indices = NDArray[np.int64]  # into the array of symbols
 
 END = "</w>"  # marks the last symbol of a word
 BORDER, GONE = 0, -1  # between words; the second half of a pair that was merged
@@ -40,19 +40,19 @@ class Symbols:
         kinds, numbers = np.unique(codes, return_inverse=True)
         self.names = ["", *(chr(k % LAST) + (END if k >= LAST else "") for k in kinds.tolist())]
         self._numbers = {name: number for number, name in enumerate(self.names)}
-        whole = np.int32 if size < 2**31 else np.int64
+        index = np.int32 if size < 2**31 else np.int64
         self._row = np.full(size, BORDER, np.int32)  # [size] number of each symbol
         self._row[inside] = numbers + 1
         self._word = np.cumsum(~inside, dtype=np.int32) - 1  # [size] number of its word
-        self._before = np.arange(-1, size - 1, dtype=whole)  # [size] where its neighbours stand
-        self._after = np.arange(1, size + 1, dtype=whole)
-        order = np.argsort(self._row, kind="stable").astype(whole)
+        self._before = np.arange(-1, size - 1, dtype=index)  # [size] indices of its neighbours
+        self._after = np.arange(1, size + 1, dtype=index)
+        order = np.argsort(self._row, kind="stable").astype(index)
         ends = np.cumsum(np.bincount(self._row, minlength=len(self.names)))
-        self._places = np.split(order[ends[BORDER] :], ends[1:-1] - ends[BORDER])
-        self._places.insert(BORDER, order[:0])  # [symbol] where it stands or stood
+        self._indices = np.split(order[ends[BORDER] :], ends[1:-1] - ends[BORDER])
+        self._indices.insert(BORDER, order[:0])  # [symbol] where it occurs or occurred
         self._excess: dict[Pair, dict[int, int]] = {}  # pair -> word -> occurrences too many
         self._done: set[Pair] = set()
-        self._odd: set[int] = set()  # words in which a pair is back whose turn is over
+        self._odd: set[int] = set()  # words in which a pair recurs that was merged before
 
     def pairs(self) -> dict[Pair, int]:
         """Count all pairs."""
@@ -65,33 +65,34 @@ class Symbols:
         }
 
     def merge(self, pair: Pair) -> Iterable[tuple[Pair, int]]:
-        """Merge a pair everywhere; give by how much which pairs are more or fewer now."""
+        """Merge a pair everywhere; yields pairs and by how much their counts change."""
         a, b = (self._numbers[symbol] for symbol in pair)
-        places = self._occurrences(a, b)
-        made = "".join(pair)
+        indices = self._occurrences(a, b)
+        merged = "".join(pair)
         excess = self._excess.pop(pair, {})
         slow: Iterable[int] = ()
-        if made in self._numbers:
-            slow = self._word[places].tolist()
-            places = places[:0]
+        if merged in self._numbers:
+            slow = self._word[indices].tolist()
+            indices = indices[:0]
         elif excess or a == b:
-            words = self._word[places]
-            apart = np.isin(words, list(excess))
+            words = self._word[indices]
+            special = np.isin(words, list(excess))
             if a == b:
-                apart |= np.isin(words, words[self._row[self._after[self._after[places]]] == a])
-            slow = words[apart].tolist()
-            places = places[~apart]
-        number = self._numbers.setdefault(made, len(self.names))
+                third = self._row[self._after[self._after[indices]]]
+                special |= np.isin(words, words[third == a])
+            slow = words[special].tolist()
+            indices = indices[~special]
+        number = self._numbers.setdefault(merged, len(self.names))
         if number == len(self.names):
-            self.names.append(made)
-            self._places.append(places)
+            self.names.append(merged)
+            self._indices.append(indices)
         self._done.add(pair)
-        yield from self._merged(places, a, b, number)
+        yield from self._merge_all(indices, a, b, number)
         if slow or excess:
             yield from self._as_subword_nmt(pair, sorted({*slow, *excess}), excess)
 
     def words(self) -> Iterator[tuple[str, list[str]]]:
-        """Give words and their symbols, but for the few in which merged pairs are back."""
+        """Yield words and their symbols, except the few in which merged pairs recur."""
         alive = np.flatnonzero(self._row > 0)
         names = list(map(self.names.__getitem__, self._row[alive].tolist()))
         ends = np.searchsorted(alive, self._starts).tolist()
@@ -99,18 +100,18 @@ class Symbols:
             if number not in self._odd:
                 yield word, names[ends[number] : ends[number + 1]]
 
-    def _occurrences(self, a: int, b: int) -> Places:
-        """Say where a is followed by b, looking where the rarer of both is."""
-        rarer = min(a, b, key=lambda symbol: len(self._places[symbol]))
-        places = self._places[rarer]
-        self._places[rarer] = places = places[self._row[places] == rarer]
+    def _occurrences(self, a: int, b: int) -> Indices:
+        """Return where a is followed by b, from the occurrences of the rarer of both."""
+        rarer = min(a, b, key=lambda symbol: len(self._indices[symbol]))
+        indices = self._indices[rarer]
+        self._indices[rarer] = indices = indices[self._row[indices] == rarer]
         if rarer == a:
-            return places[self._row[self._after[places]] == b]
-        places = self._before[places]
-        return places[self._row[places] == a]
+            return indices[self._row[self._after[indices]] == b]
+        indices = self._before[indices]
+        return indices[self._row[indices] == a]
 
-    def _merged(self, first: Places, a: int, b: int, number: int) -> Iterator[tuple[Pair, int]]:
-        """Merge a and b, that stand at these places and nowhere twice in one, to a new symbol."""
+    def _merge_all(self, first: Indices, a: int, b: int, number: int) -> Iterator[tuple[Pair, int]]:
+        """Merge a and b, which occur at these indices and do not overlap, to a new symbol."""
         counts = self._counts[self._word[first]]
         second = self._after[first]
         after = self._after[second]
@@ -119,13 +120,13 @@ class Symbols:
         self._row[second] = GONE
         self._after[first] = after
         self._before[after] = first
-        right, now = self._row[after], self._row[self._before[first]]
+        right, new_left = self._row[after], self._row[self._before[first]]
         single = right != number  # else the next one merged follows, and has this one to its left
         before, names = _sums(left, counts), self.names
         for symbol, count in before:
             if symbol != BORDER:
                 yield (names[symbol], names[a]), -count
-        for symbol, count in before if single.all() else _sums(now, counts):
+        for symbol, count in before if single.all() else _sums(new_left, counts):
             if symbol != BORDER:
                 yield (names[symbol], names[number]), count
         for symbol, count in _sums(right[single], counts[single]):
@@ -151,18 +152,18 @@ class Symbols:
             new = self._symbols(word)
             changed.append((word, new, old, int(self._counts[word])))
             for symbols, sign in ((new, 1), (old, -1)):
-                for here in pairwise(symbols):
-                    truth.setdefault(here, Counter())[word] += sign
+                for adjacent in pairwise(symbols):
+                    truth.setdefault(adjacent, Counter())[word] += sign
         update_pair_statistics(pair, changed, change, index)
         after |= index.pop(pair)  # its count begins anew
         del change[pair], truth[pair]
         self._note_excess(pair, after)
         for counted in {*index, *truth}:
-            theirs, actual = index[counted], truth.get(counted, Counter())
-            beyond = {word: theirs[word] - actual[word] for word in {*theirs, *actual}}
-            self._note_excess(counted, beyond)
+            indexed, actual = index[counted], truth.get(counted, Counter())
+            excess_of = {word: indexed[word] - actual[word] for word in {*indexed, *actual}}
+            self._note_excess(counted, excess_of)
             if counted in self._done:
-                self._odd.update(theirs)
+                self._odd.update(indexed)
         return change.items()
 
     def _symbols(self, word: int) -> tuple[str, ...]:
@@ -172,19 +173,19 @@ class Symbols:
     def _rewrite(self, word: int, pair: Pair) -> None:
         """Merge a pair in one word, from left to right."""
         a, b, number = (self._numbers[symbol] for symbol in (*pair, "".join(pair)))
-        place, made = int(self._starts[word]), []
-        while self._row[place] != BORDER:
-            after = self._after[place]
-            if self._row[place] == a and self._row[after] == b:
-                made.append(place)
-                self._row[place], self._row[after] = number, GONE
+        at, merged = int(self._starts[word]), []
+        while self._row[at] != BORDER:
+            after = self._after[at]
+            if self._row[at] == a and self._row[after] == b:
+                merged.append(at)
+                self._row[at], self._row[after] = number, GONE
                 after = self._after[after]
-                self._after[place], self._before[after] = after, place
-            place = int(after)
-        self._places[number] = np.append(self._places[number], made).astype(self._after.dtype)
+                self._after[at], self._before[after] = after, at
+            at = int(after)
+        self._indices[number] = np.append(self._indices[number], merged).astype(self._after.dtype)
 
     def _note_excess(self, pair: Pair, counts: Mapping[int, int]) -> None:
-        """Add to what the index of subword-nmt says too much (below 0: too little) of a pair."""
+        """Add to the excess (below 0: deficit) of a pair in the index of subword-nmt."""
         words = self._excess.pop(pair, {})
         for word, count in counts.items():
             words[word] = words.get(word, 0) + count

@@ -1,10 +1,10 @@
 """The embedded corpus: a synchronous German-English grammar whose references are exact.
 
 Simple sentences with the word order that makes German hard for translation: verb second, verb
-last, verbal brackets, separable verbs, adverbials ordered otherwise than in English, case and
+last, verbal brackets, separable verbs, another order of adverbials than in English, case and
 agreement. Long sentences are long chains of ordinary clauses, so that a test set of longer
-sentences than those trained on asks for nothing new but length. A sentence begins with a capital
-letter in both languages, so that Moses finds its end where another one follows.
+sentences than those of training tests length alone. A sentence begins with a capital letter in
+both languages, so that Moses finds its end where another one follows.
 """
 
 import re
@@ -20,38 +20,38 @@ from nmt.data.toy.lexicon import COORDINATORS
 from nmt.data.toy.parser import parse, within
 from nmt.errors import UserError
 
-_PATIENCE = 1000  # sentences drawn in vain until we say that there are no more
+_TRIALS = 1000  # repeated sentences until an error reports that there are no more
 
 
 def words(text: str) -> list[str]:
-    """The words of a line; a comma or full stop counts as one, as after Moses tokenisation."""
+    """Return the words of a line; commas and full stops are words, as after Moses tokenisation."""
     return text.replace(",", " ,").replace(".", " .").split()
 
 
 def translate(source: str) -> str:
-    """Give the one right translation of a source sentence; ValueError if it is none of ours."""
+    """Return the one translation of a sentence; ValueError if it is not of the grammar."""
     return _text(english(parse(words(source))))
 
 
 def together(first: tuple[str, str], second: tuple[str, str]) -> list[tuple[str, str]]:
-    """Two pairs as the halves of one sentence: with a space between them, a pair of the corpus.
+    """Return two pairs as halves of one sentence: joined by a space, they are a pair of the corpus.
 
-    The first ends in `, und` instead of its full stop; the second begins as words in the middle
-    of a sentence do. ValueError if a source is no sentence of ours.
+    The first ends in `, und` instead of its full stop; the second begins as within a sentence.
+    ValueError for a source that is no sentence of the grammar.
     """
     german_and, english_and = next(iter(COORDINATORS.items()))
     source, target = (re.sub(r"\.$", "", side) for side in first)
-    going_on = within(german(parse(words(second[0]))))
+    continued = within(german(parse(words(second[0]))))
     return [
         (f"{source}, {german_and}", f"{target}, {english_and}"),
-        (_text(going_on), second[1][:1].lower() + second[1][1:]),
+        (_text(continued), second[1][:1].lower() + second[1][1:]),
     ]
 
 
 def columns(source: str) -> dict[str, str]:
-    """Give the columns of a source sentence, each as a line; see `nmt.data.toy.tree`.
+    """Return the columns of a source sentence, each as a line; see `nmt.data.toy.tree`.
 
-    ValueError if it is no sentence of ours.
+    ValueError if it is no sentence of the grammar.
     """
     columns = tree.columns(parse(words(source)))
     return {name: " ".join(map(str, values)) for name, values in columns.items()}
@@ -63,7 +63,7 @@ def pairs(
     """Draw sentence pairs (source, target), the same for the same arguments on every machine.
 
     Source sentences have from `shortest` to `longest` words (see `words`), each length equally
-    often, give or take one; none is in `avoid`. Raises UserError for impossible lengths, and
+    often (up to one sentence); none is in `avoid`. Raises UserError for impossible lengths, and
     where too few sentences of a length are left.
     """
     if not LEAST <= shortest <= longest:
@@ -71,17 +71,17 @@ def pairs(
             f"toy corpus: cannot draw sentences of {shortest} to {longest} words;"
             f" choose lengths from {LEAST} up, the shortest first"
         )
-    rng = Random(str(seed))  # a string is hashed alike on every machine
+    rng = Random(str(seed))  # the hash of a string is the same on every machine
     lengths = [shortest + i * (longest - shortest + 1) // count for i in range(count)]
     lengths.sort(key=lambda _: rng.random())
     return [_new_pair(rng, length, avoid) for length in lengths]
 
 
 def write_toy(data: config.Toy, directory: Path) -> dict[str, Path]:
-    """Write train, dev and test text into a directory; give the paths as train_source and so on.
+    """Write train, dev and test text into a directory; returns paths by train_source and so on.
 
-    Beside each source lie its columns, at train_heads and so on. No source sentence of one part
-    occurs in another. Raises UserError for impossible sizes.
+    Each source has its columns, at train_heads and so on. No source sentence of one part occurs
+    in another. Raises UserError for impossible sizes.
     """
     seed = data.corpus_seed
     train = (data.train_shortest, data.train_longest)
@@ -96,10 +96,10 @@ def write_toy(data: config.Toy, directory: Path) -> dict[str, Path]:
         for i, (side, language) in enumerate(languages.items()):
             path = paths[f"{part}_{side}"] = directory / f"{part}.{language}"
             path.write_bytes("".join(line[i] + "\n" for line in lines).encode())
-        beside = [columns(source) for source, _ in lines]
+        rows = [columns(source) for source, _ in lines]
         for name in config.TOY_COLUMNS:
             path = paths[f"{part}_{name}"] = directory / f"{part}.{name}"
-            path.write_bytes("".join(line[name] + "\n" for line in beside).encode())
+            path.write_bytes("".join(line[name] + "\n" for line in rows).encode())
     return paths
 
 
@@ -108,7 +108,7 @@ def _text(tokens: list[str]) -> str:
 
 
 def _new_pair(rng: Random, length: int, avoid: Collection[str]) -> tuple[str, str]:
-    for _ in range(_PATIENCE):
+    for _ in range(_TRIALS):
         parts = sentence(rng, length)
         source = _text(german(parts))
         if source not in avoid:

@@ -1,4 +1,4 @@
-"""Draws trees of the embedded grammar at random, of exactly the length that is asked for."""
+"""Draws random trees of the embedded grammar, of exactly the desired length."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -40,8 +40,8 @@ W = TypeVar("W", Noun, Verb)
 
 LEAST = 3  # words of the shortest sentence: er schläft .
 _LONGEST_CLAUSE = 11  # words, links apart
-_LONGEST_SAYING = 8  # words of a clause that asks for one with dass
-_MEMORY = 4  # clauses in which no noun or verb comes again, where there is a choice
+_LONGEST_SAYING = 8  # words of a clause that needs one with dass
+_MEMORY = 4  # clauses in which no noun or verb is repeated, where there is a choice
 _LEAST_DESCRIBING = 8  # words of a clause that may have a relative one in it
 _LEAST_REST = 6  # words that can follow any clause
 _NOUNS = {kind: [n for n in NOUNS if n.kind == kind] for kind in sorted({n.kind for n in NOUNS})}
@@ -61,7 +61,7 @@ _COORDINATORS, _SUBORDINATORS = list(COORDINATORS), list(SUBORDINATORS)
 _OF_PERSONS = [stem for stem in ADJECTIVES if stem != "neu"]
 _OF_THINGS = [stem for stem in ADJECTIVES if stem != "jung"]
 _MODIFIERS = (*ROLES, "subject", "accusative", "dative")  # adverbials; adjectives in a phrase
-_EXCLUDES = {"time": {"time", "often"}, "often": {"time", "often"}}  # what stands there already
+_EXCLUDES = {"time": {"time", "often"}, "often": {"time", "often"}}  # if any is present
 _EXCLUDES |= {"manner": {"manner", "say"}, "place": {"place"}}
 _SINGULAR = ["der", *SINGULAR]  # twice as often der
 _PLURAL = ["der", *PLURAL]
@@ -73,7 +73,7 @@ def sentence(rng: Random, length: int) -> list[LinkedClause]:
 
 
 class _Drawing:
-    """One sentence being drawn; remembers what was spoken of, as a speaker seldom repeats it."""
+    """One sentence being drawn; remembers recent words, which a speaker seldom repeats."""
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng
@@ -82,34 +82,34 @@ class _Drawing:
 
     def sentence(self, length: int) -> list[LinkedClause]:
         parts: list[LinkedClause] = []
-        left = length - 1
+        remaining = length - 1
         follows = ""  # by the last clause: complement, main
-        while left:
-            links, order, follows = self.tie(follows, not parts, left)
-            left -= len(links)
+        while remaining:
+            links, order, follows = self.tie(follows, not parts, remaining)
+            remaining -= len(links)
             sizes = [
                 size
                 for size in range(LEAST - 1, _LONGEST_CLAUSE + 1)
-                if left - size >= _LEAST_REST or (left == size and not follows)
+                if remaining - size >= _LEAST_REST or (remaining == size and not follows)
             ]
             size = self.pick(sizes)
-            left -= size
-            if left and not follows and size <= _LONGEST_SAYING and self.chance(0.25):
+            remaining -= size
+            if remaining and not follows and size <= _LONGEST_SAYING and self.chance(0.25):
                 follows = "complement"
             parts.append(
                 LinkedClause(links, self.clause(size, order, follows == "complement"), order)
             )
         return parts
 
-    def tie(self, follows: str, begins: bool, left: int) -> tuple[tuple[str, ...], str, str]:
-        """Draw the links of a clause and its word order; last, what it wants to follow."""
+    def tie(self, follows: str, begins: bool, remaining: int) -> tuple[tuple[str, ...], str, str]:
+        """Draw the links of a clause and its word order; last, what has to follow it."""
         if follows == "complement":
             return (",", COMPLEMENT), "final", ""
         if follows == "main":
             return (",",), "first", ""
         head = () if begins else (",", self.pick(_COORDINATORS))
         fate = self.rng.random()
-        if fate < 0.2 and left >= len(head) + 1 + LEAST + _LEAST_REST:
+        if fate < 0.2 and remaining >= len(head) + 1 + LEAST + _LEAST_REST:
             return (*head, self.pick(_SUBORDINATORS)), "final", "main"
         if fate < 0.6 and not begins:
             return (",", self.pick(_SUBORDINATORS)), "final", ""
@@ -133,14 +133,14 @@ class _Drawing:
                 return full
 
     def bare(self, saying: bool, described: str, pronouns: float) -> Clause:
-        """A clause without adverbials and adjectives."""
+        """Draw a clause without adverbials and adjectives."""
         verb = self.fresh(_SAYING if saying else _DOING if described == "object" else _PLAIN)
         subject = self.subject(pronouns, described == "subject")
         accusative, dative = self.objects(verb, described == "object")
         return Clause(subject, verb, self.auxiliary(verb), accusative, dative, {})
 
     def fill(self, clause: Clause, spare: int, saying: bool) -> Clause | None:
-        """Add modifiers of `spare` words in all; None if that does not come out right."""
+        """Add modifiers of `spare` words in all; None if they have another number of words."""
         adverbials: dict[str, Adverbial] = {}
         for _ in range(8):
             if spare <= 0:
@@ -160,14 +160,14 @@ class _Drawing:
         return None if spare else clause._replace(adverbials=ordered)
 
     def pick(self, options: Sequence[T]) -> T:
-        """Choose one; of Random's methods only `random` draws alike in every Python."""
+        """Choose one; only `Random.random` gives the same in every version of Python."""
         return options[int(self.rng.random() * len(options))]
 
     def chance(self, probability: float) -> bool:
         return self.rng.random() < probability
 
     def fresh(self, options: Sequence[W]) -> W:
-        """Choose a noun or verb that was not used of late, if a few trials find one."""
+        """Choose a noun or verb that was not used recently, if a few trials find one."""
         for _ in range(6):
             word = self.pick(options)
             if word.english not in self.current and all(
@@ -211,7 +211,7 @@ class _Drawing:
         return phrase._replace(adjective=self.pick(stems))
 
     def relative(self, noun: Noun) -> Clause:
-        """A short relative clause: a person does something, or something is done to a thing."""
+        """Draw a short relative clause: a person does something, or a thing undergoes it."""
         person = noun.kind == "person"
         verb = self.fresh(_PLAIN if person else _DONE_TO[noun.kind])
         subject = None if person else self.subject(0.5)
@@ -231,6 +231,6 @@ class _Drawing:
 
 
 def _size(clause: Clause, order: str) -> int:
-    """Words of a clause; a last comma is that of what follows."""
+    """Return the number of words of a clause; a last comma belongs to the next one."""
     tokens = german_clause(clause, order)
     return len(tokens) - (tokens[-1] == ",")

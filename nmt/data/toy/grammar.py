@@ -1,10 +1,10 @@
-"""Sentences as trees, and how a tree is said in German and in English.
+"""Sentences as trees, and their realisation in German and in English.
 
 German: the finite verb stands second in a main clause, first after a fronted clause, and last in
 a subordinate one; infinitive, participle or particle closes the clause; definite objects precede
 the adverbials and indefinite ones follow them; adverbials come as time, manner, place.
-English: subject, verb, object, then place, manner, time. A fronted adverbial is so in both.
-Every word says something of a node of the tree, and knows what: so German and English align.
+English: subject, verb, object, then place, manner, time. A fronted adverbial is fronted in both.
+Every word knows its role in a node of the tree, so that German and English words are aligned.
 """
 
 from typing import NamedTuple
@@ -32,10 +32,10 @@ from nmt.data.toy.lexicon import (
 
 
 class Token(str):
-    """A word, and which part of the tree it says: `what` (verb, noun, ...) of its `owner`."""
+    """A word, and the part of the tree that it realises: its `role` (verb, ...) in `owner`."""
 
     owner: object  # LinkedClause, Clause, Phrase or Prepositional
-    what: str
+    role: str
 
 
 class Phrase(NamedTuple):
@@ -50,7 +50,7 @@ class Phrase(NamedTuple):
 
     @property
     def plural(self) -> bool:
-        """Whether a verb agrees with it in the plural."""
+        """Return whether its verb is in the plural."""
         return self.many or self.other is not None
 
 
@@ -77,7 +77,7 @@ class Clause(NamedTuple):
 
 
 class LinkedClause(NamedTuple):
-    """A clause and how it is tied to what precedes it."""
+    """A clause and how it is linked to the preceding one."""
 
     links: tuple[str, ...]  # e.g. (",", "und", "wenn")
     clause: Clause
@@ -185,20 +185,20 @@ def _join(tokens: list[str], more: list[str]) -> None:
 
 
 def _capitalised(tokens: list[str]) -> list[str]:
-    """The tokens with a capital letter at the start; the first word still says what it did."""
+    """Return the tokens with a capital letter at the start; the first word keeps its role."""
     first, *others = tokens
     assert isinstance(first, Token)  # no sentence begins with a comma
-    return [_word(first[0].upper() + first[1:], first.owner, first.what), *others]
+    return [_word(first[0].upper() + first[1:], first.owner, first.role), *others]
 
 
-def _word(text: str, owner: object, what: str) -> str:
+def _word(text: str, owner: object, role: str) -> str:
     token = Token(text)
-    token.owner, token.what = owner, what
+    token.owner, token.role = owner, role
     return token
 
 
-def _words(text: str, owner: object, what: str) -> list[str]:
-    return [_word(word, owner, what) for word in text.split()]
+def _words(text: str, owner: object, role: str) -> list[str]:
+    return [_word(word, owner, role) for word in text.split()]
 
 
 def english(parts: list[LinkedClause]) -> list[str]:

@@ -186,7 +186,7 @@ COORDINATORS = {"und": "and", "aber": "but", "denn": "for"}  # a verb-second cla
 SUBORDINATORS = {"weil": "because", "obwohl": "although", "wenn": "when", "während": "while"}
 COMPLEMENT = "dass"  # and the English that
 PRONOUNS = [Pronoun("er", "he", False), Pronoun("wir", "we", True)]
-PRONOUNS += [Pronoun("sie", "she", False), Pronoun("sie", "they", True)]  # the verb tells
+PRONOUNS += [Pronoun("sie", "she", False), Pronoun("sie", "they", True)]  # by the verb
 ROLES = ("time", "often", "manner", "place")  # of adverbials, in German order
 
 # A determiner is named by its masculine nominative; "" is the bare plural

@@ -1,4 +1,4 @@
-"""Reads the embedded grammar's German back into trees: proof that it determines the English."""
+"""Parses the embedded grammar's German into trees, which shows that it determines the English."""
 
 from collections import defaultdict
 from itertools import product
@@ -78,7 +78,7 @@ def parse(tokens: list[str]) -> list[LinkedClause]:
 
 
 def within(tokens: list[str]) -> list[str]:
-    """A German sentence as it goes on after a conjunction: only a noun keeps its capital."""
+    """Return a sentence as it continues after a conjunction: only a noun keeps its capital."""
     if not tokens or tokens[0] in _NOUNS:
         return tokens
     return [tokens[0][:1].lower() + tokens[0][1:], *tokens[1:]]
@@ -154,7 +154,7 @@ class _Parser:
             else:
                 verbal.append(self.take())
         verb, auxiliary, plural = forms[tuple(verbal)]
-        if isinstance(subject, Pronoun):  # the verb tells they from she
+        if isinstance(subject, Pronoun):  # the verb distinguishes they from she
             word = subject.german
             subject = next(p for p in PRONOUNS if (p.german, p.plural) == (word, plural))
         in_dative = [o for o in objects if verb.dative and o.noun.kind == "person"]

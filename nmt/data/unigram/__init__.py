@@ -12,8 +12,8 @@ from nmt.data import plain
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import Exit, UserError
 
-SPACE = "\u2581"  # stands for a space within pieces
-THREADS = 4  # the learned scores depend on it, so it is the same on every machine
+SPACE = "\u2581"  # represents a space within pieces
+THREADS = 4  # the learned scores depend on it, so it is fixed
 
 
 class Unigram:
@@ -27,7 +27,7 @@ class Unigram:
 
     @property
     def pieces(self) -> list[str]:
-        """All pieces of the model, without its own sign for unknown text (id 0)."""
+        """All pieces of the model, without its symbol for unknown text (id 0)."""
         return [self._processor.id_to_piece(i) for i in range(1, len(self._processor))]
 
     def encode(self, text: str) -> list[str]:
@@ -35,30 +35,31 @@ class Unigram:
         return self.segment(self.tokenizer.words(text))
 
     def segment(self, words: str) -> list[str]:
-        """Segment words that stand apart by single spaces."""
+        """Segment words that are separated by single spaces."""
         return self._processor.encode(words, out_type=str)
 
     def best(self, words: str, most: int) -> list[list[str]]:
-        """Give the most probable segmentations of words, the best first.
+        """Return the most probable segmentations of words, the best first.
 
         RuntimeError for a SentencePiece model that is no unigram model.
         """
         return self._processor.nbest_encode(words, nbest_size=most, out_type=str)
 
     def log_probabilities(self) -> dict[str, float]:
-        """Those of the pieces of the language model: no signs, no bytes, and nothing that is
-        always a piece (SentencePiece scores that as 0).
+        """Return those of the language model's pieces.
+
+        Without symbols, bytes and user-defined pieces (which SentencePiece scores as 0).
         """
         p = self._processor
-        no_piece = (p.is_control, p.is_unknown, p.is_unused, p.is_byte)
+        excluded = (p.is_control, p.is_unknown, p.is_unused, p.is_byte)
         return {
             p.id_to_piece(i): p.get_score(i)
             for i in range(len(p))
-            if p.get_score(i) < 0 and not any(no(i) for no in no_piece)
+            if p.get_score(i) < 0 and not any(is_excluded(i) for is_excluded in excluded)
         }
 
     def surfaces(self, pieces: Sequence[str]) -> list[str]:
-        """Give the characters that each piece stands for; a piece may be a mere space."""
+        """Return the characters that each piece represents; a piece may be a mere space."""
         return [piece.replace(SPACE, "") for piece in pieces]
 
     def decode(self, pieces: Sequence[str]) -> str:
@@ -66,7 +67,7 @@ class Unigram:
         return self.tokenizer.text("".join(pieces).replace(SPACE, " "))
 
     def to_json(self) -> dict[str, Any]:
-        """Give what `from_json` needs, as plain values; the model in base64."""
+        """Return what `from_json` needs, as plain values; the model in base64."""
         return {
             "kind": self.kind,
             "tokenizer": self.tokenizer.to_json(),
@@ -99,7 +100,7 @@ def learn_model(lines: Iterable[str], vocabulary_size: int, character_coverage: 
             sentence_iterator=iter(lines),
             model_writer=model,
             model_type="unigram",
-            vocab_size=vocabulary_size + 1,  # its sign for unknown text is none of ours
+            vocab_size=vocabulary_size + 1,  # its symbol for unknown text is not in our vocabulary
             character_coverage=character_coverage,
             hard_vocab_limit=False,
             normalization_rule_name="identity",  # done before, for all segmenters alike

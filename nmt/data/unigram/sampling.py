@@ -1,8 +1,8 @@
 """Segmentations sampled under a unigram language model (Kudo 2018, arXiv:1804.10959).
 
 A segmentation is drawn with a probability in proportion to p^alpha, p being the product of the
-probabilities of its pieces. SentencePiece can do so as well, but its random generator is seeded
-once for a whole thread, and what a line becomes would depend on the lines before it.
+probabilities of its pieces. SentencePiece can sample as well, but its random generator is seeded
+once per thread, so that a line's segmentation would depend on the lines before it.
 """
 
 import math
@@ -13,20 +13,20 @@ from typing import NamedTuple
 from nmt.data.unigram import SPACE, Unigram
 from nmt.data.vocab import UNK, Vocabulary
 
-REMEMBERED = 2**16  # words whose lattices are kept
+CACHED = 2**16  # words whose lattices are kept
 SHORT = 40  # characters of such a word
 
 
 class UnigramSampling:
-    """Segments words anew, drawn from all their segmentations by pieces of the vocabulary.
+    """Samples from all segmentations of a word by pieces of the vocabulary.
 
-    No piece goes beyond a space, so words can be drawn one after the other. A word with an unknown
-    piece, or one that is no part of the language model (a byte, the code of a language), keeps its
-    own segmentation.
+    No piece contains an inner space, so words can be sampled one after the other. A word with an
+    unknown piece, or one that is not in the language model (a byte, the code of a language), keeps
+    its segmentation.
     """
 
     def __init__(self, segmenter: Unigram, vocabulary: Vocabulary, alpha: float) -> None:
-        """ValueError for a segmenter that is no unigram model, or whose pieces hold spaces."""
+        """ValueError for a segmenter that is no unigram model, or has pieces with inner spaces."""
         probable = log_probabilities(segmenter)
         if across := next((piece for piece in probable if SPACE in piece[1:]), None):
             raise ValueError(f"the piece {across!r} goes beyond a space; choose subword_nbest=64")
@@ -43,67 +43,69 @@ class UnigramSampling:
         self._words: dict[tuple[int, ...], list[_Choice] | None] = {}
 
     def line(self, ids: list[int], draw: Callable[[], float]) -> list[int]:
-        """Segment a line anew, given by its own ids without EOS."""
+        """Sample a segmentation of a line, given by its prepared ids without EOS."""
         begins, sampled, start = self._begins, list[int](), 0
-        for place in range(1, len(ids)):
-            if begins[ids[place]]:
-                sampled += self._word(tuple(ids[start:place]), draw)
-                start = place
+        for index in range(1, len(ids)):
+            if begins[ids[index]]:
+                sampled += self._word(tuple(ids[start:index]), draw)
+                start = index
         return sampled + self._word(tuple(ids[start:]), draw)
 
     def _word(self, word: tuple[int, ...], draw: Callable[[], float]) -> list[int]:
-        """Segment a word anew, from its last piece to the first."""
+        """Sample a segmentation of a word, from its last piece to the first."""
         try:
             choices = self._words[word]
         except KeyError:
             choices = self._learn(word)
         if choices is None:
             return list(word)
-        place, pieces = len(choices), list[int]()
-        while place:
-            shares, numbers, starts = choices[place - 1]
+        end, pieces = len(choices), list[int]()
+        while end:
+            shares, numbers, starts = choices[end - 1]
             chosen = bisect(shares, draw()) if len(shares) > 1 else 0
             pieces.append(numbers[chosen])
-            place = starts[chosen]
+            end = starts[chosen]
         return pieces[::-1]
 
     def _learn(self, word: tuple[int, ...]) -> "list[_Choice] | None":
-        """The lattice of a word; None if it keeps its segmentation."""
+        """Return the lattice of a word; None if it keeps its segmentation."""
         texts = [self._texts[number] for number in word]
         text = "".join(texts)
         choices = self._lattice(text) if all(text in self._known for text in texts) else None
-        if len(self._words) > REMEMBERED:
+        if len(self._words) > CACHED:
             self._words.clear()
         if len(text) <= SHORT:
             self._words[word] = choices
         return choices
 
     def _lattice(self, text: str) -> "list[_Choice]":
-        """For each place behind a character: which pieces can end there, and how probably.
+        """Return for the end of each character which pieces can end there, and how probably.
 
-        Forward filtering: the weight of a place sums those of all ways to it.
+        Forward filtering: the weight of a position sums those of all paths to it.
         """
         weights, choices = [0.0], list[_Choice]()  # logarithms
         for end in range(1, len(text) + 1):
-            ways = [
+            paths = [
                 (weights[start] + known[1], known[0], start)
                 for start in range(max(0, end - self._longest), end)
                 if (known := self._known.get(text[start:end])) and weights[start] > -math.inf
             ]
-            weight = _log_sum([way[0] for way in ways])
+            weight = _log_sum([path[0] for path in paths])
             weights.append(weight)
             total, shares = 0.0, []
-            for way in ways:
-                total += math.exp(way[0] - weight)
+            for path in paths:
+                total += math.exp(path[0] - weight)
                 shares.append(total)
             if shares:
-                shares[-1] = 1.0  # whatever rounding made of it
-            choices.append(_Choice(shares, [way[1] for way in ways], [way[2] for way in ways]))
+                shares[-1] = 1.0  # despite rounding
+            choices.append(
+                _Choice(shares, [path[1] for path in paths], [path[2] for path in paths])
+            )
         return choices
 
 
 class _Choice(NamedTuple):
-    """The pieces that can end at a place of a word."""
+    """The pieces that can end at a position of a word."""
 
     shares: list[float]  # cumulative probabilities, the last one 1
     numbers: list[int]
@@ -111,9 +113,9 @@ class _Choice(NamedTuple):
 
 
 class NBest:
-    """Segments a line anew, drawn from its best segmentations as SentencePiece gives them.
+    """Samples from the best segmentations of a line, as SentencePiece finds them.
 
-    Lines with unknown pieces, or such as are no part of the language model, keep their own.
+    Lines with unknown pieces, or pieces that are not in the language model, keep theirs.
     """
 
     def __init__(self, segmenter: Unigram, vocabulary: Vocabulary, alpha: float, most: int) -> None:
@@ -123,12 +125,12 @@ class NBest:
         self._alpha, self._most = alpha, most
 
     def line(self, ids: list[int], draw: Callable[[], float]) -> list[int]:
-        """Segment a line anew, given by its own ids without EOS."""
-        own = self._vocabulary.pieces(ids)
-        begin = int(own[0] not in self._probable) if own else 0  # behind the code of a language
-        if UNK in ids or not all(piece in self._probable for piece in own[begin:]):
+        """Sample a segmentation of a line, given by its prepared ids without EOS."""
+        prepared = self._vocabulary.pieces(ids)
+        begin = int(prepared[0] not in self._probable) if prepared else 0  # after a language code
+        if UNK in ids or not all(piece in self._probable for piece in prepared[begin:]):
             return ids
-        text = "".join(own[begin:])
+        text = "".join(prepared[begin:])
         weights, lines = list[float](), list[list[int]]()
         for pieces in self._segmenter.best(text.replace(SPACE, " "), self._most):
             numbers = self._vocabulary.ids(pieces)[:-1]
@@ -144,7 +146,7 @@ class NBest:
 
 
 def log_probabilities(segmenter: Unigram) -> dict[str, float]:
-    """Of the pieces of the language model; ValueError for a model that has no probabilities."""
+    """Return those of the language model's pieces; ValueError if the model has no probabilities."""
     try:
         segmenter.best("a", 2)
     except RuntimeError:
@@ -153,8 +155,8 @@ def log_probabilities(segmenter: Unigram) -> dict[str, float]:
 
 
 def _log_sum(weights: list[float]) -> float:
-    """The logarithm of the sum of exponentials."""
+    """Return the logarithm of the sum of exponentials."""
     if not weights:
         return -math.inf
-    most = max(weights)
-    return most + math.log(sum(math.exp(weight - most) for weight in weights))
+    largest = max(weights)
+    return largest + math.log(sum(math.exp(weight - largest) for weight in weights))

@@ -1,0 +1,64 @@
+"""Directories are complete with their manifest, and every later change of a file is noticed."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from nmt.errors import Exit, UserError
+from nmt.storage import manifest
+from nmt.storage.manifest import Sealed
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    with manifest.directory(tmp_path / "corpus") as folder:
+        (folder / "train").mkdir()
+        (folder / "train/ids").write_bytes(b"\1\2")
+        (folder / "facts.json").write_bytes(b'{"pairs": 1}')
+    return tmp_path / "corpus"
+
+
+def test_it_appears_with_all_files_and_their_sums(path: Path) -> None:
+    sealed = Sealed(path)
+    assert sorted(sealed.files) == ["facts.json", "train/ids"]
+    sealed.verify()
+    assert sealed.read("train/ids") == b"\1\2" and sealed.json("facts.json") == {"pairs": 1}
+
+
+def test_a_block_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), manifest.directory(tmp_path / "corpus") as folder:
+        (folder / "ids").write_bytes(b"1")
+        raise KeyboardInterrupt
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_change_after_it_was_verified_is_noticed(path: Path) -> None:
+    Sealed(path).verify()
+    status = (path / "train/ids").stat()
+    (path / "train/ids").write_bytes(b"\1\3")
+    os.utime(path / "train/ids", ns=(status.st_atime_ns, status.st_mtime_ns))
+    with pytest.raises(UserError, match="train/ids: damaged; SHA-256") as caught:
+        Sealed(path).verify()
+    assert caught.value.code == Exit.DATA
+
+
+def test_files_that_are_not_listed_are_ignored(path: Path) -> None:
+    (path / "notes.txt").touch()
+    Sealed(path).verify()
+
+
+def test_corpora_of_earlier_versions_are_read(path: Path) -> None:
+    where = path / manifest.NAME
+    where.write_bytes(manifest.dump({"files": manifest.read(where)["files"]}))
+    Sealed(path).verify()
+
+
+@pytest.mark.parametrize("name", ["../secret", "/secret", "a/../../secret", "a//b", "a/", "..", ""])
+def test_no_file_outside_is_read(name: str, path: Path) -> None:
+    where = path / manifest.NAME
+    record = manifest.read(where)
+    record["files"][name] = {"sha256": "0", "bytes": 0}
+    where.write_bytes(manifest.dump(record))
+    with pytest.raises(UserError, match="no name of a file"):
+        Sealed(path)
