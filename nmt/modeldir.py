@@ -24,7 +24,7 @@ from nmt.machine.device import pick
 from nmt.model.transformer import Transformer
 from nmt.schema import LARGEST
 from nmt.storage import manifest, modelpath
-from nmt.storage.manifest import Sealed
+from nmt.storage.manifest import VerifiedDirectory
 from nmt.storage.modelpath import SETTINGS_BESIDE as SETTINGS_BESIDE
 
 T = TypeVar("T")
@@ -230,7 +230,7 @@ def check_tensors(model: torch.nn.Module, tensors: dict[str, Tensor], where: Pat
             )
 
 
-def read_tensors(sealed: Sealed, name: str) -> dict[str, Tensor]:
+def read_tensors(sealed: VerifiedDirectory, name: str) -> dict[str, Tensor]:
     """Read a safetensors file that the manifest vouches for."""
     data = sealed.read(name)
     try:
@@ -239,7 +239,7 @@ def read_tensors(sealed: Sealed, name: str) -> dict[str, Tensor]:
         raise UserError(f"{sealed.path / name}: no safetensors file ({error})", Exit.DATA) from None
 
 
-def _settings(sealed: Sealed) -> config.Settings:
+def _settings(sealed: VerifiedDirectory) -> config.Settings:
     plain = sealed.json("config.json")
     try:
         return config.thaw(plain)
@@ -248,7 +248,7 @@ def _settings(sealed: Sealed) -> config.Settings:
         raise UserError(f"{where}: {visible(error, LONGEST)}", Exit.DATA) from None
 
 
-def _facts(sealed: Sealed) -> dict[str, Any]:
+def _facts(sealed: VerifiedDirectory) -> dict[str, Any]:
     facts = sealed.json("facts.json")
     longest = facts.get("longest_source", "")
     known = isinstance(longest, int) and 0 <= longest <= LARGEST
@@ -261,7 +261,7 @@ def _facts(sealed: Sealed) -> dict[str, Any]:
     return facts
 
 
-def _side(sealed: Sealed, name: str) -> Side:
+def _side(sealed: VerifiedDirectory, name: str) -> Side:
     plain = sealed.json(name, VOCABULARY_LIMIT)
     try:
         return Side.from_json(plain)

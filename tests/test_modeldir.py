@@ -295,16 +295,16 @@ def rotating(original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         return path
 
     checkpoint(1)
-    read = manifest.Sealed.read
+    read = manifest.VerifiedDirectory.read
 
-    def rotated(self: manifest.Sealed, name: str, limit: int | None = None) -> bytes:
+    def rotated(self: manifest.VerifiedDirectory, name: str, limit: int | None = None) -> bytes:
         step = int(self.path.name.removeprefix("step-"))
         if name == "facts.json" and step < 5:
             checkpoint(step + 1)
             shutil.rmtree(self.path)
         return read(self, name, limit)
 
-    monkeypatch.setattr(manifest.Sealed, "read", rotated)
+    monkeypatch.setattr(manifest.VerifiedDirectory, "read", rotated)
     return run
 
 

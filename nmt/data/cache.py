@@ -32,7 +32,7 @@ def damage(final: Path) -> str | None:
     if not final.is_dir():
         return f"{final}: is not there"
     try:
-        manifest.Sealed(final, "a prepared corpus").verify()
+        manifest.VerifiedDirectory(final, "a prepared corpus").verify()
     except UserError as error:
         return str(error)
     return None
@@ -85,16 +85,16 @@ def ensure(
                 shutil.rmtree(work, ignore_errors=True)
 
 
-def part(path: Path, make: Callable[[Path], object]) -> manifest.Sealed:
+def part(path: Path, make: Callable[[Path], object]) -> manifest.VerifiedDirectory:
     """Return a part of the work; `make` fills its directory unless it was finished before."""
     try:
-        part = manifest.Sealed(path)
+        part = manifest.VerifiedDirectory(path)
         part.verify()
     except UserError:  # absent or damaged
         shutil.rmtree(path, ignore_errors=True)
         with manifest.directory(path, durable=False) as directory:
             make(directory)
-        part = manifest.Sealed(path)
+        part = manifest.VerifiedDirectory(path)
     return part
 
 

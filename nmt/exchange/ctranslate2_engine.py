@@ -35,7 +35,7 @@ from nmt.machine import cpus
 from nmt.machine.memory import memory_of
 from nmt.modeldir import SETTINGS_BESIDE, VOCABULARY_LIMIT, portable
 from nmt.storage import manifest
-from nmt.storage.manifest import Sealed
+from nmt.storage.manifest import VerifiedDirectory
 
 PRECISIONS = {"int8": "int8", "bfloat16": "bfloat16"}  # of an export -> decode.precision
 
@@ -73,7 +73,7 @@ def load(path: Path) -> ExportedModel:
             "by nmt-export",
             Exit.DATA,
         )
-    sealed = Sealed(path)
+    sealed = VerifiedDirectory(path)
     for name in sealed.files:
         sealed.read(name)
     where = path / SETTINGS_BESIDE

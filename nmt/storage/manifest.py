@@ -68,7 +68,7 @@ class OtherFormatError(UserError):
     """A directory that is sound, but written in a format this version does not read."""
 
 
-class Sealed:
+class VerifiedDirectory:
     """Reads files of a directory only as its manifest describes them.
 
     Raises UserError (exit 65) for anything that is not exactly as it was written.

@@ -9,7 +9,7 @@ from pathlib import Path
 from nmt import foreign
 from nmt.errors import Exit, UserError
 from nmt.storage import manifest
-from nmt.storage.manifest import Sealed
+from nmt.storage.manifest import VerifiedDirectory
 
 SETTINGS_BESIDE = "settings.json"  # those of a model that was written for another engine
 BEST = "best"  # in a run directory: the name of its best checkpoint
@@ -48,7 +48,7 @@ def _warn_of_pointer(pointer: Path, newest: str) -> None:
     log.warning("%s: names no checkpoint; using the newest, %s", pointer, newest)
 
 
-def sealed(checkpoint: Path) -> Sealed:
+def sealed(checkpoint: Path) -> VerifiedDirectory:
     """Open a model directory; UserError (65) where it is none, or holds a model for other tools."""
     if (checkpoint / SETTINGS_BESIDE).exists():
         raise UserError(
@@ -57,7 +57,7 @@ def sealed(checkpoint: Path) -> Sealed:
             Exit.DATA,
         )
     foreign.refuse_foreign(checkpoint)
-    return Sealed(checkpoint)
+    return VerifiedDirectory(checkpoint)
 
 
 def checkpoints(directory: Path) -> list[Path]:

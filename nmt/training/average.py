@@ -12,7 +12,7 @@ from nmt import config, modeldir
 from nmt.errors import Exit, UserError
 from nmt.modeldir import Trained
 from nmt.storage import modelpath
-from nmt.storage.manifest import Sealed
+from nmt.storage.manifest import VerifiedDirectory
 from nmt.training.checkpoint import DIRECTORY, STATE, Saved
 from nmt.training.run_config import differences
 from nmt.training.timetable import timetable
@@ -40,7 +40,7 @@ def of_run(run: Path, count: int, choose: Choice) -> Trained:
     while True:
         paths = modelpath.checkpoints(directory)
         try:
-            saved = [Saved(path, Sealed(path).json(STATE)) for path in paths]
+            saved = [Saved(path, VerifiedDirectory(path).json(STATE)) for path in paths]
             chosen = choose(run, [s for s in saved if s.perplexity is not None], count)
             return _mean([s.path for s in chosen])
         except (UserError, OSError):
@@ -66,7 +66,7 @@ def best(run: Path, saved: list[Saved], count: int) -> list[Saved]:
 
 def _due_between(earlier: Saved, later: Saved) -> bool:
     """Whether the run wrote a checkpoint between these two."""
-    trainer = config.thaw(Sealed(later.path).json("config.json")).trainer
+    trainer = config.thaw(VerifiedDirectory(later.path).json("config.json")).trainer
     plan = timetable(later.state["batches"], trainer)
     return any(plan.due(step) for step in range(earlier.step + 1, later.step))
 
@@ -114,7 +114,7 @@ def _mean(paths: Sequence[Path]) -> Trained:
 
 def _described(path: Path) -> dict[str, Any]:
     """The entry of facts.json for a model that went into the mean; no path of this machine."""
-    facts = Sealed(path).json("facts.json")
+    facts = VerifiedDirectory(path).json("facts.json")
     known = {key: facts[key] for key in ("step", PERPLEXITY, AVERAGED) if key in facts}
     return {"name": path.name, "weights_sha256": modeldir.weights_sum(path), **known}
 

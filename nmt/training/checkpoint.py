@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from nmt import modeldir
 from nmt.errors import Exit, UserError
 from nmt.storage import atomic, manifest, modelpath
-from nmt.storage.manifest import OtherFormatError, Sealed
+from nmt.storage.manifest import OtherFormatError, VerifiedDirectory
 from nmt.training.records import CORRUPT, Record, free_name
 
 OPTIMIZER, STATE = "optim.safetensors", "state.json"
@@ -115,7 +115,7 @@ class Checkpoints:
 
 def verified(path: Path) -> Saved:
     """Read a checkpoint, every byte of it; raises UserError (exit 65) if it is not as written."""
-    sealed = Sealed(path)
+    sealed = VerifiedDirectory(path)
     for name in sealed.files:
         if name != STATE:
             sealed.read(name)
@@ -159,7 +159,10 @@ def optimizer_files(
 
 
 def restore_optimizer(
-    sealed: Sealed, model: nn.Module, optimizer: torch.optim.Optimizer, device: torch.device
+    sealed: VerifiedDirectory,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    device: torch.device,
 ) -> None:
     """Give optimizer and generators what `optimizer_files` wrote.
 

@@ -13,7 +13,7 @@ from torch import nn
 
 from nmt import modeldir
 from nmt.errors import Exit, UserError
-from nmt.storage.manifest import Sealed
+from nmt.storage.manifest import VerifiedDirectory
 
 RAW = "raw.safetensors"  # in a checkpoint: the weights that training goes on from
 
@@ -62,7 +62,7 @@ class MovingAverage:
             tensors = {n: p.detach().cpu().contiguous() for n, p in self.raw.items()}
             yield RAW, safetensors.torch.save(tensors)
 
-    def restore(self, sealed: Sealed) -> None:
+    def restore(self, sealed: VerifiedDirectory) -> None:
         """Restore the trained weights, and the average from those that the model has.
 
         Raises UserError (exit 65) for weights of another model.

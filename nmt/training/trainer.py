@@ -22,7 +22,7 @@ from nmt.errors import Exit, UserError
 from nmt.machine.device import same_bits, set_up
 from nmt.machine.memory import keep_memory, peak_memory, release_memory
 from nmt.storage import manifest
-from nmt.storage.manifest import Sealed
+from nmt.storage.manifest import VerifiedDirectory
 from nmt.training import compilation, environment, loss
 from nmt.training.checkpoint import FULL, STATE, Saved, no_room, optimizer_files, restore_optimizer
 from nmt.training.data_limits import check_data
@@ -313,7 +313,7 @@ class Trainer:
         """Continue exactly where a checkpoint was written."""
         state = saved.state
         self.parent_sum = state.get("start")
-        sealed = Sealed(saved.path)
+        sealed = VerifiedDirectory(saved.path)
         tensors = modeldir.read_tensors(sealed, modeldir.WEIGHTS)
         modeldir.set_weights(self.model, tensors, saved.path / modeldir.WEIGHTS)
         self.average.restore(sealed)

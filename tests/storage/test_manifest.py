@@ -7,7 +7,7 @@ import pytest
 
 from nmt.errors import Exit, UserError
 from nmt.storage import manifest
-from nmt.storage.manifest import Sealed
+from nmt.storage.manifest import VerifiedDirectory
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_it_appears_with_all_files_and_their_sums(path: Path) -> None:
-    sealed = Sealed(path)
+    sealed = VerifiedDirectory(path)
     assert sorted(sealed.files) == ["facts.json", "train/ids"]
     sealed.verify()
     assert sealed.read("train/ids") == b"\1\2" and sealed.json("facts.json") == {"pairs": 1}
@@ -34,24 +34,24 @@ def test_a_block_that_fails_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_a_change_after_it_was_verified_is_noticed(path: Path) -> None:
-    Sealed(path).verify()
+    VerifiedDirectory(path).verify()
     status = (path / "train/ids").stat()
     (path / "train/ids").write_bytes(b"\1\3")
     os.utime(path / "train/ids", ns=(status.st_atime_ns, status.st_mtime_ns))
     with pytest.raises(UserError, match="train/ids: damaged; SHA-256") as caught:
-        Sealed(path).verify()
+        VerifiedDirectory(path).verify()
     assert caught.value.code == Exit.DATA
 
 
 def test_files_that_are_not_listed_are_ignored(path: Path) -> None:
     (path / "notes.txt").touch()
-    Sealed(path).verify()
+    VerifiedDirectory(path).verify()
 
 
 def test_corpora_of_earlier_versions_are_read(path: Path) -> None:
     where = path / manifest.NAME
     where.write_bytes(manifest.dump({"files": manifest.read(where)["files"]}))
-    Sealed(path).verify()
+    VerifiedDirectory(path).verify()
 
 
 @pytest.mark.parametrize("name", ["../secret", "/secret", "a/../../secret", "a//b", "a/", "..", ""])
@@ -61,4 +61,4 @@ def test_no_file_outside_is_read(name: str, path: Path) -> None:
     record["files"][name] = {"sha256": "0", "bytes": 0}
     where.write_bytes(manifest.dump(record))
     with pytest.raises(UserError, match="no name of a file"):
-        Sealed(path)
+        VerifiedDirectory(path)
