@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import nmt
 from nmt import config
-from nmt.data import cache, scan
-from nmt.data.heldout import held_out
+from nmt.data.preparation import cache, scan
+from nmt.data.preparation.heldout import held_out
+from nmt.data.preparation.scan import ParallelText
 from nmt.data.report import log_corpus, summary
-from nmt.data.scan import ParallelText
 from nmt.data.side import Side, Sides
 from nmt.data.store import SIDES, PairStore, write_json
 from nmt.errors import Exit, UserError
 from nmt.storage import manifest
 
 if TYPE_CHECKING:
-    from nmt.data.preparation import SegmenterSettings
+    from nmt.data.preparation.steps import SegmenterSettings
 
 FORMAT = 5  # raise it when the same input results in another prepared corpus
 FACTS = "facts.json"
@@ -64,7 +64,7 @@ def prepare(
     final = Path(data.cache) / f"{data.name}-{digest[:12]}"
 
     def make(directory: Path, work: Path) -> None:
-        from nmt.data.preparation import Preparation  # here: most find their corpus prepared
+        from nmt.data.preparation.steps import Preparation  # here: most find their corpus prepared
 
         counted = Preparation(data, segmenter, sides, texts).write(directory, work)
         write_json(directory / "report.json", counted | {"versions": _versions()})

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from nmt import config
 from nmt.cli.help import shown
 from nmt.cli.prepare import MANUAL
-from nmt.data import scan
 from nmt.data.batches import in_order
 from nmt.data.bpe import Bpe
 from nmt.data.columns import ColumnLine, expand, word_indices
-from nmt.data.learn import learn_merges
+from nmt.data.preparation import scan
+from nmt.data.preparation.learn import learn_merges
 from nmt.data.prepare import Prepared, prepare
 from nmt.data.segmenter import Segmenter
 from nmt.data.tokenizer import Tokenizer
@@ -271,7 +271,7 @@ def test_columns_are_part_of_the_fingerprint(
         seen.append(facts)
         return "0" * 64
 
-    monkeypatch.setattr("nmt.data.cache.fingerprint", spy)
+    monkeypatch.setattr("nmt.data.preparation.cache.fingerprint", spy)
     prepare(data, BPE)
     shown = [[name, per] for name, per, _ in seen[0]["columns"]["dev"]]
     assert shown == [["heads", "word"], ["tag", "word"], ["language", "sentence"]]

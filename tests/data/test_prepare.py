@@ -18,8 +18,8 @@ import pytest
 from filelock import FileLock
 
 from nmt import config
-from nmt.data import preparation, scan
-from nmt.data.preparation import Preparation
+from nmt.data.preparation import scan, steps
+from nmt.data.preparation.steps import Preparation
 from nmt.data.prepare import ELSEWHERE, Prepared, load, prepare, report
 from nmt.data.report import describe
 from nmt.errors import Exit, UserError
@@ -255,7 +255,7 @@ def test_processes_change_nothing(
     monkeypatch: pytest.MonkeyPatch,
     segmenter: config.BpeLearning | config.UnigramLearning,
 ) -> None:
-    monkeypatch.setattr(preparation, "FEW_LINES", 0)
+    monkeypatch.setattr(steps, "FEW_LINES", 0)
     monkeypatch.setattr(scan, "CHUNK", 7)
     data = corpus(tmp_path)
     one = contents(prepare(data, segmenter))
@@ -290,7 +290,7 @@ def test_a_script_without_a_guard_runs_once(tmp_path: Path) -> None:
 def test_an_error_in_a_process_reads_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(preparation, "FEW_LINES", 0)
+    monkeypatch.setattr(steps, "FEW_LINES", 0)
     monkeypatch.setattr(scan, "CHUNK", 7)
     data = corpus(tmp_path, workers=2)
     lines = Path(data.train_target).read_bytes().split(b"\n")

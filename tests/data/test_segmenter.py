@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.data.bpe import Bpe
-from nmt.data.learn import count_pieces, learn_merges
 from nmt.data.normalise import normalise
+from nmt.data.preparation.learn import count_pieces, learn_merges
 from nmt.data.segmenter import Segmenter, segmenter_from_json
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.unigram import Unigram, learn_model

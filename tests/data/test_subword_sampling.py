@@ -23,8 +23,8 @@ from nmt.data.batches import Batches
 from nmt.data.bpe import SEPARATOR, Bpe
 from nmt.data.bpe.dropout import BpeDropout
 from nmt.data.examples import Joining
-from nmt.data.learn import learn_merges
 from nmt.data.marian import MarianSegmenter
+from nmt.data.preparation.learn import learn_merges
 from nmt.data.store import PairStore, Writer
 from nmt.data.subword_sampling import RandomSegmentation, SampledBlock, SampledText
 from nmt.data.tokenizer import Tokenizer

@@ -18,7 +18,7 @@ from nmt import config
 from nmt.data.bpe import Bpe
 from nmt.data.corpus import read_text
 from nmt.data.joined import join
-from nmt.data.learn import count_pieces, learn_merges
+from nmt.data.preparation.learn import count_pieces, learn_merges
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.toy import pairs, translate, words, write_toy
 from nmt.data.toy.grammar import Clause, Phrase, german

@@ -11,7 +11,7 @@ from subword_nmt.learn_bpe import learn_bpe
 
 from nmt.data.bpe import Bpe
 from nmt.data.bpe.merges import learn
-from nmt.data.learn import count_pieces, learn_merges
+from nmt.data.preparation.learn import count_pieces, learn_merges
 from nmt.data.tokenizer import Tokenizer
 
 

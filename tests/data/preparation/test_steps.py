@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from nmt import config
-from nmt.data import preparation, scan
-from nmt.data.clean import Cleaning
-from nmt.data.number import Numbering
+from nmt.data.preparation import scan, steps
+from nmt.data.preparation.clean import Cleaning
+from nmt.data.preparation.number import Numbering
 from nmt.data.prepare import prepare
 from nmt.errors import UserError
 from nmt.storage import atomic, manifest
@@ -50,7 +50,7 @@ def learner(segmenter: config.BpeLearning | config.UnigramLearning) -> str:
 STOPS = [
     (Cleaning, "_write", 4, 4, 1),
     (Cleaning, "_write", 7, 1, 1),
-    (preparation, "learn", 1, 0, 1),
+    (steps, "learn", 1, 0, 1),
     (Numbering, "number", 1, 0, 0),
     (Numbering, "number", 7, 0, 0),
     (manifest, "_write_manifest", 9, 0, 0),  # of 7 chunks and what was learned, then of the whole
@@ -76,7 +76,7 @@ def test_it_goes_on_where_it_was_stopped(
         with pytest.raises(KeyboardInterrupt):
             prepare(data, segmenter)
     again = counted(monkeypatch, Cleaning, "_write")
-    learned = counted(monkeypatch, preparation, learner(segmenter))
+    learned = counted(monkeypatch, steps, learner(segmenter))
     assert contents(prepare(data, segmenter)) == contents(whole)
     assert (len(again), len(learned)) == (chunks, learners)
     assert cached(data) == [whole.path.name]
@@ -143,13 +143,13 @@ def test_bad_text_leaves_nothing(tmp_path: Path) -> None:
 KILLED = """
 import os, signal
 from pathlib import Path
-from nmt.data import preparation, scan
+from nmt.data.preparation import scan, steps
 from nmt.data.prepare import prepare
 from tests.data.test_prepare import BPE, corpus
 scan.CHUNK = 7
 def killed(*words):
     os.kill(os.getpid(), signal.SIGKILL)
-preparation.learn_bpe_sides = killed
+steps.learn_bpe_sides = killed
 prepare(corpus(Path(), workers=2), BPE)
 """
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 
 from nmt import config
-from nmt.data import wordids
 from nmt.data.bpe import LONGEST_WORD, SEPARATOR, Bpe, parts
 from nmt.data.bpe.merges import learn
 from nmt.data.bpe.symbols import END
-from nmt.data.clean import read_words
+from nmt.data.preparation import wordids
+from nmt.data.preparation.clean import read_words
 from nmt.data.progress import shown
 from nmt.data.side import Side
 from nmt.data.store import SIDES

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.data.clean import RAW, Column, read_words
 from nmt.data.columns import ColumnLine, expand
+from nmt.data.preparation.clean import RAW, Column, read_words
+from nmt.data.preparation.wordids import WordIds
 from nmt.data.report import EMPTY, KEPT, TOO_LONG, Tally, tally_of
 from nmt.data.side import Side
 from nmt.data.store import LINES, SIDES, Ids
 from nmt.data.vocab import UNK
-from nmt.data.wordids import WordIds
 from nmt.storage import manifest
 
 

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nmt.data import cache
 from nmt.data.corpus import RawLine, decoded, raw_lines
+from nmt.data.preparation import cache
+from nmt.data.preparation.scan import Chunk
 from nmt.data.report import INVALID, NOT_SEGMENTED, TOO_MANY_BYTES, Tally, no_tally
-from nmt.data.scan import Chunk
 from nmt.data.store import LINES, SIDES
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError

@@ -10,13 +10,13 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from nmt import config
-from nmt.data import cache
-from nmt.data.clean import CleanedChunk, Cleaning, Column
-from nmt.data.learn import learn_bpe_sides, learn_unigram_sides
-from nmt.data.number import Numbering
+from nmt.data.preparation import cache
+from nmt.data.preparation.clean import CleanedChunk, Cleaning, Column
+from nmt.data.preparation.learn import learn_bpe_sides, learn_unigram_sides
+from nmt.data.preparation.number import Numbering
+from nmt.data.preparation.scan import SPLITS, ParallelText, scan
 from nmt.data.progress import shown
 from nmt.data.report import KEPT, no_tally, split_report
-from nmt.data.scan import SPLITS, ParallelText, scan
 from nmt.data.side import Side, Sides
 from nmt.data.store import SIDES, Writer, id_type, write_json
 from nmt.data.tokenizer import Tokenizer, warn_of_unknown

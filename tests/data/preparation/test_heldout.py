@@ -9,7 +9,7 @@ import pytest
 
 from nmt.config import Files
 from nmt.data.corpus import side_file
-from nmt.data.heldout import held_out
+from nmt.data.preparation.heldout import held_out
 from nmt.data.prepare import fingerprint, prepare
 from nmt.errors import Exit, UserError
 from tests.composing import settings_of

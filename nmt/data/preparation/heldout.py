@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config import Data, Files
-from nmt.data import cache
 from nmt.data.corpus import opened, raw_lines, side_file
-from nmt.data.scan import check_parallel, scan
+from nmt.data.preparation import cache
+from nmt.data.preparation.scan import check_parallel, scan
 from nmt.data.store import SIDES
 from nmt.errors import Exit, UserError
 

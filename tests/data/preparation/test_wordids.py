@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from nmt.data import wordids
 from nmt.data.bpe import Bpe
-from nmt.data.learn import count_pieces, learn_merges
+from nmt.data.preparation import wordids
+from nmt.data.preparation.learn import count_pieces, learn_merges
+from nmt.data.preparation.wordids import WordIds
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.vocab import Vocabulary
-from nmt.data.wordids import WordIds
 
 COUNTS = Counter({"lower": 9, "lowest": 5, "new": 7, "newest": 6, "wider": 3, "é": 2})
 LINES = ["lower new", "", "newer lowest x new new", "é", "zz wide widest", "lower"]

@@ -1,0 +1,1 @@
+"""Turns the text of a corpus into ids: scan, clean, learn, number, store."""
