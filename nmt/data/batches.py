@@ -83,12 +83,12 @@ class Batches:
     ) -> None:
         self._store, self._seed, self._budget, self._count = store, seed, budget, count
         self._joining, self._sampled = joining, sampled
-        self._abreast, self._blocks = 1, 1  # blocks in use at once; all blocks of an epoch
+        self._concurrent, self._blocks = 1, 1  # blocks in use at once; all blocks of an epoch
         if sampled is not None:
             limit = max(1, min(accumulate, len(store) // LEAST))
-            self._abreast = next(n for n in range(limit, 0, -1) if accumulate % n == 0)
-            self._blocks *= max(1, round(len(store) / max(BLOCK, LEAST * self._abreast)))
-            self._blocks *= self._abreast
+            self._concurrent = next(n for n in range(limit, 0, -1) if accumulate % n == 0)
+            self._blocks *= max(1, round(len(store) / max(BLOCK, LEAST * self._concurrent)))
+            self._blocks *= self._concurrent
         self._epochs: dict[int, _Epoch] = {}
         self._in_use: dict[tuple[int, int], _Block] = {}
         self._started: dict[tuple[int, int], SampledBlock] = {}
@@ -117,15 +117,15 @@ class Batches:
         """Make batch number `index` of an epoch; IndexError beyond the last one."""
         if not 0 <= index < len(self):
             raise IndexError(f"batch {index} of {len(self)}")
-        position, column = divmod(index, self._abreast)
+        position, column = divmod(index, self._concurrent)
         row, number = divmod(position, self._size)
-        return self._block(epoch, row * self._abreast + column).batch(number)
+        return self._block(epoch, row * self._concurrent + column).batch(number)
 
     def _block(self, epoch: int, block: int = 0) -> _Block:
         """Return the batches of a block; those in use are kept, and the next ones started."""
         if (epoch, block) not in self._in_use:
-            first = block - block % self._abreast
-            current = [(epoch, number) for number in range(first, first + self._abreast)]
+            first = block - block % self._concurrent
+            current = [(epoch, number) for number in range(first, first + self._concurrent)]
             self._in_use = {at: kept for at, kept in self._in_use.items() if at in current}
             self._in_use[epoch, block] = self._planned(epoch, block)
             if self._sampled is not None:
@@ -139,8 +139,8 @@ class Batches:
         """Return epochs and numbers of the blocks after those in use."""
         return [
             (
-                epoch + (block + self._abreast) // self._blocks,
-                (block + self._abreast) % self._blocks,
+                epoch + (block + self._concurrent) // self._blocks,
+                (block + self._concurrent) % self._blocks,
             )
             for epoch, block in self._in_use
         ]

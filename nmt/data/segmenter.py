@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from nmt.data import plain
+from nmt.data import json_values
 from nmt.data.bpe import Bpe
 from nmt.data.marian import MarianSegmenter
 from nmt.data.tokenizer import Tokenizer
@@ -56,5 +56,5 @@ def segmenter_from_json(value: Any) -> Segmenter:
     }
     kind = value.get("kind") if isinstance(value, dict) else None
     if not isinstance(kind, str) or kind not in kinds:
-        raise plain.wrong("segmenter.kind", f"expected one of {', '.join(kinds)}")
+        raise json_values.damaged("segmenter.kind", f"expected one of {', '.join(kinds)}")
     return kinds[kind].from_json(value)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
-from nmt.data import plain
+from nmt.data import json_values
 from nmt.data.segmenter import Segmenter, pieces_of, segmenter_from_json
 from nmt.data.vocab import Vocabulary
 
@@ -32,7 +32,7 @@ class Side:
     @classmethod
     def from_json(cls, value: Any) -> "Side":
         """Build the side again; UserError (65) if the value is not from `to_json`."""
-        fields = plain.checked(value, "side", segmenter=dict, vocabulary=list)
+        fields = json_values.checked(value, "side", segmenter=dict, vocabulary=list)
         return cls(
             segmenter_from_json(fields["segmenter"]), Vocabulary.from_json(fields["vocabulary"])
         )

@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.data import plain
+from nmt.data import json_values
 from nmt.errors import Exit, UserError
 from nmt.storage import manifest
 
@@ -52,7 +52,7 @@ class Pairs:
         )
         return source, target
 
-    def some(self, rows: NDArray[np.integer[Any]]) -> "Pairs":
+    def select(self, rows: NDArray[np.integer[Any]]) -> "Pairs":
         """Return some pairs [row], in this order, without columns that have an integer per word."""
         ids, offsets = {}, {}
         for side in SIDES:
@@ -83,8 +83,8 @@ class PairStore(Pairs):
 
     def __init__(self, path: Path) -> None:
         facts = manifest.read(path / "store.json", None)
-        plain.checked(facts, f"{path}/store.json", dtype=str, pairs=int, columns=dict)
-        dtype = plain.one_of(facts["dtype"], ("<u2", "<u4"), f"{path}/store.json.dtype")
+        json_values.checked(facts, f"{path}/store.json", dtype=str, pairs=int, columns=dict)
+        dtype = json_values.one_of(facts["dtype"], ("<u2", "<u4"), f"{path}/store.json.dtype")
         pairs = facts["pairs"]
         lines = _mapped(path / "lines", LINES, pairs)
         offsets, ids = {}, {}
@@ -93,7 +93,7 @@ class PairStore(Pairs):
             ids[side] = _mapped(path / f"{side}.ids", np.dtype(dtype), int(offsets[side][-1]))
         columns = {}
         for name, per in facts["columns"].items():
-            plain.one_of(per, ("word", "sentence"), f"{path}/store.json.columns.{name}")
+            json_values.one_of(per, ("word", "sentence"), f"{path}/store.json.columns.{name}")
             size = pairs if per == "sentence" else len(ids["source"])
             columns[name] = _mapped(path / f"column.{name}", COLUMN, size)
         super().__init__(lines, ids, offsets, facts["columns"], columns)

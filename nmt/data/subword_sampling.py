@@ -138,7 +138,7 @@ class SampledText:
         self._store, self._segmentation, self._limits = store, segmentation, limits
         self._pool: WorkerPool | None = None
         rows = np.unique(np.linspace(0, len(store) - 1, SAMPLE).astype(np.int64))
-        pairs = store.some(rows)
+        pairs = store.select(rows)
         sample = SampledBlock(pairs, np.ones_like(rows), self._begin(pairs, 0), limits)
         text = sample.text()
         before, after = (
@@ -169,7 +169,7 @@ class SampledText:
         self, epoch: int, rows: NDArray[np.int64], counts: NDArray[np.int64]
     ) -> "SampledBlock":
         """Begin to segment some pairs, so many of each example [example]."""
-        pairs = self._store.some(rows)
+        pairs = self._store.select(rows)
         return SampledBlock(pairs, counts, self._begin(pairs, epoch), self._limits)
 
     def _begin(self, pairs: Pairs, epoch: int) -> list[Callable[[], Pairs]]:
@@ -177,8 +177,8 @@ class SampledText:
         segment = self._segmentation.segment
         parts = np.array_split(np.arange(len(pairs)), -(-len(pairs) // TOGETHER))
         if self._pool is None:
-            return [partial(segment, pairs.some(part), epoch) for part in parts]
-        return [self._pool.submit(segment, pairs.some(part), epoch).result for part in parts]
+            return [partial(segment, pairs.select(part), epoch) for part in parts]
+        return [self._pool.submit(segment, pairs.select(part), epoch).result for part in parts]
 
     def report(self) -> None:
         """Log what sampling makes of the text."""

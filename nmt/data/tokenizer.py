@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from nmt.data import plain
+from nmt.data import json_values
 from nmt.data.normalise import FORMS, normalise
 
 if TYPE_CHECKING:
@@ -46,9 +46,9 @@ class Tokenizer:
     @classmethod
     def from_json(cls, value: Any) -> "Tokenizer":
         """Build the tokenizer again; UserError (65) if the value is not from `to_json`."""
-        fields = plain.checked(value, "tokenizer", normalize=str, kind=str, language=str)
-        plain.one_of(fields["normalize"], FORMS, "tokenizer.normalize")
-        plain.one_of(fields["kind"], KINDS, "tokenizer.kind")
+        fields = json_values.checked(value, "tokenizer", normalize=str, kind=str, language=str)
+        json_values.one_of(fields["normalize"], FORMS, "tokenizer.normalize")
+        json_values.one_of(fields["kind"], KINDS, "tokenizer.kind")
         return cls(**fields)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from itertools import repeat
 from typing import Any
 
-from nmt.data import plain
+from nmt.data import json_values
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
 SPECIALS = 4
@@ -47,4 +47,4 @@ class Vocabulary:
     @classmethod
     def from_json(cls, value: Any) -> "Vocabulary":
         """Build the vocabulary again; UserError (65) if the value is not from `to_json`."""
-        return cls(plain.piece_list(value, "vocabulary"))
+        return cls(json_values.piece_list(value, "vocabulary"))

@@ -7,7 +7,7 @@ from typing import Any
 
 from subword_nmt.apply_bpe import BPE
 
-from nmt.data import plain
+from nmt.data import json_values
 from nmt.data.tokenizer import Tokenizer
 
 SEPARATOR = "@@"  # ends each piece but the last of its word
@@ -63,15 +63,15 @@ class Bpe:
     @classmethod
     def from_json(cls, value: Any) -> "Bpe":
         """Build the segmenter again; UserError (65) if the value is not from `to_json`."""
-        fields = plain.checked(
+        fields = json_values.checked(
             value, "segmenter", kind=str, tokenizer=dict, merges=list, pieces=list
         )
-        plain.one_of(fields["kind"], [cls.kind], "segmenter.kind")
+        json_values.one_of(fields["kind"], [cls.kind], "segmenter.kind")
         for number, merge in enumerate(fields["merges"]):
             halves = merge.split(" ") if isinstance(merge, str) else []
             if len(halves) != 2 or halves != str(merge).split():
-                raise plain.wrong(f"segmenter.merges[{number}]", "expected two symbols")
-        pieces = plain.piece_list(fields["pieces"], "segmenter.pieces")
+                raise json_values.damaged(f"segmenter.merges[{number}]", "expected two symbols")
+        pieces = json_values.piece_list(fields["pieces"], "segmenter.pieces")
         return cls(Tokenizer.from_json(fields["tokenizer"]), fields["merges"], pieces)
 
     def _pieces(self, word: str) -> list[str]:

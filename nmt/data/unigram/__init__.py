@@ -8,7 +8,7 @@ from typing import Any
 
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
-from nmt.data import plain
+from nmt.data import json_values
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import Exit, UserError
 
@@ -77,8 +77,8 @@ class Unigram:
     @classmethod
     def from_json(cls, value: Any) -> "Unigram":
         """Build the segmenter again; UserError (65) if the value is not from `to_json`."""
-        fields = plain.checked(value, "segmenter", kind=str, tokenizer=dict, model=str)
-        plain.one_of(fields["kind"], [cls.kind], "segmenter.kind")
+        fields = json_values.checked(value, "segmenter", kind=str, tokenizer=dict, model=str)
+        json_values.one_of(fields["kind"], [cls.kind], "segmenter.kind")
         tokenizer = Tokenizer.from_json(fields["tokenizer"])
         try:
             model = base64.b64decode(fields["model"], validate=True)
@@ -86,7 +86,7 @@ class Unigram:
                 raise ValueError("empty")
             return cls(tokenizer, model)
         except (binascii.Error, ValueError, RuntimeError, OSError):
-            raise plain.wrong("segmenter.model", "expected a SentencePiece model") from None
+            raise json_values.damaged("segmenter.model", "expected a SentencePiece model") from None
 
 
 def learn_model(lines: Iterable[str], vocabulary_size: int, character_coverage: float) -> bytes:

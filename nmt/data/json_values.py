@@ -12,40 +12,40 @@ def checked(value: Any, where: str, **types: type) -> dict[str, Any]:
     Raises UserError (65) that names the first wrong key.
     """
     if not isinstance(value, dict):
-        raise wrong(where, "expected a mapping")
+        raise damaged(where, "expected a mapping")
     for key in types:
         if key not in value:
-            raise wrong(f"{where}.{key}", "missing")
+            raise damaged(f"{where}.{key}", "missing")
     if extra := sorted(set(value) - set(types), key=str):
-        raise wrong(f"{where}.{str(extra[0])[:40]!a}", "no such key")
+        raise damaged(f"{where}.{str(extra[0])[:40]!a}", "no such key")
     for key, kind in types.items():
         if type(value[key]) is not kind:
-            raise wrong(f"{where}.{key}", f"expected {kind.__name__}")
+            raise damaged(f"{where}.{key}", f"expected {kind.__name__}")
     return value
 
 
 def one_of(value: str, choices: Sequence[str], where: str) -> str:
     """Return the value if it is among the choices; else UserError (65)."""
     if value not in choices:
-        raise wrong(where, f"expected one of {', '.join(choices)}")
+        raise damaged(where, f"expected one of {', '.join(choices)}")
     return value
 
 
 def piece_list(value: Any, where: str) -> list[str]:
     """Return a list of distinct, non-empty strings without white space; else UserError (65)."""
     if not isinstance(value, list):
-        raise wrong(where, "expected a list")
+        raise damaged(where, "expected a list")
     for number, piece in enumerate(value):
         if not isinstance(piece, str) or piece.split() != [piece] or not _unicode(piece):
-            raise wrong(f"{where}[{number}]", "expected text without white space")
+            raise damaged(f"{where}[{number}]", "expected text without white space")
         if visible(piece) != piece:
-            raise wrong(f"{where}[{number}]", f"a control character, {visible(piece, 20)}")
+            raise damaged(f"{where}[{number}]", f"a control character, {visible(piece, 20)}")
     if len(set(value)) != len(value):
-        raise wrong(where, "an entry stands twice")
+        raise damaged(where, "an entry stands twice")
     return value
 
 
-def wrong(where: str, problem: str) -> UserError:
+def damaged(where: str, problem: str) -> UserError:
     """Make the error for damaged data at `where`."""
     return UserError(f"{where}: {problem}; the file is damaged or not ours", Exit.DATA)
 
