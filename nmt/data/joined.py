@@ -30,9 +30,17 @@ _SIDES = ("source", "reference")
 class Joined(NamedTuple):
     """Lines of a test set, each joined from consecutive sentences."""
 
-    sources: list[str]
-    references: list[str]
     parts: list[tuple[list[str], list[str]]]  # of each line: its source and reference sentences
+
+    @property
+    def sources(self) -> list[str]:
+        """The source lines."""
+        return [" ".join(sentences) for sentences, _ in self.parts]
+
+    @property
+    def references(self) -> list[str]:
+        """The reference lines."""
+        return [" ".join(sentences) for _, sentences in self.parts]
 
 
 def join(
@@ -66,7 +74,7 @@ def join(
         parts[-1][0].append(source)
         parts[-1][1].append(reference)
         document = number
-    return Joined([" ".join(s) for s, _ in parts], [" ".join(r) for _, r in parts], parts)
+    return Joined(parts)
 
 
 def write(
@@ -91,20 +99,20 @@ def write(
     if len({*paths, record}) < 3:
         names = ", ".join(path.name for path in (*paths, record))
         raise UserError(f"{names}: two files of one name; name two languages", Exit.USAGE)
-    sides = joined.sources, joined.references
-    for path, lines in zip(paths, sides, strict=True):
+    sources, references = joined.sources, joined.references
+    for path, lines in zip(paths, (sources, references), strict=True):
         _check_lines(path, lines)
     plain: dict[str, Any] = {
         "kind": KIND,
         "format": FORMAT,
         "nmt": nmt.__version__,
         "lines": len(joined.parts),
-        "sentences": sum(len(sources) for sources, _ in joined.parts),
-        "source": _described_side(source, joined.sources),
-        "reference": _described_side(reference, joined.references),
+        "sentences": sum(len(sentences) for sentences, _ in joined.parts),
+        "source": _described_side(source, sources),
+        "reference": _described_side(reference, references),
         "about": about,
     }
-    if any(len(sources) > 1 for sources, _ in joined.parts):
+    if any(len(sentences) > 1 for sentences, _ in joined.parts):
         plain["seams"] = _count_seams(joined, source_language, target_language)
         plain["characters"] = [[[len(s) for s in side] for side in line] for line in joined.parts]
     try:
@@ -120,8 +128,8 @@ def write(
         # The record is written first: after a kill it fits no text, which is an error. Texts
         # without their record would look like a set that was never joined.
         atomic.replace(record, _dump(plain))
-        for path, lines in zip(paths, sides, strict=True):
-            atomic.replace(path, _bytes(lines))
+        atomic.replace(source, _bytes(sources))
+        atomic.replace(reference, _bytes(references))
     except OSError as error:
         where = error.filename or directory
         raise UserError(f"{where}: {error.strerror}", Exit.CANT_CREATE) from None
@@ -186,25 +194,23 @@ def seams(source: Path) -> dict[str, int]:
 def _count_seams(joined: Joined, *languages: str) -> dict[str, int]:
     """Return what `seams` returns."""
     warn_of_unknown("moses", *languages)
+    sides = zip(*joined.parts, strict=True)
     source, reference = (
-        otherwise(lines, [sides[number] for sides in joined.parts], language)
-        for number, (lines, language) in enumerate(
-            zip((joined.sources, joined.references), languages, strict=True)
-        )
+        differs_from_sentences(sentences, language)
+        for sentences, language in zip(sides, languages, strict=True)
     )
     either = [a or b for a, b in zip(source, reference, strict=True)]
     return {"source": sum(source), "reference": sum(reference), "lines": sum(either)}
 
 
-def otherwise(
-    lines: Sequence[str], sentences: Sequence[Sequence[str]], language: str
-) -> list[bool]:
-    """Return for each line whether Moses makes other words of it than of its sentences."""
+def differs_from_sentences(lines: Sequence[Sequence[str]], language: str) -> list[bool]:
+    """Return for each line, given as its sentences, whether Moses tokenises them otherwise."""
     tokenizer = Tokenizer("nfc", "moses", language)
-    alone = iter(tokenizer.lines([sentence for line in sentences for sentence in line]))
+    alone = iter(tokenizer.lines([sentence for line in lines for sentence in line]))
+    joined = tokenizer.lines([" ".join(line) for line in lines])
     return [
-        joined.split() != [word for _ in parts for word in next(alone).split()]
-        for joined, parts in zip(tokenizer.lines(lines), sentences, strict=True)
+        text.split() != [word for _ in line for word in next(alone).split()]
+        for text, line in zip(joined, lines, strict=True)
     ]
 
 

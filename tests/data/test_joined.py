@@ -243,11 +243,9 @@ def test_texts_never_stand_without_their_record(
 
 @pytest.mark.parametrize("bad", ["a\nb", "end\r", "\ufeffa"])
 def test_a_line_that_would_read_back_otherwise(tmp_path: Path, bad: str) -> None:
-    lines = [bad, "x"]
+    lines = Joined([([bad], ["a"]), (["x"], ["b"])])
     with pytest.raises(UserError, match=r"set\.de:1: the line ends in a carriage return"):
-        write(
-            tmp_path, "set", "de", "en", Joined(lines, ["a", "b"], [([s], [s]) for s in lines]), {}
-        )
+        write(tmp_path, "set", "de", "en", lines, {})
     assert not list(tmp_path.iterdir())
 
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from nmt.data.bpe import Bpe
 from nmt.data.columns import ColumnLine, expand
-from nmt.data.joined import otherwise
+from nmt.data.joined import differs_from_sentences
 from nmt.data.segmenter import JoinedLine, pieces_of
 from nmt.data.tokenizer import Tokenizer
 
@@ -40,8 +40,8 @@ def test_lines_that_are_read_otherwise(parts: list[list[str]]) -> None:
         MOSES.words(line).split() != [w for s in parts[i] for w in MOSES.words(s).split()]
         for i, line in enumerate(lines)
     ]
-    assert otherwise(lines, parts, "de") == expected
-    assert otherwise([" ".join(SMALL), " ".join(CAPITAL)], [SMALL, CAPITAL], "de") == [True, False]
+    assert differs_from_sentences(parts, "de") == expected
+    assert differs_from_sentences([SMALL, CAPITAL], "de") == [True, False]
 
 
 def test_columns_follow_the_pieces_that_are_read() -> None:
