@@ -34,7 +34,7 @@ class Moses(MosesTokenizer):  # type: ignore[misc]
 
     def __init__(self, lang: str) -> None:
         super().__init__(lang=lang)
-        # sacremoses makes sets of all letters anew for each word that ends in a full stop
+        # sacremoses makes sets of all letters again for each word that ends in a full stop
         self._letters = frozenset(self.IsAlpha)
         self.NONBREAKING_PREFIXES = frozenset(self.NONBREAKING_PREFIXES)
         self.NUMERIC_ONLY_PREFIXES = frozenset(self.NUMERIC_ONLY_PREFIXES)

@@ -1,4 +1,4 @@
-"""Subword regularisation: the training text is segmented at random, anew in each epoch.
+"""Subword regularisation: the training text is segmented at random, differently in each epoch.
 
 A model that has seen many segmentations of a word depends less on each (Kudo 2018, Subword
 Regularization; Provilkov et al. 2020, BPE-Dropout). Text is segmented from the prepared ids, so

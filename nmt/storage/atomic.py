@@ -37,7 +37,7 @@ def sync(path: Path) -> None:
 
 
 def try_place(path: Path) -> None:
-    """See that a file or a directory can be made at a path, and leave nothing behind.
+    """Check that a file or a directory can be created at a path; leaves nothing behind.
 
     Missing parent directories are made, and removed again; a block is written next to it and forced
     to the disk. Raises OSError that names the path, or the file that stands in its way.
@@ -64,7 +64,7 @@ def try_place(path: Path) -> None:
 
 
 def _naming(path: Path, error: OSError) -> OSError:
-    """The same error with the name that is meant, in the place of a temporary one or of none."""
+    """Return the error with the path as its file name, instead of a temporary one or none."""
     error.filename, error.filename2 = str(path), None
     return error
 
@@ -134,7 +134,7 @@ def sweep(directory: Path) -> None:
 
 
 def temporary_of(path: Path, key: str | None = None) -> Path:
-    """Return a name next to a path, for what is not whole yet or no longer.
+    """Return a name next to a path, for a file that is not complete yet, or no longer.
 
     It is random, or made of `key`, 32 hexadecimal digits.
     """
@@ -142,6 +142,6 @@ def temporary_of(path: Path, key: str | None = None) -> Path:
 
 
 def owner(path: Path) -> Path | None:
-    """Return what a temporary name was made for; None if it is not one of ours."""
+    """Return the path that a temporary name was made for; None for any other name."""
     marked = STRAY.fullmatch(path.name)
     return path.with_name(marked["name"]) if marked else None

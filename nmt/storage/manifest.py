@@ -2,7 +2,7 @@
 
 Models, prepared corpora, and the parts of a preparation that was stopped. Neither safetensors nor
 JSON notices a flipped bit or a hole of zeros: such weights load and are wrong. So the sizes and
-SHA-256 sums of all files stand in manifest.json, written last, and no byte is parsed before it is
+SHA-256 sums of all files are in manifest.json, written last, and no byte is parsed before it is
 compared with them.
 """
 

@@ -155,7 +155,7 @@ class Symbols:
                 for adjacent in pairwise(symbols):
                     truth.setdefault(adjacent, Counter())[word] += sign
         update_pair_statistics(pair, changed, change, index)
-        after |= index.pop(pair)  # its count begins anew
+        after |= index.pop(pair)  # it is counted from 0 again
         del change[pair], truth[pair]
         self._note_excess(pair, after)
         for counted in {*index, *truth}:

@@ -124,10 +124,12 @@ def _locked(final: Path, wrong: str) -> Iterator[None]:
         lock.release()
 
 
-def _refuse_others(damaged: Path, anew: Path) -> None:
+def _refuse_others(damaged: Path, replacement: Path) -> None:
     """Raise UserError (73) for a file that would be removed, and that this program did not make."""
     for path in sorted(damaged.rglob("*")):
-        known = path == damaged / manifest.NAME or (anew / path.relative_to(damaged)).exists()
+        known = (
+            path == damaged / manifest.NAME or (replacement / path.relative_to(damaged)).exists()
+        )
         if not known and (path.is_symlink() or not path.is_dir()):
             raise UserError(
                 f"{path}: not of this corpus, which is damaged; move it away, so that "
