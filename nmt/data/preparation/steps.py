@@ -151,7 +151,7 @@ class Preparation:
             for name, side in zip(SIDES, sides, strict=True):
                 write_json(directory / f"{name}.json", side.to_json())
 
-        learned = cache.part(self.work / "learned", make).path
+        learned = cache.part(self.work / "segmenters", make).path
         return [Side.from_json(manifest.read(learned / f"{name}.json", None)) for name in SIDES]
 
     def _number(
@@ -164,7 +164,7 @@ class Preparation:
         """Write the store of a split; returns its report. `vocabulary`: sizes by side."""
         numbering = Numbering(
             sides=self.directory,
-            words=self.work / "learned" if self.counts_words else None,
+            words=self.work / "segmenters" if self.counts_words else None,
             dtype=id_type(*vocabulary.values()),
             max_length=self.data.max_length if split == "train" else None,
             columns=self._columns(split),

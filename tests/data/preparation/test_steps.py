@@ -83,7 +83,7 @@ def test_it_goes_on_where_it_was_stopped(
 
 
 PATIENCE = 60.0  # seconds
-PARTS = ["train-000001/source", "train-000002/manifest.json", "learned/source.json"]
+PARTS = ["train-000001/source", "train-000002/manifest.json", "segmenters/source.json"]
 
 
 @pytest.mark.parametrize("what", PARTS)
@@ -102,7 +102,7 @@ def test_parts_that_are_damaged_are_made_anew(
     path.write_bytes(content)
     again = counted(monkeypatch, Cleaning, "_write")
     assert contents(prepare(data, BPE)) == contents(whole)
-    assert len(again) == (0 if "learned" in what else 1)
+    assert len(again) == (0 if "segmenters" in what else 1)
 
 
 def test_other_inputs_take_no_part_and_what_is_old_is_removed(
