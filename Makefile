@@ -36,10 +36,10 @@ test: export PYTHONDONTWRITEBYTECODE = # else each process that a test starts co
 test: $(VENV)/installed ## the fast tests, as CI runs them
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-slow: $(VENV)/installed ## the slow tests too
+slow: $(VENV)/installed ## all tests, fast and slow
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "slow or not slow"
 
-mutations: $(VENV)/installed ## do the tests find each fault of scripts/mutations.toml? MUTATIONS="decode", a part
+mutations: $(VENV)/installed ## do the tests find each fault of scripts/mutations.toml? MUTATIONS=decode: a part
 	OMP_NUM_THREADS=1 $(BIN)/python scripts/mutations.py $(MUTATIONS)
 
 processors: $(VENV)/installed ## the fast tests, and decoding in 8 bits, as on other processors
