@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import TOGETHER
 from tests.pages import ROOT, rooms
 
 FILES = sorted((ROOT / "nmt").rglob("*.py")) + sorted((ROOT / "scripts").rglob("*.py"))
@@ -145,6 +146,10 @@ def _awaits_alone(node: ast.With) -> bool:
 
 def _raises(node: ast.With) -> bool:
     return any(isinstance(inner, ast.Raise) for inner in ast.walk(node))
+
+
+def test_files_whose_tests_stay_together_are_there() -> None:
+    assert {*TOGETHER} <= {path.stem for path in (ROOT / "tests").rglob("test_*.py")}
 
 
 def test_only_its_own_files_know_an_encoding_by_name() -> None:

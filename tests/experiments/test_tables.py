@@ -65,7 +65,9 @@ def test_runs_are_named_for_people_and_shared_by_the_tables() -> None:
     )
 
 
-@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize(
+    "table", [pytest.param(t, marks=[pytest.mark.slow] * (t != "table1")) for t in TABLES]
+)
 def test_a_table_is_its_runs_times_three_seeds(table: str, tmp_path: Path) -> None:
     runs, test = TABLES[table]
     words = [f"experiment={table}", f"runs={tmp_path}"]  # the scale is the paper's
