@@ -32,7 +32,7 @@ hypothesis.settings.register_profile("slow", deadline=None, max_examples=300)
 gc.disable()  # until all is imported and collected, of which nothing is garbage
 
 TOGETHER = (  # files whose fixtures cost seconds; see below
-    *("test_keys", "test_evaluate_runs", "test_whole", "test_distributed", "test_marian"),
+    *("test_keys", "test_evaluate_runs", "test_whole", "test_distributed", "test_marian_read"),
     *("test_oracles", "test_scoring", "test_diagnosis", "test_ranking", "test_report", "test_page"),
 )
 TINY = (

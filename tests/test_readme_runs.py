@@ -21,7 +21,7 @@ NOT_RUN = {  # command -> why this test does not run it
     "make wmt19-zhen": "the same",
     "nmt-train experiment=table2 scale=wmt19": "needs the corpus that make wmt19-deen downloads",
     "hf download Helsinki-NLP/opus-mt-de-en --local-dir opus-mt-de-en": "a download",
-    "nmt-import opus-mt-de-en opus --samples in.txt": "of it; tests/exchange/test_marian.py",
+    "nmt-import opus-mt-de-en opus --samples in.txt": "of it; tests/exchange/test_marian_read.py",
     **{c: "of it" for c in commands("docs/exchange.md") if "opus-long" in c},
     "nmt-import their-ct2 theirs --trained-length 100 --samples in.txt": "test_ctranslate2_read.py",
     "nmt-encodings --table": "a minute; tests/cli/test_survey.py makes it",

@@ -28,7 +28,7 @@ from nmt.errors import Exit, UserError
 from nmt.exchange import argos_adapter, ctranslate2_adapter, exporting, samples
 from nmt.exchange.adapter import PackageOptions
 from nmt.modeldir import Trained
-from tests.exchange.test_export import made as of_bpe
+from tests.exchange.test_ctranslate2_export import made as of_bpe
 from tests.exchange.test_marian_export import LINES, made
 
 PYTHON = os.environ.get("NMT_ARGOS")  # of an environment that has argostranslate

@@ -27,7 +27,7 @@ from nmt.exchange import card_code, ctranslate2_adapter, samples
 from nmt.exchange.exporting import export
 from nmt.modeldir import Trained
 from tests.exchange.marian_models import KINDS, make
-from tests.exchange.test_export import made as of_letters
+from tests.exchange.test_ctranslate2_export import made as of_letters
 from tests.exchange.test_marian_export import LINES
 from tests.exchange.test_marian_export import made as of_unigram
 

@@ -28,8 +28,8 @@ from nmt.exchange.exporting import export
 from tests.encodings.agreement import theirs
 from tests.exchange import marian_models
 from tests.exchange.opennmt_models import LINES, TAU, make
-from tests.exchange.test_export import LINES as LETTERED
-from tests.exchange.test_export import made
+from tests.exchange.test_ctranslate2_export import LINES as LETTERED
+from tests.exchange.test_ctranslate2_export import made
 
 
 @pytest.fixture(autouse=True)

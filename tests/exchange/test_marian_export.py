@@ -145,7 +145,7 @@ def test_what_such_a_directory_cannot_hold_is_refused(
 
 
 def test_pieces_of_byte_pair_encoding_are_refused(tmp_path: Path) -> None:
-    from tests.exchange.test_export import made as of_bpe
+    from tests.exchange.test_ctranslate2_export import made as of_bpe
 
     with pytest.raises(UserError, match=r"segmenter.kind=bpe: .* train with segmenter=unigram"):
         export(of_bpe("encoding=absolute", "model.norm=post"), tmp_path / "made", LINES)

@@ -17,7 +17,7 @@ from nmt.exchange.model_card import CardOptions, card, scores_of
 from nmt.modeldir import Trained
 from tests.compare import made_up_report
 from tests.encodings.agreement import theirs
-from tests.exchange.test_export import LINES, made
+from tests.exchange.test_ctranslate2_export import LINES, made
 
 FOUND = {
     "compared_with": "ctranslate2 4.8.5",

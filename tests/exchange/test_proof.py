@@ -14,7 +14,7 @@ from nmt.errors import Exit, UserError
 from nmt.exchange import exporting, proof, samples
 from nmt.exchange.adapter import CTRANSLATE2, Adapter, EngineScorer, Output, PackageOptions
 from nmt.modeldir import Trained
-from tests.exchange.test_export import LINES, made
+from tests.exchange.test_ctranslate2_export import LINES, made
 
 
 class Copied:

@@ -25,7 +25,7 @@ from nmt.exchange.ctranslate2_engine import CTranslate2Engine
 from nmt.experiments import engines
 from nmt.machine.cpus import cpus
 from nmt.modeldir import Trained
-from tests.exchange.test_export import made
+from tests.exchange.test_ctranslate2_export import made
 
 LINES = [*(source for source, _ in pairs(12, 3, 6, "engine")), "", " ", "ein ein", "h"]
 
