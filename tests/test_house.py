@@ -3,11 +3,13 @@
 import ast
 import re
 import tomllib
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
 import pytest
 
+from nmt.encodings.base import HOOKS, Encoding
 from tests.conftest import TOGETHER
 from tests.pages import ROOT, rooms
 
@@ -106,6 +108,29 @@ def test_files_can_be_read_in_one_sitting() -> None:
         assert text_of(path).count("\n") <= (150 if short else 400), module_of(path)
 
 
+HOUSE = tomllib.loads(text_of(ROOT / "tests" / "house.toml"))  # what grows on purpose alone
+
+
+def test_no_room_holds_more_lines_than_it_may() -> None:
+    """A change that needs more raises the number, and says what a reader gains."""
+    lines: Counter[str] = Counter()
+    for path in FILES:
+        lines[room_of(module_of(path))] += text_of(path).count("\n")
+    del lines["scripts"]  # not in the package
+    assert lines.keys() == HOUSE["lines"].keys()
+    wrong = {room: count for room, count in lines.items() if count > HOUSE["lines"][room]}
+    assert not wrong, "longer than tests/house.toml allows"
+
+
+def test_commands_hooks_and_what_an_encoding_can_say_are_counted() -> None:
+    scripts = tomllib.loads(text_of(ROOT / "pyproject.toml"))["project"]["scripts"]
+    commands = [name for name, target in scripts.items() if target != "nmt.cli.renamed:main"]
+    assert len(commands) <= HOUSE["commands"], commands
+    assert len(HOOKS) <= HOUSE["hooks"]
+    members = [name for name in vars(Encoding) if not name.startswith("_")]
+    assert len(members) <= HOUSE["members_of_encoding"], members
+
+
 FORBIDDEN = {
     r"\.splitlines\(": "splits on nine characters besides LF",
     r"(?<!safetensors\.)torch\.(load|save)\((?!.*weights_only=True)": "runs code from a file",
@@ -148,8 +173,11 @@ def _raises(node: ast.With) -> bool:
     return any(isinstance(inner, ast.Raise) for inner in ast.walk(node))
 
 
-def test_files_whose_tests_stay_together_are_there() -> None:
-    assert {*TOGETHER} <= {path.stem for path in (ROOT / "tests").rglob("test_*.py")}
+def test_files_of_tests_have_names_of_their_own() -> None:
+    """Else pytest cannot import both. Those that stay together in one process are there."""
+    stems = [path.stem for path in (ROOT / "tests").rglob("test_*.py")]
+    assert len(stems) == len({*stems})
+    assert {*TOGETHER} <= {*stems}
 
 
 def test_only_its_own_files_know_an_encoding_by_name() -> None:
