@@ -235,14 +235,14 @@ ROOM = re.compile(r"No space left on device: a checkpoint needs ([0-9,]+) bytes,
 
 def full_disk(patch: pytest.MonkeyPatch, steps: range) -> None:
     """A disk without room for the checkpoints of some steps, from their second file on."""
-    write = atomic.write
+    write = Path.write_bytes
 
-    def full(path: Path, data: bytes) -> None:
+    def full(path: Path, data: bytes) -> int:
         if path.name != "config.json" and any(f"step-{n:08d}" in str(path) for n in steps):
             raise OSError(28, "No space left on device", str(path))
-        write(path, data)
+        return write(path, data)
 
-    patch.setattr(atomic, "write", full)
+    patch.setattr(Path, "write_bytes", full)
 
 
 def test_a_full_disk_costs_a_checkpoint_and_not_the_training(
