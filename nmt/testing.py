@@ -17,7 +17,7 @@ from nmt.errors import UserError
 from nmt.inspect.conformance import Result, examined, failures, small
 from nmt.inspect.parity import BOUNDS, TOKENS
 from nmt.inspect.specimen import perturbed
-from nmt.machine.device import pick
+from nmt.machine.device import pick, set_up
 from nmt.overrides.options import config_dir_override
 
 __all__ = ["Result", "check_encoding"]
@@ -62,8 +62,10 @@ def check_encoding(
     else:
         entry = {encoding.__name__.lower(): {"use": encoding, **options}}
         settings = replace(small("none", overrides), encoding=entry)
+    there = pick(device)
+    set_up(there)  # in exact float32
     model = perturbed(settings)
-    results = list(examined(model, order_matters, tokens, precisions, pick(device)))
+    results = list(examined(model, order_matters, tokens, precisions, there))
     if lines := failures(results):
         names, count = ",".join(settings.encoding), sum(not result.passed for result in results)
         raise AssertionError(

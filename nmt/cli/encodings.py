@@ -45,9 +45,10 @@ def command(argv: list[str]) -> None:
         sys.stdout.write(table(overrides, folders))
     elif options.check:
         from nmt.inspect import prove
-        from nmt.machine.device import pick
+        from nmt.machine.device import pick, set_up
 
         device = pick(options.device or "cpu")
+        set_up(device)
         if options.run:
             prove.run(options.run, _print, device)
         else:

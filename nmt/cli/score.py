@@ -54,11 +54,11 @@ def command(argv: list[str]) -> None:
             from nmt import modeldir
             from nmt.decode import forced
             from nmt.decode.notes import Note
-            from nmt.machine.device import set_threads
+            from nmt.machine.device import pick, set_up
             from nmt.machine.memory import keep_memory
 
         keep_memory()
-        set_threads(options.threads)
+        set_up(pick(options.device), threads=options.threads)
         trained = modeldir.load(options.model, options.device)
         window = trained.settings.decode.window
         read = {

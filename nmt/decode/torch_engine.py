@@ -22,7 +22,7 @@ from nmt.decode.search import Hypothesis, Step, Strategy, search, with_prefixes
 from nmt.decode.sources import LENGTH, Source
 from nmt.errors import UserError, is_want_of_memory
 from nmt.machine.cpus import cpus
-from nmt.machine.device import has_low_precision, sent
+from nmt.machine.device import has_low_precision, sent, usable_threads
 from nmt.machine.machine import NO_BFLOAT16, this_machine
 from nmt.machine.memory import memory_of
 from nmt.machine.pool import WorkerPool, can_fork
@@ -107,7 +107,7 @@ class TorchEngine:
     @property
     def most_workers(self) -> int:
         """As many as torch has threads; 1 on a GPU, and where no process can be forked."""
-        return torch.get_num_threads() if self.device.type == "cpu" and can_fork() else 1
+        return usable_threads() if self.device.type == "cpu" and can_fork() else 1
 
     def workers(self, count: int) -> AbstractContextManager[Executor]:
         """Start so many workers, with one thread each and this engine."""

@@ -10,7 +10,7 @@ from nmt.decode.translator import TextSides, Translator
 from nmt.errors import UserError
 from nmt.exchange import ctranslate2_engine
 from nmt.exchange.ctranslate2_engine import CTranslate2Engine
-from nmt.machine import device as devices
+from nmt.machine.device import pick
 from nmt.modeldir import Trained
 
 
@@ -43,7 +43,7 @@ def load(
             f"{exported[0]}: CTranslate2 searches with one model; name the models themselves"
         )
     if exported:
-        model, place = ctranslate2_engine.load(Path(first)), devices.pick(device)
+        model, place = ctranslate2_engine.load(Path(first)), pick(device)
         return LoadedModels(
             model,
             [],

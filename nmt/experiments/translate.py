@@ -143,11 +143,11 @@ def translate_all(wanted: Sequence[KeptTranslation], options: EvaluationOptions)
 def load(paths: Sequence[Path], options: EvaluationOptions) -> "LoadedModels":
     """The models at these paths, on the device that is wanted."""
     from nmt.experiments import engines
-    from nmt.machine import device as devices
+    from nmt.machine.device import pick, set_up
 
-    devices.set_threads(options.threads)
-    place = str(devices.pick(options.device))
-    return engines.load(paths, place, options.threads, workers=options.workers)
+    device = pick(options.device)
+    set_up(device, threads=options.threads)
+    return engines.load(paths, str(device), options.threads, workers=options.workers)
 
 
 def _translated(translation: KeptTranslation, loaded: "LoadedModels", quiet: bool) -> list[str]:

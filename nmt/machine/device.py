@@ -1,17 +1,16 @@
-"""Where to compute, and how a GPU is set up for it: the one place that does."""
+"""Where to compute, and the only place that changes settings of torch for it."""
 
 import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
 from typing import Any
 
 import torch
 
 from nmt.errors import Exit, UserError
-from nmt.machine.cpus import threads
+from nmt.machine.cpus import threads as threads_allowed
 
 WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")  # who sets them, knows better
@@ -20,8 +19,7 @@ ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")  # who sets them, 
 def pick(name: str) -> torch.device:
     """Return the device of a name: cpu, cuda, cuda:1, or auto (a GPU if there is one).
 
-    A GPU is `set_up`, in float32. Raises UserError: exit 2 for a name that torch does not know, 71
-    for a device not there.
+    Raises UserError: exit 2 for a name that torch does not know, 71 for a device not there.
     """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
@@ -30,18 +28,17 @@ def pick(name: str) -> torch.device:
         raise UserError(f"device={name}: choose one of auto, cpu, cuda, cuda:0, cuda:1, ...")
     if kind == "cuda" and int(index or 0) >= torch.cuda.device_count():
         raise UserError(f"device={name}: torch finds no such GPU here", Exit.NO_MEMORY)
-    device = torch.device(name)
-    set_up(device)
-    return device
+    return torch.device(name)
 
 
-def set_up(device: torch.device, tf32: bool = False) -> None:
-    """Say for the whole process how it computes on a GPU, and with how many threads on a CPU.
+def set_up(device: torch.device, *, tf32: bool = False, threads: int | None = None) -> None:
+    """Set for the whole process how torch computes on a device, as every command does.
 
-    tf32: products of float32 round their factors to 10 bits of fraction. Otherwise none does, not
-    those of convolutions and recurrent layers either, which torch lets unless it is told.
+    tf32: products of float32 round their factors to 10 bits of fraction on a GPU. Otherwise none
+    does, not those of convolutions and recurrent layers either, which torch rounds by default.
+    threads: on the CPU; None: those that torch has, but no more than the process may use.
     """
-    _obey_quota()
+    torch.set_num_threads(usable_threads() if threads is None else threads)
     if device.type != "cuda":
         return
     backends: Any = torch.backends
@@ -51,30 +48,13 @@ def set_up(device: torch.device, tf32: bool = False) -> None:
         products.fp32_precision = "tf32" if tf32 else "ieee"
     os.environ.setdefault(WORKSPACE, ":4096:8")  # for `same_bits`; read at the first product
     if sys.platform == "linux" and not any(map(os.environ.get, ALLOCATOR)):
-        # batches differ in shape, and what one gave back does not fit the next
+        # batches differ in shape, and freed memory of one does not fit the next
         torch._C._accelerator_setAllocatorSettings("expandable_segments:True")
 
 
-@cache
-def _obey_quota() -> None:
-    """Let torch have as many threads as the process may use: it looks at no quota by itself.
-
-    Once per process: whoever sets their number afterwards knows better.
-    """
-    limit_threads(threads())
-
-
-def set_threads(count: int | None) -> None:
-    """Let torch have so many threads on a CPU; None: as many as the process may use."""
-    _obey_quota()
-    if count is not None:
-        torch.set_num_threads(count)
-
-
-def limit_threads(most: int) -> None:
-    """Let torch have so many threads on a CPU at most."""
-    if torch.get_num_threads() > most:
-        torch.set_num_threads(most)
+def usable_threads() -> int:
+    """Threads that torch has, but no more than the process may use: torch ignores quotas."""
+    return min(torch.get_num_threads(), threads_allowed())
 
 
 @contextmanager

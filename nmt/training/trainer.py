@@ -66,11 +66,9 @@ class Trainer:
         self.compiled = compilation.wanted(self.options, self.device)
         if self.device.type == "cpu":
             keep_memory()
-        if self.options.threads is not None:
-            torch.set_num_threads(self.options.threads)
         environment.share_machine(run)
         self.precision = number_format(self.options, self.device, self.world)
-        set_up(self.device, tf32=self.precision == "tf32")
+        set_up(self.device, tf32=self.precision == "tf32", threads=self.options.threads)
         torch.manual_seed(settings.seed)
         sizes = len(prepared.source.vocabulary), len(prepared.target.vocabulary)
         self.model = build.transformer(settings, *sizes).to(self.device).train()

@@ -57,18 +57,15 @@ def test_the_variable_of_openmp(
 def test_torch_has_no_more_threads_than_the_quota_and_what_is_asked_for_counts_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(device, "threads", lambda: 2)
-    device._obey_quota.cache_clear()
+    monkeypatch.setattr(device, "threads_allowed", lambda: 2)
+    cpu = device.pick("cpu")
     torch.set_num_threads(4)
     try:
-        device.pick("cpu")
+        assert torch.get_num_threads() == 4 and device.usable_threads() == 2
+        device.set_up(cpu)
         assert torch.get_num_threads() == 2
-        device.set_threads(3)
-        device.pick("cpu")
+        device.set_up(cpu, threads=3)
         assert torch.get_num_threads() == 3
-        device.limit_threads(1)
-        device.set_threads(None)
-        assert torch.get_num_threads() == 1
     finally:
         torch.set_num_threads(1)
 

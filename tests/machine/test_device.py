@@ -69,14 +69,16 @@ def test_a_gpu_is_set_up(allocator: list[str]) -> None:
     assert [p.fp32_precision for p in PRODUCTS] == ["tf32"] * 3
 
 
-def test_picking_a_gpu_sets_it_up_in_float32(
+def test_picking_a_device_changes_nothing(
     allocator: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     set_up(CUDA, tf32=True)
+    BACKENDS.cuda.enable_cudnn_sdp(True)
     assert pick("auto") == torch.device("cuda")
-    assert [p.fp32_precision for p in PRODUCTS] == ["ieee"] * 3
+    assert [p.fp32_precision for p in PRODUCTS] == ["tf32"] * 3
+    assert BACKENDS.cuda.cudnn_sdp_enabled()
 
 
 @pytest.mark.parametrize("name", ALLOCATOR)
