@@ -1,9 +1,10 @@
 # ruff: noqa: F403, F405
 """Train, decode and compare Transformers for translation, by positional encoding and by length.
 
-The Python API is nmt/api.py: `nmt.load`, `nmt.translate`, `nmt.compose`, ...; see docs/python.md.
+The Python API is nmt/api: `nmt.load`, `nmt.translate`, `nmt.compose`, ...; see docs/python.md.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.2.0"
@@ -37,16 +38,19 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from nmt.api import *
+    from nmt.api.experiments import *
+    from nmt.api.models import *
+
+_MODULES = ("nmt.api.models", "nmt.api.experiments")  # the second imports training, too
 
 
 def __getattr__(name: str) -> Any:
-    """Import the API, and so torch, when one of its names is first used."""
-    if name not in __all__:
-        raise AttributeError(f"module 'nmt' has no attribute {name!r}")
-    from nmt import api
-
-    return getattr(api, name)
+    """Import what offers a name, and so torch, when the name is first used."""
+    if name in __all__:
+        for module in map(import_module, _MODULES):
+            if hasattr(module, name):
+                return getattr(module, name)
+    raise AttributeError(f"module 'nmt' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

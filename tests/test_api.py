@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import nmt
-from nmt import api
+from nmt.api import experiments, models
 from nmt.cli import evaluate
 from nmt.data.bpe import Bpe
 from nmt.data.side import Side
@@ -35,9 +35,43 @@ def test_importing_it_imports_no_torch() -> None:
     assert shown.stdout == f"{nmt.__version__} False True\n"
 
 
+READ = """
+import sys
+from pathlib import Path
+
+import nmt
+
+def lines():
+    files = [m.__file__ for name, m in sys.modules.items() if name.partition(".")[0] == "nmt"]
+    return sum(Path(file).read_text(encoding="utf-8").count("\\n") for file in files)
+
+print(lines())
+model = nmt.load(sys.argv[1])
+print(lines())
+nmt.translate(model, ["ab c", ""], workers=1)
+print(lines())
+"""
+
+
+def test_who_translates_imports_a_fourth_of_the_package(
+    tiny: Any, settings_of: Any, tmp_path: Path
+) -> None:
+    """So a start is quick, and a reader of this path has few files to read."""
+    nmt.save(small(tiny, settings_of, "encoding=relative"), tmp_path / "model")
+    command = [sys.executable, "-c", READ, str(tmp_path / "model")]
+    shown = subprocess.run(command, capture_output=True, check=True, text=True)
+    imported, loaded, translated = map(int, shown.stdout.split())
+    assert imported < 100 and loaded < 9_200 and translated < 9_200
+
+
 def test_what_it_offers_is_what_the_api_has() -> None:
-    assert nmt.__all__ == api.__all__ == sorted(api.__all__)
-    assert all(getattr(nmt, name) is getattr(api, name) for name in nmt.__all__)
+    defined = {
+        name
+        for module in (experiments, models)
+        for name, value in vars(module).items()
+        if getattr(value, "__module__", "") == module.__name__
+    }
+    assert nmt.__all__ == sorted(nmt.__all__) and defined <= set(nmt.__all__)
     assert all(getattr(nmt, name).__doc__ for name in nmt.__all__)
     with pytest.raises(AttributeError, match="no attribute 'lod'"):
         nmt.lod  # noqa: B018

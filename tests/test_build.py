@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from nmt import build
+from nmt import build, preflight
 from nmt.config import Settings
 from nmt.errors import Exit, UserError
 
@@ -18,11 +18,11 @@ def refusal(
     monkeypatch: pytest.MonkeyPatch, settings_of: Callable[..., Settings]
 ) -> Callable[..., UserError]:
     """What `check` says on a machine with 16 GB of memory."""
-    monkeypatch.setattr("nmt.build.memory_of", lambda device: 16 * GB)
+    monkeypatch.setattr("nmt.preflight.memory_of", lambda device: 16 * GB)
 
     def check(*words: str) -> UserError:
         with pytest.raises(UserError) as error:
-            build.check(settings_of("trainer.device=cpu", *words))
+            preflight.check(settings_of("trainer.device=cpu", *words))
         return error.value
 
     return check
@@ -89,11 +89,11 @@ def test_all_that_training_holds_is_counted(
         model = build.transformer(settings, 8, 8)
     need = 4 * sum(4 * p.numel() for p in model.parameters())
     need += sum(b.nbytes for b in model.buffers())
-    monkeypatch.setattr("nmt.build.memory_of", lambda device: need)
-    build.check(settings)
-    monkeypatch.setattr("nmt.build.memory_of", lambda device: need - 1)
+    monkeypatch.setattr("nmt.preflight.memory_of", lambda device: need)
+    preflight.check(settings)
+    monkeypatch.setattr("nmt.preflight.memory_of", lambda device: need - 1)
     with pytest.raises(UserError, match="Adam's moments"):
-        build.check(settings)
+        preflight.check(settings)
 
 
 @pytest.mark.parametrize(
@@ -123,14 +123,14 @@ def test_numbers_that_cannot_be_meant_are_refused_at_once(
 ) -> None:
     begun = time.monotonic()
     with pytest.raises(UserError) as error:
-        build.check(settings_of(word))
+        preflight.check(settings_of(word))
     assert str(error.value) == f"{word}: must be {bounds}"
     assert time.monotonic() - begun < 5
 
 
 def test_an_encoding_takes_no_larger_numbers_either(settings_of: Callable[..., Settings]) -> None:
     with pytest.raises(UserError) as error:
-        build.check(settings_of("encoding=relative", "tau=99999999999999999999"))
+        preflight.check(settings_of("encoding=relative", "tau=99999999999999999999"))
     assert str(error.value) == (
         "encoding.relative.tau=99999999999999999999: must be at most 2147483647"
     )
@@ -156,7 +156,7 @@ def test_lines_that_cannot_be_joined_are_refused(
     overrides: list[str], message: str, settings_of: Callable[..., Settings]
 ) -> None:
     with pytest.raises(UserError, match=message):
-        build.check(settings_of(*overrides))
+        preflight.check(settings_of(*overrides))
 
 
 @pytest.mark.parametrize(
@@ -176,4 +176,4 @@ def test_text_that_cannot_be_segmented_at_random_is_refused(
     overrides: list[str], message: str, settings_of: Callable[..., Settings]
 ) -> None:
     with pytest.raises(UserError, match=message):
-        build.check(settings_of(*overrides))
+        preflight.check(settings_of(*overrides))

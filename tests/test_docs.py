@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import nmt
-import nmt.api
+import nmt.api.models
 from nmt.data import toy
 from nmt.errors import Exit
 from tests.pages import PAGES, blocks, examples, text_of
@@ -53,7 +53,7 @@ def test_a_trained_model_translates_the_examples_rightly(
     nmt.train(experiment)
     assert f'nmt.load("{experiment.run}")' in text_of("README.md")
     run_examples("README.md")
-    for function in (nmt.api.translate, nmt.api.score):
+    for function in (nmt.translate, nmt.score):
         for test in doctest.DocTestFinder().find(function, globs={"nmt": nmt}):
             assert doctest.DocTestRunner().run(test).failed == 0
 
@@ -61,7 +61,7 @@ def test_a_trained_model_translates_the_examples_rightly(
 def test_german_examples_are_sentences_of_the_embedded_grammar() -> None:
     """So that the first translation a reader makes can be right."""
     lines = [block for page in PAGES for block in blocks(page, "python")]
-    lines += [example.source + example.want for example in documented(nmt.api)]
+    lines += [example.source + example.want for example in documented(nmt.api.models)]
     sentences = set(re.findall(r'(?<!")"(\w[^"\n]* [^"\n]*\.)"(?!")', "\n".join(lines)))
     right = {sentence: translation_of(sentence) for sentence in sentences}
     german = {sentence for sentence, translation in right.items() if translation}

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from nmt import build, foreign
+from nmt import build, foreign, preflight
 from nmt.data.side import Side
 from nmt.data.unigram import Unigram
 from nmt.data.vocab import SPECIALS, Vocabulary
@@ -54,7 +54,7 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
         for name, pieces in zip(("source", "target"), named, strict=True)
     ]
     settings = settings_of(encoding, model_of(files), trained_length, files.shared)
-    build.check(settings)
+    preflight.check(settings)
     model: Any = build.transformer(settings, *map(len, orders)).eval()
     with torch.no_grad():
         fill(files, model, settings.model, *orders)

@@ -7,7 +7,7 @@ that has no place here, a vocabulary that does not fit are refused by name.
 from functools import partial
 from pathlib import Path
 
-from nmt import build, modeldir
+from nmt import build, modeldir, preflight
 from nmt.data.marian import MarianSegmenter
 from nmt.data.side import Side
 from nmt.errors import Exit, UserError
@@ -49,7 +49,7 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
             ("source", "target"), languages, (source, target), strict=True
         )
     ]
-    build.check(settings)
+    preflight.check(settings)
     model = build.transformer(settings, len(source.vocabulary), len(target.vocabulary))
     tensors = marian_weights.read(directory)
     marian_weights.take_positions(directory, tensors, config.d_model)

@@ -8,8 +8,6 @@ from nmt import modeldir
 from nmt.config import BEAM, Decode, Settings, freeze, thaw
 from nmt.decode.translator import TextSides, Translator
 from nmt.errors import UserError
-from nmt.exchange import ctranslate2_engine
-from nmt.exchange.ctranslate2_engine import CTranslate2Engine
 from nmt.machine.device import pick
 from nmt.modeldir import Trained
 
@@ -36,6 +34,8 @@ def load(
     search, or threads of CTranslate2 for a batch each; None: as many as pay for the text. Raises
     UserError for an exported model among others, and what `modeldir.load` raises.
     """
+    from nmt.exchange import ctranslate2_engine  # only where models are read by path
+
     first, *others = paths
     exported = [path for path in paths if ctranslate2_engine.is_exported(Path(path))]
     if exported and others:
@@ -50,7 +50,10 @@ def load(
             [model.digest],
             place.type,
             lambda decode: Translator(
-                model, decode, CTranslate2Engine(model, decode, place, threads), workers
+                model,
+                decode,
+                ctranslate2_engine.CTranslate2Engine(model, decode, place, threads),
+                workers,
             ),
         )
     trained, *members = (modeldir.load(path, device) for path in paths)

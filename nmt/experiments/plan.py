@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hydra.core.override_parser.types import Override
 
-from nmt import build
+from nmt import preflight
 from nmt.config import Settings
 from nmt.data.report import log_remarks
 from nmt.errors import Exit, UserError
@@ -92,7 +92,7 @@ def _checked(overrides: list[Override], sweep: Sweep) -> Experiment:
     if experiment.table is not None and not sweep.table:
         chosen = next(o.input_line for o in overrides if o.key_or_group == "experiment")
         raise UserError(f"{chosen}: make one table at a time, each without -m")
-    build.check(experiment.settings)
+    preflight.check(experiment.settings)
     return experiment
 
 

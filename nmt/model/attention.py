@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
 from nmt.encodings.weights import masked
-from nmt.kernels import choice, relative
+from nmt.kernels import choice
 from nmt.machine.machine import FUSED_FROM
 from nmt.machine.products import Linear
 from nmt.model.cache import Cache
@@ -105,6 +105,8 @@ class Attention(nn.Module):
         if self.watcher is None and bias is None and choice.serves(q):
             vectors = encodings.distance_vectors(layer, context)
             if vectors is not None and choice.serves_relative(q, k, v, vectors.tau):
+                from nmt.kernels import relative
+
                 causal = context.causal
                 allowed = None if causal else context.allowed
                 return relative.attention(

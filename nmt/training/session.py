@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from nmt import build, corpus
+from nmt import corpus, preflight
 from nmt.config import Settings
 from nmt.data.prepare import Prepared, load
 from nmt.errors import UserError
@@ -21,7 +21,7 @@ def train(
     directory, for errors about this one. Raises UserError, also where a signal stopped the run
     (exit 128 + its number).
     """
-    build.check(settings)
+    preflight.check(settings)
     if settings.trainer.init_from is not None and not checkpoints(directory / "checkpoints"):
         from nmt.training.surgery import check
 

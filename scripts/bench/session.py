@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt import build, config
+from nmt import config, preflight
 from nmt.errors import UserError
 from nmt.overrides.compose import experiment_of
 from scripts.bench.candidates import Candidate, Command, Worker
@@ -53,7 +53,7 @@ class Session(NamedTuple):
         settings = experiment_of(
             [*place, *model, *FIXED, *(TINY if self.quick else ()), *chosen]
         ).settings
-        build.check(settings)
+        preflight.check(settings)
         return settings
 
     def attempt(self, *overrides: str) -> config.Settings | str:

@@ -12,7 +12,7 @@ from itertools import combinations
 import pytest
 import torch
 
-from nmt import build
+from nmt import preflight
 from nmt.config import Settings, columns_of
 from nmt.errors import UserError
 from nmt.inspect import checks, parity
@@ -47,7 +47,7 @@ def test_every_pair_is_exact_or_refused(
         one, other = (settings_of(f"encoding={option}") for option in pair)
         settings = replace(one, encoding=merged(one.encoding, other.encoding))
         try:
-            build.check(settings)
+            preflight.check(settings)
         except UserError as e:
             refused += 1
             if not REFUSALS.match(str(e)):

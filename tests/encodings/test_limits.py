@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from nmt import build
+from nmt import build, preflight
 from nmt.config import Settings
 from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.composition import Encodings
@@ -146,15 +146,15 @@ def test_what_data_max_length_lets_in_must_fit(
     words: list[str], message: str, settings_of: Callable[..., Settings]
 ) -> None:
     with pytest.raises(UserError) as e:
-        build.check(settings_of(*words))
+        preflight.check(settings_of(*words))
     assert message in str(e.value) and "\n" not in str(e.value)
 
 
 def test_the_advice_helps(settings_of: Callable[..., Settings]) -> None:
     words = ["encoding=learned", "encoding.learned.size=555", "encoding.learned.at={shift:{k:500}}"]
     for fitting in ("encoding.learned.size=600", "data.max_length=55"):
-        build.check(settings_of(*words, fitting))
-    build.check(settings_of(*words[:2], "encoding.learned.at={shift:{k:455}}"))
+        preflight.check(settings_of(*words, fitting))
+    preflight.check(settings_of(*words[:2], "encoding.learned.at={shift:{k:455}}"))
 
 
 def test_interpolated_positions_have_the_limit_of_those_within() -> None:

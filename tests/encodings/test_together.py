@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt import build
+from nmt import build, preflight
 from nmt.config import Settings
 from nmt.encodings.base import Dims
 from nmt.encodings.composition import Encodings
@@ -111,7 +111,7 @@ def test_features_of_queries_and_keys_are_read_by_their_product_alone(
 ) -> None:
     for pair in (f"{wide},{other}", f"{other},{wide}"):
         with pytest.raises(UserError, match=f"but encoding.{wide} turns them into features that"):
-            build.check(settings_of(f"encoding=[{pair}]"))
+            preflight.check(settings_of(f"encoding=[{pair}]"))
 
 
 @pytest.mark.parametrize("other", ["rotary", "xpos", "floater", "position_infused"])
@@ -119,13 +119,13 @@ def test_nothing_changes_queries_and_keys_after_their_features(
     other: str, settings_of: Callable[..., Settings]
 ) -> None:
     with pytest.raises(UserError, match="has made features already; name sine_spe last"):
-        build.check(settings_of(f"encoding=[sine_spe,{other}]"))
-    build.check(settings_of(f"encoding=[{other},sine_spe]"))
+        preflight.check(settings_of(f"encoding=[sine_spe,{other}]"))
+    preflight.check(settings_of(f"encoding=[{other},sine_spe]"))
 
 
 def test_features_of_features_are_refused(settings_of: Callable[..., Settings]) -> None:
     with pytest.raises(UserError, match="makes features of queries and keys, but enc"):
-        build.check(settings_of("encoding=[sine_spe,sine_spe_stochastic]"))
+        preflight.check(settings_of("encoding=[sine_spe,sine_spe_stochastic]"))
 
 
 @pytest.mark.parametrize("other", ["huang_1", "relative_value", "da_transformer", "t5", "alibi"])

@@ -51,7 +51,7 @@ def test_what_fits_no_glob_is_left_out_and_what_is_named_is_refused(
         if "rotary_partial" in settings.encoding:
             raise UserError("cannot be here")
 
-    monkeypatch.setattr("nmt.experiments.plan.build.check", check)
+    monkeypatch.setattr("nmt.experiments.plan.preflight.check", check)
     runs, left_out = planned("encoding=glob(rotary*)", "seed=1", f"runs={tmp_path}")
     assert [run.name for run in runs] == ["rotary-seed1"]
     assert [str(each) for each in left_out] == ["encoding=rotary_partial: cannot be here"]

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt import build
+from nmt import build, preflight
 from nmt.config import Settings
 from nmt.encodings.base import Context, Dims, Encoding, Facts, Projection
 from nmt.encodings.lookup import find
@@ -139,7 +139,7 @@ def plug(monkeypatch: pytest.MonkeyPatch, settings_of: Callable[..., Settings]) 
 
 def refusal(settings: Settings) -> str:
     with pytest.raises(UserError) as e:
-        build.check(settings)
+        preflight.check(settings)
     return str(e.value)
 
 
@@ -182,8 +182,8 @@ def test_who_says_relative_must_be(more: tuple[str, ...], plug: Plug) -> None:
 
 
 def test_numbers_that_are_drawn_are_no_fault(plug: Plug) -> None:
-    build.check(plug(Noisy))
-    build.check(plug(Gated))
+    preflight.check(plug(Noisy))
+    preflight.check(plug(Gated))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt import build
+from nmt import preflight
 from nmt.config import Settings
 from nmt.errors import UserError
 from nmt.model import attention
@@ -109,5 +109,5 @@ def test_impossible_choices_are_refused_early(
     words: list[str], said: str, settings_of: Callable[..., Settings]
 ) -> None:
     with pytest.raises(UserError) as e:
-        build.check(settings_of(*words))
+        preflight.check(settings_of(*words))
     assert said in str(e.value)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt import build
+from nmt import preflight
 from nmt.config import Settings
 from nmt.encodings.alibi import Alibi
 from nmt.encodings.context import Context
@@ -33,19 +33,19 @@ MODELS = [
 
 @pytest.mark.parametrize("option", every_encoding())
 def test_every_encoding_passes(option: str, settings_of: Callable[..., Settings]) -> None:
-    build.check(settings_of(f"encoding={option}"))
+    preflight.check(settings_of(f"encoding={option}"))
 
 
 @pytest.mark.parametrize("words", MODELS, ids=" ".join)
 def test_every_shape_of_model_passes(
     words: list[str], settings_of: Callable[..., Settings]
 ) -> None:
-    build.check(settings_of(*words))
+    preflight.check(settings_of(*words))
 
 
 def test_no_number_is_drawn_from_the_generator(settings_of: Callable[..., Settings]) -> None:
     before = torch.random.get_rng_state()
-    build.check(settings_of("encoding=[shape,sine_spe_stochastic]"))
+    preflight.check(settings_of("encoding=[shape,sine_spe_stochastic]"))
     assert torch.equal(torch.random.get_rng_state(), before)
 
 
@@ -60,9 +60,9 @@ def test_who_replaces_what_others_added_is_found(
     monkeypatch.setattr(Huang, "scores", deaf)
     both = settings_of("encoding=[relative_key,huang_2]")
     with pytest.raises(UserError, match=r"encoding.relative_key: key_table \(encoder\): gets no"):
-        build.check(both)
+        preflight.check(both)
     monkeypatch.setattr(Huang, "facts", replace(Huang.facts, may_lack_gradients=True))
-    build.check(both)
+    preflight.check(both)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_what_an_encoding_does_wrong_is_one_line(
 ) -> None:
     monkeypatch.setattr(Alibi, "bias", bias)
     with pytest.raises(UserError, match=message) as e:
-        build.check(settings_of("encoding=alibi"))
+        preflight.check(settings_of("encoding=alibi"))
     assert "\n" not in str(e.value)
 
 
@@ -100,13 +100,13 @@ def test_what_an_encoding_does_wrong_is_one_line(
 def test_the_check_is_quick_whatever_the_size(
     words: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(build, "memory_of", lambda device: 2**50)
+    monkeypatch.setattr(preflight, "memory_of", lambda device: 2**50)
     settings = experiment_of(words).settings
-    build.check(settings)
+    preflight.check(settings)
     began = time.process_time()
-    build.check(settings)
+    preflight.check(settings)
     assert time.process_time() - began < 2
 
 
 def test_paths_reach_positions_that_are_drawn(settings_of: Callable[..., Settings]) -> None:
-    build.check(settings_of("encoding=floater", "encoding.floater.at=shift"))
+    preflight.check(settings_of("encoding=floater", "encoding.floater.at=shift"))

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from nmt.build import check
 from nmt.cli.help import everything
 from nmt.cli.train import MANUAL
 from nmt.cli.train import main as train
@@ -15,6 +14,7 @@ from nmt.encodings.registry import COMMON
 from nmt.errors import Exit, UserError
 from nmt.overrides.compose import experiment_of
 from nmt.overrides.options import config_dir_override, encoding_keys, knobs_of, options_of
+from nmt.preflight import check
 from tests.composing import settings_of
 
 FOUR = [f"data.{part}=there/{part}" for part in ("train_source", "train_target")]

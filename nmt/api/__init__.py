@@ -1,0 +1,1 @@
+"""What `import nmt` offers; see docs/python.md."""

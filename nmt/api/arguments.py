@@ -1,0 +1,43 @@
+"""Arguments of the API: what a type checker would refuse is named here in words."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from nmt.errors import UserError
+from nmt.modeldir import Trained
+
+Columns = Mapping[str, Iterable[str]]  # by name: integers for the words of each line of the text
+
+
+def lines(name: str, texts: Iterable[str]) -> list[str]:
+    """The texts as a list; UserError for one text, whose letters would be lines, and for none."""
+    if isinstance(texts, str):
+        raise UserError(f"{name}: a text, where a list of them is expected; write [{texts[:20]!r}]")
+    if not isinstance(texts, Iterable):
+        raise UserError(f"{name}: {texts!r}, where a list of texts is expected")
+    listed = list(texts)
+    for place, line in enumerate(listed):
+        if not isinstance(line, str):
+            raise UserError(f"{name}[{place}]: {line!r} is no text; write '' for an empty line")
+    return listed
+
+
+def columns(given: Columns | None) -> dict[str, list[str]]:
+    """The columns as lists of lines."""
+    return {name: lines(f"columns[{name!r}]", texts) for name, texts in (given or {}).items()}
+
+
+def models(model: Any) -> list[Trained]:
+    """One model or several; UserError for anything else, such as the path of one."""
+    single = isinstance(model, str | Path | Trained) or not isinstance(model, Iterable)
+    several: list[Any] = [model] if single else list(model)
+    for one in several:
+        if isinstance(one, str | Path):
+            path = repr(str(one))
+            raise UserError(f"model: a path, where a model is expected; write nmt.load({path})")
+        if not isinstance(one, Trained):
+            raise UserError(f"model: {type(one).__name__}, where one of nmt.load is expected")
+    if not several:
+        raise UserError("model: an empty list; give one model or more")
+    return several

@@ -1,0 +1,101 @@
+"""The Python API, experiments: compose, prepare, train, evaluate, and list encodings."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from nmt import corpus
+from nmt.api import arguments
+from nmt.compare.report import Report as Report
+from nmt.config import Settings
+from nmt.data.prepare import Prepared as Prepared
+from nmt.experiments import testsets
+from nmt.experiments.evaluate import evaluate as evaluate_systems
+from nmt.experiments.options import USUAL
+from nmt.experiments.options import EvaluationOptions as EvaluationOptions
+from nmt.experiments.systems import systems_at
+from nmt.overrides import options
+from nmt.overrides.compose import Experiment as Experiment
+from nmt.overrides.compose import experiment_of
+from nmt.training import session
+from nmt.training.run import Outcome as Outcome
+
+
+class EncodingFacts(NamedTuple):
+    """What a list of encodings says of each."""
+
+    name: str  # encoding=NAME
+    family: str  # as "distances, as vectors"
+    summary: str  # one line
+
+
+def evaluate(
+    systems: Mapping[str, str | Path],
+    reference: str | Path,
+    source: str | Path | None = None,
+    options: EvaluationOptions = USUAL,
+) -> Report:
+    """Score systems by source length, with intervals, and test each against the first.
+
+    `systems` are model directories, which translate the file `source`, or files of translations, by
+    the labels that tables show; "runs/a,runs/b" is an ensemble. `reference` is the file of the
+    right translations; line N of all files belongs together. Translations are kept, see
+    `options.cache`, and no text is translated twice. `nmt.compare.text.render` makes of the report
+    what nmt-evaluate prints.
+    Raises UserError: 2 for what does not fit together, 65 for files of unequal lines, 66 for what
+    is not there.
+
+    >>> report = nmt.evaluate({"baseline": "runs/a", "mine": "out.txt"}, "test.en", "test.de")
+    >>> report.tests[0].rows[-1].cells[1].scores["BLEU"].mean
+    31.4
+    """
+    named = systems_at({label: str(path) for label, path in systems.items()})
+    test = testsets.unnamed(None if source is None else Path(source), Path(reference))
+    return evaluate_systems(named, [test], options)
+
+
+def compose(overrides: Sequence[str] = (), config_dir: str | Path | None = None) -> Experiment:
+    """The experiment that these overrides mean to nmt-train: its settings and its directory.
+
+    `config_dir` is a folder of your own options, as `--config-dir`. Nothing is read but conf/.
+    Raises UserError for an override that does not fit, with what is near, and for a sweep.
+
+    >>> nmt.compose(["encoding=relative", "tau=8"]).run
+    PosixPath('runs/toy/relative-tau8-seed1')
+    """
+    folder = options.config_dir_override(None if config_dir is None else str(config_dir))
+    return experiment_of([*folder, *arguments.lines("overrides", overrides)])
+
+
+def train(experiment: Experiment) -> Outcome:
+    """Train in the experiment's directory, or go on there, as nmt-train does.
+
+    A run that is finished stays as it is. The outcome has the last `step` and the best development
+    `perplexity`. Raises UserError for settings that cannot be, another config or corpus in the
+    directory, and where a signal stopped the run (exit code 128 + its number): then it is saved,
+    and the same call goes on.
+
+    >>> nmt.train(nmt.compose(["encoding=relative", "tau=8"])).step
+    3160
+    """
+    return session.train(experiment.settings, experiment.run, elsewhere=experiment.elsewhere)
+
+
+def prepare(settings: Settings) -> Prepared:
+    """The corpus in numbers, made now if nobody has prepared it before.
+
+    `train` and `dev` are stores of ids, `source` and `target` know segmenter and vocabulary, and
+    `facts` what was dropped. Raises UserError: 66 if a file is missing, 65 if its text is no use.
+    """
+    return corpus.prepare(settings)
+
+
+def list_encodings(config_dir: str | Path | None = None) -> list[EncodingFacts]:
+    """All options of `encoding=`, by family; those of a folder of your own beside ours."""
+    folders = () if config_dir is None else (Path(config_dir),)
+    options.check(folders)
+    return [
+        EncodingFacts(name, family, options.summary("encoding", name, folders))
+        for family, names in options.families(folders).items()
+        for name in names
+    ]

@@ -1,0 +1,164 @@
+"""The Python API, models: read and write them, translate, score, and make new ones.
+
+docs/python.md shows all of it at work. `nmt.NAME` imports this module, and so torch, when a name is
+first used: `import nmt` alone is quick.
+"""
+
+from collections.abc import Iterable, Sequence
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+from nmt import build, modeldir
+from nmt.api import arguments
+from nmt.api.arguments import Columns
+from nmt.config import Settings as Settings
+from nmt.decode import forced
+from nmt.decode.forced import GivenTranslation as GivenTranslation
+from nmt.decode.translator import Translation as Translation
+from nmt.decode.translator import Translator
+from nmt.encodings import registry
+from nmt.encodings.base import Dims
+from nmt.encodings.base import Encoding as Encoding
+from nmt.errors import Exit
+from nmt.errors import UserError as UserError
+from nmt.experiments.columns import with_columns
+from nmt.experiments.engines import check_n_best, with_decode
+from nmt.model.transformer import Transformer as Transformer
+from nmt.modeldir import Trained as Trained
+from nmt.modeldir import load as load
+
+
+def translate(
+    model: Trained | Sequence[Trained],
+    lines: Iterable[str],
+    columns: Columns | None = None,
+    target_prefixes: Iterable[str] | None = None,
+    workers: int | None = None,
+    **decode: Any,
+) -> list[str]:
+    """Translate lines of text: one translation for each line, in their order.
+
+    `model` may be a list of models with equal vocabularies, which translate together by the mean of
+    their probabilities; they search as the first was trained to. `decode` are keys of the group
+    decode, as `beam_size=8, alpha=1.0`; others stay as the model was trained with. `columns` are
+    the integers beside the text that encodings of trees ask for; a model of the embedded corpus
+    parses its sentences itself. `target_prefixes` are the beginnings that the translations must
+    have, one for each line, empty where it is free. `workers` are processes that search, with one
+    thread each; None: as many as torch has threads where that pays for the text, and where nothing
+    speaks against a fork (another thread of Python, a GPU). Raises UserError for a key or value
+    that does not fit (exit code 2), and for text that cannot be translated (65).
+
+    >>> model = nmt.load("runs/toy/relative-seed1")
+    >>> nmt.translate(model, ["Die Frau liest einen Brief."], beam_size=1)
+    ['The woman reads a letter.']
+    """
+    found = n_best(model, lines, 1, columns, target_prefixes, workers, **decode)
+    return [best.text for best, *_ in found]
+
+
+def n_best(
+    model: Trained | Sequence[Trained],
+    lines: Iterable[str],
+    n: int,
+    columns: Columns | None = None,
+    target_prefixes: Iterable[str] | None = None,
+    workers: int | None = None,
+    **decode: Any,
+) -> list[list[Translation]]:
+    """The n best translations of each line, best first, with their scores.
+
+    A score is the log-probability over the length penalty. An empty line has one empty translation.
+    Takes and raises what `translate` does; `n` is at most `beam_size`. With `method="sample"` they
+    are n samples, in the order in which they were drawn, and a score is the log-probability alone;
+    with `mbr=32` the n of 32 candidates with the greatest expected chrF, which is their score.
+    """
+    first, *others = arguments.models(model)
+    settings = with_decode(first.settings, decode)
+    check_n_best(n, settings.decode, f"n={n}", "give beam_size")
+    if settings.decode.position_scale != 1:  # of copies
+        first, *others = (m._replace(model=deepcopy(m.model)) for m in (first, *others))
+    translator = Translator.of(first, settings.decode, *others, workers=workers)
+    reader, some = translator.reader, arguments.lines("lines", lines)
+    read, beside = with_columns(
+        reader.reads.columns, reader.settings, some, arguments.columns(columns)
+    )
+    begin = None if target_prefixes is None else arguments.lines("target_prefixes", target_prefixes)
+    return list(translator.translate(read, n, beside, prefixes=begin, read_ahead=True))
+
+
+def score(
+    model: Trained,
+    sources: Iterable[str],
+    targets: Iterable[str],
+    columns: Columns | None = None,
+    batch_tokens: int = 4000,
+) -> list[GivenTranslation]:
+    """How likely the model finds given translations: `targets[i]` of the line `sources[i]`.
+
+    Each answer has the pieces, a log-probability (natural logarithm) for each of them, their sum
+    `log_prob` and their number `length`, the end of the sentence included. A batch holds about
+    `batch_tokens` tokens of the longer side. Raises UserError (65) for texts that are not parallel,
+    or lines that the encoding's table cannot hold.
+
+    >>> model = nmt.load("runs/toy/relative-seed1")
+    >>> (one,) = nmt.score(model, ["Die Frau schläft."], ["The woman sleeps."])
+    >>> one.log_prob / one.length > -0.5
+    True
+    """
+    (model,) = arguments.models([model])
+    read, beside = with_columns(
+        model.model.columns,
+        model.settings,
+        arguments.lines("sources", sources),
+        arguments.columns(columns),
+    )
+    return forced.score(model, read, arguments.lines("targets", targets), beside, batch_tokens)
+
+
+def build_model(settings: Settings, source_size: int, target_size: int) -> Transformer:
+    """A model with fresh weights, drawn from torch's global generator; in training mode.
+
+    The sizes are those of the vocabularies. `model(source, target)` maps ids [batch, source] and
+    prefixes [batch, target] to logits [batch, target, vocab]. Raises UserError that names the key
+    whose value cannot be.
+
+    >>> nmt.build_model(nmt.compose(["encoding=rotary"]).settings, 100, 100)(source, target).shape
+    torch.Size([8, 20, 100])
+    """
+    return build.transformer(settings, source_size, target_size)
+
+
+def build_encodings(
+    settings: Settings, site: str = "encoder", vocabulary_size: int = 0
+) -> list[Encoding]:
+    """The encodings of one attention site: "encoder", "decoder" (its self-attention) or "cross".
+
+    They have the width, heads and layers of `settings.model`. Those that learn something per word
+    need the size of their side's vocabulary. Raises UserError for a site or option that cannot be.
+
+    >>> (relative,) = nmt.build_encodings(nmt.compose(["encoding=relative"]).settings)
+    """
+    if site not in registry.SITES:
+        raise UserError(f"site={site}: choose among {', '.join(registry.SITES)}")
+    model = settings.model
+    layers = model.encoder_layers if site == "encoder" else model.decoder_layers
+    head_dim = model.dim // model.heads
+    try:
+        return registry.create(
+            settings.encoding, Dims(site, layers, model.heads, model.dim, head_dim, vocabulary_size)
+        )
+    except ValueError as error:
+        raise UserError(str(error)) from None
+
+
+def save(model: Trained, path: str | Path) -> None:
+    """Write a model directory that `load` and all commands read; the path must not exist.
+
+    Raises UserError (73) for a path that exists, OSError where nothing can be written; then nothing
+    is left behind.
+    """
+    (model,) = arguments.models([model])
+    if Path(path).exists():
+        raise UserError(f"{path}: exists; give another path, or remove it", Exit.CANT_CREATE)
+    modeldir.save(model, Path(path))

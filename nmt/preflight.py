@@ -1,0 +1,162 @@
+"""Choices that cannot work are refused before any text is read, by what the model itself says."""
+
+import logging
+
+import torch
+
+from nmt.build import largest_size, narrow, outline, transformer
+from nmt.config import Settings, columns_of, integers
+from nmt.data.subword_sampling import refusal
+from nmt.encodings.limits import max_length, why_too_short
+from nmt.errors import Exit, UserError, is_want_of_memory, whence
+from nmt.machine.device import pick
+from nmt.machine.memory import memory_of
+from nmt.model import example, invariance, trial
+from nmt.model.transformer import Transformer
+
+COPIES = 4  # of each parameter in training: weight, gradient, and Adam's two moments
+TRIED = 2**24  # numbers of a small model, above which it would cost too much time and memory
+
+log = logging.getLogger(__name__)
+
+
+def check(settings: Settings) -> None:
+    """Raise UserError for choices that cannot work together; costs hardly any memory.
+
+    The key to change is named. Exit code 71 where the memory of the device is too small.
+    """
+    model = outline(settings, 8, 8)
+    _check_size(settings, model)
+    _check_columns(settings, model)
+    _check_training_text(settings, model)
+    layers = settings.model.encoder_layers
+    if wrong := [n for n in settings.model.drop_residual if not 1 <= n <= layers]:
+        raise UserError(f"model.drop_residual={wrong}: the encoder has layers 1 to {layers}")
+    if settings.model.tie == "all" and not settings.segmenter.shared_vocabulary:
+        raise UserError("model.tie=all: needs segmenter.shared_vocabulary=true")
+    _check_lengths(settings, model)
+    _check_step(settings)
+
+
+def _check_size(settings: Settings, model: Transformer) -> None:
+    """Refuse a model which the device cannot hold in training, its vocabularies left out."""
+    name = settings.trainer.device
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        return  # planned here, trained elsewhere
+    device = pick(name)
+    need = COPIES * _bytes(model) + sum(b.nbytes for b in model.buffers())
+    room = memory_of(device)
+    if need <= room:
+        return
+    entries = [e for site in model.sites.values() for e in site]
+    widest = max(entries, key=_bytes, default=None)
+    name, value = largest_size(settings)
+    if widest is not None and 2 * sum(map(_bytes, entries)) > _bytes(model):
+        options = integers(settings.encoding[widest.name], f"encoding.{widest.name}")
+        name, value = max(options, key=lambda size: size[1], default=(name, value))
+    raise UserError(
+        f"{name}={value}: weights, gradients and Adam's moments of this model take "
+        f"{need / 2**30:.3g} GB, but {device} has {room / 2**30:.1f} GB; lower it",
+        Exit.NO_MEMORY,
+    )
+
+
+def _check_columns(settings: Settings, model: Transformer) -> None:
+    """Refuse an encoding that reads a column which the corpus does not have."""
+    offered = columns_of(settings.data)
+    for site, encodings in model.sites.items():
+        for e in encodings:
+            for name in sorted(e.facts.columns):
+                if name not in offered:
+                    has = ", ".join(sorted(offered)) or "none"
+                    raise UserError(
+                        f"encoding.{e.name}: reads a column {name!r} beside the source, which "
+                        f"this corpus does not have (it has {has}); see data.columns"
+                    )
+                if site != "encoder" and offered[name] != "sentence":
+                    raise UserError(
+                        f"encoding.{e.name}: the column {name!r} numbers source words, so it "
+                        f"says nothing to where={site}"
+                    )
+
+
+def _check_training_text(settings: Settings, model: Transformer) -> None:
+    """Refuse to join or to sample text whose columns would no longer fit, and missing borders."""
+    data, offered = settings.data, columns_of(settings.data)
+    if data.join_within is not None and offered.get(data.join_within) != "sentence":
+        has = ", ".join(name for name, per in offered.items() if per == "sentence") or "none"
+        raise UserError(
+            f"data.join_within={data.join_within}: no column with an integer per line; this corpus "
+            f"has {has}; see data.columns"
+        )
+    if data.join > 1 and model.columns:
+        raise UserError(
+            f"data.join={data.join}: joined lines have no columns beside them, but the encoding "
+            f"reads {', '.join(sorted(model.columns))}"
+        )
+    if (why := refusal(data, settings.segmenter.kind)) is not None:
+        raise UserError(why)
+    per_word = sorted(name for name in model.columns if offered.get(name) == "word")
+    if per_word and (data.bpe_dropout or data.subword_alpha is not None):
+        key = "bpe_dropout" if data.bpe_dropout else "subword_alpha"
+        raise UserError(
+            f"data.{key}={getattr(data, key)}: text that is segmented at random has no integers "
+            f"per word beside it, but the encoding reads {', '.join(per_word)}"
+        )
+
+
+def _check_lengths(settings: Settings, model: Transformer) -> None:
+    """Refuse tables too short for the training sentences that data.max_length lets in."""
+    data = settings.data
+    pieces = max(data.max_length, data.join_length or 0) if data.join > 1 else data.max_length
+    most = pieces + 1  # eos, or bos
+    for site in model.sites.values():
+        for e in site:
+            if (why := why_too_short(e, most)) is not None:
+                limits = (max_length(e, training) for training in (True, False))
+                least = min(limit for limit in limits if limit is not None) - 1
+                key = "max_length" if pieces == data.max_length else "join_length"
+                shorter = f", or data.{key}={least}" if least else ""
+                raise UserError(
+                    f"encoding.{e.name}: data.{key}={pieces} lets in so many pieces and "
+                    f"eos: {why}{shorter}"
+                )
+
+
+def _check_step(settings: Settings) -> None:
+    """Refuse encodings with which a first step of training fails, or that see the future.
+
+    Tried in a model that is as small as can be; its parameters are moved for the second.
+
+    Draws leave torch's generator as it was.
+    """
+    small = narrow(settings)
+    size = trial.numbers(outline(small, 8, 8))
+    if size > TRIED:
+        log.info("%d numbers even in a small model: no first step is tried beforehand", size)
+        return
+    per_sentence = [name for name, per in columns_of(settings.data).items() if per == "sentence"]
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(settings.seed)
+        try:
+            model = transformer(small, trial.VOCAB, trial.VOCAB)
+            text = trial.text(model, per_sentence)
+            trial.step(model, text)
+            example.perturb(model, small.model.dim)
+            if (why := invariance.fault(model, text)) is not None:
+                raise UserError(why)
+        except UserError:
+            raise
+        except trial.TrialError as e:
+            raise UserError(str(e)) from None
+        except Exception as e:  # of whatever an encoding does, in any of its hooks
+            if is_want_of_memory(e):
+                raise
+            if isinstance(e, ValueError) and str(e).startswith("encoding."):
+                raise UserError(str(e)) from None
+            names = ",".join(settings.encoding)
+            raise UserError(f"encoding=[{names}]: a first step fails: {whence(e)}") from e
+
+
+def _bytes(module: torch.nn.Module) -> int:
+    return sum(p.nbytes for p in module.parameters())
