@@ -7,6 +7,7 @@ side), facts.json and model.safetensors. It names no path of a machine and can b
 import logging
 import math
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from itertools import chain
 from pathlib import Path
@@ -28,6 +29,7 @@ from nmt.storage.manifest import VerifiedDirectory
 from nmt.storage.modelpath import SETTINGS_BESIDE as SETTINGS_BESIDE
 
 T = TypeVar("T")
+CONFIG, SOURCE, TARGET, FACTS = "config.json", "source.json", "target.json", "facts.json"
 WEIGHTS = "model.safetensors"
 VOCABULARY_LIMIT = 1 << 28  # bytes of source.json and target.json
 MODEST = 2**26  # numbers in the tables of encodings that are made without looking twice
@@ -87,19 +89,18 @@ def reading(path: Path, read: Callable[[Path], T]) -> T:
 def _load(checkpoint: Path, device: str) -> Trained:
     sealed = modelpath.sealed(checkpoint)
     settings = _settings(sealed)
-    source, target = _side(sealed, "source.json"), _side(sealed, "target.json")
+    source, target = _both_sides(sealed)
     facts = _facts(sealed)
     tensors = read_tensors(sealed, WEIGHTS)
-    where = sealed.path / "config.json"
-    try:
-        sizes = len(source.vocabulary), len(target.vocabulary)
+    sizes = len(source.vocabulary), len(target.vocabulary)
+    shapes = None
+    with _in_file(sealed.path / CONFIG):
         if not _is_modest(settings, tensors):
-            check_tensors(build.outline(settings, *sizes), tensors, sealed.path / WEIGHTS)
+            shapes = build.outline(settings, *sizes)
+    if shapes is not None:
+        check_tensors(shapes, tensors, sealed.path / WEIGHTS)
+    with _in_file(sealed.path / CONFIG):
         model = build.transformer(settings, *sizes)
-    except UserError as error:
-        if str(error).startswith(str(sealed.path)):
-            raise
-        raise UserError(f"{where}: {visible(error, LONGEST)}", Exit.DATA) from None
     set_weights(model, tensors, sealed.path / WEIGHTS)
     model = model.to(pick(device)).eval()
     return Trained(settings, model, source, target, facts, sealed.digest)
@@ -121,12 +122,7 @@ def _is_modest(settings: config.Settings, tensors: dict[str, Tensor]) -> bool:
 
 def sides(path: str | Path) -> tuple[Side, Side]:
     """Read the source and target side of a model alone; raises what `load` does."""
-
-    def read(checkpoint: Path) -> tuple[Side, Side]:
-        sealed = modelpath.sealed(checkpoint)
-        return _side(sealed, "source.json"), _side(sealed, "target.json")
-
-    return reading(Path(path), read)
+    return reading(Path(path), lambda checkpoint: _both_sides(modelpath.sealed(checkpoint)))
 
 
 def settings(path: str | Path) -> config.Settings:
@@ -163,10 +159,10 @@ def parts(
     settings: config.Settings, model: Transformer, source: Side, target: Side, facts: dict[str, Any]
 ) -> Iterator[tuple[str, bytes]]:
     """Yield the files (name, bytes) of a model directory, for `manifest.write`."""
-    yield "config.json", manifest.dump(config.freeze(portable(settings)))
-    yield "source.json", manifest.dump(source.to_json())
-    yield "target.json", manifest.dump(target.to_json())
-    yield "facts.json", manifest.dump(facts)
+    yield CONFIG, manifest.dump(config.freeze(portable(settings)))
+    yield SOURCE, manifest.dump(source.to_json())
+    yield TARGET, manifest.dump(target.to_json())
+    yield FACTS, manifest.dump(facts)
     yield WEIGHTS, safetensors.torch.save(weights(model))
 
 
@@ -240,32 +236,41 @@ def read_tensors(sealed: VerifiedDirectory, name: str) -> dict[str, Tensor]:
 
 
 def _settings(sealed: VerifiedDirectory) -> config.Settings:
-    plain = sealed.json("config.json")
-    try:
+    plain = sealed.json(CONFIG)
+    with _in_file(sealed.path / CONFIG):
         return config.thaw(plain)
-    except UserError as error:
-        where = sealed.path / "config.json"
-        raise UserError(f"{where}: {visible(error, LONGEST)}", Exit.DATA) from None
 
 
 def _facts(sealed: VerifiedDirectory) -> dict[str, Any]:
-    facts = sealed.json("facts.json")
+    facts = sealed.json(FACTS)
     longest = facts.get("longest_source", "")
     known = isinstance(longest, int) and 0 <= longest <= LARGEST
     if not known and longest is not None:
         raise UserError(
-            f"{sealed.path / 'facts.json'}: longest_source={visible(longest, 20)}: expected pieces "
+            f"{sealed.path / FACTS}: longest_source={visible(longest, 20)}: expected pieces "
             "of the longest source in training, or null where that is unknown",
             Exit.DATA,
         )
     return facts
 
 
+def _both_sides(sealed: VerifiedDirectory) -> tuple[Side, Side]:
+    return _side(sealed, SOURCE), _side(sealed, TARGET)
+
+
 def _side(sealed: VerifiedDirectory, name: str) -> Side:
     plain = sealed.json(name, VOCABULARY_LIMIT)
     try:
-        return Side.from_json(plain)
-    except UserError as error:
-        raise UserError(f"{sealed.path / name}: {visible(error, LONGEST)}", Exit.DATA) from None
+        with _in_file(sealed.path / name):
+            return Side.from_json(plain)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UserError(f"{sealed.path / name}: malformed ({error!r})", Exit.DATA) from None
+
+
+@contextmanager
+def _in_file(path: Path) -> Iterator[None]:
+    """Let a UserError name the file whose content is wrong, with exit code 65."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{path}: {visible(error, LONGEST)}", Exit.DATA) from None

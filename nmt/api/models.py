@@ -13,6 +13,7 @@ from nmt import build, modeldir
 from nmt.api import arguments
 from nmt.api.arguments import Columns
 from nmt.config import Settings as Settings
+from nmt.config import with_decode
 from nmt.decode import forced
 from nmt.decode.forced import GivenTranslation as GivenTranslation
 from nmt.decode.translator import Translation as Translation
@@ -23,7 +24,6 @@ from nmt.encodings.base import Encoding as Encoding
 from nmt.errors import Exit
 from nmt.errors import UserError as UserError
 from nmt.experiments.columns import with_columns
-from nmt.experiments.engines import check_n_best, with_decode
 from nmt.model.transformer import Transformer as Transformer
 from nmt.modeldir import Trained as Trained
 from nmt.modeldir import load as load
@@ -75,7 +75,7 @@ def n_best(
     """
     first, *others = arguments.models(model)
     settings = with_decode(first.settings, decode)
-    check_n_best(n, settings.decode, f"n={n}", "give beam_size")
+    settings.decode.check_n_best(n, f"n={n}", "give beam_size")
     if settings.decode.position_scale != 1:  # of copies
         first, *others = (m._replace(model=deepcopy(m.model)) for m in (first, *others))
     translator = Translator.of(first, settings.decode, *others, workers=workers)

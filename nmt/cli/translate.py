@@ -88,6 +88,7 @@ def command(argv: list[str]) -> None:
         arriving = Arriving.at(options.input, _answer)
         # torch takes seconds to import: --help and wrong arguments are answered before
         with lasting():
+            from nmt.config import with_decode
             from nmt.data.joined import by_sentence
             from nmt.decode.notes import Notes
             from nmt.decode.translator import RefusedLinesError
@@ -102,9 +103,9 @@ def command(argv: list[str]) -> None:
             raise UserError(
                 f"{PREFIX}: not with CTranslate2; translate with the model that was exported"
             )
-        decode = engines.with_decode(loaded.sides.settings, options.changes).decode
+        decode = with_decode(loaded.sides.settings, options.changes).decode
         wanted = options.n_best or 1
-        engines.check_n_best(wanted, decode, f"--n-best {wanted}", "add decode.beam_size")
+        decode.check_n_best(wanted, f"--n-best {wanted}", "add decode.beam_size")
         translator = loaded.translator(decode)
         source: Iterable[str] = text_lines(arriving or stream, options.input)
         if options.by_sentence:

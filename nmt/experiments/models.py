@@ -8,13 +8,13 @@ from pathlib import Path
 from nmt.compare.likelihood import Likelihood, with_perplexities
 from nmt.compare.report import AttentionProfile, Report, ScoredTest
 from nmt.compare.scoring import TranslatedTest
+from nmt.config import with_decode
 from nmt.data.corpus import read_text
 from nmt.decode import forced
 from nmt.decode.notes import Note
 from nmt.errors import UserError
 from nmt.exchange import ctranslate2_engine
 from nmt.experiments.columns import with_columns
-from nmt.experiments.engines import with_decode
 from nmt.experiments.facts import facts_of
 from nmt.experiments.options import EvaluationOptions
 from nmt.experiments.reading import ReadTest

@@ -9,13 +9,12 @@ from hypothesis import strategies as st
 from sacrebleu import sentence_chrf
 
 import nmt
-from nmt.config import Settings
+from nmt.config import Settings, with_decode
 from nmt.decode.engine import SearchRequest
 from nmt.decode.mbr import by_utility
 from nmt.decode.search import Hypothesis
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import UserError
-from nmt.experiments.engines import check_n_best, with_decode
 from nmt.experiments.facts import search_of
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
@@ -133,9 +132,9 @@ def test_too_few_candidates_are_refused(settings_of: Callable[..., Settings]) ->
     with pytest.raises(UserError, match=r"^decode\.mbr=9: the beam holds 4; raise decode\.beam"):
         decode(mbr=9, beam_size=4)
     settings = with_decode(settings_of(), {"mbr": 9, "method": "sample"})
-    check_n_best(9, settings.decode, "n=9", "give beam_size")
+    settings.decode.check_n_best(9, "n=9", "give beam_size")
     with pytest.raises(UserError, match=r"^n=10: decode\.mbr=9 has no more candidates; raise it"):
-        check_n_best(10, settings.decode, "n=10", "give beam_size")
+        settings.decode.check_n_best(10, "n=10", "give beam_size")
     assert search_of(settings).endswith(", the best of 9 by expected chrF")
 
 

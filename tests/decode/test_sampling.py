@@ -13,14 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from nmt.config import Decode, Settings
+from nmt.config import Decode, Settings, with_decode
 from nmt.decode import forced
 from nmt.decode.sampling import Draw, Sampling, chosen, probabilities, random_numbers
 from nmt.decode.search import Hypothesis, search
 from nmt.decode.torch_engine import TorchEngine
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import UserError
-from nmt.experiments.engines import check_n_best, with_decode
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
 from tests.decode.copying import ENDLESS, NAN, trained
@@ -277,6 +276,6 @@ def test_keys_of_the_beam_are_refused_where_samples_are_drawn(
 
 def test_more_samples_than_a_beam_holds(settings_of: Callable[..., Settings]) -> None:
     settings = settings_of()
-    check_n_best(9, with_decode(settings, {"method": "sample"}).decode, "n=9", "give beam_size")
+    with_decode(settings, {"method": "sample"}).decode.check_n_best(9, "n=9", "give beam_size")
     with pytest.raises(UserError, match="n=9: the beam holds 4; give beam_size=9"):
-        check_n_best(9, settings.decode, "n=9", "give beam_size")
+        settings.decode.check_n_best(9, "n=9", "give beam_size")

@@ -1,0 +1,112 @@
+"""The part of the schema that says how to search for a translation."""
+
+from dataclasses import dataclass, replace
+
+from nmt.errors import UserError
+from nmt.schema import knob
+
+SAMPLING = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "seed": 1}  # key -> without effect
+BEAM = ("beam_size", "alpha", "length_penalty")  # keys without effect where decode.method=sample
+
+MANY = 1000  # candidates of a line, whose number of comparisons by decode.mbr is the square
+
+
+@dataclass
+class Decode:
+    """How to search for a translation."""
+
+    method: str = knob(
+        "beam: search by beam_size; sample: draw at random",
+        choices=("beam", "sample"),
+        absent="beam",
+    )
+    beam_size: int = knob("hypotheses kept; 1 is greedy", least=1, most=MANY)
+    precision: str = knob(
+        "number format; the other two round more, and are used only where they are faster",
+        choices=("float32", "bfloat16", "int8"),
+    )
+    alpha: float = knob("exponent of the length penalty; 0: none", least=0, most=10)
+    length_penalty: str = knob(
+        "wu: ((5 + pieces) / 6)^alpha; power: pieces^alpha, as Marian and CTranslate2 have it",
+        choices=("wu", "power"),
+        absent="wu",
+    )
+    max_length_ratio: float = knob("longest output = ratio x source + offset", least=0, most=1000)
+    max_length_offset: int = knob("see max_length_ratio", least=1, most=10_000)
+    batch_tokens: int = knob("size of a batch: source tokens x hypotheses of each", least=1)
+    window: int = knob("lines read, sorted and translated together; 1: line by line", least=1)
+    position_scale: float = knob(
+        "position interpolation: all positions times this", least=0.001, most=1000
+    )
+    target_length: str = knob(
+        "output length for encodings that need it; given: --columns length=FILE, in pieces",
+        choices=("ratio", "predicted", "given"),
+    )
+    length_ratio: float = knob(
+        "with target_length=ratio: output pieces per source piece", least=0.01, most=1000
+    )
+    too_long: str = knob(
+        "sources longer than the position table, the memory or 10,000 pieces: translate in parts; "
+        "leave the line empty and end with an error; cut",
+        choices=("split", "refuse", "truncate"),
+    )
+    unknown: str = knob(
+        "the unknown piece (<unk>) in translations",
+        choices=("forbid", "allow"),
+        absent="forbid",
+    )
+    temperature: float = knob(
+        "method=sample: divides log-probabilities; below 1, likely tokens become likelier",
+        least=0.01,
+        most=100,
+        absent=1.0,
+    )
+    top_k: int = knob("method=sample: only the k most probable tokens; 0: all", least=0, absent=0)
+    top_p: float = knob(
+        "method=sample: only the fewest tokens that hold this probability; 1: all",
+        least=0.001,
+        most=1,
+        absent=1.0,
+    )
+    seed: int = knob("method=sample: random seed", least=1, absent=1)
+    mbr: int = knob(
+        "minimum Bayes risk: choose among N samples, or the N best of the beam, by chrF2; 0: off",
+        least=0,
+        most=MANY,
+        absent=0,
+    )
+
+    def __post_init__(self) -> None:
+        if self.mbr == 1:
+            raise UserError("decode.mbr=1: no choice; give 2 candidates or more, or 0 for none")
+        if self.method == "beam" and self.mbr > self.beam_size:
+            raise UserError(
+                f"decode.mbr={self.mbr}: the beam holds {self.beam_size}; raise decode.beam_size, "
+                "or choose decode.method=sample"
+            )
+        if self.method == "sample":
+            return
+        for key, neutral in SAMPLING.items():
+            if (value := getattr(self, key)) != neutral:
+                raise UserError(
+                    f"decode.{key}={value}: no effect without sampling; add decode.method=sample, "
+                    f"or leave it at {neutral}"
+                )
+
+    def by_beam(self) -> "Decode":
+        """The same, without sampling and choosing among samples."""
+        return replace(self, method="beam", temperature=1.0, top_k=0, top_p=1.0, seed=1, mbr=0)
+
+    def width(self, n_best: int) -> int:
+        """Hypotheses of each source that are held at a time, if n_best are asked for."""
+        return n_best if self.method == "sample" else self.beam_size
+
+    def check_n_best(self, count: int, option: str, key: str) -> None:
+        """Raise UserError if the search holds fewer than `count` hypotheses.
+
+        `option` is how the user set the count, as "--n-best 9", and `key` how to set beam_size.
+        """
+        if self.mbr and count > self.mbr:
+            raise UserError(f"{option}: decode.mbr={self.mbr} has no more candidates; raise it")
+        if self.method == "beam" and count > self.beam_size:
+            raise UserError(f"{option}: the beam holds {self.beam_size}; {key}={count}")
