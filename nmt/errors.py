@@ -32,7 +32,7 @@ class Exit(IntEnum):
     TERMINATED = 143  # SIGTERM, after saving
 
 
-DISK = (errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG)  # what a disk does to us
+DISK = (errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG)  # a full or failing disk
 
 
 class UserError(Exception):
@@ -48,7 +48,7 @@ class UserError(Exception):
 
 
 def exit_code(error: BaseException) -> int:
-    """Return the exit code of a command that ends by this error; 1 is a bug of ours."""
+    """Return the exit code of a command that ends with this error; 1: a bug in nmt."""
     if isinstance(error, UserError):
         return error.code
     if isinstance(error, KeyboardInterrupt):
@@ -61,10 +61,10 @@ def exit_code(error: BaseException) -> int:
 
 
 def whence(error: Exception) -> str:
-    """Say the kind of an exception that is not ours, where it was raised, and its first line."""
+    """Type, file and line, and the first line of the message of an unexpected exception."""
     trace = traceback.extract_tb(error.__traceback__)
-    own = [f for f in trace if "torch" not in Path(f.filename).parts] or trace
-    place = f"{Path(own[-1].filename).name}:{own[-1].lineno}"
+    frames = [f for f in trace if "torch" not in Path(f.filename).parts] or trace
+    place = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}"
     return f"{type(error).__name__} at {place}: {str(error).strip().split(chr(10))[0]}"
 
 
@@ -72,11 +72,11 @@ WANT_OF_MEMORY = (
     *("DefaultCPUAllocator", "CUDA out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "bad_alloc"),
     *("Cannot allocate memory", "failed to map segment", "can't start new thread"),
     *("Storage size calculation overflowed", "Overflow when unpacking long"),
-)  # in errors of torch, of the loader of libraries, and of threads, which have no type for it
+)  # in messages of torch, the dynamic loader and threads, which have no type of their own for it
 
 
 def is_want_of_memory(error: BaseException) -> bool:
-    """Tell whether the memory of host or device was too small for what was tried."""
+    """Whether the error means that the memory of the host or a device was too small."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
     if isinstance(error, OSError) and error.errno == errno.ENOMEM:
@@ -87,12 +87,12 @@ def is_want_of_memory(error: BaseException) -> bool:
 
 
 def visible(text: object, limit: int | None = None) -> str:
-    """Text of others on one line, for a terminal or a log: control characters become \\xNN.
+    """Foreign text on one line, for a terminal or a log: control characters become \\xNN.
 
-    What is longer than `limit` is cut. So no file can move the cursor or add a line of its own.
+    Text longer than `limit` is cut. So no file can move the cursor or forge a line of output.
     """
-    seen = _UNSEEN.sub(lambda m: _escaped(ord(m[0])), str(text))
-    return seen if limit is None or len(seen) <= limit else f"{seen[:limit]}..."
+    shown = _UNSEEN.sub(lambda m: _escaped(ord(m[0])), str(text))
+    return shown if limit is None or len(shown) <= limit else f"{shown[:limit]}..."
 
 
 def _escaped(code: int) -> str:

@@ -1,4 +1,4 @@
-"""The files of pictures: which there can be, and how equal pictures become equal files."""
+"""Picture files: their formats, and plots that are the same bytes for the same data."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ FORMATS = (".png", ".svg", ".pdf")
 
 
 def check(path: Path) -> None:
-    """Raise UserError if a plot cannot be made, before any time is spent on what it shows."""
+    """Raise UserError if a plot cannot be drawn, before its data is computed."""
     if path.suffix.lower() not in FORMATS:
         raise UserError(f"--plot {path}: the name must end in one of {', '.join(FORMATS)}")
     try:
@@ -24,7 +24,7 @@ def check(path: Path) -> None:
 
 @contextmanager
 def drawn(path: Path, size: tuple[float, float], font: float) -> Iterator[Any]:
-    """A matplotlib figure of `size` inches, written to `path` when it is left without an error.
+    """A matplotlib figure of `size` inches, written to `path` when the block ends without an error.
 
     No date is in it, and names within an SVG are not random: equal pictures are equal files.
     """

@@ -1,7 +1,7 @@
-"""Models of other toolkits, known by their files: what lies at a path, and what to do with it.
+"""Models of other toolkits, recognised by their files, and what to do with them.
 
-One table for every command. Nothing here reads weights; config.json counts as empty where it cannot
-be read, since who reads it in earnest says what is wrong with it.
+One table for every command. Nothing here reads weights; a config.json that cannot be read counts as
+empty, since whatever loads the model reports the fault.
 """
 
 import json
@@ -28,7 +28,7 @@ _ON_HUB = re.compile(r"(https://huggingface\.co/)?([\w.-]+)/([\w.-]+)/?", re.A)
 class ModelKind(NamedTuple):
     """One kind of model: signs of its directory, of which one is enough, and what to do."""
 
-    what: str  # names it, with an article
+    name: str  # with an article
     advice: str  # {path} stands for its directory
     files: tuple[str, ...] = ()  # patterns of names
     keys: Collection[str] = ()  # of config.json: all of them
@@ -79,7 +79,7 @@ def recognised(path: Path) -> ModelKind | None:
     if path.is_file():
         names, config = [path.name], {}
     else:
-        names = [each.name for each in path.iterdir()] if path.is_dir() else []
+        names = [entry.name for entry in path.iterdir()] if path.is_dir() else []
         config = _config(path / CONFIG)
     model_type = str(config.get("model_type", ""))
     for kind in KINDS:
@@ -116,7 +116,7 @@ def refuse_unreadable(path: Path) -> None:
         raise UserError(f"{path}: a file; give its directory, {path.parent}", Exit.DATA)
     kind = recognised(path)
     if kind is not None and not kind.importable:
-        raise UserError(f"{path}: {kind.what}; {kind.advice.format(path=path)}", Exit.DATA)
+        raise UserError(f"{path}: {kind.name}; {kind.advice.format(path=path)}", Exit.DATA)
     if not path.is_dir():
         raise UserError(f"{path}: a file; give a directory. {READABLE}", Exit.DATA)
     if kind is None and not (path / CONFIG).exists():
@@ -128,11 +128,11 @@ def refuse_foreign(path: Path) -> None:
     kind = recognised(path)
     if kind is not None and kind is not OWN:
         advice = kind.advice.format(path=path)
-        raise UserError(f"{path}: {kind.what}, no model directory of nmt; {advice}", Exit.DATA)
+        raise UserError(f"{path}: {kind.name}, no model directory of nmt; {advice}", Exit.DATA)
 
 
 def _where_from(path: Path) -> str:
-    """How to come by what is not there."""
+    """Where a missing model may be found."""
     name = _ON_HUB.fullmatch(str(path).replace("https:/huggingface", "https://huggingface"))
     if name is None or Path(name[2]).is_dir():
         return "name one that holds config.json"

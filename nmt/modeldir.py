@@ -32,7 +32,7 @@ T = TypeVar("T")
 CONFIG, SOURCE, TARGET, FACTS = "config.json", "source.json", "target.json", "facts.json"
 WEIGHTS = "model.safetensors"
 VOCABULARY_LIMIT = 1 << 28  # bytes of source.json and target.json
-MODEST = 2**26  # numbers in the tables of encodings that are made without looking twice
+MODEST = 2**26  # numbers in tables of encodings that are allocated before shapes are compared
 USUAL_LENGTH = 100  # pieces of the longest source in training where that is unknown: conf/ has it
 LONGEST = 500  # characters of a message about a package, which decides on some of them
 
@@ -48,7 +48,7 @@ class Trained(NamedTuple):
     target: Side
     facts: dict[str, Any]
     """What prepare() says of the corpus; step; dev_perplexity. `longest_source`: pieces of the
-    longest source in training, None where the model came from elsewhere and no file tells."""
+    longest source in training, None where it is unknown, as for imported models."""
     digest: str = ""  # SHA-256 of the manifest that it was read by; "": of no directory
 
     def __repr__(self) -> str:
@@ -73,9 +73,9 @@ def load(path: str | Path, device: str = "cpu") -> Trained:
 
 
 def reading(path: Path, read: Callable[[Path], T]) -> T:
-    """Read from the checkpoint directory that a path means, which training may meanwhile remove.
+    """Read the checkpoint directory that a path denotes, which training may remove during that.
 
-    Then the one that the path means by now is read instead.
+    Then the one that the path denotes now is read instead.
     """
     while True:
         checkpoint = modelpath.locate(path)
@@ -144,15 +144,15 @@ def weights_sum(path: str | Path) -> str:
     return str(entry.get("sha256"))
 
 
-def save(trained: Trained, path: Path, beside: Mapping[str, bytes] | None = None) -> None:
+def save(trained: Trained, path: Path, extra: Mapping[str, bytes] | None = None) -> None:
     """Write a model directory, at once or not at all; the path must not exist.
 
-    `beside`: further files (name, bytes). Raises OSError where it cannot be written.
+    `extra`: further files (name, bytes). Raises OSError where it cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     settings, model, source, target, facts, _ = trained
     files = parts(settings, model, source, target, facts)
-    manifest.write(path, chain(files, (beside or {}).items()))
+    manifest.write(path, chain(files, (extra or {}).items()))
 
 
 def parts(
@@ -167,7 +167,7 @@ def parts(
 
 
 def portable(settings: config.Settings) -> config.Settings:
-    """Return settings whose paths are cut down to file names, which any machine may know."""
+    """Return settings whose paths are reduced to file names, for another machine."""
     known = {f.name for f in fields(settings.data)}
     values = {key: getattr(settings.data, key) for key in config.PATHS if key in known}
     cut: dict[str, Any] = {key: value and Path(value).name for key, value in values.items()}

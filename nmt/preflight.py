@@ -70,7 +70,7 @@ def _check_columns(settings: Settings, model: Transformer) -> None:
                 if name not in offered:
                     has = ", ".join(sorted(offered)) or "none"
                     raise UserError(
-                        f"encoding.{e.name}: reads a column {name!r} beside the source, which "
+                        f"encoding.{e.name}: reads a column {name!r} of the source, which "
                         f"this corpus does not have (it has {has}); see data.columns"
                     )
                 if site != "encoder" and offered[name] != "sentence":

@@ -40,7 +40,7 @@ def knob(
 
 def keys_in(schema: type) -> list[str]:
     """The keys that a schema declares, in order."""
-    return [each.name for each in fields(schema)]
+    return [spec.name for spec in fields(schema)]
 
 
 def flattened(schema: type, above: str = "") -> Iterator[tuple[str, Field[Any]]]:
@@ -68,14 +68,14 @@ def flat(values: dict[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def choices_of(spec: Field[Any]) -> list[str]:
-    """The values that a key may take, as YAML has them; none where they are not counted."""
+    """The values that a key may take, as YAML has them; empty if it is not a choice."""
     choices = spec.metadata["choices"]
     return [str(c).lower() if isinstance(c, bool) else str(c) for c in choices]
 
 
 def completed(schema: type, values: dict[str, Any]) -> dict[str, Any]:
-    """The values with those keys besides that have a meaning where they are absent."""
-    known = {each.name: each.metadata["absent"] for each in fields(schema)}
+    """The values, and for keys that are absent the value that their absence means."""
+    known = {spec.name: spec.metadata["absent"] for spec in fields(schema)}
     absent = {key: value for key, value in known.items() if value is not ...}
     stated = {key: v for key, v in values.items() if not (key in absent and v == MISSING)}
     return {**absent, **stated}
@@ -87,7 +87,7 @@ def read(schema: type[T], values: Any, where: str = "") -> T:
     Raises UserError that names the first key that is wrong or missing.
     """
     declared: Any = schema  # a dataclass, as those of nmt.config
-    specs = {each.name: each for each in fields(declared)}
+    specs = {spec.name: spec for spec in fields(declared)}
     if not isinstance(values, dict):
         raise UserError(f"{where}={values}: expected {_listed(list(specs))}")
     if extra := sorted(set(values) - set(specs), key=str):
@@ -95,18 +95,18 @@ def read(schema: type[T], values: Any, where: str = "") -> T:
     values = completed(schema, values)
     typed = OmegaConf.structured(schema)
     try:
-        typed.merge_with(values)  # at once: each merge takes a large part of a millisecond
+        typed.merge_with(values)  # at once: a merge takes a large part of a millisecond
     except OmegaConfBaseException:
         for key, value in values.items():
             _merge(typed, specs[key], _below(where, key), value)
-        raise AssertionError("each key by itself is right") from None
+        raise AssertionError("no single key is wrong") from None
     if missing := sorted(str(key) for key in OmegaConf.missing_keys(typed)):
         key = _below(where, missing[0])
         raise UserError(f"{key}: has no value; give {key}=...")
-    for key, value in values.items():  # each by itself, before they are looked at together
+    for key, value in values.items():  # single keys, before __post_init__ compares several
         _check(specs[key], _below(where, key), value, typed[key])
-    made: Any = OmegaConf.to_object(typed)
-    return made
+    typed_object: Any = OmegaConf.to_object(typed)
+    return typed_object
 
 
 def _below(where: str, key: object) -> str:
@@ -130,7 +130,7 @@ def _merge(section: DictConfig, spec: Field[Any], key: str, value: Any) -> None:
 
 
 def _check(spec: Field[Any], key: str, value: Any, typed: Any) -> None:
-    """Check a value, as given and as typed, for what OmegaConf's types leave open."""
+    """Check a value, plain and typed, for what OmegaConf's types leave open."""
     where = f"{key}={value}"
     inner: Any = spec.type
     _check_inner(spec, key, value)
@@ -145,7 +145,7 @@ def _check(spec: Field[Any], key: str, value: Any, typed: Any) -> None:
 
 
 def _check_inner(spec: Field[Any], key: str, value: Any) -> None:
-    """Check what is below a key, and what the key's own check asks for."""
+    """Check the keys below a key, and run the check that its declaration names."""
     inner: Any = spec.type
     if is_dataclass(spec.type):
         read(inner, value, key)

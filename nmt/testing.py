@@ -50,7 +50,7 @@ def check_encoding(
     (float32, bfloat16), on this `device`.
 
     Returns all results. Raises AssertionError that names each check that failed, with the entry and
-    the hook at fault where they can be told, and the figure; UserError for what cannot be built.
+    the hook at fault where they are known, and the figure; UserError for what cannot be built.
     """
     if options and not isinstance(encoding, type):
         raise UserError(f"{next(iter(options))}: options go with a class; give overrides")

@@ -23,9 +23,9 @@ def lines(name: str, texts: Iterable[str]) -> list[str]:
     return listed
 
 
-def columns(given: Columns | None) -> dict[str, list[str]]:
+def columns(named: Columns | None) -> dict[str, list[str]]:
     """The columns as lists of lines."""
-    return {name: lines(f"columns[{name!r}]", texts) for name, texts in (given or {}).items()}
+    return {name: lines(f"columns[{name!r}]", texts) for name, texts in (named or {}).items()}
 
 
 def models(model: Any) -> list[Trained]:

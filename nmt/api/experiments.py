@@ -22,7 +22,7 @@ from nmt.training.run import Outcome as Outcome
 
 
 class EncodingFacts(NamedTuple):
-    """What a list of encodings says of each."""
+    """An encoding in a list of them."""
 
     name: str  # encoding=NAME
     family: str  # as "distances, as vectors"
@@ -82,16 +82,16 @@ def train(experiment: Experiment) -> Outcome:
 
 
 def prepare(settings: Settings) -> Prepared:
-    """The corpus in numbers, made now if nobody has prepared it before.
+    """The corpus in ids, prepared now unless it is in the cache.
 
     `train` and `dev` are stores of ids, `source` and `target` know segmenter and vocabulary, and
-    `facts` what was dropped. Raises UserError: 66 if a file is missing, 65 if its text is no use.
+    `facts` what was dropped. Raises UserError: 66 if a file is missing, 65 if its text is unusable.
     """
     return corpus.prepare(settings)
 
 
 def list_encodings(config_dir: str | Path | None = None) -> list[EncodingFacts]:
-    """All options of `encoding=`, by family; those of a folder of your own beside ours."""
+    """All options of `encoding=`, by family, and those of a folder of your own."""
     folders = () if config_dir is None else (Path(config_dir),)
     options.check(folders)
     return [

@@ -42,7 +42,7 @@ def translate(
     `model` may be a list of models with equal vocabularies, which translate together by the mean of
     their probabilities; they search as the first was trained to. `decode` are keys of the group
     decode, as `beam_size=8, alpha=1.0`; others stay as the model was trained with. `columns` are
-    the integers beside the text that encodings of trees ask for; a model of the embedded corpus
+    the integers of each line that encodings of trees need; a model of the embedded corpus
     parses its sentences itself. `target_prefixes` are the beginnings that the translations must
     have, one for each line, empty where it is free. `workers` are processes that search, with one
     thread each; None: as many as torch has threads where that pays for the text, and where nothing
@@ -53,8 +53,8 @@ def translate(
     >>> nmt.translate(model, ["Die Frau liest einen Brief."], beam_size=1)
     ['The woman reads a letter.']
     """
-    found = n_best(model, lines, 1, columns, target_prefixes, workers, **decode)
-    return [best.text for best, *_ in found]
+    translations = n_best(model, lines, 1, columns, target_prefixes, workers, **decode)
+    return [best.text for best, *_ in translations]
 
 
 def n_best(

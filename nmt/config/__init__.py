@@ -51,7 +51,7 @@ class UnigramLearning:
 
 @dataclass
 class ImportedSegmenter:
-    """What came with a model from elsewhere: it segments, and nothing more is learned."""
+    """The segmenter of an imported model: nothing more is learned."""
 
     kind: str = knob("the segmenter's name", choices=("imported",))
     tokenizer: str = knob("what runs before segmentation", choices=("none",))
@@ -150,7 +150,7 @@ class Training:
     max_epochs: int | None = knob("stop after so many epochs; null: no limit", least=1)
     max_steps: int | None = knob("stop after so many updates; null: no limit", least=1)
     checkpoints_per_epoch: int = knob("dev perplexity and checkpoint so often", least=1)
-    keep_checkpoints: int = knob("newest checkpoints kept beside the best one", least=2)
+    keep_checkpoints: int = knob("newest checkpoints kept in addition to the best one", least=2)
     log_every: int = knob("updates between lines of metrics.jsonl", least=1)
     init_from: str | None = knob("run or checkpoint whose weights training starts from")
     ema: float = knob(
@@ -194,12 +194,12 @@ KINDS: dict[str, dict[str, type]] = {
 PATHS = (
     *("root", "cache"),
     *(f"{part}_{side}" for part in ("train", "dev", "test") for side in ("source", "target")),
-)  # keys of data.* that name places of one machine
+)  # keys of data.* that are paths
 _COLUMN_PATH = re.compile(r"columns\.\w+\.(train|dev|test)")  # below data.columns
 
 
 def is_path(key: str) -> bool:
-    """Tell whether a key of a command line or config names a place of one machine."""
+    """Whether the value of a key is a path, which means nothing on another machine."""
     group, _, rest = key.partition(".")
     if key in ("trainer.init_from", "parent", "runs", "tests.root"):
         return True
@@ -245,7 +245,7 @@ def _refuse_interpolation(value: Any, where: str = "") -> None:
 
 
 def integers(options: dict[str, Any], where: str) -> Iterator[tuple[str, int]]:
-    """The integers among the options of encodings, each with the key that sets it."""
+    """The keys of integers among the options of encodings, and their values."""
     for key, value in options.items():
         if isinstance(value, dict):
             yield from integers(value, f"{where}.{key}")

@@ -1,4 +1,4 @@
-"""The part of the schema that says what text there is: corpora, and the columns beside them."""
+"""Settings of the text: corpora, and columns of integers parallel to them."""
 
 import re
 from dataclasses import dataclass
@@ -56,16 +56,16 @@ class Data:
 
 @dataclass
 class Column:
-    """Integers beside the source text, in files parallel to it (.gz may be)."""
+    """Integers for the source text, in files parallel to it (.gz may be)."""
 
     per: str = knob("integers of a line: one for each word, or one", choices=("word", "sentence"))
-    train: str = knob("file beside the training text")
-    dev: str = knob("file beside the development text")
-    test: str | None = knob("file beside the test text; only named in the closing hint")
+    train: str = knob("file parallel to the training text")
+    dev: str = knob("file parallel to the development text")
+    test: str | None = knob("file parallel to the test text; only named in the closing hint")
 
 
 HEADS = "heads"  # the column of dependency heads
-WORDS = "words"  # the column that is made of all text: which word a piece belongs to
+WORDS = "words"  # the column that every text has: which word a piece belongs to
 TOY_COLUMNS = {HEADS: "word", "order": "word", "depth": "word", "language": "sentence"}
 COLUMN_NAME = re.compile("[a-z][a-z0-9_]*")  # it is part of file names and of error messages
 
@@ -104,7 +104,7 @@ class Files(Data):
     test_source: str | None = knob("test text, source side; only named in the closing hint")
     test_target: str | None = knob("test text, target side; only named in the closing hint")
     columns: dict[str, Column] = knob(
-        "integers beside the source; add them with +", of=Column, check=_check_columns
+        "integers parallel to the source; add them with +", of=Column, check=_check_columns
     )
 
     def __post_init__(self) -> None:
@@ -135,7 +135,7 @@ class Toy(Data):
 
 
 def columns_of(data: Data) -> dict[str, str]:
-    """The columns beside the source that a corpus has: name -> "word" or "sentence".
+    """The columns that a corpus has for its source: name -> "word" or "sentence".
 
     Where one has an integer per word, there is also WORDS.
     """

@@ -1,8 +1,8 @@
 """The one place that says where a kernel serves, and in which blocks it works.
 
-Nobody had a GPU when this was written. The blocks are those with which the compiler for an A100
+No GPU was there to measure. The blocks are those with which the compiler for an A100
 and an H100 needs few registers beyond the 255 of a thread (`python -m scripts.kernels compile`);
-`python -m scripts.kernels time` measures the kernels beside what they stand in for.
+`python -m scripts.kernels time` measures the kernels and the formulas that they replace.
 """
 
 import torch

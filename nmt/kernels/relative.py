@@ -40,10 +40,10 @@ def attention(
     probability `rate`; c clips to [-tau, tau], whose vectors are keys and values
     [heads | 1, 2 tau + 1, head_dim], or None where nothing is added. Query i and key j are the
     i-th and the j-th of their texts, counted from the same place. allowed
-    [batch | 1, 1, query | 1, key] is true where one may look; causal forbids keys after the query
-    beside it. A query that may see nothing gets zeros.
+    [batch | 1, 1, query | 1, key] is true where one may look; causal forbids keys after the
+    query of the same number. A query that may see nothing gets zeros.
 
-    The random numbers are made anew in the backward pass from one number that is drawn of torch's
+    The random numbers are made a second time in the backward pass, from a seed drawn from torch's
     generator for the device; so a layer that is recomputed from the same state of the generator
     drops the same.
     """
@@ -59,7 +59,7 @@ def attention(
 
 
 class _Call(NamedTuple):
-    """What is no tensor."""
+    """The arguments that are no tensors."""
 
     tau: int
     scale: float
@@ -105,25 +105,25 @@ class _Attention(Function):
             keys, values = (_filled(table, call.width, q.dtype) for table in (keys, values))
             q, k, v = map(_by_token, (q, k, v))
             t = None if keys is None else _times(q, keys.mT)
-            given = _Inputs(q, k, v, t, allowed, seed)
-            o, lse, sums = _forward(given, values is not None, call)
+            inputs = _Inputs(q, k, v, t, allowed, seed)
+            o, lse, sums = _forward(inputs, values is not None, call)
             if values is not None and sums is not None:
                 _add_times(o, sums, values)
-        ctx.save_for_backward(*given, keys, values, o, lse, sums)
+        ctx.save_for_backward(*inputs, keys, values, o, lse, sums)
         ctx.call = call
         return o
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        *inputs, keys, values, o, lse, sums = ctx.saved_tensors
-        given, call = _Inputs(*inputs), ctx.call
+        *tensors, keys, values, o, lse, sums = ctx.saved_tensors
+        inputs, call = _Inputs(*tensors), ctx.call
         g = _by_token(g.to(o.dtype))
         u = None if values is None else _times(g, values.mT)
-        by_q, by_k, by_v, by_t = _backward(given, u, g, o, lse, call)
+        by_q, by_k, by_v, by_t = _backward(inputs, u, g, o, lse, call)
         if keys is not None and by_t is not None:
             _add_times(by_q, by_t, keys)
-        tables = ((keys, by_t, given.q), (values, sums, g))
+        tables = ((keys, by_t, inputs.q), (values, sums, g))
         by_tables = [
             _outer(of, x, len(table), call.tau).to(number_format) if needed else None
             for (table, of, x), number_format, needed in zip(
@@ -133,14 +133,14 @@ class _Attention(Function):
         return by_q, by_k, by_v, *by_tables, None, None, None
 
 
-def _forward(given: _Inputs, values: bool, call: _Call) -> tuple[Tensor, Tensor, Tensor | None]:
+def _forward(inputs: _Inputs, values: bool, call: _Call) -> tuple[Tensor, Tensor, Tensor | None]:
     """p v [as q], lse [batch, heads, query] and, for values, sums by distance [.., width]."""
     from nmt.kernels import relative_triton as kernels
 
-    q = given.q
+    q = inputs.q
     o, lse = torch.empty_like(q), q.new_empty(q.shape[:3], dtype=torch.float32)
     sums = _zeros(q, call.width) if values else None
-    arguments = _arguments(given, call)
+    arguments = _arguments(inputs, call)
     with torch.cuda.device_of(q):  # Triton asks which one is current
         kernels.forward[_grid(q)](
             **arguments, o=o, lse=lse, sums=o if sums is None else sums, VALUES=values
@@ -149,17 +149,17 @@ def _forward(given: _Inputs, values: bool, call: _Call) -> tuple[Tensor, Tensor,
 
 
 def _backward(
-    given: _Inputs, u: Tensor | None, g: Tensor, o: Tensor, lse: Tensor, call: _Call
+    inputs: _Inputs, u: Tensor | None, g: Tensor, o: Tensor, lse: Tensor, call: _Call
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """The gradients of q (through q k alone), k, v and t, of which the last may be None."""
     from nmt.kernels import relative_triton as kernels
 
-    q, k, v = given.q, given.k, given.v
+    q, k, v = inputs.q, inputs.k, inputs.v
     by_q, by_k, by_v = (torch.empty_like(x) for x in (q, k, v))
-    by_t = None if given.t is None else _zeros(q, call.width)
+    by_t = None if inputs.t is None else _zeros(q, call.width)
     delta = torch.empty_like(lse)
     arguments = {
-        **_arguments(given, call),
+        **_arguments(inputs, call),
         "u": g if u is None else u, "g": g, "lse": lse, "delta": delta, "VALUES": u is not None,
     }  # fmt: skip
     with torch.cuda.device_of(q):
@@ -174,9 +174,9 @@ def _grid(x: Tensor) -> tuple[int]:
     return (batch * heads * -(-n // choice.block(n, width)),)
 
 
-def _arguments(given: _Inputs, call: _Call) -> dict[str, Any]:
-    """What all three kernels are given."""
-    q, k, v, t, allowed, seed = given
+def _arguments(inputs: _Inputs, call: _Call) -> dict[str, Any]:
+    """The arguments of all three kernels."""
+    q, k, v, t, allowed, seed = inputs
     seen = None if allowed is None else allowed.view(torch.uint8)
     mask = 0 if seen is None else 1 if seen.shape[2] == 1 else 2
     queries, keys = (choice.block(*x.shape[2:]) for x in (q, k))
@@ -221,8 +221,8 @@ def _matrices(x: Tensor, heads: int) -> Tensor:
 
 def _times(x: Tensor, table: Tensor) -> Tensor:
     """x [batch, heads, n, a] @ table [heads | 1, a, b]."""
-    made = _matrices(x, len(table)) @ table
-    by_token = made if len(table) == 1 else made.transpose(0, 1).contiguous()
+    products = _matrices(x, len(table)) @ table
+    by_token = products if len(table) == 1 else products.transpose(0, 1).contiguous()
     return by_token.view(len(x), x.shape[2], x.shape[1], -1).transpose(1, 2)
 
 

@@ -37,10 +37,10 @@ def _column(t, i, j, n, heads, SIDE: tl.constexpr, TAU: tl.constexpr, WIDTH: tl.
     """What queries i have for the distances of keys j: [query, key]; [query, 1] for one side."""
     if SIDE == 0:
         row = tl.minimum(tl.maximum(j[None, :] - i[:, None], -TAU), TAU) + TAU
-        found = tl.load(t + (i * heads)[:, None] * WIDTH + row, mask=(i < n)[:, None], other=0.0)
+        scores = tl.load(t + (i * heads)[:, None] * WIDTH + row, mask=(i < n)[:, None], other=0.0)
     else:
-        found = tl.load(t + i * heads * WIDTH + (TAU + SIDE * TAU), mask=i < n, other=0.0)[:, None]
-    return found.to(tl.float32)
+        scores = tl.load(t + i * heads * WIDTH + (TAU + SIDE * TAU), mask=i < n, other=0.0)[:, None]
+    return scores.to(tl.float32)
 
 
 @triton.jit

@@ -1,4 +1,4 @@
-"""How many CPUs this process may use, and how many threads it was told to have."""
+"""How many CPUs this process may use, and how many threads it may have."""
 
 import os
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ CGROUPS = Path("/sys/fs/cgroup")
 
 
 def cpus() -> int:
-    """CPUs that it is bound to, and no more than the quotas of its cgroups leave it.
+    """CPUs that this process is bound to, but no more than the quotas of its cgroups allow.
 
     Of a quota of 2.5 CPUs two count: a third thread would be stopped half of the time, and the
     others wait for it.
@@ -22,9 +22,9 @@ def cpus() -> int:
 
 
 def threads() -> int:
-    """Threads in all: as many as `cpus`, or as OMP_NUM_THREADS says where that is fewer."""
-    wanted = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
-    return min(cpus(), int(wanted)) if wanted.isdecimal() and int(wanted) else cpus()
+    """Threads in all: as many as `cpus`, or OMP_NUM_THREADS where that is fewer."""
+    number = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    return min(cpus(), int(number)) if number.isdecimal() and int(number) else cpus()
 
 
 def cores() -> int:

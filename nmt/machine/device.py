@@ -13,7 +13,7 @@ from nmt.errors import Exit, UserError
 from nmt.machine.cpus import threads as threads_allowed
 
 WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
-ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")  # who sets them, knows better
+ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")  # not overridden where they are set
 
 
 def pick(name: str) -> torch.device:
@@ -59,7 +59,7 @@ def usable_threads() -> int:
 
 @contextmanager
 def same_bits(wanted: bool) -> Iterator[None]:
-    """Let every run on one device come to the same bits meanwhile, if wanted.
+    """Within the block every run on one device gives the same bits, if wanted.
 
     An operation that cannot raises RuntimeError, see `cannot_repeat`. Only GPUs have such.
     """
@@ -78,8 +78,8 @@ def same_bits(wanted: bool) -> Iterator[None]:
 
 def cannot_repeat(error: RuntimeError) -> str | None:
     """Name the operation that has no form with the same bits in every run, if that is the error."""
-    found = re.match(r"(\S+) does not have a deterministic implementation", str(error))
-    return None if found is None else found[1]
+    match = re.match(r"(\S+) does not have a deterministic implementation", str(error))
+    return None if match is None else match[1]
 
 
 def has_low_precision(device: torch.device) -> bool:
@@ -94,20 +94,20 @@ def device_name(device: torch.device) -> str:
 
 
 def pinned(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """Return a tensor of the CPU where a GPU copies it from by itself, while the host goes on.
+    """Return a CPU tensor in pinned memory, from which a GPU copies while the host goes on.
 
-    Copy it by `to(device, non_blocking=True)`. For the CPU itself it stays where it is.
+    Copy it by `to(device, non_blocking=True)`. For the CPU it is the tensor itself.
     """
     return tensor if device.type == "cpu" else tensor.pin_memory()
 
 
 def sent(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """A tensor of the CPU on the device, without a wait for what the device has to do before."""
+    """Copy a CPU tensor to the device without waiting for what the device computes."""
     return pinned(tensor, device).to(device, non_blocking=True)
 
 
 def fetched(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Tensors [n, ...] of one device on the CPU, by one copy: a GPU is waited for once."""
+    """Copy tensors [n, ...] of one device to the CPU at once, so as to wait for a GPU once."""
     if all(t.device.type == "cpu" for t in tensors):
         return list(tensors)
     as_bytes = [t.contiguous().flatten().view(torch.uint8) for t in tensors]

@@ -122,9 +122,9 @@ def parse(text: str) -> dict[str, Any]:
 @torch.inference_mode()
 def measured() -> dict[str, Any]:
     """The fields of a Machine, but for the processor; random numbers and threads stay the same."""
-    made = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(0)
     shapes = (ROWS, INPUTS), (OUTPUTS, INPUTS), (OUTPUTS,)
-    x, weight, bias = (torch.randn(shape, generator=made) for shape in shapes)
+    x, weight, bias = (torch.randn(shape, generator=generator) for shape in shapes)
     low = [t.bfloat16() for t in (x, weight, bias)]
     ways: dict[str, Callable[[], object]] = {
         "torch": lambda: F.linear(x, weight, bias),

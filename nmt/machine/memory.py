@@ -1,4 +1,4 @@
-"""How much memory computing takes, and how a process treats what tensors gave back."""
+"""How much memory there is and was used, and what happens to memory that tensors freed."""
 
 import ctypes
 import os
@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # it takes two seconds, and most of this needs none of it
+if TYPE_CHECKING:  # its import takes two seconds, and most of this does without
     import torch
 
 LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
@@ -17,11 +17,11 @@ M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # as glibc's malloc.h numbers them
 
 
 def keep_memory() -> None:
-    """Let this process keep the memory that tensors gave back, for those that come next.
+    """Keep freed memory in this process, for the next tensors.
 
-    glibc returns each larger block to the system at once and asks for it anew, whose every page
-    then costs a fault and a wipe: a tenth of a training step on CPUs. Does nothing where malloc
-    cannot be told (macOS, musl).
+    glibc returns each larger block to the system at once and requests a new one, every page of
+    which costs a fault and is zeroed: a tenth of a training step on CPUs. Does nothing where malloc
+    has no such setting (macOS, musl).
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
@@ -30,10 +30,10 @@ def keep_memory() -> None:
 
 
 def release_memory() -> None:
-    """Give the system back the memory that lies unused between what this process holds.
+    """Return to the system the memory that lies unused between blocks in use.
 
-    Kept memory comes apart: what libraries hold for good, as code that oneDNN compiles for each
-    new shape of a product, comes to lie between tensors, and larger tensors then need new memory.
+    Kept memory is fragmented: what libraries never free, such as code that oneDNN compiles for each
+    new shape of a product, lies between tensors, and larger tensors then need new memory.
     Does nothing where malloc is not glibc's.
     """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
@@ -42,10 +42,10 @@ def release_memory() -> None:
 
 
 def peak_memory(device: "torch.device") -> int:
-    """Return bytes: the most that tensors took on a GPU since the last call, or ever at the first.
+    """Return the most bytes that tensors used on a GPU since the last call, or since the start.
 
-    For the CPU it is the most that this process ever had resident, libraries included: the system
-    keeps only that mark.
+    For the CPU it is the largest resident size of this process, libraries included; the system
+    records no other.
     """
     if device.type == "cuda":
         import torch
@@ -63,7 +63,7 @@ def peak_memory(device: "torch.device") -> int:
 
 
 def memory_of(device: "torch.device") -> int:
-    """Return bytes: all the memory of a GPU; for the CPU, what this process may have at most.
+    """Return the bytes of a GPU's memory; for the CPU, the most that this process may use.
 
     That is the machine's memory, the container's (cgroup v2 or v1), or what `ulimit -v` leaves.
     """
