@@ -32,7 +32,12 @@ class Encodings(nn.Module):
     def _with(self, hook: str, context: Context) -> list[tuple[Encoding, Context]]:
         """The entries that override a hook, and where tokens stand for each of them."""
         every = [(e, placed(context, e.positions)) for e in self]  # all draw at the first hook
-        return [(e, c) for e, c in every if hook in e.hooks]
+        chosen = [(e, c) for e, c in every if hook in e.hooks]
+        for e, c in chosen:
+            if e.facts.num_positions is not None:
+                which = ("queries",) if hook == "embed" else ("queries", "keys")
+                c.once(("within", id(e), which), partial(_refuse_beyond, e, c, which))
+        return chosen
 
     def __iter__(self) -> Iterator[Encoding]:
         return iter(cast(list[Encoding], list(self.entries)))
@@ -172,6 +177,17 @@ class Encodings(nn.Module):
             axes = "[batch, query, dim]"
             x = _exact(e, "readout", e.readout(x, c), (batch // merged, query, dim), axes)
         return x
+
+
+def _refuse_beyond(e: Encoding, context: Context, which: Sequence[str]) -> None:
+    """Raise ValueError where queries or keys may stand outside the encoding's table."""
+    count = e.facts.num_positions
+    for least, greatest in map(context.bounds, which):
+        if count is not None and not 0 <= least <= greatest < count:
+            raise ValueError(
+                f"encoding.{e.name}: positions {least} to {greatest} are not all among the {count} "
+                f"that it holds in the {e.dims.site}"
+            )
 
 
 def _projected(

@@ -198,15 +198,6 @@ class Context:
                 return distance
         return int(self.delta.abs().max()) if self.delta.numel() else 0
 
-    def refuse_beyond(self, num_positions: int, *which: str) -> None:
-        """Raise ValueError where "queries" or "keys" may stand outside 0 .. num_positions - 1."""
-        for least, greatest in map(self.bounds, which):
-            if not 0 <= least <= greatest < num_positions:
-                raise ValueError(
-                    f"positions {least} to {greatest} are not all among the {num_positions} "
-                    "learned ones"
-                )
-
     @property
     def contiguous_extent(self) -> Extent | None:
         """The extent, if queries are known to be the last tokens, each one further than the one

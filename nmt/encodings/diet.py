@@ -67,7 +67,6 @@ class Diet(Encoding):
         by_query = self.pick(self.to_query, layer)
         if self.to_key is None:
             return scalars(by_query[..., 0], context.clipped(self.longest - 1))
-        context.refuse_beyond(self.longest, "queries", "keys")
         q = by_query[:, context.queries].transpose(0, 1)  # [batch | 1, heads, query, rank]
         k = self.pick(self.to_key, layer)[:, context.keys].transpose(0, 1)
         with torch.autocast(q.device.type, enabled=False):

@@ -35,7 +35,7 @@ class Facts:
     distances_only: bool = False  # it reads nothing else, so trees and graphs can give them
 
     # Length
-    num_positions: int | None = None  # 0 .. num_positions - 1 can be encoded; None: any
+    num_positions: int | None = None  # hooks see 0 .. num_positions - 1 only; None: any
     max_distance: int | None = None  # that can be encoded; None: any, or farther counts as nearer
     sized_by: str = "longest"  # the option that decides about these two
     unbound: bool | None = None  # False: distant tokens share a row of a table, or length is

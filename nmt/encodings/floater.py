@@ -82,8 +82,6 @@ class Floater(Encoding):
     def _path(self, context: Context) -> tuple[Tensor, int]:
         """The stretch [position, layers, 1, role, dim] that the pass needs, and its beginning."""
         first, last = _needed(context)
-        if first < 0:
-            raise ValueError(f"position {first}: the path of FLOATER begins at 0")
         device = context.queries.device.type
         with torch.autocast(device, enabled=False):  # steps of 0.01 do not suit bfloat16
             draw = self._afresh if torch.is_grad_enabled() else self._keep

@@ -42,10 +42,8 @@ class PerLanguage(Encoding):
 
     def embed(self, x: Tensor, context: Context) -> Tensor:
         """Add the row of each position in the sentence's table to x [batch, query, dim]."""
-        languages, longest, _ = self.weight.shape
-        at = context.queries
-        context.refuse_beyond(longest, "queries")
-        return x + self.weight[self._numbers(context, languages), at].to(x.dtype)
+        numbers = self._numbers(context, len(self.weight))
+        return x + self.weight[numbers, context.queries].to(x.dtype)
 
     def _numbers(self, context: Context, languages: int) -> Tensor:
         """The language of each sentence [batch, 1]."""

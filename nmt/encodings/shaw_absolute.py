@@ -63,5 +63,4 @@ class ShawAbsolute(Encoding):
 
     def _index(self, context: Context) -> Tensor:
         """The row of each pair [batch | 1, query, key]; raises ValueError beyond the table."""
-        context.refuse_beyond(self.longest, "queries", "keys")
         return context.queries[:, :, None] * self.longest + context.keys[:, None, :]

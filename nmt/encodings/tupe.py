@@ -62,7 +62,6 @@ class Tupe(Encoding):
         return context.once(("tupe", id(self)), lambda: self._make(context))
 
     def _make(self, context: Context) -> Tensor:
-        context.refuse_beyond(self.longest, "queries", "keys")
         with torch.autocast(context.keys.device.type, enabled=False):
             q = self._heads(self.to_query, context.queries)
             k = self._heads(self.to_key, context.keys)

@@ -7,6 +7,7 @@ import torch
 
 from nmt.encodings.absolute import Absolute
 from nmt.encodings.base import Dims
+from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
 from nmt.encodings.learned import Learned
 from nmt.encodings.limits import max_length
@@ -68,7 +69,7 @@ def test_learned_positions_end() -> None:
     e = Learned(dims, size=5)
     assert max_length(e, False) == 5
     with pytest.raises(ValueError, match="positions 0 to 5 are not all among the 5"):
-        e.embed(torch.zeros(1, 6, 8), c)
+        Encodings([e]).embed(torch.zeros(1, 6, 8), c)
     clipped = Learned(dims, size=5, beyond="clip")
     x = clipped.embed(torch.zeros(1, 6, 8), c)
     assert max_length(clipped, False) is None and torch.equal(x[0, 5], x[0, 4])

@@ -12,6 +12,7 @@ from torch import Tensor
 from nmt.encodings.alibi import Alibi, slopes_of
 from nmt.encodings.base import Encoding
 from nmt.encodings.bias_table import BiasTable
+from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context, Positions, causal
 from nmt.encodings.disan import Disan
 from nmt.encodings.fire import Fire
@@ -125,8 +126,8 @@ def test_tables_in_loops(site: str, per_layer: bool, per_head: bool) -> None:
 
 def test_tables_refuse_positions_beyond_the_last() -> None:
     e = BiasTable(dims(), reference="absolute", longest=4)
-    with pytest.raises(ValueError, match="positions 0 to 4 are not all among the 4 learned ones"):
-        e.bias(0, pass_over(5))
+    with pytest.raises(ValueError, match="positions 0 to 4 are not all among the 4 that"):
+        Encodings([e]).bias(0, pass_over(5))
 
 
 class Tree(Positions):

@@ -149,9 +149,6 @@ def test_positions_that_count_in_steps_are_no_neighbours() -> None:
     two = placed(whole("encoder", 4), Index(start=3, step=2))
     assert two.contiguous_extent is None
     assert two.bounds("keys") == (3, 9) and two.max_distance() == 6
-    with pytest.raises(ValueError, match="positions 3 to 9 are not all among the 9 learned ones"):
-        two.refuse_beyond(9, "keys")
-    two.refuse_beyond(10, "queries", "keys")
 
 
 def test_what_nobody_remembered_cannot_be_recalled() -> None:

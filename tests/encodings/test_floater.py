@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
 from nmt.encodings.floater import Dynamics, Floater
-from nmt.encodings.passes import placed
 from nmt.encodings.positions import Index
 from nmt.model.transformer import Transformer
 from tests.encodings.attending import dims, pass_over
@@ -218,8 +218,8 @@ def test_paths_are_drawn_in_the_parameters_precision_under_autocast() -> None:
 
 def test_refuses_positions_before_the_path_begins() -> None:
     e = Floater(dims(positions=Index(start=-2)))
-    with pytest.raises(ValueError, match="position -2: the path of FLOATER begins at 0"):
-        vectors(e, 0, placed(pass_over(3), e.positions))
+    with pytest.raises(ValueError, match="the first token may get position -2, below 0"):
+        Encodings([e])
 
 
 def test_parameters_per_site() -> None:

@@ -12,7 +12,6 @@ from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
 from nmt.encodings.limits import max_length
-from nmt.encodings.passes import placed
 from nmt.encodings.registry import create
 from nmt.errors import UserError
 from nmt.model import example
@@ -71,12 +70,11 @@ def run(e: Encoding, length: int, training: bool) -> None:
         columns=columns,
         training=training,
     )
-    c = placed(c, e.positions)
-    x, q = torch.zeros(4, length, 8), torch.zeros(4, 2, length, 4)
-    e.embed(x, c)
-    e.scores(q @ q.mT, q, q, 0, c)
-    e.bias(0, c)
-    e.values(q @ q.mT, 0, c)
+    site, x, q = Encodings([e]), torch.zeros(4, length, 8), torch.zeros(4, 2, length, 4)
+    site.embed(x, c)
+    site.scores(q, q, 0, c)
+    site.bias(0, c)
+    site.outputs(q @ q.mT, q, 0, c)
 
 
 @pytest.mark.parametrize(("name", "place"), PAIRS)

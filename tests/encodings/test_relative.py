@@ -253,7 +253,7 @@ def test_shaw_absolute_refuses_positions_outside_its_table(shift: int, wrong: in
     assert max_length(e, False) == 9
     q, k, v = qkv(9, e.dims)
     at = torch.arange(9)[None] + shift
-    with pytest.raises(ValueError, match=f"{wrong}.* are not all among the 9 learned ones"):
+    with pytest.raises(ValueError, match=f"{wrong}.* are not all among the 9 that it holds"):
         attending(e, q, k, v, Context("encoder", at, at, at))
 
 

@@ -143,8 +143,8 @@ def test_positions_of_each_row_are_its_own() -> None:
 def test_refuses_positions_without_a_vector(make: Callable[..., Encoding]) -> None:
     e = make(dims(), longest=4)
     assert max_length(e, False) == 4
-    with pytest.raises(ValueError, match="positions 0 to 4 are not all among the 4 learned ones"):
-        e.bias(0, pass_over(5))
+    with pytest.raises(ValueError, match="positions 0 to 4 are not all among the 4 that"):
+        Encodings([e]).bias(0, pass_over(5))
 
 
 class Tree(Positions):
