@@ -27,13 +27,9 @@ class Shift(Positions):
     """t + k', k' uniform in 0 .. k - 1 for each sentence; t + test in evaluation."""
 
     sites: ClassVar[tuple[str, ...]] = ONE_TEXT
+    consecutive: ClassVar[bool] = True  # all tokens of a sentence have the same shift
     k: PositiveInt = 500
     test: NonNegativeInt = 0
-
-    @property
-    def consecutive(self) -> bool:
-        """Always: all tokens of a sentence have the same shift."""
-        return True
 
     def assign(self, index: Tensor, context: Context) -> Tensor:
         """Shift index [batch | 1, length] by one number per row: [batch, length]."""

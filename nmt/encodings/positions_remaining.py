@@ -27,16 +27,8 @@ class Remaining(Positions):
     noise: NonNegativeInt = 0
     integer: ClassVar[bool] = False  # whole, but below 0 where an output is longer than desired
     sites: ClassVar[tuple[str, ...]] = ("encoder", "decoder")
-
-    @property
-    def needs_lengths(self) -> bool:
-        """Always."""
-        return True
-
-    @property
-    def ascending(self) -> bool:
-        """Never."""
-        return False
+    needs_lengths: ClassVar[bool] = True
+    ascending: ClassVar[bool] = False
 
     def assign(self, index: Tensor, context: Context) -> Tensor:
         """Count down from the sentence's length: [batch, length]."""
