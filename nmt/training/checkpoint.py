@@ -114,12 +114,10 @@ class Checkpoints:
 
 
 def verified(path: Path) -> Saved:
-    """Read a checkpoint, every byte of it; raises UserError (exit 65) if it is not as written."""
-    sealed = VerifiedDirectory(path)
-    for name in sealed.files:
-        if name != STATE:
-            sealed.read(name)
-    return Saved(path, sealed.json(STATE))
+    """Verify every byte of a checkpoint; raises UserError (exit 65) if it is not as written."""
+    checkpoint = VerifiedDirectory(path)
+    checkpoint.verify()
+    return Saved(path, checkpoint.json(STATE))
 
 
 def newest(run: Path) -> Saved | None:
@@ -159,7 +157,7 @@ def optimizer_files(
 
 
 def restore_optimizer(
-    sealed: VerifiedDirectory,
+    checkpoint: VerifiedDirectory,
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
     device: torch.device,
@@ -168,7 +166,7 @@ def restore_optimizer(
 
     Raises UserError (exit 65) for those of other parameters or shapes.
     """
-    tensors = modeldir.read_tensors(sealed, OPTIMIZER)
+    tensors = modeldir.read_tensors(checkpoint, OPTIMIZER)
     cpu, cuda = (tensors.pop(f"random/{kind}", None) for kind in ("cpu", "cuda"))
     state: dict[int, dict[str, Tensor]] = {}
     fits = True
@@ -181,7 +179,7 @@ def restore_optimizer(
             shapes = {moment.shape for moment in saved.values()}
             fits &= len(saved) == len(MOMENTS) and shapes <= {parameter.shape, torch.Size()}
     if cpu is None or tensors or not fits:
-        raise UserError(f"{sealed.path / OPTIMIZER}: belongs to another model", Exit.DATA)
+        raise UserError(f"{checkpoint.path / OPTIMIZER}: belongs to another model", Exit.DATA)
     groups = optimizer.state_dict()["param_groups"]
     optimizer.load_state_dict({"state": state, "param_groups": groups})
     torch.set_rng_state(cpu)

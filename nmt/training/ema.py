@@ -62,7 +62,7 @@ class MovingAverage:
             tensors = {n: p.detach().cpu().contiguous() for n, p in self.raw.items()}
             yield RAW, safetensors.torch.save(tensors)
 
-    def restore(self, sealed: VerifiedDirectory) -> None:
+    def restore(self, checkpoint: VerifiedDirectory) -> None:
         """Restore the trained weights, and the average from those that the model has.
 
         Raises UserError (exit 65) for weights of another model.
@@ -70,8 +70,8 @@ class MovingAverage:
         if not self.raw:
             return
         self.restart()
-        tensors = modeldir.read_tensors(sealed, RAW)
+        tensors = modeldir.read_tensors(checkpoint, RAW)
         shapes = {name: (p.shape, p.dtype) for name, p in self.raw.items()}
         if {name: (t.shape, t.dtype) for name, t in tensors.items()} != shapes:
-            raise UserError(f"{sealed.path / RAW}: belongs to another model", Exit.DATA)
+            raise UserError(f"{checkpoint.path / RAW}: belongs to another model", Exit.DATA)
         self._set(tensors)

@@ -311,11 +311,11 @@ class Trainer:
         """Continue exactly where a checkpoint was written."""
         state = saved.state
         self.parent_sum = state.get("start")
-        sealed = VerifiedDirectory(saved.path)
-        tensors = modeldir.read_tensors(sealed, modeldir.WEIGHTS)
+        checkpoint = VerifiedDirectory(saved.path)
+        tensors = modeldir.read_tensors(checkpoint, modeldir.WEIGHTS)
         modeldir.set_weights(self.model, tensors, saved.path / modeldir.WEIGHTS)
-        self.average.restore(sealed)
-        restore_optimizer(sealed, self.model, self.optimizer, self.device)
+        self.average.restore(checkpoint)
+        restore_optimizer(checkpoint, self.model, self.optimizer, self.device)
         self.schedule.load_state_dict(state["schedule"])
         self.meter.load_state_dict(state["meter"])
         self.divergence.load_state_dict(state.get("divergence", {}))
