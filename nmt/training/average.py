@@ -45,7 +45,7 @@ def of_run(run: Path, count: int, choose: Choice) -> Trained:
             return _mean([s.path for s in chosen])
         except (UserError, OSError):
             if all(path.exists() for path in paths):
-                raise  # else training has removed one meanwhile
+                raise  # else training has removed one in between
 
 
 def last(run: Path, saved: list[Saved], count: int) -> list[Saved]:

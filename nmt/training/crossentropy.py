@@ -20,7 +20,7 @@ from nmt.machine.products import add_gradient, product, product_format
 # as many cost the same within 15 % (AMD's Zen 5, with all it has, AVX2 alone, and without AVX).
 LOGITS = {"cpu": 2**22, "cuda": 2**27}
 FEWEST = 256  # tokens at once, however large the vocabulary: below, the products are slow
-ALIGNED = 8  # columns beside the states for the bias, of which one is used: products stay fast
+ALIGNED = 8  # columns next to the states, one of them for the bias: products stay fast
 STEP = 64  # products have a multiple of so many: for each new shape, a CPU first compiles code
 
 Gradients = tuple[Tensor, Tensor, Tensor]  # of states, weight and bias

@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # torch takes two seconds, and a single process needs none of
 
 T = TypeVar("T")
 VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK")  # torchrun sets them
-TIMEOUT = timedelta(minutes=30)  # of a collective: rank 0 may be saving meanwhile
+TIMEOUT = timedelta(minutes=30)  # of a collective: the others may wait while rank 0 saves
 PREPARING = timedelta(days=7)  # of a broadcast: rank 0 may be preparing a corpus
 LOST = re.compile("gloo|nccl|connection", re.IGNORECASE)  # such errors have no class of their own
 FAILURES = "nmt/failures"  # key of the store: how many ranks have failed
@@ -125,7 +125,7 @@ class World:
         return cast(T, value)
 
     def barrier(self) -> None:
-        """Wait until all ranks are here."""
+        """Wait for all ranks."""
         if self.size > 1:
             import torch.distributed as dist
 
@@ -211,7 +211,9 @@ class World:
         from torch.distributed.rendezvous import rendezvous
 
         if sys.platform == "linux" and os.environ.get("LOCAL_WORLD_SIZE") == str(self.size):
-            os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # all here: open no port to the net
+            os.environ.setdefault(
+                "GLOO_SOCKET_IFNAME", "lo"
+            )  # one machine: open no port to the net
         self.store, _, _ = next(rendezvous("env://", self.rank, self.size, timeout=TIMEOUT))
         nccl = torch.cuda.is_available() and dist.is_nccl_available()
         dist.init_process_group(

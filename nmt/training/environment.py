@@ -45,7 +45,7 @@ def describe(device: torch.device, number_format: str, deterministic: bool) -> d
 def share_machine(run: Run) -> None:
     """Multiply as the run did on such a processor with this torch, and in all ranks as in rank 0.
 
-    Then a resumed run has the same bits, whatever this process measured.
+    Then a resumed run has the same bits, even if this process measured otherwise.
     """
     before = {} if run.saved is None else run.saved.state["environment"]
     same = before.get("processor") == this_machine().processor

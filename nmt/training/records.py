@@ -78,7 +78,7 @@ class Record:
                 atomic.replace(self.path, data)
 
     def fail(self, error: OSError) -> None:
-        """Log that the record is incomplete from here on, once."""
+        """Log once that the record is no longer complete."""
         if not self.failed:
             self.failed = True
             log.warning(

@@ -33,7 +33,7 @@ class PlateauDecay(Schedule):
         self.stalled = 0
 
     def rate(self, step: int) -> float:
-        """Return the current rate, whatever the step."""
+        """Return the current rate; it does not depend on the step."""
         return self.lr
 
     def observe(self, perplexity: float) -> None:

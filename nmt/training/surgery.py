@@ -19,9 +19,8 @@ from nmt.data.vocab import Vocabulary
 from nmt.encodings.base import Encoding
 from nmt.errors import UserError
 from nmt.model import example
+from nmt.model.example import Sentences
 from nmt.model.transformer import Transformer
-
-Sentences = tuple[Tensor, Tensor, dict[str, Tensor]]
 
 SIZE = ("dim", "feedforward_dim", "heads")  # keys of the model that a child shares with its parent
 NAMED = 6  # tensors of each kind that the log names
@@ -185,12 +184,13 @@ def _without(model: Transformer, name: str) -> Iterator[None]:
 
 
 def _sentences(*models: Transformer) -> Sentences:
-    """Made-up pairs that all models can read: source and target ids [4, n], columns."""
+    """Four made-up pairs that all models can read."""
     vocab = min(e.num_embeddings for m in models for e in (m.source_embedding, m.target_embedding))
     limits = [n for m in models for n in (m.source_limit, m.target_limit) if n]
     length = min([20, *limits])
     source, target = example.ids(4, length, vocab), example.ids(4, length, vocab, seed=1)
-    return source, target, example.columns(set().union(*(m.columns for m in models)), source)
+    columns = example.columns(set().union(*(m.columns for m in models)), source)
+    return Sentences(source, target, columns)
 
 
 @torch.no_grad()
