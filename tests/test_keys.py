@@ -269,6 +269,7 @@ DECODING = {  # key -> value that changes a translation (or refuses it)
     "max_length_ratio": 0.0,
     "max_length_offset": 2,
     "precision": "bfloat16",
+    "max_source": 5,
     "too_long": "refuse",
     "position_scale": 0.5,
     "target_length": "predicted",

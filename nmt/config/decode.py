@@ -45,9 +45,10 @@ class Decode:
     length_ratio: float = knob(
         "with target_length=ratio: output pieces per source piece", least=0.01, most=1000
     )
+    max_source: int = knob("longest source in pieces; see too_long", least=1, absent=1000)
     too_long: str = knob(
-        "sources longer than the position table, the memory or 10,000 pieces: translate in parts; "
-        "leave the line empty and end with an error; cut",
+        "sources longer than max_source or the position table: translate in parts; leave the line "
+        "empty and end with an error; cut",
         choices=("split", "refuse", "truncate"),
     )
     unknown: str = knob(

@@ -1,6 +1,5 @@
 """What searches for translations: the side of a translator that knows ids and no text."""
 
-from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
@@ -14,7 +13,7 @@ def too_much(batch_tokens: int, device: object) -> UserError:
     """The error (71) of a batch for which the memory of a device is too small."""
     return UserError(
         f"decode.batch_tokens={batch_tokens}: too much for the memory of {device}; "
-        "give a smaller one",
+        "give a smaller one, or a smaller decode.max_source",
         Exit.NO_MEMORY,
     )
 
@@ -53,13 +52,6 @@ class Engine(ColumnsRead, Protocol):
         """Start so many workers (from 2) with one thread each; they call `search`.
 
         Raises UserError where they cannot be had.
-        """
-
-    def room(self, limit: Callable[[int], int], n_best: int) -> int:
-        """Return how many pieces, eos apart, a source may have by the memory alone.
-
-        `limit(pieces)` is the greatest length of its output, `n_best` what `search` will be asked
-        for. Measured, so it may take seconds.
         """
 
     def search(self, request: SearchRequest) -> list[list[Hypothesis]]:

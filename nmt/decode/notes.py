@@ -40,7 +40,7 @@ class Notes:
     def __init__(self, before: Mapping[str, Sequence[int]] | None = None) -> None:
         """`before`: `plain()` of the notes of the lines before these."""
         self.long = Note()  # source beyond the trained length
-        self.split = Note()  # source too long for table or memory: translated in parts
+        self.split = Note()  # source too long for table or max_source: translated in parts
         self.truncated = Note()  # likewise: cut
         self.refused = Note()  # likewise: line left empty
         self.unfit = Note()  # target prefix that cannot be: line left empty
@@ -59,11 +59,6 @@ class Notes:
         """Add what was unusual about later lines."""
         for name, note in vars(later).items():
             getattr(self, name).merge(note)
-
-    @property
-    def too_long(self) -> int:
-        """Pieces of the longest source that was too long; 0: none was."""
-        return max(note.longest for note in (self.split, self.truncated, self.refused))
 
     def report(self, longest_trained: int | None, longest: int, codes: Sequence[str] = ()) -> None:
         """Log one line for each kind; lengths in pieces, eos apart.
@@ -85,13 +80,14 @@ class Notes:
             )
         if self.split.count:
             log.warning(
-                "sources of more pieces than model and memory hold (%d), translated in parts: %s",
+                "sources of more than %d pieces (decode.max_source, position table), "
+                "translated in parts: %s",
                 longest,
                 self.split,
             )
         if self.truncated.count:
             log.warning(
-                "sources of more pieces than model and memory hold (%d), cut: %s",
+                "sources of more than %d pieces (decode.max_source, position table), cut: %s",
                 longest,
                 self.truncated,
             )

@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 from typing import Any
@@ -13,7 +13,6 @@ from torch.nn.utils.rnn import pad_sequence
 
 from nmt.config import WORDS, Decode
 from nmt.data.vocab import BOS, EOS, PAD, UNK
-from nmt.decode import source_limit
 from nmt.decode.beam import Beam
 from nmt.decode.engine import SearchRequest, too_much
 from nmt.decode.quantised import quantised
@@ -24,9 +23,7 @@ from nmt.errors import UserError, is_want_of_memory
 from nmt.machine.cpus import cpus
 from nmt.machine.device import has_low_precision, sent, usable_threads
 from nmt.machine.machine import NO_BFLOAT16, this_machine
-from nmt.machine.memory import memory_of
 from nmt.machine.pool import WorkerPool, can_fork
-from nmt.model import example
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
 
@@ -119,25 +116,6 @@ class TorchEngine:
         advice = "give fewer, or a smaller decode.batch_tokens"
         return WorkerPool(count, f"--workers {count}", advice, [self.search])
 
-    def room(self, limit: Callable[[int], int], n_best: int) -> int:
-        """Return how many pieces, eos apart, a source may have by the memory of the device."""
-        table = self.target_limit
-
-        def attempt(length: int, steps: int) -> None:
-            steps = steps if table is None else min(steps, table - 1)
-            self._try(length, steps, n_best)
-
-        return source_limit.longest(attempt, limit, memory_of(self.device))
-
-    def _try(self, length: int, steps: int, n_best: int) -> None:
-        """Search for a translation of so many pieces of a made-up source of this length, eos in."""
-        source = example.ids(1, length, self.source_size)
-        columns = example.columns(set(self.columns), source)
-        rows = {name: column[0].tolist() for name, column in columns.items()}
-        if self.decode.target_length == "given":
-            rows[LENGTH] = [steps]
-        self._search(SearchRequest([Source(source[0].tolist(), rows)], [steps], n_best), eos=-1)
-
     def search(self, request: SearchRequest) -> list[list[Hypothesis]]:
         """Find the n_best hypotheses, or fewer, for each source of a batch; best first.
 
@@ -145,18 +123,15 @@ class TorchEngine:
         Raises UserError (71) where memory is short.
         """
         try:
-            return self._search(request, EOS)
+            # in inference mode, autocast would not keep the rounded weights for the next step
+            with torch.no_grad() if self.bfloat16 else torch.inference_mode():
+                return self._search(request)
         except (RuntimeError, MemoryError) as error:
             if not is_want_of_memory(error):
                 raise
             raise too_much(self.decode.batch_tokens, self.device) from None
 
-    def _search(self, request: SearchRequest, eos: int) -> list[list[Hypothesis]]:
-        # in inference mode, autocast does not keep the weights that it rounded for the next step
-        with torch.no_grad() if self.bfloat16 else torch.inference_mode():
-            return self._found(request, eos)
-
-    def _found(self, request: SearchRequest, eos: int) -> list[list[Hypothesis]]:
+    def _search(self, request: SearchRequest) -> list[list[Hypothesis]]:
         sources = request.sources
         source = self._padded([source.ids for source in sources])  # [batch, source]
         columns = {  # [batch, source] each, or [batch, 1]
@@ -166,7 +141,7 @@ class TorchEngine:
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bfloat16):
             prefixes = [source.prefix for source in sources]
             step = with_prefixes(self._step(sources, source, columns), prefixes, self.device)
-            return search(step, self._strategy(request, eos), BOS, self.device)
+            return search(step, self._strategy(request), BOS, self.device)
 
     def _step(self, sources: list[Source], source: Tensor, columns: dict[str, Tensor]) -> Step:
         """The log-probabilities of the next token after each prefix of a batch of sources."""
@@ -192,11 +167,11 @@ class TorchEngine:
 
         return step
 
-    def _strategy(self, request: SearchRequest, eos: int) -> Strategy:
+    def _strategy(self, request: SearchRequest) -> Strategy:
         """Beam search, or sampling, as the settings say."""
         decode, limits = self.decode, torch.tensor(request.limits)
         rules: dict[str, Any] = {
-            "eos": eos,
+            "eos": EOS,
             "forbidden": FORBIDDEN[decode.unknown],
             "device": self.device,
         }

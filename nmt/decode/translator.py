@@ -22,7 +22,6 @@ from nmt.decode.parts import parts_of
 from nmt.decode.prefixes import Prefixes, UnfitPrefixError
 from nmt.decode.search import Hypothesis
 from nmt.decode.searching import Searching, batches_of
-from nmt.decode.source_limit import ALWAYS, GIANT
 from nmt.decode.sources import Source, SourceReader
 from nmt.decode.torch_engine import TorchEngine
 from nmt.errors import Exit, UserError
@@ -108,7 +107,6 @@ class Translator:
             engine,
             given_lengths=decode.target_length == "given",
         )
-        self._room: dict[int, int] = {}  # hypotheses -> pieces of the longest source, once measured
 
     @classmethod
     def of(
@@ -166,18 +164,17 @@ class Translator:
         notes = Notes() if notes is None else notes
         with Searching(self.engine, self.workers) as searching:
             some = self._lines_of_windows(iter(lines), first, more)
-            windows = self._windows(some, beside, beginnings, count, first)
+            windows = self._windows(some, beside, beginnings, first)
             begin = partial(self._begin, count, searching)
             for answers, unusual in searching.in_order(windows, begin, read_ahead):
                 notes.merge(unusual)
                 for answer in answers:
                     yield answer[:n_best]
-        longest = self._longest(notes.too_long, count)
-        notes.report(self.longest_trained, longest, list(self.codes))
-        if why := [*self._too_long(notes, longest), *_unfit(notes)]:
+        notes.report(self.longest_trained, self.longest, list(self.codes))
+        if why := [*self._too_long(notes), *_unfit(notes)]:
             raise RefusedLinesError("; ".join(why), Exit.DATA)
 
-    def _too_long(self, notes: Notes, longest: int) -> list[str]:
+    def _too_long(self, notes: Notes) -> list[str]:
         """What to say of sources that were too long, if there were any."""
         if not notes.refused.count:
             return []
@@ -185,8 +182,8 @@ class Translator:
         if self.decode.too_long == "split":
             advice = "split them and what stands beside them: columns, or target prefixes"
         return [
-            f"sources of more pieces than model and memory hold ({longest}), their lines left "
-            f"empty: {notes.refused}; {advice}"
+            f"sources of more than {self.longest} pieces (decode.max_source, position table), "
+            f"their lines left empty: {notes.refused}; {advice}"
         ]
 
     def _lines_of_windows(
@@ -207,7 +204,6 @@ class Translator:
         lines: Iterator[list[str]],
         beside: Columns,
         beginnings: Prefixes,
-        count: int,
         first: int,
     ) -> Iterator[_Window]:
         """Read what stands beside all lines, and number them, window by window."""
@@ -221,7 +217,7 @@ class Translator:
             ):
                 try:
                     ids = beginnings.ids(text, number)
-                    parts = self._parts(line, row, bool(ids), number, count, notes)
+                    parts = self._parts(line, row, bool(ids), number, notes)
                     sources.append(self._begun(parts, ids, number))
                 except UnfitPrefixError as error:
                     if not unfit:
@@ -240,7 +236,6 @@ class Translator:
         beside: dict[str, ColumnLine],
         whole: bool,
         number: int,
-        count: int,
         notes: Notes,
     ) -> list[Source]:
         """A line and its columns in numbers: one source, several if it was split, none if refused.
@@ -254,7 +249,7 @@ class Translator:
         pieces = len(ids) - 1
         if self.codes and pieces and ids[0] not in self.codes.values():
             notes.uncoded.add(number, pieces)
-        longest = self._longest(pieces, count)
+        longest = self.longest
         if pieces <= longest:
             if self.longest_trained is not None and pieces > self.longest_trained:
                 notes.long.add(number, pieces)
@@ -291,15 +286,11 @@ class Translator:
             )
         return [source._replace(prefix=prefix)]
 
-    def _longest(self, pieces: int, count: int) -> int:
-        """The most pieces that a source may have, if one of so many is to be judged."""
-        table = self.engine.source_limit
-        longest = GIANT if table is None else min(GIANT, table - 1)
-        if pieces <= ALWAYS or longest <= ALWAYS:
-            return longest
-        if count not in self._room:
-            self._room[count] = self.engine.room(self._limit, count)
-        return min(longest, self._room[count])
+    @property
+    def longest(self) -> int:
+        """The most pieces that a source may have, eos apart."""
+        table, most = self.engine.source_limit, self.decode.max_source
+        return most if table is None else min(most, table - 1)
 
     def _begin(
         self, count: int, searching: Searching, window: _Window

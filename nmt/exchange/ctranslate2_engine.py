@@ -6,7 +6,7 @@ the best is. It ranks by pieces^alpha; here they are scored and ranked anew, as
 decode.length_penalty says.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -23,7 +23,6 @@ from nmt.data.side import Side
 from nmt.decode.beam import length_penalty
 from nmt.decode.engine import SearchRequest, too_much
 from nmt.decode.search import Hypothesis
-from nmt.decode.source_limit import GIANT, SHARE
 from nmt.decode.sources import Source
 from nmt.errors import Exit, UserError, is_want_of_memory
 from nmt.exchange.adapter import CTRANSLATE2
@@ -32,7 +31,6 @@ from nmt.exchange.ctranslate2_scorer import choices, search
 from nmt.exchange.proof import NAME
 from nmt.foreign import CTRANSLATE2_WEIGHTS
 from nmt.machine import cpus
-from nmt.machine.memory import memory_of
 from nmt.modeldir import SETTINGS_BESIDE, VOCABULARY_LIMIT, portable
 from nmt.storage import manifest
 from nmt.storage.manifest import VerifiedDirectory
@@ -152,19 +150,6 @@ class CTranslate2Engine:
             threads.shutdown(cancel_futures=True)
             self.reader = alone
             alone.load_model()
-
-    def room(self, limit: Callable[[int], int], n_best: int) -> int:
-        """Return how many pieces a source may have by the memory of the device.
-
-        Reckoned, as CTranslate2 does not tell: what grows with the square of the length in a layer
-        are the scores of all heads, and with relative positions a vector for each pair.
-        """
-        shape = self.model.settings.model
-        pair_bytes = 4 * (
-            4 * shape.heads + 2 * shape.dim // shape.heads
-        )  # bytes of a pair of pieces
-        most = int((memory_of(self.device) / SHARE / pair_bytes) ** 0.5)
-        return max(1, min(GIANT, most))
 
     def search(self, request: SearchRequest) -> list[list[Hypothesis]]:
         """Find up to n_best hypotheses for each source; raises UserError (71) for want of memory.

@@ -208,8 +208,9 @@ def test_lines_that_are_refused_are_empty_and_end_in_65(
     code, out, err = nmt_translate("decode.too_long=refuse", stdin=lines)
     assert (code, out) == (65, b"w1\n\nw4\nw5\nw6\n")
     assert err == (
-        "nmt: sources of more pieces than model and memory hold (2), their lines left empty: "
-        "1 (first: line 2; longest: 3 pieces); split them, or choose decode.too_long=split\n"
+        "nmt: sources of more than 2 pieces (decode.max_source, position table), their lines "
+        "left empty: 1 (first: line 2; longest: 3 pieces); split them, "
+        "or choose decode.too_long=split\n"
     )
     code, _, again = nmt_translate("decode.too_long=refuse", "-o", str(output), stdin=lines)
     assert (code, output.read_bytes(), again) == (65, out, err)

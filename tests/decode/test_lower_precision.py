@@ -141,7 +141,8 @@ def test_weights_are_rounded_once_in_a_search(tiny: Make) -> None:
         given = trained()._replace(model=model)
         engine = TorchEngine([given], decode(precision="bfloat16", beam_size=1))
         with Rounded(model) as rounded:
-            ((found,),) = engine._search(SearchRequest([Source([5, 6, 1], {})], [limit], 1), -1)
+            source = Source([5, 6, 1], {}, prefix=[7] * limit)
+            ((found,),) = engine.search(SearchRequest([source], [limit], 1))
         assert len(found.ids) == limit
         counts.append(rounded.count)
     assert counts[0] == counts[1] > 0

@@ -108,9 +108,6 @@ class Consensus:
     def workers(self, count: int) -> NoReturn:
         raise NotImplementedError
 
-    def room(self, limit: Callable[[int], int], n_best: int) -> int:
-        return 99
-
     def search(self, request: SearchRequest) -> list[list[Hypothesis]]:
         cut, whole = Hypothesis([4, 5, 6], -1.0, -1.0, False), Hypothesis([7], -2.0, -2.0, True)
         return [[cut, *[whole] * (request.n_best - 1)] for _ in request.sources]

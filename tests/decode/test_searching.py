@@ -113,7 +113,7 @@ def test_what_is_unusual_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
         told.append([record.getMessage() for record in caplog.records])
     assert told[0] == told[1]
     assert [message[:30] for message in told[0]] == [
-        "sources of more pieces than mo",
+        "sources of more than 4 pieces ",
         "translations cut at the limit ",
     ]
     assert "first: line 8" in told[0][0] and "1 (first: line 5" in told[0][1]

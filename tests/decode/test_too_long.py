@@ -1,20 +1,12 @@
 """A source that is too long: translated in parts, left empty or cut; all other lines as ever."""
 
-from collections.abc import Callable
-from typing import Any, cast
-
 import pytest
 import torch
 
-from nmt.config import Settings
-from nmt.data.side import Side
-from nmt.decode import source_limit
 from nmt.decode.beam import length_penalty
 from nmt.decode.parts import parts_of
-from nmt.decode.source_limit import MemoryMeter
 from nmt.decode.translator import RefusedLinesError, Translator
-from nmt.errors import Exit
-from nmt.model.transformer import Transformer
+from nmt.errors import Exit, UserError
 from nmt.modeldir import USUAL_LENGTH, Trained
 from tests.decode.copying import decode, model_of, trained
 
@@ -33,8 +25,8 @@ def test_split_into_parts_that_are_said(caplog: pytest.LogCaptureFixture) -> Non
     assert translator.texts(LINES) == LINES
     assert max(width for _, width in model_of(translator).batches) == 4
     assert [r.getMessage() for r in caplog.records] == [
-        "sources of more pieces than model and memory hold (3), translated in parts: "
-        "2 (first: line 3; longest: 7 pieces)"
+        "sources of more than 3 pieces (decode.max_source, position table), translated "
+        "in parts: 2 (first: line 3; longest: 7 pieces)"
     ]
 
 
@@ -76,8 +68,9 @@ def test_refused_with_its_number_while_the_rest_is_translated() -> None:
     with pytest.raises(RefusedLinesError) as error:
         next(found)
     assert str(error.value) == (
-        "sources of more pieces than model and memory hold (3), their lines left empty: "
-        "2 (first: line 3; longest: 7 pieces); split them, or choose decode.too_long=split"
+        "sources of more than 3 pieces (decode.max_source, position table), their lines "
+        "left empty: 2 (first: line 3; longest: 7 pieces); split them, "
+        "or choose decode.too_long=split"
     )
     assert error.value.code == Exit.DATA
 
@@ -86,7 +79,7 @@ def test_or_cut_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     translator = Translator.of(limited(), decode(too_long="truncate", window=2))
     assert translator.texts(LINES) == ["w1 w2 w3", "", "w1 w2 w3", "w9", "w1 w2 w3"]
     assert [r.getMessage() for r in caplog.records] == [
-        "sources of more pieces than model and memory hold (3), cut: "
+        "sources of more than 3 pieces (decode.max_source, position table), cut: "
         "2 (first: line 3; longest: 7 pieces)"
     ]
 
@@ -106,45 +99,22 @@ def test_parts_hold_all_of_the_text(text: str, most: int, parts: list[str]) -> N
     assert parts_of(text, most, len) == parts
 
 
-@pytest.mark.parametrize(
-    ("encoding", "memory"),
-    [("absolute", 2**22), ("t5", 2**26), ("relative", 2**26), ("shaw_absolute", 2**25)],
-)
-def test_what_a_source_takes_is_foreseen(
-    encoding: str,
-    memory: int,
-    tiny: Callable[..., Transformer],
-    settings_of: Callable[..., Settings],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A source as long as the memory allows takes that memory, within a tenth."""
-    side: Side = trained().source
-    words = [f"encoding={encoding}"]
-    if encoding == "shaw_absolute":
-        words.append("encoding.shaw_absolute.longest=400")
-    model = tiny(*words, vocab=len(side.vocabulary))
-    whole = Trained(settings_of(*words), model, side, side, {"longest_source": 30})
-    monkeypatch.setattr("nmt.decode.torch_engine.memory_of", lambda device: memory)
-    monkeypatch.setattr(source_limit, "LENGTHS", (150, 200, 300))
-    monkeypatch.setattr(source_limit, "STEPS", (4, 16))
-    monkeypatch.setattr("nmt.decode.translator.ALWAYS", 300)
-    monkeypatch.setattr(source_limit, "ALWAYS", 300)
-    translator = Translator.of(whole, decode(max_length_ratio=0.0, max_length_offset=2))
-    longest = translator._longest(10**6, 1)
-    assert 300 < longest < 10_000
-    with MemoryMeter() as live:
-        cast(Any, translator.engine)._try(longest + 1, 2, 1)
-    assert live.peak * source_limit.SHARE == pytest.approx(memory, rel=0.1)
+def test_the_longest_source_is_a_setting() -> None:
+    some = Translator.of(trained(), decode(too_long="truncate", max_source=2))
+    assert some.texts(["w1 w2 w3", "w1"]) == ["w1 w2", "w1"]
+    assert Translator.of(limited(), decode(max_source=2)).longest == 2
+    assert Translator.of(limited(), decode(max_source=9)).longest == 3
 
 
-def test_a_mark_of_live_bytes_follows_what_is_held() -> None:
-    with MemoryMeter() as live, torch.inference_mode():
-        held = torch.ones(1000)
-        for _ in range(5):
-            held = held * 2
-        view = held[:10]
-    assert live.peak == 2 * 4000
-    del held
-    assert live.bytes == 4000
-    del view
-    assert live.bytes == 0
+def test_want_of_memory_is_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    some = Translator.of(trained(), decode())
+
+    def full(*_: object) -> None:
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(model_of(some), "start", full)
+    with pytest.raises(
+        UserError, match=r"too much for the memory of cpu; .*decode\.max_source$"
+    ) as e:
+        some.texts(["w1"])
+    assert e.value.code == Exit.NO_MEMORY
