@@ -1,8 +1,9 @@
 """What searches for translations: the side of a translator that knows ids and no text."""
 
+from collections.abc import Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from nmt.decode.search import Hypothesis
 from nmt.decode.sources import ColumnsRead, Source
@@ -16,14 +17,6 @@ def too_much(batch_tokens: int, device: object) -> UserError:
         "give a smaller one, or a smaller decode.max_source",
         Exit.NO_MEMORY,
     )
-
-
-class SearchRequest(NamedTuple):
-    """A batch of sources, and what is to be found for them."""
-
-    sources: list[Source]
-    limits: list[int]  # the greatest length of each output, eos apart
-    n_best: int  # hypotheses of each
 
 
 class Engine(ColumnsRead, Protocol):
@@ -54,10 +47,10 @@ class Engine(ColumnsRead, Protocol):
         Raises UserError where they cannot be had.
         """
 
-    def search(self, request: SearchRequest) -> list[list[Hypothesis]]:
+    def search(self, sources: Sequence[Source], n_best: int) -> list[list[Hypothesis]]:
         """Find n_best hypotheses or fewer, at least one, for each source of a batch; best first.
 
         Each begins with the prefix of its source. Samples come in the order in which they were
-        drawn. None has more pieces than its limit, eos apart. Raises UserError (71) where memory is
+        drawn. None has more pieces than its source allows. Raises UserError (71) where memory is
         short.
         """

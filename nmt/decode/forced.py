@@ -2,23 +2,22 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
+from itertools import repeat
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from nmt.data.grouping import by_length
-from nmt.data.vocab import BOS, EOS, PAD
-from nmt.decode.columns import Columns
+from nmt.data.vocab import BOS, EOS
 from nmt.decode.notes import Note
-from nmt.decode.sources import Source, SourceReader
+from nmt.decode.sources import Source, SourceReader, as_tensors, padded
+from nmt.decode.streams import parallel_lines, windows
 from nmt.errors import Exit, UserError, is_want_of_memory
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
 
 END = "</s>"  # stands for the end of a sentence among pieces
+WHOLE = 2**62  # lines of a window that holds any text
 
 
 class GivenTranslation(NamedTuple):
@@ -53,14 +52,7 @@ def score(
     table, and columns that do not fit; 2 for columns that are missing or unknown; 71 where memory
     is short.
     """
-    sources, targets = list(sources), list(targets)
-    if len(sources) != len(targets):
-        raise UserError(
-            f"{len(sources)} sources, but {len(targets)} translations; the two must be parallel",
-            Exit.DATA,
-        )
-    window = max(1, len(sources))
-    found = stream(trained, sources, targets, columns, batch_tokens=batch_tokens, window=window)
+    found = stream(trained, sources, targets, columns, batch_tokens=batch_tokens, window=WHOLE)
     return [given for given in found if given is not None]  # all: what is too long is raised
 
 
@@ -82,35 +74,24 @@ def stream(
     for such pairs, before any pair of their window is scored.
     """
     reader = SourceReader(trained.source.segmenter, trained.settings, trained.model)
-    beside = Columns(columns or {}, reader.kinds(columns or {}))
-    lines, translations = iter(sources), iter(targets)
-    while some := list(islice(lines, window)):
-        given = list(islice(translations, len(some)))
-        if len(given) < len(some):
-            raise _unparallel(f"end after line {first - 1 + len(given)}, but the sources go on")
-        rows, pairs = beside.read(len(some), first), []
-        for number, (line, target, row) in enumerate(zip(some, given, rows, strict=True), first):
-            text = line.removesuffix("\n")
-            source = reader.read(text, trained.source.ids(text), row, number)
-            pair = ForcedPair(number, source, trained.target.ids(target.removesuffix("\n")))
+    columns = columns or {}
+    per = reader.kinds(columns)
+    lines = parallel_lines(sources, columns, per, targets, "translations", first)
+    for some in windows(lines, window):
+        pairs = []
+        for line in some:
+            ids = trained.source.ids(line.text)
+            source = reader.source(line.text, ids, line.columns, line.number)
+            pair = ForcedPair(source, trained.target.ids(line.target))
             pairs.append(pair if _fits(trained.model, pair, too_long) else None)
         yield from _window(trained, pairs, batch_tokens)
-        first += len(some)
-    beside.end(first - 1)
-    if next(translations, None) is not None:
-        raise _unparallel(f"go on, but the sources end after line {first - 1}")
 
 
 class ForcedPair(NamedTuple):
     """A line and its translation in numbers."""
 
-    line: int  # its number
     source: Source
     target: list[int]  # ids, ending in EOS
-
-
-def _unparallel(what: str) -> UserError:
-    return UserError(f"the translations {what}; the two must be parallel", Exit.DATA)
 
 
 def _fits(model: Transformer, pair: ForcedPair, too_long: Note | None) -> bool:
@@ -124,11 +105,11 @@ def _fits(model: Transformer, pair: ForcedPair, too_long: Note | None) -> bool:
             continue
         if too_long is None:
             raise UserError(
-                f"line {pair.line}: the {side} has {length - 1} pieces; the encoding holds "
+                f"line {pair.source.line}: the {side} has {length - 1} pieces; the encoding holds "
                 f"{limit - 1}; leave the line out",
                 Exit.DATA,
             )
-        too_long.add(pair.line, length - 1)
+        too_long.add(pair.source.line, length - 1)
         return False
     return True
 
@@ -136,14 +117,13 @@ def _fits(model: Transformer, pair: ForcedPair, too_long: Note | None) -> bool:
 def _window(
     trained: Trained, pairs: list[ForcedPair | None], batch_tokens: int
 ) -> list[GivenTranslation | None]:
-    """Score the pairs that are there in batches of like length; in their order."""
-    there = [pair for pair in pairs if pair is not None]
-    scores: dict[int, list[float]] = {}  # number of the line -> log-probabilities
-    lengths = [max(len(pair.source.ids), len(pair.target)) for pair in there]
+    """Score the pairs that are not None in batches of like length; in their order."""
+    fit = [pair for pair in pairs if pair is not None]
+    log_probs: list[list[float]] = [[] for _ in fit]
+    lengths = [max(len(pair.source.ids), len(pair.target)) for pair in fit]
     for group in by_length(lengths, batch_tokens):
-        batch = [there[place] for place in group]
         try:
-            found = _log_probs(trained.model, batch)
+            scores = _log_probs(trained.model, [fit[place] for place in group])
         except (RuntimeError, MemoryError) as error:
             if not is_want_of_memory(error):
                 raise
@@ -151,34 +131,30 @@ def _window(
                 f"batch_tokens={batch_tokens}: too much for the memory; give fewer",
                 Exit.NO_MEMORY,
             ) from None
-        scores.update(zip((pair.line for pair in batch), found, strict=True))
-    return [None if pair is None else _given(trained, pair, scores[pair.line]) for pair in pairs]
+        for place, of_pair in zip(group, scores, strict=True):
+            log_probs[place] = of_pair
+    scored = map(_given, repeat(trained), fit, log_probs)
+    return [None if pair is None else next(scored) for pair in pairs]
 
 
 def _given(trained: Trained, pair: ForcedPair, log_probs: list[float]) -> GivenTranslation:
+    line, ids = pair.source.line, pair.target
     if not math.isfinite(sum(log_probs)):
         raise UserError(
-            f"line {pair.line}: the model gives no finite log-probability; its weights are no use",
+            f"line {line}: the model gives no finite log-probability; its weights are no use",
             Exit.DATA,
         )
-    return GivenTranslation(_pieces(trained, pair.target), log_probs)
+    pieces = trained.target.vocabulary.pieces(ids[: ids.index(EOS)])
+    return GivenTranslation([*pieces, END], log_probs)
 
 
 @torch.inference_mode()
 def _log_probs(model: Transformer, pairs: list[ForcedPair]) -> list[list[float]]:
     """Log-probabilities of each target's ids, EOS included, in one pass over a batch."""
-    sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
     device = next(model.parameters()).device
-
-    def padded(rows: Iterable[list[int]]) -> Tensor:
-        tensors = [torch.tensor(row) for row in rows]
-        return pad_sequence(tensors, batch_first=True, padding_value=PAD).to(device)
-
-    columns = {
-        name: padded(source.columns[name] for source in sources) for name in sources[0].columns
-    }
-    prefixes = padded([BOS, *ids[:-1]] for ids in targets)  # [batch, target]
-    source = padded(source.ids for source in sources)  # [batch, source]
+    source, columns = as_tensors([pair.source for pair in pairs], device)  # [batch, source]
+    targets = [pair.target for pair in pairs]
+    prefixes = padded([[BOS, *ids[:-1]] for ids in targets], device)  # [batch, target]
     states = model.hidden(source, prefixes, columns).states  # [batch, target, dim]
     scores = []
     for row, ids in zip(states, targets, strict=True):  # a row at a time: the vocabulary is large
@@ -186,7 +162,3 @@ def _log_probs(model: Transformer, pairs: list[ForcedPair]) -> list[list[float]]
         forced = torch.tensor(ids, device=device)[:, None]
         scores.append(log_probs.gather(1, forced)[:, 0].tolist())
     return scores
-
-
-def _pieces(trained: Trained, ids: list[int]) -> list[str]:
-    return [*trained.target.vocabulary.pieces(ids[: ids.index(EOS)]), END]

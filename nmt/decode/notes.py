@@ -11,7 +11,7 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Note:
-    """How many lines something befell."""
+    """How many lines were unusual in one way."""
 
     count: int = 0
     first: int = 0
@@ -35,7 +35,7 @@ class Note:
 
 
 class Notes:
-    """What is reported after the last line."""
+    """All that is reported after the last line."""
 
     def __init__(self, before: Mapping[str, Sequence[int]] | None = None) -> None:
         """`before`: `plain()` of the notes of the lines before these."""
@@ -43,7 +43,7 @@ class Notes:
         self.split = Note()  # source too long for table or max_source: translated in parts
         self.truncated = Note()  # likewise: cut
         self.refused = Note()  # likewise: line left empty
-        self.unfit = Note()  # target prefix that cannot be: line left empty
+        self.unfit = Note()  # no translation can begin with the target prefix: line left empty
         self.cut = Note()  # output at its limit
         self.broken = Note()  # output that met no finite score
         self.uncoded = Note()  # source that names no target language of a multilingual model
@@ -63,41 +63,39 @@ class Notes:
     def report(self, longest_trained: int | None, longest: int, codes: Sequence[str] = ()) -> None:
         """Log one line for each kind; lengths in pieces, eos apart.
 
-        `codes`: of the target languages of a multilingual model.
+        `longest` is the limit of a source; `codes` are the target languages of a multilingual
+        model.
         """
-        if self.uncoded.count:
-            log.warning(
-                "sources that do not begin with a target language of this model: %s; "
-                "begin each with one, as in `%s Hello.`; it knows %s%s",
-                self.uncoded, codes[0], ", ".join(codes[:SHOWN]), ", ..." if codes[SHOWN:] else "",
-            )  # fmt: skip
-        if self.long.count:
-            log.warning(
-                "sources of more pieces than the longest in training (%d): %s; "
-                "translated whole; quality beyond the trained length is not assured",
-                longest_trained,
-                self.long,
+        known = ", ".join(codes[:SHOWN]) + (", ..." if codes[SHOWN:] else "")
+        too_long = f"sources of more than {longest} pieces (decode.max_source, position table)"
+        for note, message in (
+            (self.uncoded, "sources that do not begin with a target language of this model: %s; "
+             f"begin each with one, as in `{codes[0] if codes else ''} Hello.`; it knows {known}"),
+            (self.long, f"sources of more pieces than the longest in training ({longest_trained}): "
+             "%s; translated whole; quality beyond the trained length is not assured"),
+            (self.split, f"{too_long}, translated in parts: %s"),
+            (self.truncated, f"{too_long}, cut: %s"),
+            (self.cut, "translations cut at the limit of their length: %s; the limit is set by "
+             "decode.max_length_ratio and decode.max_length_offset"),
+            (self.broken, "translations that end where the model gave no finite score: %s"),
+        ):  # fmt: skip
+            if note.count:
+                log.warning(message, note)
+
+    def refusals(self, longest: int, too_long: str) -> str:
+        """Why some lines were left empty, with decode.too_long as it is; empty: none was."""
+        reasons = []
+        if self.refused.count:
+            advice = "split them, or choose decode.too_long=split"
+            if too_long == "split":
+                advice = "split them and what stands beside them: columns, or target prefixes"
+            reasons.append(
+                f"sources of more than {longest} pieces (decode.max_source, position table), "
+                f"their lines left empty: {self.refused}; {advice}"
             )
-        if self.split.count:
-            log.warning(
-                "sources of more than %d pieces (decode.max_source, position table), "
-                "translated in parts: %s",
-                longest,
-                self.split,
+        if self.unfit.count:
+            reasons.append(
+                "target prefixes with which no translation can begin, their lines left empty: "
+                f"{self.unfit.count} (first: line {self.unfit.first}); change or empty them"
             )
-        if self.truncated.count:
-            log.warning(
-                "sources of more than %d pieces (decode.max_source, position table), cut: %s",
-                longest,
-                self.truncated,
-            )
-        if self.cut.count:
-            log.warning(
-                "translations cut at the limit of their length: %s; the limit is set by "
-                "decode.max_length_ratio and decode.max_length_offset",
-                self.cut,
-            )
-        if self.broken.count:
-            log.warning(
-                "translations that end where the model gave no finite score: %s", self.broken
-            )
+        return "; ".join(reasons)

@@ -4,7 +4,7 @@ The batches of a window are about equal in tokens, and as many as keep all cores
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import ExitStack
 from typing import Any, TypeVar
@@ -16,7 +16,6 @@ from nmt.decode.engine import Engine
 from nmt.machine.memory import memory_of
 from nmt.machine.pool import AHEAD, InProcess, may_fork
 
-Window = TypeVar("Window")
 Result = TypeVar("Result")
 
 EACH = 2**30  # bytes of memory for each worker, where their number is left to this module
@@ -49,25 +48,21 @@ class Searching(ExitStack):
         return future
 
     def in_order(
-        self,
-        windows: Iterable[Window],
-        begin: Callable[[Window], Callable[[], Result]],
-        read_ahead: bool,
+        self, windows: Iterator[Callable[[], Result]], read_ahead: bool
     ) -> Iterator[Result]:
-        """The result of each window, in their order, `begin` having begun it.
+        """The result of each window, in their order; each window is begun when it is read.
 
         With `read_ahead`, windows are read while workers could soon have nothing to do; else
         a window is read when the result of the one before it is used up. What reading raises is
         raised behind the results of all windows that were read before.
         """
-        stream = iter(windows)
         begun: deque[Callable[[], Result]] = deque()
         failed: Exception | None = None
         more = True
         while more or begun:
             while more and (not begun or (read_ahead and self._wants_more(len(begun)))):
                 try:
-                    begun.append(begin(next(stream)))
+                    begun.append(next(windows))
                 except StopIteration:
                     more = False
                 except Exception as error:

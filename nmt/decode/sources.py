@@ -1,12 +1,18 @@
-"""A line of source text, and the columns beside it, in the numbers that a model reads."""
+"""A line of source text and its columns, in the numbers that a model reads."""
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import NamedTuple, Protocol
 
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
 from nmt.config import WORDS, Settings, columns_of
 from nmt.data.columns import ColumnLine, check_ranges, expand, missing
 from nmt.data.segmenter import Segmenter
+from nmt.data.vocab import PAD
 from nmt.errors import UserError
+from nmt.machine.device import sent
 
 LENGTH = "length"  # the column of desired lengths in pieces, for decode.target_length=given
 
@@ -19,6 +25,7 @@ class Source(NamedTuple):
     line: int = 1  # its number in the text, from 1
     part: int = 0  # of a line that is translated in parts, from 0
     prefix: Sequence[int] = ()  # ids with which the output begins, eos apart
+    limit: int = 0  # ids of its output at most, eos apart; unused where the output is given
 
 
 class ColumnsRead(Protocol):
@@ -69,14 +76,29 @@ class SourceReader:
             )
         return known
 
-    def read(
-        self, text: str, ids: list[int], beside: dict[str, ColumnLine], line: int, part: int = 0
+    def source(
+        self, text: str, ids: list[int], columns: Mapping[str, ColumnLine], line: int
     ) -> Source:
-        """A text of these ids with what stands beside it; UserError (65) if that does not fit."""
+        """A text of these ids with its columns; UserError (65) for columns that do not fit."""
         words = WORDS in self.reads.columns
-        if not beside and not words:
-            return Source(ids, {}, line, part)
+        if not columns and not words:
+            return Source(ids, {}, line)
         where = f"line {line}"
-        columns = expand(text, beside, self.segmenter, where, most=len(ids) - 1, words=words)
-        check_ranges(columns, self.reads.column_ranges, where)
-        return Source(ids, columns, line, part)
+        numbers = expand(text, columns, self.segmenter, where, most=len(ids) - 1, words=words)
+        check_ranges(numbers, self.reads.column_ranges, where)
+        return Source(ids, numbers, line)
+
+
+def as_tensors(sources: Sequence[Source], device: torch.device) -> tuple[Tensor, dict[str, Tensor]]:
+    """Ids [batch, source] and columns [batch, source | 1], padded on the right."""
+    columns = {
+        name: padded([source.columns[name] for source in sources], device)
+        for name in sources[0].columns
+    }
+    return padded([source.ids for source in sources], device), columns
+
+
+def padded(rows: Iterable[Sequence[int]], device: torch.device) -> Tensor:
+    """[rows, longest], padded on the right."""
+    tensors = [torch.tensor(row) for row in rows]
+    return sent(pad_sequence(tensors, batch_first=True, padding_value=PAD), device)

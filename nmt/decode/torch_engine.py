@@ -9,16 +9,15 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from nmt.config import WORDS, Decode
 from nmt.data.vocab import BOS, EOS, PAD, UNK
 from nmt.decode.beam import Beam
-from nmt.decode.engine import SearchRequest, too_much
+from nmt.decode.engine import too_much
 from nmt.decode.quantised import quantised
 from nmt.decode.sampling import Draw, Sampling, random_numbers
 from nmt.decode.search import Hypothesis, Step, Strategy, search, with_prefixes
-from nmt.decode.sources import LENGTH, Source
+from nmt.decode.sources import LENGTH, Source, as_tensors
 from nmt.errors import UserError, is_want_of_memory
 from nmt.machine.cpus import cpus
 from nmt.machine.device import has_low_precision, sent, usable_threads
@@ -45,7 +44,6 @@ class TorchEngine:
         Raises UserError for settings that they or their device cannot follow.
         """
         self.models, self.decode = [member.model for member in members], decode
-        self.source_size = len(members[0].source.vocabulary)
         _check_length(self.models, decode)
         if decode.position_scale != 1:
             for model in self.models:
@@ -116,7 +114,7 @@ class TorchEngine:
         advice = "give fewer, or a smaller decode.batch_tokens"
         return WorkerPool(count, f"--workers {count}", advice, [self.search])
 
-    def search(self, request: SearchRequest) -> list[list[Hypothesis]]:
+    def search(self, sources: Sequence[Source], n_best: int) -> list[list[Hypothesis]]:
         """Find the n_best hypotheses, or fewer, for each source of a batch; best first.
 
         With decode.method=sample they are n_best samples, in the order in which they were drawn.
@@ -125,51 +123,46 @@ class TorchEngine:
         try:
             # in inference mode, autocast would not keep the rounded weights for the next step
             with torch.no_grad() if self.bfloat16 else torch.inference_mode():
-                return self._search(request)
+                return self._search(sources, n_best)
         except (RuntimeError, MemoryError) as error:
             if not is_want_of_memory(error):
                 raise
             raise too_much(self.decode.batch_tokens, self.device) from None
 
-    def _search(self, request: SearchRequest) -> list[list[Hypothesis]]:
-        sources = request.sources
-        source = self._padded([source.ids for source in sources])  # [batch, source]
-        columns = {  # [batch, source] each, or [batch, 1]
-            name: self._padded([source.columns[name] for source in sources])
-            for name in sources[0].columns
-        }
+    def _search(self, sources: Sequence[Source], n_best: int) -> list[list[Hypothesis]]:
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bfloat16):
             prefixes = [source.prefix for source in sources]
-            step = with_prefixes(self._step(sources, source, columns), prefixes, self.device)
-            return search(step, self._strategy(request), BOS, self.device)
+            step = with_prefixes(self._step(sources), prefixes, self.device)
+            return search(step, self._strategy(sources, n_best), BOS, self.device)
 
-    def _step(self, sources: list[Source], source: Tensor, columns: dict[str, Tensor]) -> Step:
+    def _step(self, sources: Sequence[Source]) -> Step:
         """The log-probabilities of the next token after each prefix of a batch of sources."""
-        told = columns.pop(LENGTH)[:, 0] if self.decode.target_length == "given" else None
+        ids, columns = as_tensors(sources, self.device)
+        given = columns.pop(LENGTH)[:, 0] if self.decode.target_length == "given" else None
         states = [
             model.start(
-                source,
+                ids,
                 {name: columns[name] for name in columns if name in {*model.columns, WORDS}},
-                self._lengths(model, sources, told),
+                self._lengths(model, sources, given),
             )
             for model in self.models
         ]
 
         def step(tokens: Tensor, parents: Tensor | None) -> Tensor:
-            each = []
+            log_probs = []
             for model, state in zip(self.models, states, strict=True):
                 if parents is not None:
                     state.reorder(parents)
-                each.append(model.step(tokens, state).float().log_softmax(dim=-1))
-            if len(each) == 1:
-                return each[0]
-            return torch.stack(each).logsumexp(dim=0) - math.log(len(each))
+                log_probs.append(model.step(tokens, state).float().log_softmax(dim=-1))
+            if len(log_probs) == 1:
+                return log_probs[0]
+            return torch.stack(log_probs).logsumexp(dim=0) - math.log(len(log_probs))
 
         return step
 
-    def _strategy(self, request: SearchRequest) -> Strategy:
+    def _strategy(self, sources: Sequence[Source], n_best: int) -> Strategy:
         """Beam search, or sampling, as the settings say."""
-        decode, limits = self.decode, torch.tensor(request.limits)
+        decode, limits = self.decode, torch.tensor([source.limit for source in sources])
         rules: dict[str, Any] = {
             "eos": EOS,
             "forbidden": FORBIDDEN[decode.unknown],
@@ -181,11 +174,11 @@ class TorchEngine:
                 beam_size=decode.beam_size,
                 alpha=decode.alpha,
                 penalty=decode.length_penalty,
-                n_best=request.n_best,
+                n_best=n_best,
                 **rules,
             )
-        draws = [Draw(source.line, source.part) for source in request.sources]
-        numbers = random_numbers(decode.seed, draws, request.n_best, max(request.limits) + 1)
+        draws = [Draw(source.line, source.part) for source in sources]
+        numbers = random_numbers(decode.seed, draws, n_best, int(limits.max()) + 1)
         return Sampling(
             limits,
             numbers,
@@ -196,23 +189,19 @@ class TorchEngine:
         )
 
     def _lengths(
-        self, model: Transformer, sources: list[Source], told: Tensor | None
+        self, model: Transformer, sources: Sequence[Source], given: Tensor | None
     ) -> Tensor | None:
-        """Desired lengths [batch], eos included; None: nobody asks, or the model's head tells.
+        """Desired lengths [batch], eos included; None: not needed, or predicted by the model.
 
-        `told` are those that were given, in pieces.
+        `given` are those of the column, in pieces.
         """
         if not model.needs_lengths or self.decode.target_length == "predicted":
             return None
-        if told is not None:
-            return told.clamp(min=0) + 1
+        if given is not None:
+            return given.clamp(min=0) + 1
         pieces = [len(source.ids) - 1 for source in sources]
         lengths = [max(1, round(self.decode.length_ratio * n)) + 1 for n in pieces]
         return sent(torch.tensor(lengths), self.device)
-
-    def _padded(self, rows: list[list[int]]) -> Tensor:
-        tensors = [torch.tensor(row) for row in rows]
-        return sent(pad_sequence(tensors, batch_first=True, padding_value=PAD), self.device)
 
 
 def _least(limits: Iterable[int | None]) -> int | None:

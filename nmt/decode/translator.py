@@ -1,31 +1,24 @@
 """Text in, text out: a translation for every line, in the order of the lines, window by window."""
 
-import logging
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
-from nmt.config import WORDS, Decode, Settings
-from nmt.data.columns import ColumnLine
-from nmt.data.marian import language_codes
-from nmt.data.segmenter import JoinedLine
-from nmt.data.side import Side
-from nmt.data.vocab import EOS
+from nmt.config import Decode
 from nmt.decode.beam import length_penalty
-from nmt.decode.columns import Columns
-from nmt.decode.engine import Engine, SearchRequest
+from nmt.decode.engine import Engine
 from nmt.decode.ensemble import together
+from nmt.decode.lines import LineReader, TextSides
 from nmt.decode.mbr import by_utility
 from nmt.decode.notes import Notes
-from nmt.decode.parts import parts_of
-from nmt.decode.prefixes import Prefixes, UnfitPrefixError
 from nmt.decode.search import Hypothesis
 from nmt.decode.searching import Searching, batches_of
-from nmt.decode.sources import Source, SourceReader
+from nmt.decode.sources import Source
+from nmt.decode.streams import ParallelLine, parallel_lines, windows
 from nmt.decode.torch_engine import TorchEngine
 from nmt.errors import Exit, UserError
-from nmt.modeldir import USUAL_LENGTH, Trained
+from nmt.modeldir import Trained
 
 SMALLEST = 4000  # source tokens x hypotheses of a batch; half of it costs a core a fifth to a third
 
@@ -43,51 +36,12 @@ class Translation(NamedTuple):
     finished: bool = True  # false: it, or a part, ends without eos
 
 
-log = logging.getLogger(__name__)
-
-
 class RefusedLinesError(UserError):
     """Some lines, too long or with an unfit prefix, were left empty; all others are translated."""
 
 
-def _unfit(notes: Notes) -> list[str]:
-    """What to say of prefixes with which no translation can begin, if there were any."""
-    if not notes.unfit.count:
-        return []
-    return [
-        "target prefixes with which no translation can begin, their lines left empty: "
-        f"{notes.unfit.count} (first: line {notes.unfit.first}); change or empty them"
-    ]
-
-
-class TextSides(Protocol):
-    """What a translator knows of a model apart from its engine; a modeldir.Trained is one."""
-
-    @property
-    def settings(self) -> Settings:
-        """Of the training; here those of its data."""
-
-    @property
-    def source(self) -> Side:
-        """Segmenter and vocabulary of the lines that are read."""
-
-    @property
-    def target(self) -> Side:
-        """Those of the lines that are written."""
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """`longest_source` is the pieces of the longest source in training; None: unknown."""
-
-
-_Searched = tuple[Source, list[Hypothesis]]  # a source, and what was found for it
-
-
-class _Window(NamedTuple):
-    """Lines that are translated together, each as its sources: one, several parts, or none."""
-
-    lines: list[list[Source]]
-    notes: Notes  # of them
+_Searched = tuple[Source, list[Hypothesis]]  # a source and its hypotheses
+_Batch = tuple[list[Source], Future[list[list[Hypothesis]]]]
 
 
 class Translator:
@@ -98,15 +52,8 @@ class Translator:
     ) -> None:
         """`workers`: processes that search; None: as many as pay for the text and this machine."""
         self.source, self.target, self.engine = sides.source, sides.target, engine
-        self.longest_trained: int | None = sides.facts["longest_source"]
-        self.codes = language_codes(sides.source.segmenter, sides.source.vocabulary)
         self.decode, self.workers = decode, workers
-        self.reader = SourceReader(
-            sides.source.segmenter,
-            sides.settings,
-            engine,
-            given_lengths=decode.target_length == "given",
-        )
+        self.reader = LineReader(sides, decode, engine)
 
     @classmethod
     def of(
@@ -142,9 +89,9 @@ class Translator:
 
         Their score is the log-probability over the length penalty. With decode.method=sample they
         are n_best samples in the order in which they were drawn, and the score is the
-        log-probability: which, follows from decode.seed, the number of the line and that of the
-        sample alone. With decode.mbr they are the n_best of its candidates by expected utility,
-        which is the score.
+        log-probability; they follow from decode.seed, the number of the line and that of the sample
+        alone. With decode.mbr they are the n_best of its candidates by expected utility, which is
+        the score.
 
         `columns` are the integers beside the text that the model asks for, line by line as in
         their files. `prefixes` are the beginnings that the translations must have, line by line; an
@@ -158,233 +105,100 @@ class Translator:
         or unknown; after the last line RefusedLinesError, if lines were too long and
         decode.too_long=refuse, or with a prefix, and if no translation can begin with a prefix.
         """
-        beside = Columns(columns or {}, self.reader.kinds(columns or {}))
-        count = self.decode.mbr or n_best  # hypotheses that are searched for
-        beginnings = Prefixes(prefixes, self.target)
-        notes = Notes() if notes is None else notes
+        columns, notes = columns or {}, Notes() if notes is None else notes
+        per = self.reader.kinds(columns)
+        parallel = parallel_lines(lines, columns, per, prefixes, "target prefixes", first)
         with Searching(self.engine, self.workers) as searching:
-            some = self._lines_of_windows(iter(lines), first, more)
-            windows = self._windows(some, beside, beginnings, first)
-            begin = partial(self._begin, count, searching)
-            for answers, unusual in searching.in_order(windows, begin, read_ahead):
+            begun = (
+                self._begin(window, n_best, searching)
+                for window in windows(parallel, self.decode.window, more)
+            )
+            for translations, unusual in searching.in_order(begun, read_ahead):
                 notes.merge(unusual)
-                for answer in answers:
-                    yield answer[:n_best]
-        notes.report(self.longest_trained, self.longest, list(self.codes))
-        if why := [*self._too_long(notes), *_unfit(notes)]:
-            raise RefusedLinesError("; ".join(why), Exit.DATA)
-
-    def _too_long(self, notes: Notes) -> list[str]:
-        """What to say of sources that were too long, if there were any."""
-        if not notes.refused.count:
-            return []
-        advice = "split them, or choose decode.too_long=split"
-        if self.decode.too_long == "split":
-            advice = "split them and what stands beside them: columns, or target prefixes"
-        return [
-            f"sources of more than {self.longest} pieces (decode.max_source, position table), "
-            f"their lines left empty: {notes.refused}; {advice}"
-        ]
-
-    def _lines_of_windows(
-        self, lines: Iterator[str], first: int, more: Callable[[], bool]
-    ) -> Iterator[list[str]]:
-        """Lines by window; a multiple of decode.window ends one, as outputs are resumed there."""
-        window: list[str] = []
-        for number, line in enumerate(lines, first):
-            window.append(line)
-            if number % self.decode.window == 0 or not more():
-                yield window
-                window = []
-        if window:
-            yield window
-
-    def _windows(
-        self,
-        lines: Iterator[list[str]],
-        beside: Columns,
-        beginnings: Prefixes,
-        first: int,
-    ) -> Iterator[_Window]:
-        """Read what stands beside all lines, and number them, window by window."""
-        unfit = False  # whether a prefix was
-        for window in lines:
-            rows = beside.read(len(window), first)
-            begin = beginnings.read(len(window), first)
-            notes, sources = Notes(), []
-            for number, (line, row, text) in enumerate(
-                zip(window, rows, begin, strict=True), first
-            ):
-                try:
-                    ids = beginnings.ids(text, number)
-                    parts = self._parts(line, row, bool(ids), number, notes)
-                    sources.append(self._begun(parts, ids, number))
-                except UnfitPrefixError as error:
-                    if not unfit:
-                        log.warning("%s; its line is left empty", error)
-                    unfit = True
-                    notes.unfit.add(number, 0)
-                    sources.append([])
-            yield _Window(sources, notes)
-            first += len(window)
-        beside.end(first - 1)
-        beginnings.end(first - 1)
-
-    def _parts(
-        self,
-        line: str,
-        beside: dict[str, ColumnLine],
-        whole: bool,
-        number: int,
-        notes: Notes,
-    ) -> list[Source]:
-        """A line and its columns in numbers: one source, several if it was split, none if refused.
-
-        What stands beside the words of a line cannot be split, nor what must be `whole`: such a
-        line is refused.
-        """
-        known = isinstance(line, JoinedLine)  # its sentences, which any copy would forget
-        text = line if known else line.removesuffix("\n").removesuffix("\r")
-        ids = self.source.ids(text)
-        pieces = len(ids) - 1
-        if self.codes and pieces and ids[0] not in self.codes.values():
-            notes.uncoded.add(number, pieces)
-        longest = self.longest
-        if pieces <= longest:
-            if self.longest_trained is not None and pieces > self.longest_trained:
-                notes.long.add(number, pieces)
-            return [self.reader.read(text, ids, beside, number)]
-        if self.decode.too_long == "truncate":
-            notes.truncated.add(number, pieces)
-            return [self.reader.read(text, [*ids[:longest], EOS], beside, number)]
-        if self.decode.too_long == "refuse" or whole or beside or self.engine.columns - {WORDS}:
-            notes.refused.add(number, pieces)
-            return []
-        notes.split.add(number, pieces)
-        most = max(1, min(longest, self.longest_trained or USUAL_LENGTH))
-        parts = parts_of(text, most, lambda part: len(self.source.ids(part)) - 1)
-        made = ((part, [*self.source.ids(part)[:-1][:most], EOS]) for part in parts)
-        return [
-            self.reader.read(part, of_part, {}, number, i) for i, (part, of_part) in enumerate(made)
-        ]
-
-    def _begun(self, parts: list[Source], prefix: list[int], number: int) -> list[Source]:
-        """The same sources, whose outputs begin with a prefix; UnfitPrefixError if none can."""
-        if not prefix or not parts:
-            return parts
-        (source,) = parts  # a line with a prefix is not split
-        pieces = len(source.ids) - 1
-        if not pieces:
-            raise UnfitPrefixError(
-                number, "the line of the text is empty, and so is its translation; empty both"
-            )
-        if len(prefix) > (limit := self._limit(pieces)):
-            raise UnfitPrefixError(
-                number,
-                f"has {len(prefix)} pieces, but the translation may have {limit}; shorten it, or "
-                "raise decode.max_length_offset",
-            )
-        return [source._replace(prefix=prefix)]
-
-    @property
-    def longest(self) -> int:
-        """The most pieces that a source may have, eos apart."""
-        table, most = self.engine.source_limit, self.decode.max_source
-        return most if table is None else min(most, table - 1)
+                for of_line in translations:
+                    yield of_line[:n_best]
+        longest = self.reader.longest
+        notes.report(self.reader.longest_trained, longest, list(self.reader.codes))
+        if reasons := notes.refusals(longest, self.decode.too_long):
+            raise RefusedLinesError(reasons, Exit.DATA)
 
     def _begin(
-        self, count: int, searching: Searching, window: _Window
+        self, window: Sequence[ParallelLine], n_best: int, searching: Searching
     ) -> Callable[[], tuple[list[list[Translation]], Notes]]:
-        """Begin to search for the translations of a window, batch by batch."""
-        sources = [source for parts in window.lines for source in parts]
-        places = [place for place, source in enumerate(sources) if len(source.ids) > 1]
+        """Submit the batches of a window; its translations come by a call of the result."""
+        notes = Notes()
+        lines = [self.reader.read(line, notes) for line in window]
+        sources = [source for parts in lines for source in parts if len(source.ids) > 1]
+        count = self.decode.mbr or n_best
         width = self.decode.width(count)
         groups = batches_of(
-            [len(sources[place].ids) for place in places],
+            [len(source.ids) for source in sources],
             *(self.decode.batch_tokens // width, max(1, SMALLEST // width), self.engine.shares),
         )
-        batches = [[places[i] for i in group] for group in groups]
-        searching.start(len(batches))
-        found = []
-        for batch in batches:
-            some = [sources[place] for place in batch]
-            limits = [self._limit(len(source.ids) - 1) for source in some]
-            request = SearchRequest(some, limits, count)
-            found.append(searching.submit(self.engine.search, request))
-        return partial(self._end, window, batches, found, searching)
+        searching.start(len(groups))
+        batches: list[_Batch] = []
+        for group in groups:
+            batch = [sources[place] for place in group]
+            batches.append((batch, searching.submit(self.engine.search, batch, count)))
+        return partial(self._end, lines, batches, searching, notes)
 
     def _end(
         self,
-        window: _Window,
-        batches: list[list[int]],
-        found: list[Future[list[list[Hypothesis]]]],
+        lines: list[list[Source]],
+        batches: list[_Batch],
         searching: Searching,
+        notes: Notes,
     ) -> tuple[list[list[Translation]], Notes]:
-        """The translations of a window, in the order of its lines, and what was unusual."""
-        of_sources: list[list[Hypothesis]] = [[] for _ in range(sum(map(len, window.lines)))]
-        for batch, made in zip(batches, found, strict=True):
-            for place, hypotheses in zip(batch, made.result(), strict=True):
-                of_sources[place] = hypotheses
-        each = iter(of_sources)
-        lines = [
-            [(source, some) for source, some in zip(parts, each, strict=False) if some]
-            for parts in window.lines
+        """The translations of each line, best first, and what was unusual about the lines."""
+        found: dict[tuple[int, int], list[Hypothesis]] = {}  # line and part -> hypotheses
+        for batch, future in batches:
+            keys = [(source.line, source.part) for source in batch]
+            found.update(zip(keys, future.result(), strict=True))
+        searched: list[list[_Searched]] = [
+            [(part, found[key]) for part in parts if (key := (part.line, part.part)) in found]
+            for parts in lines
         ]
-        return self._answers(lines, searching, window.notes), window.notes
-
-    def _answers(
-        self, lines: list[list[_Searched]], searching: Searching, notes: Notes
-    ) -> list[list[Translation]]:
-        """The translations of each line, best first, from the hypotheses of its parts."""
-        every = [self._joined([hypotheses for _, hypotheses in parts]) for parts in lines]
-        best = [0] * len(lines)
+        translations = [self._joined([some for _, some in parts]) for parts in searched]
+        best = [0] * len(lines)  # which hypotheses of its parts are a line's best translation
         if self.decode.mbr:
             ranks = {
-                i: searching.submit(by_utility, [translation.text for translation in made])
-                for i, made in enumerate(every)
-                if lines[i]
+                i: searching.submit(by_utility, [translation.text for translation in of_line])
+                for i, of_line in enumerate(translations)
+                if searched[i]
             }
             for i, rank in ranks.items():
-                made, choices = every[i], rank.result()
-                every[i] = [made[place]._replace(score=utility) for place, utility in choices]
+                choices = rank.result()
+                translations[i] = [
+                    translations[i][place]._replace(score=utility) for place, utility in choices
+                ]
                 best[i] = choices[0].place
-        for parts, i in zip(lines, best, strict=True):
+        for parts, i in zip(searched, best, strict=True):
             for source, hypotheses in parts:
                 if not (one := hypotheses[i]).finished:
-                    at_limit = len(one.ids) == self._limit(len(source.ids) - 1)
+                    at_limit = len(one.ids) == source.limit
                     (notes.cut if at_limit else notes.broken).add(source.line, len(one.ids))
-        return every
+        return translations, notes
 
     def _joined(self, parts: list[list[Hypothesis]]) -> list[Translation]:
         """The translations of a line, from those of its parts, all best first; empty of none."""
         if not parts:
             return [Translation("", 0.0)]
         if len(parts) == 1:
-            return [
-                Translation(self._text(each), each.score, tuple(each.ids), each.finished)
-                for each in parts[0]
-            ]
-        made = []
-        for one_of_each in zip(*parts, strict=False):
-            length = sum(len(each.ids) + each.finished for each in one_of_each)
-            log_prob = sum(each.log_prob for each in one_of_each)
-            text = " ".join(filter(None, map(self._text, one_of_each)))
-            score = log_prob / self._penalty(length)
-            ids = tuple(number for each in one_of_each for number in each.ids)
-            made.append(Translation(text, score, ids, all(each.finished for each in one_of_each)))
-        return made
+            return [Translation(self._text(h), h.score, tuple(h.ids), h.finished) for h in parts[0]]
+        translations = []
+        for hypotheses in zip(*parts, strict=False):  # one of each part
+            length = sum(len(h.ids) + h.finished for h in hypotheses)
+            score = sum(h.log_prob for h in hypotheses) / self._penalty(length)
+            text = " ".join(filter(None, map(self._text, hypotheses)))
+            ids = tuple(number for h in hypotheses for number in h.ids)
+            translations.append(Translation(text, score, ids, all(h.finished for h in hypotheses)))
+        return translations
 
     def _penalty(self, length: int) -> float:
-        """What the score of so many pieces is divided by; nothing for samples."""
+        """The divisor of the log-probability of so many pieces; none for samples."""
         if self.decode.method == "sample":
             return 1.0
         return length_penalty(length, self.decode.alpha, self.decode.length_penalty)
 
     def _text(self, hypothesis: Hypothesis) -> str:
         return self.target.text(hypothesis.ids).translate(_SEPARATORS)
-
-    def _limit(self, pieces: int) -> int:
-        """Pieces that the translation of so many may have; eos counts in neither."""
-        limit = int(self.decode.max_length_ratio * pieces) + self.decode.max_length_offset
-        table = self.engine.target_limit  # bos, or eos, and the pieces
-        return limit if table is None else min(limit, table - 1)

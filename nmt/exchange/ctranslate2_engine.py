@@ -21,7 +21,7 @@ from nmt import config
 from nmt.config import Decode, Settings
 from nmt.data.side import Side
 from nmt.decode.beam import length_penalty
-from nmt.decode.engine import SearchRequest, too_much
+from nmt.decode.engine import too_much
 from nmt.decode.search import Hypothesis
 from nmt.decode.sources import Source
 from nmt.errors import Exit, UserError, is_want_of_memory
@@ -151,18 +151,17 @@ class CTranslate2Engine:
             self.reader = alone
             alone.load_model()
 
-    def search(self, request: SearchRequest) -> list[list[Hypothesis]]:
+    def search(self, sources: Sequence[Source], n_best: int) -> list[list[Hypothesis]]:
         """Find up to n_best hypotheses for each source; raises UserError (71) for want of memory.
 
         Sources of one limit are searched together, so that none depends on others.
         """
-        sources, limits, n_best = request
         if any(source.prefix for source in sources):
             raise UserError("prefixes: not with CTranslate2; take the model that was exported")
         by_source: list[list[Hypothesis]] = [[] for _ in sources]
-        order = sorted(range(len(sources)), key=limits.__getitem__)
+        order = sorted(range(len(sources)), key=lambda place: sources[place].limit)
         try:
-            for limit, places in groupby(order, key=limits.__getitem__):
+            for limit, places in groupby(order, key=lambda place: sources[place].limit):
                 group = list(places)
                 some = [sources[place] for place in group]
                 for place, hypotheses in zip(

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from nmt import modeldir
 from nmt.config import Decode
-from nmt.decode.translator import TextSides, Translator
+from nmt.decode.lines import TextSides
+from nmt.decode.translator import Translator
 from nmt.errors import UserError
 from nmt.exchange import ctranslate2_engine
 from nmt.exchange.ctranslate2_engine import CTranslate2Engine

@@ -162,9 +162,9 @@ def test_texts_that_are_not_parallel_end_in_65(
     write(texts[short], [SOURCES, TARGETS][short][:lines])
     output = texts[0].with_name("out")
     code, _, err = nmt_score(*texts, "-o", output)
-    what = f"go on, but the sources end after line {lines}"
+    what = f"go on, but the text ends after line {lines}"
     if short:
-        what = f"end after line {lines}, but the sources go on"
+        what = f"end after line {lines}, but the text goes on"
     assert code == 65 and f"the translations {what}; the two must be parallel" in err
     assert not output.exists()
 
@@ -198,7 +198,7 @@ def test_the_next_command_goes_on(
         assert code == 2 and told in err and err.count("\n") == 1
     short = write(texts[0].with_name("in.short"), TARGETS[:5])
     code, _, err = nmt_score(texts[0], short, "-o", output)
-    assert code == 65 and "the translations end after line 5, but the sources go on" in err
+    assert code == 65 and "the translations end after line 5, but the text goes on" in err
     short.unlink()
     code, _, again = nmt_score(*texts, "-o", output)
     assert code == 65 and "out.part: goes on after 4 lines" in again

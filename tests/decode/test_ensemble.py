@@ -105,11 +105,11 @@ def test_an_ensemble_reads_no_more_than_each_of_its_members(member: Make) -> Non
     less = less._replace(facts={"longest_source": 2})
     some = Translator.of(long, short(), less)
     assert (some.engine.source_limit, some.engine.target_limit) == (4, 4)
-    assert some.longest_trained == 2
-    assert Translator.of(long, short()).longest_trained == 30
+    assert some.reader.longest_trained == 2
+    assert Translator.of(long, short()).reader.longest_trained == 30
     unknown = long._replace(facts={"longest_source": None})
-    assert Translator.of(unknown, short(), less).longest_trained == 2
-    assert Translator.of(unknown, short(), unknown).longest_trained is None
+    assert Translator.of(unknown, short(), less).reader.longest_trained == 2
+    assert Translator.of(unknown, short(), unknown).reader.longest_trained is None
 
 
 def test_members_read_the_columns_that_they_know(

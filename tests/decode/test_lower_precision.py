@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from nmt.decode.engine import SearchRequest
 from nmt.decode.quantised import quantised
 from nmt.decode.search import search
 from nmt.decode.sources import Source
@@ -141,8 +140,8 @@ def test_weights_are_rounded_once_in_a_search(tiny: Make) -> None:
         given = trained()._replace(model=model)
         engine = TorchEngine([given], decode(precision="bfloat16", beam_size=1))
         with Rounded(model) as rounded:
-            source = Source([5, 6, 1], {}, prefix=[7] * limit)
-            ((found,),) = engine.search(SearchRequest([source], [limit], 1))
+            source = Source([5, 6, 1], {}, prefix=[7] * limit, limit=limit)
+            ((found,),) = engine.search([source], 1)
         assert len(found.ids) == limit
         counts.append(rounded.count)
     assert counts[0] == counts[1] > 0

@@ -1,6 +1,6 @@
 """The candidate that is most like all of them comes first, and says how much."""
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, NoReturn
 
 import pytest
@@ -10,9 +10,9 @@ from sacrebleu import sentence_chrf
 
 import nmt
 from nmt.config import Settings, with_decode
-from nmt.decode.engine import SearchRequest
 from nmt.decode.mbr import by_utility
 from nmt.decode.search import Hypothesis
+from nmt.decode.sources import Source
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import UserError
 from nmt.experiments.facts import search_of
@@ -108,9 +108,9 @@ class Consensus:
     def workers(self, count: int) -> NoReturn:
         raise NotImplementedError
 
-    def search(self, request: SearchRequest) -> list[list[Hypothesis]]:
+    def search(self, sources: Sequence[Source], n_best: int) -> list[list[Hypothesis]]:
         cut, whole = Hypothesis([4, 5, 6], -1.0, -1.0, False), Hypothesis([7], -2.0, -2.0, True)
-        return [[cut, *[whole] * (request.n_best - 1)] for _ in request.sources]
+        return [[cut, *[whole] * (n_best - 1)] for _ in sources]
 
 
 def test_any_engine_will_do_and_only_the_choice_is_told(caplog: pytest.LogCaptureFixture) -> None:

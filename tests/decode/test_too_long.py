@@ -1,12 +1,11 @@
 """A source that is too long: translated in parts, left empty or cut; all other lines as ever."""
 
 import pytest
-import torch
 
 from nmt.decode.beam import length_penalty
-from nmt.decode.parts import parts_of
+from nmt.decode.lines import parts_of
 from nmt.decode.translator import RefusedLinesError, Translator
-from nmt.errors import Exit, UserError
+from nmt.errors import Exit
 from nmt.modeldir import USUAL_LENGTH, Trained
 from tests.decode.copying import decode, model_of, trained
 
@@ -102,19 +101,5 @@ def test_parts_hold_all_of_the_text(text: str, most: int, parts: list[str]) -> N
 def test_the_longest_source_is_a_setting() -> None:
     some = Translator.of(trained(), decode(too_long="truncate", max_source=2))
     assert some.texts(["w1 w2 w3", "w1"]) == ["w1 w2", "w1"]
-    assert Translator.of(limited(), decode(max_source=2)).longest == 2
-    assert Translator.of(limited(), decode(max_source=9)).longest == 3
-
-
-def test_want_of_memory_is_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    some = Translator.of(trained(), decode())
-
-    def full(*_: object) -> None:
-        raise torch.OutOfMemoryError
-
-    monkeypatch.setattr(model_of(some), "start", full)
-    with pytest.raises(
-        UserError, match=r"too much for the memory of cpu; .*decode\.max_source$"
-    ) as e:
-        some.texts(["w1"])
-    assert e.value.code == Exit.NO_MEMORY
+    assert Translator.of(limited(), decode(max_source=2)).reader.longest == 2
+    assert Translator.of(limited(), decode(max_source=9)).reader.longest == 3

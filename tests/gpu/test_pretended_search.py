@@ -13,7 +13,6 @@ from torch import Tensor
 from nmt.data.side import Side
 from nmt.data.vocab import Vocabulary
 from nmt.decode.beam import Beam
-from nmt.decode.engine import SearchRequest
 from nmt.decode.sampling import Sampling
 from nmt.decode.search import LOOK_EVERY, NEVER, Hypothesis, search
 from nmt.decode.sources import Source
@@ -90,10 +89,12 @@ def searched(models: list[Transformer], beam: int = 3, **changes: Any) -> Search
     engine = TorchEngine(members, decode(beam_size=beam, **changes))
     step = Counted(models[0].step)
     setattr(models[0], "step", step)  # noqa: B010 (mypy: a method)
-    sources, limits = sources_of(models[0]), LIMITS
-    if (table := engine.target_limit) is not None:
-        limits = [min(limit, table - 1) for limit in limits]
-    found = engine.search(SearchRequest(sources, limits, n_best=beam))
+    table = engine.target_limit or 99
+    sources = [
+        source._replace(limit=min(limit, table - 1))
+        for source, limit in zip(sources_of(models[0]), LIMITS, strict=True)
+    ]
+    found = engine.search(sources, n_best=beam)
     return Searched(found, step.steps, Counter())
 
 
