@@ -176,8 +176,8 @@ def unused_room(subject: Subject) -> Pairs:
         if end == n // 2:
             decoding.reorder([2, 0, 1])
         for cache in (*decoding.state.own, *decoding.state.cross):
-            for held in cache.held:
-                held[:, :, cache.length :] = math.nan
+            for tensor in cache.tensors:
+                tensor[:, :, cache.length :] = math.nan
         decoding.grow(end + 1)
     return subject.against_full(decoding)
 

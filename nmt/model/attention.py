@@ -68,7 +68,7 @@ class Attention(nn.Module):
         if context.memories is None:
             return encodings.project(self._split, x, memory, memory, layer, context)
         cache = cast(Cache, context.memories[layer])
-        if context.site == "cross" and cache.length:
+        if cache.fixed and cache.length:
             nothing = memory[:, :0]
             q, _, _ = encodings.project(self._split, x, nothing, nothing, layer, context)
             return q, *cache.all()

@@ -1,5 +1,6 @@
-"""What is kept of the tokens seen so far, so that a decoder reads each of them once."""
+"""Keys and values of the tokens seen so far, so that a decoder reads each of them once."""
 
+import torch
 from torch import Tensor
 
 KEYS, VALUES = "keys", "values"
@@ -8,13 +9,15 @@ KEYS, VALUES = "keys", "values"
 class Cache:
     """Keys and values [rows, heads, length, head_dim] of the tokens seen so far.
 
-    And what encodings remember of each key: [rows, any, length, width]. Room is doubled when it
-    runs out, so a step copies one position and not the whole past.
+    And values that encodings compute of each key: [rows, any, length, width]. A `fixed` cache gets
+    all keys at once (cross-attention). In another the capacity is doubled when it runs out, so that
+    a step copies one position and not all before it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, fixed: bool = False) -> None:
         self.length = 0  # keys; what is remembered of new ones comes first
-        self._held: dict[str, Tensor] = {}  # [rows, heads, room, head_dim] each
+        self.fixed = fixed
+        self._tensors: dict[str, Tensor] = {}  # [rows, heads, capacity, head_dim] each
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Add new positions and return all."""
@@ -23,13 +26,13 @@ class Cache:
         return all_keys, all_values
 
     def all(self) -> tuple[Tensor, Tensor]:
-        """What was stored; raises RuntimeError where nothing was."""
-        if KEYS not in self._held:
+        """All keys and values; raises RuntimeError where there are none."""
+        if KEYS not in self._tensors:
             raise RuntimeError("the cache is empty")
-        return self._held[KEYS][:, :, : self.length], self._held[VALUES][:, :, : self.length]
+        return self._tensors[KEYS][:, :, : self.length], self._tensors[VALUES][:, :, : self.length]
 
     def remember(self, name: str, new: Tensor) -> Tensor:
-        """Add what an encoding computed of new keys [rows, any, new, width], and return all.
+        """Add values that an encoding computed of new keys [rows, any, new, width]; return all.
 
         The keys themselves are appended afterwards.
         """
@@ -37,43 +40,41 @@ class Cache:
 
     def reorder(self, rows: Tensor) -> None:
         """Row i becomes old row rows[i]."""
-        self._held = {name: self._taken(held, rows) for name, held in self._held.items()}
-
-    def move(self, to: Tensor, source: Tensor, rows: int) -> None:
-        """Row to[i] becomes old row source[i], in place; then only the first `rows` are kept.
-
-        No row may be in both.
-        """
-        for name, held in self._held.items():
-            if len(to):
-                filled = held[:, :, : self.length]
-                filled.index_copy_(0, to, filled.index_select(0, source))
-            self._held[name] = held[:rows]
+        self._tensors = {name: self._gathered(t, rows) for name, t in self._tensors.items()}
 
     @property
-    def held(self) -> list[Tensor]:
-        """All that is held, with the room that is not filled yet."""
-        return list(self._held.values())
+    def tensors(self) -> list[Tensor]:
+        """All that is stored, with the capacity that is not filled yet."""
+        return list(self._tensors.values())
 
     def _add(self, name: str, new: Tensor) -> Tensor:
+        if self.fixed:
+            self._tensors[name] = new
+            return new
         end = self.length + new.shape[2]
-        held = self._held[name] = self._room(self._held.get(name), new, end)
-        held[:, :, self.length : end] = new
-        return held[:, :, :end]
+        tensor = self._tensors[name] = self._grown(self._tensors.get(name), new, end)
+        tensor[:, :, self.length : end] = new
+        return tensor[:, :, :end]
 
-    def _taken(self, held: Tensor, rows: Tensor) -> Tensor:
-        """Rows of what is held; the room beyond the length is not read."""
-        taken = self._empty(held, len(rows), held.shape[2])
-        taken[:, :, : self.length] = held[:, :, : self.length].index_select(0, rows)
-        return taken
+    def _gathered(self, tensor: Tensor, rows: Tensor) -> Tensor:
+        if self.fixed:
+            return tensor.index_select(0, rows)
+        gathered = _empty(tensor, len(rows), tensor.shape[2])
+        old, new = tensor[:, :, : self.length], gathered[:, :, : self.length]
+        if tensor.requires_grad:  # with out= there is no gradient
+            new.copy_(old.index_select(0, rows))
+        else:  # one copy in place of two
+            torch.index_select(old, 0, rows, out=new)
+        return gathered
 
-    def _room(self, old: Tensor | None, new: Tensor, end: int) -> Tensor:
+    def _grown(self, old: Tensor | None, new: Tensor, end: int) -> Tensor:
         if old is not None and old.shape[2] >= end:
             return old
-        grown = self._empty(new, len(new), max(16, 2 * end))
+        grown = _empty(new, len(new), max(16, 2 * end))
         if old is not None:
             grown[:, :, : self.length] = old[:, :, : self.length]
         return grown
 
-    def _empty(self, like: Tensor, rows: int, room: int) -> Tensor:
-        return like.new_empty(rows, like.shape[1], room, like.shape[3])
+
+def _empty(like: Tensor, rows: int, capacity: int) -> Tensor:
+    return like.new_empty(rows, like.shape[1], capacity, like.shape[3])

@@ -282,7 +282,6 @@ class Transformer(nn.Module):
 
     def advance(self, tokens: Tensor, state: State) -> Tensor:
         """States [rows, n, dim] of the next n tokens [rows, n]; advances the state."""
-        tokens = state.placed(tokens)
         n, device = tokens.shape[1], tokens.device
         decoder = passes.step(
             "decoder",
@@ -291,9 +290,9 @@ class Transformer(nn.Module):
             device,
             rows=len(tokens),
             allowed=causal(n, state.length + n, device) if n > 1 else None,
-            lengths=None if state.lengths is None else state.per_place(state.lengths),
+            lengths=None if state.lengths is None else state.per_row(state.lengths),
             tokens=tokens,
-            columns={name: state.per_place(c) for name, c in state.columns.items()},
+            columns={name: state.per_row(c) for name, c in state.columns.items()},
             state=state.recurrent,
             memories=state.own,
         )
@@ -308,7 +307,7 @@ class Transformer(nn.Module):
             memories=state.cross,
         )
         state.length += n
-        return state.in_rows(self._decode(tokens, state.source, decoder, cross)[0])
+        return self._decode(tokens, state.source, decoder, cross)[0]
 
     def _embed(
         self, table: nn.Module, ids: Tensor, encodings: Encodings, context: Context

@@ -18,6 +18,7 @@ from nmt.encodings.relative import Relative
 from nmt.inspect import parity
 from nmt.inspect.parity import BOUNDS, CONDITIONS, Deviation
 from nmt.inspect.specimen import perturbed
+from nmt.model import cache
 from nmt.model.cache import Cache
 from nmt.model.state import State
 from nmt.model.transformer import Hidden, Transformer
@@ -209,9 +210,9 @@ def test_only_beams_go_wrong(part: str, settings_of: Make, monkeypatch: Patch) -
             self.recurrent = {name: rows_first(t, rows) for name, t in recurrent.items()}
         elif part == "lengths" and lengths is not None:
             self.lengths = rows_first(lengths, rows)
-        for cache in {"own": self.own, "cross": self.cross}.get(part, []):
-            if "keys" in cache._held:
-                cache._held["keys"] = cache._held["keys"][torch.arange(len(rows)).flip(0)]
+        for kept in {"own": self.own, "cross": self.cross}.get(part, []):
+            if "keys" in kept._tensors:
+                kept._tensors["keys"] = kept._tensors["keys"][torch.arange(len(rows)).flip(0)]
 
     if part == "lengths":  # a made-up encoding that reads the desired length
         overrides = ["encoding=absolute"]
@@ -281,10 +282,10 @@ def test_only_reading_beyond_the_length_goes_wrong(settings_of: Make, monkeypatc
 
     def append(self: Cache, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         keys, values = right(self, k, v)
-        return keys + 0 * self._held["keys"][:, :, -1:], values
+        return keys + 0 * self._tensors["keys"][:, :, -1:], values
 
     monkeypatch.setattr(Cache, "append", append)
-    monkeypatch.setattr(Cache, "_empty", zeroed(Cache._empty))
+    monkeypatch.setattr(cache, "_empty", zeroed(cache._empty))
     cells = measure(settings_of("encoding=absolute"))
     assert failed(cells) == {"unused room"}
     assert all(math.isnan(c.difference) == (c.condition.name == "unused room") for c in cells)

@@ -1,4 +1,4 @@
-"""What a decoder remembers follows its rows, whatever they do, and is copied only where it must."""
+"""The state of a decoder follows its rows, whatever they do."""
 
 import random
 from collections.abc import Callable
@@ -95,29 +95,13 @@ def test_the_source_is_kept_once_for_a_beam(tiny: Make, ids: Ids) -> None:
     assert len(state.own[0].all()[0]) == 6
 
 
-@torch.inference_mode()
-def test_only_what_gave_way_is_copied(
-    tiny: Make, ids: Ids, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    moved: list[tuple[list[int], list[int]]] = []
-
-    def move(self: Cache, to: Tensor, source: Tensor, rows: int) -> None:
-        moved.append((to.tolist(), source.tolist()))
-
-    model = tiny("encoding=absolute")
-    _, _, state = decoded(model, ids, beams(0)[:1])
-    monkeypatch.setattr(Cache, "move", move)
-    state.reorder(torch.tensor([2, 0, 1, 4, 3, 5, 8, 8, 8, 9, 11, 10, 12, 13, 14]))
-    assert moved == [([6, 7], [8, 8])] * len(state.own)  # swaps cost nothing
-
-
-def test_rows_of_a_cache_move_in_place() -> None:
-    cache = Cache()
+def test_a_cache_of_fixed_size_holds_what_it_was_given() -> None:
+    cache = Cache(fixed=True)
     k = torch.randn(4, 2, 3, 5)
-    held = cache.append(k, -k)[0].data_ptr()
-    cache.move(torch.tensor([1, 0]), torch.tensor([3, 2]), 3)
+    assert cache.append(k, -k)[0] is k
+    cache.reorder(torch.tensor([2, 3, 2]))
     assert torch.equal(cache.all()[0], k[[2, 3, 2]]) and torch.equal(cache.all()[1], -k[[2, 3, 2]])
-    assert cache.all()[0].data_ptr() == held
+    assert [tensor.shape[2] for tensor in cache.tensors] == [3, 3]
 
 
 @torch.inference_mode()
