@@ -135,7 +135,7 @@ def _continue(
     """The `count` best continuations of each sentence: log_prob, row of the parent, token.
 
     Looking first for the maxima of blocks of the vocabulary, and then into the best blocks alone,
-    made the whole search 1 to 3 % faster: too little for what it took (docs/log.md).
+    made the whole search 1 to 3 % faster: too little for its cost in code (docs/log.md).
     """
     live, width = total.shape
     vocab = log_probs.shape[1]
@@ -159,7 +159,7 @@ def _leads(parent: Tensor, total: Tensor) -> Tensor:
 def _best(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """The `count` greatest of each row and where they stand; of equal ones the earlier first.
 
-    What is not finite counts as -inf; where that comes first in a row, its place may be any.
+    Values that are not finite count as -inf; where one comes first in a row, its place may be any.
     """
     one_more = min(count + 1, scores.shape[1])
     values, index = scores.topk(one_more, dim=1)

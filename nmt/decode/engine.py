@@ -1,4 +1,4 @@
-"""What searches for translations: the side of a translator that knows ids and no text."""
+"""The interface of engines: they search for translations, and know ids but no text."""
 
 from collections.abc import Sequence
 from concurrent.futures import Executor
@@ -20,9 +20,9 @@ def too_much(batch_tokens: int, device: object) -> UserError:
 
 
 class Engine(ColumnsRead, Protocol):
-    """A model, or what stands for one, below the lines, windows and parts of a Translator.
+    """A model that searches for translations of sources.
 
-    It is made with its settings (`config.Decode`), and refuses those that it cannot follow.
+    Its settings (`config.Decode`) are set once, and those that it does not support are refused.
     """
 
     @property
@@ -35,11 +35,11 @@ class Engine(ColumnsRead, Protocol):
 
     @property
     def shares(self) -> int:
-        """Batches that this device searches best at a time: one on each core, or 1 on a GPU."""
+        """The number of batches to search at a time: one for each core, or 1 on a GPU."""
 
     @property
     def most_workers(self) -> int:
-        """How many workers device and threads allow where nobody says how many; 1: none."""
+        """How many workers device and threads allow where none is requested; 1: none."""
 
     def workers(self, count: int) -> AbstractContextManager[Executor]:
         """Start so many workers (from 2) with one thread each; they call `search`.

@@ -8,17 +8,17 @@ from nmt.modeldir import Trained
 
 
 def together(members: Sequence[Trained]) -> Trained:
-    """The first model, with what is to be known of all of them as its settings and facts.
+    """The first model, with settings and facts that hold for all of them.
 
-    Models may differ in encoding, size and training. Raises UserError where text is cut or numbered
-    otherwise than in the first, and where no member's corpus had all columns that they read.
+    Models may differ in encoding, size and training. Raises UserError where segmenter or vocabulary
+    is not that of the first, and where no member's corpus had all columns that they read.
     """
     first = members[0]
     for number, other in enumerate(members[1:], start=2):
         for side in ("source", "target"):
-            mine, its = getattr(first, side).to_json(), getattr(other, side).to_json()
+            ours, theirs = getattr(first, side).to_json(), getattr(other, side).to_json()
             for part in ("segmenter", "vocabulary"):
-                if mine[part] != its[part]:
+                if ours[part] != theirs[part]:
                     raise UserError(
                         f"model {number} of {len(members)}: its {part} of the {side} is not that "
                         "of model 1; an ensemble needs models of one text preparation, such as "
@@ -27,12 +27,12 @@ def together(members: Sequence[Trained]) -> Trained:
     if len(members) == 1:
         return first
     read = {name for member in members for name in member.model.columns} - {WORDS}
-    knowing = [m.settings for m in members if read <= set(columns_of(m.settings.data))]
-    if not knowing:
+    with_all = [m.settings for m in members if read <= set(columns_of(m.settings.data))]
+    if not with_all:
         raise UserError(
             f"columns {', '.join(sorted(read))}: no model of the ensemble had all of them in its "
             "corpus; leave out the models that read other columns"
         )
     lengths = [member.facts["longest_source"] for member in members]
     longest = min((length for length in lengths if length is not None), default=None)
-    return first._replace(settings=knowing[0], facts={**first.facts, "longest_source": longest})
+    return first._replace(settings=with_all[0], facts={**first.facts, "longest_source": longest})

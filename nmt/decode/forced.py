@@ -1,4 +1,4 @@
-"""Forced decoding: how likely a model finds translations that somebody else has written."""
+"""Forced decoding: the log-probabilities of given translations."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,7 +21,7 @@ WHOLE = 2**62  # lines of a window that holds any text
 
 
 class GivenTranslation(NamedTuple):
-    """A translation piece by piece, and how likely the model finds each piece."""
+    """A translation piece by piece, with log-probabilities."""
 
     pieces: list[str]  # unknown ones as `<unk>`; the last one is END
     log_probs: list[float]  # natural logarithms, each given the source and the pieces before
@@ -46,14 +46,14 @@ def score(
 ) -> list[GivenTranslation]:
     """Score the translation `targets[i]` of each line `sources[i]`, as the model segments it.
 
-    `columns` are the integers beside the sources that the model asks for. Encodings that want the
-    length of the output get the true one. A batch holds about `batch_tokens` tokens of the longer
-    side. Raises UserError: 65 for texts that are not parallel, lines longer than the encoding's
-    table, and columns that do not fit; 2 for columns that are missing or unknown; 71 where memory
-    is short.
+    `columns` are the integers that the model reads in addition to the sources. Encodings that read
+    the length of the output get the true one. A batch holds about `batch_tokens` tokens of the
+    longer side. Raises UserError: 65 for texts that are not parallel, lines longer than the
+    encoding's table, and columns that do not fit; 2 for columns that are missing or unknown; 71
+    where memory is short.
     """
-    found = stream(trained, sources, targets, columns, batch_tokens=batch_tokens, window=WHOLE)
-    return [given for given in found if given is not None]  # all: what is too long is raised
+    scored = stream(trained, sources, targets, columns, batch_tokens=batch_tokens, window=WHOLE)
+    return [pair for pair in scored if pair is not None]  # all: too long ones are raised
 
 
 def stream(
@@ -67,10 +67,10 @@ def stream(
     first: int = 1,
     too_long: Note | None = None,
 ) -> Iterator[GivenTranslation | None]:
-    """Score pair by pair as `score` does; reads `window` lines, gives back as many, reads on.
+    """Score pair by pair as `score` does; reads `window` lines, yields as many, reads on.
 
     `first` is the number of the first line. A pair that the encoding's table cannot hold is counted
-    in `too_long`, and None is given back for it. Raises what `score` does; without `too_long` also
+    in `too_long`, and None is yielded for it. Raises what `score` does; without `too_long` also
     for such pairs, before any pair of their window is scored.
     """
     reader = SourceReader(trained.source.segmenter, trained.settings, trained.model)
@@ -133,11 +133,11 @@ def _window(
             ) from None
         for place, of_pair in zip(group, scores, strict=True):
             log_probs[place] = of_pair
-    scored = map(_given, repeat(trained), fit, log_probs)
+    scored = map(_scored, repeat(trained), fit, log_probs)
     return [None if pair is None else next(scored) for pair in pairs]
 
 
-def _given(trained: Trained, pair: ForcedPair, log_probs: list[float]) -> GivenTranslation:
+def _scored(trained: Trained, pair: ForcedPair, log_probs: list[float]) -> GivenTranslation:
     line, ids = pair.source.line, pair.target
     if not math.isfinite(sum(log_probs)):
         raise UserError(

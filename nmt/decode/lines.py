@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class TextSides(Protocol):
-    """All that a translator reads of a model apart from its engine; a modeldir.Trained is one."""
+    """All that a translator reads of a model apart from its engine, as of modeldir.Trained."""
 
     @property
     def settings(self) -> Settings:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Choice(NamedTuple):
-    """A candidate, and what it is worth."""
+    """A candidate and its utility."""
 
     place: int  # where its text stands first among the candidates
     utility: float  # mean sentence-level chrF2 against all candidates, from 0 to 100

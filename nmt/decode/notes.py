@@ -1,4 +1,4 @@
-"""What was unusual about some lines of a text, counted while it is translated."""
+"""Counts of lines that were unusual, reported after the last line."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ class Note:
 
 
 class Notes:
-    """All that is reported after the last line."""
+    """Lines that were unusual, by kind."""
 
     def __init__(self, before: Mapping[str, Sequence[int]] | None = None) -> None:
         """`before`: `plain()` of the notes of the lines before these."""
@@ -88,7 +88,7 @@ class Notes:
         if self.refused.count:
             advice = "split them, or choose decode.too_long=split"
             if too_long == "split":
-                advice = "split them and what stands beside them: columns, or target prefixes"
+                advice = "split them together with their columns or target prefixes"
             reasons.append(
                 f"sources of more than {longest} pieces (decode.max_source, position table), "
                 f"their lines left empty: {self.refused}; {advice}"

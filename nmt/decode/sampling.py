@@ -12,7 +12,7 @@ from nmt.machine.device import sent
 
 
 class Draw(NamedTuple):
-    """What decides on the random numbers of one sentence."""
+    """The sentence on which random numbers depend, next to the seed."""
 
     line: int  # its number, from 1
     part: int  # of a line that is translated in parts, from 0
@@ -86,7 +86,7 @@ class Sampling(Strategy):
     def extend(self, log_probs: Tensor, length: int) -> tuple[Extension, Tensor, Tensor | None]:
         """Draw a token for each sample of `length` ids, from log_probs [live, vocab].
 
-        At first there is one row for each sentence; the samples begin as copies of it.
+        At first there is one row for each sentence; its samples are copies of it.
         """
         rows = None
         if length == 0 and self.samples > 1:
@@ -94,12 +94,12 @@ class Sampling(Strategy):
             rows = sent(every, log_probs.device)
             log_probs = log_probs[rows]
         log_probs = log_probs.nan_to_num(nan=NEVER, posinf=NEVER, neginf=NEVER)
-        drawn_from = probabilities(
+        distribution = probabilities(
             log_probs, self.temperature, self.top_k, self.top_p, self.forbidden
         )  # [live, vocab]
-        token = chosen(drawn_from, self.numbers[:, length])  # [live]
+        token = sampled(distribution, self.numbers[:, length])  # [live]
         total = self.total + log_probs.gather(1, token[:, None])[:, 0].double()
-        impossible = ~(drawn_from.sum(1) > 0)  # [live] without a finite log-probability
+        impossible = ~(distribution.sum(1) > 0)  # [live] without a finite log-probability
         ended = (token == self.eos) & ~impossible
         closed = ended | impossible | (self.limits == length)
         log_prob = torch.where(ended, total, self.total)
@@ -137,31 +137,32 @@ def probabilities(
     Forbidden tokens get none. Of the others, log-probabilities are divided by `temperature`; then
     the `top_k` most probable tokens are kept (0: all; Fan et al. 2018), and of these, the fewest
     most probable ones that hold a share of at least `top_p` (Holtzman et al. 2020; 1: all). Among
-    equals the lower id is kept. What is kept is normalised; a row without any finite number is 0.
+    equals the lower id is kept. The rest is normalised; a row without any finite number is 0.
     """
     scaled = log_probs.double() / temperature
     for token in forbidden:
         scaled[:, token] = NEVER
-    chances = scaled.softmax(dim=1).nan_to_num(nan=0.0)
+    distribution = scaled.softmax(dim=1).nan_to_num(nan=0.0)
     if not top_k and top_p == 1:
-        return chances
-    descending, order = chances.sort(dim=1, descending=True, stable=True)
+        return distribution
+    descending, order = distribution.sort(dim=1, descending=True, stable=True)
     if top_k:
         descending[:, top_k:] = 0
     if top_p < 1:
         sums = descending.cumsum(1)
-        enough = sums[:, :-1] >= top_p * sums[:, -1:]  # what is more probable than the next
+        enough = sums[:, :-1] >= top_p * sums[:, -1:]  # of all more probable tokens
         descending[:, 1:].masked_fill_(enough, 0)
-    kept = torch.zeros_like(chances).scatter_(1, order, descending)
+    kept = torch.zeros_like(distribution).scatter_(1, order, descending)
     return (kept / kept.sum(1, keepdim=True)).nan_to_num(nan=0.0)
 
 
-def chosen(chances: Tensor, numbers: Tensor) -> Tensor:
+def sampled(distribution: Tensor, numbers: Tensor) -> Tensor:
     """The token [rows] of each row of probabilities for a number from [0, 1).
 
     The first, in the order of ids, up to which the probabilities add up to more than the number.
     """
-    sums = chances.cumsum(1)
-    last = (chances > 0).long().mul(torch.arange(chances.shape[1], device=chances.device)).amax(1)
-    found = torch.searchsorted(sums, (numbers * sums[:, -1])[:, None], right=True)[:, 0]
-    return torch.minimum(found, last)
+    sums = distribution.cumsum(1)
+    ids = torch.arange(distribution.shape[1], device=distribution.device)
+    last = (distribution > 0).long().mul(ids).amax(1)
+    token = torch.searchsorted(sums, (numbers * sums[:, -1])[:, None], right=True)[:, 0]
+    return torch.minimum(token, last)

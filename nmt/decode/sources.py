@@ -29,7 +29,7 @@ class Source(NamedTuple):
 
 
 class ColumnsRead(Protocol):
-    """What tells which columns it reads: a model, or an engine."""
+    """A model or an engine, as far as it names the columns that it reads."""
 
     @property
     def columns(self) -> Set[str]:
@@ -41,7 +41,7 @@ class ColumnsRead(Protocol):
 
 
 class SourceReader:
-    """Knows which columns a trained model reads beside the text, and numbers them."""
+    """Turns text and its columns into the numbers that a trained model reads."""
 
     def __init__(
         self,
@@ -54,24 +54,24 @@ class SourceReader:
         self.segmenter, self.settings, self.reads = segmenter, settings, reads
         self.given_lengths = given_lengths
 
-    def kinds(self, given: Mapping[str, Iterable[str]]) -> dict[str, str]:
+    def kinds(self, columns: Mapping[str, Iterable[str]]) -> dict[str, str]:
         """Whether each column has integers per word or per sentence.
 
         Raises UserError for a column that is missing, or that the model does not know.
         """
         needed = self.reads.columns | ({LENGTH} if self.given_lengths else set())
-        if absent := missing(needed, given):
+        if absent := missing(needed, columns):
             raise UserError(
                 f"column {absent[0]}: this model reads it beside the text; "
                 f"give --columns {','.join(f'{name}=FILE' for name in absent)}"
             )
-        known = columns_of(self.settings.data) if given else {}
+        known = columns_of(self.settings.data) if columns else {}
         known.pop(WORDS, None)
         if self.given_lengths:
             known[LENGTH] = "sentence"
-        if odd := sorted(set(given) - set(known)):
+        if unknown := sorted(set(columns) - set(known)):
             raise UserError(
-                f"column {odd[0]}: unknown to this model; its corpus had "
+                f"column {unknown[0]}: unknown to this model; its corpus had "
                 f"{', '.join(known) or 'none'}"
             )
         return known

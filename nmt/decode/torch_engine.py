@@ -81,7 +81,7 @@ class TorchEngine:
 
     @property
     def columns(self) -> Set[str]:
-        """Names of the columns of integers that a model reads beside the source."""
+        """Names of the columns of integers that a model reads in addition to the source."""
         return {name for model in self.models for name in model.columns}
 
     @property
@@ -96,7 +96,7 @@ class TorchEngine:
 
     @property
     def shares(self) -> int:
-        """Batches that this device searches best at a time: one on each core, or 1 on a GPU."""
+        """The number of batches to search at a time: one for each core, or 1 on a GPU."""
         return cpus() if self.device.type == "cpu" else 1
 
     @property
@@ -120,30 +120,30 @@ class TorchEngine:
         With decode.method=sample they are n_best samples, in the order in which they were drawn.
         Raises UserError (71) where memory is short.
         """
+        # in inference mode, autocast would not keep the rounded weights for the next step
+        no_gradients = torch.no_grad() if self.bfloat16 else torch.inference_mode()
         try:
-            # in inference mode, autocast would not keep the rounded weights for the next step
-            with torch.no_grad() if self.bfloat16 else torch.inference_mode():
-                return self._search(sources, n_best)
+            with (
+                no_gradients,
+                torch.autocast(self.device.type, torch.bfloat16, enabled=self.bfloat16),
+            ):
+                prefixes = [source.prefix for source in sources]
+                step = with_prefixes(self._step(sources), prefixes, self.device)
+                return search(step, self._strategy(sources, n_best), BOS, self.device)
         except (RuntimeError, MemoryError) as error:
             if not is_want_of_memory(error):
                 raise
             raise too_much(self.decode.batch_tokens, self.device) from None
 
-    def _search(self, sources: Sequence[Source], n_best: int) -> list[list[Hypothesis]]:
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bfloat16):
-            prefixes = [source.prefix for source in sources]
-            step = with_prefixes(self._step(sources), prefixes, self.device)
-            return search(step, self._strategy(sources, n_best), BOS, self.device)
-
     def _step(self, sources: Sequence[Source]) -> Step:
         """The log-probabilities of the next token after each prefix of a batch of sources."""
         ids, columns = as_tensors(sources, self.device)
-        given = columns.pop(LENGTH)[:, 0] if self.decode.target_length == "given" else None
+        desired = columns.pop(LENGTH)[:, 0] if self.decode.target_length == "given" else None
         states = [
             model.start(
                 ids,
                 {name: columns[name] for name in columns if name in {*model.columns, WORDS}},
-                self._lengths(model, sources, given),
+                self._lengths(model, sources, desired),
             )
             for model in self.models
         ]
@@ -189,16 +189,16 @@ class TorchEngine:
         )
 
     def _lengths(
-        self, model: Transformer, sources: Sequence[Source], given: Tensor | None
+        self, model: Transformer, sources: Sequence[Source], desired: Tensor | None
     ) -> Tensor | None:
         """Desired lengths [batch], eos included; None: not needed, or predicted by the model.
 
-        `given` are those of the column, in pieces.
+        `desired` are those of the column, in pieces.
         """
         if not model.needs_lengths or self.decode.target_length == "predicted":
             return None
-        if given is not None:
-            return given.clamp(min=0) + 1
+        if desired is not None:
+            return desired.clamp(min=0) + 1
         pieces = [len(source.ids) - 1 for source in sources]
         lengths = [max(1, round(self.decode.length_ratio * n)) + 1 for n in pieces]
         return sent(torch.tensor(lengths), self.device)
@@ -210,16 +210,16 @@ def _least(limits: Iterable[int | None]) -> int | None:
 
 
 def _check_length(models: Sequence[Transformer], decode: Decode) -> None:
-    """Refuse a way to the desired length that these models cannot go."""
-    asking = [model for model in models if model.needs_lengths]
+    """Refuse a desired length that these models cannot predict, or do not read."""
+    needing = [model for model in models if model.needs_lengths]
     if decode.target_length == "predicted" and any(
-        model.length_head is None for model in asking or models
+        model.length_head is None for model in needing or models
     ):
         raise UserError(
             "decode.target_length=predicted: this model cannot tell a length; train one with "
             "model.length_head=true"
         )
-    if decode.target_length == "given" and not asking:
+    if decode.target_length == "given" and not needing:
         raise UserError(
             "decode.target_length=given: no encoding of this model asks for a length; train "
             "one with encoding=ldpe or encoding=lrpe"

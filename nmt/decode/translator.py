@@ -12,8 +12,8 @@ from nmt.decode.ensemble import together
 from nmt.decode.lines import LineReader, TextSides
 from nmt.decode.mbr import by_utility
 from nmt.decode.notes import Notes
+from nmt.decode.scheduler import Scheduler, batches_of
 from nmt.decode.search import Hypothesis
-from nmt.decode.searching import Searching, batches_of
 from nmt.decode.sources import Source
 from nmt.decode.streams import ParallelLine, parallel_lines, windows
 from nmt.decode.torch_engine import TorchEngine
@@ -22,8 +22,8 @@ from nmt.modeldir import Trained
 
 SMALLEST = 4000  # source tokens x hypotheses of a batch; half of it costs a core a fifth to a third
 
-# What a reader could take for the end of a line or of a field: C0 and C1 controls (with TAB, LF,
-# CR and NEL among them), and the two separators of Unicode.
+# Characters that may be read as the end of a line or field: C0 and C1 controls (TAB, LF, CR and NEL
+# are among them), and the two separators of Unicode.
 _SEPARATORS = dict.fromkeys([*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029], " ")
 
 
@@ -93,13 +93,14 @@ class Translator:
         alone. With decode.mbr they are the n_best of its candidates by expected utility, which is
         the score.
 
-        `columns` are the integers beside the text that the model asks for, line by line as in
-        their files. `prefixes` are the beginnings that the translations must have, line by line; an
-        empty one leaves a line free. `first` and `notes` are the number of the first line, and what
-        was unusual about those before it. Reads decode.window lines of each, gives back as many,
-        and only then reads on; fewer where `more` says that none is there by now. An empty line
-        has one empty translation; a JoinedLine is read as the pieces of its sentences. What was
-        unusual is counted, and logged once after the last line.
+        `columns` are the integers that the model reads in addition to the text, line by line as
+        in their files. `prefixes` are the beginnings of the translations, line by line; an empty
+        one leaves a line free. `first` is the number of the first line, and `notes` are those of
+        the lines before it. Reads decode.window lines of each, yields as many, and only then reads
+        on; fewer where `more` says that no other has arrived. An empty line has one empty
+        translation; a JoinedLine is read as the pieces of its sentences. Unusual lines are counted,
+        and logged once after the last line.
+
         Raises UserError (65) for columns that do not fit, and for columns and prefixes of fewer or
         more lines, before any line of their window is translated; (2) for a column that is missing
         or unknown; after the last line RefusedLinesError, if lines were too long and
@@ -108,12 +109,12 @@ class Translator:
         columns, notes = columns or {}, Notes() if notes is None else notes
         per = self.reader.kinds(columns)
         parallel = parallel_lines(lines, columns, per, prefixes, "target prefixes", first)
-        with Searching(self.engine, self.workers) as searching:
-            begun = (
-                self._begin(window, n_best, searching)
+        with Scheduler(self.engine, self.workers) as scheduler:
+            submitted = (
+                self._submit(window, n_best, scheduler)
                 for window in windows(parallel, self.decode.window, more)
             )
-            for translations, unusual in searching.in_order(begun, read_ahead):
+            for translations, unusual in scheduler.in_order(submitted, read_ahead):
                 notes.merge(unusual)
                 for of_line in translations:
                     yield of_line[:n_best]
@@ -122,8 +123,8 @@ class Translator:
         if reasons := notes.refusals(longest, self.decode.too_long):
             raise RefusedLinesError(reasons, Exit.DATA)
 
-    def _begin(
-        self, window: Sequence[ParallelLine], n_best: int, searching: Searching
+    def _submit(
+        self, window: Sequence[ParallelLine], n_best: int, scheduler: Scheduler
     ) -> Callable[[], tuple[list[list[Translation]], Notes]]:
         """Submit the batches of a window; its translations come by a call of the result."""
         notes = Notes()
@@ -135,34 +136,34 @@ class Translator:
             [len(source.ids) for source in sources],
             *(self.decode.batch_tokens // width, max(1, SMALLEST // width), self.engine.shares),
         )
-        searching.start(len(groups))
+        scheduler.start(len(groups))
         batches: list[_Batch] = []
         for group in groups:
             batch = [sources[place] for place in group]
-            batches.append((batch, searching.submit(self.engine.search, batch, count)))
-        return partial(self._end, lines, batches, searching, notes)
+            batches.append((batch, scheduler.submit(self.engine.search, batch, count)))
+        return partial(self._finish, lines, batches, scheduler, notes)
 
-    def _end(
+    def _finish(
         self,
         lines: list[list[Source]],
         batches: list[_Batch],
-        searching: Searching,
+        scheduler: Scheduler,
         notes: Notes,
     ) -> tuple[list[list[Translation]], Notes]:
         """The translations of each line, best first, and what was unusual about the lines."""
-        found: dict[tuple[int, int], list[Hypothesis]] = {}  # line and part -> hypotheses
+        of_part: dict[tuple[int, int], list[Hypothesis]] = {}  # line and part -> hypotheses
         for batch, future in batches:
             keys = [(source.line, source.part) for source in batch]
-            found.update(zip(keys, future.result(), strict=True))
+            of_part.update(zip(keys, future.result(), strict=True))
         searched: list[list[_Searched]] = [
-            [(part, found[key]) for part in parts if (key := (part.line, part.part)) in found]
+            [(part, of_part[key]) for part in parts if (key := (part.line, part.part)) in of_part]
             for parts in lines
         ]
         translations = [self._joined([some for _, some in parts]) for parts in searched]
         best = [0] * len(lines)  # which hypotheses of its parts are a line's best translation
         if self.decode.mbr:
             ranks = {
-                i: searching.submit(by_utility, [translation.text for translation in of_line])
+                i: scheduler.submit(by_utility, [translation.text for translation in of_line])
                 for i, of_line in enumerate(translations)
                 if searched[i]
             }

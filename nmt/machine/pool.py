@@ -144,13 +144,13 @@ def in_order(
 ) -> Iterator[Result]:
     """Yield function(task) for each task, in the order of the tasks, of which a few are ahead."""
     ahead = max(1, AHEAD * executor.count)
-    begun: deque[Future[Result]] = deque()
+    pending: deque[Future[Result]] = deque()
     for task in tasks:
-        begun.append(executor.submit(function, task))
-        if len(begun) >= ahead:
-            yield begun.popleft().result()
-    while begun:
-        yield begun.popleft().result()
+        pending.append(executor.submit(function, task))
+        if len(pending) >= ahead:
+            yield pending.popleft().result()
+    while pending:
+        yield pending.popleft().result()
 
 
 def _start(inherited: Sequence[Callable[..., Any]]) -> None:
@@ -177,7 +177,7 @@ def _call_inherited(number: int, *args: Any) -> Any:
 
 
 def _call(function: Callable[..., Result], *args: Any) -> Result:
-    """Call a function; what it raises is made fit to be sent."""
+    """Call a function; an error that cannot be pickled is replaced."""
     try:
         return function(*args)
     except UserError:

@@ -109,13 +109,13 @@ def test_a_pipe_that_keeps_up_is_read_by_windows(monkeypatch: pytest.MonkeyPatch
     from nmt.decode.translator import Translator
 
     windows: list[int] = []
-    begin = Translator._begin
+    begin = Translator._submit
 
     def spy(self: Translator, window: Any, *rest: Any) -> Any:
         windows.append(len(window))
         return begin(self, window, *rest)
 
-    monkeypatch.setattr(Translator, "_begin", spy)
+    monkeypatch.setattr(Translator, "_submit", spy)
     many = b"".join(b"w%d\n" % (i % 7) for i in range(25))
     code, talking = talk(monkeypatch, False, lambda one: one.all_at_once(many), "decode.window=10")
     assert (code, b"".join(talking.heard), windows) == (0, many, [10, 10, 5])

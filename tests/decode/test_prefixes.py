@@ -191,7 +191,7 @@ def test_a_line_that_must_be_split_has_no_beginning(
     found = some.translate(LINES, prefixes=["", "", "", "w1", "", ""])
     assert next(found)[0].text and [next(found)[0].text for _ in range(5)][2] == ""
     with pytest.raises(
-        RefusedLinesError, match=r"1 \(first: line 4; .*; split them and what stands beside"
+        RefusedLinesError, match=r"1 \(first: line 4; .*; split them together with their"
     ):
         next(found)
 

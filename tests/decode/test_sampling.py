@@ -15,7 +15,7 @@ from torch import Tensor
 
 from nmt.config import Decode, Settings, with_decode
 from nmt.decode import forced
-from nmt.decode.sampling import Draw, Sampling, chosen, probabilities, random_numbers
+from nmt.decode.sampling import Draw, Sampling, probabilities, random_numbers, sampled
 from nmt.decode.search import Hypothesis, search
 from nmt.decode.torch_engine import TorchEngine
 from nmt.decode.translator import Translation, Translator
@@ -87,7 +87,7 @@ def test_of_equals_the_lower_id_is_kept_and_a_nucleus_may_be_reached_exactly() -
 def test_each_token_gets_its_share_of_the_numbers() -> None:
     chances = torch.tensor([[0.0, 0.25, 0.0, 0.5, 0.25, 0.0]], dtype=torch.float64)
     numbers = [0.0, 0.2499, 0.25, 0.7499, 0.75, 1 - 2**-53]
-    found = chosen(chances.repeat(len(numbers), 1), torch.tensor(numbers, dtype=torch.float64))
+    found = sampled(chances.repeat(len(numbers), 1), torch.tensor(numbers, dtype=torch.float64))
     assert found.tolist() == [1, 1, 3, 3, 4, 4]
 
 

@@ -1,7 +1,4 @@
-"""An engine at work on one text, in this process or by workers; results in the order of the lines.
-
-The batches of a window are about equal in tokens, and as many as keep all cores at work.
-"""
+"""The executor of one text, and how a window is divided into batches for it."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -18,11 +15,11 @@ from nmt.machine.pool import AHEAD, InProcess, may_fork
 
 Result = TypeVar("Result")
 
-EACH = 2**30  # bytes of memory for each worker, where their number is left to this module
+MEMORY_PER_WORKER = 2**30  # bytes, where the number of workers is left to this module
 
 
-class Searching(ExitStack):
-    """The executor of one text: this process, until a window pays for workers, who then do all."""
+class Scheduler(ExitStack):
+    """Runs an engine in this process, until a window pays for workers, which then do all."""
 
     def __init__(self, engine: Engine, workers: int | None) -> None:
         """`workers`: how many; None: as many as pay for a window."""
@@ -36,13 +33,13 @@ class Searching(ExitStack):
         """Start workers if so many batches pay for them; UserError where they cannot be had."""
         if self.running or not batches:
             return
-        count = self.workers or _worth(batches, self.engine.most_workers)
+        count = self.workers or _worthwhile(batches, self.engine.most_workers)
         if count > 1:
             self._executor = self.enter_context(self.engine.workers(count))
             self.running = count
 
     def submit(self, function: Callable[..., Result], *args: Any) -> "Future[Result]":
-        """Have a function of the engine called."""
+        """Have a function called by the executor."""
         future = self._executor.submit(function, *args)
         self._pending.append(future)
         return future
@@ -50,37 +47,37 @@ class Searching(ExitStack):
     def in_order(
         self, windows: Iterator[Callable[[], Result]], read_ahead: bool
     ) -> Iterator[Result]:
-        """The result of each window, in their order; each window is begun when it is read.
+        """The result of each window, in their order; a window is submitted when it is read.
 
-        With `read_ahead`, windows are read while workers could soon have nothing to do; else
-        a window is read when the result of the one before it is used up. What reading raises is
-        raised behind the results of all windows that were read before.
+        With `read_ahead`, windows are read while workers could soon have nothing to do; otherwise
+        a window is read when the result of the one before it is used up. An error of reading is
+        raised after the results of all windows that were read before.
         """
-        begun: deque[Callable[[], Result]] = deque()
-        failed: Exception | None = None
+        submitted: deque[Callable[[], Result]] = deque()
+        error: Exception | None = None
         more = True
-        while more or begun:
-            while more and (not begun or (read_ahead and self._wants_more(len(begun)))):
+        while more or submitted:
+            while more and (not submitted or (read_ahead and self._wants_more(len(submitted)))):
                 try:
-                    begun.append(next(windows))
+                    submitted.append(next(windows))
                 except StopIteration:
                     more = False
-                except Exception as error:
-                    failed, more = error, False
-            if begun:
-                yield begun.popleft()()
-        if failed is not None:
-            raise failed
+                except Exception as raised:
+                    error, more = raised, False
+            if submitted:
+                yield submitted.popleft()()
+        if error is not None:
+            raise error
 
     def _wants_more(self, windows: int) -> bool:
-        """Whether to read another window while so many are under way."""
+        """Whether to read another window while so many are submitted."""
         self._pending = [future for future in self._pending if not future.done()]
         few = len(self._pending) < (1 + AHEAD) * self.running
         return self.running > 0 and (windows < 2 or (few and windows < AHEAD * self.running))
 
 
 def batches_of(lengths: Sequence[int], budget: int, least: int, shares: int) -> list[list[int]]:
-    """Group the places 0, 1, ... by length; each group has at most `budget` tokens, padding in.
+    """Group the indices of `lengths` by length; a group has at most `budget` tokens with padding.
 
     Their number becomes a multiple of `shares`, or a little less, if that leaves them `least`
     tokens or more, and they become about equal: so as many cores have as much to do.
@@ -91,16 +88,16 @@ def batches_of(lengths: Sequence[int], budget: int, least: int, shares: int) -> 
     wanted = max(len(groups), min(even, tokens // least))
     if shares == 1 or wanted == 1:
         return groups
-    low, high = 0, budget  # with `high` there are no more groups than wanted, with `low` there are
+    low, high = 0, budget  # `high` makes no more groups than wanted, `low` does
     while high - low > max(1, budget // 100):
         middle = (low + high) // 2
         low, high = (low, middle) if len(by_length(lengths, middle)) <= wanted else (middle, high)
     return by_length(lengths, high)
 
 
-def _worth(batches: int, most: int) -> int:
+def _worthwhile(batches: int, most: int) -> int:
     """How many workers pay; 1: none does, and all threads work at one batch after the other."""
     if most == 1 or not may_fork():
         return 1
-    most = min(most, max(1, memory_of(torch.device("cpu")) // EACH))
+    most = min(most, max(1, memory_of(torch.device("cpu")) // MEMORY_PER_WORKER))
     return min(batches, most) if 2 * batches > most else 1

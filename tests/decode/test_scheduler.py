@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from nmt.config import Settings
 from nmt.data.grouping import by_length
-from nmt.decode import searching
+from nmt.decode import scheduler
 from nmt.decode.notes import Note, Notes
-from nmt.decode.searching import Searching, batches_of
+from nmt.decode.scheduler import Scheduler, batches_of
 from nmt.decode.translator import RefusedLinesError, Translation, Translator
 from nmt.errors import Exit, UserError
 from nmt.machine import machine, products
@@ -272,10 +272,10 @@ def test_how_many_workers_there_are(
     gigabytes: int,
     expected: int,
 ) -> None:
-    monkeypatch.setattr(searching, "may_fork", lambda: forks)
-    monkeypatch.setattr(searching, "memory_of", lambda device: gigabytes * 2**30)
+    monkeypatch.setattr(scheduler, "may_fork", lambda: forks)
+    monkeypatch.setattr(scheduler, "memory_of", lambda device: gigabytes * 2**30)
     some: Any = Device(most)
-    with Searching(some, asked) as job:
+    with Scheduler(some, asked) as job:
         job.start(0)  # empty lines decide nothing
         if expected > 1:
             with pytest.raises(UserError, match=f"^{expected} were asked for"):
