@@ -101,6 +101,10 @@ class WorkerPool(ProcessPoolExecutor):
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         self._children = {*multiprocessing.active_children()} - others
+        if can_fork():  # all workers are there, and have its other copies
+            self._result_queue._writer.close()  # type: ignore[attr-defined]
+        self._watch = threading.Thread(target=_end_with_first, args=(self._children,), daemon=True)
+        self._watch.start()
         return self
 
     def __exit__(
@@ -110,6 +114,7 @@ class WorkerPool(ProcessPoolExecutor):
         trace: TracebackType | None,
     ) -> None:
         self._stop(self._children)
+        self._watch.join()
         if isinstance(error, BrokenProcessPool):
             reason = "a worker was killed, as the system does for want of memory"
             raise self._error(reason) from None
@@ -162,6 +167,17 @@ def _start(inherited: Sequence[Callable[..., Any]]) -> None:
         torch.set_num_threads(1)
     keep_memory()
     threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_first(workers: Iterable[multiprocessing.process.BaseProcess]) -> None:
+    """Kill all workers when one was killed.
+
+    It may have written a part of a result, and hold the lock of that pipe: the executor would wait
+    for the rest. When no process can write any more, it reads an end of file.
+    """
+    wait([worker.sentinel for worker in workers])
+    for worker in workers:
+        worker.kill()
 
 
 def _end_with_parent() -> None:

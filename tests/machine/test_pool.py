@@ -113,6 +113,25 @@ def test_a_killed_worker_is_an_error_of_the_user() -> None:
     assert error.value.code == Exit.NO_MEMORY
 
 
+def large(number: int, text: bytes) -> bytes:
+    if number == 9:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return text
+
+
+def test_no_half_written_message_of_a_killed_worker_is_waited_for() -> None:
+    """Messages are larger than a pipe holds, in both directions."""
+    text, began = b"x" * 2**20, time.monotonic()
+    for _ in range(6):
+        with pytest.raises(UserError, match="a worker was killed"), pool(3) as workers:
+            futures = [workers.submit(large, 9 if n == 7 else n, text) for n in range(9)]
+            assert [future.result() for future in futures]
+        with pool(3) as workers:  # workers are killed at work
+            futures = [workers.submit(large, n, text) for n in range(8)]
+            assert futures[1].result() == text
+    assert time.monotonic() - began < 60
+
+
 @pytest.mark.parametrize("executor", [InProcess, lambda: pool(2)])
 def test_few_tasks_are_begun_ahead(executor: Any) -> None:
     taken = 0
