@@ -1,22 +1,32 @@
 """The interface of engines: they search for translations, and know ids but no text."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
 from nmt.decode.search import Hypothesis
 from nmt.decode.sources import ColumnsRead, Source
-from nmt.errors import Exit, UserError
+from nmt.errors import Exit, UserError, is_want_of_memory
 
 
-def too_much(batch_tokens: int, device: object) -> UserError:
-    """The error (71) of a batch for which the memory of a device is too small."""
-    return UserError(
+def too_much(batch_tokens: int, device: object) -> str:
+    """The message about a batch for which the memory of a device is too small."""
+    return (
         f"decode.batch_tokens={batch_tokens}: too much for the memory of {device}; "
-        "give a smaller one, or a smaller decode.max_source",
-        Exit.NO_MEMORY,
+        "give a smaller one, or a smaller decode.max_source"
     )
+
+
+@contextmanager
+def within_memory(message: str) -> Iterator[None]:
+    """Raise UserError (71) with this message where the memory of host or device is too small."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not is_want_of_memory(error):
+            raise
+        raise UserError(message, Exit.NO_MEMORY) from None
 
 
 class Engine(ColumnsRead, Protocol):

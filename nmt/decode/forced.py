@@ -9,10 +9,11 @@ import torch
 
 from nmt.data.grouping import by_length
 from nmt.data.vocab import BOS, EOS
+from nmt.decode.engine import within_memory
 from nmt.decode.notes import Note
 from nmt.decode.sources import Source, SourceReader, as_tensors, padded
 from nmt.decode.streams import parallel_lines, windows
-from nmt.errors import Exit, UserError, is_want_of_memory
+from nmt.errors import Exit, UserError
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
 
@@ -122,15 +123,8 @@ def _window(
     log_probs: list[list[float]] = [[] for _ in fit]
     lengths = [max(len(pair.source.ids), len(pair.target)) for pair in fit]
     for group in by_length(lengths, batch_tokens):
-        try:
+        with within_memory(f"batch_tokens={batch_tokens}: too much for the memory; give fewer"):
             scores = _log_probs(trained.model, [fit[place] for place in group])
-        except (RuntimeError, MemoryError) as error:
-            if not is_want_of_memory(error):
-                raise
-            raise UserError(
-                f"batch_tokens={batch_tokens}: too much for the memory; give fewer",
-                Exit.NO_MEMORY,
-            ) from None
         for place, of_pair in zip(group, scores, strict=True):
             log_probs[place] = of_pair
     scored = map(_scored, repeat(trained), fit, log_probs)

@@ -13,12 +13,12 @@ from torch import Tensor
 from nmt.config import WORDS, Decode
 from nmt.data.vocab import BOS, EOS, PAD, UNK
 from nmt.decode.beam import Beam
-from nmt.decode.engine import too_much
+from nmt.decode.engine import too_much, within_memory
 from nmt.decode.quantised import quantised
 from nmt.decode.sampling import Draw, Sampling, random_numbers
 from nmt.decode.search import Hypothesis, Step, Strategy, search, with_prefixes
 from nmt.decode.sources import LENGTH, Source, as_tensors
-from nmt.errors import UserError, is_want_of_memory
+from nmt.errors import UserError
 from nmt.machine.cpus import cpus
 from nmt.machine.device import has_low_precision, sent, usable_threads
 from nmt.machine.machine import NO_BFLOAT16, this_machine
@@ -122,18 +122,11 @@ class TorchEngine:
         """
         # in inference mode, autocast would not keep the rounded weights for the next step
         no_gradients = torch.no_grad() if self.bfloat16 else torch.inference_mode()
-        try:
-            with (
-                no_gradients,
-                torch.autocast(self.device.type, torch.bfloat16, enabled=self.bfloat16),
-            ):
-                prefixes = [source.prefix for source in sources]
-                step = with_prefixes(self._step(sources), prefixes, self.device)
-                return search(step, self._strategy(sources, n_best), BOS, self.device)
-        except (RuntimeError, MemoryError) as error:
-            if not is_want_of_memory(error):
-                raise
-            raise too_much(self.decode.batch_tokens, self.device) from None
+        autocast = torch.autocast(self.device.type, torch.bfloat16, enabled=self.bfloat16)
+        with within_memory(too_much(self.decode.batch_tokens, self.device)), no_gradients, autocast:
+            prefixes = [source.prefix for source in sources]
+            step = with_prefixes(self._step(sources), prefixes, self.device)
+            return search(step, self._strategy(sources, n_best), BOS, self.device)
 
     def _step(self, sources: Sequence[Source]) -> Step:
         """The log-probabilities of the next token after each prefix of a batch of sources."""

@@ -21,10 +21,10 @@ from nmt import config
 from nmt.config import Decode, Settings
 from nmt.data.side import Side
 from nmt.decode.beam import length_penalty
-from nmt.decode.engine import too_much
+from nmt.decode.engine import too_much, within_memory
 from nmt.decode.search import Hypothesis
 from nmt.decode.sources import Source
-from nmt.errors import Exit, UserError, is_want_of_memory
+from nmt.errors import Exit, UserError
 from nmt.exchange.adapter import CTRANSLATE2
 from nmt.exchange.ctranslate2_names import Naming, names
 from nmt.exchange.ctranslate2_scorer import choices, search
@@ -160,7 +160,7 @@ class CTranslate2Engine:
             raise UserError("prefixes: not with CTranslate2; take the model that was exported")
         by_source: list[list[Hypothesis]] = [[] for _ in sources]
         order = sorted(range(len(sources)), key=lambda place: sources[place].limit)
-        try:
+        with within_memory(too_much(self.decode.batch_tokens, self.device)):
             for limit, places in groupby(order, key=lambda place: sources[place].limit):
                 group = list(places)
                 some = [sources[place] for place in group]
@@ -168,10 +168,6 @@ class CTranslate2Engine:
                     group, self._searched(some, limit, n_best), strict=True
                 ):
                     by_source[place] = hypotheses
-        except RuntimeError as error:
-            if not is_want_of_memory(error):
-                raise
-            raise too_much(self.decode.batch_tokens, self.device) from None
         return by_source
 
     def _searched(
