@@ -1,21 +1,36 @@
 """Batches of pairs of like length; a function of seed and epoch alone, so that a run can resume."""
 
+import logging
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
 from heapq import heapify, heappop, heappush
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nmt.data.examples import Examples, Joining, alone, consecutive, joined
+from nmt import config
+from nmt.data.examples import (
+    Examples,
+    Joining,
+    alone,
+    consecutive,
+    joined,
+    joining_of,
+    longest,
+)
 from nmt.data.grouping import batch_starts
 from nmt.data.store import SIDES, Pairs, spans
-from nmt.data.subword_sampling import BLOCK, SampledBlock, SampledText
+from nmt.data.subword_sampling import BLOCK, SampledBlock, SampledText, sampled_text
 from nmt.data.vocab import BOS, PAD
 
+if TYPE_CHECKING:
+    from nmt.data.prepare import Prepared
+
+log = logging.getLogger(__name__)
 SPARE = 0.03  # share of extra batches, as another epoch or block may need more than the first
 LEAST = 2**12  # lines of a block, if several are in use at once
 COUNTS = ("source", "target", "max")
@@ -102,6 +117,25 @@ class Batches:
 
     def __len__(self) -> int:
         return self._size * self._blocks
+
+    @cached_property
+    def longest(self) -> dict[str, int]:
+        """Pieces of the longest example that any epoch may have, by side; empty without joining."""
+        return {} if self._joining is None else longest(self._store, self._joining)
+
+    def report(self) -> None:
+        """Log how many lines are joined, and how sampling changes their pieces."""
+        if self._joining is not None:
+            counts = self.examples(0).counts
+            log.info(
+                "joined: %.1f %% of %s training lines, in %s of %s examples of an epoch; longest "
+                "source %d pieces",
+                100 * counts[counts > 1].sum() / counts.sum(),
+                *(f"{n:,}" for n in (counts.sum(), (counts > 1).sum(), len(counts))),
+                self.longest["source"],
+            )
+        if self._sampled is not None:
+            self._sampled.report()
 
     def workers(self) -> AbstractContextManager[object]:
         """Return the context in which workers, if there are any, segment text ahead."""
@@ -210,6 +244,19 @@ class Batches:
         """Return where batches start among some examples, the longest first."""
         counted = _lengths(examples, self._count, rows)[1]
         return batch_starts(np.sort(counted)[::-1] + 1, self._budget)
+
+
+def training_batches(settings: config.Settings, prepared: "Prepared", ranks: int) -> Batches:
+    """Return the batches of a training as its settings want them; `ranks` share the cores.
+
+    Raises UserError for a segmenter that cannot sample as they want.
+    """
+    data, options, seed = settings.data, settings.trainer, settings.seed
+    sides = prepared.source, prepared.target
+    sampled = sampled_text(data, prepared.train, sides, seed, ranks)
+    budget, count = options.batch_tokens, options.batch_count
+    joining = joining_of(data)
+    return Batches(prepared.train, budget, count, seed, joining, sampled, options.accumulate)
 
 
 def in_order(store: Pairs, budget: int, count: str) -> Iterator[Batch]:

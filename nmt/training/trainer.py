@@ -13,11 +13,9 @@ from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from nmt import build, modeldir
-from nmt.data.batches import Batches, in_order
-from nmt.data.examples import joining_of, longest
+from nmt.data.batches import in_order, training_batches
 from nmt.data.prepare import Prepared
 from nmt.data.report import log_remarks
-from nmt.data.subword_sampling import sampled_text
 from nmt.errors import Exit, UserError
 from nmt.machine.device import same_bits, set_up
 from nmt.machine.memory import keep_memory, peak_memory, release_memory
@@ -88,13 +86,7 @@ class Trainer:
         self.average = MovingAverage(self.model, self.options.ema)
         self.schedule = schedule(self.optim)
         check_data(self.prepared, self.model)
-        budget, side = self.options.batch_tokens, self.options.batch_count
-        joining = joining_of(settings.data)
-        sides, ranks = (prepared.source, prepared.target), self.world.size
-        self.sampled = sampled_text(settings.data, prepared.train, sides, settings.seed, ranks)
-        seed, several = settings.seed, self.options.accumulate
-        self.batches = Batches(prepared.train, budget, side, seed, joining, self.sampled, several)
-        self.joined_lengths = {} if joining is None else longest(prepared.train, joining)
+        self.batches = training_batches(settings, prepared, self.world.size)
         self.plan = timetable(len(self.batches), self.options)
         self.step = self.nonfinite = 0
         self.ahead: list[DeviceBatch] = []  # the batches of the next step
@@ -136,17 +128,7 @@ class Trainer:
                 log.info("encoding, %s: %s", site, encodings.breaks_shift_invariance)
         size, pairs = sum(p.numel() for p in self.parameters), len(self.prepared.train)
         environment.announce(self.environment(), size, self.plan.last, self.plan.updates, pairs)
-        if self.joined_lengths:
-            counts = self.batches.examples(0).counts
-            log.info(
-                "joined: %.1f %% of %s training lines, in %s of %s examples of an epoch; longest "
-                "source %d pieces",
-                100 * counts[counts > 1].sum() / counts.sum(),
-                *(f"{n:,}" for n in (counts.sum(), (counts > 1).sum(), len(counts))),
-                self.joined_lengths["source"],
-            )
-        if self.sampled is not None:
-            self.sampled.report()
+        self.batches.report()
 
     def update(self, signal: int = 0) -> int:
         """Make the next update from the gradient of its batches, unless that is not finite.
@@ -284,7 +266,7 @@ class Trainer:
 
     def files(self, perplexity: float | None) -> Generator[tuple[str, bytes]]:
         """Yield the files of a checkpoint: a model directory, and what resumption needs."""
-        lengths = {f"longest_{side}": pieces for side, pieces in self.joined_lengths.items()}
+        lengths = {f"longest_{side}": pieces for side, pieces in self.batches.longest.items()}
         facts = {**self.prepared.facts, **lengths, "step": self.step, "dev_perplexity": perplexity}
         source, target = self.prepared.source, self.prepared.target
         with self.average.applied():
