@@ -1,21 +1,26 @@
 """The position assignments that a config may name in `at:`."""
 
-from nmt.encodings.context import Positions
-from nmt.encodings.positions import Index
-from nmt.encodings.positions_columns import ColumnPositions, Depth, Graph, Segment, Tree
-from nmt.encodings.positions_random import Augment, Shift
-from nmt.encodings.positions_remaining import Remaining
-from nmt.encodings.positions_sampled import Sample
+from importlib import import_module
+from typing import Any
 
-POSITIONS: dict[str, type[Positions]] = {
-    "index": Index,
-    "shift": Shift,
-    "augment": Augment,
-    "sample": Sample,
-    "remaining": Remaining,
-    "column": ColumnPositions,
-    "segment": Segment,
-    "depth": Depth,
-    "tree": Tree,
-    "graph": Graph,
-}
+from nmt.encodings.context import Positions
+
+POSITIONS = {
+    "index": "positions.Index",
+    "shift": "positions_random.Shift",
+    "augment": "positions_random.Augment",
+    "sample": "positions_sampled.Sample",
+    "remaining": "positions_remaining.Remaining",
+    "column": "positions_columns.ColumnPositions",
+    "segment": "positions_columns.Segment",
+    "depth": "positions_columns.Depth",
+    "tree": "positions_columns.Tree",
+    "graph": "positions_columns.Graph",
+}  # name in `at:` -> module in this folder, and class
+
+
+def position_class(name: str) -> type[Positions]:
+    """The class of a name in POSITIONS; its module is imported only where a config has the name."""
+    module, _, cls = POSITIONS[name].partition(".")
+    positions: Any = getattr(import_module(f"nmt.encodings.{module}"), cls)
+    return positions

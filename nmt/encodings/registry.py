@@ -3,7 +3,7 @@
 from dataclasses import fields, replace
 from typing import Any, cast, get_type_hints
 
-from nmt.encodings.at import POSITIONS
+from nmt.encodings.at import POSITIONS, position_class
 from nmt.encodings.base import Dims, Encoding, Facts
 from nmt.encodings.context import Positions
 from nmt.encodings.lookup import find
@@ -43,8 +43,8 @@ def _make(cls: type[Encoding], options: dict[str, Any], dims: Dims) -> Encoding:
     _refuse_outdated(cls)
     arguments = {k: v for k, v in options.items() if k not in COMMON}
     check(arguments, options_of(cls), COMMON)
-    positions = _positions(options.get("at", "index"))
-    _suit(cls, positions, dims.site)
+    at, positions = _positions(options.get("at", "index"))
+    _suit(cls, at, positions, dims.site)
     return cls(replace(dims, positions=positions), **arguments)
 
 
@@ -60,9 +60,8 @@ def _refuse_outdated(cls: type[Encoding]) -> None:
         )
 
 
-def _suit(cls: type[Encoding], positions: Positions, site: str) -> None:
-    """Refuse positions that the encoding cannot read, or that the site does not have."""
-    name = next(n for n, c in POSITIONS.items() if type(positions) is c)
+def _suit(cls: type[Encoding], name: str, positions: Positions, site: str) -> None:
+    """Refuse positions of that name which the encoding cannot read, or the site does not have."""
     if cls.facts.position_type == "none" and name != "index":
         raise ValueError(f"at={name}: this encoding never looks at positions")
     if cls.facts.position_type == "integer" and not positions.integer:
@@ -82,13 +81,15 @@ def options_of(cls: type[Encoding]) -> dict[str, Any]:
     return {k: kind for k, kind in hints.items() if k not in ("dims", "facts", "return")}
 
 
-def _positions(at: Any) -> Positions:
+def _positions(at: Any) -> tuple[str, Positions]:
+    """The name of positions in `at`, and the positions with their options."""
     if isinstance(at, dict) and len(at) != 1:
         raise ValueError(f"at={at}: expected one name with its options, as {{index: {{start: 1}}}}")
     name, options = (at, {}) if isinstance(at, str) else next(iter(dict(at).items()))
     if name not in POSITIONS:
         raise ValueError(f"at={name}: choose one of {', '.join(POSITIONS)}")
-    kinds = get_type_hints(POSITIONS[name], include_extras=True)
-    names = [f.name for f in fields(cast(Any, POSITIONS[name]))]
+    cls = position_class(name)
+    kinds = get_type_hints(cls, include_extras=True)
+    names = [f.name for f in fields(cast(Any, cls))]
     check(options or {}, {n: kinds[n] for n in names}, where=f"at.{name}")
-    return POSITIONS[name](**(options or {}))
+    return name, cls(**(options or {}))

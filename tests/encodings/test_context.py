@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.encodings.at import POSITIONS
+from nmt.encodings.at import POSITIONS, position_class
 from nmt.encodings.context import Context, Extent, Positions
 from nmt.encodings.distances import distinct
 from nmt.encodings.passes import placed, repeated, step, step_across, whole
@@ -26,7 +26,7 @@ MADE: dict[str, Positions] = {
     "column": ColumnPositions("order"),
     "segment": Segment("heads"),
 }
-TOKENWISE = [name for name, kind in POSITIONS.items() if not kind.distances_only]
+TOKENWISE = [name for name in POSITIONS if not position_class(name).distances_only]
 
 
 def training(rows: int, n: int = 9) -> Context:
@@ -47,7 +47,7 @@ def both(t: Tensor) -> Tensor:
 @pytest.mark.parametrize("rows", [1, 3])
 @pytest.mark.parametrize("name", TOKENWISE)
 def test_streams_share_the_positions_of_their_row(name: str, rows: int) -> None:
-    positions = MADE[name] if name in MADE else POSITIONS[name]()
+    positions = MADE[name] if name in MADE else position_class(name)()
     one = training(rows)
     two = placed(repeated(one, 2), positions)
     single = placed(one, positions)
@@ -61,7 +61,7 @@ def test_streams_share_the_positions_of_their_row(name: str, rows: int) -> None:
 @pytest.mark.parametrize("rows", [1, 3])
 @pytest.mark.parametrize("name", ["tree", "graph"])
 def test_streams_share_the_distances_of_their_row(name: str, rows: int) -> None:
-    positions: Positions = POSITIONS[name]()
+    positions: Positions = position_class(name)()
     one = training(rows)
     delta = placed(repeated(one, 2), positions).delta
     assert torch.equal(delta, both(placed(one, positions).delta))
@@ -107,7 +107,7 @@ def test_both_streams_of_a_token_look_alike_in_training(
 @pytest.mark.parametrize("learning", [True, False])
 @pytest.mark.parametrize("name", POSITIONS)
 def test_what_the_host_knows_is_so(name: str, learning: bool) -> None:
-    positions = MADE[name] if name in MADE else POSITIONS[name]()
+    positions = MADE[name] if name in MADE else position_class(name)()
     torch.manual_seed(1)
     read = placed(replace(training(3), training=learning), positions)
     torch.manual_seed(1)
