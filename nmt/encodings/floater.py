@@ -123,13 +123,18 @@ class Floater(Encoding):
 
 
 def _needed(context: Context) -> tuple[int, int]:
-    """The first and the last position of queries and new keys; of all keys where a GPU would have
-    to be waited for."""
+    """The first and the last position of queries and new keys, or of some more.
+
+    Those of consecutive positions are known without waiting for a GPU.
+    """
+    if not context.positions.consecutive:
+        at = torch.cat([context.queries.flatten(), context.new_keys.flatten()])
+        return int(at.min()), int(at.max())
     bounds = []
-    for which, at in (("queries", context.queries), ("keys", context.new_keys)):
-        if count := at.shape[1]:
+    for which, new in (("queries", context.queries), ("keys", context.new_keys)):
+        if count := new.shape[1]:
             least, greatest = context.bounds(which)
-            if context.positions.consecutive and not context.training:  # and these are the last
+            if not context.training:  # then nothing is drawn, and the new ones are the last
                 least = max(least, greatest - count + 1)
             bounds.append((least, greatest))
     return min(least for least, _ in bounds), max(greatest for _, greatest in bounds)
