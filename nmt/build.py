@@ -7,7 +7,7 @@ import torch
 
 from nmt.config import Settings, integers
 from nmt.encodings.registry import create
-from nmt.errors import Exit, UserError, is_want_of_memory
+from nmt.errors import Exit, UserError, is_out_of_memory
 from nmt.model.transformer import Transformer
 
 BASE = {
@@ -33,7 +33,7 @@ def transformer(settings: Settings, source_size: int, target_size: int) -> Trans
         place = "" if str(e).startswith("encoding.") else "model: "
         raise UserError(f"{place}{e}") from None
     except (RuntimeError, MemoryError) as e:
-        if not is_want_of_memory(e):
+        if not is_out_of_memory(e):
             raise
         sizes = (*integers(settings.encoding, "encoding"), largest_size(settings))
         name, value = max(sizes, key=lambda size: size[1])

@@ -55,12 +55,12 @@ def exit_code(error: BaseException) -> int:
         return Exit.INTERRUPTED
     if isinstance(error, BrokenPipeError):
         return Exit.PIPE
-    if is_want_of_memory(error):
+    if is_out_of_memory(error):
         return Exit.NO_MEMORY
     return Exit.IO if isinstance(error, OSError) and error.errno in DISK else 1
 
 
-def whence(error: Exception) -> str:
+def where_raised(error: Exception) -> str:
     """Type, file and line, and the first line of the message of an unexpected exception."""
     trace = traceback.extract_tb(error.__traceback__)
     frames = [f for f in trace if "torch" not in Path(f.filename).parts] or trace
@@ -68,14 +68,14 @@ def whence(error: Exception) -> str:
     return f"{type(error).__name__} at {place}: {str(error).strip().split(chr(10))[0]}"
 
 
-WANT_OF_MEMORY = (
+OUT_OF_MEMORY = (
     *("DefaultCPUAllocator", "CUDA out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "bad_alloc"),
     *("Cannot allocate memory", "failed to map segment", "can't start new thread"),
     *("Storage size calculation overflowed", "Overflow when unpacking long"),
 )  # in messages of torch, the dynamic loader and threads, which have no type of their own for it
 
 
-def is_want_of_memory(error: BaseException) -> bool:
+def is_out_of_memory(error: BaseException) -> bool:
     """Whether the error means that the memory of the host or a device was too small."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
@@ -83,7 +83,7 @@ def is_want_of_memory(error: BaseException) -> bool:
         return True
     if not isinstance(error, (RuntimeError, ImportError, OSError)):
         return False
-    return any(sign in str(error) for sign in WANT_OF_MEMORY)
+    return any(sign in str(error) for sign in OUT_OF_MEMORY)
 
 
 def visible(text: object, limit: int | None = None) -> str:

@@ -8,7 +8,7 @@ from nmt.build import largest_size, narrow, outline, transformer
 from nmt.config import Settings, columns_of, integers
 from nmt.data.subword_sampling import refusal
 from nmt.encodings.limits import max_length, why_too_short
-from nmt.errors import Exit, UserError, is_want_of_memory, whence
+from nmt.errors import Exit, UserError, is_out_of_memory, where_raised
 from nmt.machine.device import pick
 from nmt.machine.memory import memory_of
 from nmt.model import example, invariance, trial
@@ -150,12 +150,12 @@ def _check_step(settings: Settings) -> None:
         except trial.TrialError as e:
             raise UserError(str(e)) from None
         except Exception as e:  # of whatever an encoding does, in any of its hooks
-            if is_want_of_memory(e):
+            if is_out_of_memory(e):
                 raise
             if isinstance(e, ValueError) and str(e).startswith("encoding."):
                 raise UserError(str(e)) from None
             names = ",".join(settings.encoding)
-            raise UserError(f"encoding=[{names}]: a first step fails: {whence(e)}") from e
+            raise UserError(f"encoding=[{names}]: a first step fails: {where_raised(e)}") from e
 
 
 def _bytes(module: torch.nn.Module) -> int:

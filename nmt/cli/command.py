@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from nmt.cli import streams
-from nmt.errors import DISK, Exit, UserError, is_want_of_memory, visible
+from nmt.errors import DISK, Exit, UserError, is_out_of_memory, visible
 
 ADDRESSES = 2**30  # bytes that the libraries take alone; OpenBLAS ends a process that has too few
 _MEMORY_ADVICE = "lower trainer.batch_tokens or decode.batch_tokens, or raise the limit (ulimit -v)"
@@ -39,7 +39,7 @@ def run(command: Callable[[list[str]], None], argv: list[str] | None = None) -> 
         _drop_output()
         return Exit.PIPE
     except Exception as e:
-        if is_want_of_memory(e):
+        if is_out_of_memory(e):
             return _say(f"out of memory; {_MEMORY_ADVICE}", Exit.NO_MEMORY)
         if isinstance(e, OSError) and e.errno in _PLACES and e.filename:
             return _say(f"{e.filename}: {e.strerror}; give another place", Exit.NO_INPUT)

@@ -15,7 +15,7 @@ from hydra.types import HydraContext
 from omegaconf import DictConfig
 
 from nmt.config import conf_dir
-from nmt.errors import whence
+from nmt.errors import where_raised
 from nmt.experiments.plan import PlannedRun
 from nmt.overrides.arguments import read
 from nmt.overrides.compose import check_all, reading_conf
@@ -52,7 +52,7 @@ def launch(train: Train, runs: Sequence[PlannedRun]) -> None:
         try:
             launcher.launch([where] * len(runs), initial_job_idx=0)
         except Exception as error:  # of a plugin, of whatever kind
-            log.warning("the launcher ended with %s", whence(error))
+            log.warning("the launcher ended with %s", where_raised(error))
 
 
 def _train(train: Train, runs: Sequence[PlannedRun], cfg: DictConfig) -> None:

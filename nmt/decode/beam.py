@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from nmt.decode.search import CPU, NEVER, Hypothesis, Outputs, Strategy
-from nmt.machine.device import sent
+from nmt.machine.device import to_device
 
 
 def length_penalty(length: int, alpha: float, kind: str = "wu") -> float:
@@ -66,7 +66,7 @@ class Beam(Strategy):
         self.sentences = batch = limits.numel()
         self.longest = max(limits.tolist(), default=0)
         self.outputs = Outputs(batch)
-        self.limits = sent(limits, device)  # [live]
+        self.limits = to_device(limits, device)  # [live]
         self.ended = torch.zeros_like(self.limits)  # [live] hypotheses finished so far
         self.best = torch.full((batch,), NEVER, device=device)  # [live] the best score among them
         # [live, width] log_prob, best first; -inf where there are too few, and in a sentence that

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from nmt.decode.search import Hypothesis
 from nmt.decode.sources import ColumnsRead, Source
-from nmt.errors import Exit, UserError, is_want_of_memory
+from nmt.errors import Exit, UserError, is_out_of_memory
 
 
 def too_much(batch_tokens: int, device: object) -> str:
@@ -24,7 +24,7 @@ def within_memory(message: str) -> Iterator[None]:
     try:
         yield
     except (RuntimeError, MemoryError) as error:
-        if not is_want_of_memory(error):
+        if not is_out_of_memory(error):
             raise
         raise UserError(message, Exit.NO_MEMORY) from None
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from nmt.decode.search import CPU, NEVER, Hypothesis, Outputs, Strategy
-from nmt.machine.device import sent
+from nmt.machine.device import to_device
 
 
 class Draw(NamedTuple):
@@ -73,8 +73,8 @@ class Sampling(Strategy):
         self.sentences, self.samples, _ = numbers.shape
         self.longest = max(limits.tolist(), default=0)
         self.outputs = Outputs(self.sentences * self.samples)
-        self.limits = sent(limits.repeat_interleave(self.samples), device)  # [live]
-        self.numbers = sent(numbers.flatten(0, 1), device)  # [live, steps]
+        self.limits = to_device(limits.repeat_interleave(self.samples), device)  # [live]
+        self.numbers = to_device(numbers.flatten(0, 1), device)  # [live, steps]
         self.total = torch.zeros(len(self.limits), dtype=torch.float64, device=device)  # log_prob
         self.open = torch.ones(len(self.limits), dtype=torch.bool, device=device)  # [live]
 
@@ -91,7 +91,7 @@ class Sampling(Strategy):
         rows = None
         if length == 0 and self.samples > 1:
             every = torch.arange(self.sentences).repeat_interleave(self.samples)
-            rows = sent(every, log_probs.device)
+            rows = to_device(every, log_probs.device)
             log_probs = log_probs[rows]
         log_probs = log_probs.nan_to_num(nan=NEVER, posinf=NEVER, neginf=NEVER)
         distribution = probabilities(

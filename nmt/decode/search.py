@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from nmt.machine.device import fetched, sent
+from nmt.machine.device import to_device, to_host
 
 Step = Callable[[Tensor, Tensor | None], Tensor]
 """`step(tokens [rows], parents or None) -> log_probs [rows, vocab]`.
@@ -146,14 +146,14 @@ def search(
             extension, tokens, parents = strategy.extend(log_probs, length)
             extensions.append(extension)
         start = lengths.stop
-        is_open, *values = fetched([strategy.is_open, *chain.from_iterable(extensions)])
+        is_open, *values = to_host([strategy.is_open, *chain.from_iterable(extensions)])
         remaining = iter(values)
         for extension in extensions:
             strategy.record(type(extension)(*islice(remaining, len(extension))))
         places = is_open.nonzero()[:, 0]
         if len(places) < len(is_open):
             outputs.keep(places)
-            places = sent(places, device)
+            places = to_device(places, device)
             strategy.keep(places)
             tokens = tokens[places]
             if parents is None:
@@ -173,7 +173,7 @@ def with_prefixes(step: Step, prefixes: Sequence[Sequence[int]], device: torch.d
     if not longest:
         return step
     rows = [torch.tensor([*ids, FREE]) for ids in prefixes]  # FREE: so that none is empty
-    forced = sent(pad_sequence(rows, batch_first=True, padding_value=FREE), device)
+    forced = to_device(pad_sequence(rows, batch_first=True, padding_value=FREE), device)
     sentence = torch.arange(len(prefixes), device=device)  # [rows]
     length = 0
 

@@ -12,7 +12,7 @@ from nmt.data.columns import ColumnLine, check_ranges, expand, missing
 from nmt.data.segmenter import Segmenter
 from nmt.data.vocab import PAD
 from nmt.errors import UserError
-from nmt.machine.device import sent
+from nmt.machine.device import to_device
 
 LENGTH = "length"  # the column of desired lengths in pieces, for decode.target_length=given
 
@@ -101,4 +101,4 @@ def as_tensors(sources: Sequence[Source], device: torch.device) -> tuple[Tensor,
 def padded(rows: Iterable[Sequence[int]], device: torch.device) -> Tensor:
     """[rows, longest], padded on the right."""
     tensors = [torch.tensor(row) for row in rows]
-    return sent(pad_sequence(tensors, batch_first=True, padding_value=PAD), device)
+    return to_device(pad_sequence(tensors, batch_first=True, padding_value=PAD), device)

@@ -20,7 +20,7 @@ from nmt.decode.search import Hypothesis, Step, Strategy, search, with_prefixes
 from nmt.decode.sources import LENGTH, Source, as_tensors
 from nmt.errors import UserError
 from nmt.machine.cpus import cpus
-from nmt.machine.device import has_low_precision, sent, usable_threads
+from nmt.machine.device import has_low_precision, to_device, usable_threads
 from nmt.machine.machine import NO_BFLOAT16, this_machine
 from nmt.machine.pool import WorkerPool, can_fork
 from nmt.model.transformer import Transformer
@@ -194,7 +194,7 @@ class TorchEngine:
             return desired.clamp(min=0) + 1
         pieces = [len(source.ids) - 1 for source in sources]
         lengths = [max(1, round(self.decode.length_ratio * n)) + 1 for n in pieces]
-        return sent(torch.tensor(lengths), self.device)
+        return to_device(torch.tensor(lengths), self.device)
 
 
 def _least(limits: Iterable[int | None]) -> int | None:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from nmt.config import Settings
 from nmt.encodings.positions import Index
-from nmt.errors import whence
+from nmt.errors import where_raised
 from nmt.inspect import checks, parity
 from nmt.inspect.parity import BOUNDS, TOKENS, Deviation
 from nmt.inspect.specimen import Specimen, entries, full, sentences
@@ -110,7 +110,7 @@ def _result(name: str, check: Check, model: Transformer) -> Result:
         return Result(name, False, str(e))
     except Exception as e:  # whatever an encoding raises, in any of its hooks
         named = isinstance(e, ValueError) and str(e).startswith("encoding.")
-        return Result(name, False, str(e) if named else whence(e))
+        return Result(name, False, str(e) if named else where_raised(e))
 
 
 @_check(STEP)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from nmt.errors import whence
+from nmt.errors import where_raised
 from nmt.inspect.specimen import Decoding, device_of, full, made_up, sentences
 from nmt.model.example import Sentences
 from nmt.model.transformer import PAD, Transformer
@@ -236,7 +236,7 @@ def _deviation(condition: Condition, precision: str, subject: Subject) -> Deviat
         with torch.inference_mode(), torch.autocast(kind, torch.bfloat16, enabled=reduced):
             difference, largest = _compared(condition.decode(subject))
     except Exception as e:  # any mistake of an encoding, in any of its hooks
-        return Deviation(condition, precision, math.nan, math.nan, whence(e))
+        return Deviation(condition, precision, math.nan, math.nan, where_raised(e))
     return Deviation(condition, precision, difference, largest)
 
 

@@ -61,7 +61,7 @@ def usable_threads() -> int:
 def same_bits(wanted: bool) -> Iterator[None]:
     """Within the block every run on one device gives the same bits, if wanted.
 
-    An operation that cannot raises RuntimeError, see `cannot_repeat`. Only GPUs have such.
+    An operation that cannot raises RuntimeError, see `nondeterministic`. Only GPUs have such.
     """
     memory: Any = torch.utils.deterministic
     before = torch.are_deterministic_algorithms_enabled(), memory.fill_uninitialized_memory
@@ -76,7 +76,7 @@ def same_bits(wanted: bool) -> Iterator[None]:
             memory.fill_uninitialized_memory = before[1]
 
 
-def cannot_repeat(error: RuntimeError) -> str | None:
+def nondeterministic(error: RuntimeError) -> str | None:
     """Name the operation that has no form with the same bits in every run, if that is the error."""
     match = re.match(r"(\S+) does not have a deterministic implementation", str(error))
     return None if match is None else match[1]
@@ -101,12 +101,12 @@ def pinned(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     return tensor if device.type == "cpu" else tensor.pin_memory()
 
 
-def sent(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+def to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     """Copy a CPU tensor to the device without waiting for what the device computes."""
     return pinned(tensor, device).to(device, non_blocking=True)
 
 
-def fetched(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+def to_host(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """Copy tensors [n, ...] of one device to the CPU at once, so as to wait for a GPU once."""
     if all(t.device.type == "cpu" for t in tensors):
         return list(tensors)

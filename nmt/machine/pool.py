@@ -22,7 +22,7 @@ from multiprocessing.reduction import ForkingPickler
 from types import TracebackType
 from typing import Any, TypeVar
 
-from nmt.errors import Exit, UserError, is_want_of_memory
+from nmt.errors import Exit, UserError, is_out_of_memory
 from nmt.machine.memory import keep_memory
 
 Task = TypeVar("Task")
@@ -199,7 +199,7 @@ def _call(function: Callable[..., Result], *args: Any) -> Result:
     except UserError:
         raise
     except Exception as error:
-        if is_want_of_memory(error):
+        if is_out_of_memory(error):
             raise MemoryError(str(error)) from None
         try:
             ForkingPickler.loads(ForkingPickler.dumps(error))

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from nmt.errors import Exit, UserError, is_want_of_memory
-from nmt.machine.device import cannot_repeat
+from nmt.errors import Exit, UserError, is_out_of_memory
+from nmt.machine.device import nondeterministic
 from nmt.training.run import Run
 
 
@@ -14,12 +14,12 @@ def explained(run: Run) -> Iterator[None]:
     try:
         yield
     except (RuntimeError, MemoryError) as error:
-        if isinstance(error, RuntimeError) and (name := cannot_repeat(error)) is not None:
+        if isinstance(error, RuntimeError) and (name := nondeterministic(error)) is not None:
             raise UserError(
                 f"trainer.deterministic=true: {name}, which this model needs, does not give "
                 "the same bits in every run on a GPU; leave it out, or train on the CPU"
             ) from error
-        if not is_want_of_memory(error):
+        if not is_out_of_memory(error):
             raise
         raise UserError(f"out of memory; {_less_memory(run)}", Exit.NO_MEMORY) from error
     except OSError as error:

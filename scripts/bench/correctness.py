@@ -13,7 +13,7 @@ from torch import Tensor
 from nmt import build
 from nmt.config import Settings
 from nmt.data.vocab import PAD
-from nmt.errors import UserError, whence
+from nmt.errors import UserError, where_raised
 from nmt.inspect import parity, specimen
 from nmt.kernels import choice
 from nmt.model.example import Sentences
@@ -106,7 +106,7 @@ def _checked(name: str, cases: dict[str, Case], share: Callable[[Case], float]) 
         try:
             shares[case] = share(chosen)
         except Exception as error:  # any mistake of an encoding or of a device's kernel
-            errors[case] = str(error) if isinstance(error, UserError) else whence(error)
+            errors[case] = str(error) if isinstance(error, UserError) else where_raised(error)
     return Checked(name, shares, errors)
 
 

@@ -17,7 +17,7 @@ from nmt.decode.sampling import Sampling
 from nmt.decode.search import LOOK_EVERY, NEVER, Hypothesis, search
 from nmt.decode.sources import Source
 from nmt.decode.torch_engine import TorchEngine
-from nmt.machine.device import fetched
+from nmt.machine.device import to_host
 from nmt.model import example
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
@@ -39,7 +39,7 @@ AT_FIRST = {
 # Encodings that wait at every step besides.
 SAME = {"floater.py:_same equal"}  # has a parameter changed since the last step?
 EACH_STEP = {"floater": SAME, "floater_cross": SAME}
-LOOK = "device.py:fetched _to_copy"
+LOOK = "device.py:to_host _to_copy"
 
 
 class Searched(NamedTuple):
@@ -209,7 +209,7 @@ def test_numbers_of_any_size_come_by_one_copy() -> None:
     with pretended() as gpu:
         there = some(columns.to(GPU))
         gpu.waits.clear()
-        came = fetched(there)
+        came = to_host(there)
         assert gpu.waits == {LOOK: 1}
     for one, t in zip(came, some(columns), strict=True):
         assert one.dtype == t.dtype

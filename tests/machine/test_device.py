@@ -11,8 +11,8 @@ from nmt.errors import Exit, UserError
 from nmt.machine.device import (
     ALLOCATOR,
     WORKSPACE,
-    cannot_repeat,
     has_low_precision,
+    nondeterministic,
     pick,
     same_bits,
     set_up,
@@ -130,9 +130,9 @@ def test_same_bits_are_asked_of_torch_and_only_meanwhile() -> None:
 
 def test_the_operation_without_fixed_bits_is_named() -> None:
     said = "put_ does not have a deterministic implementation, but you set 'torch.use_..."
-    assert cannot_repeat(RuntimeError(said)) == "put_"
-    assert cannot_repeat(RuntimeError("CUDA out of memory")) is None
+    assert nondeterministic(RuntimeError(said)) == "put_"
+    assert nondeterministic(RuntimeError("CUDA out of memory")) is None
     x = torch.zeros(3, requires_grad=True)  # torch's own words
     with same_bits(True), pytest.raises(RuntimeError) as error:
         torch.nn.functional.max_unpool1d(x[None].detach(), torch.zeros(1, 3).long(), (1,))
-    assert cannot_repeat(error.value) is not None
+    assert nondeterministic(error.value) is not None
