@@ -9,6 +9,7 @@ import itertools
 import logging
 import os
 import re
+import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -246,6 +247,7 @@ def joined() -> Iterator[World]:
     try:
         yield world
     except BaseException as error:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # from torchrun, before the error is reported
         # the end of this process closes the group; to destroy it, NCCL would wait for the others
         if world.is_first_to_fail():
             raise
