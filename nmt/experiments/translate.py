@@ -132,6 +132,8 @@ def translate_all(wanted: Sequence[KeptTranslation], options: EvaluationOptions)
     for paths, texts in groupby(pending.values(), key=lambda translation: translation.model.paths):
         loaded = load(paths, options)
         for translation in texts:
+            name, count = translation.test.name, len(translation.lines)
+            log.info("translating %s by %s: %s lines", name, translation.label, f"{count:,}")
             lines[translation.key] = _translated(translation, loaded, options.quiet)
             try:
                 translation.write(lines[translation.key])
