@@ -48,9 +48,8 @@ class Cache:
         return list(self._tensors.values())
 
     def _add(self, name: str, new: Tensor) -> Tensor:
-        if self.fixed:
-            self._tensors[name] = new
-            return new
+        if self.fixed:  # later steps have no new keys
+            return self._tensors.setdefault(name, new)
         end = self.length + new.shape[2]
         tensor = self._tensors[name] = self._grown(self._tensors.get(name), new, end)
         tensor[:, :, self.length : end] = new
