@@ -53,6 +53,7 @@ def test_each_command_is_understood(
     name, *arguments = shlex.split(redirected.removeprefix("python -m "))
     arguments = [re.sub(r"\b(\w+\.png)", rf"{tmp_path}/\1", a) for a in arguments]
     if name in UNDERSTOOD:
+        monkeypatch.chdir(tmp_path)  # where outputs may be tried, by one test at a time
         UNDERSTOOD[name](arguments)
     elif name == "nmt-encodings":
         options = encodings.understood(arguments)  # other tests draw and check

@@ -57,8 +57,7 @@ def prepare(
     normalised as they do it; `segmenter` only describes them. Raises UserError: 66 if a file
     is missing, 65 if its content cannot be used, 73 or 74 if the cache cannot be written.
     """
-    log_corpus(data)
-    data = held_out(data)
+    named, data = data, held_out(data)
     texts = scan.scan_files(data)
     digest = _fingerprint(data, segmenter, sides, texts)
     final = Path(data.cache) / f"{data.name}-{digest[:12]}"
@@ -66,13 +65,15 @@ def prepare(
     def make(directory: Path, work: Path) -> None:
         from nmt.data.preparation.steps import Preparation  # here: most find their corpus prepared
 
+        log_corpus(named)
         counted = Preparation(data, segmenter, sides, texts).write(directory, work)
         write_json(directory / "report.json", counted | {"versions": _versions()})
         write_json(directory / FACTS, _facts(data, digest, counted))
 
     # parts of a stopped preparation serve only the same program
     inputs = json.dumps([digest, nmt.__version__, scan.CHUNK, _versions()])
-    cache.ensure(final, partial(_damage, fingerprint=digest), make, inputs)
+    if not cache.ensure(final, partial(_damage, fingerprint=digest), make, inputs):
+        log_corpus(named)
     return load(final)
 
 

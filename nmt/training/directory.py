@@ -43,8 +43,8 @@ def held(path: Path, elsewhere: str) -> Iterator[None]:
     Raises UserError: 73 if it cannot be written, is in use, or holds other things than a run; 65
     if its checkpoints cannot be reached. `elsewhere`: the option that names another directory.
     """
-    new = [p for p in (path, *path.parents) if not p.exists()]
     try:
+        new = [p for p in (path, *path.parents) if not p.exists()]
         path.mkdir(parents=True, exist_ok=True)
         _refuse_others(path, elsewhere)
         lock = _lock(path)

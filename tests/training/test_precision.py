@@ -64,7 +64,9 @@ def test_the_device_is_set_up_as_asked(
     precision: str, data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[Any] = []
-    monkeypatch.setattr("nmt.training.trainer.set_up", lambda d, tf32: said.append((d.type, tf32)))
+    monkeypatch.setattr(
+        "nmt.training.trainer.set_up", lambda d, tf32, threads: said.append((d.type, tf32))
+    )
     monkeypatch.setattr("nmt.training.trainer.number_format", lambda *_: precision)
     tiny.train(tmp_path / "run", data, trainer__max_steps=1)
     assert said == [("cpu", precision == "tf32")]

@@ -29,10 +29,12 @@ def fingerprint(facts: Any) -> str:
 
 def damage(final: Path) -> str | None:
     """Return what is wrong with a directory, in one line that names it; None if it is undamaged."""
-    if not final.is_dir():
-        return f"{final}: is not there"
     try:
+        if not final.is_dir():
+            return f"{final}: is not there"
         manifest.VerifiedDirectory(final, "a prepared corpus").verify()
+    except OSError as error:
+        return f"{error.filename or final}: {error.strerror or error}"
     except UserError as error:
         return str(error)
     return None
@@ -43,19 +45,20 @@ def ensure(
     damage: Callable[[Path], str | None],
     make: Callable[[Path, Path], None],
     inputs: str = "",
-) -> None:
-    """Make a directory unless it exists undamaged; one process makes it, others wait.
+) -> bool:
+    """Make a directory unless it exists undamaged; return whether this call made it.
 
+    One process makes it, others wait.
     `make` gets two directories: one to fill, which becomes `final`, and one for the parts of the
     work (see `part`). If it is stopped, the next call with the same `inputs` finds all finished
     parts again. Raises UserError: 73 if nothing can be written there, or a file of a user lies in a
     damaged directory; 74 if the disk is full or fails.
     """
     if (wrong := damage(final)) is None:
-        return
+        return False
     with _locked(final, wrong):
         if (wrong := damage(final)) is None:  # another process has made it meanwhile
-            return
+            return False
         if final.exists():
             log.warning("%s; the corpus is prepared anew", wrong)
         work = atomic.temporary_of(final, fingerprint(inputs)[:32])
@@ -83,6 +86,7 @@ def ensure(
         finally:
             if finished or not _has_parts(work):
                 shutil.rmtree(work, ignore_errors=True)
+        return True
 
 
 def part(path: Path, make: Callable[[Path], object]) -> manifest.VerifiedDirectory:
