@@ -26,7 +26,7 @@ NAVIGATION = {  # caption in the margin -> its pages
     "Tasks": ("train", "translate", "evaluate", "exchange", "gpu", "commands", "options"),
     "Encodings": ("encodings", "encoding-cards", "adding-an-encoding"),
     "Findings": ("results", "paper", "speed", "log"),
-    "Code": ("python", "architecture", "contributing", "changelog"),
+    "Code": ("python", "architecture", "upgrade", "contributing", "changelog"),
 }
 GROUPS: dict[str, list[type]] = {  # group -> what describes its keys
     **{group: list(kinds.values()) for group, kinds in KINDS.items()},

@@ -39,7 +39,7 @@ FAMILIES = (  # of encodings, in the order of every list
     "distances, as a bias or a factor",
     "distances, from changed queries and keys",
     "order by recurrence or convolution",
-    "in the place of softmax",
+    "softmax and its replacements",
     "positions from columns beside the text",
     "several of these",
 )
