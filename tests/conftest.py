@@ -85,9 +85,13 @@ def no_waiting_for_the_disk() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def compose_once(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Let all processes of a parallel run share the settings that one of them composed."""
-    if "PYTEST_XDIST_WORKER" in os.environ:
+def compose_once(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Let all processes of a parallel run share the settings that one of them composed.
+
+    A test that runs pytest hands its environment down, so the environment does not tell: that run
+    would share the settings of every run on this machine, those of other versions, too.
+    """
+    if hasattr(request.config, "workerinput"):
         composing.SHARED.append(tmp_path_factory.getbasetemp().parent)
 
 

@@ -94,6 +94,7 @@ def test_workers_measure_nothing(
         machine, "measured", lambda: known | {"float32": libraries[os.getpid() == parent]}
     )
     monkeypatch.setattr(machine, "_machine", None)
+    monkeypatch.delenv(machine.VARIABLE, raising=False)
     side = trained().source
     model = tiny("encoding=relative", vocab=len(side.vocabulary))
     whole = Trained(settings_of("encoding=relative"), model, side, side, {"longest_source": 2})

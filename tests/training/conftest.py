@@ -10,7 +10,7 @@ from nmt.machine import machine
 from tests.training import tiny
 
 
-@pytest.fixture(scope="package", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def one_machine() -> Iterator[None]:
     """Let processes that a test starts multiply as this one does, whatever they would measure."""
     with pytest.MonkeyPatch.context() as patch:
