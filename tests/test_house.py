@@ -131,6 +131,16 @@ def test_commands_hooks_and_what_an_encoding_can_say_are_counted() -> None:
     assert len(members) <= HOUSE["members_of_encoding"], members
 
 
+def test_one_class_name_means_one_thing() -> None:
+    found: dict[str, list[str]] = {}
+    for path in FILES:
+        if path.is_relative_to(ROOT / "nmt"):
+            for node in statements_of(path):
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    found.setdefault(node.name, []).append(module_of(path))
+    assert {name: modules for name, modules in found.items() if len(modules) > 1} == {}
+
+
 FORBIDDEN = {
     r"\.splitlines\(": "splits on nine characters besides LF",
     r"(?<!safetensors\.)torch\.(load|save)\((?!.*weights_only=True)": "runs code from a file",

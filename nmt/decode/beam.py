@@ -19,7 +19,7 @@ def length_penalty(length: int, alpha: float, kind: str = "wu") -> float:
     return ((5 + length) / 6 if kind == "wu" else max(1, length)) ** alpha
 
 
-class Extension(NamedTuple):
+class BeamExtension(NamedTuple):
     """One step of a beam search, for each sentence that has rows."""
 
     ending: Tensor  # [live, k] which of the best continuations finish a hypothesis
@@ -78,7 +78,7 @@ class Beam(Strategy):
         """Which sentences go on [live]."""
         return self.total[:, 0] > NEVER
 
-    def extend(self, log_probs: Tensor, length: int) -> tuple[Extension, Tensor, Tensor | None]:
+    def extend(self, log_probs: Tensor, length: int) -> tuple[BeamExtension, Tensor, Tensor | None]:
         """Extend hypotheses of `length` ids, by log_probs [live x width, vocab]."""
         width, k = self.total.shape[1], self.beam_size
         penalty = self._penalty(length + 1)  # of all continuations
@@ -101,13 +101,13 @@ class Beam(Strategy):
         total = total.masked_fill((closing | enough)[:, None], NEVER)
 
         new_parent, token = parent.gather(1, chosen), token.gather(1, chosen)
-        extension = Extension(ending, top, by, cut, self.total, new_parent, token)
+        extension = BeamExtension(ending, top, by, cut, self.total, new_parent, token)
         first = torch.arange(len(total), device=total.device)[:, None] * width  # row of a sentence
         rows = None if width == total.shape[1] == 1 else first + new_parent
         self.total = total
         return extension, token, rows
 
-    def record(self, extension: Extension) -> None:
+    def record(self, extension: BeamExtension) -> None:
         """Write what a step finished and cut, and the next beam."""
         length = self.outputs.ids.shape[2]
         ending, scores, parent, cut, total, new_parent, token = extension

@@ -34,7 +34,7 @@ def random_numbers(seed: int, draws: Sequence[Draw], samples: int, steps: int) -
     return torch.from_numpy(numbers)
 
 
-class Extension(NamedTuple):
+class SampleExtension(NamedTuple):
     """One step of sampling, for each sample that has a row."""
 
     closed: Tensor  # [live] which samples it closed
@@ -83,7 +83,9 @@ class Sampling(Strategy):
         """Which samples go on [live]."""
         return self.open
 
-    def extend(self, log_probs: Tensor, length: int) -> tuple[Extension, Tensor, Tensor | None]:
+    def extend(
+        self, log_probs: Tensor, length: int
+    ) -> tuple[SampleExtension, Tensor, Tensor | None]:
         """Draw a token for each sample of `length` ids, from log_probs [live, vocab].
 
         At first there is one row for each sentence; its samples are copies of it.
@@ -103,11 +105,11 @@ class Sampling(Strategy):
         ended = (token == self.eos) & ~impossible
         closed = ended | impossible | (self.limits == length)
         log_prob = torch.where(ended, total, self.total)
-        extension = Extension(closed & self.open, ended, log_prob, token)
+        extension = SampleExtension(closed & self.open, ended, log_prob, token)
         self.total, self.open = total, self.open & ~closed
         return extension, token, rows
 
-    def record(self, extension: Extension) -> None:
+    def record(self, extension: SampleExtension) -> None:
         """Write which samples a step closed, and the tokens of the others."""
         closed, ended, total, token = (part[:, None] for part in extension)
         self.outputs.close(closed & ended, total, 1.0, finished=True)

@@ -11,7 +11,7 @@ from nmt.data.vocab import PAD
 from nmt.decode.torch_engine import FORBIDDEN
 from nmt.errors import Exit, UserError
 from nmt.exchange.files import read_object
-from nmt.exchange.marian_ids import Numbering
+from nmt.exchange.marian_ids import MarianIds
 from nmt.schema import keys_in, knob
 
 log = logging.getLogger(__name__)
@@ -102,7 +102,7 @@ class Generation:
     length_penalty: float = knob("exponent of the length", least=0, absent=1.0)
 
 
-def written(shape: Model, source: Numbering, target: Numbering, positions: int) -> dict[str, Any]:
+def written(shape: Model, source: MarianIds, target: MarianIds, positions: int) -> dict[str, Any]:
     """The keys of config.json for a model of ours."""
     return FIXED | {
         **{theirs: getattr(shape, ours) for theirs, ours in SHAPE.items()},
@@ -115,7 +115,7 @@ def written(shape: Model, source: Numbering, target: Numbering, positions: int) 
     }
 
 
-def written_generation(decode: Decode, target: Numbering, positions: int) -> dict[str, Any]:
+def written_generation(decode: Decode, target: MarianIds, positions: int) -> dict[str, Any]:
     """The default decoding of transformers: our settings, as far as it has them."""
     if decode.beam_size > 1 and decode.length_penalty != "power" and decode.alpha:
         log.warning(
@@ -132,7 +132,7 @@ def written_generation(decode: Decode, target: Numbering, positions: int) -> dic
     }
 
 
-def _special(target: Numbering) -> dict[str, int]:
+def _special(target: MarianIds) -> dict[str, int]:
     """The ids that both files name."""
     ids = {"decoder_start_token_id": target.pad, "pad_token_id": target.pad}
     return ids | {"eos_token_id": target.order[0], "forced_eos_token_id": target.order[0]}

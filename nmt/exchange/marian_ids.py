@@ -15,7 +15,7 @@ EOS_PIECE, UNK_PIECE, PAD_PIECE = "</s>", "<unk>", "<pad>"
 SPECIAL = {EOS_PIECE, UNK_PIECE, PAD_PIECE}
 
 
-class Numbering(NamedTuple):
+class MarianIds(NamedTuple):
     """The ids of one side."""
 
     vocabulary: Vocabulary
@@ -56,7 +56,7 @@ class Numbering(NamedTuple):
         return dict(sorted(ids.items(), key=lambda item: item[1]))
 
 
-def read(where: Path) -> Numbering:
+def read(where: Path) -> MarianIds:
     """Read the pieces of a side; UserError (65) for what is no vocabulary of that family."""
     ids = read_object(where)
     if sorted(map(repr, ids.values())) != sorted(map(repr, range(len(ids)))):
@@ -70,10 +70,10 @@ def read(where: Path) -> Numbering:
         vocabulary = Vocabulary.from_json(pieces)
     except UserError as error:
         raise UserError(f"{where}: {error}", Exit.DATA) from None
-    return Numbering(vocabulary, [*special, *(ids[piece] for piece in pieces)], pad)
+    return MarianIds(vocabulary, [*special, *(ids[piece] for piece in pieces)], pad)
 
 
-def numberings(*vocabularies: Vocabulary) -> list[Numbering]:
+def numberings(*vocabularies: Vocabulary) -> list[MarianIds]:
     """Ids for the vocabularies of both sides: </s>, <unk>, the pieces, <pad>, as in OPUS-MT.
 
     Both sides want one id of padding. Where one has more pieces, it comes before the pieces.
@@ -82,6 +82,6 @@ def numberings(*vocabularies: Vocabulary) -> list[Numbering]:
     pad_last = len(set(sizes)) == 1
     first = 2 if pad_last else 3
     return [
-        Numbering(vocabulary, [0, 1, *range(first, first + size)], 2 + size if pad_last else 2)
+        MarianIds(vocabulary, [0, 1, *range(first, first + size)], 2 + size if pad_last else 2)
         for vocabulary, size in zip(vocabularies, sizes, strict=True)
     ]

@@ -11,7 +11,7 @@ from nmt.config import Decode
 from nmt.data.vocab import BOS, EOS, PAD
 from nmt.decode.torch_engine import FORBIDDEN
 from nmt.exchange.adapter import TRANSFORMERS, Output
-from nmt.exchange.marian_ids import Numbering
+from nmt.exchange.marian_ids import MarianIds
 
 
 class MarianScorer:
@@ -26,7 +26,7 @@ class MarianScorer:
     longest_target: int | None
 
     def __init__(
-        self, directory: Path, decode: Decode, source: Numbering, target: Numbering
+        self, directory: Path, decode: Decode, source: MarianIds, target: MarianIds
     ) -> None:
         import transformers
 

@@ -13,7 +13,7 @@ from nmt.config import Model
 from nmt.data.vocab import PAD
 from nmt.encodings.sinusoids import sinusoids
 from nmt.errors import Exit, UserError
-from nmt.exchange.marian_ids import Numbering
+from nmt.exchange.marian_ids import MarianIds
 
 # The logit of an id that Marian does not have: its probability is negligible, and the
 # share of it that label smoothing adds to a loss, when training goes on, is next to nothing, too.
@@ -79,7 +79,7 @@ def take_positions(directory: Path, tensors: dict[str, Tensor], dim: int) -> Non
 
 
 def renamed(
-    directory: Path, tensors: Mapping[str, Tensor], tie: str, source: Numbering, target: Numbering
+    directory: Path, tensors: Mapping[str, Tensor], tie: str, source: MarianIds, target: MarianIds
 ) -> dict[str, Tensor]:
     """The tensors under our names; UserError (65) for one that has no place, or is missing."""
     matrices: dict[str, Tensor] = {}
@@ -113,7 +113,7 @@ def renamed(
     return ours
 
 
-def _check_rows(directory: Path, name: str, rows: int, side: Numbering) -> None:
+def _check_rows(directory: Path, name: str, rows: int, side: MarianIds) -> None:
     if rows != len(side.theirs):
         raise UserError(
             f"{directory}: the vocabulary has {len(side.theirs)} pieces, but {name} {rows} rows",
@@ -134,7 +134,7 @@ def _matrix(directory: Path, matrices: Mapping[str, Tensor], names: tuple[str, .
 
 
 def named(
-    model: Any, shape: Model, order: Tensor, source: Numbering, target: Numbering
+    model: Any, shape: Model, order: Tensor, source: MarianIds, target: MarianIds
 ) -> dict[str, Tensor]:
     """Our weights under their names; those of a layer that is shared once for each pass.
 

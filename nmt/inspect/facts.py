@@ -11,8 +11,7 @@ import torch
 
 from nmt import build
 from nmt.config import Settings
-from nmt.encodings.base import Encoding
-from nmt.encodings.base import Facts as Stated
+from nmt.encodings.base import Encoding, Facts
 from nmt.encodings.passes import computed
 from nmt.inspect.single import additions, ask, pass_over
 from nmt.inspect.specimen import Specimen, entries
@@ -23,7 +22,7 @@ IN_EVERY_LAYER = {"layer", "project", "scores", "bias", "normalise", "values"}
 IN_ATTENTION = {"scores", "bias", "normalise", "values"}
 
 
-class Facts(NamedTuple):
+class SurveyFacts(NamedTuple):
     """One row of the survey's columns; `Probe` and the comments say what each means here."""
 
     reference: str  # A, R, B (both) or -
@@ -33,7 +32,7 @@ class Facts(NamedTuple):
     unbound: bool  # no longest sequence, no table that positions or clipped distances index
 
 
-def facts_of(specimen: Specimen, option: str = "") -> Facts:
+def facts_of(specimen: Specimen, option: str = "") -> SurveyFacts:
     """The facts of the entry that bears the option's name, or else of all entries together.
 
     What stands beside it, as in a decoder that has no tree, is another method.
@@ -41,7 +40,7 @@ def facts_of(specimen: Specimen, option: str = "") -> Facts:
     probes = [Probe(site, e, specimen) for site, e in chosen(specimen.model, option)]
     probes = [probe for probe in probes if probe.hooks]
     encodings = [probe.encoding for probe in probes]
-    return Facts(
+    return SurveyFacts(
         _merged({probe.reference for probe in probes}, "B"),
         _merged({probe.injection for probe in probes}, "both"),
         any(True for e in encodings for _ in e.parameters()),
@@ -102,7 +101,7 @@ class Probe:
         return "both" if adds and modifies else "ape" if adds else "mam" if modifies else "-"
 
 
-def _unbound(stated: Stated) -> bool:
+def _unbound(stated: Facts) -> bool:
     """What an encoding states, or else what follows from its positions."""
     if stated.unbound is not None:
         return stated.unbound

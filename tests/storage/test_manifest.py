@@ -45,13 +45,17 @@ def test_a_change_after_it_was_verified_is_noticed(path: Path) -> None:
 
 def test_files_that_are_not_listed_are_ignored(path: Path) -> None:
     (path / "notes.txt").touch()
-    VerifiedDirectory(path).verify()
+    verified = VerifiedDirectory(path)
+    verified.verify()
+    assert verified.read("train/ids") == b"\1\2" and (path / "notes.txt").exists()
 
 
 def test_corpora_of_earlier_versions_are_read(path: Path) -> None:
     where = path / manifest.NAME
     where.write_bytes(manifest.dump({"files": manifest.read(where)["files"]}))
-    VerifiedDirectory(path).verify()
+    verified = VerifiedDirectory(path)
+    verified.verify()
+    assert verified.read("train/ids") == b"\1\2"
 
 
 @pytest.mark.parametrize("name", ["../secret", "/secret", "a/../../secret", "a//b", "a/", "..", ""])

@@ -24,7 +24,7 @@ RESULT = "result.json"
 DROP_HINT = "mend the file, or set data.invalid_utf8=drop"
 
 
-class Column(NamedTuple):
+class ColumnFile(NamedTuple):
     """A file of integers, parallel to the source."""
 
     name: str
@@ -51,7 +51,7 @@ class Cleaning(NamedTuple):
     """Settings of the first pass: how chunks of parallel files are cleaned. Sides as in SIDES."""
 
     names: tuple[str, str]  # what to call the files in messages
-    columns: tuple[Column, ...]
+    columns: tuple[ColumnFile, ...]
     tokenizers: tuple[tuple[str, str, str], ...]  # arguments of Tokenizer
     drop_invalid: bool
     max_bytes: int

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt.data.columns import ColumnLine, expand
-from nmt.data.preparation.clean import RAW, Column, read_words
+from nmt.data.preparation.clean import RAW, ColumnFile, read_words
 from nmt.data.preparation.wordids import WordIds
 from nmt.data.report import EMPTY, KEPT, TOO_LONG, Tally, tally_of
 from nmt.data.side import Side
@@ -38,7 +38,7 @@ class Numbering(NamedTuple):
     words: Path | None  # directory with ids of frequent words, where words are segmented alone
     dtype: "np.dtype[Any]"  # of the ids
     max_length: int | None  # pieces; None keeps every length
-    columns: tuple[Column, ...]
+    columns: tuple[ColumnFile, ...]
 
     def number(self, chunk: Path) -> NumberedChunk:
         """Turn the words of a chunk into ids."""

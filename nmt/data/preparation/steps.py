@@ -11,7 +11,7 @@ import numpy as np
 
 from nmt import config
 from nmt.data.preparation import cache
-from nmt.data.preparation.clean import CleanedChunk, Cleaning, Column
+from nmt.data.preparation.clean import CleanedChunk, Cleaning, ColumnFile
 from nmt.data.preparation.learn import learn_bpe_sides, learn_unigram_sides
 from nmt.data.preparation.number import Numbering
 from nmt.data.preparation.scan import SPLITS, ParallelText, scan
@@ -108,10 +108,10 @@ class Preparation:
         warn_of_unknown(choice.tokenizer, *languages)
         return [Tokenizer(data.normalize, choice.tokenizer, code) for code in languages]
 
-    def _columns(self, split: str) -> tuple[Column, ...]:
+    def _columns(self, split: str) -> tuple[ColumnFile, ...]:
         per = config.columns_of(self.data)
         columns = self.texts[split].columns
-        return tuple(Column(name, per[name], file.path) for name, file in columns.items())
+        return tuple(ColumnFile(name, per[name], file.path) for name, file in columns.items())
 
     def _clean(
         self,
