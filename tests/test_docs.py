@@ -4,7 +4,6 @@ import contextlib
 import doctest
 import io
 import re
-import sys
 import tomllib
 from pathlib import Path
 from types import ModuleType
@@ -14,8 +13,6 @@ import pytest
 
 import nmt
 import nmt.api.models
-from nmt.cli.renamed import REPLACEMENTS
-from nmt.cli.renamed import main as renamed
 from nmt.data import toy
 from nmt.errors import Exit
 from tests.pages import PAGES, blocks, examples, text_of
@@ -104,20 +101,5 @@ def test_every_exit_code_is_in_its_table() -> None:
 
 def test_every_command_is_in_the_table_of_commands() -> None:
     scripts = tomllib.loads(text_of("pyproject.toml"))["project"]["scripts"]
-    former = {name for name, where in scripts.items() if where == "nmt.cli.renamed:main"}
-    assert set(re.findall(r"^\| `(nmt-\w+)` \|", text_of("docs/commands.md"), re.M)) == (
-        set(scripts) - former
-    )
-    assert former == set(REPLACEMENTS)
-
-
-@pytest.mark.parametrize("name", REPLACEMENTS)
-def test_a_former_name_prints_a_command_that_there_is(
-    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", [f"/usr/bin/{name}", "a", "b"])
-    assert renamed() == 2
-    said = capsys.readouterr()
-    assert said.err.startswith(f"nmt: {name} is now: ") and not said.out
     page = text_of("docs/commands.md")
-    assert all(f"| `{word}` |" in page for word in re.findall(r"nmt-\w+", said.err)[1:])
+    assert set(re.findall(r"^\| `(nmt-\w+)` \|", page, re.M)) == set(scripts)

@@ -55,7 +55,7 @@ def command(argv: list[str]) -> None:
         logging.getLogger().setLevel(logging.WARNING)
     files = [typed.json, typed.tsv, typed.html, typed.table]
     outputs.check_places(files, typed.plot, [typed.output_dir, typed.joined])
-    from nmt.compare import heatmap, page, plot, text
+    from nmt.compare import page, plot, text
     from nmt.compare.ranking import EXACT
     from nmt.compare.scoring import BLEU
     from nmt.experiments.evaluate import evaluate
@@ -68,7 +68,6 @@ def command(argv: list[str]) -> None:
     systems = systems_of(typed.systems)
     tests = tests_of(typed, systems)
     report = evaluate(systems, tests, options)
-    draw = heatmap.draw if typed.rank else plot.draw
     deliver(
         text.ranking(report) if typed.rank else text.render(report),
         *translations(report, typed.output_dir),
@@ -76,7 +75,7 @@ def command(argv: list[str]) -> None:
         (typed.tsv, outputs.of_text(lambda: text.tsv(report))),
         (typed.html, outputs.of_text(lambda: page.html(report))),
         (typed.table, outputs.of_text(lambda: text.markdown(report))),
-        (typed.plot, lambda path: draw(report, path)),
+        (typed.plot, lambda path: plot.draw(report, path)),
     )
 
 

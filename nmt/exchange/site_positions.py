@@ -6,7 +6,7 @@ override, and from what these answer; where answers depend on more than the form
 refused.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -147,24 +147,21 @@ def read(site: Encodings, dims: Dims, longest: int) -> SitePositions:
 def _refuse_needs(probe: _Probe) -> None:
     """Refuse what no other engine gives to positions."""
     for e in probe.site:
-        for needed, why, hook in _needs(probe, e):
+        column = min(e.facts.columns, default="")
+        why_remembers = "it keeps something else of each word than key and value"
+        for needed, why, hook in (  # and the hook that could do without
+            (column, f"it reads the column {column} beside the text", "scores"),
+            (e.facts.needs_lengths, "it is told how long the output is to be", "embed"),
+            (e.facts.streams > 1, "its states are complex", "embed"),
+            ("layer" in e.hooks, "it changes the input of every layer", "layer"),
+            ("readout" in e.hooks, "it changes the top of the stack", "readout"),
+            (e.facts.changes_width, "it makes queries and keys wider", "project"),
+            ("normalise" in e.hooks, "it takes the place of softmax", "normalise"),
+            (_remembers(probe, e), why_remembers, "bias"),
+            (e.positions.distances_only, "its distances are counted along edges", "scores"),
+        ):
             if needed:
                 raise probe.refuse(why, hook, [e])
-
-
-def _needs(probe: _Probe, e: Encoding) -> Iterator[tuple[bool, str, str]]:
-    """Whether an entry needs it, the reason in words, and the hook that could do without."""
-    column = min(e.facts.columns, default="")
-    yield bool(e.facts.columns), f"it reads the column {column} beside the text", "scores"
-    yield e.facts.needs_lengths, "it is told how long the output is to be", "embed"
-    yield e.facts.streams > 1, "its states are complex", "embed"
-    yield "layer" in e.hooks, "it changes the input of every layer", "layer"
-    yield "readout" in e.hooks, "it changes the top of the stack", "readout"
-    yield e.facts.changes_width, "it makes queries and keys wider", "project"
-    yield "normalise" in e.hooks, "it takes the place of softmax", "normalise"
-    why = "it keeps something else of each word than key and value"
-    yield _remembers(probe, e), why, "bias"
-    yield e.positions.distances_only, "its distances are counted along edges", "scores"
 
 
 def _remembers(probe: _Probe, e: Encoding) -> bool:
@@ -180,22 +177,16 @@ def _remembers(probe: _Probe, e: Encoding) -> bool:
 def _table(probe: _Probe) -> Tensor:
     """What is added to the embeddings at each position [position, dim]."""
 
-    def added(x: Tensor, keys: int, seed: int, queries: Tensor | None = None) -> Tensor:
-        at = torch.arange(keys) if queries is None else queries
-        return probe.site.embed(x, probe.context(at, keys, len(x), seed)) - x
+    def added(x: Tensor, seed: int) -> Tensor:
+        n = x.shape[1]
+        return probe.site.embed(x, probe.context(torch.arange(n), n, len(x), seed)) - x
 
     n, dim = probe.length, probe.dims.dim
-    table = added(torch.zeros(1, n, dim), n, 0)[0]
+    table = added(torch.zeros(1, n, dim), 0)[0]
     few = min(n, CHECKED)
     draw = torch.Generator().manual_seed(1)
-    others = added(torch.randn(2, few, dim, generator=draw), few, 2)
-
-    def alone() -> Tensor:  # as a decoder asks, token by token
-        return added(torch.zeros(1, 1, dim), few, 3, torch.tensor([few - 1]))
-
-    if not _same(others, table[:few]) or (
-        probe.dims.site == "decoder" and not _same(alone(), table[few - 1 : few])
-    ):
+    others = added(torch.randn(2, few, dim, generator=draw), 2)
+    if not _same(others, table[:few]):
         why = "what it adds to an embedding depends on the words, or on how many there are"
         raise probe.refuse(why, "embed")
     return table
@@ -247,16 +238,11 @@ def _vectors(probe: _Probe) -> tuple[Tensor, Tensor]:
 def _check_scores(probe: _Probe) -> None:
     """Refuse scores that change with what they are added to, or with the keys."""
     heads, width, few = probe.dims.heads, probe.dims.head_dim, min(probe.length, CHECKED)
+    context = probe.context(torch.arange(few), few, 2, 1)
     draw = torch.Generator().manual_seed(1)
-
-    def change(q: Tensor) -> Tensor:
-        k = torch.randn(2, heads, few, width, generator=draw)
-        context = probe.context(torch.arange(few), few, 2, 1)
-        s = q @ k.mT
-        return _scores(probe, s, q, k, 0, context) - s
-
-    q = torch.randn(2, heads, few, width, generator=draw)
-    if not _same_seen(change(q), change(q), probe):
+    q, *others = torch.randn(3, 2, heads, few, width, generator=draw)
+    one, other = (_scores(probe, q @ k.mT, q, k, 0, context) - q @ k.mT for k in others)
+    if not _same_seen(one, other, probe):
         raise _more_than_products(probe)
 
 
@@ -317,7 +303,7 @@ def _shared(probe: _Probe, vectors: Tensor) -> Tensor:
 
 
 def _check_vectors(probe: _Probe, layer: int, keys: Tensor, values: Tensor) -> None:
-    """Compare all pairs of a sentence with what the vectors say."""
+    """Compare all pairs of a sentence with vectors [2 length - 1, head_dim] of distances."""
     heads, width, few = probe.dims.heads, probe.dims.head_dim, min(probe.length, CHECKED)
     draw = torch.Generator().manual_seed(1)
     q, k = (torch.randn(2, heads, few, width, generator=draw) for _ in "qk")
@@ -326,15 +312,14 @@ def _check_vectors(probe: _Probe, layer: int, keys: Tensor, values: Tensor) -> N
     context = probe.context(at, few, 2, 1)
     if probe.dims.site == "decoder":
         p = p.tril()
-    by_pair = [pairs(t.T, at, few).permute(1, 2, 0) for t in (keys, values)]  # [query, key, width]
+    key, value = (pairs(t.mT, at, few) for t in (keys, values))  # [head_dim, query, key]
     s = q @ k.mT
-    right = _same_seen(
-        _scores(probe, s, q, k, layer, context),
-        s + torch.einsum("bhqd,qkd->bhqk", q, by_pair[0]),
-        probe,
-    )
-    o = torch.einsum("bhqk,qkd->bhqd", p, by_pair[1])
-    if not (right and _same(_values(probe, p, layer, context), o)):
+    scores = s + torch.einsum("bhqd,dqk->bhqk", q, key)
+    output = torch.einsum("bhqk,dqk->bhqd", p, value)
+    if not (
+        _same_seen(_scores(probe, s, q, k, layer, context), scores, probe)
+        and _same(_values(probe, p, layer, context), output)
+    ):
         raise _more_than_products(probe)
 
 

@@ -3,12 +3,11 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nmt.compare import heatmap, text
+from nmt.compare import text
 from nmt.compare.ranking import Ranking
 from nmt.compare.report import ComparedSystem, LearningCurve, Report, TrainedRun
 from nmt.compare.scoring import Bootstrap, TranslatedTest
@@ -150,36 +149,3 @@ def test_a_system_that_did_not_translate_has_no_place(four: Ranking) -> None:
     rows = [replace(row, cells=[absent, *row.cells[1:]]) for row in four.test.rows]
     test = replace(four.test, rows=rows)
     assert labels(Ranking(replace(four.report, tests=[test]), test)) == ["good", "middle", "tie"]
-
-
-@pytest.mark.parametrize("metric", ["BLEU", "TER"])
-def test_pictures_hold_every_number_and_are_the_same_again(metric: str, tmp_path: Path) -> None:
-    one = made(metric)
-    for name in ("a.svg", "b.svg"):
-        heatmap.draw(one.report, tmp_path / name)
-    svg = (tmp_path / "a.svg").read_text()
-    assert svg == (tmp_path / "b.svg").read_text()
-    for row in one.test.filled:  # matplotlib leaves the text of a label as a comment
-        for cell in row.cells:
-            assert f"{cell.scores[metric].mean:.1f}  [" in svg
-    places = [svg.index(f"<!-- {label} -->") for label in labels(one)]
-    assert places == sorted(places)
-    best, worst = (
-        one.test.filled[0].cells[s].scores[metric].mean for s in (one.order[0], one.order[-1])
-    )
-    assert svg.index(f"<!-- {best:.1f}  [") < svg.index(f"<!-- {worst:.1f}  [")  # row by row
-
-
-def test_a_picture_of_many_grows_in_height(tmp_path: Path) -> None:
-    few = made()
-    (test,) = few.report.tests
-    rows = [replace(row, cells=[row.cells[i % 4] for i in range(24)]) for row in test.rows]
-    systems = [system(f"e{i}") for i in range(24)]
-    report = replace(few.report, systems=systems, tests=[replace(test, rows=rows)])
-    for name, one in (("few.png", few.report), ("many.png", report)):
-        heatmap.draw(one, tmp_path / name)
-    heights = [
-        int.from_bytes((tmp_path / name).read_bytes()[20:24], "big")
-        for name in ("few.png", "many.png")
-    ]
-    assert heights[1] - heights[0] == pytest.approx(20 * heatmap.CELL[1] * 150, abs=3)

@@ -90,7 +90,7 @@ def test_a_table_is_its_runs_times_three_seeds(table: str, tmp_path: Path) -> No
         rows = [
             row_of([each]).published for each in found.runs if each.settings.data.name == corpus
         ]
-        assert set(rows) == set(published.systems(known))
+        assert set(rows) == set(published.tables()[known]["systems"])
 
 
 def test_a_command_line_chooses_runs_and_seeds() -> None:
