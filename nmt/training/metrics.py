@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from nmt.errors import UserError
 from nmt.storage import atomic, manifest
-from nmt.training.records import Record, free_name
+from nmt.training.records import Record
 
 METRICS = "metrics.jsonl"  # in a run directory
 NEEDED = {
@@ -37,8 +37,7 @@ def metrics_file(path: Path, step: int) -> Iterator[Callable[[Line], None]]:
     record = Record(path)
 
     def open_file() -> BinaryIO:
-        if not record.make_way():
-            truncate(path, step)
+        truncate(path, step)
         return path.open("ab", buffering=HELD)
 
     with record.opened(open_file) as file:
@@ -95,22 +94,12 @@ def _parse(text: bytes, where: Path) -> Line | None:
 
 
 def truncate(path: Path, step: int) -> None:
-    """Cut off lines of later steps, and a last line that a kill left unfinished.
-
-    Lines that cannot be read are left out with a warning, and the file that holds them is kept as
-    corrupt.metrics.jsonl.
-    """
+    """Cut off lines of later steps, lines that cannot be read, and one that a kill cut short."""
     lines, remark = read_metrics(path)
-    before = path.read_bytes() if path.is_file() else b""
     if remark and step:
-        kept = "begun anew"
-        if before:
-            aside = free_name(path)
-            atomic.replace(aside, before)
-            kept = f"left out, and kept in {aside.name}"
-        log.warning("%s: %s; %s", path, remark, kept)
+        log.warning("%s: %s", path, remark)
     data = b"".join(_encode(line) for line in lines if line["step"] <= step)
-    if data != before:
+    if path.is_file() and path.read_bytes() != data:
         atomic.replace(path, data)
 
 
