@@ -71,7 +71,7 @@ def understood(argv: list[str]) -> argparse.Namespace:
     parser = Parser(prog="nmt-recipe", usage=USAGE, description=ABOUT)
     add = parser.add_argument
     add("recipe", choices=locks.names(), metavar="RECIPE", help=" or ".join(locks.names()))
-    add("named", nargs="*", metavar="STAGE", help=", ".join(recipe.STAGES))
+    add("named", nargs="*", default=[], metavar="STAGE", help=", ".join(recipe.STAGES))
     add("--root", type=Path, metavar="DIR", help="of the corpus (default data/RECIPE)")
     add(
         "--local",

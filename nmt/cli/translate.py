@@ -171,6 +171,7 @@ def understood(argv: list[str]) -> argparse.Namespace:
     add(
         "arguments",
         nargs="*",
+        default=[],  # or argparse requires one
         metavar="INPUT",
         help="text, perhaps .gz; none or -: stdin; a directory: another MODEL",
     )

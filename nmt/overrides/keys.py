@@ -1,5 +1,6 @@
 """Which keys and options there are: an override of any other is refused, with the nearest named."""
 
+import re
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
@@ -56,6 +57,7 @@ def check_keys(overrides: list[Override], folders: Folders) -> None:
     for o in overrides:
         if not o.key_or_group.startswith("hydra") and (o not in groups or o.is_add()):
             _check_key(o, o in groups, known, folders)
+    _check_entries(overrides, known)
 
 
 def _check_key(override: Override, group: bool, known: frozenset[str], folders: Folders) -> None:
@@ -63,9 +65,20 @@ def _check_key(override: Override, group: bool, known: frozenset[str], folders: 
     adds = override.is_add() or override.is_force_add()
     if override.is_add() and (group or key in known):
         raise UserError(f"{line}: has a value already; write {line[1:]}")
-    inner = "." in key and key.split(".")[0] in {each.split(".")[0] for each in known}
+    inner = "." in key and key.split(".")[0] in {name.split(".")[0] for name in known}
     if key not in known and not (adds and inner):  # keys of the root belong to encodings
         raise UserError(_unknown(key, line, known, folders))
+
+
+def _check_entries(overrides: list[Override], known: frozenset[str]) -> None:
+    """Refuse a key of an encoding that is not chosen: to add the key would add the encoding."""
+    keys = {*known, *(o.key_or_group for o in overrides if o.is_add())}
+    chosen = [entry[1] for key in keys if (entry := re.fullmatch(r"encoding\.(\w+)", key))]
+    for o in overrides:
+        inner = re.match(r"encoding\.(\w+)\.", o.key_or_group)
+        if inner is not None and inner[1] not in chosen:
+            line = str(o.input_line).removeprefix("++")  # as `arguments.read` has it
+            raise UserError(f"{line}: {inner[1]} is not chosen{nearest(inner[1], chosen)}")
 
 
 def is_group(key: str) -> bool:

@@ -118,25 +118,28 @@ def inherited(
 
     Its segmenter and normalisation are taken over, for its vocabulary numbers no other pieces; its
     model and its encoding are the defaults. Raises UserError for an override of segmenter or
-    normalisation.
+    normalisation, and for keys of an encoding that no override chooses.
     """
+    keys = {o.key_or_group for o in overrides}
     for o in overrides:
         if o.key_or_group in TAKEN or o.key_or_group.startswith("segmenter."):
             raise UserError(
                 f"{o.input_line}: with {START} text is cut as the parent cuts it; leave it out"
             )
+        if o.key_or_group.startswith("encoding.") and "encoding" not in keys:
+            raise UserError(
+                f"{o.key_or_group}: with {START} the encoding is the parent's; name one to change "
+                f"its keys, as encoding={next(iter(parent.encoding), 'relative')}"
+            )
     known = asdict(parent)
     model = dict(plain["model"])
-    keys = {o.key_or_group for o in overrides}
     if "model" not in keys:
         model_keys = {key.removeprefix("model.") for key in keys if key.startswith("model.")}
         chosen = [each for o in overrides if o.key_or_group == "encoding" for each in _options(o)]
         for option in chosen:  # what it needs of the model, as `feedforward`
             model_keys |= set(values_of("encoding", option, folders).get("model", ()))
         model |= {key: value for key, value in known["model"].items() if key not in model_keys}
-    encoding = plain["encoding"]
-    if not any(key == "encoding" or key.startswith("encoding.") for key in keys):
-        encoding = known["encoding"]
+    encoding = plain["encoding"] if "encoding" in keys else known["encoding"]
     data = {**plain["data"], "normalize": parent.data.normalize}
     return {
         **plain, "model": model, "encoding": encoding, "data": data,

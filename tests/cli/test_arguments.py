@@ -60,6 +60,8 @@ WRONG: list[tuple[str, Sequence[str], int, str]] = [
     ("encodings", ["none", "seed=1", "seed=2"], 2, "give seed once"),
     ("encodings", ["relative", "seed=1", "seed=2"], 2, "give seed once"),
     ("translate", ["x", "decode.alpha=1", "decode.alpha=2"], 2, "give decode.alpha once"),
+    ("translate", [], 2, "the following arguments are required: MODEL; see --help"),
+    ("recipe", [], 2, "the following arguments are required: RECIPE; see --help"),
     (
         "evaluate",
         ["x", "--source=s", "--reference=r", "decode.alpha=1", "decode.alpha=2"],

@@ -14,7 +14,6 @@ from nmt.encodings.registry import COMMON
 from nmt.errors import Exit, UserError
 from nmt.overrides.compose import experiment_of
 from nmt.overrides.options import config_dir_override, encoding_keys, knobs_of, options_of
-from nmt.preflight import check
 from tests.composing import settings_of
 
 FOUR = [f"data.{part}=there/{part}" for part in ("train_source", "train_target")]
@@ -209,5 +208,26 @@ def test_every_entry_may_be_told_where_and_at() -> None:
     assert experiment_of(words).settings.encoding["absolute"]["at"] == {"shift": {"k": 9}}
     words = ["encoding=absolute", "encoding.absolute.at.index.start=1"]
     assert experiment_of(words).settings.encoding["absolute"]["at"]["index"]["start"] == 1
-    with pytest.raises(UserError, match="did you mean"):
-        check(experiment_of(["encoding=rotary", "encoding.rotray.where=decoder"]).settings)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ("encoding=relative encoding.rotary.where=decoder",
+         "encoding.rotary.where=decoder: rotary is not chosen; choose one of relative"),
+        ("encoding=rotary encoding.rotray.at=shift",
+         "encoding.rotray.at=shift: rotray is not chosen; did you mean rotary?"),
+        ("encoding=relative +encoding.rotary.base=5", "+encoding.rotary.base=5: rotary is not"),
+        ("encoding=none encoding.rotary.where=decoder", "choose one of none"),
+    ],
+)  # fmt: skip
+def test_keys_of_an_encoding_that_is_not_chosen_are_rejected(overrides: str, message: str) -> None:
+    with pytest.raises(UserError) as error:
+        experiment_of(overrides.split())
+    assert message in str(error.value)
+
+
+def test_an_entry_may_be_added_with_all_its_options() -> None:
+    words = ["encoding=relative", "+encoding.target={use: rotary}", "encoding.target.where=decoder"]
+    entries = experiment_of(words).settings.encoding
+    assert entries["target"] == {"use": "rotary", "where": "decoder"}

@@ -105,6 +105,14 @@ def test_the_model_and_its_encoding_may_be_said(parent: Path) -> None:
     assert kept.encoding == experiment_of(["encoding=relative"]).settings.encoding
 
 
+def test_keys_of_an_encoding_need_its_name(parent: Path) -> None:
+    ours = child(parent, "encoding=relative", "encoding.relative.where=decoder")
+    assert ours.encoding["relative"]["where"] == "decoder"
+    for override in ("encoding.relative.where=decoder", "encoding.absolute.where=decoder"):
+        with pytest.raises(UserError, match=r"^encoding\.\w+\.where"):
+            child(parent, override)
+
+
 def test_what_an_encoding_asks_of_the_model_stays(parent: Path) -> None:
     assert child(parent, "encoding=universal").model.share_layers
     ours = child(parent, "encoding=complex_order").model
