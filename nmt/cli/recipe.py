@@ -89,7 +89,6 @@ def understood(argv: list[str]) -> argparse.Namespace:
         metavar="NAME=CHOICE",
         help="what the paper leaves open, e.g. rapid=2016; see --list",
     )
-    add("--verify", action="store_true", help="hash all files of former stages again")
     add("--lock", type=Path, metavar="FILE", help="another lock file of the same recipe")
     add("--list", action="store_true", help="show what is downloaded, and leave")
     add("--dry-run", action="store_true", help="show what the stages would do, and leave")
@@ -109,10 +108,8 @@ def understood(argv: list[str]) -> argparse.Namespace:
         lock=lock,
         picked=locks.chosen(lock, options.option),
         root=options.root or Path("data") / lock.name,
-        hashes={},
         local=options.local,
         mirror=options.mirror,
-        verify=options.verify,
     )
     return options
 

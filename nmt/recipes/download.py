@@ -12,10 +12,9 @@ import time
 from collections.abc import Sequence
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib import request
 from urllib.error import HTTPError, URLError
-from urllib.parse import urlsplit
 
 from tqdm import tqdm
 
@@ -30,17 +29,9 @@ log = logging.getLogger(__name__)
 BLOCK = 1 << 18  # bytes read at once
 AGAIN = (408, 416, 425, 429)  # and 5xx: answers that may change in a while
 BEYOND = 416  # the part has more bytes than the server's file
-
-
-class Patience(NamedTuple):
-    """How often and how long to try."""
-
-    tries: int = 6  # in a row without a new byte
-    pause: float = 1.0  # seconds before the second try; doubled each time
-    timeout: float = 60.0  # seconds of silence that end a try
-
-
-PATIENCE = Patience()
+TRIES = 6  # in a row without a new byte
+PAUSE = 1.0  # seconds before the second try; doubled each time
+TIMEOUT = 60.0  # seconds of silence that end a try
 
 
 class UnavailableError(Exception):
@@ -68,9 +59,7 @@ def here(archive: Archive, folder: Path, local: Sequence[Path]) -> Path | None:
     return None
 
 
-def fetch(
-    archive: Archive, folder: Path, mirror: str | None, patience: Patience = PATIENCE
-) -> Path:
+def fetch(archive: Archive, folder: Path, mirror: str | None) -> Path:
     """Download a file, going on where a killed download stopped.
 
     Raises UnavailableError if no address gives the file, UserError (65) if one gives another
@@ -83,11 +72,11 @@ def fetch(
         why = list[str]()
         for url in urls:
             begun = part.stat().st_size
-            failure = _fill(part, url, archive, patience)
+            failure = _fill(part, url, archive)
             if begun and not failure and not _is_right(part, archive):
                 log.warning("%s: its pieces do not fit together; from the start", archive.file)
                 os.truncate(part, 0)
-                failure = _fill(part, url, archive, patience)
+                failure = _fill(part, url, archive)
             if not failure:
                 break
             why.append(f"{url}: {failure}")
@@ -113,15 +102,15 @@ def _is_right(path: Path, archive: Archive) -> bool:
     return FileVersion(count, sha256_of(path)) in archive.versions
 
 
-def _fill(part: Path, url: str, archive: Archive, patience: Patience) -> str:
+def _fill(part: Path, url: str, archive: Archive) -> str:
     """Append what is missing, going on after each break; why this address cannot give it, or ""."""
     sizes, failures = {version.size for version in archive.versions}, 0
     units = {"unit": "B", "unit_scale": True, "leave": False, "disable": None}
     with tqdm(desc=archive.file, total=max(sizes), initial=part.stat().st_size, **units) as bar:
         while True:
-            before, tries = part.stat().st_size, patience.tries
+            before, tries = part.stat().st_size, TRIES
             try:
-                _receive(url, part, sizes, patience.timeout, bar)
+                _receive(url, part, sizes, bar)
                 return ""
             except ValueError as error:
                 return str(error)
@@ -136,7 +125,7 @@ def _fill(part: Path, url: str, archive: Archive, patience: Patience) -> str:
                 why = str(error.reason)
                 tries = tries if before else min(2, tries)  # the network may not be there
             except TimeoutError:
-                why = f"no answer in {patience.timeout:g} s"
+                why = f"no answer in {TIMEOUT:g} s"
             except (OSError, HTTPException) as error:
                 if isinstance(error, OSError) and error.errno in DISK:
                     raise
@@ -144,12 +133,12 @@ def _fill(part: Path, url: str, archive: Archive, patience: Patience) -> str:
             failures = 1 if part.stat().st_size > before else failures + 1
             if failures >= tries:
                 return why
-            pause = patience.pause * 2 ** (failures - 1)
+            pause = PAUSE * 2 ** (failures - 1)
             log.warning("%s: %s; again in %.3g s", url, why, pause)
             time.sleep(pause)
 
 
-def _receive(url: str, part: Path, sizes: set[int], timeout: float, bar: "tqdm[Any]") -> None:
+def _receive(url: str, part: Path, sizes: set[int], bar: "tqdm[Any]") -> None:
     """Append one answer to a part: all that is missing.
 
     Raises OSError for an answer that ends before, ValueError if this address has another file.
@@ -158,7 +147,7 @@ def _receive(url: str, part: Path, sizes: set[int], timeout: float, bar: "tqdm[A
     headers = {"User-Agent": f"nmt/{nmt.__version__}", "Accept-Encoding": "identity"}
     headers |= {"Range": f"bytes={count}-"} if count else {}
     query = request.Request(url, headers=headers)
-    with request.build_opener(_Redirect).open(query, timeout=timeout) as answer:
+    with request.urlopen(query, timeout=TIMEOUT) as answer:
         continued, span = answer.status == 206, answer.headers.get("Content-Range", "")
         if continued and not span.startswith(f"bytes {count}-"):
             os.truncate(part, 0)
@@ -181,17 +170,6 @@ def _receive(url: str, part: Path, sizes: set[int], timeout: float, bar: "tqdm[A
                 bar.update(len(block))
     if count not in sizes or count < (total or 0):
         raise ConnectionError(f"it ended after {count} bytes")
-
-
-class _Redirect(request.HTTPRedirectHandler):
-    """Follows redirections to http and https alone."""
-
-    def redirect_request(
-        self, req: request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
-    ) -> request.Request | None:
-        if urlsplit(newurl).scheme not in ("http", "https"):
-            raise HTTPError(req.full_url, code, f"leads to {newurl}", headers, fp)
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
 def _difference(path: Path, archive: Archive) -> str:

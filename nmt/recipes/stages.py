@@ -27,7 +27,7 @@ def download(job: RecipeJob) -> Stage:
 
 def corpus(job: RecipeJob) -> Stage:
     """The named members of each archive, one behind the other: train.de, train.en."""
-    members = [[c.id, c.pairs, c.columns, c.cap] for c in job.corpora]
+    members = [[c.id, c.pairs, c.columns] for c in job.corpora]
 
     def inputs() -> dict[str, Any]:
         archives = list(Stamp(job, "download").outputs().values())
@@ -90,13 +90,14 @@ def _archive(job: RecipeJob, corpus: PinnedCorpus, folder: Path) -> Path:
 
 def _corpus(job: RecipeJob) -> tuple[list[Path], str]:
     """Write train.*, and its counts."""
-    archives = [job.root / name for name in Stamp(job, "download").outputs()]
+    archives = Stamp(job, "download").outputs()
     finals = [job.root / f"train.{code}" for code in job.lock.languages]
     folder = atomic.temporary_of(job.root / "text")
     folder.mkdir()
     try:
         rows = [
-            _append(job, c, path, folder) for c, path in zip(job.corpora, archives, strict=True)
+            _append(job, corpus, job.root / name, folder) | {"file": Path(name).name, "sha256": sha}
+            for corpus, (name, sha) in zip(job.corpora, archives.items(), strict=True)
         ]
         for final in finals:
             atomic.sync(folder / final.name)
@@ -122,11 +123,11 @@ def _append(job: RecipeJob, corpus: PinnedCorpus, path: Path, folder: Path) -> d
     codes, dropped = job.lock.languages, 0
     files = [folder / f"{i}.{code}" for i in range(max(1, len(corpus.pairs))) for code in codes]
     if corpus.columns:
-        swapped = corpus.columns != codes
-        lines, dropped = archive.take_columns(path, swapped, files, corpus.cap)
+        swapped = tuple(corpus.columns) != codes
+        lines, dropped = archive.take_columns(path, swapped, files)
     else:
         names = [pair[code] for pair in corpus.pairs for code in codes]
-        lines = archive.take_pairs(path, list(zip(names, files, strict=True)), corpus.cap)
+        lines = archive.take_pairs(path, list(zip(names, files, strict=True)))
     log.info("  %s: %s pairs", corpus.id, f"{lines:,}")
     if corpus.lines not in (None, lines):
         log.warning(
@@ -139,9 +140,8 @@ def _append(job: RecipeJob, corpus: PinnedCorpus, path: Path, folder: Path) -> d
             shutil.copyfileobj(text, whole)
         count += file.stat().st_size
         file.unlink()
-    source = {"id": corpus.id, "file": path.name, "sha256": job.sha256(path)}
     return {
-        **source,
+        "id": corpus.id,
         "lines": lines,
         "stated_lines": corpus.lines,
         "dropped": dropped,

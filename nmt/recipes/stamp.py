@@ -24,21 +24,13 @@ class RecipeJob(NamedTuple):
     lock: Lock
     picked: Sequence[str]  # the answer to each option
     root: Path  # all files of the recipe
-    hashes: dict[tuple[Path, int, int], str]  # path, size, time of change -> SHA-256
     local: Sequence[Path] = ()  # folders of files fetched by hand
     mirror: str | None = None  # address tried first
-    verify: bool = False  # hash all files again
 
     @property
     def corpora(self) -> list[PinnedCorpus]:
         """Those that take part with these answers."""
         return [c for c in self.lock.corpora if not c.only or c.only in self.picked]
-
-    def sha256(self, path: Path) -> str:
-        """That of a file, which is read once."""
-        status = path.stat()
-        key = path, status.st_size, status.st_mtime_ns
-        return self.hashes.get(key) or self.hashes.setdefault(key, sha256_of(path))
 
 
 class Stage(NamedTuple):
@@ -85,9 +77,12 @@ class Stamp:
 
     def keep(self, inputs: Mapping[str, Any], outputs: Iterable[Path], report: str) -> None:
         """Stamp a stage that was done of these inputs; its outputs go to the disk first."""
-        described = {self._short(path): self._described(path) for path in outputs}
-        record = {"format": FORMAT, "inputs": _plain(inputs), "outputs": described}
-        self._record = {**record, "report": report}
+        self._record = {
+            "format": FORMAT,
+            "inputs": _plain(inputs),
+            "outputs": {self._short(path): _described(path) for path in outputs},
+            "report": report,
+        }
         self._path.parent.mkdir(parents=True, exist_ok=True)
         atomic.replace(self._path, manifest.dump(self._record))
 
@@ -106,20 +101,13 @@ class Stamp:
             status = path.stat()
             if status.st_size != file["bytes"]:
                 return f"{path} has {status.st_size} bytes, not {file['bytes']}"
-            unchanged = status.st_mtime_ns == file["changed"] and not self._job.verify
-            if not unchanged and self._job.sha256(path) != file["sha256"]:
+            if status.st_mtime_ns != file["changed"] and sha256_of(path) != file["sha256"]:
                 return f"{path} has another content"
         return ""
 
     def _short(self, path: Path) -> str:
         inside = path.is_relative_to(self._job.root)
         return path.relative_to(self._job.root).as_posix() if inside else str(path.resolve())
-
-    def _described(self, path: Path) -> dict[str, Any]:
-        atomic.sync(path)
-        status = path.stat()
-        file = {"bytes": status.st_size, "changed": status.st_mtime_ns}
-        return {**file, "sha256": self._job.sha256(path)}
 
 
 def is_due(job: RecipeJob, stage: Stage) -> bool:
@@ -142,6 +130,17 @@ def perform(job: RecipeJob, stage: Stage) -> str:
     else:
         log.info("%s: nothing to do; all inputs and outputs are as they were", stage.name)
     return stamp.report
+
+
+def _described(path: Path) -> dict[str, Any]:
+    """Size, time of change and SHA-256 of an output, once it is on the disk."""
+    atomic.sync(path)
+    status = path.stat()
+    return {
+        "bytes": status.st_size,
+        "changed": status.st_mtime_ns,
+        "sha256": sha256_of(path),
+    }
 
 
 def _plain(value: Mapping[str, Any]) -> dict[str, Any]:

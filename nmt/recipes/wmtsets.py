@@ -16,6 +16,7 @@ from nmt.recipes.stages import unavailable
 from nmt.recipes.stamp import RecipeJob, Stage
 from nmt.recipes.testsets import ALL, JOINED, join_sets, warn_of_difference
 from nmt.storage import atomic
+from nmt.storage.manifest import sha256_of
 
 log = logging.getLogger(__name__)
 DISK = 10e6  # bytes of all sets
@@ -28,7 +29,7 @@ def tests(job: RecipeJob) -> Stage:
     def inputs() -> dict[str, Any]:
         """Of local files, those that are there: what a folder gave before is good without it."""
         sets = {name: known._asdict() for name, known in job.lock.sets.items()}
-        hashes = {name: list(map(job.sha256, paths)) for name, paths in local.items() if paths}
+        hashes = {name: list(map(sha256_of, paths)) for name, paths in local.items() if paths}
         return {"sets": sets, "dev": job.lock.dev, "all": job.lock.all, **hashes}
 
     return Stage("tests", DISK, inputs, partial(_tests, job, local))

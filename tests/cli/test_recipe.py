@@ -139,8 +139,8 @@ def test_make_continues_with_the_tables_unless_it_only_shows(name: str) -> None:
     ours = [w for words in next_commands(understood([name]).job) for w in words if "data." not in w]
     assert set(re.findall(r"table\d", lines())) == set(re.findall(r"table\d", " ".join(ours)))
     assert {w for w in ours if w.startswith(("scale=", "run="))} <= set(lines().split())
-    assert "seed=1 runs=runs data.root=x" in lines("RECIPE=--verify")
-    assert "nmt-train" not in lines("RECIPE=--dry-run --verify")
+    assert "seed=1 runs=runs data.root=x" in lines("RECIPE=--local x")
+    assert "nmt-train" not in lines("RECIPE=--dry-run --local x")
 
 
 def test_quoted_words_are_read_back(tmp_path: Path) -> None:

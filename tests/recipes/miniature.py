@@ -122,7 +122,7 @@ def make(recipe: str, folder: Path, url: str, wrong: bool = False) -> dict[str, 
         files = archives(recipe, corpus, languages)
         served |= files
         corpus["lines"] = LINES * len(corpus.get("pairs", [0]))
-        corpus["text"] = corpus["cap"] = 1_000_000
+        corpus["text"] = 1_000_000
         for archive in corpus["archives"]:
             data = files[archive["file"]]
             archive["urls"] = [f"{url}/{archive['file']}"]

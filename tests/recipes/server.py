@@ -14,7 +14,7 @@ class Server(ThreadingHTTPServer):
     The last mood of a list stays; a file without moods is served as it should be. Moods:
     right, wrong (another content of the same size), short (breaks off halfway), slow,
     no-range (ignores Range), unsized (no Content-Length), silent (stops halfway, and stays),
-    empty (unsized, too), redirect (to /else/FILE), ftp, file (redirections to these), 404, ...
+    empty (unsized, too), redirect (to /else/FILE), file (to file:///else/FILE), 404, ...
     """
 
     daemon_threads = True
@@ -52,8 +52,8 @@ class _Handler(BaseHTTPRequestHandler):
         data = self.server.files.get(name)
         if data is None or mood.isdecimal():
             self._answer(404 if data is None else int(mood), {"Content-Length": "0"})
-        elif mood in ("redirect", "ftp", "file"):
-            scheme = {"redirect": self.server.url, "ftp": "ftp://127.0.0.1", "file": "file://"}
+        elif mood in ("redirect", "file"):
+            scheme = {"redirect": self.server.url, "file": "file://"}
             self._answer(302, {"Location": f"{scheme[mood]}/else/{name}", "Content-Length": "0"})
         else:
             self._send(data if mood != "wrong" else bytes(b ^ 1 for b in data), mood, asked)

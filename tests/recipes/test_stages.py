@@ -118,20 +118,6 @@ def test_what_was_damaged_is_made_again(
     assert all(f"{other}: nothing to do" in err for other in others)
 
 
-def test_verify_finds_what_has_the_same_size_and_time(
-    mini: Make, capsys: pytest.CaptureFixture[str]
-) -> None:
-    it = mini()
-    assert recipe(it.words()) == 0
-    path = it.root / "train.de"
-    times, data = path.stat(), path.read_bytes()
-    path.write_bytes(data[:-1] + b"\0")
-    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-    assert recipe(it.words()) == 0 and path.read_bytes() != data
-    assert recipe([*it.words(), "--verify"]) == 0 and path.read_bytes() == data
-    assert "corpus: root/train.de has another content" in capsys.readouterr().err
-
-
 def test_a_copied_root_is_as_good(mini: Make, capsys: pytest.CaptureFixture[str]) -> None:
     it = mini()
     assert recipe(it.words()) == 0
