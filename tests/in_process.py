@@ -20,7 +20,7 @@ RunAll = Callable[..., dict[str, int]]
 
 
 class Ended(NamedTuple):
-    """A command that has run to its end; a `nmt.experiments.processes.Process`."""
+    """A command that has run to its end; in the place of a `subprocess.Popen`."""
 
     code: int
 

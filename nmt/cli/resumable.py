@@ -26,7 +26,6 @@ from nmt.storage import atomic, manifest
 log = logging.getLogger(__name__)
 
 EVERY = 1.0  # seconds between two records: each waits for the disk
-CHUNK = 2**20  # bytes read at once
 
 
 class Hashed:
@@ -84,8 +83,7 @@ class ResumableOutput(OutputStream):
             if self.part.stat().st_size:
                 self.progress = self._resumed()
             self.lines = self.progress.lines  # done by earlier commands
-            self._bytes = self.progress.bytes
-            self.file.seek(self._bytes)
+            self.file.seek(self.progress.bytes)
             self.file.truncate()
             self._write_record()
         except BaseException:
@@ -97,38 +95,30 @@ class ResumableOutput(OutputStream):
         data = record.encode()
         self.file.write(data)
         self._hash.update(data)
-        self._bytes += len(data)
 
     def advance(self, progress: Progress) -> None:
         """Note that all is written that belongs to these lines of the input."""
-        self.progress = progress._replace(bytes=self._bytes, output=self._hash.hexdigest())
+        self.progress = progress._replace(bytes=self.file.tell(), output=self._hash.hexdigest())
         if time.monotonic() - self._recorded >= EVERY:
             self._write_record()
 
     def _locked(self) -> BinaryIO:
         """Open NAME.part for this process alone."""
-        while True:
-            if self.part.exists() and not self.part.is_file():
-                raise OSError(errno.EISDIR, f"{self.part} is no file")
-            descriptor = os.open(self.part, os.O_RDWR | os.O_CREAT, 0o666)
-            file = os.fdopen(descriptor, "r+b")
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if self.part.exists() and samestat(self.part.stat(), os.fstat(descriptor)):
-                    return file
-            except BlockingIOError:
-                file.close()
-                raise UserError(
-                    f"{self.part}: in use by another process; wait, or give another -o",
-                    Exit.CANT_CREATE,
-                ) from None
-            except BaseException:
-                file.close()
-                raise
-            file.close()  # renamed or removed by its writer since it was opened
+        file = os.fdopen(os.open(self.part, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if samestat(self.part.stat(), os.fstat(file.fileno())):  # not renamed by its writer
+                return file
+        except (BlockingIOError, FileNotFoundError):
+            pass
+        file.close()
+        raise UserError(
+            f"{self.part}: in use by another process; wait, or give another -o",
+            Exit.CANT_CREATE,
+        )
 
     def _resumed(self) -> Progress:
-        """The progress that NAME.part holds by its record; reads the file from the start."""
+        """The progress that NAME.part holds by its record."""
         if not self.record.exists():
             raise UserError(
                 f"{self.part}: not left by this command, for {self.record.name} is missing; "
@@ -153,18 +143,12 @@ class ResumableOutput(OutputStream):
                 f"{self.part}: its {progress.lines} lines were made with {difference}; "
                 "give another -o, or remove it"
             )
-        self._read(progress.bytes)
+        self._hash.update(self.file.read(progress.bytes))
         if self._hash.hexdigest() != progress.output:
             raise UserError(
                 f"{self.part}: changed since it was left; remove it to begin anew", Exit.DATA
             )
         return progress
-
-    def _read(self, size: int) -> None:
-        """Put the first bytes of the file into the hash."""
-        while size and (data := self.file.read(min(size, CHUNK))):
-            self._hash.update(data)
-            size -= len(data)
 
     def _write_record(self) -> None:
         """Record the progress; what it speaks of is on the disk before."""

@@ -6,20 +6,16 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from nmt.errors import Exit, UserError
 
 PAUSE = 0.1  # seconds between two polls of the processes
-SHOWN = 4  # names whose state fits one line; of more, only the running ones are shown
-
 STOPPING = (signal.SIGTERM, signal.SIGUSR1)  # clusters send either; Ctrl-C raises by itself
-
-State = Callable[[str], str]  # what to say of the command of this name
 
 
 class LoggedCommand(NamedTuple):
@@ -31,19 +27,6 @@ class LoggedCommand(NamedTuple):
     gpu: str | None = None  # the one that it may see; None: as this process does
 
 
-class Process(Protocol):
-    """A running command; `subprocess.Popen` is one."""
-
-    def poll(self) -> int | None:
-        """Return the exit code, None while it runs."""
-
-    def terminate(self) -> None:
-        """Ask it to stop."""
-
-    def wait(self) -> int:
-        """Return when it has ended."""
-
-
 def gpus() -> list[str]:
     """The GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
     if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
@@ -53,7 +36,7 @@ def gpus() -> list[str]:
     return [str(index) for index in range(torch.cuda.device_count())]
 
 
-def start(command: LoggedCommand) -> Process:
+def start(command: LoggedCommand) -> subprocess.Popen[bytes]:
     """Begin a command as a process of its own."""
     from nmt.machine.machine import VARIABLE, this_machine  # and torch
 
@@ -73,45 +56,46 @@ def start(command: LoggedCommand) -> Process:
 def run_all(
     commands: Sequence[LoggedCommand],
     at_once: int,
-    state: State,
+    state: Callable[[str], str],
     *,
-    start: Callable[[LoggedCommand], Process] = start,
+    start: Callable[[LoggedCommand], Any] = start,
     every: float = 15,
 ) -> dict[str, int]:
     """Run all commands, `at_once` at a time, and return the exit code of each by name.
 
     One that fails does not stop the others. Where there are several GPUs, each of those that run
     at once sees another one, unless its arguments say which it wants. Every `every` seconds a line
-    on stderr has the `state(name)` of each. On Ctrl-C, or SIGTERM and SIGUSR1 (which raise
-    UserError, exit 143 and 138), what runs is asked to stop and waited for: nmt-train saves
+    on stderr has the `state(name)` of those that run. On Ctrl-C, or SIGTERM and SIGUSR1 (which
+    raise UserError, exit 143 and 138), what runs is asked to stop and waited for: nmt-train saves
     first, so that the same command resumes.
     """
-    waiting, running, codes = list(commands), dict[str, Process](), dict[str, int]()
-    places = dict[str, int]()  # of those that run; a command takes the first that is free
+    waiting, codes = list(commands), dict[str, int]()
+    running: dict[
+        int, tuple[str, Any]
+    ] = {}  # name and process by place: several GPUs have one each
     began, reported = time.monotonic(), 0.0
     with terminable("; resume with the same command"):
         try:
             while waiting or running:
-                while waiting and len(running) < at_once:
-                    command = waiting.pop(0)
-                    place = min(set(range(at_once)) - set(places.values()))
-                    running[command.name] = start(_placed(command, place))
-                    places[command.name] = place
-                for name, process in list(running.items()):
+                for place in range(at_once):
+                    if waiting and place not in running:
+                        command = waiting.pop(0)
+                        running[place] = command.name, start(_placed(command, place))
+                for place, (name, process) in list(running.items()):
                     if (code := process.poll()) is not None:
                         codes[name] = code
-                        del running[name], places[name]
+                        del running[place]
                 if time.monotonic() - reported > every or not (running or waiting):
                     reported = time.monotonic()
-                    names = [command.name for command in commands]
-                    line = _line(names, {c.name for c in waiting}, list(running), state)
+                    states = [f"{name}: {state(name)}" for name, _ in running.values()]
+                    line = "   ".join([f"{len(codes)} of {len(commands)} ended", *states])
                     sys.stderr.write(f"{reported - began:4.0f} s  {line}\n")
                 if running:
                     time.sleep(PAUSE)
         finally:
-            for process in running.values():
+            for _, process in running.values():
                 process.terminate()
-            for process in running.values():
+            for _, process in running.values():
                 process.wait()
     return codes
 
@@ -138,15 +122,6 @@ def exit_reason(code: int) -> str:
         return f"killed by {signal.Signals(-code).name}"
     except ValueError:
         return f"killed by signal {-code}"
-
-
-def _line(names: list[str], waiting: Set[str], running: Sequence[str], state: State) -> str:
-    """The state of all commands where they are few, else of the running ones."""
-    few = len(names) <= SHOWN
-    shown = names if few else running
-    parts = [f"{name}: {'waiting' if name in waiting else state(name)}" for name in shown]
-    ended = len(names) - len(waiting) - len(running)
-    return "   ".join(parts if few else [f"{ended} of {len(names)} ended", *parts])
 
 
 @contextmanager

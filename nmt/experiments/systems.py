@@ -37,6 +37,7 @@ class SystemModel(NamedTuple):
     place: str  # as it may be typed
     paths: tuple[Path, ...]  # runs, checkpoints or model directories
     settings: Settings
+    fingerprint: str | None = None  # of what a run was trained on; None: no run
 
     @property
     def run(self) -> Path | None:
@@ -106,21 +107,10 @@ def _without_logs(arguments: Sequence[str]) -> list[str]:
     return [argument for argument in arguments if argument not in logs]
 
 
-class _Named(NamedTuple):
-    """One system as it was named."""
-
-    label: str | None  # None: none was given
-    name: str  # what it is called by its path
-    system: System
-    fingerprint: str | None = None  # of what a run was trained on; None: no run
-
-    @property
-    def model(self) -> SystemModel:
-        """The model of a run."""
-        return self.system.models[0]
+Named = tuple[str | None, System]  # with the label that was given, if any
 
 
-def _named(argument: str) -> _Named:
+def _named(argument: str) -> Named:
     """Read [LABEL=]PATH[,PATH...]; what exists as it stands has no label."""
     label, equals, place = argument.partition("=")
     if not equals or _paths(argument)[0].exists():
@@ -130,13 +120,13 @@ def _named(argument: str) -> _Named:
     return _at(label.strip(), place)
 
 
-def _at(label: str | None, place: str) -> _Named:
+def _at(label: str | None, place: str) -> Named:
     paths = _paths(place)
     name = "+".join(map(_name, paths))
     if not paths[0].exists():
         raise UserError(f"{place}: no such file or directory", Exit.NO_INPUT)
     if not paths[0].is_dir():
-        return _Named(label, name, System(label or name, [], paths[0]))
+        return label, System(label or name, [], paths[0])
     for below in ("*", "*/*"):
         if any(map(is_run, paths[0].glob(below))):
             raise UserError(f"{place}: a folder of runs; name the runs, as {place}/{below}")
@@ -150,10 +140,11 @@ def _at(label: str | None, place: str) -> _Named:
                 *(path, step, last),
             )
     checkpoints = tuple(map(modelpath.locate, paths))  # the same ones, though training goes on
-    system = System(label or name, [SystemModel(place, checkpoints, settings_of(paths[0]))])
-    if len(paths) > 1 or not is_run(paths[0]):
-        return _Named(label, name, system)
-    return _Named(label, name, system, str(modeldir.facts(checkpoints[0])["fingerprint"]))
+    fingerprint = None
+    if len(paths) == 1 and is_run(paths[0]):
+        fingerprint = str(modeldir.facts(checkpoints[0])["fingerprint"])
+    model = SystemModel(place, checkpoints, settings_of(paths[0]), fingerprint)
+    return label, System(label or name, [model])
 
 
 def _paths(place: str) -> tuple[Path, ...]:
@@ -181,26 +172,26 @@ def settings_of(path: Path) -> Settings:
     return read_config(path)
 
 
-def grouped(named: Sequence[_Named]) -> list[System]:
+def grouped(named: Sequence[Named]) -> list[System]:
     """Runs of one config are a system; a label starts or names one.
 
     A system of runs is called by its label, or as its first run, less -seedN. Raises UserError (2)
     for a run or seed that comes twice, for runs of one label that are of several configs, and for
     two systems of one name.
     """
-    groups: list[list[_Named]] = []
-    for named_system in named:
-        group = next((g for g in groups if _belongs(named_system, g)), None)
+    groups: list[list[Named]] = []
+    for label, system in named:
+        group = next((g for g in groups if _belongs(label, system, g)), None)
         if group is None:
-            groups.append([named_system])
+            groups.append([(label, system)])
             continue
-        seed = named_system.model.settings.seed
-        if twice := next((o for o in group if o.model.settings.seed == seed), None):
+        run, others = system.models[0], [other.models[0] for _, other in group]
+        if twice := next((o for o in others if o.settings.seed == run.settings.seed), None):
             raise UserError(
-                f"{named_system.model.place}: the same config and seed as {twice.model.place}; "
+                f"{run.place}: the same config and seed as {twice.place}; "
                 "name one of them, or give each a LABEL="
             )
-        group.append(named_system)
+        group.append((label, system))
     systems = [_system(group) for group in groups]
     labels = [system.label for system in systems]
     if twice_named := next((label for label in labels if labels.count(label) > 1), None):
@@ -208,41 +199,39 @@ def grouped(named: Sequence[_Named]) -> list[System]:
     return systems
 
 
-def _system(group: list[_Named]) -> System:
+def _is_single_run(system: System) -> bool:
+    return bool(system.models) and system.models[0].fingerprint is not None
+
+
+def _system(group: list[Named]) -> System:
     """The system of a group, its runs by seed."""
-    if group[0].fingerprint is None:
-        return group[0].system
-    group.sort(key=lambda member: member.model.settings.seed)
-    label = next((member.label for member in group if member.label), None)
-    label = label or SEEDED.sub("", group[0].name) or group[0].name
-    return System(label, [member.model for member in group])
+    if not _is_single_run(group[0][1]):
+        return group[0][1]
+    group.sort(key=lambda member: member[1].models[0].settings.seed)
+    name = group[0][1].label
+    label = next((label for label, _ in group if label), SEEDED.sub("", name) or name)
+    return System(label, [system.models[0] for _, system in group])
 
 
-def _belongs(one: _Named, group: Sequence[_Named]) -> bool:
+def _belongs(label: str | None, system: System, group: Sequence[Named]) -> bool:
     """Whether a run is of the group's config; raises UserError if only its label says so."""
-    if one.fingerprint is None or group[0].fingerprint is None:
+    if not (_is_single_run(system) and _is_single_run(group[0][1])):
         return False
-    same = _config(one) == _config(group[0])
-    label = next((other.label for other in group if other.label), None)
-    if one.label is None:
-        return same
-    if one.label == label and not same:
+    run, first = system.models[0], group[0][1].models[0]
+    config, other = _config(run), _config(first)
+    if label is None:
+        return config == other
+    same_label = label == next((known for known, _ in group if known), None)
+    if same_label and config != other:
+        key = next(k for k in sorted({*config, *other}) if config.get(k) != other.get(k))
         raise UserError(
-            f"{one.label}: {group[0].model.place} and {one.model.place} are of two configs "
-            f"({_difference(group[0], one)}); give each its own LABEL="
+            f"{label}: {first.place} and {run.place} are of two configs "
+            f"({key}: {other.get(key)} and {config.get(key)}); give each its own LABEL="
         )
-    return one.label == label
+    return same_label
 
 
-def _config(run: _Named) -> dict[str, Any]:
+def _config(run: SystemModel) -> dict[str, Any]:
     """All that a system's runs have in common, by dotted key."""
-    settings = run.model.settings
-    values = {k: v for k, v in flat(freeze(settings)) if k not in LOOSE and not is_path(k)}
-    return {"order": list(settings.encoding), "corpus": run.fingerprint, **values}
-
-
-def _difference(one: _Named, other: _Named) -> str:
-    """The first key in which two configs differ."""
-    before, after = _config(one), _config(other)
-    key = next(k for k in sorted({*before, *after}) if before.get(k) != after.get(k))
-    return f"{key}: {before.get(key)} and {after.get(key)}"
+    values = {k: v for k, v in flat(freeze(run.settings)) if k not in LOOSE and not is_path(k)}
+    return {"order": list(run.settings.encoding), "corpus": run.fingerprint, **values}

@@ -277,11 +277,12 @@ def test_runs_of_one_config_are_one_system(made: Made) -> None:
     ]
     assert labels("a=absolute-seed1", "b=absolute-seed2") == [("a", [1]), ("b", [2])]
     assert labels("a=absolute-seed1", "absolute-seed2") == [("a", [1, 2])]
-    one, two = (systems._named(str(made.root / f"absolute-seed{n}")) for n in (1, 2))
-    other = two._replace(fingerprint="another", name="b")
-    assert [system.label for system in systems.grouped([one, other])] == ["absolute", "b"]
+    one, two = (systems._named(str(made.root / f"absolute-seed{n}"))[1] for n in (1, 2))
+    other = System("b", [two.models[0]._replace(fingerprint="another")])
+    pair = systems.grouped([(None, one), (None, other)])
+    assert [system.label for system in pair] == ["absolute", "b"]
     with pytest.raises(UserError, match=r"two configs \(corpus: "):
-        systems.grouped([one._replace(label="a"), other._replace(label="a")])
+        systems.grouped([("a", one), ("a", other)])
 
 
 def test_a_glob_of_runs_may_name_their_logs(
@@ -300,7 +301,7 @@ def test_a_glob_of_runs_may_name_their_logs(
 
 
 def test_settings_that_change_nothing_do_not_part_runs(made: Made) -> None:
-    one = systems._named(str(made.root / "absolute-seed1"))
+    _, one = systems._named(str(made.root / "absolute-seed1"))
     frozen = json.loads((made.root / "absolute-seed2" / "config.json").read_bytes())
     copy = made.root.parent / "elsewhere"
     if not copy.exists():
@@ -315,9 +316,10 @@ def test_settings_that_change_nothing_do_not_part_runs(made: Made) -> None:
     ):
         changed = {**frozen, group: {**frozen[group], key: value}}
         (copy / "config.json").write_bytes(manifest.dump(changed))
-        two = systems._named(str(copy))
-        assert len(systems.grouped([one, two._replace(label="x" * (not same) or None)])) == 2 - same
-        assert (systems._config(one) == systems._config(two)) == same, key
+        _, two = systems._named(str(copy))
+        assert len(systems.grouped([(None, one), (None if same else "x", two)])) == 2 - same
+        configs = [systems._config(system.models[0]) for system in (one, two)]
+        assert (configs[0] == configs[1]) == same, key
 
 
 def test_a_table_adds_its_metrics_and_a_text_of_two_names_is_translated_once(

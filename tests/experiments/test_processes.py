@@ -70,14 +70,6 @@ def test_a_failure_stops_no_other_and_at_once_is_the_most(
     assert lines[-1].endswith("5 of 5 ended")
 
 
-def test_few_commands_are_all_told_to_the_end(capsys: pytest.CaptureFixture[str]) -> None:
-    processes.run_all(commands("ab"), 1, lambda name: "x", start=lambda one: Fake(0, 1))
-    lines = capsys.readouterr().err.rstrip("\n").split("\n")
-    assert lines[-1].endswith("a: x   b: x")
-    processes.run_all(commands("ab"), 1, lambda name: "x", start=lambda one: Fake(0, 1), every=0)
-    assert "a: x   b: waiting\n" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
 def test_a_signal_stops_all_and_says_so(number: signal.Signals) -> None:
     made: list[Fake] = []
