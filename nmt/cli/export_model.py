@@ -1,7 +1,6 @@
 """nmt-export: write a trained model as another engine reads it, with proof."""
 
 import argparse
-import re
 import sys
 from functools import partial
 from pathlib import Path
@@ -47,7 +46,6 @@ def command(argv: list[str]) -> None:
     """Read, write, compare."""
     options = understood(argv)
     from nmt import modeldir
-    from nmt.exchange.adapter import PackageOptions
     from nmt.exchange.exporting import export
     from nmt.exchange.model_card import CardOptions
 
@@ -61,7 +59,7 @@ def command(argv: list[str]) -> None:
         options.to,
         options.precision,
         CardOptions(name, options.license, [*_own_scores(options.model), *scores]),
-        PackageOptions(options.names, options.package_version),
+        options.names,
     )
     sys.stdout.write(f"{options.directory}\n")
 
@@ -112,28 +110,15 @@ def understood(argv: list[str]) -> argparse.Namespace:
         help="for the card: what nmt-evaluate --json wrote, and which of its systems this is",
     )
     add("--names", type=_two, metavar="SOURCE,TARGET", help="of the languages, in a package")
-    add(
-        "--package-version",
-        type=_version,
-        default="1.0",
-        metavar="N.N",
-        help="of a package (default 1.0)",
-    )
     options = parser.parse_args(argv)
     outputs.check_new(options.directory)
     if options.to == "argos" and options.directory.suffix != ".argosmodel":
         raise UserError(f"{options.directory}: a package is a file; call it NAME.argosmodel")
-    if options.to != "argos" and (options.names or options.package_version != "1.0"):
-        raise UserError("--names, --package-version: only packages have them; add --to argos")
+    if options.to != "argos" and options.names:
+        raise UserError("--names: only packages have them; add --to argos")
     if options.to == "marian" and options.precision != "float32":
         raise UserError(f"--precision {options.precision}: only CTranslate2 has it; leave it out")
     return options
-
-
-def _version(text: str) -> str:
-    if not re.fullmatch(r"[0-9]+(\.[0-9]+)*", text):
-        raise argparse.ArgumentTypeError(f"{text}: expected numbers, as 1.0")
-    return text
 
 
 def _two(text: str) -> tuple[str, str]:

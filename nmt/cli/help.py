@@ -112,15 +112,10 @@ def first_page(manual: Manual, folders: Folders = ()) -> str:
 
 
 def everything(manual: Manual, folders: Folders = ()) -> str:
-    """Usage, all groups and their options, then every key with its meaning and default."""
-    lines = [f"{manual.usage.strip()}\n{manual.more.rstrip()}", ""]
-    lines.append("Groups (GROUP=OPTION; * is the default):")
+    """Usage, then the keys of no group and the pages of all groups."""
+    lines = [f"{manual.usage.strip()}\n{manual.more.rstrip()}", "", _KEYS, *_of_root(30)]
     for group in manual.groups:
-        if options := _options(group, folders):
-            lines += [f"  {group}", *options]
-    lines += ["", _KEYS, *_of_root(30)]
-    for group in manual.groups:
-        lines += _keys_of(group, folders) if group != "experiment" else []  # those of scale
+        lines += ["", *_group_page(group, folders)]
     return _joined(lines)
 
 

@@ -94,13 +94,6 @@ class Imported(NamedTuple):
     scorer: Callable[[], EngineScorer]  # opens them
 
 
-class PackageOptions(NamedTuple):
-    """Statements of a package that no file of the model makes."""
-
-    names: tuple[str, str] | None = None  # of the languages, for people; None: their codes
-    version: str = "1.0"
-
-
 class Adapter(ABC):
     """A model in the form that an engine reads."""
 
@@ -108,13 +101,14 @@ class Adapter(ABC):
     title: str  # of the engine, for people
     on_hub: str | None = None  # its name as a library of the Hugging Face hub, if it has one
     suffix: str = ""  # of what is written, where that is a file
+    names: tuple[str, str] | None = None  # of the languages, for people; None: their codes
 
-    def __init__(self, trained: Trained, package: PackageOptions) -> None:
+    def __init__(self, trained: Trained) -> None:
         """Raises UserError that names what the engine cannot express, and why.
 
         `trained`: the model as the engine is to compute it.
         """
-        self.trained, self.package = trained, package
+        self.trained = trained
 
     @abstractmethod
     def written(self, directory: Path, precision: str) -> EngineScorer:

@@ -22,7 +22,7 @@ from nmt.data.unigram import SPACE, Unigram
 from nmt.decode.torch_engine import FORBIDDEN
 from nmt.errors import UserError
 from nmt.exchange import unshared
-from nmt.exchange.adapter import PackageOptions, SampleLine
+from nmt.exchange.adapter import SampleLine
 from nmt.exchange.ctranslate2_adapter import WeightsAdapter
 from nmt.exchange.proof import best, without
 from nmt.exchange.samples import RATIO, ROOM
@@ -35,6 +35,7 @@ IMPOSSIBLE = -1e4  # a logit whose probability is 0, and which float16 can hold
 SEARCH: dict[str, Any] = {"beam_size": 4, "length_penalty": 0.2, "replace_unknowns": True}
 OUTPUT = 256  # pieces after which CTranslate2 stops by default, as here
 INPUT = 1024  # and of a source those that it reads
+VERSION = "1.0"  # of a package
 WRITTEN = (1980, 1, 1, 0, 0, 0)  # the earliest date of a zip: the same model gives the same bytes
 USAGE = """
 ```python
@@ -57,12 +58,12 @@ class ArgosAdapter(WeightsAdapter):
     title = "Argos Translate and LibreTranslate"
     suffix = ".argosmodel"
 
-    def __init__(self, trained: Trained, package: PackageOptions) -> None:
+    def __init__(self, trained: Trained) -> None:
         """Raises UserError for models whose text the client would treat otherwise."""
         _refuse(trained)
         self._original = trained
         never = FORBIDDEN[trained.settings.decode.unknown]
-        super().__init__(without(trained, never, IMPOSSIBLE), package)
+        super().__init__(without(trained, never, IMPOSSIBLE))
 
     def findings(self, directory: Path, samples: Sequence[SampleLine]) -> dict[str, Any]:
         """How many outputs are those of nmt-translate when it searches as the client does."""
@@ -79,9 +80,9 @@ class ArgosAdapter(WeightsAdapter):
         data, segmenter = self.trained.settings.data, self.trained.source.segmenter
         assert isinstance(segmenter, Unigram)  # anything else was refused
         source, target = data.source_language, data.target_language
-        names = self.package.names or (source, target)
+        names = self.names or (source, target)
         metadata = {
-            "package_version": self.package.version,
+            "package_version": VERSION,
             "argos_version": "1.0",  # as in its own example; the client does not ask
             "from_code": source,
             "from_name": names[0],
@@ -95,7 +96,7 @@ class ArgosAdapter(WeightsAdapter):
             **{f"model/{file.name}": file.read_bytes() for file in model},
             **more,
         }
-        place = f"translate-{source}_{target}-{self.package.version.replace('.', '_')}"
+        place = f"translate-{source}_{target}-{VERSION.replace('.', '_')}"
         atomic.replace(path, zipped((f"{place}/{name}", data) for name, data in files.items()))
 
 

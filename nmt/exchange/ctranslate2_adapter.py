@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from nmt.exchange import card_code, ctranslate2_engine, ctranslate2_spec
-from nmt.exchange.adapter import CTRANSLATE2, Adapter, PackageOptions
+from nmt.exchange.adapter import CTRANSLATE2, Adapter
 from nmt.exchange.ctranslate2_names import STACKS, Naming, names
 from nmt.exchange.ctranslate2_scorer import CTranslate2Scorer
 from nmt.modeldir import SETTINGS_BESIDE, Trained
@@ -17,9 +17,9 @@ class WeightsAdapter(Adapter):
 
     library = CTRANSLATE2
 
-    def __init__(self, trained: Trained, package: PackageOptions) -> None:
+    def __init__(self, trained: Trained) -> None:
         """Raises UserError for a model that CTranslate2 cannot express."""
-        super().__init__(trained, package)
+        super().__init__(trained)
         self._sites = ctranslate2_spec.positions(trained.settings, trained.model, LONGEST)
         both = names(trained.source.vocabulary, trained.target.vocabulary)
         self.naming = Naming(*both, *(self._sites[stack].limit for stack in STACKS))

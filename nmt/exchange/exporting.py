@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from nmt.exchange import card_code, model_card, proof
-from nmt.exchange.adapter import Adapter, PackageOptions
+from nmt.exchange.adapter import Adapter
 from nmt.exchange.argos_adapter import ArgosAdapter
 from nmt.exchange.ctranslate2_adapter import CTranslate2Adapter
 from nmt.exchange.marian_adapter import MarianAdapter
@@ -28,7 +28,7 @@ def export(
     to: str = "ctranslate2",
     precision: str = "float32",
     card: CardOptions | None = None,
-    package: PackageOptions | None = None,
+    names: tuple[str, str] | None = None,
 ) -> dict[str, Any]:
     """Write a model at a path as the engine `to` reads it; returns its certificate.
 
@@ -36,13 +36,15 @@ def export(
     lines beyond the length of training are added. Log-probabilities in float32 must agree within
     1e-4, and greedy and beam outputs piece by piece; another precision is measured besides. How
     many lines the Python on its card translates as nmt-translate does, is counted. `card`: what
-    its README.md says besides; by default the name of the path. The path must not exist; where
-    anything fails, nothing is there afterwards. Raises UserError: 2 for what the engine cannot
-    express, 69 where it is not installed, 65 where it computes something else.
+    its README.md says besides; by default the name of the path. `names`: of the languages, in a
+    package. The path must not exist; where anything fails, nothing is there afterwards. Raises
+    UserError: 2 for what the engine cannot express, 69 where it is not installed, 65 where it
+    computes something else.
     """
     kind = ADAPTERS[to]
     kind.library.require(f"--to {to}")
-    adapter = kind(trained, package or PackageOptions())
+    adapter = kind(trained)
+    adapter.names = names
     with TemporaryDirectory() as work:
         written = Path(work) / "float32"
         scorer = adapter.written(written, "float32")

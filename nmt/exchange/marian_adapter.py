@@ -27,7 +27,7 @@ from nmt.exchange import (
     site_positions,
     unshared,
 )
-from nmt.exchange.adapter import TRANSFORMERS, Adapter, PackageOptions
+from nmt.exchange.adapter import TRANSFORMERS, Adapter
 from nmt.exchange.marian_scorer import MarianScorer
 from nmt.exchange.settings import UNNAMED
 from nmt.modeldir import Trained
@@ -44,9 +44,9 @@ class MarianAdapter(Adapter):
     title = "Hugging Face transformers (Marian)"
     on_hub = "transformers"
 
-    def __init__(self, trained: Trained, package: PackageOptions) -> None:
+    def __init__(self, trained: Trained) -> None:
         """Raises UserError for a model that such a directory cannot hold."""
-        super().__init__(trained, package)
+        super().__init__(trained)
         shape, sides = trained.settings.model, (trained.source, trained.target)
         if shape.norm != "post":
             raise UserError(

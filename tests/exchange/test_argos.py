@@ -26,7 +26,6 @@ from nmt.data.unigram import SPACE
 from nmt.data.vocab import BOS, PAD, UNK, Vocabulary
 from nmt.errors import Exit, UserError
 from nmt.exchange import argos_adapter, ctranslate2_adapter, exporting, samples
-from nmt.exchange.adapter import PackageOptions
 from nmt.modeldir import Trained
 from tests.exchange.test_ctranslate2_export import made as of_bpe
 from tests.exchange.test_marian_export import LINES, made
@@ -51,15 +50,15 @@ def short(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_package_holds_what_the_client_reads(tmp_path: Path) -> None:
     trained = shared()
-    names = PackageOptions(("German", "English"), "1.2")
-    found = export(trained, tmp_path / "a" / "x.argosmodel", LINES, package=names)
+    names = ("German", "English")
+    found = export(trained, tmp_path / "a" / "x.argosmodel", LINES, names=names)
     assert found["log_probs"] < 2e-5 and found["as_argos_asks"]["compared"] >= len(LINES)
     with zipfile.ZipFile(tmp_path / "a" / "x.argosmodel") as archive:
         archive.extractall(tmp_path)
     (place,) = tmp_path.glob("translate-*")
-    assert place.name == "translate-de_en-1_2"
+    assert place.name == "translate-de_en-1_0"
     assert json.loads((place / "metadata.json").read_bytes()) == {
-        "package_version": "1.2", "argos_version": "1.0",
+        "package_version": "1.0", "argos_version": "1.0",
         "from_code": "de", "from_name": "German", "to_code": "en", "to_name": "English",
     }  # fmt: skip
     processor = SentencePieceProcessor(model_file=str(place / "sentencepiece.model"))
@@ -153,7 +152,6 @@ def test_the_command_writes_a_file(tmp_path: Path) -> None:
     assert zipfile.is_zipfile(name)
     for wrong in ([name, *to], [str(tmp_path / "y"), *to],
                   [str(tmp_path / "y.argosmodel"), *to, "--names", "A"],
-                  [str(tmp_path / "y.argosmodel"), *to, "--package-version", "../1"],
                   [str(tmp_path / "y"), "--to", "ctranslate2", "--names", "A,B"]):  # fmt: skip
         assert export_model.main([str(tmp_path / "model"), *wrong]) != Exit.OK
     assert not list(tmp_path.glob("y*"))

@@ -21,7 +21,6 @@ from nmt.data.unigram import Unigram, learn_model
 from nmt.data.vocab import EOS, Vocabulary
 from nmt.errors import Exit, UserError
 from nmt.exchange import adapter, exporting, marian_read, marian_weights, samples
-from nmt.exchange.adapter import PackageOptions
 from nmt.exchange.marian_adapter import MarianAdapter
 from nmt.modeldir import Trained
 from tests.composing import settings_of
@@ -183,14 +182,14 @@ def test_what_computes_something_else_is_not_written(
 def test_how_it_decodes_goes_along(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     words = ["encoding=absolute", "decode.beam_size=3", "decode.alpha=0.5", "decode.unknown=forbid"]
     trained = made(*words, "decode.length_penalty=power")
-    files = dict(MarianAdapter(trained, PackageOptions()).files())
+    files = dict(MarianAdapter(trained).files())
     generation = json.loads(files["generation_config.json"])
     assert (generation["num_beams"], generation["length_penalty"]) == (3, 0.5)
     pad, unknown = json.loads(files["vocab.json"])["<pad>"], 1
     assert generation["bad_words_ids"] == [[pad], [unknown]]
     assert not caplog.text
     with caplog.at_level(logging.WARNING):
-        dict(MarianAdapter(made(*words), PackageOptions()).files())
+        dict(MarianAdapter(made(*words)).files())
     assert "decode.length_penalty=wu: transformers divides by length ** 0.5" in caplog.text
 
 

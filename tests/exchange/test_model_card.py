@@ -11,7 +11,6 @@ from nmt import modeldir
 from nmt.cli import export_model
 from nmt.errors import Exit, UserError
 from nmt.exchange import ctranslate2_adapter, samples
-from nmt.exchange.adapter import PackageOptions
 from nmt.exchange.ctranslate2_adapter import CTranslate2Adapter
 from nmt.exchange.model_card import CardOptions, card, scores_of
 from nmt.modeldir import Trained
@@ -63,7 +62,7 @@ def text_of(options: CardOptions, *words: str, facts: dict[str, Any] | None = No
 
 
 def written(trained: Trained, found: dict[str, Any], options: CardOptions) -> str:
-    return card(CTranslate2Adapter(trained, PackageOptions()), found, options, "its name").decode()
+    return card(CTranslate2Adapter(trained), found, options, "its name").decode()
 
 
 def test_the_hub_reads_its_front_matter() -> None:

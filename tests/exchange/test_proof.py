@@ -12,7 +12,7 @@ from torch import Tensor
 from nmt.data.vocab import BOS, EOS, PAD, SPECIALS
 from nmt.errors import Exit, UserError
 from nmt.exchange import exporting, proof, samples
-from nmt.exchange.adapter import CTRANSLATE2, Adapter, EngineScorer, Output, PackageOptions
+from nmt.exchange.adapter import CTRANSLATE2, Adapter, EngineScorer, Output
 from nmt.modeldir import Trained
 from tests.exchange.test_ctranslate2_export import LINES, made
 
@@ -214,4 +214,4 @@ def test_another_engine_costs_a_writer_and_a_scorer(
     assert found["int8"]["log_probs"] == 0 and "as_nmt_translate" not in found
     card = (tmp_path / "a.model/README.md").read_text()
     assert "# a\n" in card and "call a.model" in card and "In int8, computed in float32" in card
-    assert Plain(trained, PackageOptions()).code("x") is None
+    assert Plain(trained).code("x") is None
