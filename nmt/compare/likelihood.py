@@ -3,29 +3,23 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 from nmt.compare.report import ScoredTest
 from nmt.compare.scoring import lines_of
-
-
-class Likelihood(NamedTuple):
-    """How likely a model finds the reference of one line, given its source."""
-
-    log_prob: float  # natural logarithm, the end of the sentence included
-    pieces: int  # as many as the model segments it into, its end included
+from nmt.decode.forced import GivenTranslation
 
 
 def with_perplexities(
     scored: ScoredTest,
     lengths: Sequence[int],
-    likelihoods: Sequence[Sequence[Likelihood | None] | None],
+    references: Sequence[Sequence[GivenTranslation | None] | None],
 ) -> ScoredTest:
     """The scored test with perplexities of the references in each bucket.
 
     exp(-log_prob / pieces), both summed over the lines of the bucket, as training measures it on
-    the development text. Likelihoods are by system and line: None for a system that is no model.
-    Where a line has none, as it is too long for the model, its bucket has no perplexity.
+    the development text. `references`, as each model scores them, are by system and line: None for
+    a system that is no model. Where a line is None, as it is too long for the model, its bucket
+    has no perplexity.
     """
     rows = []
     for row in scored.rows:
@@ -34,17 +28,14 @@ def with_perplexities(
             cell
             if by_line is None
             else replace(cell, perplexity=_perplexity([by_line[i] for i in lines]))
-            for cell, by_line in zip(row.cells, likelihoods, strict=True)
+            for cell, by_line in zip(row.cells, references, strict=True)
         ]
         rows.append(replace(row, cells=cells))
     return replace(scored, rows=rows)
 
 
-def _perplexity(some: Sequence[Likelihood | None]) -> float | None:
-    known = [likelihood for likelihood in some if likelihood is not None]
-    if not known or len(known) < len(some):
+def _perplexity(lines: Sequence[GivenTranslation | None]) -> float | None:
+    known = [line for line in lines if line is not None]
+    if not known or len(known) < len(lines):
         return None
-    return math.exp(
-        -sum(likelihood.log_prob for likelihood in known)
-        / sum(likelihood.pieces for likelihood in known)
-    )
+    return math.exp(-sum(line.log_prob for line in known) / sum(line.length for line in known))

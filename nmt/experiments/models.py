@@ -5,12 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from nmt.compare.likelihood import Likelihood, with_perplexities
+from nmt.compare.likelihood import with_perplexities
 from nmt.compare.report import AttentionProfile, Report, ScoredTest
 from nmt.compare.scoring import TranslatedTest
 from nmt.config import with_decode
 from nmt.data.corpus import read_text
 from nmt.decode import forced
+from nmt.decode.forced import GivenTranslation
 from nmt.decode.notes import Note
 from nmt.errors import UserError
 from nmt.exchange import ctranslate2_engine
@@ -73,31 +74,29 @@ def with_perplexity(
     """The scored test with the perplexity of its references by each first model, if wanted."""
     if not options.perplexity:
         return scored
-    likelihoods = [
-        _likelihoods(systems[s], read, read.columns[s], options) if s in read.columns else None
-        for s in range(len(systems))
+    references = [
+        _scored_references(system, read, read.columns[s], options) if s in read.columns else None
+        for s, system in enumerate(systems)
     ]
-    return with_perplexities(scored, read.test.lengths or [], likelihoods)
+    return with_perplexities(scored, read.test.lengths or [], references)
 
 
-def _likelihoods(
+def _scored_references(
     system: System, read: ReadTest, columns: Mapping[str, Path], options: EvaluationOptions
-) -> list[Likelihood | None]:
+) -> list[GivenTranslation | None]:
     """How likely a model finds each reference; None where a side is too long for it."""
     (trained,) = load(system.models[0].paths, options).models
     lines, parallel = _with_columns(trained, read.test, columns)
     too_long = Note()
-    likelihoods = [
-        pair and Likelihood(pair.log_prob, pair.length)
-        for pair in forced.stream(trained, lines, read.test.references, parallel, too_long=too_long)
-    ]
+    scored = forced.stream(trained, lines, read.test.references, parallel, too_long=too_long)
+    references = list(scored)
     if too_long.count:
         log.warning(
             "%s: no perplexity where pairs are longer than the encoding holds: %s",
             system.label,
             too_long,
         )
-    return likelihoods
+    return references
 
 
 def _with_columns(

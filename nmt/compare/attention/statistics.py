@@ -23,17 +23,16 @@ probabilities of all attention are added up while they are made. What counts, an
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.compare.attention.inputs import batches, columns_by_line, model_input
-from nmt.compare.attention.sums import BatchSums, summed
+from nmt.compare.attention.sums import BatchSums, read_pairs, summed
 from nmt.compare.report import REACH, UNATTENDED, AttentionProfile
+from nmt.data.grouping import by_length
 from nmt.data.segmenter import pieces_of
-from nmt.errors import Exit, UserError
 from nmt.modeldir import Trained
 
 TOKENS = 4096  # of a batch, padding included
@@ -82,40 +81,35 @@ def attention_statistics(
 ) -> AttentionStatistics:
     """Add up a model's attention over its own translations, as the head of this file says.
 
-    `columns`: the integers parallel to the sources, line by line, as for translation; those that
-    the model does not read are ignored. `buckets`: name -> places of the sentences whose distances
-    are added up together (they may share sentences); None: all in one, `all`. Distances are kept
-    per bucket only, so memory does not grow with them. A batch holds at most `tokens` tokens of
-    the longer side. An empty source was not translated by the model and has no attention.
-    Raises UserError (65) where sides or columns are not parallel, (2) where a column is missing.
+    `columns`: the integers parallel to the sources, line by line, as for translation. `buckets`:
+    name -> places of the sentences whose distances are added up together (they may share
+    sentences); None: all in one, `all`. Distances are kept per bucket only, so memory does not
+    grow with them. A batch holds at most `tokens` tokens of the longer side. An empty source was
+    not translated by the model and has no attention. Raises UserError (65) where sides or columns
+    are not parallel, (2) where a column is missing or unknown.
     """
-    if len(sources) != len(hypotheses):
-        raise UserError(
-            f"{len(hypotheses)} translations, but {len(sources)} sources; the two must be parallel",
-            Exit.DATA,
-        )
     buckets = {"all": range(len(sources))} if buckets is None else buckets
-    column_lines = columns_by_line(trained, columns or {}, len(sources))
+    pairs = read_pairs(trained, sources, hypotheses, columns or {})
     pieces = [pieces_of(trained.source.segmenter, source) for source in sources]
-    parallel = zip(sources, pieces, hypotheses, column_lines, strict=True)
-    inputs = [model_input(trained, *sentence) for sentence in parallel]
-    outputs = [len(sentence.target) - 1 for sentence in inputs]
-    sentences = [
-        SentenceCoverage(source_pieces, n, [0.0] * len(source_pieces))
-        for source_pieces, n in zip(pieces, outputs, strict=True)
-    ]
+    coverage = [[0.0] * len(of_source) for of_source in pieces]
     distances: dict[str, dict[str, DistanceSums]] = {name: {} for name in buckets}
     inside = {name: set(places) for name, places in buckets.items()}
-    for batch in batches(inputs, tokens):
-        sums = summed(trained, [inputs[place] for place in batch])
-        coverage = sums.coverage.tolist()  # zero at <eos> and in padding
-        for place, row in zip(batch, coverage, strict=True):
-            row += [0.0] * len(pieces[place])  # pieces that were cut off got nothing
-            sentences[place] = replace(sentences[place], coverage=row[: len(pieces[place])])
+    filled = [place for place, pair in enumerate(pairs) if len(pair.source.ids) > 1]
+    lengths = [max(len(pairs[place].source.ids), len(pairs[place].target)) for place in filled]
+    for group in by_length(lengths, tokens):
+        batch = [filled[i] for i in group]
+        sums = summed(trained, [pairs[place] for place in batch])
+        for place, row in zip(batch, sums.coverage.tolist(), strict=True):
+            row += coverage[
+                place
+            ]  # pieces that were cut off got nothing, nor did <eos> and padding
+            coverage[place] = row[: len(pieces[place])]
         for name, members in inside.items():
             if chosen := [i for i, place in enumerate(batch) if place in members]:
                 _add(distances[name], sums, chosen)
-    return AttentionStatistics(sentences, distances)
+    outputs = [len(pair.target) - 1 for pair in pairs]
+    sentences = map(SentenceCoverage, pieces, outputs, coverage)
+    return AttentionStatistics(list(sentences), distances)
 
 
 def _add(distances: dict[str, DistanceSums], sums: BatchSums, chosen: list[int]) -> None:

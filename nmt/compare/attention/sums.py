@@ -1,33 +1,48 @@
 """Sums of attention over one batch: distances by head, and the coverage of the sources."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
-from nmt.compare.attention.inputs import ModelInput
 from nmt.compare.report import REACH, SITES
-from nmt.data.vocab import PAD
+from nmt.data.vocab import BOS, EOS, PAD
+from nmt.decode.forced import ForcedPair
+from nmt.decode.sources import SourceReader, as_tensors, padded
+from nmt.decode.streams import parallel_lines
 from nmt.model.attention import AttentionRecord
 from nmt.model.watch import watching
 from nmt.modeldir import Trained
 
 
-def summed(trained: Trained, rows: Sequence[ModelInput]) -> "BatchSums":
+def read_pairs(
+    trained: Trained,
+    sources: Iterable[str],
+    hypotheses: Iterable[str],
+    columns: Mapping[str, Iterable[str]],
+) -> list[ForcedPair]:
+    """Number both sides, cut to what the encodings hold; a target is BOS and the pieces."""
+    model = trained.model
+    reader = SourceReader(trained.source.segmenter, trained.settings, model)
+    lines = parallel_lines(sources, columns, reader.kinds(columns), hypotheses, "translations")
+    pairs = []
+    for line in lines:
+        ids = trained.source.ids(line.text)
+        if model.source_limit is not None and len(ids) > model.source_limit:
+            ids = [*ids[: model.source_limit - 1], EOS]
+        target = [BOS, *trained.target.ids(line.target)[:-1]]
+        source = reader.source(line.text, ids, line.columns, line.number)
+        pairs.append(ForcedPair(source, target[: model.target_limit]))
+    return pairs
+
+
+def summed(trained: Trained, pairs: Sequence[ForcedPair]) -> "BatchSums":
     """One pass over a batch."""
     model = trained.model
     device = next(model.parameters()).device
-
-    def padded(lists: Iterable[list[int]]) -> Tensor:
-        tensors = [torch.tensor(ids) for ids in lists]
-        return pad_sequence(tensors, batch_first=True, padding_value=PAD).to(device)
-
-    source = padded(row.source for row in rows)  # [batch, source]
-    target = padded(row.target for row in rows)  # [batch, target]
-    names = [name for name in rows[0].columns if name in model.columns]
-    columns = {name: padded(row.columns[name] for row in rows) for name in names}
+    source, columns = as_tensors([pair.source for pair in pairs], device)  # [batch, source]
+    target = padded([pair.target for pair in pairs], device)  # [batch, target]
     sums = BatchSums(source != PAD, target != PAD, model.streams)
     with torch.inference_mode(), watching(model, sums.add):
         model.hidden(source, target, columns)
