@@ -18,14 +18,9 @@ from nmt.errors import Exit, UserError
 log = logging.getLogger(__name__)
 
 BOM = b"\xef\xbb\xbf"
-MARKS = {  # those of UTF-32 first: they begin with those of UTF-16
-    b"\xff\xfe\x00\x00": "UTF-32",
-    b"\x00\x00\xfe\xff": "UTF-32",
-    b"\xff\xfe": "UTF-16",
-    b"\xfe\xff": "UTF-16",
-}
+MARKS = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")  # byte order marks of UTF-16 and UTF-32
 HEAD = 4096  # bytes of a file that show its encoding
-NULS = 0.1  # of the upper bytes: in UTF-16, spaces and line ends have one in any script
+NULS = 0.05  # of these bytes: in UTF-16, spaces and line ends of any script have one
 
 
 class RawLine(NamedTuple):
@@ -58,35 +53,11 @@ def decoded(raw: bytes, where: str, hint: str = "mend the file") -> str:
         ) from None
 
 
-def other_encoding(head: bytes) -> str | None:
-    """Return the encoding of a text that begins so, if it is UTF-16 or UTF-32.
-
-    Without a byte order mark the NULs show it: they are in one half of the byte pairs alone, and
-    what then decodes to line ends is bytes of line ends.
-    """
-    for mark, name in MARKS.items():
-        if head.startswith(mark):
-            return name
-    quads = head[: len(head) // 4 * 4]
-    for name, upper in (("UTF-32LE", (3, 2)), ("UTF-32BE", (0, 1))):
-        planes = [quads[at::4] for at in upper]  # code points end at 0x10ffff
-        if len(quads) >= 8 and not any(planes[0]) and max(planes[1]) <= 0x10 and any(quads):
-            return name
-    pairs = head[: len(head) // 2 * 2]
-    for name, at in (("UTF-16LE", 1), ("UTF-16BE", 0)):
-        nuls = pairs[at::2].count(0)
-        if nuls < max(2, NULS * len(pairs) / 2) or pairs[1 - at :: 2].count(0):
-            continue
-        if b"\n" not in pairs or "\n" in pairs.decode(name, "replace"):
-            return name
-    return None
-
-
 def refuse_other_encoding(head: bytes, where: str) -> None:
-    """Raise UserError (65) for a text that begins as UTF-16 or UTF-32 does."""
-    if encoding := other_encoding(head):
+    """Raise UserError (65) for a text that begins as UTF-16 or UTF-32 does: with many NULs."""
+    if head.startswith(MARKS) or head.count(0) >= max(2, NULS * len(head)):
         raise UserError(
-            f"{where}: is {encoding}, not UTF-8; convert it: iconv -f {encoding} -t UTF-8",
+            f"{where}: is UTF-16 or UTF-32, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8",
             Exit.DATA,
         )
 

@@ -9,7 +9,6 @@ meets pieces that hardly a line of its training has, and its scores reflect that
 counts these lines ("seams"), and `by_sentence` has each line segmented sentence by sentence.
 """
 
-import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,7 +22,7 @@ from nmt.errors import Exit, UserError
 from nmt.storage import atomic, manifest
 
 KIND = "nmt test set"  # distinguishes a record from any other JSON file of that name
-FORMAT = 1  # of the record; a reader refuses others
+FORMAT = 2  # of the record; a reader refuses others
 _SIDES = ("source", "reference")
 
 
@@ -88,10 +87,10 @@ def write(
     """Write NAME.de, NAME.en (by the languages) and NAME.json, the record; return the texts.
 
     `about` goes into the record as it is: k, and the inputs (see `described`). The record also
-    holds the counts, the SHA-256 of both texts and, where lines were joined, the characters of
-    each sentence and how many lines Moses tokenises otherwise. Raises UserError: 2 for
-    one language twice, 65 for a line that would not read back as it is, 73 where NAME.json is
-    something else, where a text would replace an input, or where nothing can be written.
+    holds the counts, the sentences of each line and, where lines were joined, how many of them
+    Moses tokenises otherwise. Raises UserError: 2 for one language twice, 65 for a line that would
+    not read back as it is, 73 where NAME.json is something else, where a text would replace an
+    input, or where nothing can be written.
     """
     endings = (source_language, target_language, "json")
     source, reference, record = (directory / f"{name}.{ending}" for ending in endings)
@@ -108,13 +107,12 @@ def write(
         "nmt": nmt.__version__,
         "lines": len(joined.parts),
         "sentences": sum(len(sentences) for sentences, _ in joined.parts),
-        "source": _described_side(source, sources),
-        "reference": _described_side(reference, references),
         "about": about,
     }
     if any(len(sentences) > 1 for sentences, _ in joined.parts):
         plain["seams"] = _count_seams(joined, source_language, target_language)
-        plain["characters"] = [[[len(s) for s in side] for side in line] for line in joined.parts]
+    for i, side in enumerate(_SIDES):
+        plain[side] = [line[i] for line in joined.parts]
     try:
         directory.mkdir(parents=True, exist_ok=True)
         if record.exists() and _read(record) is None:
@@ -151,16 +149,11 @@ def parts_of(source: Path, reference: Path) -> list[tuple[list[str], list[str]]]
     where, record = _record(source)
     if record is None:
         return None
-    texts = [
-        _lines(path, where, record, side)
+    sides = [
+        _sentences(path, where, record, side)
         for side, path in zip(_SIDES, (source, reference), strict=True)
     ]
-    if "characters" not in record:
-        return None
-    sides = (
-        _sentences(lines, where, record, side) for side, lines in zip(_SIDES, texts, strict=True)
-    )
-    return list(zip(*sides, strict=True))
+    return list(zip(*sides, strict=True)) if "seams" in record else None
 
 
 def by_sentence(source: Path) -> list[JoinedLine]:
@@ -170,15 +163,15 @@ def by_sentence(source: Path) -> list[JoinedLine]:
     record and text disagree.
     """
     where, record = _record(source)
-    if record is None or "characters" not in record:
+    if record is None or "seams" not in record:
         why = "no record of a joined test set" if record is None else "says that nothing was joined"
         raise UserError(
             f"{where}: {why}, by which {source} could be read sentence by sentence; "
             "join its lines by nmt-recipe testset",
             Exit.NO_INPUT,
         )
-    lines = _lines(source, where, record, "source")
-    return list(map(JoinedLine, lines, _sentences(lines, where, record, "source")))
+    lines = _sentences(source, where, record, "source")
+    return [JoinedLine(" ".join(sentences), sentences) for sentences in lines]
 
 
 def seams(source: Path) -> dict[str, int]:
@@ -231,46 +224,23 @@ def _read(where: Path) -> dict[str, Any] | None:
             f"this version reads {FORMAT}; make the set again",
             Exit.DATA,
         )
-    if not all(isinstance(record.get(k), dict) and "sha256" in record[k] for k in _SIDES):
-        raise UserError(f"{where}: names no texts; make the set again", Exit.DATA)
     return record
 
 
-def _lines(path: Path, where: Path, record: dict[str, Any], side: str) -> list[str]:
-    """Return the lines of a text; UserError (65) unless they are those of the record."""
+def _sentences(path: Path, where: Path, record: dict[str, Any], side: str) -> list[list[str]]:
+    """Return the sentences of each line of a text; UserError (65) where the record has others."""
+    sentences: Any = record.get(side)
     lines = read_text(path)
-    if hashlib.sha256(_bytes(lines)).hexdigest() != record[side]["sha256"]:
+    try:
+        same = [" ".join(of_line) for of_line in sentences] == lines
+    except TypeError:
+        same = False
+    if not same:
         raise UserError(
             f"{path}: is not the {side} that {where} describes; "
             "make the set again, or remove the record",
             Exit.DATA,
         )
-    return lines
-
-
-def _sentences(
-    lines: Sequence[str], where: Path, record: dict[str, Any], side: str
-) -> list[list[str]]:
-    """Return the sentences of each line of one side, by the record at `where`."""
-    try:
-        return [
-            _cut(line, lengths[_SIDES.index(side)])
-            for line, lengths in zip(lines, record["characters"], strict=True)
-        ]
-    except (TypeError, ValueError, LookupError):
-        raise UserError(
-            f"{where}: its sentences do not make up the lines; make the set again", Exit.DATA
-        ) from None
-
-
-def _cut(line: str, lengths: Sequence[int]) -> list[str]:
-    """Take a line apart; ValueError unless sentences of these lengths and spaces make it up."""
-    sentences, start = [], 0
-    for length in lengths:
-        sentences.append(line[start : start + length])
-        start += length + 1
-    if not lengths or " ".join(sentences) != line or list(map(len, sentences)) != list(lengths):
-        raise ValueError("other lengths")
     return sentences
 
 
@@ -289,18 +259,8 @@ def _bytes(lines: Sequence[str]) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode()
 
 
-def _described_side(path: Path, lines: Sequence[str]) -> dict[str, Any]:
-    tokens = [len(line.split()) for line in lines]
-    return {
-        "file": path.name,
-        "sha256": hashlib.sha256(_bytes(lines)).hexdigest(),
-        "tokens": sum(tokens),  # between white space
-        "longest": max(tokens, default=0),
-    }
-
-
 def _dump(plain: dict[str, Any]) -> bytes:
-    """JSON with one key to a line: the counts on top stay readable above thousands of lengths."""
+    """JSON with one key to a line: the counts on top stay readable above the sentences."""
     rows = [
         f" {json.dumps(key)}: {json.dumps(value, ensure_ascii=False, allow_nan=False)}"
         for key, value in plain.items()

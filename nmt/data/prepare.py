@@ -7,7 +7,6 @@ files and every setting that matters, so that an existing directory is the right
 import importlib.metadata
 import json
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -72,18 +71,9 @@ def prepare(
 
     # parts of a stopped preparation serve only the same program
     inputs = json.dumps([digest, nmt.__version__, scan.CHUNK, _versions()])
-    if not cache.ensure(final, partial(_damage, fingerprint=digest), make, inputs):
+    if not cache.ensure(final, make, inputs):
         log_corpus(named)
     return load(final)
-
-
-def _damage(path: Path, fingerprint: str) -> str | None:
-    """Return what is wrong with a prepared corpus; None if it is as it was prepared."""
-    if wrong := cache.damage(path):
-        return wrong
-    if manifest.read(path / FACTS, None)["fingerprint"] != fingerprint:
-        return f"{path}: holds another corpus"
-    return None
 
 
 def fingerprint(

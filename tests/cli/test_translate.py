@@ -44,7 +44,7 @@ def test_wide_text_is_named_on_stdin(nmt_translate: Run, codec: str) -> None:
     for text in ("w1 w2\nw3\n", "w1"):
         code, out, err = nmt_translate(stdin=text.encode(codec))
         assert (code, out) == (65, b"")
-        assert f"nmt: stdin: is {codec[:6].upper()}" in err and err.count("\n") == 1
+        assert "nmt: stdin: is UTF-16 or UTF-32" in err and err.count("\n") == 1
 
 
 def test_a_line_ends_at_lf_alone(nmt_translate: Run) -> None:

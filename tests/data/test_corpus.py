@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.data.corpus import decoded, opened, other_encoding, raw_lines, read_text
+from nmt.data.corpus import decoded, opened, raw_lines, read_text, refuse_other_encoding
 from nmt.errors import Exit, UserError
 
 LINE_LIKE = "\r\v\f\x1c\x1d\x1e\x1f\x85\u2028\u2029\x00\ufeff\t \u00a0"
@@ -117,22 +117,11 @@ SENTENCES = {
 
 
 @pytest.mark.parametrize("name", SENTENCES)
-@pytest.mark.parametrize(
-    ("codec", "mark", "named"),
-    [
-        ("utf-16-le", "\ufeff", "UTF-16"),
-        ("utf-16-be", "\ufeff", "UTF-16"),
-        ("utf-32-le", "\ufeff", "UTF-32"),
-        ("utf-32-be", "\ufeff", "UTF-32"),
-        ("utf-16-le", "", "UTF-16LE"),
-        ("utf-16-be", "", "UTF-16BE"),
-        ("utf-32-le", "", "UTF-32LE"),
-        ("utf-32-be", "", "UTF-32BE"),
-    ],
-)
+@pytest.mark.parametrize("codec", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
+@pytest.mark.parametrize("mark", ["\ufeff", ""])
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gz"])
-def test_wide_encodings_are_named(
-    name: str, codec: str, mark: str, named: str, packed: bool, tmp_path: Path
+def test_wide_encodings_are_refused(
+    name: str, codec: str, mark: str, packed: bool, tmp_path: Path
 ) -> None:
     path = tmp_path / ("it's.de.gz" if packed else "it's.de")
     content = (mark + SENTENCES[name] * 9).encode(codec)
@@ -140,17 +129,15 @@ def test_wide_encodings_are_named(
     with pytest.raises(UserError) as caught:
         read_text(path)
     assert caught.value.code == Exit.DATA
-    assert str(caught.value).startswith(f"{path}: is {named}, not UTF-8; convert it: ")
-    assert f"iconv -f {named} -t UTF-8" in str(caught.value)
-    assert other_encoding((mark + "Ein Haus").encode(codec)) == named  # a line alone
+    assert str(caught.value).startswith(f"{path}: is UTF-16 or UTF-32, not UTF-8; convert it: ")
 
 
 @given(TEXT, st.booleans())
 def test_utf8_is_not_taken_for_another_encoding(text: str, mark: bool) -> None:
     content = ("\ufeff" if mark else "").encode() + text.replace("\x00", "").encode()
-    assert other_encoding(content) is None
+    refuse_other_encoding(content, "")
 
 
-@pytest.mark.parametrize("odd", [b"a\x00b\n", b"\x00\n", b"", b"a", b"\x00", b"ab\x00\x00cd\n" * 9])
+@pytest.mark.parametrize("odd", [b"a\x00b\n", b"\x00\n", b"", b"a", b"\x00", b"ab" * 90 + b"\0"])
 def test_a_few_nuls_are_control_characters(odd: bytes) -> None:
-    assert other_encoding(odd) is None
+    refuse_other_encoding(odd, "")

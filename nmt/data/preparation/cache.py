@@ -40,19 +40,14 @@ def damage(final: Path) -> str | None:
     return None
 
 
-def ensure(
-    final: Path,
-    damage: Callable[[Path], str | None],
-    make: Callable[[Path, Path], None],
-    inputs: str = "",
-) -> bool:
+def ensure(final: Path, make: Callable[[Path, Path], None], inputs: str = "") -> bool:
     """Make a directory unless it exists undamaged; return whether this call made it.
 
-    One process makes it, others wait.
+    One process makes it, others wait. A damaged one is renamed `corrupt.NAME`.
     `make` gets two directories: one to fill, which becomes `final`, and one for the parts of the
     work (see `part`). If it is stopped, the next call with the same `inputs` finds all finished
-    parts again. Raises UserError: 73 if nothing can be written there, or a file of a user lies in a
-    damaged directory; 74 if the disk is full or fails.
+    parts again. Raises UserError: 73 if nothing can be written there; 74 if the disk is full or
+    fails.
     """
     if (wrong := damage(final)) is None:
         return False
@@ -60,7 +55,7 @@ def ensure(
         if (wrong := damage(final)) is None:  # another process has made it meanwhile
             return False
         if final.exists():
-            log.warning("%s; the corpus is prepared anew", wrong)
+            log.warning("%s; kept as corrupt.%s; the corpus is prepared anew", wrong, final.name)
         work = atomic.temporary_of(final, fingerprint(inputs)[:32])
         finished = False
         try:
@@ -71,8 +66,10 @@ def ensure(
             with manifest.directory(final) as directory:
                 make(directory, work)
                 if final.exists():
-                    _refuse_others(final, directory)
-                    atomic.discard(final)
+                    aside = final.with_name(f"corrupt.{final.name}")
+                    if aside.exists():  # damaged again
+                        atomic.discard(aside)
+                    final.rename(aside)
             finished = True
         except OSError as error:
             raise UserError(
@@ -126,20 +123,6 @@ def _locked(final: Path, wrong: str) -> Iterator[None]:
         yield
     finally:
         lock.release()
-
-
-def _refuse_others(damaged: Path, replacement: Path) -> None:
-    """Raise UserError (73) for a file that would be removed, and that this program did not make."""
-    for path in sorted(damaged.rglob("*")):
-        known = (
-            path == damaged / manifest.NAME or (replacement / path.relative_to(damaged)).exists()
-        )
-        if not known and (path.is_symlink() or not path.is_dir()):
-            raise UserError(
-                f"{path}: not of this corpus, which is damaged; move it away, so that "
-                "the corpus can be made anew",
-                Exit.CANT_CREATE,
-            )
 
 
 def _sweep(final: Path, work: Path) -> None:

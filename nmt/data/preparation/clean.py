@@ -24,19 +24,6 @@ RESULT = "result.json"
 DROP_HINT = "mend the file, or set data.invalid_utf8=drop"
 
 
-class ColumnFile(NamedTuple):
-    """A file of integers, parallel to the source."""
-
-    name: str
-    per: str  # word or sentence
-    path: Path
-
-    @property
-    def file(self) -> str:
-        """Name of the file that has its lines in a cleaned chunk."""
-        return f"column.{self.name}"
-
-
 class CleanedChunk(NamedTuple):
     """A cleaned chunk, whose words are in files. Tuples are in the order of SIDES."""
 
@@ -51,7 +38,7 @@ class Cleaning(NamedTuple):
     """Settings of the first pass: how chunks of parallel files are cleaned. Sides as in SIDES."""
 
     names: tuple[str, str]  # what to call the files in messages
-    columns: tuple[ColumnFile, ...]
+    columns: tuple[str, ...]  # their names
     tokenizers: tuple[tuple[str, str, str], ...]  # arguments of Tokenizer
     drop_invalid: bool
     max_bytes: int
@@ -78,7 +65,7 @@ class Cleaning(NamedTuple):
         tally, kept = no_tally(), list[int]()
         changes: list[Counter[str]] = [Counter(), Counter()]
         texts: list[list[str]] = [[], []]
-        names = [*(column.file for column in self.columns), RAW] if self.columns else []
+        names = [*map(column_file, self.columns), RAW] if self.columns else []
         columns: dict[str, list[bytes]] = {name: [] for name in names}
         files = [raw_lines(lines, first=chunk.first == 1) for lines in chunk.lines]
         for number, (source, target, *integers) in enumerate(zip(*files, strict=True), chunk.first):
@@ -115,6 +102,11 @@ class Cleaning(NamedTuple):
         words = _count_words(tokenised) if self.count_words else [Counter(), Counter()]
         values = {"pairs": len(kept), "tally": tally.tolist(), "changes": changes, "words": words}
         (directory / RESULT).write_bytes(json.dumps(values).encode())
+
+
+def column_file(name: str) -> str:
+    """Return the name of the file that has the lines of a column in a cleaned chunk."""
+    return f"column.{name}"
 
 
 def read_words(chunk: Path, name: str) -> list[str]:

@@ -50,7 +50,7 @@ def held_out(data: Data) -> Data:
         emptied = _write(directory, paths, source.lines, dev_lines)
         log.info("lines of the training text that hold one of these pairs: %s", emptied)
 
-    cache.ensure(final, cache.damage, make)
+    cache.ensure(final, make)
     files: dict[str, Any] = {
         f"{split}_{side}": str(final / f"{split}.{side}") for split, side in _NAMES
     }

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt.data.columns import ColumnLine, expand
-from nmt.data.preparation.clean import RAW, ColumnFile, read_words
+from nmt.data.preparation.clean import RAW, column_file, read_words
 from nmt.data.preparation.wordids import WordIds
 from nmt.data.report import EMPTY, KEPT, TOO_LONG, Tally, tally_of
 from nmt.data.side import Side
@@ -38,7 +38,8 @@ class Numbering(NamedTuple):
     words: Path | None  # directory with ids of frequent words, where words are segmented alone
     dtype: "np.dtype[Any]"  # of the ids
     max_length: int | None  # pieces; None keeps every length
-    columns: tuple[ColumnFile, ...]
+    columns: dict[str, Path]  # files parallel to the source
+    per: dict[str, str]  # name of a column -> word or sentence
 
     def number(self, chunk: Path) -> NumberedChunk:
         """Turn the words of a chunk into ids."""
@@ -80,14 +81,14 @@ class Numbering(NamedTuple):
         """Return the columns of the kept pairs; UserError (65) if a line does not fit its text."""
         segmenter = _side(self.sides / "source.json").segmenter
         text = read_words(chunk, RAW)
-        integers = {column: read_words(chunk, column.file) for column in self.columns}
+        integers = {name: read_words(chunk, column_file(name)) for name in self.columns}
         columns: dict[str, list[int]] = {}
         for i in kept:
             lines_of_columns = {
-                column.name: ColumnLine(column.per, values[i], f"{column.path}:{lines[i]}")
-                for column, values in integers.items()
+                name: ColumnLine(self.per[name], values[i], f"{self.columns[name]}:{lines[i]}")
+                for name, values in integers.items()
             }
-            where = f"{self.columns[0].path}:{lines[i]}"
+            where = f"{next(iter(self.columns.values()))}:{lines[i]}"
             for name, values in expand(text[i], lines_of_columns, segmenter, where).items():
                 columns.setdefault(name, []).extend(values)
         return columns

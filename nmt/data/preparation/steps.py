@@ -11,7 +11,7 @@ import numpy as np
 
 from nmt import config
 from nmt.data.preparation import cache
-from nmt.data.preparation.clean import CleanedChunk, Cleaning, ColumnFile
+from nmt.data.preparation.clean import CleanedChunk, Cleaning
 from nmt.data.preparation.learn import learn_bpe_sides, learn_unigram_sides
 from nmt.data.preparation.number import Numbering
 from nmt.data.preparation.scan import SPLITS, ParallelText, scan
@@ -108,11 +108,6 @@ class Preparation:
         warn_of_unknown(choice.tokenizer, *languages)
         return [Tokenizer(data.normalize, choice.tokenizer, code) for code in languages]
 
-    def _columns(self, split: str) -> tuple[ColumnFile, ...]:
-        per = config.columns_of(self.data)
-        columns = self.texts[split].columns
-        return tuple(ColumnFile(name, per[name], file.path) for name, file in columns.items())
-
     def _clean(
         self,
         split: str,
@@ -123,7 +118,7 @@ class Preparation:
         text = self.texts[split]
         cleaning = Cleaning(
             names=(str(text.source.path), str(text.target.path)),
-            columns=self._columns(split),
+            columns=tuple(text.columns),
             tokenizers=tuple((t.normalize, t.kind, t.language) for t in tokenizers),
             drop_invalid=self.data.invalid_utf8 == "drop",
             max_bytes=self.data.max_line_bytes,
@@ -167,7 +162,8 @@ class Preparation:
             words=self.work / "segmenters" if self.counts_words else None,
             dtype=id_type(*vocabulary.values()),
             max_length=self.data.max_length if split == "train" else None,
-            columns=self._columns(split),
+            columns={name: file.path for name, file in self.texts[split].columns.items()},
+            per=config.columns_of(self.data),
         )
         tally, unknown = no_tally(), np.zeros(len(SIDES), np.int64)
         longest, hashes = np.zeros(len(SIDES), np.int64), []
@@ -176,8 +172,7 @@ class Preparation:
             tally += chunk.tally
             for side, counts in zip(SIDES, chunk.changes, strict=True):
                 changes[side].update(counts)
-        columns = config.columns_of(self.data)
-        with Writer(self.directory / split, numbering.dtype, columns) as writer:
+        with Writer(self.directory / split, numbering.dtype, numbering.per) as writer:
             parts = in_order(pool, numbering.number, [chunk.path for chunk in cleaned])
             for part in shown(parts, f"segmenting {split}", [chunk.pairs for chunk in cleaned]):
                 for side, ids, lengths in zip(SIDES, part.ids, part.lengths, strict=True):

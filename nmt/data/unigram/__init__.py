@@ -39,18 +39,20 @@ class Unigram:
         return self._processor.encode(words, out_type=str)
 
     def best(self, words: str, most: int) -> list[list[str]]:
-        """Return the most probable segmentations of words, the best first.
-
-        RuntimeError for a SentencePiece model that is no unigram model.
-        """
+        """Return the most probable segmentations of words, the best first."""
         return self._processor.nbest_encode(words, nbest_size=most, out_type=str)
 
     def log_probabilities(self) -> dict[str, float]:
         """Return those of the language model's pieces.
 
-        Without symbols, bytes and user-defined pieces (which SentencePiece scores as 0).
+        Without symbols, bytes and user-defined pieces (which SentencePiece scores as 0). ValueError
+        for a SentencePiece model that is no unigram model.
         """
         p = self._processor
+        try:
+            self.best("a", 2)
+        except RuntimeError:
+            raise ValueError("its SentencePiece model is no unigram model") from None
         excluded = (p.is_control, p.is_unknown, p.is_unused, p.is_byte)
         return {
             p.id_to_piece(i): p.get_score(i)

@@ -27,7 +27,7 @@ class UnigramSampling:
 
     def __init__(self, segmenter: Unigram, vocabulary: Vocabulary, alpha: float) -> None:
         """ValueError for a segmenter that is no unigram model, or has pieces with inner spaces."""
-        probable = log_probabilities(segmenter)
+        probable = segmenter.log_probabilities()
         if across := next((piece for piece in probable if SPACE in piece[1:]), None):
             raise ValueError(f"the piece {across!r} goes beyond a space; choose subword_nbest=64")
         pieces = vocabulary.to_json()
@@ -120,7 +120,7 @@ class NBest:
 
     def __init__(self, segmenter: Unigram, vocabulary: Vocabulary, alpha: float, most: int) -> None:
         """ValueError for a segmenter that is no unigram model."""
-        self._probable = log_probabilities(segmenter)
+        self._probable = segmenter.log_probabilities()
         self._segmenter, self._vocabulary = segmenter, vocabulary
         self._alpha, self._most = alpha, most
 
@@ -143,15 +143,6 @@ class NBest:
             if chosen < total:
                 return ids[:begin] + numbers
         return ids
-
-
-def log_probabilities(segmenter: Unigram) -> dict[str, float]:
-    """Return those of the language model's pieces; ValueError if the model has no probabilities."""
-    try:
-        segmenter.best("a", 2)
-    except RuntimeError:
-        raise ValueError("its SentencePiece model is no unigram model") from None
-    return segmenter.log_probabilities()
 
 
 def _log_sum(weights: list[float]) -> float:
