@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from nmt.config import WORDS, columns_of
+from nmt.encodings.limits import least
 from nmt.errors import UserError
 from nmt.modeldir import Trained
 
@@ -33,6 +34,5 @@ def together(members: Sequence[Trained]) -> Trained:
             f"columns {', '.join(sorted(read))}: no model of the ensemble had all of them in its "
             "corpus; leave out the models that read other columns"
         )
-    lengths = [member.facts["longest_source"] for member in members]
-    longest = min((length for length in lengths if length is not None), default=None)
+    longest = least(member.facts["longest_source"] for member in members)
     return first._replace(settings=with_all[0], facts={**first.facts, "longest_source": longest})

@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 from typing import Any
@@ -18,6 +18,7 @@ from nmt.decode.quantised import quantised
 from nmt.decode.sampling import Draw, Sampling, random_numbers
 from nmt.decode.search import Hypothesis, Step, Strategy, search, with_prefixes
 from nmt.decode.sources import LENGTH, Source, as_tensors
+from nmt.encodings.limits import common_ranges, least
 from nmt.errors import UserError
 from nmt.machine.cpus import cpus
 from nmt.machine.device import has_low_precision, to_device, usable_threads
@@ -72,12 +73,12 @@ class TorchEngine:
     @property
     def source_limit(self) -> int | None:
         """Ids of the longest source that all tables hold, EOS included; None: any length."""
-        return _least(model.source_limit for model in self.models)
+        return least(model.source_limit for model in self.models)
 
     @property
     def target_limit(self) -> int | None:
         """Ids of the longest output that all tables hold, BOS or EOS included; None: any length."""
-        return _least(model.target_limit for model in self.models)
+        return least(model.target_limit for model in self.models)
 
     @property
     def columns(self) -> Set[str]:
@@ -87,12 +88,7 @@ class TorchEngine:
     @property
     def column_ranges(self) -> Mapping[str, range]:
         """The integers that each column may hold for all models, by name."""
-        ranges: dict[str, range] = {}
-        for model in self.models:
-            for name, held in model.column_ranges.items():
-                known = ranges.get(name, held)
-                ranges[name] = range(max(known.start, held.start), min(known.stop, held.stop))
-        return ranges
+        return common_ranges(model.column_ranges for model in self.models)
 
     @property
     def shares(self) -> int:
@@ -195,11 +191,6 @@ class TorchEngine:
         pieces = [len(source.ids) - 1 for source in sources]
         lengths = [max(1, round(self.decode.length_ratio * n)) + 1 for n in pieces]
         return to_device(torch.tensor(lengths), self.device)
-
-
-def _least(limits: Iterable[int | None]) -> int | None:
-    """The smallest limit; None: there is none."""
-    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def _check_length(models: Sequence[Transformer], decode: Decode) -> None:

@@ -65,8 +65,7 @@ class Encodings(nn.Module):
 
     def max_length(self, training: bool) -> int | None:
         """The longest sequence that every entry can encode, in training or otherwise; None: any."""
-        lengths = (limits.max_length(e, training) for e in self)
-        return min((n for n in lengths if n is not None), default=None)
+        return limits.least(limits.max_length(e, training) for e in self)
 
     @property
     def scale(self) -> float | None:

@@ -9,7 +9,7 @@ Reconstructed from summaries; the paper's own text was not at hand, nor was its 
 import torch
 from torch import Tensor, nn
 
-from nmt.encodings.base import Context, Dims, Encoding, Facts
+from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
 from nmt.encodings.bias_table import Reference, scalars
 from nmt.encodings.options import PositiveInt
 
@@ -54,9 +54,7 @@ class Diet(Encoding):
 
     def zero_initialise(self) -> bool:
         """Set the keys' factor to zero (both zero would not learn), or all distances."""
-        with torch.no_grad():
-            (self.to_query if self.to_key is None else self.to_key).zero_()
-        return True
+        return zeroed(self.to_query if self.to_key is None else self.to_key)
 
     def bias(self, layer: int, context: Context) -> Tensor | None:
         """[batch | 1, heads, query, key]; computed once per pass where layers share it."""

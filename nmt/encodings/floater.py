@@ -17,6 +17,8 @@ the path is drawn anew in each training pass, not every 400 updates: 4 substeps 
 position, one after the other. Step by step decoding gives all source keys their own vectors.
 """
 
+from functools import partial
+
 import torch
 from torch import Tensor, nn
 
@@ -84,12 +86,9 @@ class Floater(Encoding):
         first, last = _needed(context)
         device = context.queries.device.type
         with torch.autocast(device, enabled=False):  # steps of 0.01 do not suit bfloat16
-            draw = self._afresh if torch.is_grad_enabled() else self._keep
-            path = draw(last + 1)
+            grow = partial(self._extended, []) if torch.is_grad_enabled() else self._keep
+            path = grow(last + 1)
             return torch.stack(path[first : last + 1]), first
-
-    def _afresh(self, count: int) -> list[Tensor]:
-        return self._extended([], count)
 
     def _keep(self, count: int) -> list[Tensor]:
         """Decoding goes on where it stopped, as long as no parameter changes.

@@ -5,7 +5,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from nmt.encodings.base import Context, Dims, Encoding, Facts
+from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
 from nmt.encodings.options import PositiveInt
 
 
@@ -39,10 +39,7 @@ class Learned(Encoding):
 
     def zero_initialise(self) -> bool:
         """All vectors zero, if they can leave zero again."""
-        if self.trainable:
-            with torch.no_grad():
-                self.weight.zero_()
-        return self.trainable
+        return self.trainable and zeroed(self.weight)
 
     def embed(self, x: Tensor, context: Context) -> Tensor:
         """Add the row of each position to x [batch, query, dim]."""

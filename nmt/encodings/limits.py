@@ -1,6 +1,7 @@
 """The longest sequence of an encoding, from the positions of tokens and the size of its table."""
 
 from bisect import bisect_left
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from nmt.encodings.base import Encoding
@@ -14,6 +15,21 @@ class _Excess(NamedTuple):
     why: str
     needed: int  # rows of the table, or one more than the greatest distance; 0: no size helps
     excess: int  # by which the outermost is too far away
+
+
+def least(limits: Iterable[int | None]) -> int | None:
+    """The smallest of several limits; None: there is none."""
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def common_ranges(several: Iterable[Mapping[str, range]]) -> dict[str, range]:
+    """The integers that are within all ranges of a name."""
+    common: dict[str, range] = {}
+    for ranges in several:
+        for name, held in ranges.items():
+            other = common.get(name, held)
+            common[name] = range(max(held.start, other.start), min(held.stop, other.stop))
+    return common
 
 
 def max_length(e: Encoding, training: bool) -> int | None:

@@ -1,16 +1,28 @@
 """From the entries of a config to encodings: their options, sites and positions are checked."""
 
 from dataclasses import fields, replace
+from importlib import import_module
 from typing import Any, cast, get_type_hints
 
-from nmt.encodings.at import POSITIONS, position_class
-from nmt.encodings.base import Dims, Encoding, Facts
+from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.context import Positions
 from nmt.encodings.lookup import find
 from nmt.encodings.options import check
 
 SITES = ("encoder", "decoder", "cross")
 COMMON = ("use", "where", "at")  # options of every entry
+POSITIONS = {
+    "index": "positions.Index",
+    "shift": "positions_random.Shift",
+    "augment": "positions_random.Augment",
+    "sample": "positions_sampled.Sample",
+    "remaining": "positions_remaining.Remaining",
+    "column": "positions_columns.ColumnPositions",
+    "segment": "positions_columns.Segment",
+    "depth": "positions_columns.Depth",
+    "tree": "positions_columns.Tree",
+    "graph": "positions_columns.Graph",
+}  # name in `at:` -> module in this folder, and class
 
 
 def create(entries: dict[str, dict[str, Any]], dims: Dims) -> list[Encoding]:
@@ -40,24 +52,11 @@ def _sites(where: Any) -> list[str]:
 
 
 def _make(cls: type[Encoding], options: dict[str, Any], dims: Dims) -> Encoding:
-    _refuse_outdated(cls)
     arguments = {k: v for k, v in options.items() if k not in COMMON}
     check(arguments, options_of(cls), COMMON)
     at, positions = _positions(options.get("at", "index"))
     _suit(cls, at, positions, dims.site)
     return cls(replace(dims, positions=positions), **arguments)
-
-
-def _refuse_outdated(cls: type[Encoding]) -> None:
-    """Refuse a class as of nmt 0.2, whose facts would go unread."""
-    facts = {f.name for f in fields(Facts)}
-    facts |= {"takes", "pairwise", "holds", "spans", "planes", "reads", "idle", "widens"}
-    stated = set() if "facts" in vars(cls) else facts & vars(cls).keys()
-    if outdated := stated | {"positions"} & options_of(cls).keys():
-        raise ValueError(
-            f"{cls.__name__} was made for nmt 0.2, as it has {', '.join(sorted(outdated))}; now "
-            "`dims` has the positions, and a class states `facts = Facts(...)`"
-        )
 
 
 def _suit(cls: type[Encoding], name: str, positions: Positions, site: str) -> None:
@@ -93,3 +92,10 @@ def _positions(at: Any) -> tuple[str, Positions]:
     names = [f.name for f in fields(cast(Any, cls))]
     check(options or {}, {n: kinds[n] for n in names}, where=f"at.{name}")
     return name, cls(**(options or {}))
+
+
+def position_class(name: str) -> type[Positions]:
+    """The class of a name in POSITIONS; its module is imported only where a config has the name."""
+    module, _, cls = POSITIONS[name].partition(".")
+    positions: Any = getattr(import_module(f"nmt.encodings.{module}"), cls)
+    return positions

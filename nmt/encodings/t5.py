@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from nmt.encodings.base import Context, Dims, Encoding, Facts
+from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
 from nmt.encodings.bias_table import scalars
 from nmt.encodings.positions import refuse_descending
 
@@ -34,9 +34,7 @@ class T5(Encoding):
 
     def zero_initialise(self) -> bool:
         """Set all numbers to zero; without the usual scale, attention changes nevertheless."""
-        with torch.no_grad():
-            self.weight.zero_()
-        return self.facts.scale is None
+        return zeroed(self.weight) and self.facts.scale is None
 
     def bias(self, layer: int, context: Context) -> Tensor | None:
         """b_h of each distance's bucket: [batch | 1, heads, query, key], for all layers at once."""

@@ -8,7 +8,7 @@ all its inputs were equal.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
@@ -82,27 +82,19 @@ def fault(model: Transformer, text: Sentences) -> str | None:
 
     `text` has no padding in its target. Sets torch's global generator, and the model's mode.
     """
-    passes: dict[tuple[int, bool], Tensor] = {}
-
-    def logits(read: Sentences, training: bool = False) -> Tensor:
-        if (key := (id(read), training)) not in passes:  # several changes have a text in common
-            passes[key] = _logits(model, read, training)
-        return passes[key]
-
-    tried = changes(model, text)
-    for change in tried:
-        if difference(change, logits) > CLOSE and _repeats(model, change):
+    for change in changes(model, text):
+        if difference(model, change) > CLOSE and _repeats(model, change):
             return _first_difference(model, change)
-    return _shift_fault(model, text, logits(text))
+    return _shift_fault(model, text)
 
 
-def difference(change: Change, logits: Callable[[Sentences, bool], Tensor]) -> float:
-    """The largest difference of two logits that must be equal, as a share of the largest one.
-
-    `logits`: those of a text [rows, target, vocab], in training or otherwise.
-    """
-    before, after = (logits(text, change.training) for text in (change.before, change.after))
-    return relative_difference(before[:, : change.target], after[:, : change.target])
+def difference(model: Transformer, change: Change) -> float:
+    """The largest difference of two logits that must be equal, as a share of the largest one."""
+    before, after = (
+        _logits(model, text, change.training)[:, : change.target]
+        for text in (change.before, change.after)
+    )
+    return relative_difference(before, after)
 
 
 def _repeats(model: Transformer, change: Change) -> bool:
@@ -143,8 +135,9 @@ def shifted(encodings: Iterable[Encoding]) -> Iterator[None]:
             e.positions = positions
 
 
-def _shift_fault(model: Transformer, text: Sentences, before: Tensor) -> str | None:
+def _shift_fault(model: Transformer, text: Sentences) -> str | None:
     """Which entry says `relative`, though a common shift of its positions changes the logits."""
+    before = _logits(model, text)
 
     def shows(entries: Iterable[Encoding]) -> bool:
         with shifted(entries):
@@ -173,27 +166,19 @@ def _meets_queries(e: Encoding) -> bool:
     return not e.facts.relative and not {"project", "scores"}.isdisjoint(e.hooks)
 
 
-class HookResult(NamedTuple):
-    """Tensors of a hook, cut to the tokens that must not differ."""
-
-    entry: Encoding
-    hook: str
-    tensors: Sequence[Tensor]
+HookResult = tuple[Encoding, str, list[Tensor]]  # entry, hook, tensors for the tokens compared
 
 
 def _first_difference(model: Transformer, change: Change) -> str:
     """The first hook whose results differ, with its entry and the remedy."""
-    first, second = (
-        _hook_results(model, text, change, beyond)
-        for text, beyond in ((change.before, False), (change.after, True))
-    )
-    for before, after in zip(first, second, strict=False):
-        for a, b in zip(before.tensors, after.tensors, strict=True):
-            if relative_difference(a, b) > CLOSE / 8:
-                e, hook = before.entry, before.hook
-                mask = "give no weight where context.allowed is false"
-                advice = mask if hook == "normalise" else change.advice
-                return f"encoding.{e.name}: its `{hook}` ({e.dims.site}) {change.does}; {advice}"
+    before = _hook_results(model, change.before, change, beyond=False)
+    after = _hook_results(model, change.after, change, beyond=True)
+    for (e, hook, tensors), (_, _, others) in zip(before, after, strict=False):
+        pairs = zip(tensors, others, strict=True)
+        if any(relative_difference(a, b) > CLOSE / 8 for a, b in pairs):
+            mask = "give no weight where context.allowed is false"
+            advice = mask if hook == "normalise" else change.advice
+            return f"encoding.{e.name}: its `{hook}` ({e.dims.site}) {change.does}; {advice}"
     names = ",".join(dict.fromkeys(e.name for e in model.entries))
     return f"encoding=[{names}]: one of these {change.does}; {change.advice}"
 
@@ -208,42 +193,36 @@ def _hook_results(
             queries = change.source if site == "encoder" else change.target
             keys = change.target if site == "decoder" else change.source
             for e in encodings:
-                for hook in e.hooks:
-                    recording = _recording(e, hook, (queries, keys), beyond, results)
-                    vars(e)[hook] = recording  # in the place of its class's, for this pass
+                for hook in e.hooks:  # one of the object takes the place of its class's
+                    vars(e)[hook] = _recording(e, hook, queries, keys, beyond, results)
                     after.callback(vars(e).pop, hook)
         _logits(model, text, change.training)
     return results
 
 
 def _recording(
-    e: Encoding, hook: str, kept: tuple[int, int], beyond: bool, results: list[HookResult]
+    e: Encoding, hook: str, queries: int, keys: int, beyond: bool, results: list[HookResult]
 ) -> Any:
-    """A hook that also records its results for the queries and keys that are `kept`."""
+    """A hook that also records its results for the first queries and keys."""
     original = getattr(e, hook)
-    queries, keys = kept
 
     def record(*tensors: Tensor) -> None:
-        results.append(HookResult(e, hook, [t.clone() for t in tensors]))
+        results.append((e, hook, [t.clone() for t in tensors]))
 
-    def project(inner: Projection, *arguments: Any, **named: Any) -> tuple[Tensor, Tensor, Tensor]:
-        def handed_on(xq: Tensor, xk: Tensor, xv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            record(xq[..., :queries, :], xk[..., :keys, :], xv[..., :keys, :])
-            return inner(xq, xk, xv)
-
-        q, k, v = original(handed_on, *arguments, **named)
+    def recorded(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         record(q[..., :queries, :], k[..., :keys, :], v[..., :keys, :])
         return q, k, v
+
+    def project(inner: Projection, *arguments: Any, **named: Any) -> tuple[Tensor, Tensor, Tensor]:
+        return recorded(*original(lambda *x: inner(*recorded(*x)), *arguments, **named))
 
     def other(*arguments: Any, **named: Any) -> Any:
         result = original(*arguments, **named)
         if result is None:
             return None
-        if hook in ("scores", "bias", "normalise"):
-            record(result[..., :queries, :keys])
-        else:
-            record(result[..., :queries, :])
-        if hook == "normalise":  # what must not be seen has no weight
+        columns = keys if hook in ("scores", "bias", "normalise") else None  # else all are features
+        record(result[..., :queries, :columns])
+        if hook == "normalise":  # keys that must not be seen have no weight
             weight = result[..., :queries, keys:].sum(-1)
             record(weight if beyond else torch.zeros_like(weight))
         return result

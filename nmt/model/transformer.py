@@ -12,6 +12,7 @@ from nmt.encodings import passes
 from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context, causal
+from nmt.encodings.limits import common_ranges, least
 from nmt.machine.products import Linear, rounded
 from nmt.model.attention import Attention
 from nmt.model.dropout import dropout
@@ -151,23 +152,13 @@ class Transformer(nn.Module):
 
     def limits(self, training: bool) -> Limits:
         """The longest sequences that the encodings can hold, in training or otherwise."""
-
-        def of(*sites: Encodings) -> int | None:
-            most = (site.max_length(training) for site in sites)
-            return min((m for m in most if m is not None), default=None)
-
-        across = self.cross_encodings
-        return Limits(of(self.encoder_encodings, across), of(self.decoder_encodings, across))
+        source, target, both = (site.max_length(training) for site in self.sites.values())
+        return Limits(least([source, both]), least([target, both]))
 
     @property
     def column_ranges(self) -> dict[str, range]:
         """The integers that columns may hold, where not all will do."""
-        ranges: dict[str, range] = {}
-        for e in self.entries:
-            for name, held in e.facts.column_ranges.items():
-                other = ranges.get(name, held)
-                ranges[name] = range(max(held.start, other.start), min(held.stop, other.stop))
-        return ranges
+        return common_ranges(e.facts.column_ranges for e in self.entries)
 
     def forward(
         self, source: Tensor, target: Tensor, columns: dict[str, Tensor] | None = None

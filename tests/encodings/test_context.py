@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.encodings.at import POSITIONS, position_class
 from nmt.encodings.context import Context, Extent, Positions
 from nmt.encodings.distances import distinct
 from nmt.encodings.passes import placed, repeated, step, step_across, whole
 from nmt.encodings.positions import Index
 from nmt.encodings.positions_columns import ColumnPositions, Segment
 from nmt.encodings.positions_remaining import Remaining, noisy
+from nmt.encodings.registry import POSITIONS, position_class
 from nmt.model import example
 from nmt.model.attention import AttentionRecord
 from nmt.model.transformer import Transformer

@@ -1,16 +1,13 @@
 """The seam on one page: which hooks and facts there are, and that pages name the same ones."""
 
 import re
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any
 
-import pytest
 from torch import nn
 
-from nmt.encodings.base import HOOKS, Dims, Encoding, Facts
-from nmt.encodings.positions import Index
+from nmt.encodings.base import HOOKS, Encoding, Facts
 from nmt.encodings.positions_columns import ColumnPositions
-from nmt.encodings.registry import create
 from nmt.encodings.relative import Relative
 from tests.encodings.attending import dims
 from tests.pages import text_of
@@ -56,23 +53,3 @@ def test_a_class_knows_its_hooks() -> None:
 
     assert Relative.hooks == ("scores", "values") and Encoding.hooks == ()
     assert Child.hooks == ("scores", "bias", "values")
-
-
-class Stated(Encoding):
-    """As in nmt 0.2."""
-
-    relative = True
-    takes = "nothing"
-
-
-class Positioned(Encoding):
-    """As in nmt 0.2."""
-
-    def __init__(self, dims: Dims, positions: Index | None = None) -> None:
-        super().__init__(dims if positions is None else replace(dims, positions=positions))
-
-
-@pytest.mark.parametrize("cls, said", [(Stated, "relative, takes"), (Positioned, "positions")])
-def test_a_class_of_before_is_told_what_changed(cls: type[Encoding], said: str) -> None:
-    with pytest.raises(ValueError, match=rf"made for nmt 0\.2, as it has {said}; now"):
-        create({"mine": {"use": cls}}, dims())
