@@ -32,7 +32,7 @@ class ModelKind(NamedTuple):
     advice: str  # {path} stands for its directory
     files: tuple[str, ...] = ()  # patterns of names
     keys: Collection[str] = ()  # of config.json: all of them
-    model_types: Collection[str] = ()  # patterns of what config.json of Hugging Face names
+    model_type: str = ""  # in config.json of Hugging Face
     importable: bool = False
 
 
@@ -44,33 +44,30 @@ OWN = ModelKind(
 KINDS = (
     OWN,
     ModelKind("a model of CTranslate2", IMPORT, (CTRANSLATE2_WEIGHTS,), importable=True),
-    ModelKind("a Marian model of Hugging Face", IMPORT, model_types=["marian"], importable=True),
-    ModelKind("an M2M100 or NLLB model of Hugging Face", COMPARE, model_types=["m2m_100"]),
-    ModelKind("an mBART model of Hugging Face", COMPARE, model_types=["mbart"]),
-    ModelKind("a T5 model of Hugging Face", COMPARE, model_types=["*t5"]),
-    ModelKind("a model of Eole", COMPARE, ("model.[0-9][0-9].safetensors",)),
+    ModelKind("a Marian model of Hugging Face", IMPORT, model_type="marian", importable=True),
     ModelKind(
         "weights of Marian itself",
         "OPUS-MT models are on the Hugging Face hub as nmt-import reads them; "
         "convert_marian_to_pytorch of transformers 4 writes others so",
         ("*.npz",),
     ),
-    ModelKind("a model of fairseq", COMPARE, ("checkpoint*.pt", "dict.*.txt")),
     ModelKind(
         "a model of OpenNMT-tf",
         "convert it by ct2-opennmt-tf-converter of ctranslate2, put source.spm and target.spm of "
         "SentencePiece beside the result, and import that",
         ("*ckpt-*.index",),
     ),
-    ModelKind("a model of Sockeye", COMPARE, ("params.best", "params.[0-9]*")),
-    ModelKind("a model of Joey NMT", COMPARE, ("*.ckpt",)),
     ModelKind(
         "a model of OpenNMT-py",
         "convert it by ct2-opennmt-py-converter --model_path FILE.pt --output_dir DIR of "
         "ctranslate2, put source.spm and target.spm of SentencePiece into DIR, and import DIR",
         ("*_step_*.pt",),
     ),
-    ModelKind("a checkpoint of PyTorch", COMPARE, ("*.pt", "*.pth")),
+    ModelKind(
+        "weights of another toolkit",
+        COMPARE,
+        ("*.pt", "*.pth", "*.ckpt", "params.best", "params.[0-9]*", "model.[0-9]*.safetensors"),
+    ),
 )
 
 
@@ -86,7 +83,7 @@ def recognised(path: Path) -> ModelKind | None:
         if (
             any(fnmatchcase(name, pattern) for name in names for pattern in kind.files)
             or (kind.keys and set(kind.keys) <= config.keys())
-            or any(fnmatchcase(model_type, pattern) for pattern in kind.model_types)
+            or (kind.model_type and kind.model_type == model_type)
         ):
             return kind
     if model_type:

@@ -30,15 +30,14 @@ def holding(*names: str, **config: Any) -> Callable[[Path], None]:
 MARIAN = {"model_type": "marian", "d_model": 8}
 OURS = dict.fromkeys(("seed", "data", "segmenter", "model", "trainer", "decode"))
 COMPARE = "give nmt-evaluate the translations"
+OTHER = "weights of another toolkit"
 DIRECTORIES: dict[str, tuple[Callable[[Path], None], str, str]] = {
-    "NLLB": (holding(model_type="m2m_100"), "an M2M100 or NLLB model", COMPARE),
-    "mBART": (holding(model_type="mbart"), "an mBART model", COMPARE),
-    "T5": (holding(model_type="mt5"), "a T5 model", COMPARE),
+    "NLLB": (holding(model_type="m2m_100"), "a model of Hugging Face of the type m2m_", COMPARE),
     "Bart": (holding(model_type="bart"), "a model of Hugging Face of the type bart", COMPARE),
-    "Eole": (holding("model.00.safetensors", "vocab.json", model={}), "a model of Eole", COMPARE),
+    "Eole": (holding("model.00.safetensors", "vocab.json", model={}), OTHER, COMPARE),
     "a run of ours": (holding(**OURS), "a run or a model directory of nmt", "needs no import"),
     "Marian": (holding("model.npz", "decoder.yml"), "weights of Marian itself", "Hugging Face hub"),
-    "fairseq": (holding("model.pt", "dict.de.txt"), "a model of fairseq", COMPARE),
+    "fairseq": (holding("model.pt", "dict.de.txt"), OTHER, COMPARE),
     "OpenNMT-py": (
         holding("model_step_100.pt"),
         "a model of OpenNMT-py",
@@ -49,8 +48,8 @@ DIRECTORIES: dict[str, tuple[Callable[[Path], None], str, str]] = {
         "a model of OpenNMT-tf",
         "ct2-opennmt-tf-converter",
     ),
-    "Sockeye": (holding("params.best", "version"), "a model of Sockeye", COMPARE),
-    "Joey NMT": (holding("best.ckpt", "config.yaml"), "a model of Joey NMT", COMPARE),
+    "Sockeye": (holding("params.best", "version"), OTHER, COMPARE),
+    "Joey NMT": (holding("best.ckpt", "config.yaml"), OTHER, COMPARE),
     "nothing": (
         holding("notes.txt"),
         "holds no config.json and no known model",
@@ -75,8 +74,7 @@ def test_a_directory_that_cannot_be_imported_is_named(
     ("name", "what"),
     [
         ("opus.npz", "weights of Marian itself; OPUS-MT models are on the Hugging Face hub"),
-        ("checkpoint_best.pt", "a model of fairseq;"),
-        ("best.pt", "a checkpoint of PyTorch;"),
+        ("checkpoint_best.pt", "weights of another toolkit;"),
         ("notes.txt", "a file; give a directory. nmt-import reads"),
     ],
 )

@@ -11,25 +11,21 @@ from nmt.decode.search import CPU, NEVER, Hypothesis, Outputs, Strategy
 from nmt.machine.device import to_device
 
 
-class Draw(NamedTuple):
-    """The sentence on which random numbers depend, next to the seed."""
-
-    line: int  # its number, from 1
-    part: int  # of a line that is translated in parts, from 0
-
-
-def random_numbers(seed: int, draws: Sequence[Draw], samples: int, steps: int) -> Tensor:
+def random_numbers(
+    seed: int, sentences: Sequence[tuple[int, int]], samples: int, steps: int
+) -> Tensor:
     """Numbers from [0, 1) as [sentence, sample, step], float64.
 
-    Each follows from the seed, the draw, and the numbers of sample and step alone: they are those
-    of Philox 4x64-10 (Salmon et al. 2011), which computes the random number of a place from it.
+    A sentence is the number of its line, from 1, and that of the part of this line, from 0. Each
+    number follows from the seed, the sentence, the sample and the step alone: they are those of
+    Philox 4x64-10 (Salmon et al. 2011), which computes a random number from its counter.
     """
-    numbers = np.empty((len(draws), samples, steps))
-    for row, draw in enumerate(draws):
+    numbers = np.empty((len(sentences), samples, steps))
+    for row, (line, part) in enumerate(sentences):
         for sample in range(samples):
-            place = np.array([0, sample, draw.part, 0], dtype=np.uint64)
-            key = np.array([seed, draw.line], dtype=np.uint64)
-            raw = np.random.Philox(key=key, counter=place).random_raw(steps)
+            counter = np.array([0, sample, part, 0], dtype=np.uint64)
+            key = np.array([seed, line], dtype=np.uint64)
+            raw = np.random.Philox(key=key, counter=counter).random_raw(steps)
             numbers[row, sample] = (raw >> np.uint64(11)) * 2.0**-53
     return torch.from_numpy(numbers)
 

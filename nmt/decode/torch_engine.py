@@ -15,7 +15,7 @@ from nmt.data.vocab import BOS, EOS, PAD, UNK
 from nmt.decode.beam import Beam
 from nmt.decode.engine import too_much, within_memory
 from nmt.decode.quantised import quantised
-from nmt.decode.sampling import Draw, Sampling, random_numbers
+from nmt.decode.sampling import Sampling, random_numbers
 from nmt.decode.search import Hypothesis, Step, Strategy, search, with_prefixes
 from nmt.decode.sources import LENGTH, Source, as_tensors
 from nmt.encodings.limits import common_ranges, least
@@ -166,8 +166,8 @@ class TorchEngine:
                 n_best=n_best,
                 **rules,
             )
-        draws = [Draw(source.line, source.part) for source in sources]
-        numbers = random_numbers(decode.seed, draws, n_best, int(limits.max()) + 1)
+        sentences = [(source.line, source.part) for source in sources]
+        numbers = random_numbers(decode.seed, sentences, n_best, int(limits.max()) + 1)
         return Sampling(
             limits,
             numbers,

@@ -60,10 +60,6 @@ class Positions:
         positions = self.position_range(length, training)
         return None if positions is None else len(positions) - 1
 
-    def lowering(self, excess: int, training: bool) -> str | None:
-        """The option that would lower the greatest position by `excess`, as key=value."""
-        return None
-
     def column_ranges(self, num_positions: int) -> dict[str, range]:
         """The integers of columns that are positions of a table of so many rows."""
         return {}

@@ -2,19 +2,10 @@
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
 from nmt.encodings.base import Encoding
 
 ENDLESS = 2**31  # tokens; a limit beyond is none
-
-
-class _Excess(NamedTuple):
-    """Positions or distances beyond a table."""
-
-    why: str
-    needed: int  # rows of the table, or one more than the greatest distance; 0: no size helps
-    excess: int  # by which the outermost is too far away
 
 
 def least(limits: Iterable[int | None]) -> int | None:
@@ -53,23 +44,26 @@ def why_too_short(e: Encoding, length: int) -> str | None:
         if limit is not None and limit < length:
             return f"there are no positions for {length} tokens in {when}; give other ones by at="
         if (excess := _excess(e, length, training)) is not None:
-            size = f"{e.facts.sized_by}={excess.needed}" if excess.needed else None
-            other = e.positions.lowering(excess.excess, training) if excess.needed else None
-            remedy = " or ".join(o for o in (size, other) if o) or "other positions by at="
-            return f"{excess.why} in {when}; give {remedy}"
+            why, size = excess
+            remedy = f"{e.facts.sized_by}={size}" if size else "other positions by at="
+            return f"{why} in {when}; give {remedy}"
     return None
 
 
-def _excess(e: Encoding, length: int, training: bool) -> _Excess | None:
-    """Positions or distances of `length` tokens that are beyond the encoding's table, or None."""
+def _excess(e: Encoding, length: int, training: bool) -> tuple[str, int] | None:
+    """Which of `length` tokens are beyond the encoding's table, and the size that holds them.
+
+    The size is that of positions, or one more than the greatest distance; 0: none helps. None: the
+    table holds all.
+    """
     count, farthest = e.facts.num_positions, e.facts.max_distance
     tokens = "the first token" if length == 1 else f"{length} tokens"
     if count is not None and (reached := e.positions.position_range(length, training)) is not None:
         if reached.start < 0:
-            return _Excess(f"{tokens} may get position {reached.start}, below 0", 0, 0)
+            return (f"{tokens} may get position {reached.start}, below 0", 0)
         if reached.stop > count:
             why = f"{tokens} may get position {reached[-1]}, but it holds 0 to {count - 1}"
-            return _Excess(why, reached.stop, reached.stop - count)
+            return (why, reached.stop)
     if (
         farthest is not None
         and (distance := e.positions.max_distance(length, training)) is not None
@@ -77,5 +71,5 @@ def _excess(e: Encoding, length: int, training: bool) -> _Excess | None:
         tokens = "two tokens" if length == 1 else tokens
         if distance > farthest:
             why = f"{tokens} may be {distance} apart, but it holds distances to {farthest}"
-            return _Excess(why, distance + 1, distance - farthest)
+            return (why, distance + 1)
     return None

@@ -34,11 +34,6 @@ class Index(Positions):
         first, last = sorted((self.start, self.start + (length - 1) * self.step))
         return range(first, last + 1)
 
-    def lowering(self, excess: int, training: bool) -> str | None:
-        """A lower start."""
-        start = self.start - excess
-        return f"at.index.start={start}" if start >= 0 and self.step >= 0 else None
-
 
 @dataclass(frozen=True)
 class Scaled(Positions):

@@ -47,12 +47,6 @@ class Shift(Positions):
         """As without a shift: all tokens of a sentence have the same."""
         return length - 1
 
-    def lowering(self, excess: int, training: bool) -> str | None:
-        """A lower shift."""
-        if training:
-            return f"at.shift.k={self.k - excess}" if excess < self.k else None
-        return f"at.shift.test={self.test - excess}" if excess <= self.test else None
-
 
 @dataclass(frozen=True)
 class Augment(Positions):

@@ -49,14 +49,6 @@ class Sample(Positions):
             return range(self.longest)
         return range((length - 1) * (self.longest // self.test_length) + 1)
 
-    def lowering(self, excess: int, training: bool) -> str | None:
-        """A shorter range."""
-        longest = self.longest - excess
-        if longest < 1:
-            return None
-        also = f" with at.sample.test_length={longest}" if longest < self.test_length else ""
-        return f"at.sample.longest={longest}{also}"
-
     def assign(self, index: Tensor, context: Context) -> Tensor:
         """Positions [batch | 1, length] of index [batch | 1, length]."""
         n = self._tokens(index, context)

@@ -13,7 +13,7 @@ import nmt
 from nmt.config import Settings
 from nmt.decode import forced
 from nmt.decode.beam import Beam, length_penalty
-from nmt.decode.sampling import Draw, Sampling, random_numbers
+from nmt.decode.sampling import Sampling, random_numbers
 from nmt.decode.search import search, with_prefixes
 from nmt.decode.torch_engine import TorchEngine
 from nmt.decode.translator import RefusedLinesError, Translation, Translator
@@ -62,7 +62,7 @@ def test_a_beam_finds_the_best_of_what_begins_so(seed: int, prefixes: list[list[
 
 def test_samples_begin_so_and_go_on_as_the_function_says() -> None:
     table, count, prefix = Table.random(2, batch=2, vocab=4, longest=2), 4000, [3]
-    numbers = random_numbers(1, [Draw(1, 0), Draw(2, 0)], count, 3)
+    numbers = random_numbers(1, [(1, 0), (2, 0)], count, 3)
     step = with_prefixes(table.again(), [prefix, []], CPU)
     first, second = search(step, Sampling(torch.tensor([2, 2]), numbers, eos=EOS), BOS)
     assert {h.ids[0] for h in first} == {3} and {tuple(h.ids[:1]) for h in second} > {(3,)}

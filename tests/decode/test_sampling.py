@@ -15,7 +15,7 @@ from torch import Tensor
 
 from nmt.config import Decode, Settings, with_decode
 from nmt.decode import forced
-from nmt.decode.sampling import Draw, Sampling, probabilities, random_numbers, sampled
+from nmt.decode.sampling import Sampling, probabilities, random_numbers, sampled
 from nmt.decode.search import Hypothesis, search
 from nmt.decode.torch_engine import TorchEngine
 from nmt.decode.translator import Translation, Translator
@@ -92,10 +92,10 @@ def test_each_token_gets_its_share_of_the_numbers() -> None:
 
 
 def test_random_numbers_are_those_of_philox_whatever_else_is_drawn() -> None:
-    draws = [Draw(7, 0), Draw(8, 0), Draw(8, 1)]
+    draws = [(7, 0), (8, 0), (8, 1)]
     numbers = random_numbers(5, draws, samples=3, steps=9)
     for (row, draw), index in itertools.product(enumerate(draws), range(3)):
-        bits = np.random.Philox(key=[5, draw.line], counter=[0, index, draw.part, 0])
+        bits = np.random.Philox(key=[5, draw[0]], counter=[0, index, draw[1], 0])
         assert numbers[row, index].tolist() == np.random.Generator(bits).random(9).tolist()
     assert torch.equal(random_numbers(5, draws[1:2], 2, 4), numbers[1:2, :2, :4])
     assert len({*numbers.flatten().tolist()}) == numbers.numel()
@@ -103,7 +103,7 @@ def test_random_numbers_are_those_of_philox_whatever_else_is_drawn() -> None:
 
 
 def drawn(table: Table, limits: list[int], samples: int, **way: Any) -> list[list[Hypothesis]]:
-    draws = [Draw(line, 0) for line in range(1, len(limits) + 1)]
+    draws = [(line, 0) for line in range(1, len(limits) + 1)]
     numbers = random_numbers(1, draws, samples, max(limits) + 1)
     return search(table, Sampling(torch.tensor(limits), numbers, eos=EOS, **way), BOS)
 
