@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 SPARE = 0.03  # share of extra batches, as another epoch or block may need more than the first
 LEAST = 2**12  # lines of a block, if several are in use at once
-COUNTS = ("source", "target", "max")
 
 
 class Batch(NamedTuple):
@@ -274,8 +273,6 @@ def _lengths(
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Return the sort key of some examples, and their length on the counted side, both [row]."""
     source, target = examples.source[rows], examples.target[rows]
-    if count not in COUNTS:
-        raise ValueError(f"count={count}: choose one of {', '.join(COUNTS)}")
     counted, other = {
         "source": (source, target),
         "target": (target, source),

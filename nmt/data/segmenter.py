@@ -1,34 +1,16 @@
-"""The interface of all segmenters, and reading one from a model directory."""
+"""All segmenters, and reading one from a model directory."""
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from nmt.data import json_values
 from nmt.data.bpe import Bpe
 from nmt.data.marian import MarianSegmenter
-from nmt.data.tokenizer import Tokenizer
 from nmt.data.unigram import Unigram
 
-
-class Segmenter(Protocol):
-    """Text to pieces and back; `decode(encode(text))` gives the normalised text."""
-
-    tokenizer: Tokenizer
-
-    def encode(self, text: str) -> list[str]:
-        """Normalise, tokenise and segment one line."""
-
-    def segment(self, words: str) -> list[str]:
-        """Segment the result of `tokenizer.words`: the last step of `encode`."""
-
-    def surfaces(self, pieces: Sequence[str]) -> list[str]:
-        """Return the characters of the text that each piece represents, perhaps none."""
-
-    def decode(self, pieces: Sequence[str]) -> str:
-        """Join pieces to one line of text, without a line end."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what `segmenter_from_json` needs, as plain values."""
+# Text to pieces and back: `decode(encode(text))` gives the normalised text. A MarianSegmenter is a
+# Unigram.
+Segmenter: TypeAlias = Bpe | Unigram
 
 
 class JoinedLine(str):
@@ -51,9 +33,7 @@ def pieces_of(segmenter: Segmenter, line: str) -> list[str]:
 
 def segmenter_from_json(value: Any) -> Segmenter:
     """Build the segmenter whose `to_json` returned `value`; UserError (65) if there is none."""
-    kinds: dict[str, type[Bpe] | type[Unigram]] = {
-        cls.kind: cls for cls in (Bpe, Unigram, MarianSegmenter)
-    }
+    kinds: dict[str, type[Segmenter]] = {cls.kind: cls for cls in (Bpe, Unigram, MarianSegmenter)}
     kind = value.get("kind") if isinstance(value, dict) else None
     if not isinstance(kind, str) or kind not in kinds:
         raise json_values.damaged("segmenter.kind", f"expected one of {', '.join(kinds)}")

@@ -7,8 +7,6 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.data import json_values
-from nmt.errors import Exit, UserError
 from nmt.storage import manifest
 
 Ids = NDArray[np.uint16] | NDArray[np.uint32]
@@ -75,27 +73,17 @@ def spans(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.i
 
 
 class PairStore(Pairs):
-    """Reads pairs from a directory, without loading them all.
-
-    Raises UserError (65) if the files do not fit together.
-    """
+    """Reads pairs from a directory that was verified, without loading them all."""
 
     def __init__(self, path: Path) -> None:
         facts = manifest.read(path / "store.json", None)
-        json_values.checked(facts, f"{path}/store.json", dtype=str, pairs=int, columns=dict)
-        dtype = json_values.one_of(facts["dtype"], ("<u2", "<u4"), f"{path}/store.json.dtype")
-        pairs = facts["pairs"]
-        lines = _mapped(path / "lines", LINES, pairs)
-        offsets, ids = {}, {}
-        for side in SIDES:
-            offsets[side] = _mapped(path / f"{side}.offsets", OFFSETS, pairs + 1)
-            ids[side] = _mapped(path / f"{side}.ids", np.dtype(dtype), int(offsets[side][-1]))
-        columns = {}
-        for name, per in facts["columns"].items():
-            json_values.one_of(per, ("word", "sentence"), f"{path}/store.json.columns.{name}")
-            size = pairs if per == "sentence" else len(ids["source"])
-            columns[name] = _mapped(path / f"column.{name}", COLUMN, size)
-        super().__init__(lines, ids, offsets, facts["columns"], columns)
+        super().__init__(
+            _mapped(path / "lines", LINES),
+            {side: _mapped(path / f"{side}.ids", np.dtype(facts["dtype"])) for side in SIDES},
+            {side: _mapped(path / f"{side}.offsets", OFFSETS) for side in SIDES},
+            facts["columns"],
+            {name: _mapped(path / f"column.{name}", COLUMN) for name in facts["columns"]},
+        )
 
 
 class Writer:
@@ -149,14 +137,5 @@ def write_json(path: Path, value: Any) -> None:
     path.write_bytes(manifest.dump(value))
 
 
-def _mapped(path: Path, dtype: "np.dtype[Any]", count: int) -> NDArray[Any]:
-    try:
-        size = path.stat().st_size
-    except OSError:
-        size = -1
-    if size != count * dtype.itemsize or count < 1:
-        raise UserError(
-            f"{path}: missing or of the wrong size; delete {path.parent.parent} and prepare again",
-            Exit.DATA,
-        )
-    return np.memmap(path, dtype=dtype, mode="r", shape=(count,)).view(np.ndarray)
+def _mapped(path: Path, dtype: "np.dtype[Any]") -> NDArray[Any]:
+    return np.memmap(path, dtype=dtype, mode="r").view(np.ndarray)

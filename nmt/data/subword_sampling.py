@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,14 +34,8 @@ from nmt.machine.pool import WorkerPool
 log = logging.getLogger(__name__)
 BLOCK = 2**14  # lines of a block
 TOGETHER = 2**11  # lines that a worker segments at a time
+Sampler: TypeAlias = BpeDropout | UnigramSampling | NBest
 SAMPLE = 2000  # lines that show by how much sampling lengthens the text
-
-
-class Sampler(Protocol):
-    """One way to segment at random."""
-
-    def line(self, ids: list[int], draw: Callable[[], float]) -> list[int]:
-        """Sample a segmentation of a line, given without EOS; `draw` is uniform in [0, 1)."""
 
 
 def refusal(data: config.Data, segmenter: str) -> str | None:

@@ -31,12 +31,9 @@ def write(path: Path, files: Iterable[tuple[str, bytes]]) -> None:
 
     Files may come from a generator: one at a time is held in memory.
     """
-    with atomic.directory(path) as folder:
-        entries = {}
+    with directory(path) as folder:
         for name, data in files:
-            entries[name] = {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
             (folder / name).write_bytes(data)
-        _write_manifest(folder, entries)
 
 
 @contextmanager
@@ -55,13 +52,9 @@ def directory(path: Path, durable: bool = True) -> Iterator[Path]:
             for file in sorted(folder.rglob("*"))
             if file.is_file()
         }
-        _write_manifest(folder, entries)
+        record = {"format_version": FORMAT, "nmt": nmt.__version__, "files": entries}
+        (folder / NAME).write_bytes(dump(record))
     _verified[path.resolve()] = _stamp(path)
-
-
-def _write_manifest(folder: Path, entries: dict[str, Any]) -> None:
-    record = {"format_version": FORMAT, "nmt": nmt.__version__, "files": entries}
-    (folder / NAME).write_bytes(dump(record))
 
 
 class OtherFormatError(UserError):
@@ -135,10 +128,7 @@ class VerifiedDirectory:
 
     def json(self, name: str, limit: int | None = JSON_LIMIT) -> dict[str, Any]:
         """Return the object that a JSON file of at most `limit` bytes holds."""
-        values = parse(self.read(name, limit), self.path / name)
-        if not isinstance(values, dict):
-            raise UserError(f"{self.path / name}: expected a JSON object", Exit.DATA)
-        return values
+        return _object(self.read(name, limit), self.path / name)
 
 
 def sha256_of(path: Path) -> str:
@@ -162,7 +152,11 @@ def parse(data: bytes, where: Path) -> Any:
 
 def read(where: Path, limit: int | None = JSON_LIMIT) -> dict[str, Any]:
     """Read the object of a JSON file; raises UserError (exit 65) where there is none."""
-    values = parse(_read(where, limit), where)
+    return _object(_read(where, limit), where)
+
+
+def _object(data: bytes, where: Path) -> dict[str, Any]:
+    values = parse(data, where)
     if not isinstance(values, dict):
         raise UserError(f"{where}: expected a JSON object", Exit.DATA)
     return values

@@ -29,10 +29,7 @@ def locate(path: Path) -> Path:
         )
     if (path / manifest.NAME).exists() or not (path / "checkpoints").is_dir():
         return path
-    while True:
-        name, steps = best(path), checkpoints(path / "checkpoints")
-        if best(path) == name:  # else training has moved it meanwhile
-            break
+    name, steps = best(path), checkpoints(path / "checkpoints")
     if not steps:
         raise UserError(f"{path}: this run has no checkpoint yet", Exit.NO_INPUT)
     if name not in {step.name for step in steps}:

@@ -2,8 +2,8 @@
 
 import json
 import logging
+import math
 import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,10 +15,10 @@ from nmt.training.records import Record
 
 METRICS = "metrics.jsonl"  # in a run directory
 NEEDED = {
-    "train": {"perplexity", "lr", "tokens_per_second"},
-    "dev": {"perplexity"},
-    "skipped": set[str](),
-}  # keys that a line of each kind has in addition to its step
+    "train": ("perplexity", "lr", "tokens_per_second"),
+    "dev": ("perplexity",),
+    "skipped": (),
+}  # numbers that a line of each kind has in addition to its step
 
 HELD = 2**20  # bytes that wait for room on a full disk
 
@@ -82,15 +82,12 @@ def read_metrics(path: Path) -> Metrics:
 def _parse(text: bytes, where: Path) -> Line | None:
     """A line of metrics.jsonl, if it has what a line of its kind needs."""
     try:
-        line = manifest.parse(text, where)
-    except UserError:
+        line: Line = manifest.parse(text, where)
+        numbers = [line[key] for key in ("step", *NEEDED[line["kind"]])]
+        finite = all(map(math.isfinite, numbers)) and line.get("perplexity", 1) > 0
+    except (UserError, KeyError, TypeError, OverflowError):
         return None
-    if not isinstance(line, dict) or not isinstance(kind := line.get("kind"), str):
-        return None
-    numbers = {key: value for key, value in line.items() if key not in ("kind", "lines")}
-    known = kind in NEEDED and type(line.get("step")) is int and NEEDED[kind] <= numbers.keys()
-    finite = all(type(n) in (int, float) and abs(n) <= sys.float_info.max for n in numbers.values())
-    return line if known and finite and line.get("perplexity", 1) > 0 else None
+    return line if finite else None
 
 
 def truncate(path: Path, step: int) -> None:

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.data.store import PairStore, Writer, id_type
-from nmt.errors import UserError
 
 SEQUENCE = st.lists(st.integers(3, 60_000), max_size=5).map(lambda ids: [*ids, 2])
 PAIRS = st.lists(st.tuples(SEQUENCE, SEQUENCE), min_size=1, max_size=12)
@@ -58,28 +57,8 @@ def test_columns_keep_in_step_with_the_source(tmp_path: Path) -> None:
     assert store.columns["tag"].tolist() == [-1, 2**31 - 1, 3, 4, -(2**31)] * 2
     assert store.columns["language"].tolist() == [0, 7, 1, 7]
     assert len(store.columns["tag"]) == store.offsets["source"][-1]
-    for name in per:
-        path = tmp_path / "train" / f"column.{name}"
-        content = path.read_bytes()
-        path.write_bytes(content[:-4])
-        with pytest.raises(UserError, match=f"column.{name}: missing or of the wrong size"):
-            PairStore(tmp_path / "train")
-        path.write_bytes(content)
 
 
 def test_ids_take_the_smallest_type_that_holds_them() -> None:
     assert id_type(2**16, 5) == np.uint16  # the greatest id is 2**16 - 1
     assert id_type(5, 2**16 + 1) == np.uint32
-
-
-@pytest.mark.parametrize("name", ["lines", "source.ids", "target.offsets", "store.json"])
-@pytest.mark.parametrize("damage", ["missing", "short"])
-def test_damaged_store_is_refused(tmp_path: Path, name: str, damage: str) -> None:
-    write(tmp_path / "train", [([5, 2], [6, 7, 2])] * 4)
-    path = tmp_path / "train" / name
-    content = path.read_bytes()
-    path.unlink()
-    if damage == "short":
-        path.write_bytes(content[:-3])
-    with pytest.raises(UserError):
-        PairStore(tmp_path / "train")

@@ -52,7 +52,7 @@ def test_a_meter_weighs_by_tokens() -> None:
 @pytest.mark.parametrize("tail", [b"", b'{"kind": "tr'])
 def test_truncate_cuts_later_and_torn_lines(tail: bytes, tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    dev = {"kind": "dev", "perplexity": 9.5}
+    dev = {"kind": "dev", "perplexity": 9.5, "seconds": 1.0}
     whole = [json.dumps({**dev, "step": step}).encode() + b"\n" for step in (1, 2, 2, 3, 5)]
     path.write_bytes(b"".join(whole) + tail)
     truncate(path, 2)

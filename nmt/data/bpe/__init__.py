@@ -66,7 +66,6 @@ class Bpe:
         fields = json_values.checked(
             value, "segmenter", kind=str, tokenizer=dict, merges=list, pieces=list
         )
-        json_values.one_of(fields["kind"], [cls.kind], "segmenter.kind")
         for number, merge in enumerate(fields["merges"]):
             halves = merge.split(" ") if isinstance(merge, str) else []
             if len(halves) != 2 or halves != str(merge).split():

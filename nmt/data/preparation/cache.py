@@ -29,12 +29,10 @@ def fingerprint(facts: Any) -> str:
 
 def damage(final: Path) -> str | None:
     """Return what is wrong with a directory, in one line that names it; None if it is undamaged."""
+    if not final.is_dir():
+        return f"{final}: is not there"
     try:
-        if not final.is_dir():
-            return f"{final}: is not there"
         manifest.VerifiedDirectory(final, "a prepared corpus").verify()
-    except OSError as error:
-        return f"{error.filename or final}: {error.strerror or error}"
     except UserError as error:
         return str(error)
     return None

@@ -80,7 +80,6 @@ class Unigram:
     def from_json(cls, value: Any) -> "Unigram":
         """Build the segmenter again; UserError (65) if the value is not from `to_json`."""
         fields = json_values.checked(value, "segmenter", kind=str, tokenizer=dict, model=str)
-        json_values.one_of(fields["kind"], [cls.kind], "segmenter.kind")
         tokenizer = Tokenizer.from_json(fields["tokenizer"])
         try:
             model = base64.b64decode(fields["model"], validate=True)

@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 from nmt import config
+from nmt.data import prepare as prepared
 from nmt.data.preparation import scan, steps
 from nmt.data.preparation.clean import Cleaning
 from nmt.data.preparation.number import Numbering
 from nmt.data.prepare import prepare
 from nmt.errors import UserError
-from nmt.storage import atomic, manifest
+from nmt.storage import atomic
 from tests.data.test_prepare import BPE, TRAIN, UNIGRAM, cached, contents, corpus
 from tests.pages import ROOT
 
@@ -53,7 +54,7 @@ STOPS = [
     (steps, "learn", 1, 0, 1),
     (Numbering, "number", 1, 0, 0),
     (Numbering, "number", 7, 0, 0),
-    (manifest, "_write_manifest", 9, 0, 0),  # of 7 chunks and what was learned, then of the whole
+    (prepared, "_facts", 1, 0, 0),  # when all else is written
 ]
 
 
@@ -144,6 +145,7 @@ KILLED = """
 import os, signal
 from pathlib import Path
 from nmt.data.preparation import scan, steps
+from nmt.data import prepare as prepared
 from nmt.data.prepare import prepare
 from tests.data.test_prepare import BPE, corpus
 scan.CHUNK = 7
