@@ -19,8 +19,7 @@ Line N of a source and its reference belong together; .gz files are read, too. S
 one, in their order. Each K consecutive lines are joined by one space, also across the borders of
 sets (as for concat_seq of Rosendahl et al. 2019), but with --documents only lines of the same
 document; -k 1 joins nothing. The last joined line may have fewer sentences. Empty lines stay, as
-empty sentences. Sets of the paper, known by their file names (newstest2008.de, ...), are compared
-with the line counts that were published.
+empty sentences.
 
 NAME.json, next to NAME.de and NAME.en (by the languages), has the SHA-256 of inputs and outputs,
 and the sentences of each line. If a sentence begins with a small letter or a digit, the Moses
@@ -46,12 +45,10 @@ def command(argv: list[str]) -> None:
             log.warning("%s and %s: taken for one test set", source, reference)
     place = options.directory, _languages(options), options.name
     written = testsets.join_sets(pairs, *place, options.k, options.documents)
-    testsets.warn_of_difference({name: written.sources[name] for name, *_ in pairs})
     for text in written.texts:
         log.info("wrote %s", text)
-    sets = {name: f"{len(lines):,} lines" for name, lines in written.sources.items()}
-    sys.stdout.writelines(f"{name}: {lines}\n" for name, lines in sets.items())
-    sys.stdout.write(seams_text(written.texts[0], len(written.sources[options.name])))
+    sys.stdout.writelines(f"{name}: {count:,} lines\n" for name, count in written.lines.items())
+    sys.stdout.write(seams_text(written.texts[0], written.lines[options.name]))
 
 
 def understood(argv: list[str]) -> argparse.Namespace:

@@ -1,11 +1,10 @@
 """Test sets put together, and their consecutive lines joined: newstest_all and concat_seq.
 
-Rosendahl et al. (2019), section 5. Sets that differ from the paper's are named before anybody
-compares scores.
+Rosendahl et al. (2019), section 5.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,17 +12,16 @@ from typing import Any, NamedTuple
 from nmt.data import joined
 from nmt.data.corpus import read_text
 from nmt.errors import Exit, UserError
-from nmt.recipes import lock as locks
 
 log = logging.getLogger(__name__)
 ALL, JOINED = "newstest_all", "concat_seq"
 
 
-class Written(NamedTuple):
+class JoinedSets(NamedTuple):
     """A test set on disk."""
 
     texts: tuple[Path, Path]  # source and reference
-    sources: dict[str, list[str]]  # source lines by name: of each set that was read, and its own
+    lines: dict[str, int]  # by name: of each set that was read, and its own
 
 
 def join_sets(
@@ -33,7 +31,7 @@ def join_sets(
     name: str,
     k: int = 2,
     documents: Path | None = None,
-) -> Written:
+) -> JoinedSets:
     """Write all sets (name, source, reference) as one, each k consecutive lines joined into one.
 
     Lines are joined across the borders of the sets, as in the paper, but with `documents` (a name
@@ -67,13 +65,8 @@ def join_sets(
     lines = joined.join(sources, references, k, numbers)
     described = joined.described(inputs, k, **about)
     texts = joined.write(directory, name, *languages, lines, described)
-    return Written(texts, {**{n: side for n, (side, _) in read_sets.items()}, name: lines.sources})
-
-
-def warn_of_difference(sets: Mapping[str, Sequence[str]]) -> None:
-    """Log how sets (name -> lines) differ from those of the paper's newstest_all, if they do."""
-    if differing := difference({name: len(lines) for name, lines in sets.items()}):
-        log.warning("not the paper's newstest_all: %s", differing)
+    counts = {set_name: len(side) for set_name, (side, _) in read_sets.items()}
+    return JoinedSets(texts, {**counts, name: len(lines.sources)})
 
 
 def plain(path: Path) -> Path:
@@ -96,23 +89,6 @@ def read(source: Path, reference: Path) -> tuple[list[str], list[str]]:
         if empty := sum(not line.strip() for line in side):
             log.warning("%s: empty lines: %d; they stay, as empty sentences", path, empty)
     return sources, references
-
-
-def difference(counts: Mapping[str, int]) -> str:
-    """How sets (name -> lines) differ from those of the paper's newstest_all; empty if they do not.
-
-    Sets of other names alone are no sets of the paper, and differ in nothing.
-    """
-    lock = locks.read(locks.path_of("wmt19_deen"))
-    paper = {name: lock.sets[name].lines for name in lock.all}
-    ours = [name for name in counts if name in paper]
-    counted = [name for name in ours if counts[name] != paper[name]]
-    differing = [f"{name} has {counts[name]} lines, not {paper[name]}" for name in counted]
-    if ours != [name for name in paper if name in ours]:
-        differing.append("another order, which decides what is joined")
-    differing += [f"{name} is none of them" for name in counts if name not in paper]
-    differing += [f"{name} is missing" for name in paper if name not in counts]
-    return "; ".join(differing) if ours else ""
 
 
 def document_numbers(path: Path, lines: int) -> list[int]:

@@ -14,7 +14,7 @@ from nmt.errors import Exit, UserError
 from nmt.recipes.download import UnavailableError
 from nmt.recipes.stages import unavailable
 from nmt.recipes.stamp import RecipeJob, Stage
-from nmt.recipes.testsets import ALL, JOINED, join_sets, warn_of_difference
+from nmt.recipes.testsets import ALL, JOINED, join_sets
 from nmt.storage import atomic
 from nmt.storage.manifest import sha256_of
 
@@ -96,12 +96,9 @@ def _joined(job: RecipeJob, folder: Path) -> list[Path]:
     records = [folder / f"{name}.json" for name in (ALL, JOINED)]
     for record in records:  # a damaged one would be refused as a stranger's file
         record.unlink(missing_ok=True)
-    written = [
-        join_sets(pairs, folder, job.lock.languages, *kind) for kind in ((ALL, 1), (JOINED, 2))
-    ]
-    sources = written[0].sources
-    warn_of_difference({name: sources[name] for name in job.lock.all})
-    return [*chain(*(texts_of.texts for texts_of in written)), *records]
+    kinds = ((ALL, 1), (JOINED, 2))
+    texts = (join_sets(pairs, folder, job.lock.languages, *kind).texts for kind in kinds)
+    return [*chain(*texts), *records]
 
 
 def _registered(job: RecipeJob, name: str) -> tuple[Path, Path]:

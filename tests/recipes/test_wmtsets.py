@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nmt.cli.recipe import main as recipe
-from nmt.recipes.testsets import Written, join_sets
+from nmt.recipes.testsets import JoinedSets, join_sets
 from tests.recipes import miniature
 from tests.recipes.conftest import Make, lines
 
@@ -32,7 +32,7 @@ def test_a_set_that_changes_while_it_is_read_is_read_again(
     path = it.folder / "sets" / "newstest2013.en"
     before = path.read_bytes()
 
-    def changing(*arguments: Any) -> Written:
+    def changing(*arguments: Any) -> JoinedSets:
         path.write_bytes(before.replace(b" ", b"  ", 1))
         return join_sets(*arguments)
 
