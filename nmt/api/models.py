@@ -113,7 +113,10 @@ def score(
         arguments.lines("sources", sources),
         arguments.columns(columns),
     )
-    return forced.score(model, read, arguments.lines("targets", targets), beside, batch_tokens)
+    given = arguments.lines("targets", targets)
+    whole = max(1, len(given))  # one window
+    scored = forced.score(model, read, given, beside, batch_tokens=batch_tokens, window=whole)
+    return [pair for pair in scored if pair is not None]  # all: too long ones are raised
 
 
 def build_model(settings: Settings, source_size: int, target_size: int) -> Transformer:

@@ -70,7 +70,7 @@ def command(argv: list[str]) -> None:
         streams = (iter(lines), read[TARGET], *columns.values())
         passed = read_over(output, streams, read, "scores", named(options.source))
         too_long = Note(*passed.get("too_long", ()))
-        scored = forced.stream(
+        scored = forced.score(
             trained,
             lines,
             read[TARGET],

@@ -18,7 +18,6 @@ from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
 
 END = "</s>"  # stands for the end of a sentence among pieces
-WHOLE = 2**62  # lines of a window that holds any text
 
 
 class GivenTranslation(NamedTuple):
@@ -43,36 +42,21 @@ def score(
     sources: Iterable[str],
     targets: Iterable[str],
     columns: Mapping[str, Iterable[str]] | None = None,
-    batch_tokens: int = 4000,
-) -> list[GivenTranslation]:
-    """Score the translation `targets[i]` of each line `sources[i]`, as the model segments it.
-
-    `columns` are the integers that the model reads in addition to the sources. Encodings that read
-    the length of the output get the true one. A batch holds about `batch_tokens` tokens of the
-    longer side. Raises UserError: 65 for texts that are not parallel, lines longer than the
-    encoding's table, and columns that do not fit; 2 for columns that are missing or unknown; 71
-    where memory is short.
-    """
-    scored = stream(trained, sources, targets, columns, batch_tokens=batch_tokens, window=WHOLE)
-    return [pair for pair in scored if pair is not None]  # all: too long ones are raised
-
-
-def stream(
-    trained: Trained,
-    sources: Iterable[str],
-    targets: Iterable[str],
-    columns: Mapping[str, Iterable[str]] | None = None,
     *,
     batch_tokens: int = 4000,
     window: int = 2000,
     first: int = 1,
     too_long: Note | None = None,
 ) -> Iterator[GivenTranslation | None]:
-    """Score pair by pair as `score` does; reads `window` lines, yields as many, reads on.
+    """Score the translation `targets[i]` of each line `sources[i]`, as the model segments it.
 
-    `first` is the number of the first line. A pair that the encoding's table cannot hold is counted
-    in `too_long`, and None is yielded for it. Raises what `score` does; without `too_long` also
-    for such pairs, before any pair of their window is scored.
+    Reads `window` lines, yields as many, reads on. `columns` are the integers that the model reads
+    in addition to the sources, and `first` is the number of the first line. Encodings that read
+    the length of the output get the true one. A batch holds about `batch_tokens` tokens of the
+    longer side. A pair that the encoding's table cannot hold is counted in `too_long`, and None is
+    yielded for it; without `too_long` it is an error before any pair of its window is scored.
+    Raises UserError: 65 for such a pair, for texts that are not parallel and columns that do not
+    fit; 2 for columns that are missing or unknown; 71 where memory is short.
     """
     reader = SourceReader(trained.source.segmenter, trained.settings, trained.model)
     columns = columns or {}

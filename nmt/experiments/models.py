@@ -88,7 +88,7 @@ def _scored_references(
     (trained,) = load(system.models[0].paths, options).models
     lines, parallel = _with_columns(trained, read.test, columns)
     too_long = Note()
-    scored = forced.stream(trained, lines, read.test.references, parallel, too_long=too_long)
+    scored = forced.score(trained, lines, read.test.references, parallel, too_long=too_long)
     references = list(scored)
     if too_long.count:
         log.warning(

@@ -13,6 +13,7 @@ from typing import Any, cast
 import pytest
 
 from nmt import modeldir
+from nmt.api import models
 from nmt.cli import score
 from nmt.cli.train import main as train
 from nmt.config import Settings
@@ -75,7 +76,7 @@ def write(path: Path, lines: list[str]) -> Path:
 
 
 def expected(trained: Trained) -> bytes:
-    found = forced.score(trained, SOURCES, TARGETS)
+    found = models.score(trained, SOURCES, TARGETS)
     assert len({given.log_prob for given in found}) > 5
     return "".join(f"{given.log_prob:.6f}\t{given.length}\n" for given in found).encode()
 
@@ -139,7 +140,7 @@ def test_a_line_for_a_pair(
 def test_the_pieces_have_their_own(
     nmt_score: Run, known: Callable[..., Trained], texts: tuple[Path, Path]
 ) -> None:
-    found = forced.score(known(), SOURCES, TARGETS)
+    found = models.score(known(), SOURCES, TARGETS)
     code, out, _ = nmt_score(*texts, "--tokens")
     objects = [json.loads(line) for line in out.decode().split("\n")[:-1]]
     assert code == 0 and [each["line"] for each in objects] == list(range(1, 10))
@@ -210,7 +211,7 @@ def test_the_next_command_goes_on(
 def test_no_more_than_a_window_is_in_memory(known: Callable[..., Trained]) -> None:
     read: list[str] = []
     sources = (read.append(line) or line for line in SOURCES)  # type: ignore[func-returns-value]
-    found = forced.stream(known(), sources, iter(TARGETS), window=2)
+    found = forced.score(known(), sources, iter(TARGETS), window=2)
     assert [len(read) for _ in found] == [2, 2, 4, 4, 6, 6, 8, 8, 9]
 
 

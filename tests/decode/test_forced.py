@@ -7,11 +7,13 @@ from typing import Any, cast
 import pytest
 import torch
 
+from nmt.api.models import score
 from nmt.config import Settings
 from nmt.data.side import Side
 from nmt.data.vocab import BOS, Vocabulary
+from nmt.decode import forced
 from nmt.decode.beam import length_penalty
-from nmt.decode.forced import END, score
+from nmt.decode.forced import END
 from nmt.decode.translator import Translator
 from nmt.errors import Exit, UserError
 from nmt.model.transformer import Transformer
@@ -98,4 +100,4 @@ def test_what_cannot_be_scored_is_refused(
 def test_columns_that_are_missing_are_named(trained: Callable[..., Trained]) -> None:
     known: Any = trained("encoding=spr_relative")
     with pytest.raises(UserError, match="column heads: this model reads it"):
-        score(known, ["w1"], ["w2"])
+        list(forced.score(known, ["w1"], ["w2"]))

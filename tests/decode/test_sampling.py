@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from nmt.api import models
 from nmt.config import Decode, Settings, with_decode
-from nmt.decode import forced
 from nmt.decode.sampling import Sampling, probabilities, random_numbers, sampled
 from nmt.decode.search import Hypothesis, search
 from nmt.decode.torch_engine import TorchEngine
@@ -224,7 +224,7 @@ def test_the_score_of_a_sample_is_that_of_forced_decoding(
         if line and each.finished and some.target.ids(each.text)[:-1] == list(each.ids)
     ]
     assert len(ended) > 3
-    given = forced.score(some, [line for line, _, _ in ended], [text for _, text, _ in ended])
+    given = models.score(some, [line for line, _, _ in ended], [text for _, text, _ in ended])
     assert [score for _, _, score in ended] == pytest.approx([g.log_prob for g in given], abs=1e-4)
 
 

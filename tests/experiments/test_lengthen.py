@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from nmt import modeldir
+from nmt.api import models
 from nmt.cli.train import main as train
 from nmt.data.corpus import read_text
-from nmt.decode import forced
 from nmt.errors import Exit
 from nmt.experiments.testsets import of_corpus
 from nmt.overrides.compose import experiment_of
@@ -59,7 +59,7 @@ def test_a_child_is_trained_on_joined_lines_and_compared(
     )
     for system, label in enumerate(("parent", "child")):
         model = modeldir.load(tmp_path / label)
-        given = forced.score(model, sources, references)
+        given = models.score(model, sources, references)
         loss = -sum(each.log_prob for each in given) / sum(each.length for each in given)
         everything = report["tests"][0]["rows"][-1]["cells"][system]
         assert everything["perplexity"] == pytest.approx(math.exp(loss), rel=1e-6)
