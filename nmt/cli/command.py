@@ -4,7 +4,6 @@ import errno
 import gc
 import logging
 import os
-import resource
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +12,6 @@ from typing import Any
 from nmt.cli import streams
 from nmt.errors import DISK, Exit, UserError, is_out_of_memory, visible
 
-ADDRESSES = 2**30  # bytes that the libraries take alone; OpenBLAS ends a process that has too few
 _MEMORY_ADVICE = "lower trainer.batch_tokens or decode.batch_tokens, or raise the limit (ulimit -v)"
 
 
@@ -28,7 +26,6 @@ def run(command: Callable[[list[str]], None], argv: list[str] | None = None) -> 
     logging.setLogRecordFactory(_record)
     try:
         _check(argv)
-        _check_addresses()
         command(argv)
         sys.stdout.flush()
     except UserError as e:
@@ -76,17 +73,6 @@ def _record(*args: Any, **settings: Any) -> logging.LogRecord:
     if record.name.split(".")[0] == "nmt" and isinstance(record.args, tuple):
         record.args = tuple(a if isinstance(a, int | float) else visible(a) for a in record.args)
     return record
-
-
-def _check_addresses() -> None:
-    """Refuse a limit on memory under which no library can be loaded."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if soft != resource.RLIM_INFINITY and soft < ADDRESSES:
-        raise UserError(
-            f"ulimit -v: leaves {soft / 2**30:.1f} GB; the libraries alone need "
-            f"{ADDRESSES / 2**30:.1f} GB",
-            Exit.NO_MEMORY,
-        )
 
 
 @contextmanager

@@ -59,17 +59,17 @@ class LeftOut(NamedTuple):
         return f"{' '.join(map(str, named or self.overrides))}: {self.why}"
 
 
-def plan_runs(sweep: Sweep, elsewhere: str = "runs=DIR") -> tuple[list[PlannedRun], list[LeftOut]]:
+def plan_runs(sweep: Sweep) -> tuple[list[PlannedRun], list[LeftOut]]:
     """Compose and check all runs; raises UserError for the first that cannot be.
 
-    Also for one whose directory is another's, is in use, or holds a run of another config;
-    `elsewhere` is the option that names other directories. What cannot be among the runs of a
-    glob is left out, and so is what a scale has no corpus for, unless it was named by `run=`.
+    Also for one whose directory is another's, is in use, or holds a run of another config. What
+    cannot be among the runs of a glob is left out, and so is what a scale has no corpus for, unless
+    it was named by `run=`.
     """
     experiments, left_out = list[Experiment](), list[LeftOut]()
     for overrides in sweep.jobs:
         try:
-            experiments.append(_checked(overrides, sweep)._replace(elsewhere=elsewhere))
+            experiments.append(_checked(overrides, sweep)._replace(elsewhere="runs=DIR"))
         except UserError as error:
             absent = isinstance(error, AbsentError) and sweep.table and "run" not in sweep.chosen
             if not (sweep.globbed or absent):

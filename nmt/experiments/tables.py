@@ -80,14 +80,14 @@ def make_table(
     return reports, failure(failed, len(runs)) if failed else unwritten
 
 
-def plan_table(sweep: Sweep, elsewhere: str = "runs=DIR") -> PlannedTable:
+def plan_table(sweep: Sweep) -> PlannedTable:
     """Compose and check all runs; raises what `plan_runs` does, and for the table's own keys.
 
     What a scale has no corpus for is left out, with a note.
     """
     if "name" in sweep.chosen:
         raise UserError("name=: each run of a table has its own; use runs=DIR")
-    runs, left_out = plan_runs(sweep, elsewhere)
+    runs, left_out = plan_runs(sweep)
     outputs.check_places([], directories={run.directory.parent for run in runs})
     first = runs[0].experiment
     assert first.table is not None and first.scale is not None, "it is the table of a scale"

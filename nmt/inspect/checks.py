@@ -11,6 +11,7 @@ from nmt.inspect.specimen import Specimen, entries, full
 from nmt.model.invariance import relative_difference, shifted
 from nmt.model.transformer import Transformer
 
+TOKENS = 20  # of the target that is decoded
 CLOSE = 1e-5  # float32, as a share of the largest number
 
 
@@ -21,9 +22,9 @@ class Observation(NamedTuple):
     finding: str  # the largest difference, or what went wrong
 
 
-def cached(model: Transformer, tokens: int = 20) -> Deviation:
+def cached(model: Transformer) -> Deviation:
     """Decoding with cached keys, token by token, compared with one causal pass."""
-    (deviation,) = parity.measure(model, tokens, ["float32"], conditions=parity.CONDITIONS[:1])
+    (deviation,) = parity.measure(model, TOKENS, ["float32"], conditions=parity.CONDITIONS[:1])
     return deviation
 
 

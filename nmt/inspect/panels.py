@@ -1,6 +1,5 @@
 """What a picture of an encoding shows, as numbers: which panels is decided by what it does."""
 
-import copy
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +20,6 @@ LENGTH = 60  # tokens; less than SIGNS
 SIGNS, WORDS = 64, 2  # sentences: so many patterns of signs on so many draws of words
 REACH = 24  # words of a sentence, where a recurrence runs over it
 FLAT = 0.02  # of the largest logit: less is not worth a panel
-STEP = 1e-3  # how far a word is moved
 SMALL = 1e-4
 TINY = 1e-7  # a weight that is not drawn
 BLOCKED = -1e30  # a logit below this hides its key
@@ -63,7 +61,7 @@ def panels_of(e: Encoding, site: str, vocab: int) -> list[Panel]:
         if vectors is not None:
             panels += _positions(vectors)
         elif "embed" in hooks and site != "cross":
-            panels += portrait.embeddings()
+            panels.append(portrait.embeddings())
     if hooks & {"project", "scores", "bias"} or not hooks:
         panels += portrait.logits()
     if "normalise" in hooks:
@@ -127,41 +125,14 @@ class _Portrait:
                 return change[0].transpose(0, 1).flatten(1) if part == "query" else change[0]
         return None
 
-    def embeddings(self) -> list[Panel]:
-        """How far a word reaches, and the same word at two positions, where all is changed."""
-        panels: list[Panel] = []
-        reach = self._reach()  # [position, position]
-        if float(np.abs(reach - np.diag(np.diagonal(reach))).max()) > SMALL:
-            distances, curve = _by_diagonal(reach, len(reach) - 1)
-            curve[curve <= curve.max() * 1e-9] = np.nan
-            title = "Influence of a word on the vectors around it"
-            across = "place of the word, minus that of the vector (tokens)"
-            meaning = "change per change of the word"
-            panels.append(CurvesPanel(title, across, meaning, distances, [("", curve)], True))
+    def embeddings(self) -> Panel:
+        """The same word at two positions, where all is changed."""
         same = self.x[:1, :1].expand(-1, min(REACH, self.n), -1)
         with torch.inference_mode():
             context = placed(self.context(1, REACH, same=True), self.e.positions)
-            y = self._side_by_side(self.e.embed(same, context))[0]
-        return [*panels, _similarity("Similarity of one word at two positions", y)]
-
-    def _side_by_side(self, y: Tensor) -> Tensor:
-        """Streams [batch x streams, length, dim] as components [batch, length, any]."""
-        return y.unflatten(0, (-1, self.e.facts.streams)).transpose(1, 2).flatten(2)
-
-    def _reach(self) -> Array:
-        """How far each vector moves per change of each word [vector at, word at]; in float64."""
-        x = self.x[:1, :REACH]
-        n = x.shape[1]
-        draw = torch.Generator().manual_seed(1)
-        step = torch.randn(x.shape[2], generator=draw, dtype=torch.float64)
-        step *= STEP / step.norm()
-        words = x.double().expand(n, -1, -1)
-        moved = words + torch.eye(n, dtype=torch.float64)[..., None] * step  # row j: word j moved
-        context = placed(self.context(n, REACH), self.e.positions)
-        with torch.inference_mode():
-            exact = copy.deepcopy(self.e).double()
-            change = self._side_by_side(exact.embed(moved, context) - exact.embed(words, context))
-        return (change.norm(dim=-1) / STEP).mT.numpy()  # of [word, vector]
+            y = self.e.embed(same, context)  # [streams, position, dim]
+        vectors = y.transpose(0, 1).flatten(1)
+        return _similarity("Similarity of one word at two positions", vectors)
 
     def logits(self) -> list[Panel]:
         """What is added to the logits of unrelated words, and what equal words get."""

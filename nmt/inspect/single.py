@@ -28,7 +28,7 @@ def pass_over(ids: Tensor, site: str, columns: dict[str, Tensor]) -> Context:
 
 
 class Answers(NamedTuple):
-    """What a single encoding makes of contents x [batch, length, dim] in one layer."""
+    """What a single encoding makes of contents x [batch, length, dim] in its first layer."""
 
     contents: Tensor  # [batch, length, dim]: x
     embedded: Tensor  # [batch x streams, length, dim] after embed
@@ -38,7 +38,7 @@ class Answers(NamedTuple):
     logits: Tensor  # [batch x streams, heads, query, key], scaled, not masked
 
 
-def ask(e: Encoding, x: Tensor, context: Context, layer: int = 0) -> Answers:
+def ask(e: Encoding, x: Tensor, context: Context) -> Answers:
     """Ask every hook but `values` and `readout`, with projections that only split into heads.
 
     Between the stacks there is nothing to embed, as in the model.
@@ -47,7 +47,7 @@ def ask(e: Encoding, x: Tensor, context: Context, layer: int = 0) -> Answers:
     def split(*inputs: Tensor) -> tuple[Tensor, ...]:
         return tuple(t.unflatten(-1, (e.dims.heads, -1)).transpose(1, 2) for t in inputs)
 
-    site = Encodings([e])
+    site, layer = Encodings([e]), 0
     across = context.site == "cross"
     embedded = x.repeat_interleave(e.facts.streams, 0) if across else site.embed(x, context)
     inside = repeated(context, e.facts.streams) if e.facts.streams > 1 else context

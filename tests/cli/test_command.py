@@ -2,9 +2,6 @@
 
 import errno
 import os
-import resource
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -65,17 +62,3 @@ def test_details_are_lines_and_text_of_others_adds_none(
 def test_other_errors_are_bugs_and_show_all(error: Exception) -> None:
     with pytest.raises(type(error)):
         command.run(lambda _: _raise(error), [])
-
-
-def test_no_library_is_loaded_where_none_fits() -> None:
-    """OpenBLAS would end the process itself, with code 1."""
-    limit = 2**29
-    child = subprocess.run(
-        [sys.executable, "-m", "nmt.cli.train", "seed=1"],
-        cwd=ROOT,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
-        capture_output=True,
-        check=False,
-    )
-    assert (child.returncode, child.stderr.count(b"\n")) == (71, 1)
-    assert child.stderr.startswith(b"nmt: ulimit -v: leaves 0.5 GB")

@@ -13,15 +13,15 @@ from nmt.compare.page.text import short
 
 COLOURS = 7  # as many as page.css has; then they begin again with other dashes
 DASHES = ("", "6 3", "2 2.5", "8 3 2 3")
-# One shape per colour, each within 2r around its place, so that colour is never the only sign.
+# One shape per colour, each within 6 around its place, so that colour is never the only sign.
 SHAPES = (
-    "m-{r} 0a{r} {r} 0 1 0 {d} 0a{r} {r} 0 1 0-{d} 0z",  # circle
-    "m-{r}-{r}h{d}v{d}h-{d}z",  # square
-    "m0-{h}l{h} {h}-{h} {h}-{h}-{h}z",  # diamond
-    "m0-{h}l{h} {w}h-{w}z",  # triangle
-    "m0 {h}l{h}-{w}h-{w}z",  # triangle upside down
-    "m-{h} 0h{w}m-{h}-{h}v{w}",  # plus
-    "m-{r}-{r}l{d} {d}m0-{d}l-{d} {d}",  # cross
+    "m-3 0a3 3 0 1 0 6 0a3 3 0 1 0-6 0z",  # circle
+    "m-3-3h6v6h-6z",  # square
+    "m0-3.9l3.9 3.9-3.9 3.9-3.9-3.9z",  # diamond
+    "m0-3.9l3.9 7.8h-7.8z",  # triangle
+    "m0 3.9l3.9-7.8h-7.8z",  # triangle upside down
+    "m-3.9 0h7.8m-3.9-3.9v7.8",  # plus
+    "m-3-3l6 6m0-6l-6 6",  # cross
 )
 LOG_FROM = 10  # a range of more than this ratio gets a logarithmic axis
 
@@ -66,10 +66,9 @@ def dash(i: int) -> str | None:
     return DASHES[(i // COLOURS + i % COLOURS) % len(DASHES)] or None
 
 
-def mark(i: int, x: float, y: float, hollow: bool = False, r: float = 3) -> Stroke:
+def mark(i: int, x: float, y: float, hollow: bool = False) -> Stroke:
     """The shape of system number i."""
-    sizes = {"r": r, "d": 2 * r, "h": round(1.3 * r, 1), "w": round(2.6 * r, 1)}
-    d = f"M{x:.1f} {y:.1f}" + SHAPES[i % COLOURS].format(**sizes)
+    d = f"M{x:.1f} {y:.1f}{SHAPES[i % COLOURS]}"
     return Stroke(d, f"m {classes(i)}{' hollow' if hollow else ''}")
 
 
