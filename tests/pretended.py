@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nmt import modeldir
-from nmt.experiments import facts, translate
+from nmt.experiments import facts, reading, translate
 from nmt.experiments.systems import ModelFacts
 from nmt.modeldir import Trained
 
@@ -25,6 +25,7 @@ def pretend(patch: pytest.MonkeyPatch, trained: Trained) -> list[str]:
     patch.setattr(modeldir, "load", load)
     patch.setattr(modeldir, "settings", lambda path: trained.settings)
     patch.setattr(modeldir, "sides", lambda path: (trained.source, trained.target))
-    patch.setattr(facts, "_outlined", lambda path: known)
+    for module in (facts, reading):
+        patch.setattr(module, "facts_at", lambda path: known)
     patch.setattr(translate, "digest_of", str)
     return loaded

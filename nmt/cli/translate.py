@@ -4,12 +4,12 @@ import argparse
 import json
 import re
 import sys
-from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing
 from functools import partial
+from itertools import tee
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from nmt import __version__
 from nmt.cli.command import lasting, run
@@ -61,22 +61,8 @@ Search settings that can be changed:
 """
 
 SETTING = re.compile(r"[\w.+~]+=")  # a file of such a name is still ./a=b
-TEXT = ""  # the name of the text among what is read; columns have names
+TEXT = ""  # the name of the text among the streams; columns have names
 PREFIX = "--target-prefix"  # that of the beginnings of the translations
-
-
-class InStep(NamedTuple):
-    """Streams that are read in parallel, line by line."""
-
-    lines: Iterator[str]
-    columns: Mapping[str, Iterable[str]]
-    prefixes: Iterable[str] | None
-
-    @property
-    def streams(self) -> list[Iterable[str]]:
-        """All of it."""
-        prefixes = [] if self.prefixes is None else [self.prefixes]
-        return [self.lines, *self.columns.values(), *prefixes]
 
 
 def command(argv: list[str]) -> None:
@@ -118,12 +104,12 @@ def command(argv: list[str]) -> None:
         reader = translator.reader
         lines, columns = with_columns(reader.reads.columns, reader.settings, read[TEXT], given)
         output = stack.enter_context(_output(options, loaded, decode))
-        texts = InStep(iter(lines), columns, read.get(PREFIX))
-        passed = read_over(output, texts.streams, read, "translations", named(options.input))
+        streams = {TEXT: iter(lines), **columns} | {n: read[n] for n in read if n == PREFIX}
+        passed = read_over(output, streams.values(), read, "translations", named(options.input))
         notes = Notes(passed)
         refused: UserError | None = None
         try:
-            made = records(options, translator, texts, output.lines, notes, arriving)
+            made = records(options, translator, streams, output.lines, notes, arriving)
             for number, text in stack.enter_context(closing(made)):
                 output.write(text)
                 if number % decode.window == 0:
@@ -210,7 +196,7 @@ def understood(argv: list[str]) -> argparse.Namespace:
 def records(
     options: argparse.Namespace,
     translator: "Translator",
-    texts: InStep,
+    streams: Mapping[str, Iterable[str]],
     done: int,
     notes: "Notes",
     arriving: Arriving | None = None,
@@ -218,20 +204,14 @@ def records(
     """The number of each line after those done, and what is to be written for it, LF included."""
     from tqdm import tqdm
 
-    waiting: deque[str] = deque()  # read, but not yet translated: some windows at most
-
-    def remembered() -> Iterator[str]:
-        for line in texts.lines:
-            waiting.append(line)
-            yield line
-
+    lines, sources = tee(streams[TEXT])  # remembers what is not yet translated: some windows
     talking = (options.output is None and sys.stdout.isatty()) or _prompted(arriving)
     quiet = True if talking else None  # None: unless stderr is a terminal
     translated = translator.translate(
-        remembered(),
+        lines,
         options.n_best or 1,
-        texts.columns,
-        prefixes=texts.prefixes,
+        {name: column for name, column in streams.items() if name not in (TEXT, PREFIX)},
+        prefixes=streams.get(PREFIX),
         first=done + 1,
         notes=notes,
         read_ahead=all(map(waits_for_nobody, [options.input, *options.parallel.values()])),
@@ -240,8 +220,8 @@ def records(
     tqdm.monitor_interval = 0  # no further thread: see machine.pool.may_fork
     shown = tqdm(translated, unit=" lines", disable=quiet, initial=done)
     with closing(translated):
-        for number, translations in enumerate(shown, done + 1):
-            yield number, record(options, number, waiting.popleft(), translations)
+        for number, (translations, line) in enumerate(zip(shown, sources, strict=False), done + 1):
+            yield number, record(options, number, line, translations)
     if _prompted(arriving):
         sys.stderr.write("\n")  # behind the last prompt
 

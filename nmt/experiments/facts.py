@@ -14,7 +14,7 @@ def facts_of(system: System) -> ModelFacts | None:
     """Facts of a system's first model; None for a file. Raises the errors of `modeldir.load`."""
     if system.file is not None:
         return None
-    first, *others = members = [_outlined(path) for path in system.models[0].paths]
+    first, *others = members = [facts_at(path) for path in system.models[0].paths]
     columns = first.columns.union(*(other.columns for other in others))
     if system.models[0].settings.decode.target_length == "given":
         columns |= {LENGTH}
@@ -25,8 +25,8 @@ def facts_of(system: System) -> ModelFacts | None:
     )
 
 
-def _outlined(path: Path) -> ModelFacts:
-    """The facts of one model."""
+def facts_at(path: Path) -> ModelFacts:
+    """Facts of one model; its weights are not read."""
     if ctranslate2_engine.is_exported(path):
         known = ctranslate2_engine.load(path)
         sides, settings, facts = (known.source, known.target), known.settings, known.facts

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt import modeldir
 from nmt.compare.attention import SAMPLE
 from nmt.compare.report import (
     ComparedLine,
@@ -21,13 +20,12 @@ from nmt.compare.scoring import JoinedParts, TranslatedTest
 from nmt.config import Files, Toy, freeze
 from nmt.data import joined
 from nmt.data.columns import missing
-from nmt.data.segmenter import Segmenter, pieces_of
+from nmt.data.segmenter import pieces_of
 from nmt.errors import UserError
-from nmt.exchange import ctranslate2_engine
 from nmt.exchange.settings import UNNAMED
 from nmt.experiments import outputs
 from nmt.experiments.columns import columns_of_test
-from nmt.experiments.facts import search_notes, training_notes
+from nmt.experiments.facts import facts_at, search_notes, training_notes
 from nmt.experiments.options import EvaluationOptions
 from nmt.experiments.systems import ModelFacts, System, SystemModel
 from nmt.experiments.testsets import ParallelFiles
@@ -159,19 +157,12 @@ def _lengths(
         return [len(line.split()) for line in references], OF_REFERENCE, None
     counters = [(system.label, system.facts.segmenter) for system in systems if system.facts]
     if options.lengths:
-        counters = [(Path(options.lengths).name, _segmenter(Path(options.lengths)))]
+        counters = [(Path(options.lengths).name, facts_at(Path(options.lengths)).segmenter)]
     if not counters:
         return [len(line.split()) for line in sources], WORDS, None
     label, segmenter = counters[0]
     lengths = [len(pieces_of(segmenter, line)) for line in sources]
     return lengths, PIECES.format(label), segmenter.to_json()
-
-
-def _segmenter(path: Path) -> Segmenter:
-    """That of the source side of a model."""
-    if ctranslate2_engine.is_exported(path):
-        return ctranslate2_engine.load(path).source.segmenter
-    return modeldir.sides(path)[0].segmenter
 
 
 def with_lines(scored: ScoredTest, test: TranslatedTest) -> ScoredTest:

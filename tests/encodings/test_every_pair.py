@@ -65,7 +65,7 @@ def test_every_pair_is_exact_or_refused(
 def mistakes(settings: Settings) -> list[str]:
     """What a model in float64 does otherwise than it says."""
     model = perturbed(settings).double()
-    made = parity.Subject(model, TOKENS, 1)
+    made = parity.Subject(model, TOKENS)
     text, found = made.text(), decoded(made)
     shift = checks.shift(Specimen(model, text))
     relative = all(site.relative for site in model.sites.values())
