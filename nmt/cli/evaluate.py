@@ -54,7 +54,7 @@ def command(argv: list[str]) -> None:
     if typed.quiet:
         logging.getLogger().setLevel(logging.WARNING)
     files = [typed.json, typed.tsv, typed.html, typed.table]
-    outputs.check_places(files, typed.plot, [typed.output_dir, typed.joined])
+    outputs.check_places(files, typed.plot, [typed.output_dir])
     from nmt.compare import page, plot, text
     from nmt.compare.ranking import EXACT
     from nmt.compare.scoring import BLEU
@@ -80,20 +80,12 @@ def command(argv: list[str]) -> None:
 
 
 def tests_of(typed: argparse.Namespace, systems: "Sequence[System]") -> "list[ParallelFiles]":
-    """The test sets that are named, or that of the runs' own corpus; and joined pairs of them."""
+    """The test sets that are named, or that of the runs' own corpus."""
     from nmt.experiments import testsets
 
-    tests = [testsets.named(argument) for argument in typed.tests]
     if typed.reference:
-        tests = [testsets.unnamed(typed.source, typed.reference)]
-    tests = tests or [testsets.of_systems(systems)]
-    if typed.joined:
-        data = next((model.settings.data for s in systems for model in s.models), None)
-        if data is None:
-            raise UserError("--joined: none of the systems is a model; leave it out")
-        languages = data.source_language, data.target_language
-        tests += testsets.joined_pairs(tests, languages, typed.joined)
-    return tests
+        return [testsets.unnamed(typed.source, typed.reference)]
+    return [testsets.named(test) for test in typed.tests] or [testsets.of_systems(systems)]
 
 
 def translations(report: "Report", directory: Path | None) -> Iterator[tuple[Path, outputs.Writer]]:
@@ -112,7 +104,7 @@ def translations(report: "Report", directory: Path | None) -> Iterator[tuple[Pat
 def understood(argv: list[str]) -> argparse.Namespace:
     """The arguments, under the names of the EvaluationOptions; raises UserError.
 
-    Besides these: systems, tests, reference, source, joined, rank and the outputs.
+    Besides these: systems, tests, reference, source, rank and the outputs.
     """
     parser = Parser(
         prog="nmt-evaluate",
@@ -154,9 +146,6 @@ def _add_texts(parser: Parser) -> None:
         default=[],
         metavar="NAME=SRC,REF",
         help="a test set with a name; may be given several times",
-    )
-    add(
-        "--joined", type=Path, metavar="DIR", help="also test on joined pairs of lines, kept in DIR"
     )
 
 

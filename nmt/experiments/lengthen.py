@@ -39,7 +39,7 @@ def report(experiment: Experiment) -> "Report | None":
         return None
     test = unnamed(*map(Path, of_corpus(experiment.settings, run)))
     languages = (data.source_language, data.target_language)
-    joined = joined_pairs([test], languages, run / DIRECTORY)
+    joined = joined_pairs(test, languages, run / DIRECTORY)
     options = EvaluationOptions(
         bounds=_bounds(experiment.parent),
         metrics=METRICS,
@@ -49,7 +49,7 @@ def report(experiment: Experiment) -> "Report | None":
         title=f"{run} and its parent, {experiment.parent}, by source length",
     )
     systems = systems_at({"parent": str(experiment.parent), CHILD: str(run)})
-    return evaluate(systems, [test, *joined], options)
+    return evaluate(systems, [test, joined], options)
 
 
 def write(report: "Report", run: Path) -> None:

@@ -137,22 +137,20 @@ def read_by_sentence(tests: Sequence[ParallelFiles]) -> list[ParallelFiles]:
     return [test._replace(by_sentence=yes) for test, yes in zip(tests, joint, strict=True)]
 
 
-def joined_pairs(
-    tests: Sequence[ParallelFiles], languages: tuple[str, str], directory: Path
-) -> list[ParallelFiles]:
-    """Make a test set of each, whose lines are two consecutive ones of it."""
-    tests_of_pairs = []
-    for test in tests:
-        sources, references = test.read()
-        if test.source is None or sources is None:
-            raise UserError(f"{test.reference}: no source to join; add --source SRC")
-        pairs = joined.join(sources, references)
-        name = f"{test.name}-joined"
-        record = joined.described([test.source, test.reference], 2)
-        source, reference = joined.write(directory, name, *languages, pairs, record)
-        about = f"consecutive pairs of {test.name}, joined"
-        tests_of_pairs.append(ParallelFiles(name, about, source, reference))
-    return tests_of_pairs
+def joined_pairs(test: ParallelFiles, languages: Sequence[str], directory: Path) -> ParallelFiles:
+    """Make a test set whose lines are two consecutive ones of another."""
+    sources, references = test.read()
+    assert test.source is not None and sources is not None, "there is something to join"
+    source_language, target_language = languages
+    paths = joined.write(
+        directory,
+        f"{test.name}-joined",
+        source_language,
+        target_language,
+        joined.join(sources, references),
+        joined.described([test.source, test.reference], 2),
+    )
+    return ParallelFiles(f"{test.name}-joined", f"consecutive pairs of {test.name}, joined", *paths)
 
 
 def of_table(experiments: Sequence[Experiment], kind: str) -> dict[str, ParallelFiles]:

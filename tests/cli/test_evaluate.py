@@ -134,7 +134,6 @@ WRONG = {
     "source alone": (("a.txt", "--source", "src"), 2, "--source src: to score translations of it"),
     "two ways": (("a.txt", "--test", "t=src,ref", "--reference", "ref"), 2, "--test: has source"),
     "two tests": (("a.txt", "--test", "t=src,ref", "--test", "u=src,ref"), 2, "a.txt: a file has"),
-    "joined": (("a.txt", "--test", "t=src,ref", "--joined", "j"), 2, "--joined: none of"),
     "no sentences": (
         ("a.txt", "--reference", "ref", "--source", "src", "--by-sentence"),
         2,

@@ -39,7 +39,6 @@ OPTIONS = {
     "evaluate --html": Option("evaluate", "MODEL --test a=src,ref --html OUT"),
     "evaluate --tsv": Option("evaluate", "MODEL --test a=src,ref --tsv OUT"),
     "evaluate --table": Option("evaluate", "MODEL --test a=src,ref --table OUT"),
-    "evaluate --joined": Option("evaluate", "MODEL --test a=src,ref --joined OUT", True),
     "train runs=": Option("train", "experiment=table3 scale=toy run=R1 runs=OUT", True),
     "encodings --plot": Option("encodings", "relative --plot OUT"),
     "encodings --run --plot": Option("encodings", "--run MODEL --plot OUT"),

@@ -18,7 +18,7 @@ from nmt.compare import text
 from nmt.compare.report import PaperTable
 from nmt.compare.scores import NAMES
 from nmt.errors import UserError
-from nmt.experiments import reading, systems
+from nmt.experiments import reading, systems, testsets
 from nmt.experiments import translate as translations
 from nmt.experiments.evaluate import evaluate
 from nmt.experiments.facts import facts_of
@@ -100,7 +100,10 @@ def test_the_whole_and_again(
 ) -> None:
     files = {kind: tmp_path / "out" / f"made.{kind}" for kind in ("json", "tsv", "html")}
     words = [*made.runs("absolute-seed2", "relative_seed1", "absolute-seed1"), *made.test()]
-    words += ["--joined", str(tmp_path / "joined"), "--bounds", "9,20", "--samples", "40"]
+    toy = testsets.named(made.test()[1])
+    pairs = testsets.joined_pairs(toy, ("de", "en"), tmp_path / "joined")
+    words += ["--test", f"{pairs.name}={pairs.source},{pairs.reference}"]
+    words += ["--bounds", "9,20", "--samples", "40"]
     words += [word for kind, path in files.items() for word in (f"--{kind}", str(path))]
     words += ["--title", "Tiny & true", "--device", "cpu", "--jobs", "2"]
     words += ["--output-dir", str(tmp_path / "out")]
@@ -181,9 +184,6 @@ def wrong_words(made: Made, tmp_path: Path) -> dict[str, tuple[list[str], int, s
         "folder": ([str(made.root), *test], 2, f"folder of runs; name the runs, as {made.root}/*"),
         "no corpus": ([str(tmp_path / "model")], 2, "model: names no test set; add --reference"),
         "sides": ([good, "--test", short], 65, "has 20 lines, but"),
-        "sides joined": (
-            [good, "--test", short, "--joined", str(tmp_path / "j")], 65, "has 20 lines, but",
-        ),
         "no run": ([str(tmp_path / "typo")], 66, "typo: no such file or directory"),
         "no text": ([good, "--test", f"t=nowhere,{made.reference}"], 66, "nowhere: no such file"),
         "test": ([good, "--test", "a/b=c,d"], 2, "--test a/b=c,d: expected NAME=SRC,REF"),
@@ -206,7 +206,6 @@ WRONG = (
         "folder",
         "no corpus",
         "sides",
-        "sides joined",
         "no text",
         "test",
     ),
