@@ -5,12 +5,10 @@ files and every setting that matters, so that an existing directory is the right
 """
 
 import importlib.metadata
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import nmt
 from nmt import config
 from nmt.data.preparation import cache, scan
 from nmt.data.preparation.heldout import held_out
@@ -61,17 +59,16 @@ def prepare(
     digest = _fingerprint(data, segmenter, sides, texts)
     final = Path(data.cache) / f"{data.name}-{digest[:12]}"
 
-    def make(directory: Path, work: Path) -> None:
+    def make(directory: Path) -> None:
         from nmt.data.preparation.steps import Preparation  # here: most find their corpus prepared
 
         log_corpus(named)
-        counted = Preparation(data, segmenter, sides, texts).write(directory, work)
-        write_json(directory / "report.json", counted | {"versions": _versions()})
+        counted = Preparation(data, segmenter, sides, texts).write(directory)
+        versions = {name: importlib.metadata.version(name) for name in LIBRARIES}
+        write_json(directory / "report.json", counted | {"versions": versions})
         write_json(directory / FACTS, _facts(data, digest, counted))
 
-    # parts of a stopped preparation serve only the same program
-    inputs = json.dumps([digest, nmt.__version__, scan.CHUNK, _versions()])
-    if not cache.ensure(final, make, inputs):
+    if not cache.ensure(final, make):
         log_corpus(named)
     return load(final)
 
@@ -86,10 +83,6 @@ def fingerprint(
     """
     data = held_out(data)
     return _fingerprint(data, segmenter, sides, scan.scan_files(data))
-
-
-def _versions() -> dict[str, str]:
-    return {name: importlib.metadata.version(name) for name in LIBRARIES}
 
 
 def _fingerprint(

@@ -70,7 +70,7 @@ def write_all(files: Iterable[tuple[Path | None, Writer]]) -> None:
 
 def of_text(render: Callable[[], str]) -> Writer:
     """The writer of a text."""
-    return lambda path: atomic.write(path, render().encode(errors="replace"))
+    return lambda path: path.write_bytes(render().encode(errors="replace"))
 
 
 def as_json(plain: dict[str, Any]) -> str:

@@ -19,14 +19,6 @@ BLOCK = bytes(4096)  # written where a place is tried: an empty file fits a full
 STRAY = re.compile(r"\.nmt-stray-[0-9a-f]{32}\.(?P<name>.+)", re.DOTALL)
 
 
-def write(path: Path, data: bytes) -> None:
-    """Write a file and wait until its data is on the disk."""
-    with path.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
 def sync(path: Path) -> None:
     """Wait until a directory's names, or a file's data, are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
@@ -53,7 +45,8 @@ def try_place(path: Path) -> None:
     temporary = temporary_of(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write(temporary, BLOCK)
+        temporary.write_bytes(BLOCK)
+        sync(temporary)
     except OSError as error:
         raise _naming(path, error) from None
     finally:
@@ -93,17 +86,16 @@ def replace_by(path: Path, make: Callable[[Path], object]) -> None:
 
 
 @contextmanager
-def directory(path: Path, durable: bool = True) -> Iterator[Path]:
+def directory(path: Path) -> Iterator[Path]:
     """Yield a new directory to fill; it appears at `path` at the end of the block, or not at all.
 
-    Nothing may exist at the path. Not `durable`: the files may still be damaged by a power cut.
-    Raises OSError that names the path.
+    Nothing may exist at the path. Raises OSError that names the path.
     """
     temporary = temporary_of(path)
     try:
         temporary.mkdir()
         yield temporary
-        for folder, _, names in os.walk(temporary) if durable else ():
+        for folder, _, names in os.walk(temporary):
             for name in (*names, "."):
                 sync(Path(folder) / name)
         os.rename(temporary, path)  # noqa: PTH104
@@ -112,8 +104,7 @@ def directory(path: Path, durable: bool = True) -> Iterator[Path]:
             _naming(path, error)
         shutil.rmtree(temporary, ignore_errors=True)
         raise
-    if durable:
-        sync(path.parent)
+    sync(path.parent)
 
 
 def discard(path: Path) -> None:
@@ -133,12 +124,9 @@ def sweep(directory: Path) -> None:
                 stray.unlink()
 
 
-def temporary_of(path: Path, key: str | None = None) -> Path:
-    """Return a name next to a path, for a file that is not complete yet, or no longer.
-
-    It is random, or made of `key`, 32 hexadecimal digits.
-    """
-    return path.with_name(f".nmt-stray-{key or uuid4().hex}.{path.name}")
+def temporary_of(path: Path) -> Path:
+    """Return a random name next to a path, for a file that is not complete yet, or no longer."""
+    return path.with_name(f".nmt-stray-{uuid4().hex}.{path.name}")
 
 
 def owner(path: Path) -> Path | None:

@@ -1,6 +1,6 @@
 """Directories that are complete, and whose manifest vouches for every byte.
 
-Models, prepared corpora, and the parts of a preparation that was stopped. Neither safetensors nor
+Models and prepared corpora. Neither safetensors nor
 JSON notices a flipped bit or a hole of zeros: such weights load and are wrong. So the sizes and
 SHA-256 sums of all files are in manifest.json, written last, and no byte is parsed before it is
 compared with them.
@@ -37,12 +37,12 @@ def write(path: Path, files: Iterable[tuple[str, bytes]]) -> None:
 
 
 @contextmanager
-def directory(path: Path, durable: bool = True) -> Iterator[Path]:
+def directory(path: Path) -> Iterator[Path]:
     """Yield a new directory to fill; it appears at `path` with its manifest, or not at all.
 
-    Nothing may exist at the path. Not `durable`: see `atomic.directory`.
+    Nothing may exist at the path.
     """
-    with atomic.directory(path, durable) as folder:
+    with atomic.directory(path) as folder:
         yield folder
         entries = {
             file.relative_to(folder).as_posix(): {

@@ -100,10 +100,9 @@ def suffix(option: Option) -> str:
 def ends_so(number: int, patch: pytest.MonkeyPatch) -> None:
     """Let every block that is written meet an error of the system."""
 
-    def fail(path: Path, *data: bytes) -> None:
+    def fail(path: Path) -> None:
         raise OSError(number, os.strerror(number))
 
-    patch.setattr(atomic, "write", fail)
     patch.setattr(atomic, "sync", fail)
 
 

@@ -9,7 +9,7 @@ import json
 import logging
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from nmt.errors import Exit, UserError
 from nmt.storage import atomic, manifest
 
 log = logging.getLogger(__name__)
-DAYS = 7  # for which the parts of a stopped preparation are kept, in case it continues
 
 
 def fingerprint(facts: Any) -> str:
@@ -38,14 +37,12 @@ def damage(final: Path) -> str | None:
     return None
 
 
-def ensure(final: Path, make: Callable[[Path, Path], None], inputs: str = "") -> bool:
+def ensure(final: Path, make: Callable[[Path], None]) -> bool:
     """Make a directory unless it exists undamaged; return whether this call made it.
 
-    One process makes it, others wait. A damaged one is renamed `corrupt.NAME`.
-    `make` gets two directories: one to fill, which becomes `final`, and one for the parts of the
-    work (see `part`). If it is stopped, the next call with the same `inputs` finds all finished
-    parts again. Raises UserError: 73 if nothing can be written there; 74 if the disk is full or
-    fails.
+    One process makes it, others wait. `make` fills a directory, which becomes `final`; a damaged
+    one is renamed `corrupt.NAME`. Raises UserError: 73 if nothing can be written there; 74 if the
+    disk is full or fails.
     """
     if (wrong := damage(final)) is None:
         return False
@@ -54,47 +51,22 @@ def ensure(final: Path, make: Callable[[Path, Path], None], inputs: str = "") ->
             return False
         if final.exists():
             log.warning("%s; kept as corrupt.%s; the corpus is prepared anew", wrong, final.name)
-        work = atomic.temporary_of(final, fingerprint(inputs)[:32])
-        finished = False
         try:
-            _sweep(final, work)
-            if work.exists():
-                log.info("%s: the preparation was stopped, and goes on where it was", final)
-            work.mkdir(exist_ok=True)
+            _sweep(final)
             with manifest.directory(final) as directory:
-                make(directory, work)
+                make(directory)
                 if final.exists():
                     aside = final.with_name(f"corrupt.{final.name}")
                     if aside.exists():  # damaged again
                         atomic.discard(aside)
                     final.rename(aside)
-            finished = True
         except OSError as error:
             raise UserError(
                 f"{error.filename or final}: {error.strerror or error}; make room or mend the "
                 "disk, then start again",
                 Exit.IO,
             ) from None
-        except UserError as error:
-            finished = error.code == Exit.DATA  # the text must change, and then the inputs do
-            raise
-        finally:
-            if finished or not _has_parts(work):
-                shutil.rmtree(work, ignore_errors=True)
-        return True
-
-
-def part(path: Path, make: Callable[[Path], object]) -> manifest.VerifiedDirectory:
-    """Return a part of the work; `make` fills its directory unless it was finished before."""
-    try:
-        part = manifest.VerifiedDirectory(path)
-        part.verify()
-    except UserError:  # absent or damaged
-        shutil.rmtree(path, ignore_errors=True)
-        with manifest.directory(path, durable=False) as directory:
-            make(directory)
-        part = manifest.VerifiedDirectory(path)
-    return part
+    return True
 
 
 @contextmanager
@@ -123,29 +95,15 @@ def _locked(final: Path, wrong: str) -> Iterator[None]:
         lock.release()
 
 
-def _sweep(final: Path, work: Path) -> None:
-    """Remove what stopped runs left, but nothing of a run that is alive and so holds its lock.
-
-    Finished parts are kept for DAYS, in case the preparation continues.
-    """
-    _lock_of(final).touch()
-    current = _lock_of(final).stat().st_mtime  # by the clock of that file system
+def _sweep(final: Path) -> None:
+    """Remove what killed processes left, but nothing of one that is alive and so holds its lock."""
     for leftover in sorted(final.parent.iterdir()):
         owner = atomic.owner(leftover)
-        if owner is None or leftover == work:
+        if owner is None:
             continue
-        if owner == final:
+        lock = nullcontext() if owner == final else FileLock(_lock_of(owner), timeout=0)
+        with suppress(Timeout), lock:
             shutil.rmtree(leftover, ignore_errors=True)
-        elif not _has_parts(leftover) or current - leftover.stat().st_mtime > DAYS * 86400:
-            try:
-                with FileLock(_lock_of(owner), timeout=0):
-                    shutil.rmtree(leftover, ignore_errors=True)
-            except Timeout:
-                continue
-
-
-def _has_parts(work: Path) -> bool:
-    return any(work.glob(f"*/{manifest.NAME}"))
 
 
 def _lock_of(final: Path) -> Path:

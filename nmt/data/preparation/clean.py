@@ -3,8 +3,8 @@
 The words go to files between the passes, so that the slow tokenizer runs once.
 """
 
-import json
 from collections import Counter
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 
 from nmt.data.corpus import RawLine, decoded, raw_lines
-from nmt.data.preparation import cache
 from nmt.data.preparation.scan import Chunk
 from nmt.data.report import INVALID, NOT_SEGMENTED, TOO_MANY_BYTES, Tally, no_tally
 from nmt.data.store import LINES, SIDES
@@ -20,18 +19,17 @@ from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
 
 RAW = "raw"  # the source text as it was read: columns go by its words
-RESULT = "result.json"
 DROP_HINT = "mend the file, or set data.invalid_utf8=drop"
 
 
 class CleanedChunk(NamedTuple):
-    """A cleaned chunk, whose words are in files. Tuples are in the order of SIDES."""
+    """A cleaned chunk, whose words are in files. Sequences are in the order of SIDES."""
 
     path: Path  # directory with files source, target, lines and the columns, see `read_words`
     pairs: int
     tally: Tally  # pairs dropped here
-    changes: tuple[Counter[str], Counter[str]]
-    words: tuple[Counter[str], Counter[str]]
+    changes: Sequence[Counter[str]]
+    words: Sequence[Counter[str]]
 
 
 class Cleaning(NamedTuple):
@@ -47,21 +45,9 @@ class Cleaning(NamedTuple):
     prefix: str  # of their names
 
     def clean(self, chunk: Chunk) -> CleanedChunk:
-        """Write a chunk's words and line numbers, unless they were written before.
-
-        UserError (65) at text that is not UTF-8.
-        """
-        path = self.directory / f"{self.prefix}-{chunk.number:06d}"
-        result = cache.part(path, lambda directory: self._write(chunk, directory))
-        values = result.json(RESULT, limit=None)
-        changes, words = (
-            (Counter(source), Counter(target))
-            for source, target in (values["changes"], values["words"])
-        )
-        tally = np.array(values["tally"], np.int64)
-        return CleanedChunk(path, values["pairs"], tally, changes, words)
-
-    def _write(self, chunk: Chunk, directory: Path) -> None:
+        """Write a chunk's words and line numbers; UserError (65) at text that is not UTF-8."""
+        directory = self.directory / f"{self.prefix}-{chunk.number:06d}"
+        directory.mkdir()
         tally, kept = no_tally(), list[int]()
         changes: list[Counter[str]] = [Counter(), Counter()]
         texts: list[list[str]] = [[], []]
@@ -100,8 +86,7 @@ class Cleaning(NamedTuple):
             (directory / name).write_bytes(b"".join(line + b"\n" for line in raw))
         (directory / "lines").write_bytes(np.array(kept, LINES).tobytes())
         words = _count_words(tokenised) if self.count_words else [Counter(), Counter()]
-        values = {"pairs": len(kept), "tally": tally.tolist(), "changes": changes, "words": words}
-        (directory / RESULT).write_bytes(json.dumps(values).encode())
+        return CleanedChunk(directory, len(kept), tally, changes, words)
 
 
 def column_file(name: str) -> str:

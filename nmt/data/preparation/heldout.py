@@ -45,7 +45,7 @@ def held_out(data: Data) -> Data:
     digest = cache.fingerprint([source.sha256, target.sha256, data.dev_lines])
     final = Path(data.cache) / f"{data.name}-held-out-{digest[:12]}"
 
-    def make(directory: Path, _: Path) -> None:
+    def make(directory: Path) -> None:
         log.info("holding %s pairs out of %s: %s", data.dev_lines, paths[0], final)
         emptied = _write(directory, paths, source.lines, dev_lines)
         log.info("lines of the training text that hold one of these pairs: %s", emptied)

@@ -5,25 +5,24 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from nmt import config
-from nmt.data.preparation import cache
 from nmt.data.preparation.clean import CleanedChunk, Cleaning
 from nmt.data.preparation.learn import learn_bpe_sides, learn_unigram_sides
 from nmt.data.preparation.number import Numbering
 from nmt.data.preparation.scan import SPLITS, ParallelText, scan
 from nmt.data.progress import shown
 from nmt.data.report import KEPT, no_tally, split_report
-from nmt.data.side import Side, Sides
+from nmt.data.side import Sides
 from nmt.data.store import SIDES, Writer, id_type, write_json
 from nmt.data.tokenizer import Tokenizer, warn_of_unknown
 from nmt.errors import Exit, UserError
 from nmt.machine.cpus import cores
 from nmt.machine.pool import InProcess, WorkerPool, executor, in_order
-from nmt.storage import manifest
 
 log = logging.getLogger(__name__)
 FEW_LINES = 30_000  # that one process prepares sooner than several
@@ -49,13 +48,10 @@ class Preparation:
         self.words: list[Counter[str]] = [Counter(), Counter()]  # by side, of the training text
         self.directory = self.work = Path()
 
-    def write(self, directory: Path, work: Path) -> dict[str, Any]:
-        """Fill a directory; finished parts lie in `work`, see `cache.ensure`.
-
-        Returns counts: a report of each split, and the sizes of the vocabularies.
-        """
+    def write(self, directory: Path) -> dict[str, Any]:
+        """Fill a directory; returns a report of each split, and the sizes of the vocabularies."""
         started = time.monotonic()
-        self.directory, self.work = directory, work
+        self.directory = directory
         if isinstance(self.data, config.Toy):
             self._write_toy(self.data)
         tokenizers = self._tokenizers()
@@ -64,7 +60,9 @@ class Preparation:
         count = self.data.workers or (1 if few else min(cores(), len(sizes)))
         several = f" with {count} processes" if count > 1 else ""
         log.info("preparing %s lines%s", f"{sum(sizes):,}", several)
-        with executor(count, "data.workers", f"set data.workers below {count}") as pool:
+        pool = executor(count, "data.workers", f"set data.workers below {count}")
+        with TemporaryDirectory(dir=directory) as work, pool:
+            self.work = Path(work)
             # the dev text has few lines, and each worker would have to segment all their words
             pools: dict[str, InProcess | WorkerPool] = {"train": pool, "dev": InProcess()}
             cleaned = {split: self._clean(split, tokenizers, pools[split]) for split in SPLITS}
@@ -135,19 +133,10 @@ class Preparation:
         return cleaned
 
     def _learn(self, tokenizers: Sequence[Tokenizer], chunks: Sequence[Path]) -> Sides:
-        """Learn both sides, unless a stopped preparation has learned them."""
-
-        def make(directory: Path) -> None:
-            if isinstance(self.segmenter, config.BpeLearning):
-                sides = learn_bpe_sides(self.segmenter, tokenizers, self.words, directory)
-            else:
-                assert isinstance(self.segmenter, config.UnigramLearning), "others have sides"
-                sides = learn_unigram_sides(self.segmenter, tokenizers, chunks)
-            for name, side in zip(SIDES, sides, strict=True):
-                write_json(directory / f"{name}.json", side.to_json())
-
-        learned = cache.part(self.work / "segmenters", make).path
-        return [Side.from_json(manifest.read(learned / f"{name}.json", None)) for name in SIDES]
+        if isinstance(self.segmenter, config.BpeLearning):
+            return learn_bpe_sides(self.segmenter, tokenizers, self.words, self.work)
+        assert isinstance(self.segmenter, config.UnigramLearning), "others have sides"
+        return learn_unigram_sides(self.segmenter, tokenizers, chunks)
 
     def _number(
         self,
@@ -159,7 +148,7 @@ class Preparation:
         """Write the store of a split; returns its report. `vocabulary`: sizes by side."""
         numbering = Numbering(
             sides=self.directory,
-            words=self.work / "segmenters" if self.counts_words else None,
+            words=self.work if self.counts_words else None,
             dtype=id_type(*vocabulary.values()),
             max_length=self.data.max_length if split == "train" else None,
             columns={name: file.path for name, file in self.texts[split].columns.items()},
