@@ -114,10 +114,6 @@ class Adapter(ABC):
     def written(self, directory: Path, precision: str) -> EngineScorer:
         """Make a directory of the files that the engine reads, and open it."""
 
-    def findings(self, directory: Path, samples: Sequence[SampleLine]) -> dict[str, Any]:
-        """Further entries of the certificate of a directory in float32."""
-        return {}
-
     def code(self, place: str) -> str | None:
         """Python whose `translate(line)` translates with the directory at `place`; None: none."""
         return None

@@ -9,10 +9,8 @@ out special pieces. So here these have no probability in the model itself.
 import io
 import re
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from sentencepiece import SentencePieceProcessor
 
@@ -22,19 +20,14 @@ from nmt.data.unigram import SPACE, Unigram
 from nmt.decode.torch_engine import FORBIDDEN
 from nmt.errors import UserError
 from nmt.exchange import unshared
-from nmt.exchange.adapter import SampleLine
 from nmt.exchange.ctranslate2_adapter import WeightsAdapter
-from nmt.exchange.proof import best, without
-from nmt.exchange.samples import RATIO, ROOM
+from nmt.exchange.proof import without
 from nmt.exchange.settings import UNNAMED
 from nmt.modeldir import Trained
 from nmt.storage import atomic, manifest
 
 CODES = re.compile("[A-Za-z]{2,3}(-[A-Za-z0-9]+)*")  # of languages
 IMPOSSIBLE = -1e4  # a logit whose probability is 0, and which float16 can hold
-SEARCH: dict[str, Any] = {"beam_size": 4, "length_penalty": 0.2, "replace_unknowns": True}
-OUTPUT = 256  # pieces after which CTranslate2 stops by default, as here
-INPUT = 1024  # and of a source those that it reads
 VERSION = "1.0"  # of a package
 WRITTEN = (1980, 1, 1, 0, 0, 0)  # the earliest date of a zip: the same model gives the same bytes
 USAGE = """
@@ -61,13 +54,8 @@ class ArgosAdapter(WeightsAdapter):
     def __init__(self, trained: Trained) -> None:
         """Raises UserError for models whose text the client would treat otherwise."""
         _refuse(trained)
-        self._original = trained
         never = FORBIDDEN[trained.settings.decode.unknown]
         super().__init__(without(trained, never, IMPOSSIBLE))
-
-    def findings(self, directory: Path, samples: Sequence[SampleLine]) -> dict[str, Any]:
-        """How many outputs are those of nmt-translate when it searches as the client does."""
-        return {"as_argos_asks": _as_argos_asks(self._original, samples, directory)}
 
     def usage(self, name: str) -> str:
         """Lines for the client."""
@@ -152,34 +140,3 @@ def _refuse_joining(source: Unigram, target: Side) -> None:
                 "joins pieces by the SentencePiece model of the source; train with "
                 "segmenter.shared_vocabulary=true"
             )
-
-
-def _as_argos_asks(trained: Trained, chosen: Sequence[SampleLine], directory: Path) -> Any:
-    """How many outputs that end in time are those of nmt-translate with the same penalty."""
-    from ctranslate2 import Translator as Reader
-
-    reader = Reader(str(directory), compute_type="float32", inter_threads=1, intra_threads=1)
-    decode = replace(
-        trained.settings.decode,
-        beam_size=SEARCH["beam_size"],
-        alpha=SEARCH["length_penalty"],
-        length_penalty="power",
-        max_length_ratio=RATIO,
-        max_length_offset=ROOM,
-        precision="float32",
-    )
-    ours = best(
-        trained,
-        [sample_line.line for sample_line in chosen],
-        decode,
-        "as Argos Translate asks, by nmt",
-    )
-    counts = {"compared": 0, "equal": 0}
-    for sample, translation in zip(chosen, ours, strict=True):
-        if translation.finished and len(translation.ids) < OUTPUT and len(sample.ids) <= INPUT:
-            pieces = trained.source.segmenter.encode(sample.line)
-            (result,) = reader.translate_batch([pieces], **SEARCH)
-            counts["compared"] += 1
-            names = trained.target.vocabulary.pieces(translation.ids)
-            counts["equal"] += result.hypotheses[0] == names
-    return counts

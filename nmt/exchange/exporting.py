@@ -49,7 +49,7 @@ def export(
         written = Path(work) / "float32"
         scorer = adapter.written(written, "float32")
         ours = proof.translated(adapter.trained, scorer, lines)
-        certificate = proof.certified(ours, scorer) | adapter.findings(written, ours.samples)
+        certificate = proof.certified(ours, scorer)
         if precision != "float32":
             written = Path(work) / precision
             certificate[precision] = proof.measured(ours, adapter.written(written, precision))

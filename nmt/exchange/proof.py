@@ -155,11 +155,6 @@ def sentences(certificate: Mapping[str, Any]) -> Iterator[str]:
         )
         if counts["equal"] < counts["compared"]:
             yield WHY
-    if counts := certificate.get("as_argos_asks"):
-        yield (
-            "Searching as Argos Translate does, CTranslate2 and nmt-translate give the same "
-            f"pieces for {counts['equal']} of {counts['compared']} lines."
-        )
     longest = certificate["longest_trained_source"]
     yield (
         "How long the sources of its training were is unknown."

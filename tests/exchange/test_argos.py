@@ -52,7 +52,7 @@ def test_a_package_holds_what_the_client_reads(tmp_path: Path) -> None:
     trained = shared()
     names = ("German", "English")
     found = export(trained, tmp_path / "a" / "x.argosmodel", LINES, names=names)
-    assert found["log_probs"] < 2e-5 and found["as_argos_asks"]["compared"] >= len(LINES)
+    assert found["log_probs"] < 2e-5
     with zipfile.ZipFile(tmp_path / "a" / "x.argosmodel") as archive:
         archive.extractall(tmp_path)
     (place,) = tmp_path.glob("translate-*")
