@@ -32,6 +32,7 @@ from tests.exchange.test_marian_export import LINES, made
 
 PYTHON = os.environ.get("NMT_ARGOS")  # of an environment that has argostranslate
 export = partial(exporting.export, to="argos")
+SEARCH = {"beam_size": 4, "length_penalty": 0.2, "replace_unknowns": True}  # of the client
 HOW = "NMT_ARGOS names no Python that has argostranslate (pip install argostranslate==1.11.0)"
 
 
@@ -221,7 +222,7 @@ def test_it_is_installed_and_translates_five_hundred_lines_alike(
     processor = SentencePieceProcessor(model_file=str(package / "sentencepiece.model"))
     reader = ctranslate2.Translator(str(package / "model"), compute_type="float32")
     pieces = [processor.encode(line, out_type=str) for line in lines]
-    found = [reader.translate_batch([each], **argos_adapter.SEARCH)[0] for each in pieces]
+    found = [reader.translate_batch([each], **SEARCH)[0] for each in pieces]
     texts = ["".join(each.hypotheses[0]).replace(SPACE, " ").strip() for each in found]
     assert texts == theirs and len(theirs) == 500 and len(set(theirs)) > 400
     alike = sum(a == b for a, b in zip(ours, theirs, strict=True))
