@@ -1,8 +1,8 @@
 """The interface of positional encodings to attention: eight hooks, each of which does nothing.
 
 An encoding overrides one or two hooks. Which ones it overrides decides the fast path: without
-`scores`, `normalise` and `values`, the fused attention kernel serves it. `distance_vectors` says
-what a kernel needs to know that computes scores and values.
+`scores`, `normalise` and `values`, the fused attention kernel serves it. `distance_vectors` has
+the inputs of a kernel that computes scores and values.
 
 Axes: batch, query, key, heads, dim (of the model), head_dim. Hooks receive the layer's number
 because one object serves all layers of its site.
@@ -34,7 +34,7 @@ class DistanceVectors(NamedTuple):
 
 
 class Encoding(nn.Module):
-    """Where tokens stand, as one attention site and all its layers see it."""
+    """A positional encoding of one attention site, which serves all its layers."""
 
     facts: Facts = Facts()
     hooks: ClassVar[tuple[str, ...]] = ()  # those that the class overrides
@@ -79,7 +79,7 @@ class Encoding(nn.Module):
         return s
 
     def bias(self, layer: int, context: Context) -> Tensor | None:
-        """Add [batch | 1, heads | 1, query | 1, key | 1] after scaling, whatever q and k are."""
+        """Add [batch | 1, heads | 1, query | 1, key | 1] after scaling, independent of q and k."""
         return None
 
     def normalise(self, e: Tensor, layer: int, context: Context) -> Tensor:
@@ -102,11 +102,10 @@ class Encoding(nn.Module):
         return x
 
     def distance_vectors(self, layer: int, context: Context) -> DistanceVectors | None:
-        """All that `scores` and `values` add, where it is one vector per clipped distance.
+        """The vectors that `scores` and `values` add, if there is one for each clipped distance.
 
-        And query i and key j are j - i apart. A kernel can then compute both inside of attention;
-        None: only `scores` and `values` know. A subclass that overrides one of these inherits
-        None.
+        Query i and key j must be j - i apart. A fused kernel then computes both terms; None: only
+        `scores` and `values` can. A subclass that overrides one of these inherits None.
         """
         return None
 

@@ -1,4 +1,4 @@
-"""One vector per row of a table, one row per pair of tokens: products with it, and sums of it.
+"""Products with rows of a table, and sums of rows, where each pair of tokens has a row.
 
 Autograd could do both; these functions know that heads share most tables, so that a product with
 all tokens of all heads is one matrix product.
@@ -36,7 +36,7 @@ class _QueryProducts(Function):
     def forward(ctx: Any, q: Tensor, rows: Tensor, index: Tensor) -> Tensor:
         products = _times(q, rows.mT)
         ctx.save_for_backward(q.to(products.dtype), rows, index)
-        return by_query(products, index)
+        return gathered(products, index)
 
     @staticmethod
     @once_differentiable
@@ -59,12 +59,12 @@ class _RowSums(Function):
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         sums, rows, index = ctx.saved_tensors
-        by_p = by_query(_times(g, rows.mT), index)
+        by_p = gathered(_times(g, rows.mT), index)
         by_rows = _outer(sums, g, rows) if ctx.needs_input_grad[1] else None
         return by_p, by_rows, None
 
 
-def by_query(t: Tensor, index: Tensor) -> Tensor:
+def gathered(t: Tensor, index: Tensor) -> Tensor:
     """Read t [batch, heads, query, row] at index [batch | 1, query, key]: [.., query, key]."""
     return t.gather(-1, index[:, None].expand(t.shape[0], t.shape[1], -1, -1))
 

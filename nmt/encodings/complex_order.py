@@ -54,7 +54,7 @@ class ComplexOrder(Encoding):
         super().__init__(dims, scale=(2 * dims.head_dim) ** -0.5)
         self.product = product
         self.by_word = frequency == "word"
-        self.turned = phase
+        self.has_phase = phase
         embeds = dims.site != "cross"  # attention to the source has no embeddings of its own
         if embeds and (self.by_word or phase) and dims.vocab < 1:
             raise ValueError("frequency=word and phase=true need the size of the vocabulary")
@@ -62,11 +62,11 @@ class ComplexOrder(Encoding):
             w = frequencies(dims.dim).repeat_interleave(2).to(torch.float32)  # [dim]
             if self.by_word:
                 w = w * (0.5 + torch.rand(dims.vocab, dims.dim))
-            self._hold("frequency", w, learn)
+            self._add_table("frequency", w, learn)
         if embeds and phase:
-            self._hold("phase", math.pi * (2 * torch.rand(dims.vocab, dims.dim) - 1), learn)
+            self._add_table("phase", math.pi * (2 * torch.rand(dims.vocab, dims.dim) - 1), learn)
 
-    def _hold(self, name: str, t: Tensor, learn: bool) -> None:
+    def _add_table(self, name: str, t: Tensor, learn: bool) -> None:
         if learn:
             self.register_parameter(name, nn.Parameter(t))
         else:  # saved with the model all the same
@@ -75,11 +75,11 @@ class ComplexOrder(Encoding):
     def embed(self, x: Tensor, context: Context) -> Tensor:
         """Turn amplitudes x [batch, query, dim] into parts [batch x 2, query, dim]."""
         ids = context.tokens
-        if ids is None and (self.by_word or self.turned):
+        if ids is None and (self.by_word or self.has_phase):
             raise ValueError("frequency=word and phase=true need the words of the text")
         w = self.frequency[ids] if self.by_word else self.frequency
         angle = context.queries.to(torch.float64)[..., None] * w  # [batch | 1, query, dim]
-        if self.turned:
+        if self.has_phase:
             angle = angle + self.phase[ids]
         parts = [x * angle.cos().to(x.dtype), x * angle.sin().to(x.dtype)]
         return torch.stack(parts, dim=1).flatten(0, 1)
@@ -90,15 +90,15 @@ class ComplexOrder(Encoding):
 
     def _moduli(self, q: Tensor, k: Tensor) -> Tensor:
         """Of the complex product, for both streams: [batch x 2, heads, query, key]."""
-        one, other = q[0::2], q[1::2]
-        key_one, key_other = k[0::2].mT, k[1::2].mT
-        exact = torch.promote_types(q.dtype, torch.float32)  # squares of bfloat16 are too coarse
-        alike = (one @ key_one).to(exact), (other @ key_other).to(exact)
-        crossed = (one @ key_other).to(exact), (other @ key_one).to(exact)
+        q_real, q_imaginary = q[0::2], q[1::2]
+        k_real, k_imaginary = k[0::2].mT, k[1::2].mT
+        dtype = torch.promote_types(q.dtype, torch.float32)  # squares of bfloat16 are too coarse
+        same = (q_real @ k_real).to(dtype), (q_imaginary @ k_imaginary).to(dtype)
+        mixed = (q_real @ k_imaginary).to(dtype), (q_imaginary @ k_real).to(dtype)
         if self.product == "bilinear":
-            real, imaginary = alike[0] - alike[1], crossed[0] + crossed[1]
+            real, imaginary = same[0] - same[1], mixed[0] + mixed[1]
         else:
-            real, imaginary = alike[0] + alike[1], crossed[1] - crossed[0]
+            real, imaginary = same[0] + same[1], mixed[1] - mixed[0]
         return _modulus(real, imaginary).repeat_interleave(2, 0)
 
     def readout(self, x: Tensor, context: Context) -> Tensor:

@@ -9,12 +9,11 @@ from typing import cast
 
 from torch import Tensor, nn
 
-from nmt.encodings import limits
+from nmt.encodings import compatibility, limits
 from nmt.encodings.base import DistanceVectors, Encoding, Projection
 from nmt.encodings.context import Context
-from nmt.encodings.passes import placed
+from nmt.encodings.passes import with_positions
 from nmt.encodings.positions import Scaled
-from nmt.encodings.together import breaking_shift_invariance, refuse
 from nmt.encodings.weights import softmax
 
 
@@ -23,20 +22,21 @@ class Encodings(nn.Module):
 
     def __init__(self, entries: list[Encoding]) -> None:
         super().__init__()
-        refuse(entries)
+        compatibility.check(entries)
         for e in entries:
             if (why := limits.why_too_short(e, 1)) is not None:
                 raise ValueError(f"encoding.{e.name}: {why}")
         self.entries = nn.ModuleList(entries)
 
-    def _with(self, hook: str, context: Context) -> list[tuple[Encoding, Context]]:
-        """The entries that override a hook, and where tokens stand for each of them."""
-        every = [(e, placed(context, e.positions)) for e in self]  # all draw at the first hook
-        chosen = [(e, c) for e, c in every if hook in e.hooks]
+    def _entries_with(self, hook: str, context: Context) -> list[tuple[Encoding, Context]]:
+        """The entries that override a hook, each with the context of its positions."""
+        # of all entries, so that they draw random positions at the first hook
+        entries = [(e, with_positions(context, e.positions)) for e in self]
+        chosen = [(e, c) for e, c in entries if hook in e.hooks]
         for e, c in chosen:
             if e.facts.num_positions is not None:
                 which = ("queries",) if hook == "embed" else ("queries", "keys")
-                c.once(("within", id(e), which), partial(_refuse_beyond, e, c, which))
+                c.once(("within", id(e), which), partial(_check_positions, e, c, which))
         return chosen
 
     def __iter__(self) -> Iterator[Encoding]:
@@ -50,17 +50,17 @@ class Encodings(nn.Module):
     @property
     def relative(self) -> bool:
         """Whether a common shift of all positions changes nothing (tested for every pair)."""
-        return all(e.facts.relative for e in self) and breaking_shift_invariance(list(self)) is None
+        return all(e.facts.relative for e in self) and self.breaks_shift_invariance is None
 
     @property
     def breaks_shift_invariance(self) -> str | None:
-        """Why relative entries tell absolute positions together, in one sentence; or None."""
-        if (two := breaking_shift_invariance(list(self))) is None:
+        """Why relative entries depend on absolute positions together, in one sentence; or None."""
+        if (two := compatibility.breaking_shift_invariance(list(self))) is None:
             return None
-        turning, reading = (e.name for e in two)
+        rotary, reader = (e.name for e in two)
         return (
-            f"{turning} turns queries and keys by their places, and {reading} meets them "
-            "unturned: together they tell places, not distances alone"
+            f"{rotary} rotates queries and keys, and {reader} multiplies them with vectors that "
+            "are not rotated: together they depend on absolute positions"
         )
 
     def max_length(self, training: bool) -> int | None:
@@ -106,58 +106,59 @@ class Encodings(nn.Module):
 
     def embed(self, x: Tensor, context: Context) -> Tensor:
         """See `Encoding.embed`."""
-        for e, c in self._with("embed", context):
+        for e, c in self._entries_with("embed", context):
             batch, query, dim = x.shape
             axes = "[batch x streams, query, dim]"
-            x = _exact(e, "embed", e.embed(x, c), (batch * e.facts.streams, query, dim), axes)
+            x = _checked(e, "embed", e.embed(x, c), (batch * e.facts.streams, query, dim), axes)
         return x
 
     def layer(self, x: Tensor, layer: int, context: Context) -> Tensor:
         """See `Encoding.layer`."""
-        for e, c in self._with("layer", context):
-            x = _exact(e, "layer", e.layer(x, layer, c), x.shape, "[batch, query, dim]")
+        for e, c in self._entries_with("layer", context):
+            x = _checked(e, "layer", e.layer(x, layer, c), x.shape, "[batch, query, dim]")
         return x
 
     def project(
         self, project: Projection, xq: Tensor, xk: Tensor, xv: Tensor, layer: int, context: Context
     ) -> tuple[Tensor, Tensor, Tensor]:
         """See `Encoding.project`; later entries wrap earlier ones."""
-        for e, c in self._with("project", context):
+        for e, c in self._entries_with("project", context):
             project = partial(_projected, e, project, layer, c)
         return project(xq, xk, xv)
 
     def scores(self, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """Raw scores of all pairs: q k^T, changed by each entry (`Encoding.scores`)."""
         s = q @ k.mT
-        for e, c in self._with("scores", context):
+        for e, c in self._entries_with("scores", context):
             axes = "[batch, heads, query, key]"
-            s = _exact(e, "scores", e.scores(s, q, k, layer, c), s.shape, axes)
+            s = _checked(e, "scores", e.scores(s, q, k, layer, c), s.shape, axes)
         return s
 
     def bias(self, layer: int, context: Context) -> Tensor | None:
         """The sum of all biases; None if no entry has one."""
         total: Tensor | None = None
-        for e, c in self._with("bias", context):
+        for e, c in self._entries_with("bias", context):
             if (bias := e.bias(layer, c)) is not None:
                 sizes = (c.rows, e.dims.heads, c.queries.shape[1], c.keys.shape[1])
-                _broadcast(e, "bias", bias, sizes, "[batch | 1, heads | 1, query | 1, key | 1]")
+                axes = "[batch | 1, heads | 1, query | 1, key | 1]"
+                _check_broadcast(e, "bias", bias, sizes, axes)
                 total = bias if total is None else total + bias
         return total
 
     def normalise(self, e: Tensor, layer: int, context: Context) -> Tensor:
         """Weights of the scores e, by the one entry that replaces softmax, if there is any."""
-        for other, c in self._with("normalise", context):
-            p = other.normalise(e, layer, c)
-            return _exact(other, "normalise", p, e.shape, "[batch, heads, query, key]")
+        for entry, c in self._entries_with("normalise", context):
+            p = entry.normalise(e, layer, c)
+            return _checked(entry, "normalise", p, e.shape, "[batch, heads, query, key]")
         return softmax(e, context.allowed)
 
     def outputs(self, p: Tensor, v: Tensor, layer: int, context: Context) -> Tensor:
         """The heads' outputs: p v, and the terms of all entries (`Encoding.values`)."""
         o = p @ v
-        for e, c in self._with("values", context):
+        for e, c in self._entries_with("values", context):
             if (term := e.values(p, layer, c)) is not None:
                 axes = "[batch | 1, heads | 1, query | 1, head_dim | 1]"
-                _broadcast(e, "values", term, o.shape, axes)
+                _check_broadcast(e, "values", term, o.shape, axes)
                 o = o + term
         return o
 
@@ -166,19 +167,19 @@ class Encodings(nn.Module):
         changing = [e for e in self if _changes_attention(e)]
         if len(changing) != 1:
             return None
-        return changing[0].distance_vectors(layer, placed(context, changing[0].positions))
+        return changing[0].distance_vectors(layer, with_positions(context, changing[0].positions))
 
     def readout(self, x: Tensor, context: Context) -> Tensor:
         """See `Encoding.readout`."""
-        for e, c in self._with("readout", context):
+        for e, c in self._entries_with("readout", context):
             batch, query, dim = x.shape
-            merged = e.facts.streams if c.site == "decoder" else 1
+            streams = e.facts.streams if c.site == "decoder" else 1
             axes = "[batch, query, dim]"
-            x = _exact(e, "readout", e.readout(x, c), (batch // merged, query, dim), axes)
+            x = _checked(e, "readout", e.readout(x, c), (batch // streams, query, dim), axes)
         return x
 
 
-def _refuse_beyond(e: Encoding, context: Context, which: Sequence[str]) -> None:
+def _check_positions(e: Encoding, context: Context, which: Sequence[str]) -> None:
     """Raise ValueError where queries or keys may stand outside the encoding's table."""
     count = e.facts.num_positions
     for least, greatest in map(context.bounds, which):
@@ -202,36 +203,38 @@ def _projected(
     q, k, v = e.project(project, xq, xk, xv, layer, context)
     heads, width = e.dims.heads, e.dims.head_dim
     axes = "[batch, heads, {}, width]"
-    _exact(e, "project", q, (len(xq), heads, xq.shape[1], q.shape[-1]), axes.format("query"))
-    _exact(e, "project", k, (len(xk), heads, xk.shape[1], q.shape[-1]), axes.format("key"))
-    _exact(e, "project", v, (len(xv), heads, xv.shape[1], width), "[batch, heads, key, head_dim]")
+    _checked(e, "project", q, (len(xq), heads, xq.shape[1], q.shape[-1]), axes.format("query"))
+    _checked(e, "project", k, (len(xk), heads, xk.shape[1], q.shape[-1]), axes.format("key"))
+    _checked(e, "project", v, (len(xv), heads, xv.shape[1], width), "[batch, heads, key, head_dim]")
     return q, k, v
 
 
-def _exact(e: Encoding, hook: str, result: Tensor, shape: Sequence[int], axes: str) -> Tensor:
+def _checked(e: Encoding, hook: str, result: Tensor, shape: Sequence[int], axes: str) -> Tensor:
     """The result of a hook; raises ValueError where its shape is another."""
     if result is None or result.shape != shape:
-        raise _misshapen(e, hook, result, shape, axes)
+        raise _shape_error(e, hook, result, shape, axes)
     return result
 
 
-def _broadcast(e: Encoding, hook: str, result: Tensor, shape: Sequence[int], axes: str) -> None:
+def _check_broadcast(
+    e: Encoding, hook: str, result: Tensor, shape: Sequence[int], axes: str
+) -> None:
     """Raise ValueError unless a hook's result has four axes, each as in `shape` or 1.
 
     With an axis left out torch would take others in its place, such as rows for heads.
     """
     if result.dim() != 4 or any(
-        got not in (size, 1) for got, size in zip(result.shape, shape, strict=True)
+        axis not in (size, 1) for axis, size in zip(result.shape, shape, strict=True)
     ):
-        raise _misshapen(e, hook, result, shape, axes)
+        raise _shape_error(e, hook, result, shape, axes)
 
 
-def _misshapen(
+def _shape_error(
     e: Encoding, hook: str, result: Tensor | None, shape: Sequence[int], axes: str
 ) -> ValueError:
-    got = "None" if result is None else [*result.shape]
+    returned = "None" if result is None else [*result.shape]
     return ValueError(
-        f"encoding.{e.name}: its `{hook}` returns {got} in the {e.dims.site}; "
+        f"encoding.{e.name}: its `{hook}` returns {returned} in the {e.dims.site}; "
         f"expected {axes} = {[*shape]}"
     )
 

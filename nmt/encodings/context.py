@@ -7,15 +7,15 @@ from typing import Any, ClassVar, NamedTuple, Protocol, cast
 import torch
 from torch import Tensor
 
-# Which side of a distance is subtracted from which; a learned table only relabels its rows, fixed
+# The sign of a distance: a learned table only relabels its rows, fixed
 # sinusoids flip their sines.
-#   key - query   Shaw 2018, tensor2tensor, OpenNMT-py, CTranslate2, RETURNN, T5, and this house
+#   key - query   Shaw 2018, tensor2tensor, OpenNMT-py, CTranslate2, RETURNN, T5, and nmt
 #   query - key   Rosendahl 2019 (eq. 3-9: its j' is the query), DeBERTa, Transformer-XL, TENER,
 #                 XLNet, CoPE, FIRE, iRPE
 
 
 class Positions:
-    """Which number a token gets: its index, unless a subclass says otherwise.
+    """The position of each token: its index, unless a subclass overrides `assign`.
 
     Equal objects share their work, and their random draws, within one pass.
     """
@@ -187,7 +187,7 @@ class Context:
         return (int(at.min()), int(at.max())) if at.numel() else (0, 0)
 
     def max_distance(self) -> int:
-        """The greatest distance that a query may have from a key, known as in `bounds`."""
+        """The greatest distance between a query and a key, known as in `bounds`."""
         if self.extent is not None:
             tokens = max(self.extent.queries, self.extent.keys)
             if (distance := self.positions.max_distance(tokens, self.training)) is not None:

@@ -39,10 +39,10 @@ class ConvSpe(Encoding):
         """Add sum_d q_d k_d (1 - g_d) (P_d - 1) to s, which holds sum_d q_d k_d already."""
         template = context.once(("conv_spe", id(self)), self.template)  # [heads, head_dim, x]
         if self.gate is None:
-            open_to = q.new_ones(1, 1, 1)
+            remaining = q.new_ones(1, 1, 1)
         else:
-            open_to = (-self.gate[layer]).sigmoid()[:, None]  # 1 - g: [heads, 1, head_dim]
-        weighted = q * open_to.to(q.dtype)
+            remaining = (-self.gate[layer]).sigmoid()[:, None]  # 1 - g: [heads, 1, head_dim]
+        weighted = q * remaining.to(q.dtype)
         return s - weighted @ k.mT + self._band(weighted, k, template, context)
 
     def template(self) -> Tensor:
@@ -58,22 +58,23 @@ class ConvSpe(Encoding):
         """sum_d q_d k_d P_d(query - key) of all pairs within the kernel, 0 elsewhere."""
         distance = -context.delta  # [batch | 1, query, key]
         distance = distance.expand(len(q), -1, -1)
-        row, i, j = self._near(distance, context)  # [pairs] each
-        p = template.movedim(-1, 0)[distance[row, i, j] + self.kernel - 1]  # [pairs, heads, hd]
+        row, i, j = self._pairs_in_reach(distance, context)  # [pairs] each
+        index = distance[row, i, j] + self.kernel - 1
+        p = template.movedim(-1, 0)[index]  # [pairs, heads, head_dim]
         sums = (q[row, :, i] * k[row, :, j] * p.to(q.dtype)).sum(-1)  # [pairs, heads]
         band = q.new_zeros(*distance.shape, q.shape[1])
         return band.index_put((row, i, j), sums).permute(0, 3, 1, 2)
 
-    def _near(self, distance: Tensor, context: Context) -> tuple[Tensor, ...]:
+    def _pairs_in_reach(self, distance: Tensor, context: Context) -> tuple[Tensor, ...]:
         """Row, query and key of all pairs within the kernel: [pairs] each.
 
         Where the host knows how many there are, it does not wait for a GPU to count them.
         """
-        near = distance.abs() < self.kernel
+        in_reach = distance.abs() < self.kernel
         if (extent := context.contiguous_extent) is None:
-            return near.nonzero(as_tuple=True)
+            return in_reach.nonzero(as_tuple=True)
         rows, queries, keys = distance.shape
         end = extent.queries
         reach = range(1 - self.kernel, self.kernel)  # diagonals, key minus query
         pairs = sum(max(0, min(end, keys - d) - max(end - queries, -d)) for d in reach)
-        return torch.nonzero_static(near, size=rows * pairs).unbind(1)
+        return torch.nonzero_static(in_reach, size=rows * pairs).unbind(1)

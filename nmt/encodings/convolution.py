@@ -7,7 +7,7 @@ in Cross-lingual Sequence Labeling: a convolution instead of positions.
 An embedding then knows the order of its neighbours and no place in the sentence ("reduced order
 information"), which suits transfer between languages of different word order. Reconstructed from
 a description; the paper's own text was not at hand, so width, the sum with x and the missing bias
-are this house's choice. The paper tags sentences; the causal form for a decoder is ours.
+are our choice. The paper tags sentences; the causal form for a decoder is ours.
 """
 
 import torch

@@ -41,26 +41,27 @@ class Cope(Encoding):
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """Add sqrt(head_dim) z_i[c_ij], which the scaling turns into z_i[c_ij]."""
         scale = self.dims.head_dim**-0.5
-        wide = s.to(torch.promote_types(s.dtype, torch.float32))  # sums of many gates
-        gates = (wide * scale).sigmoid()
+        precise = s.to(torch.promote_types(s.dtype, torch.float32))  # sums of many gates
+        gates = (precise * scale).sigmoid()
         if context.allowed is not None:
             gates = gates.masked_fill(~context.allowed, 0)  # neither padding nor future counts
         count = self._count(gates).clamp(max=self.counts - 1)  # [batch, heads, query, key]
-        z = (q @ self.pick(self.weight, layer).mT.to(q.dtype)).to(wide.dtype)  # [.., query, count]
+        z = q @ self.pick(self.weight, layer).mT.to(q.dtype)  # [.., query, count]
+        z = z.to(precise.dtype)
         below = count.floor()
-        part = count - below
+        fraction = count - below
         low, high = z.gather(-1, below.long()), z.gather(-1, count.ceil().long())
-        return s + (low + part * (high - low)) / scale
+        return s + (low + fraction * (high - low)) / scale
 
     def _count(self, gates: Tensor) -> Tensor:
         """Sums of gates [.., query, key] from each key to the query, both included."""
         if self.dims.site == "decoder":  # nothing ahead has a gate
-            return _from_right(gates)
+            return _reversed_cumsum(gates)
         n = gates.shape[-1]
         back = torch.ones(n, n, dtype=torch.bool, device=gates.device).tril()
         ahead = gates.masked_fill(~back.T, 0).cumsum(-1)
-        return torch.where(back, _from_right(gates.masked_fill(~back, 0)), ahead)
+        return torch.where(back, _reversed_cumsum(gates.masked_fill(~back, 0)), ahead)
 
 
-def _from_right(gates: Tensor) -> Tensor:
+def _reversed_cumsum(gates: Tensor) -> Tensor:
     return gates.flip(-1).cumsum(-1).flip(-1)

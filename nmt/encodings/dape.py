@@ -3,8 +3,8 @@
     e'_ij = e_ij + B_ij + f([e_ij; B_ij]),   e_ij = q_i . k_j / sqrt(head_dim)
 
 with B another encoding's biases, and f an MLP of each layer from the scores and biases of all heads
-for a pair of words to a number for each: 2 heads -> width -> LeakyReLU -> heads. So what a distance
-means depends on the words, and heads see each other.
+for a pair of words to a number for each: 2 heads -> width -> LeakyReLU -> heads. So the bias of a
+distance depends on the words, and heads see each other.
 
 Follows the authors' code (chuanyang-Zheng/DAPE), but layers share one KERPLE as in `kerple_log`,
 where theirs have one each. Their models are decoders; in the encoder B is symmetric, and across it

@@ -37,17 +37,19 @@ class Disan(Encoding):
     def _make(self, context: Context) -> Tensor:
         queries, keys = context.indices
         ahead = (keys[:, None] - queries[..., None])[:, None]  # [batch | 1, 1, query, key]
-        seen = torch.cat([ahead <= 0, ahead >= 0], dim=1)  # [batch | 1, 2, query, key]
+        visible = torch.cat([ahead <= 0, ahead >= 0], dim=1)  # [batch | 1, 2, query, key]
         if not self.diagonal:
-            seen = self._strict(seen, ahead == 0, context)
-        bias = torch.zeros(seen.shape, device=seen.device).masked_fill(~seen, HIDDEN)
+            visible = self._strict(visible, ahead == 0, context)
+        bias = torch.zeros(visible.shape, device=visible.device).masked_fill(~visible, HIDDEN)
         return bias.repeat_interleave(self.dims.heads // 2, dim=1)
 
-    def _strict(self, seen: Tensor, itself: Tensor, context: Context) -> Tensor:
-        """Hide each token from itself, but where a head would then see no token at all.
+    def _strict(self, visible: Tensor, diagonal: Tensor, context: Context) -> Tensor:
+        """Hide each token from diagonal, but where a head would then see no token at all.
 
         The authors' code gives such a row zeros, which a softmax cannot.
         """
-        seen = seen & ~itself
-        real = seen if context.allowed is None else seen & context.allowed  # [batch | 1, 2, ..]
-        return seen | (itself & ~real.any(-1, keepdim=True))
+        visible = visible & ~diagonal
+        real = (
+            visible if context.allowed is None else visible & context.allowed
+        )  # [batch | 1, 2, ..]
+        return visible | (diagonal & ~real.any(-1, keepdim=True))

@@ -1,13 +1,13 @@
 """Products with one vector per distance, of which several relative encodings are made.
 
 A vector per pair of tokens would need [query, key, head_dim] numbers; instead each query (or key)
-meets every distance that occurs once, and the pairs pick from these products.
+is multiplied with each occurring distance once, and the pairs read from these products.
 """
 
 import torch
 from torch import Tensor
 
-from nmt.encodings.by_row import by_query, query_products
+from nmt.encodings.by_row import gathered, query_products
 from nmt.encodings.context import Context
 from nmt.encodings.sinusoids import angles
 
@@ -43,7 +43,7 @@ def key_products(k: Tensor, rows: Tensor, index: Tensor) -> Tensor:
     if index.shape[1] == 1:
         picked = rows[:, index[:, 0]].transpose(0, 1)  # [batch | 1, heads | 1, key, head_dim]
         return (picked[..., None, :] @ k[..., None])[..., 0].mT
-    return by_query(k @ rows.mT, index.mT).mT
+    return gathered(k @ rows.mT, index.mT).mT
 
 
 def sinusoid_products(
@@ -67,11 +67,11 @@ def sinusoid_products(
         rows = rows[None] if weight is None else rows @ weight.mT.to(t.dtype)
         return key_products(t, rows, index) if keys else query_products(t, rows, index)
     y = t if weight is None else t @ weight.to(t.dtype)
-    here, there = (angles(x, w)[:, None] for x in (context.queries, context.keys))
+    at_query, at_key = (angles(x, w)[:, None] for x in (context.queries, context.keys))
     if keys:
-        here, there = there, here
-    sin, cos = here.sin().to(t.dtype), here.cos().to(t.dtype)  # [batch | 1, 1, n, f]
+        at_query, at_key = at_key, at_query
+    sin, cos = at_query.sin().to(t.dtype), at_query.cos().to(t.dtype)  # [batch | 1, 1, n, f]
     y_sin, y_cos = y.chunk(2, dim=-1)
-    turned = torch.cat([y_sin * sin + y_cos * cos, y_cos * sin - y_sin * cos], dim=-1)
-    products = turned @ torch.cat([there.cos(), there.sin()], dim=-1).mT.to(t.dtype)
+    rotated = torch.cat([y_sin * sin + y_cos * cos, y_cos * sin - y_sin * cos], dim=-1)
+    products = rotated @ torch.cat([at_key.cos(), at_key.sin()], dim=-1).mT.to(t.dtype)
     return products.mT if keys else products

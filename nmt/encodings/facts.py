@@ -10,7 +10,7 @@ START = Index()  # positions are counted from 0
 
 @dataclass(frozen=True)
 class Dims:
-    """The attention site that an encoding serves, its sizes, and which number each token gets."""
+    """The attention site that an encoding serves, its sizes, and the positions of tokens."""
 
     site: str  # "encoder" | "decoder" (its self-attention) | "cross"
     layers: int

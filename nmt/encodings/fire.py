@@ -53,10 +53,11 @@ class Fire(Encoding):
         number = layer if len(self.functions) > 1 else 0
         curve = self.curves[number]
         return context.once(
-            ("fire", id(self), number), lambda: curve(context.delta.abs(), self._over(context))
+            ("fire", id(self), number),
+            lambda: curve(context.delta.abs(), self._normaliser(context)),
         )
 
-    def _over(self, context: Context) -> Tensor:
+    def _normaliser(self, context: Context) -> Tensor:
         """The denominator of distances [batch | 1, query | 1]: no padding enters."""
         if not self.by_length:
             return context.queries
@@ -75,13 +76,13 @@ class DistanceBias(nn.Module):
         self.first = nn.Linear(1, hidden)
         self.last = nn.Linear(hidden, heads)
 
-    def forward(self, distance: Tensor, over: Tensor) -> Tensor:
+    def forward(self, distance: Tensor, normaliser: Tensor) -> Tensor:
         """[.., query, key], [.., query | 1] -> [.., heads, query, key]."""
         # bfloat16 would not tell the 300th key from the 301st
         with torch.autocast(distance.device.type, enabled=False):
-            kind = self.c.dtype
-            longest = torch.maximum(over.to(kind), (self.m * THRESHOLD).abs())[..., None]
-            x = self._psi(distance.to(kind)) / (self._psi(longest) + 1e-6)
+            dtype = self.c.dtype
+            longest = torch.maximum(normaliser.to(dtype), (self.m * THRESHOLD).abs())[..., None]
+            x = self._psi(distance.to(dtype)) / (self._psi(longest) + 1e-6)
             biases: Tensor = self.last(self.first(x[..., None]).relu())
         return biases.movedim(-1, -3)
 

@@ -57,8 +57,8 @@ class Floater(Encoding):
         self.substeps = substeps
         self.start = self.table(ROLES, dims.dim)  # [layers, 1, role, dim]
         self.dynamics = Dynamics(dims.dim)
-        self._kept: list[Tensor] = []  # the path so far, for passes without gradients
-        self._kept_for: list[Tensor] = []  # the parameters that it was drawn with
+        self._path_so_far: list[Tensor] = []  # the path so far, for passes without gradients
+        self._path_parameters: list[Tensor] = []  # the parameters that it was drawn with
 
     def zero_initialise(self) -> bool:
         """Start at zero and stay there."""
@@ -70,10 +70,10 @@ class Floater(Encoding):
         """Add each role's vectors after the projection."""
         q, k, v = project(xq, xk, xv)
         path, first = context.once(("floater", id(self)), lambda: self._path(context))
-        there = (context.queries, context.new_keys, context.new_keys)
+        positions = (context.queries, context.new_keys, context.new_keys)
         q, k, v = (
             x + self._heads(path[at - first, layer, 0, role]).to(x.dtype)
-            for role, (x, at) in enumerate(zip((q, k, v), there, strict=True))
+            for role, (x, at) in enumerate(zip((q, k, v), positions, strict=True))
         )
         return q, k, v
 
@@ -83,23 +83,23 @@ class Floater(Encoding):
 
     def _path(self, context: Context) -> tuple[Tensor, int]:
         """The stretch [position, layers, 1, role, dim] that the pass needs, and its beginning."""
-        first, last = _needed(context)
+        first, last = _position_bounds(context)
         device = context.queries.device.type
         with torch.autocast(device, enabled=False):  # steps of 0.01 do not suit bfloat16
-            grow = partial(self._extended, []) if torch.is_grad_enabled() else self._keep
-            path = grow(last + 1)
+            path_of = partial(self._extended, []) if torch.is_grad_enabled() else self._extend_path
+            path = path_of(last + 1)
             return torch.stack(path[first : last + 1]), first
 
-    def _keep(self, count: int) -> list[Tensor]:
+    def _extend_path(self, count: int) -> list[Tensor]:
         """Decoding goes on where it stopped, as long as no parameter changes.
 
         Their values are compared: fused optimisers, `.data` and inference mode count no versions.
         """
-        now = [p.detach() for p in self.parameters()]
-        if not self._kept or not all(map(_same, now, self._kept_for)):
-            self._kept, self._kept_for = [], [p.clone() for p in now]
-        self._kept = self._extended(self._kept, count)
-        return self._kept
+        parameters = [p.detach() for p in self.parameters()]
+        if not self._path_so_far or not all(map(_same, parameters, self._path_parameters)):
+            self._path_so_far, self._path_parameters = [], [p.clone() for p in parameters]
+        self._path_so_far = self._extended(self._path_so_far, count)
+        return self._path_so_far
 
     def _extended(self, path: list[Tensor], count: int) -> list[Tensor]:
         """The path with at least `count` points."""
@@ -121,7 +121,7 @@ class Floater(Encoding):
         return p
 
 
-def _needed(context: Context) -> tuple[int, int]:
+def _position_bounds(context: Context) -> tuple[int, int]:
     """The first and the last position of queries and new keys, or of some more.
 
     Those of consecutive positions are known without waiting for a GPU.

@@ -27,8 +27,8 @@ class Fusion(nn.Module):
 
     def forward(self, x: Tensor, first: Tensor, second: Tensor) -> Tensor:
         """Fuse positions [batch | 1, length] of two kinds into x [batch, length, dim]."""
-        kind = self.first.weight.dtype
-        a, b = (sinusoids(p, self.dim).to(kind) for p in (first, second))
+        dtype = self.first.weight.dtype
+        a, b = (sinusoids(p, self.dim).to(dtype) for p in (first, second))
         return x + torch.tanh(self.first(a) + self.second(b)).to(x.dtype)
 
     def zero_initialise(self) -> bool:

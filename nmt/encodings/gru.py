@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from nmt.encodings.base import Context, Dims, Encoding, Facts
 from nmt.encodings.options import PositiveInt
-from nmt.encodings.recurrent import merge, states_of
+from nmt.encodings.recurrent import hidden_states, output_projection
 
 
 class Gru(Encoding):
@@ -30,8 +30,8 @@ class Gru(Encoding):
         hidden = dims.dim if hidden is None else hidden
         both = bidirectional and dims.site == "encoder"  # a decoder must not see its future
         self.gru = nn.GRU(dims.dim, hidden, batch_first=True, bidirectional=both)
-        self.out = merge(self.gru, dims.dim)
+        self.out = output_projection(self.gru, dims.dim)
 
     def embed(self, x: Tensor, context: Context) -> Tensor:
         """Replace x [batch, query, dim] by the projected states of the GRU."""
-        return self.out(states_of(self.gru, x, context, self.name))
+        return self.out(hidden_states(self.gru, x, context, self.name))

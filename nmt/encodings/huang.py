@@ -29,7 +29,7 @@ CHUNK = 2**24  # numbers that method 3 holds at a time; 64 MiB in float32
 
 
 class Huang(Encoding):
-    """Multiplies scores with what the distance says (methods 1-3), or adds to them (method 4).
+    """Multiplies scores by numbers or vectors of the distance (1-3), or adds products (4).
 
     A table for every layer, and for every head if per_head: tau + 1, 2 tau + 1, and twice
     (2 tau + 1) head_dim numbers for methods 1, 2, and 3 and 4.
@@ -86,19 +86,19 @@ def _triple(q: Tensor, k: Tensor, a: Tensor, index: Tensor) -> Tensor:
     batch, heads, queries, width = q.shape
     step = max(1, CHUNK // max(1, batch * heads * k.shape[2] * width))
     if step >= queries:
-        return _some(q, k, a, index)
+        return _chunk(q, k, a, index)
     parts = zip(q.split(step, 2), index.split(step, 1), strict=False)
     return torch.cat(
         [
-            checkpoint(_some, some, k, a, rows, use_reentrant=False, preserve_rng_state=False)
+            checkpoint(_chunk, part, k, a, rows, use_reentrant=False, preserve_rng_state=False)
             if torch.is_grad_enabled()
-            else _some(some, k, a, rows)
-            for some, rows in parts
+            else _chunk(part, k, a, rows)
+            for part, rows in parts
         ],
         dim=2,
     )
 
 
-def _some(q: Tensor, k: Tensor, a: Tensor, index: Tensor) -> Tensor:
+def _chunk(q: Tensor, k: Tensor, a: Tensor, index: Tensor) -> Tensor:
     between = a[:, index.mT].transpose(0, 1)  # [batch | 1, heads | 1, key, query, head_dim]
     return ((q[:, :, None] * between) @ k[..., None])[..., 0].mT

@@ -48,8 +48,8 @@ class Irpe(Encoding):
     ) -> None:
         super().__init__(dims, reads_queries_or_keys="contextual" in (key, query))
         if not 0 < alpha < beta <= gamma:
-            given = f"alpha={alpha}, beta={beta}, gamma={gamma}"
-            raise ValueError(f"{given}: must grow, from 1 on; only beta and gamma may be equal")
+            sizes = f"alpha={alpha}, beta={beta}, gamma={gamma}"
+            raise ValueError(f"{sizes}: must grow, from 1 on; only beta and gamma may be equal")
         self.alpha, self.beta, self.gamma = alpha, beta, gamma
         self.query, self.key, self.value = query, key, value
         for name, mode in (("query", query), ("key", key), ("value", value)):

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TypeGuard
 
-import nmt.encodings as here
+import nmt.encodings as package
 from nmt.encodings.base import Encoding
 from nmt.encodings.options import nearest
 
@@ -44,7 +44,7 @@ def find(name: str) -> type[Encoding]:
 
 def names() -> list[str]:
     """All encodings that `use:` may name, sorted."""
-    built_in = [m.name for m in pkgutil.iter_modules(here.__path__) if _module(m.name)]
+    built_in = [m.name for m in pkgutil.iter_modules(package.__path__) if _module(m.name)]
     return sorted({*built_in, *(point.name for point in _plug_ins(tuple(sys.path)))})
 
 
@@ -56,7 +56,7 @@ def _plug_ins(path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
 
 def _module(name: str) -> ModuleType | None:
     """The module of this package that defines an encoding of this name."""
-    full = f"{here.__name__}.{name}"
+    full = f"{package.__name__}.{name}"
     if not name.isidentifier() or find_spec(full) is None:
         return None
     module = import_module(full)

@@ -4,7 +4,7 @@ from torch import Tensor, nn
 
 from nmt.encodings.base import Context, Dims, Encoding, Facts
 from nmt.encodings.options import PositiveInt
-from nmt.encodings.recurrent import merge, states_of
+from nmt.encodings.recurrent import hidden_states, output_projection
 
 
 class Lstm(Encoding):
@@ -21,8 +21,8 @@ class Lstm(Encoding):
         hidden = 2 * dims.dim if hidden is None else hidden
         both = dims.site == "encoder"
         self.lstm = nn.LSTM(dims.dim, hidden, batch_first=True, bidirectional=both)
-        self.out = merge(self.lstm, dims.dim)
+        self.out = output_projection(self.lstm, dims.dim)
 
     def embed(self, x: Tensor, context: Context) -> Tensor:
         """Replace x [batch, query, dim] by the projected states of the LSTM."""
-        return self.out(states_of(self.lstm, x, context, self.name))
+        return self.out(hidden_states(self.lstm, x, context, self.name))

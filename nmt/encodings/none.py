@@ -4,6 +4,6 @@ from nmt.encodings.base import Encoding, Facts
 
 
 class NoPositions(Encoding):
-    """Answers nothing; the point of comparison (Shaw et al. 2018, table 2: k = 0)."""
+    """Does nothing: the baseline (Shaw et al. 2018, table 2: k = 0)."""
 
     facts = Facts(relative=True, position_type="none")

@@ -1,4 +1,4 @@
-"""Making the contexts of a pass, and passing them on: for the model, of no use to an encoding."""
+"""Contexts of forward passes and decoding steps, as the model makes them; not for encodings."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,8 +22,8 @@ def whole(
     `known`: other fields of the Context.
     """
     at = torch.arange(queries, device=device)[None]
-    there = at if keys is None else torch.arange(keys, device=device)[None]
-    return Context(site, at, there, there, extent=Extent(queries, there.shape[1]), **known)
+    all_keys = at if keys is None else torch.arange(keys, device=device)[None]
+    return Context(site, at, all_keys, all_keys, extent=Extent(queries, all_keys.shape[1]), **known)
 
 
 def step(site: str, before: int, new: int, device: torch.device, **known: Any) -> Context:
@@ -34,38 +34,38 @@ def step(site: str, before: int, new: int, device: torch.device, **known: Any) -
     return Context(site, queries, keys, queries, extent=extent, **known)
 
 
-def step_across(decoder: Context, source: int, beams: int, cached: bool, **known: Any) -> Context:
+def cross_step(decoder: Context, source: int, beams: int, cached: bool, **known: Any) -> Context:
     """A step of cross-attention, from the new tokens of a decoder to a source of so many.
 
     Hypotheses of one source, `beams` of them, are queries of one row; `cached`: its keys are.
     """
-    there = torch.arange(source, device=decoder.queries.device)[None]
+    keys = torch.arange(source, device=decoder.queries.device)[None]
     return Context(
         "cross",
         queries=decoder.queries.repeat(1, beams),
-        keys=there,
-        new_keys=there[:, :0] if cached else there,
+        keys=keys,
+        new_keys=keys[:, :0] if cached else keys,
         extent=Extent(decoder.keys.shape[1], source, beams),
         **known,
     )
 
 
-def placed(context: Context, positions: Positions) -> Context:
-    """The same pass with token indices turned into positions; one object per assignment."""
+def with_positions(context: Context, positions: Positions) -> Context:
+    """The same pass with positions in place of token indices; one object per assignment."""
 
     def assign() -> Context:
         if context._single is not None:  # streams of a row have its positions
-            single = placed(context._single, positions)
-            return repeated(single, context.rows // context._single.rows)
-        done: dict[int, Tensor] = {}  # equal tensors stay one object, and one random draw
+            single = with_positions(context._single, positions)
+            return with_streams(single, context.rows // context._single.rows)
+        assigned: dict[int, Tensor] = {}  # equal tensors stay one object, and one random draw
         for index in (context.queries, context.keys, context.new_keys):
-            if id(index) not in done:
-                done[id(index)] = positions.assign(index, context)
+            if id(index) not in assigned:
+                assigned[id(index)] = positions.assign(index, context)
         return replace(
             context,
-            queries=done[id(context.queries)],
-            keys=done[id(context.keys)],
-            new_keys=done[id(context.new_keys)],
+            queries=assigned[id(context.queries)],
+            keys=assigned[id(context.keys)],
+            new_keys=assigned[id(context.new_keys)],
             positions=positions,
             _indices=context.indices,
             _memo={},
@@ -74,7 +74,7 @@ def placed(context: Context, positions: Positions) -> Context:
     return context.once(positions, assign)
 
 
-def repeated(context: Context, streams: int) -> Context:
+def with_streams(context: Context, streams: int) -> Context:
     """The same pass for so many streams of each row, adjacent: one draw serves them all."""
 
     def repeat(t: Tensor | None) -> Any:
@@ -101,7 +101,7 @@ def repeated(context: Context, streams: int) -> Context:
 
 
 def copied(context: Context) -> Context:
-    """The same pass at this moment: what either of the two computes later, the other has not.
+    """A copy of a pass at this moment: values computed later are in one of the two only.
 
     For gradient checkpointing: see `nmt.model.recompute`.
     """

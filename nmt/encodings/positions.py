@@ -1,4 +1,4 @@
-"""Which number a token gets: independent of the encoding that reads it."""
+"""Positions of tokens that are counted or scaled, for any encoding that reads them."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -68,8 +68,8 @@ class Scaled(Positions):
         return self.inner.assign(index, context) * self.factor + self.shift
 
 
-def refuse_descending(positions: Positions, site: str) -> None:
-    """For encodings that know a decoder's keys behind its queries alone; raises ValueError."""
+def check_ascending(positions: Positions, site: str) -> None:
+    """Raise ValueError for encodings whose decoder has no distances to keys ahead of a query."""
     if site == "decoder" and not positions.ascending:
         raise ValueError(
             "positions that count down: they put a decoder's past ahead of it, where this encoding "

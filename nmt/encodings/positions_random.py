@@ -19,14 +19,14 @@ from torch import Tensor
 from nmt.encodings.context import Context, Positions
 from nmt.encodings.options import Bound, NonNegativeFloat, NonNegativeInt, PositiveInt
 
-ONE_TEXT = ("encoder", "decoder")  # sites that see one text alone
+SELF_ATTENTION = ("encoder", "decoder")  # sites that see one text alone
 
 
 @dataclass(frozen=True)
 class Shift(Positions):
     """t + k', k' uniform in 0 .. k - 1 for each sentence; t + test in evaluation."""
 
-    sites: ClassVar[tuple[str, ...]] = ONE_TEXT
+    sites: ClassVar[tuple[str, ...]] = SELF_ATTENTION
     consecutive: ClassVar[bool] = True  # all tokens of a sentence have the same shift
     k: PositiveInt = 500
     test: NonNegativeInt = 0
@@ -58,7 +58,7 @@ class Augment(Positions):
     """
 
     integer: ClassVar[bool] = False
-    sites: ClassVar[tuple[str, ...]] = ONE_TEXT
+    sites: ClassVar[tuple[str, ...]] = SELF_ATTENTION
     shift: NonNegativeFloat = 5.0
     noise: NonNegativeFloat = 0.5
     scale: Annotated[float, Bound(1)] = 1.03

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from nmt.encodings.context import Context, Positions
 from nmt.encodings.options import PositiveInt
-from nmt.encodings.positions_random import ONE_TEXT
+from nmt.encodings.positions_random import SELF_ATTENTION
 
 SEED = 2023  # of the one sample that all evaluations share
 
@@ -27,7 +27,7 @@ class Sample(Positions):
     are used; the authors draw anew for each test sentence. Longer sentences are refused.
     """
 
-    sites: ClassVar[tuple[str, ...]] = ONE_TEXT
+    sites: ClassVar[tuple[str, ...]] = SELF_ATTENTION
     longest: int = 2048
     test: Literal["even", "sample"] = "even"
     test_length: PositiveInt = 512
@@ -52,10 +52,10 @@ class Sample(Positions):
     def assign(self, index: Tensor, context: Context) -> Tensor:
         """Positions [batch | 1, length] of index [batch | 1, length]."""
         n = self._tokens(index, context)
-        room = self.longest if context.training else self.test_length
-        if n > room:
+        available = self.longest if context.training else self.test_length
+        if n > available:
             name = "longest" if context.training else "test_length"
-            raise ValueError(f"at.sample.{name}={room}: too few positions for {n} tokens")
+            raise ValueError(f"at.sample.{name}={available}: too few positions for {n} tokens")
         drawn = self._drawn(n, context) if context.training else self._fixed(index.device)
         rows = max(len(drawn), len(index))
         return drawn.expand(rows, -1).gather(1, index.expand(rows, -1))

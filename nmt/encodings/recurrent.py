@@ -7,7 +7,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from nmt.encodings.context import Context
 
 
-def states_of(rnn: nn.RNNBase, x: Tensor, context: Context, name: str) -> Tensor:
+def hidden_states(rnn: nn.RNNBase, x: Tensor, context: Context, name: str) -> Tensor:
     """The states [batch, query, hidden x directions] of a one-layer network over x.
 
     While decoding it goes on from where it stopped, which context.state holds under `name`. It
@@ -20,19 +20,19 @@ def states_of(rnn: nn.RNNBase, x: Tensor, context: Context, name: str) -> Tensor
 
 def _states(rnn: nn.RNNBase, x: Tensor, context: Context, name: str) -> Tensor:
     if rnn.bidirectional:
-        return _both_ways(rnn, x, context.lengths)
+        return _bidirectional(rnn, x, context.lengths)
     if context.state is None:
         return rnn(x)[0]  # padding stands on the right, where it disturbs no real token
-    return _continue(rnn, x, context.state, name)
+    return _resume(rnn, x, context.state, name)
 
 
-def merge(rnn: nn.RNNBase, dim: int) -> nn.Module:
+def output_projection(rnn: nn.RNNBase, dim: int) -> nn.Module:
     """A projection of the states to the model's width; nothing where they have it."""
     width = rnn.hidden_size * (2 if rnn.bidirectional else 1)
     return nn.Linear(width, dim) if width != dim else nn.Identity()
 
 
-def _both_ways(rnn: nn.RNNBase, x: Tensor, lengths: Tensor | None) -> Tensor:
+def _bidirectional(rnn: nn.RNNBase, x: Tensor, lengths: Tensor | None) -> Tensor:
     """Packed, or the backward direction would start in the padding."""
     if lengths is None:
         return rnn(x)[0]
@@ -42,7 +42,7 @@ def _both_ways(rnn: nn.RNNBase, x: Tensor, lengths: Tensor | None) -> Tensor:
     return states
 
 
-def _continue(rnn: nn.RNNBase, x: Tensor, state: dict[str, Tensor], name: str) -> Tensor:
+def _resume(rnn: nn.RNNBase, x: Tensor, state: dict[str, Tensor], name: str) -> Tensor:
     """Go on from the last step: h, and c of an LSTM, [batch, hidden] each."""
     names = [f"{name}.h", f"{name}.c"] if isinstance(rnn, nn.LSTM) else [f"{name}.h"]
     zeros = x.new_zeros(x.shape[0], rnn.hidden_size)

@@ -55,11 +55,11 @@ def _make(cls: type[Encoding], options: dict[str, Any], dims: Dims) -> Encoding:
     arguments = {k: v for k, v in options.items() if k not in COMMON}
     check(arguments, options_of(cls), COMMON)
     at, positions = _positions(options.get("at", "index"))
-    _suit(cls, at, positions, dims.site)
+    _check_positions(cls, at, positions, dims.site)
     return cls(replace(dims, positions=positions), **arguments)
 
 
-def _suit(cls: type[Encoding], name: str, positions: Positions, site: str) -> None:
+def _check_positions(cls: type[Encoding], name: str, positions: Positions, site: str) -> None:
     """Refuse positions of that name which the encoding cannot read, or the site does not have."""
     if cls.facts.position_type == "none" and name != "index":
         raise ValueError(f"at={name}: this encoding never looks at positions")

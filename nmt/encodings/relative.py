@@ -38,7 +38,7 @@ class Relative(Encoding):
         super().__init__(
             dims, max_distance=None if longest is None else longest - 1, reads_queries_or_keys=key
         )
-        self.tau = _reach(tau, longest)
+        self.tau = _largest_distance(tau, longest)
         if not (key or value):
             raise ValueError("key=false and value=false: nothing is left to learn")
         if tied and not (key and value):
@@ -47,9 +47,9 @@ class Relative(Encoding):
             raise ValueError("tau=null: a column may stand any distance apart; give tau")
         self.tied, self.longest = tied, longest
         rows = 2 * self.tau + 1
-        own = value and not tied
+        separate = value and not tied
         self.key_table = self.table(rows, dims.head_dim, per_head=per_head) if key else None
-        self.value_table = self.table(rows, dims.head_dim, per_head=per_head) if own else None
+        self.value_table = self.table(rows, dims.head_dim, per_head=per_head) if separate else None
 
     def zero_initialise(self) -> bool:
         """Zero vectors add nothing."""
@@ -82,35 +82,37 @@ class Relative(Encoding):
         extent = context.contiguous_extent
         if extent is None or extent.queries != context.queries.shape[1]:  # some are cached
             return None
-        reach = self._farthest(context)
+        distance = self._max_distance(context)
         tables = (self.key_table, self._values)
-        both = (None if t is None else self._part(t, layer, reach) for t in tables)
-        return DistanceVectors(reach, *both)
+        vectors = (None if t is None else self._rows_within(t, layer, distance) for t in tables)
+        return DistanceVectors(distance, *vectors)
 
     def _rows(self, table: Tensor, layer: int, context: Context) -> tuple[Tensor, Tensor]:
         """The rows of a layer [heads | 1, row, head_dim] and the row of each pair of tokens."""
-        reach = self._farthest(context)
-        return self._part(table, layer, reach), context.clipped(reach)
+        distance = self._max_distance(context)
+        return self._rows_within(table, layer, distance), context.clipped(distance)
 
-    def _part(self, table: Tensor, layer: int, reach: int) -> Tensor:
-        """The rows of distances up to `reach`.
+    def _rows_within(self, table: Tensor, layer: int, distance: int) -> Tensor:
+        """The rows of distances up to `distance`.
 
         Of a table for all distances, which is long, only the part that the sentence needs is read.
         A decoder has no use for half of any, but to leave that out saves no time.
         """
-        return self.pick(table, layer)[:, self.tau - reach : self.tau + reach + 1]
+        return self.pick(table, layer)[:, self.tau - distance : self.tau + distance + 1]
 
-    def _farthest(self, context: Context) -> int:
+    def _max_distance(self, context: Context) -> int:
         """Distances beyond count as this one."""
         if self.longest is None:
             return self.tau
-        reach: int = context.once("max_distance", context.max_distance)
-        if reach > self.tau:
-            raise ValueError(f"distance {reach}: longest={self.longest} has vectors to {self.tau}")
-        return reach
+        distance: int = context.once("max_distance", context.max_distance)
+        if distance > self.tau:
+            raise ValueError(
+                f"distance {distance}: longest={self.longest} has vectors to {self.tau}"
+            )
+        return distance
 
 
-def _reach(tau: int | None, longest: int | None) -> int:
+def _largest_distance(tau: int | None, longest: int | None) -> int:
     """The largest distance with a vector of its own; raises ValueError if none follows."""
     if tau is None:
         if longest is None:

@@ -1,13 +1,13 @@
 """Su, Lu, Pan, Wen, Liu (2021), RoFormer: rotary position embedding (RoPE).
 
-q'_i = R(i) q_i, k'_j = R(j) k_j, where R(t) turns each pair b of components by the angle t w_b,
+q'_i = R(i) q_i, k'_j = R(j) k_j, where R(t) rotates each pair b of components by the angle t w_b,
 w_b = base^(-2b / head_dim). A product of the two depends on positions through j - i alone.
 
-partial < 1 turns the first share of the components only, as GPT-NeoX does. To read further than
+partial < 1 rotates the first share of the components only, as GPT-NeoX does. To read further than
 was trained: scaling=linear divides positions by `factor` (Chen et al. 2023), scaling=ntk leaves
-them and multiplies the base by factor^(r / (r - 2)), r components turned (bloc97 2023), so that
-the slowest pair turns as under linear scaling and the fastest as before. YaRN is an encoding of its
-own (`yarn.py`).
+them and multiplies the base by factor^(r / (r - 2)), r components rotated (bloc97 2023), so that
+the slowest pair rotates as under linear scaling and the fastest as before. YaRN is an encoding of
+its own (`yarn.py`).
 """
 
 from typing import Annotated, Literal
@@ -26,11 +26,11 @@ Factor = Annotated[float, Bound(1)]
 class Rotary(Encoding):
     """Rotates queries and keys by their position; learns nothing.
 
-    layout: interleaved turns neighbours (the paper), halves pairs b with b + r / 2 (GPT-NeoX).
+    layout: interleaved rotates neighbours (the paper), halves pairs b with b + r / 2 (GPT-NeoX).
     """
 
     facts = Facts(relative=True)
-    magnitude: float = 1.0  # of the turned components (YaRN)
+    magnitude: float = 1.0  # of the rotated components (YaRN)
 
     def __init__(
         self,
@@ -41,44 +41,44 @@ class Rotary(Encoding):
         scaling: Literal["none", "linear", "ntk"] = "none",
         factor: Factor = 1.0,
     ) -> None:
-        turned = round(dims.head_dim * partial)
-        a, b = paired(torch.arange(turned, device="cpu"), layout)
+        rotary_dim = round(dims.head_dim * partial)
+        a, b = paired(torch.arange(rotary_dim, device="cpu"), layout)
         planes = frozenset(map(frozenset, zip(a.tolist(), b.tolist(), strict=False)))
         super().__init__(dims, rotation_planes=planes)
-        if partial != 1 and not (2 <= turned < dims.head_dim and turned % 2 == 0):
+        if partial != 1 and not (2 <= rotary_dim < dims.head_dim and rotary_dim % 2 == 0):
             raise ValueError(
                 f"partial={partial}: must leave an even number of {dims.head_dim} components to "
-                f"turn, not {turned}"
+                f"rotate, not {rotary_dim}"
             )
-        self.turned, self.layout = turned, layout
+        self.rotary_dim, self.layout = rotary_dim, layout
         self.base, self.scaling, self.factor = base, scaling, factor
         if scaling == "none" and factor != 1:
             raise ValueError(f"factor={factor}: must be 1 with scaling=none")
         if scaling == "ntk":
-            if turned < 4:
-                raise ValueError("scaling=ntk: needs at least 4 components to turn")
-            self.base = base * factor ** (self.turned / (self.turned - 2))
-        frequencies(turned)  # refuses an odd width
+            if rotary_dim < 4:
+                raise ValueError("scaling=ntk: needs at least 4 components to rotate")
+            self.base = base * factor ** (self.rotary_dim / (self.rotary_dim - 2))
+        frequencies(rotary_dim)  # refuses an odd width
 
     def frequencies(self, device: torch.device | None = None) -> Tensor:
-        """Angles by which neighbours differ, in float64: [turned / 2]."""
-        w = frequencies(self.turned, base=self.base, device=device)
+        """Angles by which neighbours differ, in float64: [rotary_dim / 2]."""
+        w = frequencies(self.rotary_dim, base=self.base, device=device)
         return w / self.factor if self.scaling == "linear" else w
 
     def project(
         self, project: Projection, xq: Tensor, xk: Tensor, xv: Tensor, layer: int, context: Context
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Turn q and k after their projection; v stays as it is."""
+        """Rotate q and k after their projection; v stays as it is."""
         q, k, v = project(xq, xk, xv)
-        return self._turn(q, "queries", context), self._turn(k, "new_keys", context), v
+        return self._rotate(q, "queries", context), self._rotate(k, "new_keys", context), v
 
-    def _turn(self, x: Tensor, which: str, context: Context) -> Tensor:
-        kind = torch.promote_types(x.dtype, torch.float32)  # whatever the model's type
-        cos, sin = self._waves(which, kind, context)
-        still = x[..., self.turned :]
-        a, b = paired(x[..., : self.turned], self.layout)
-        turned = self.unpaired(a * cos - b * sin, a * sin + b * cos).to(x.dtype)
-        return turned if self.turned == x.shape[-1] else torch.cat([turned, still], dim=-1)
+    def _rotate(self, x: Tensor, which: str, context: Context) -> Tensor:
+        dtype = torch.promote_types(x.dtype, torch.float32)  # whatever the model's type
+        cos, sin = self._cosines_and_sines(which, dtype, context)
+        rest = x[..., self.rotary_dim :]
+        a, b = paired(x[..., : self.rotary_dim], self.layout)
+        rotated = self.unpaired(a * cos - b * sin, a * sin + b * cos).to(x.dtype)
+        return rotated if self.rotary_dim == x.shape[-1] else torch.cat([rotated, rest], dim=-1)
 
     def unpaired(self, a: Tensor, b: Tensor) -> Tensor:
         """Undo `paired`."""
@@ -86,19 +86,21 @@ class Rotary(Encoding):
             return torch.stack((a, b), dim=-1).flatten(-2)
         return torch.cat((a, b), dim=-1)
 
-    def _waves(self, which: str, kind: torch.dtype, context: Context) -> tuple[Tensor, Tensor]:
-        """Cosines and sines of positions x w: [batch | 1, 1, length, turned / 2] each."""
+    def _cosines_and_sines(
+        self, which: str, dtype: torch.dtype, context: Context
+    ) -> tuple[Tensor, Tensor]:
+        """Cosines and sines of positions x w: [batch | 1, 1, length, rotary_dim / 2] each."""
 
         def make() -> tuple[Tensor, Tensor]:
             at = getattr(context, which)
             a = angles(at, self.frequencies(at.device))[:, None]
-            return (a.cos() * self.magnitude).to(kind), (a.sin() * self.magnitude).to(kind)
+            return (a.cos() * self.magnitude).to(dtype), (a.sin() * self.magnitude).to(dtype)
 
-        return context.once(("rotary", which, kind, id(self)), make)
+        return context.once(("rotary", which, dtype, id(self)), make)
 
 
 def paired(x: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
-    """The two components of each pair: [.., turned] -> twice [.., turned / 2]."""
+    """The two components of each pair: [.., rotary_dim] -> twice [.., rotary_dim / 2]."""
     if layout == "interleaved":
         return x[..., 0::2], x[..., 1::2]
     a, b = x.chunk(2, dim=-1)

@@ -31,10 +31,12 @@ class Sandwich(Encoding):
 
     def _make(self, context: Context) -> Tensor:
         heads = torch.arange(1, self.dims.heads + 1, device=context.queries.device)
-        below = self._waves(context.queries) @ self._waves(context.keys).mT - self.width / 2
-        return (below[:, None] * (self.dims.heads / 8 / heads)[:, None, None]).to(torch.float32)
+        products = (
+            self._sinusoids(context.queries) @ self._sinusoids(context.keys).mT - self.width / 2
+        )
+        return (products[:, None] * (self.dims.heads / 8 / heads)[:, None, None]).to(torch.float32)
 
-    def _waves(self, positions: Tensor) -> Tensor:
+    def _sinusoids(self, positions: Tensor) -> Tensor:
         """[batch | 1, n] -> float64 [batch | 1, n, width]; frequencies count from b = 1."""
         device = positions.device
         b = torch.arange(1, self.width // 2 + 1, dtype=torch.float64, device=device)

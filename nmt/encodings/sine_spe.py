@@ -24,7 +24,7 @@ from nmt.encodings.options import PositiveInt
 
 
 class SineSpe(Encoding):
-    """Turns queries and keys into longer ones whose products know the distance.
+    """Replaces queries and keys by wider ones whose products depend on the distance.
 
     Layers share 3 K head_dim heads parameters of the templates; each has head_dim heads gates.
     Exact queries and keys, cached ones too, have (2K + 1) head_dim components, stochastic R.
@@ -43,8 +43,8 @@ class SineSpe(Encoding):
         gated: bool = True,
         realizations: PositiveInt | None = None,
     ) -> None:
-        every = frozenset([frozenset(range(dims.head_dim))])  # each component in its own way
-        super().__init__(dims, relative=mode == "exact", rotation_planes=every)
+        planes = frozenset([frozenset(range(dims.head_dim))])  # each component in its own way
+        super().__init__(dims, relative=mode == "exact", rotation_planes=planes)
         if mode == "exact" and realizations is not None:
             raise ValueError(f"realizations={realizations}: mode=exact draws nothing")
         if mode == "stochastic" and realizations is None:
@@ -76,16 +76,16 @@ class SineSpe(Encoding):
         code = context.once(("sine_spe", which, id(self)), lambda: self._code(which, context))
         wide = x.to(code.dtype)[..., None]  # [batch, heads, n, head_dim, 1]
         if self.gate is None:
-            made = wide * code
+            features = wide * code
         else:
             gate = self.gate[layer][:, None, :, None]  # [heads, 1, head_dim, 1]
             waves = wide * code * (-gate).sigmoid().sqrt()
-            made = torch.cat([waves, wide * gate.sigmoid().sqrt()], dim=-1)
-        made = made.flatten(-2)
+            features = torch.cat([waves, wide * gate.sigmoid().sqrt()], dim=-1)
+        features = features.flatten(-2)
         if self.noise is not None:
             noise = context.once(("sine_spe noise", id(self)), lambda: self._noise(context))
-            made = made @ noise * noise.shape[-1] ** -0.5
-        return made.to(x.dtype)
+            features = features @ noise * noise.shape[-1] ** -0.5
+        return features.to(x.dtype)
 
     def _code(self, which: str, context: Context) -> Tensor:
         """lambda / sqrt(2K) [cos, sin] of a wave at each position.

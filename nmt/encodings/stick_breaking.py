@@ -52,22 +52,22 @@ class StickBreaking(Encoding):
 
     def normalise(self, e: Tensor, layer: int, context: Context) -> Tensor:
         """Shares of the sticks of scores e [batch, heads, query, key]; they add up to 1 at most."""
-        p = self._broken(e, context)
+        p = self._weights(e, context)
         if self.vector is not None:  # kept for `values`, whose p is after dropout
-            context.once(self._left(layer), lambda: 1 - p.sum(-1, keepdim=True))
+            context.once(self._rest_key(layer), lambda: 1 - p.sum(-1, keepdim=True))
         return p
 
     def values(self, p: Tensor, layer: int, context: Context) -> Tensor | None:
         """The rest of each stick times the layer's vectors: [batch, heads, query, head_dim]."""
         if self.vector is None:
             return None
-        left: Tensor = context.once(self._left(layer), lambda: 1 - p.sum(-1, keepdim=True))
+        left: Tensor = context.once(self._rest_key(layer), lambda: 1 - p.sum(-1, keepdim=True))
         return left.to(p.dtype) * self.vector[layer].to(p.dtype)
 
-    def _left(self, layer: int) -> tuple[str, str, int]:
+    def _rest_key(self, layer: int) -> tuple[str, str, int]:
         return "left of the sticks", self.name, layer
 
-    def _broken(self, e: Tensor, context: Context) -> Tensor:
+    def _weights(self, e: Tensor, context: Context) -> Tensor:
         """Shares [batch, heads, query, key] of the sticks of scores e."""
         allowed = torch.ones_like(e[:1, :1], dtype=torch.bool)
         if context.allowed is not None:
@@ -78,10 +78,10 @@ class StickBreaking(Encoding):
         ahead = key[:, None, None, :] - query[:, None, :, None]  # [batch | 1, 1, query, key]
         behind = ahead <= 0 if self.attend_current else ahead < 0
         if context.site == "encoder":
-            back, on = e.chunk(2, dim=1)
+            back, forward = e.chunk(2, dim=1)
             before = ahead >= 0 if self.attend_current else ahead > 0
-            left = shares(on.flip(-1), (allowed & before).flip(-1)).flip(-1)
-            p = torch.cat([shares(back, allowed & behind), left], dim=1)
+            ahead_shares = shares(forward.flip(-1), (allowed & before).flip(-1)).flip(-1)
+            p = torch.cat([shares(back, allowed & behind), ahead_shares], dim=1)
         else:
             p = shares(e, allowed & behind)
         if not self.remainder:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
 from nmt.encodings.bias_table import scalars
-from nmt.encodings.positions import refuse_descending
+from nmt.encodings.positions import check_ascending
 
 
 class T5(Encoding):
@@ -27,7 +27,7 @@ class T5(Encoding):
     ) -> None:
         super().__init__(dims, scale=None if scaled else 1.0)
         check_buckets(buckets, max_distance, dims.site)
-        refuse_descending(self.positions, dims.site)
+        check_ascending(self.positions, dims.site)
         self.buckets = buckets
         self.max_distance = max_distance
         self.weight = nn.Parameter(torch.randn(dims.heads, buckets) * dims.dim**-0.5)

@@ -18,7 +18,7 @@ from nmt.encodings.sinusoids import frequencies
 
 
 class TransformerXl(Encoding):
-    """Adds what queries think of distances, and what all think of keys and of distances.
+    """Adds products of queries with distances, and of learned vectors with keys and distances.
 
     W_R belongs to a layer; u and v belong to a head and are shared by the layers, unless untie:
     layers dim^2 + 2 dim, or layers (dim^2 + 2 dim), parameters per stack.

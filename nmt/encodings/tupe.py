@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from nmt.encodings.base import Context, Dims, Encoding, Facts
 from nmt.encodings.bias_table import scalars
 from nmt.encodings.options import PositiveInt
-from nmt.encodings.positions import refuse_descending
+from nmt.encodings.positions import check_ascending
 from nmt.encodings.t5 import bucket, check_buckets, two_sided
 
 
@@ -39,7 +39,7 @@ class Tupe(Encoding):
             raise ValueError("buckets and max_distance: give both (TUPE-R), or none (TUPE-A)")
         if buckets is not None and max_distance is not None:
             check_buckets(buckets, max_distance, dims.site)
-            refuse_descending(self.positions, dims.site)
+            check_ascending(self.positions, dims.site)
         self.longest = longest
         self.buckets = buckets
         self.max_distance = max_distance
@@ -71,10 +71,10 @@ class Tupe(Encoding):
             index = bucket(context.delta, self.buckets, self.max_distance, sides)
             term = term + scalars(self.distances, index)  # type: ignore[arg-type]
         if self.first is not None:
-            own, others = self.first[:, :, None, None]
+            in_row, in_column = self.first[:, :, None, None]
             queries, keys = context.indices
-            term = torch.where((keys == 0)[:, None, None, :], others, term)
-            term = torch.where((queries == 0)[:, None, :, None], own, term)
+            term = torch.where((keys == 0)[:, None, None, :], in_column, term)
+            term = torch.where((queries == 0)[:, None, :, None], in_row, term)
         return term
 
     def _heads(self, linear: nn.Linear, positions: Tensor) -> Tensor:

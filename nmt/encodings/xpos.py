@@ -2,7 +2,7 @@
 
 After RoPE, q'_i *= z^(i / scale_base) and k'_j *= z^(-j / scale_base), with
 z_b = (2b / head_dim + 0.4) / 1.4 for pair b: scores shrink with z^((i - j) / scale_base), the
-faster-turning pairs first. The authors' code centres positions at half of the length and turns
+faster-rotating pairs first. The authors' code centres positions at half of the length and rotates
 all cached keys again at each step; the centre cancels in the product, so here it is fixed at 0.
 
 The decay holds for keys in the past only: ahead it would grow. So the encoder gets plain RoPE.
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from nmt.encodings.base import Context, Dims, Projection
 from nmt.encodings.options import PositiveFloat
-from nmt.encodings.positions import refuse_descending
+from nmt.encodings.positions import check_ascending
 from nmt.encodings.rotary import Base, Rotary
 from nmt.encodings.sinusoids import Layout
 
@@ -29,30 +29,30 @@ class Xpos(Rotary):
         scale_base: PositiveFloat = 512.0,
     ) -> None:
         super().__init__(dims, base, layout)
-        refuse_descending(self.positions, dims.site)
+        check_ascending(self.positions, dims.site)
         self.scale_base = scale_base
 
     def zeta(self, device: torch.device | None = None) -> Tensor:
         """z_b in float64: [head_dim / 2]."""
-        b = torch.arange(self.turned // 2, dtype=torch.float64, device=device)
-        return (2 * b / self.turned + 0.4) / 1.4
+        b = torch.arange(self.rotary_dim // 2, dtype=torch.float64, device=device)
+        return (2 * b / self.rotary_dim + 0.4) / 1.4
 
     def project(
         self, project: Projection, xq: Tensor, xk: Tensor, xv: Tensor, layer: int, context: Context
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Turn q and k; let them grow and shrink in the decoder; v stays as it is."""
+        """Rotate q and k, and scale them in the decoder; v stays as it is."""
         q, k, v = super().project(project, xq, xk, xv, layer, context)
         if self.dims.site != "decoder":
             return q, k, v
-        return self._grow(q, "queries", 1, context), self._grow(k, "new_keys", -1, context), v
+        return self._scaled(q, "queries", 1, context), self._scaled(k, "new_keys", -1, context), v
 
-    def _grow(self, x: Tensor, which: str, sign: int, context: Context) -> Tensor:
+    def _scaled(self, x: Tensor, which: str, sign: int, context: Context) -> Tensor:
         """Multiply x [batch, heads, n, head_dim] with z^(sign position / scale_base)."""
-        kind = torch.promote_types(x.dtype, torch.float32)
+        dtype = torch.promote_types(x.dtype, torch.float32)
 
         def make() -> Tensor:
             at = getattr(context, which).to(torch.float64)[:, None, :, None]
             z = self.zeta(at.device) ** (sign * at / self.scale_base)
-            return self.unpaired(z, z).to(kind)  # [batch | 1, 1, n, head_dim]
+            return self.unpaired(z, z).to(dtype)  # [batch | 1, 1, n, head_dim]
 
-        return (x * context.once(("xpos", which, kind, id(self)), make)).to(x.dtype)
+        return (x * context.once(("xpos", which, dtype, id(self)), make)).to(x.dtype)

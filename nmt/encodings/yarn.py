@@ -1,6 +1,6 @@
 """Peng, Quesnelle, Fan, Shippole (2023), YaRN: rotary for texts `factor` times as long as before.
 
-    w'_b = g_b w_b + (1 - g_b) w_b / factor;   q and k turned, and both times 0.1 ln(factor) + 1
+    w'_b = g_b w_b + (1 - g_b) w_b / factor;   q and k rotated, and both times 0.1 ln(factor) + 1
 
 What turned often in the `original` positions keeps its angle (g = 1), what did not turn once there
 is slowed down so that longer texts stay within the angles that were trained (g = 0). In between g
@@ -26,7 +26,7 @@ from nmt.encodings.sinusoids import Layout
 
 
 class Yarn(Rotary):
-    """Rotates queries and keys, slow pairs more slowly than was trained; learns nothing."""
+    """Rotates queries and keys, slow pairs more slowly than in training; learns nothing."""
 
     def __init__(
         self,
@@ -52,25 +52,25 @@ class Yarn(Rotary):
         self.magnitude = attention or 0.1 * math.log(factor) + 1
 
     def frequencies(self, device: torch.device | None = None) -> Tensor:
-        """Angles by which neighbours differ, in float64: [turned / 2]."""
+        """Angles by which neighbours differ, in float64: [rotary_dim / 2]."""
         w = super().frequencies(device)
-        kept = self._kept(w)
-        return w * (kept + (1 - kept) / self.factor)
+        unscaled = self._ramp(w)
+        return w * (unscaled + (1 - unscaled) / self.factor)
 
-    def _kept(self, w: Tensor) -> Tensor:
-        """The share g of frequencies w that stay as they were: [turned / 2]."""
+    def _ramp(self, w: Tensor) -> Tensor:
+        """The share g of frequencies w that stay as they were: [rotary_dim / 2]."""
         if self.ramp == "turns":
             turns = self.original * w / (2 * math.pi)
             return ((turns - self.beta_slow) / (self.beta_fast - self.beta_slow)).clamp(0, 1)
         first = max(math.floor(self._pair(self.beta_fast)), 0)
-        last = min(math.ceil(self._pair(self.beta_slow)), self.turned - 1)
+        last = min(math.ceil(self._pair(self.beta_slow)), self.rotary_dim - 1)
         b = torch.arange(len(w), dtype=w.dtype, device=w.device)
         return 1 - ((b - first) / max(last - first, 0.001)).clamp(0, 1)
 
     def _pair(self, turns: float) -> float:
-        """Which pair, were there any between two, turns so many times in the original positions."""
+        """The number of the pair that turns so often in the original positions, as a fraction."""
         return (
-            self.turned
+            self.rotary_dim
             * math.log(self.original / (turns * 2 * math.pi))
             / (2 * math.log(self.base))
         )

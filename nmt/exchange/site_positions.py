@@ -15,7 +15,7 @@ from torch import Tensor
 from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context, causal
-from nmt.encodings.passes import computed, placed
+from nmt.encodings.passes import computed, with_positions
 from nmt.encodings.rotary import Rotary
 from nmt.errors import UserError
 from nmt.exchange.distance_tables import by_distance, pairs, reach, widened
@@ -168,7 +168,7 @@ def _remembers(probe: _Probe, e: Encoding) -> bool:
     """Whether it keeps what it computes of each key, so that scores depend on the words."""
     if "project" not in e.hooks:
         return False
-    context = placed(probe.context(torch.arange(1), 1), e.positions)
+    context = with_positions(probe.context(torch.arange(1), 1), e.positions)
     x, split = torch.zeros(1, 1, probe.dims.dim), (1, probe.dims.heads, 1, probe.dims.head_dim)
     e.project(lambda *_: (x.view(split),) * 3, x, x, x, 0, context)
     return "remembered" in computed(context)
@@ -282,14 +282,14 @@ def _value_vectors(probe: _Probe, layer: int) -> Tensor:
 def _scores(probe: _Probe, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
     s = s.clone()  # an encoding may write into it
     for e in probe.having("scores"):
-        s = e.scores(s, q, k, layer, placed(context, e.positions))
+        s = e.scores(s, q, k, layer, with_positions(context, e.positions))
     return s
 
 
 def _values(probe: _Probe, p: Tensor, layer: int, context: Context) -> Tensor:
     total = p.new_zeros(*p.shape[:3], probe.dims.head_dim)
     for e in probe.having("values"):
-        more = e.values(p, layer, placed(context, e.positions))
+        more = e.values(p, layer, with_positions(context, e.positions))
         total = total if more is None else total + more
     return total
 
@@ -328,18 +328,18 @@ def _turns(probe: _Probe) -> Turns:
     (e, *more) = probe.having("project")
     plain = isinstance(e, Rotary) and type(e).project is Rotary.project and e.magnitude == 1
     few = min(probe.length, CHECKED)
-    at = placed(probe.context(torch.arange(few), few), e.positions).queries[0].double()
+    at = with_positions(probe.context(torch.arange(few), few), e.positions).queries[0].double()
     step = float(at[1] - at[0]) if few > 1 else 1.0
     steady = _same(at - at[0], torch.arange(few) * step) and step > 0
     if more or not isinstance(e, Rotary) or not plain or not steady:
         raise probe.refuse("queries and keys are changed by more than a rotation", "project")
     w = e.frequencies()
     ratio = float(w[0] / w[1]) if len(w) > 1 else 1.0
-    base = ratio ** (e.turned / 2) if len(w) > 1 else 10000.0
+    base = ratio ** (e.rotary_dim / 2) if len(w) > 1 else 10000.0
     if not _same(w, w[0] * ratio ** -torch.arange(len(w), dtype=w.dtype)):
         raise probe.refuse("its frequencies are not the powers of one base", "project")
     slow = 1 / (float(w[0]) * step)
-    return Turns(e.turned, base, e.layout == "interleaved", slow)
+    return Turns(e.rotary_dim, base, e.layout == "interleaved", slow)
 
 
 def _same(a: Tensor, b: Tensor) -> bool:

@@ -10,7 +10,7 @@ from nmt.encodings.base import Encoding
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
 from nmt.encodings.limits import max_length
-from nmt.encodings.passes import placed
+from nmt.encodings.passes import with_positions
 from nmt.encodings.weights import softmax
 from nmt.inspect.single import additions, ask, pass_over, scale_of
 from nmt.model import example
@@ -129,7 +129,7 @@ class _Portrait:
         """The same word at two positions, where all is changed."""
         same = self.x[:1, :1].expand(-1, min(REACH, self.n), -1)
         with torch.inference_mode():
-            context = placed(self.context(1, REACH, same=True), self.e.positions)
+            context = with_positions(self.context(1, REACH, same=True), self.e.positions)
             y = self.e.embed(same, context)  # [streams, position, dim]
         vectors = y.transpose(0, 1).flatten(1)
         return _similarity("Similarity of one word at two positions", vectors)
@@ -188,7 +188,7 @@ class _Portrait:
         p = torch.eye(n)[:, None, None].expand(n, self.e.dims.heads, n, n)
         with torch.inference_mode():
             ask(self.e, self.x[:1].expand(n, *self.x.shape[1:]), context)
-            added = self.e.values(p, 0, placed(context, self.e.positions))
+            added = self.e.values(p, 0, with_positions(context, self.e.positions))
         if added is None:
             return []
         norms = added.norm(dim=-1).permute(1, 2, 0)  # [heads, query, key]
@@ -220,7 +220,7 @@ class _Portrait:
     def _by_distance(self, values: Tensor, context: Context) -> tuple[Array, list[Array]]:
         """Mean of [heads, query, key] over all pairs of one distance, if there are enough."""
         edges = self.e.positions.distances_only
-        delta = placed(context, self.e.positions).delta if edges else context.delta
+        delta = with_positions(context, self.e.positions).delta if edges else context.delta
         distances, index = delta[0].flatten().unique(return_inverse=True)
         flat = values.flatten(1)
         real = ~flat.isnan()

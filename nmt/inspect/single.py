@@ -7,7 +7,7 @@ from torch import Tensor
 from nmt.encodings.base import Encoding
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context, causal
-from nmt.encodings.passes import repeated, whole
+from nmt.encodings.passes import whole, with_streams
 from nmt.model.transformer import PAD
 
 CLOSE = 1e-4  # what two contents get is equal, or nothing
@@ -50,7 +50,7 @@ def ask(e: Encoding, x: Tensor, context: Context) -> Answers:
     site, layer = Encodings([e]), 0
     across = context.site == "cross"
     embedded = x.repeat_interleave(e.facts.streams, 0) if across else site.embed(x, context)
-    inside = repeated(context, e.facts.streams) if e.facts.streams > 1 else context
+    inside = with_streams(context, e.facts.streams) if e.facts.streams > 1 else context
     inputs = x if e.facts.streams == 1 else embedded
     layered = inputs if across else site.layer(inputs, layer, inside)
     q, k, v = site.project(split, inputs, inputs, inputs, layer, inside)  # type: ignore[arg-type]

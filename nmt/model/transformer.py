@@ -287,7 +287,7 @@ class Transformer(nn.Module):
             state=state.recurrent,
             memories=state.own,
         )
-        cross = passes.step_across(
+        cross = passes.cross_step(
             decoder,
             state.source.shape[1],
             state.width,
@@ -306,7 +306,7 @@ class Transformer(nn.Module):
         """The bottom of a stack, and the context of its layers."""
         x = encodings.embed(table(ids) * self.scale, context)
         if self.streams > 1:
-            context = passes.repeated(context, self.streams)
+            context = passes.with_streams(context, self.streams)
         return dropout(x, self.dropout, self.training), context
 
     def _decode(
@@ -316,7 +316,7 @@ class Transformer(nn.Module):
         encodings, across = self.decoder_encodings, self.cross_encodings
         x, decoder = self._embed(self.target_embedding, target, encodings, decoder)
         if self.streams > 1:
-            cross = passes.repeated(cross, self.streams)
+            cross = passes.with_streams(cross, self.streams)
 
         def run(layer: nn.Module, y: Tensor, number: int, both: Sequence[Context]) -> Tensor:
             return layer(y, memory, number, (encodings, both[0]), (across, both[1]))

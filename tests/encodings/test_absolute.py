@@ -11,7 +11,7 @@ from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
 from nmt.encodings.learned import Learned
 from nmt.encodings.limits import max_length
-from nmt.encodings.passes import placed
+from nmt.encodings.passes import with_positions
 from nmt.encodings.positions import Index
 from nmt.encodings.sinusoids import sinusoids
 
@@ -53,7 +53,7 @@ def test_the_first_position_is_a_choice() -> None:
     at = torch.arange(3)[None]
     e = Absolute(replace(Dims("encoder", 1, 2, 8, 4), positions=Index(start=1)))
     c = Context("encoder", at, at, at)
-    x = e.embed(torch.zeros(1, 3, 8), placed(c, e.positions))
+    x = e.embed(torch.zeros(1, 3, 8), with_positions(c, e.positions))
     assert torch.equal(x[0], sinusoids(torch.tensor([1, 2, 3]), 8))
 
 

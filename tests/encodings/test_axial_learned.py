@@ -13,7 +13,7 @@ from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
 from nmt.encodings.learned import Learned
 from nmt.encodings.limits import max_length
-from nmt.encodings.passes import placed
+from nmt.encodings.passes import with_positions
 from nmt.encodings.position_infused import PositionInfused
 from nmt.encodings.positions import Index
 from nmt.encodings.registry import create
@@ -38,7 +38,7 @@ def pe(position: float, width: int) -> Tensor:
 
 def added(e: Encoding, n: int, dtype: torch.dtype = torch.float32) -> Tensor:
     """What `embed` adds to zeros: [n, dim]."""
-    c = placed(pass_over(n, rows=1), e.positions)
+    c = with_positions(pass_over(n, rows=1), e.positions)
     return e.embed(torch.zeros(1, n, e.dims.dim, dtype=dtype), c)[0]
 
 
@@ -188,7 +188,7 @@ def test_universal_without_its_hook_is_a_stack_of_shared_layers(
 
 def test_universal_adds_both_sinusoids() -> None:
     e = Universal(dims(positions=Index(start=2)), layout="halves", denominator="tensor2tensor")
-    c = placed(pass_over(5), e.positions)
+    c = with_positions(pass_over(5), e.positions)
     x = e.layer(torch.zeros(2, 5, 8), 3, c)
     where = sinusoids(torch.arange(2, 7), 8, "halves", "tensor2tensor")
     when = sinusoids(torch.tensor(4), 8, "halves", "tensor2tensor")

@@ -15,7 +15,7 @@ from nmt.encodings.context import Context, Positions
 from nmt.encodings.graformer import Graformer
 from nmt.encodings.learned import Learned
 from nmt.encodings.limits import max_length
-from nmt.encodings.passes import placed
+from nmt.encodings.passes import with_positions
 from nmt.encodings.per_language import PerLanguage
 from nmt.encodings.positions_columns import ColumnPositions, Depth, Graph, Segment, Tree
 from nmt.encodings.registry import create
@@ -86,7 +86,7 @@ def test_chains_have_the_place_for_a_depth() -> None:
     chain = torch.arange(9).expand(2, 9)
     context = beside()
     context.columns = {"heads": chain, "words": chain}
-    assert placed(context, Depth()).queries.equal(chain)
+    assert with_positions(context, Depth()).queries.equal(chain)
 
 
 def test_chains_make_structural_distances_those_of_shaw() -> None:
@@ -242,9 +242,9 @@ def test_a_column_is_a_position() -> None:
     learned = Learned(dims(positions=ColumnPositions("order")))
     got = Encodings([learned]).embed(x, beside())
     assert torch.equal(got, x + learned.weight[order])
-    delta = placed(beside(), ColumnPositions("order")).delta
+    delta = with_positions(beside(), ColumnPositions("order")).delta
     assert delta.equal(order[:, None, :] - order[:, :, None])
-    assert placed(beside(), Depth()).queries.equal(depths(torch.tensor(HEADS)))
+    assert with_positions(beside(), Depth()).queries.equal(depths(torch.tensor(HEADS)))
 
 
 def test_columns_are_named_to_the_model(tiny: Make) -> None:
@@ -281,7 +281,7 @@ def test_columns_that_do_not_fit(positions: Positions, columns: Any, said: str) 
     context = pass_over(9)
     context.columns = {name: torch.tensor(values) for name, values in columns.items()}
     with pytest.raises(ValueError, match=said):
-        _ = placed(context, positions).delta
+        _ = with_positions(context, positions).delta
 
 
 @pytest.mark.parametrize(
@@ -319,8 +319,8 @@ def test_pairwise_encodings_take_trees_and_graphs() -> None:
 
 def test_paths_without_end_have_a_row_of_their_own_under_shaw() -> None:
     """at graph, longest 2, with tau 3: row 6 is met only where there is no path."""
-    rows = placed(beside(), Graph(longest=2)).clipped(3)
-    none = placed(beside(), Graph(longest=2)).delta == 3
+    rows = with_positions(beside(), Graph(longest=2)).clipped(3)
+    none = with_positions(beside(), Graph(longest=2)).delta == 3
     assert none.any() and (rows == 6).equal(none)
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from nmt.encodings.base import Dims
 from nmt.encodings.complex_order import ComplexOrder
 from nmt.encodings.context import Context
-from nmt.encodings.passes import placed
+from nmt.encodings.passes import with_positions
 from nmt.encodings.positions import Index
 from nmt.encodings.registry import create
 from nmt.errors import UserError
@@ -31,7 +31,7 @@ def embedded(e: ComplexOrder, ids: Tensor, x: Tensor, start: int = 0) -> Tensor:
     """Complex embeddings [rows, n, dim]."""
     c = pass_over(ids.shape[1], rows=len(ids))
     c.tokens = ids
-    return joined(e.embed(x, placed(c, Index(start))))
+    return joined(e.embed(x, with_positions(c, Index(start))))
 
 
 @pytest.mark.parametrize("frequency, phase", list(pairs(["word", "shared"], [True, False])))

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from nmt.encodings.context import Context, Extent, Positions
 from nmt.encodings.distances import distinct
-from nmt.encodings.passes import placed, repeated, step, step_across, whole
+from nmt.encodings.passes import cross_step, step, whole, with_positions, with_streams
 from nmt.encodings.positions import Index
 from nmt.encodings.positions_columns import ColumnPositions, Segment
 from nmt.encodings.positions_remaining import Remaining, noisy
@@ -49,8 +49,8 @@ def both(t: Tensor) -> Tensor:
 def test_streams_share_the_positions_of_their_row(name: str, rows: int) -> None:
     positions = MADE[name] if name in MADE else position_class(name)()
     one = training(rows)
-    two = placed(repeated(one, 2), positions)
-    single = placed(one, positions)
+    two = with_positions(with_streams(one, 2), positions)
+    single = with_positions(one, positions)
     assert two.rows == 2 * rows and two.positions == positions
     for at, double in (
         (single.queries, two.queries), (single.keys, two.keys), (single.new_keys, two.new_keys)
@@ -63,14 +63,14 @@ def test_streams_share_the_positions_of_their_row(name: str, rows: int) -> None:
 def test_streams_share_the_distances_of_their_row(name: str, rows: int) -> None:
     positions: Positions = position_class(name)()
     one = training(rows)
-    delta = placed(repeated(one, 2), positions).delta
-    assert torch.equal(delta, both(placed(one, positions).delta))
+    delta = with_positions(with_streams(one, 2), positions).delta
+    assert torch.equal(delta, both(with_positions(one, positions).delta))
 
 
 @pytest.mark.parametrize("rows", [1, 3])
 def test_streams_share_words_lengths_and_columns(rows: int) -> None:
     one = training(rows)
-    two = repeated(one, 2)
+    two = with_streams(one, 2)
     assert one.tokens is not None and two.tokens is not None and two.lengths is not None
     assert torch.equal(two.tokens, both(one.tokens))
     assert two.lengths.shape == (2 * rows,)
@@ -82,7 +82,7 @@ def test_streams_share_the_noise_of_a_length() -> None:
     one = training(40)
     lengths = noisy(one, 3)
     assert len(lengths.unique()) > 3
-    two = repeated(placed(one, Remaining(noise=3)), 2)
+    two = with_streams(with_positions(one, Remaining(noise=3)), 2)
     assert torch.equal(two.queries[:, 0], both(lengths))
 
 
@@ -109,9 +109,9 @@ def test_both_streams_of_a_token_look_alike_in_training(
 def test_what_the_host_knows_is_so(name: str, learning: bool) -> None:
     positions = MADE[name] if name in MADE else position_class(name)()
     torch.manual_seed(1)
-    read = placed(replace(training(3), training=learning), positions)
+    read = with_positions(replace(training(3), training=learning), positions)
     torch.manual_seed(1)
-    known = placed(replace(training(3), training=learning, extent=Extent(9, 9)), positions)
+    known = with_positions(replace(training(3), training=learning, extent=Extent(9, 9)), positions)
     assert torch.equal(read.delta, known.delta)
     if positions.integer and not positions.distances_only:
         for which in ("queries", "keys"):
@@ -136,17 +136,17 @@ def test_a_part_of_the_queries_has_not_all_distances() -> None:
 def test_hypotheses_are_not_taken_for_tokens() -> None:
     """Four that stand at the fourth token, and look at a source of five."""
     own = step("decoder", 3, 1, torch.device("cpu"))
-    cross = step_across(own, 5, 4, cached=True)
+    cross = cross_step(own, 5, 4, cached=True)
     assert cross.queries.tolist() == [[3, 3, 3, 3]] and cross.new_keys.shape == (1, 0)
     assert cross.extent == (4, 5, 4) and cross.contiguous_extent is None
     assert distinct(cross)[0].tolist() == [-3, -2, -1, 0, 1]
-    alone = step_across(own, 5, 1, cached=False)
+    alone = cross_step(own, 5, 1, cached=False)
     assert alone.contiguous_extent == (4, 5, 1) and torch.equal(alone.new_keys, alone.keys)
     assert distinct(alone)[0].tolist() == [-3, -2, -1, 0, 1]
 
 
 def test_positions_that_count_in_steps_are_no_neighbours() -> None:
-    two = placed(whole("encoder", 4), Index(start=3, step=2))
+    two = with_positions(whole("encoder", 4), Index(start=3, step=2))
     assert two.contiguous_extent is None
     assert two.bounds("keys") == (3, 9) and two.max_distance() == 6
 

@@ -91,13 +91,13 @@ def test_method_3_in_parts_is_method_3(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_method_3_never_holds_a_vector_for_every_pair(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(huang, "CHUNK", 4000)
     sizes: list[int] = []
-    some = huang._some
+    some = huang._chunk
 
     def watch(q: Tensor, k: Tensor, a: Tensor, index: Tensor) -> Tensor:
         sizes.append(q.shape[2] * k[..., 0].numel() * k.shape[-1])
         return some(q, k, a, index)
 
-    monkeypatch.setattr(huang, "_some", watch)
+    monkeypatch.setattr(huang, "_chunk", watch)
     e = make(3)
     q, k, _ = qkv(30, e.dims)
     e.scores(q @ k.mT, q, k, 0, pass_over(30))

@@ -12,7 +12,7 @@ from nmt.encodings.absolute import Absolute
 from nmt.encodings.base import Dims
 from nmt.encodings.context import Context
 from nmt.encodings.lrpe import LengthRatio
-from nmt.encodings.passes import placed
+from nmt.encodings.passes import with_positions
 from nmt.encodings.positions_remaining import Remaining
 from nmt.encodings.sinusoids import sinusoids
 from nmt.model.transformer import Transformer
@@ -28,7 +28,7 @@ def context(n: int, *lengths: int, training: bool = False) -> Context:
 
 
 def added(e: Absolute | LengthRatio, c: Context) -> Tensor:
-    return e.embed(torch.zeros(c.rows, c.queries.shape[1], 8), placed(c, e.positions))
+    return e.embed(torch.zeros(c.rows, c.queries.shape[1], 8), with_positions(c, e.positions))
 
 
 def test_golden_numbers() -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 from nmt.encodings.absolute import Absolute
 from nmt.encodings.base import Encoding
 from nmt.encodings.context import Context, Positions
-from nmt.encodings.passes import placed
+from nmt.encodings.passes import with_positions
 from nmt.encodings.positions import Index
 from nmt.encodings.positions_random import Augment, Shift
 from nmt.encodings.positions_sampled import Sample
@@ -31,12 +31,12 @@ def training(n: int, rows: int = 2, lengths: list[int] | None = None) -> Context
 
 def positions(p: Positions, n: int = 9, rows: int = 2, lengths: list[int] | None = None) -> Tensor:
     """Those of one training pass [rows, n]."""
-    return placed(training(n, rows, lengths), p).queries
+    return with_positions(training(n, rows, lengths), p).queries
 
 
 def embedded(p: Positions, c: Context) -> Tensor:
     e = Absolute(dims(positions=p))
-    return e.embed(torch.zeros(c.rows, c.queries.shape[1], 8), placed(c, p))
+    return e.embed(torch.zeros(c.rows, c.queries.shape[1], 8), with_positions(c, p))
 
 
 def test_shift_moves_each_sentence_as_a_whole() -> None:
@@ -55,7 +55,9 @@ def test_one_choice_is_the_index(p: Positions) -> None:
 
 def test_evaluation_shifts_by_a_constant() -> None:
     for test in (0, 500):
-        assert torch.equal(placed(pass_over(9), Shift(500, test)).keys[0], torch.arange(9) + test)
+        assert torch.equal(
+            with_positions(pass_over(9), Shift(500, test)).keys[0], torch.arange(9) + test
+        )
 
 
 def test_augmented_positions_evaluate_as_sinusoids() -> None:
@@ -78,7 +80,7 @@ def test_augment_shifts_jitters_and_scales() -> None:
 def test_augment_centres_on_the_real_tokens() -> None:
     c = pass_over(9)
     c.lengths = torch.tensor([9, 4])
-    at = placed(c, Augment(center=True)).queries
+    at = with_positions(c, Augment(center=True)).queries
     assert torch.equal(at[0], torch.arange(9.0) - 4)
     assert torch.equal(at[1, :4], torch.tensor([-1.5, -0.5, 0.5, 1.5]))
 
@@ -103,14 +105,14 @@ def test_padding_takes_no_position_away() -> None:
 @pytest.mark.parametrize("test", ["even", "sample"])
 def test_evaluation_samples_are_always_the_same(test: Any) -> None:
     p = Sample(longest=100, test=test, test_length=20)
-    at = placed(pass_over(20), p).queries[0]
+    at = with_positions(pass_over(20), p).queries[0]
     state = torch.random.get_rng_state()
     assert at.diff().min() >= 1 and at.max() < 100
     assert torch.equal(torch.random.get_rng_state(), state)  # draws nothing from the global stream
     torch.manual_seed(5)
     for t in range(20):
         one, keys = torch.tensor([[t]]), torch.arange(t + 1)[None]
-        step = placed(Context("decoder", one, keys, one), p)
+        step = with_positions(Context("decoder", one, keys, one), p)
         assert step.queries.item() == at[t] and torch.equal(step.keys[0], at[: t + 1])
     assert (test == "even") == torch.equal(at, torch.arange(20) * 5)
 
@@ -119,7 +121,7 @@ def test_too_long_sentences_are_refused() -> None:
     p = Sample(longest=30, test_length=10)
     assert (p.max_length(training=True), p.max_length(training=False)) == (30, 10)
     with pytest.raises(ValueError, match=r"test_length=10: too few positions for 11 tokens"):
-        placed(pass_over(11), p)
+        with_positions(pass_over(11), p)
     assert positions(p, n=30)[0].tolist() == list(range(30))
     with pytest.raises(ValueError, match=r"longest=30: too few positions for 31 tokens"):
         positions(p, n=31)
@@ -129,14 +131,14 @@ def test_too_long_sentences_are_refused() -> None:
 def test_a_pass_draws_once_and_the_next_draws_anew(p: Positions) -> None:
     torch.manual_seed(3)
     c = training(9)
-    drawn = placed(c, p)
+    drawn = with_positions(c, p)
     assert drawn.queries is drawn.keys is drawn.new_keys
-    assert placed(c, type(p)()) is drawn  # equal positions of another entry
-    again = placed(training(9), p).queries
+    assert with_positions(c, type(p)()) is drawn  # equal positions of another entry
+    again = with_positions(training(9), p).queries
     assert not torch.equal(drawn.queries, again)
     assert not torch.equal(drawn.queries[0], drawn.queries[1])
     torch.manual_seed(3)
-    assert torch.equal(placed(training(9), p).queries, drawn.queries)
+    assert torch.equal(with_positions(training(9), p).queries, drawn.queries)
 
 
 def made(at: Any, name: str = "absolute", site: str = "encoder") -> Encoding:

@@ -10,10 +10,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from nmt.encodings.base import Dims
-from nmt.encodings.by_row import by_query, sum_by_row
+from nmt.encodings.by_row import gathered, sum_by_row
 from nmt.encodings.context import Context, Positions
 from nmt.encodings.limits import max_length
-from nmt.encodings.passes import placed
+from nmt.encodings.passes import with_positions
 from nmt.encodings.relative import Relative
 from nmt.encodings.relative_sinusoidal import RelativeSinusoidal
 from nmt.encodings.shaw_absolute import ShawAbsolute
@@ -115,7 +115,7 @@ def test_gather_and_sum_undo_each_other() -> None:
     index = context(7).clipped(2)
     p = torch.rand(2, 3, 7, 7)
     t = torch.rand(2, 3, 7, 5)
-    assert torch.allclose((by_query(t, index) * p).sum(-1), (t * sum_by_row(p, index, 5)).sum(-1))
+    assert torch.allclose((gathered(t, index) * p).sum(-1), (t * sum_by_row(p, index, 5)).sum(-1))
 
 
 class Countdown(Positions):
@@ -129,7 +129,7 @@ def test_a_decoder_that_counts_down_sees_what_lies_ahead() -> None:
     q, k, _ = qkv(n, dims("decoder"))
     at = torch.arange(n)[None]
     plain = Context("decoder", at, at, at, rows=2)
-    for c, sign in ((plain, 1), (placed(plain, Countdown()), -1)):
+    for c, sign in ((plain, 1), (with_positions(plain, Countdown()), -1)):
         added = e.scores(torch.zeros(2, 2, n, n).to(q), q, k, 0, c)
         assert e.key_table is not None
         for i in range(n):

@@ -13,7 +13,7 @@ from torch import Tensor
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
 from nmt.encodings.learned import Learned
-from nmt.encodings.passes import placed
+from nmt.encodings.passes import with_positions
 from nmt.encodings.positions_columns import Segment
 from nmt.encodings.registry import create
 from nmt.encodings.rotary import Rotary
@@ -30,7 +30,7 @@ def beside() -> Context:
 
 def test_a_segment_begins_where_its_number_changes() -> None:
     places = [[0, 1, 2, 0, 1, 0, 0, 1, 0], [*range(8), 0]]
-    found = placed(beside(), Segment())
+    found = with_positions(beside(), Segment())
     assert found.queries.equal(torch.tensor(places)) and found.delta[0, 4, 3] == -1
     assert found.delta[0, 1, 4] == 0  # of another segment, where it counts the same
 

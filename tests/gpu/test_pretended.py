@@ -33,7 +33,7 @@ VOCAB = 30
 ALLOWED = {
     "trees.py:ancestors index",  # heads outside of the sentence
     "trees.py:ancestors _local_scalar_dense",  # loops go as deep as the deepest tree
-    "recurrent.py:_both_ways _to_copy",  # torch packs sentences by lengths on the host
+    "recurrent.py:_bidirectional _to_copy",  # torch packs sentences by lengths on the host
 }
 PLAIN = [f"model.{which}dropout=0" for which in ("", "attention_", "feedforward_")]
 MODELS = {

@@ -34,7 +34,7 @@ LIMITS = [11, 3, 20, 0]  # ids of each output
 AT_FIRST = {
     "trees.py:ancestors index",  # heads outside of the sentence
     "trees.py:ancestors _local_scalar_dense",  # loops go as deep as the deepest tree
-    "recurrent.py:_both_ways _to_copy",  # torch packs sentences by lengths on the host
+    "recurrent.py:_bidirectional _to_copy",  # torch packs sentences by lengths on the host
 }
 # Encodings that wait at every step besides.
 SAME = {"floater.py:_same equal"}  # has a parameter changed since the last step?

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.profiler import profile
 
 from nmt.encodings.context import Context
-from nmt.encodings.passes import copied, placed
+from nmt.encodings.passes import copied, with_positions
 from nmt.encodings.positions import Index
 from nmt.model import attention, example, stack
 from nmt.model.recompute import RunLayer, recomputed
@@ -153,7 +153,7 @@ def test_a_pass_without_a_backward_one_frees_what_it_made() -> None:
         return result
 
     def run(layer: nn.Module, x: Tensor, number: int, given: Sequence[Context]) -> Tensor:
-        own = placed(given[0], Index())
+        own = with_positions(given[0], Index())
         return x * own.once(("each", number), make) * own.once("all", make)
 
     def forward(context: Context) -> Tensor:

@@ -251,7 +251,7 @@ def test_the_start_of_training_says_how_much_there_is_to_do(
 def test_the_start_of_training_says_what_encodings_tell_together(
     data: Prepared, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    why = "rotary turns queries and keys by their places, and relative meets them unturned"
+    why = "rotary rotates queries and keys, and relative multiplies them with vectors that are not"
     for names, said in ((["rotary", "relative"], True), (["relative"], False)):
         entries: dict[str, object] = {name: {} for name in names}
         with caplog.at_level(logging.INFO):

@@ -1,9 +1,9 @@
-"""Which encodings of one site can be combined, and which then tell absolute positions.
+"""Which encodings of one site can be combined, and which then depend on absolute positions.
 
-A product q . k of turned vectors (rotary) knows the distance alone, because both were turned. What
-meets only one of the two, such as the key vectors of Shaw et al. (2018) or the u of Transformer-XL,
-is not turned with it: q_i' . r then tells the place i. So does a product with a number for each
-component, where the components of a plane get different numbers.
+A product q . k of rotated vectors (rotary) depends on the distance alone, because both are rotated.
+A vector that is multiplied with only one of the two, such as the keys of Shaw et al. (2018) or the
+u of Transformer-XL, is not rotated with it: q_i' . r then depends on the position i. So does a
+product with a number for each component, where the components of a plane get different numbers.
 """
 
 from collections.abc import Sequence
@@ -12,8 +12,8 @@ from itertools import combinations
 from nmt.encodings.base import Encoding
 
 
-def refuse(entries: Sequence[Encoding]) -> None:
-    """Raise ValueError for entries that cannot be composed, with what to do."""
+def check(entries: Sequence[Encoding]) -> None:
+    """Raise ValueError for entries that cannot be combined, with what to do."""
     if sum(e.facts.scale is not None for e in entries) > 1:
         raise ValueError("encoding: more than one entry sets the scale of the scores")
     normalising = [e.name for e in entries if "normalise" in e.hooks]
@@ -24,13 +24,13 @@ def refuse(entries: Sequence[Encoding]) -> None:
     if len(embedding) > 1 and any(e.facts.streams > 1 for e in entries):
         names = ", ".join(embedding)
         raise ValueError(f"encoding: one entry must make all embeddings complex, not {names}")
-    for place, e in enumerate(entries):
+    for i, e in enumerate(entries):
         if e.facts.changes_width:
-            _refuse_beside(e, [o for o in entries if o is not e], entries[place + 1 :])
+            _check_width(e, [o for o in entries if o is not e], entries[i + 1 :])
 
 
-def _refuse_beside(e: Encoding, others: Sequence[Encoding], later: Sequence[Encoding]) -> None:
-    """Nobody but their product can read the features that take the place of queries and keys."""
+def _check_width(e: Encoding, others: Sequence[Encoding], later: Sequence[Encoding]) -> None:
+    """Refuse others that read queries and keys, where features of another width replace them."""
     for other in others:
         if other.facts.changes_width or _reads(other):
             does = "makes features of" if other.facts.changes_width else "reads"
@@ -47,21 +47,21 @@ def _refuse_beside(e: Encoding, others: Sequence[Encoding], later: Sequence[Enco
 
 
 def breaking_shift_invariance(entries: Sequence[Encoding]) -> tuple[Encoding, Encoding] | None:
-    """The first two relative entries that together tell absolute positions; None: no two do."""
+    """The first two relative entries that together depend on absolute positions, or None."""
     for one, other in combinations([e for e in entries if e.facts.relative], 2):
         if not _commute(one.facts.rotation_planes, other.facts.rotation_planes):
             return one, other
-        for turning, reading in ((one, other), (other, one)):
-            if turning.facts.rotation_planes and _reads(reading):
-                return turning, reading
+        for rotary, reader in ((one, other), (other, one)):
+            if rotary.facts.rotation_planes and _reads(reader):
+                return rotary, reader
     return None
 
 
 def _reads(e: Encoding) -> bool:
-    """Whether `scores` meets queries or keys with anything but each other."""
+    """Whether `scores` reads queries or keys other than by their product."""
     return "scores" in e.hooks and e.facts.reads_queries_or_keys
 
 
 def _commute(one: frozenset[frozenset[int]], other: frozenset[frozenset[int]]) -> bool:
-    """Whether it is all the same which of two turns comes first."""
+    """Whether the order of two rotations does not matter."""
     return all(a == b or not a & b for a in one for b in other)

@@ -72,7 +72,7 @@ def test_turns_in_other_planes_do_not_commute(
 
 def test_shaw_beside_rotary_says_so_on_its_card(settings_of: Callable[..., Settings]) -> None:
     both = " ".join(card("relative", settings_of("encoding=[rotary,relative]")).split())
-    assert "composed, encoder rotary turns queries and keys by their places, and relative" in both
+    assert "composed, encoder rotary rotates queries and keys, and relative" in both
     assert "composed" not in card("relative", settings_of("encoding=relative"))
 
 
