@@ -182,7 +182,7 @@ def next_commands(trained: "Sequence[Experiment]") -> None:
     One evaluation for each corpus. Its files are named where the runs do not name them all.
     """
     from nmt.config import freeze
-    from nmt.experiments.columns import columns_argument, columns_of_test
+    from nmt.experiments.columns import columns_of_test
     from nmt.experiments.testsets import of_corpus, unnamed_files
     from nmt.storage import manifest
 
@@ -196,7 +196,8 @@ def next_commands(trained: "Sequence[Experiment]") -> None:
         evaluate = ["nmt-evaluate", *runs]
         if len(trained) == 1 or unnamed_files(settings):
             source, target = of_corpus(settings)
-            columns = columns_argument(columns_of_test(settings))
+            files = [f"{name}={path}" for name, path in columns_of_test(settings).items()]
+            columns = ["--columns", ",".join(files)] if files else []
             if len(trained) == 1:
                 commands.append(["nmt-translate", *runs, source, *columns])
             if unnamed_files(settings):

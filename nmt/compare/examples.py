@@ -28,10 +28,9 @@ def with_examples(
 ) -> ScoredTest:
     """The scored test with examples, by the scores of single sentences of the first runs.
 
-    `scorer` and `counts` (system, run) are those of SENTENCE. Without sources there are none.
+    `scorer` and `counts` (system, run) are those of SENTENCE.
     """
-    if test.sources is None or test.lengths is None:
-        return scored
+    assert test.sources is not None and test.lengths is not None, "examples show sources"
     scores = np.array(
         [
             [scorer.score(line) for line in runs[0][scorer.name].astype(np.float64)]

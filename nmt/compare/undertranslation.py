@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from nmt.compare.report import BucketScores, ScoredTest, UnderTranslation
 from nmt.compare.scoring import JOBS, JoinedParts, TranslatedTest, lines_of, mean_known, workers
@@ -93,14 +94,10 @@ def _dropped_halves(test: TranslatedTest, jobs: int) -> list[list[list[bool | No
     if test.parts is None:
         unknown: list[bool | None] = [None] * len(test.references)
         return [[unknown for _ in runs] for runs in test.hypotheses]
-    tasks = [(run, test.parts) for runs in test.hypotheses for run in runs]
-    with executor(workers(len(tasks), len(test.references), jobs), *JOBS) as pool:
-        judged = in_order(pool, _judged, tasks)
-        return [[next(judged) for _ in runs] for runs in test.hypotheses]
-
-
-def _judged(task: tuple[list[str], JoinedParts]) -> list[bool | None]:
-    return dropped_halves(*task)
+    all_runs = [run for runs in test.hypotheses for run in runs]
+    with executor(workers(len(all_runs), len(test.references), jobs), *JOBS) as pool:
+        dropped = in_order(pool, partial(dropped_halves, parts=test.parts), all_runs)
+        return [[next(dropped) for _ in runs] for runs in test.hypotheses]
 
 
 def _with_signs(

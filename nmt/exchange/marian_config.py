@@ -142,16 +142,11 @@ def read_generation(directory: Path) -> Generation:
     """Read generation_config.json, or of older models config.json; UserError (65) if damaged."""
     where = directory / "generation_config.json"
     where = where if where.exists() else directory / "config.json"
-    return _read(Generation, where)
+    return read(Generation, where)
 
 
-def read(where: Path) -> MarianConfig:
-    """Read config.json, less the keys that change nothing; UserError (65) for other models."""
-    return _read(MarianConfig, where)
-
-
-def _read(kind: type[T], where: Path) -> T:
-    """The keys of a file that a schema declares, less those without a value."""
+def read(kind: type[T], where: Path) -> T:
+    """The keys of a file that a schema declares, less those without a value; UserError (65)."""
     values = read_object(where).items()
     known = {k: v for k, v in values if k in keys_in(kind) and v is not None}
     try:

@@ -14,6 +14,7 @@ from nmt.errors import Exit, UserError
 from nmt.exchange import marian_config, marian_ids, marian_weights
 from nmt.exchange.adapter import TRANSFORMERS, Imported
 from nmt.exchange.files import read_object, sentencepiece
+from nmt.exchange.marian_config import MarianConfig
 from nmt.exchange.marian_ids import PAD_PIECE
 from nmt.exchange.marian_scorer import MarianScorer
 from nmt.exchange.settings import UNNAMED, settings_of
@@ -27,7 +28,7 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
     the table of positions says nothing about it. None: it stays unknown. Raises UserError
     (65) for a file that is missing, damaged, or says what is not understood here.
     """
-    config = marian_config.read(directory / "config.json")
+    config = marian_config.read(MarianConfig, directory / "config.json")
     languages, separate = _tokenizer(directory)
     source = marian_ids.read(directory / "vocab.json")
     target = marian_ids.read(directory / "target_vocab.json") if separate else source

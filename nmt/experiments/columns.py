@@ -17,12 +17,6 @@ def columns_of_test(settings: Settings) -> dict[str, str]:
     return {name: column.test or f"TEST.{name}" for name, column in data.columns.items()}
 
 
-def columns_argument(files: Mapping[str, str]) -> list[str]:
-    """The arguments --columns NAME=FILE,...; none where no file is needed."""
-    named = [f"{name}={path}" for name, path in files.items()]
-    return ["--columns", ",".join(named)] if named else []
-
-
 def columns_named(argument: str) -> dict[str, str]:
     """`heads=FILE,order=FILE` -> {"heads": FILE, ...}; raises UserError for anything else."""
     files: dict[str, str] = {}

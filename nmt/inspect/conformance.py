@@ -16,7 +16,7 @@ from nmt.config import Settings
 from nmt.encodings.positions import Index
 from nmt.errors import where_raised
 from nmt.inspect import checks, parity
-from nmt.inspect.parity import BOUNDS, TOKENS, Deviation
+from nmt.inspect.parity import BOUNDS, TOKENS
 from nmt.inspect.specimen import Specimen, entries, full, sentences
 from nmt.model import trial
 from nmt.model.example import Sentences
@@ -92,15 +92,10 @@ def examined(
             return  # a hook that raises would fail all others, too
     failed = False
     for d in parity.measure(copy.deepcopy(model).to(device), tokens, precisions):
-        look = "" if d.passed or d.error or failed else f"; look at: {_hint(d)}"
+        hint = d.condition.look if d.precision == "float32" else ONLY_REDUCED
+        look = "" if d.passed or d.error or failed else f"; look at: {hint}"
         failed = failed or not d.passed  # of several, the simplest condition tells most
         yield Result(f"decoding: {d.condition.name}, {d.precision}", d.passed, d.finding + look)
-
-
-def _hint(deviation: Deviation) -> str:
-    """What the first decoding that failed points to."""
-    in_float32 = deviation.precision == "float32"
-    return deviation.condition.look if in_float32 else ONLY_REDUCED
 
 
 def _result(name: str, check: Check, model: Transformer) -> Result:

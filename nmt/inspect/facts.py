@@ -119,15 +119,11 @@ def counted(settings: Settings, option: str = "") -> list[tuple[int, int]]:
 
     `option`: of its own entry alone, if one bears its name.
     """
-    few, more = (_sizes(settings, vocab, option) for vocab in (8, 9))
-    return [(n - 8 * (m - n), m - n) for n, m in zip(few, more, strict=True)]
-
-
-def _sizes(settings: Settings, vocab: int, option: str) -> list[int]:
-    sizes = dict.fromkeys(SITES, 0)
-    for site, e in chosen(build.outline(settings, vocab, vocab), option):
-        sizes[site] += sum(p.numel() for p in e.parameters())
-    return list(sizes.values())
+    few, more = dict.fromkeys(SITES, 0), dict.fromkeys(SITES, 0)
+    for sizes, vocab in ((few, 8), (more, 9)):
+        for site, e in chosen(build.outline(settings, vocab, vocab), option):
+            sizes[site] += sum(p.numel() for p in e.parameters())
+    return [(few[s] - 8 * (more[s] - few[s]), more[s] - few[s]) for s in SITES]
 
 
 def total(counts: list[tuple[int, int]]) -> str:

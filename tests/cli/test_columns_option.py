@@ -124,20 +124,14 @@ def test_the_embedded_grammar_says_its_columns_itself(model: Any) -> None:
     assert options.with_columns(files.model.columns, files.settings, lines, {}) == (lines, {})
 
 
-def beside_test(settings: config.Settings) -> list[str]:
-    return options.columns_argument(options.columns_of_test(settings))
-
-
 def test_the_next_command_names_the_files() -> None:
-    assert beside_test(experiment_of([]).settings) == []
-    assert beside_test(settings()) == []
-    assert beside_test(settings("heads", "tag")) == [
-        "--columns",
-        "heads=TEST.heads,tag=TEST.tag",
-    ]
+    assert options.columns_of_test(experiment_of([]).settings) == {}
+    assert options.columns_of_test(settings()) == {}
+    unnamed = {"heads": "TEST.heads", "tag": "TEST.tag"}
+    assert options.columns_of_test(settings("heads", "tag")) == unnamed
     word = "+data.columns.tag={per: word,train: a,dev: b,test: x/c}"
     named = experiment_of(["data=files", "data.root=x", word]).settings
-    assert beside_test(named) == ["--columns", "tag=x/c"]
+    assert options.columns_of_test(named) == {"tag": "x/c"}
 
 
 def test_a_model_directory_keeps_no_path_and_may_move() -> None:

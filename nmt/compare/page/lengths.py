@@ -1,13 +1,14 @@
 """Scores, length ratios and signs of under-translation by source length, as charts."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import isfinite
 from typing import NamedTuple
 
 from nmt.compare.notation import SIGNS, reference_sign, sign
 from nmt.compare.page.charts import Bands, Limit, Point, Series, by_length
 from nmt.compare.page.svg import Chart
-from nmt.compare.report import UNATTENDED, BucketScores, Metric, Report, ScoredTest, SystemScores
+from nmt.compare.report import UNATTENDED, BucketScores, Report, ScoredTest, SystemScores
 
 ABOUT = {  # the signs of under-translation
     "repeated": "share of the 4-grams that stood earlier in their line",
@@ -41,7 +42,8 @@ def score_charts(report: Report, test: ScoredTest) -> list[Chart]:
     for metric in test.metrics:
         better = "higher" if metric.higher_is_better else "lower"
         name = f"{metric.name} by source length with 95 % intervals, {test.name}"
-        chart = by_length(name, bands, _series(report, bands.rows, _score_of(metric)))
+        point = partial(_score_point, metric.name)
+        chart = by_length(name, bands, _series(report, bands.rows, point))
         charts.append(chart._replace(caption=f"{metric.name}, {better} is better"))
     ratios = _series(report, bands.rows, lambda cell: _point(cell.ratio))
     chart = by_length(f"Length ratio by source length, {test.name}", bands, ratios, level=1.0)
@@ -53,16 +55,13 @@ def score_charts(report: Report, test: ScoredTest) -> list[Chart]:
     return charts
 
 
-def _score_of(metric: Metric) -> Callable[[SystemScores], Point | None]:
-    def point(cell: SystemScores) -> Point | None:
-        score = cell.scores.get(metric.name)
-        return None if score is None else Point(score.mean, score.low, score.high)
-
-    return point
+def _score_point(metric: str, cell: SystemScores) -> Point | None:
+    score = cell.scores.get(metric)
+    return None if score is None else Point(score.mean, score.low, score.high)
 
 
-def _sign_of(name: str) -> Callable[[SystemScores], Point | None]:
-    return lambda cell: _point(sign(cell, name))
+def _sign_point(name: str, cell: SystemScores) -> Point | None:
+    return _point(sign(cell, name))
 
 
 def _point(value: float | None) -> Point | None:
@@ -86,7 +85,7 @@ def signs_of(report: Report, test: ScoredTest) -> list[Sign]:
     bands = bands_of(report, test)
     for name, words in SIGNS.items():
         title = words.capitalize()
-        series = _series(report, bands.rows, _sign_of(name))
+        series = _series(report, bands.rows, partial(_sign_point, name))
         if not any(point for line in series for point in line.points):
             continue
         compared = name == "repeated"
