@@ -9,22 +9,20 @@ components of all vectors that the layers pass on, and the model computes the sa
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import safetensors.torch
 import torch
 from torch import Tensor
 
-from nmt.data.vocab import SPECIALS
-from nmt.encodings.base import Dims
-from nmt.encodings.sinusoids import Layout, sinusoids
+from nmt.encodings.absolute import Absolute
+from nmt.encodings.positions import Index
 from nmt.errors import UserError
 from nmt.exchange import (
     card_code,
     marian_config,
     marian_ids,
     marian_weights,
-    site_positions,
     unshared,
 )
 from nmt.exchange.adapter import TRANSFORMERS, Adapter
@@ -33,7 +31,6 @@ from nmt.exchange.settings import UNNAMED
 from nmt.modeldir import Trained
 
 TABLE = 512  # positions, as those of OPUS-MT; more where training had more
-SAME = 1e-5  # largest difference of two sinusoids
 ENGINE = "Marian"
 
 
@@ -68,7 +65,7 @@ class MarianAdapter(Adapter):
                     "in Marian"
                 )
         self.positions = max(TABLE, (trained.facts["longest_source"] or 0) + 1)
-        self.order = _order(trained, self.positions)
+        self.order = _order(trained)
         self.source, self.target = marian_ids.numberings(*(side.vocabulary for side in sides))
 
     def written(self, directory: Path, precision: str) -> MarianScorer:
@@ -108,41 +105,32 @@ class MarianAdapter(Adapter):
         return card_code.program(self.trained, "transformers", place, self.positions - 2)
 
 
-def _order(trained: Trained, positions: int) -> Tensor:
+def _order(trained: Trained) -> Tensor:
     """Which of our components each of theirs is; UserError unless positions are sinusoids."""
-    layouts = {name: _layout(trained, name, positions) for name in ("encoder", "decoder")}
-    if len(set(layouts.values())) > 1:
+    layouts = []
+    for name in ("encoder", "decoder"):
+        e, *more = trained.model.sites[name].entries or [None]
+        if (
+            more
+            or not isinstance(e, Absolute)
+            or (e.positions, e.denominator) != (Index(), "paper")
+        ):
+            entries = "+".join(e.name for e in trained.model.sites[name])
+            raise UserError(
+                f"encoding.{entries}: cannot be exported to Marian, which adds sinusoids to the "
+                f"embeddings of the {name} and knows no other positions; the nearest is "
+                "encoding=absolute"
+            )
+        layouts.append(e.layout)
+    if len(set(layouts)) > 1:
         raise UserError(
             f"encoding.layout: cannot be exported to Marian, because encoder and decoder differ "
-            f"({', '.join(layouts.values())}); train both with encoding.absolute.layout=halves"
+            f"({', '.join(layouts)}); train both with encoding.absolute.layout=halves"
         )
     components = torch.arange(trained.settings.model.dim)
-    if layouts["encoder"] == "halves":
+    if layouts[0] == "halves":
         return components
     return torch.cat([components[0::2], components[1::2]])
-
-
-def _layout(trained: Trained, name: str, positions: int) -> str:
-    """The layout of a site's sinusoids."""
-    site, shape = trained.model.sites[name], trained.settings.model
-    entries = "+".join(e.name for e in site)
-    refused = UserError(
-        f"encoding.{entries}: cannot be exported to Marian, which adds sinusoids to the embeddings "
-        f"of the {name} and knows no other positions; the nearest is encoding=absolute"
-    )
-    hooks = [hook for hook in site_positions.KINDS if hook != "embed"]
-    if site.scale is not None or any(hook in e.hooks for e in site for hook in hooks):
-        raise refused
-    dims = Dims(name, 1, shape.heads, shape.dim, shape.dim // shape.heads, SPECIALS)
-    table = site_positions.read(site, dims, positions).table
-    if table is None:
-        raise refused
-    at = torch.arange(positions)
-    for layout in get_args(Layout):
-        usual = sinusoids(at, shape.dim, layout)
-        if table.shape == usual.shape and (table - usual).abs().max() <= SAME:
-            return layout
-    raise refused
 
 
 def _json(values: dict[str, Any]) -> bytes:

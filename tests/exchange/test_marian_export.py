@@ -126,7 +126,7 @@ def test_models_of_our_own_go_too(words: list[str], shared: bool, tmp_path: Path
             lambda: made("encoding=absolute", "encoding.absolute.denominator=tensor2tensor"),
             "encoding.absolute: cannot be exported to Marian",
         ),
-        (lambda: made("encoding=lstm"), "depends on the words"),
+        (lambda: made("encoding=lstm"), "encoding.lstm: cannot be .* adds sinusoids"),
         (lambda: made("encoding=absolute", "model.length_head=true"), "model.length_head=true: ca"),
         (lambda: made("encoding=absolute", form="nfkc"), "data.normalize=nfkc: cannot be exported"),
         (
