@@ -131,7 +131,7 @@ def _check_step(settings: Settings) -> None:
     Draws leave torch's generator as it was.
     """
     small = narrow(settings)
-    size = trial.numbers(outline(small, 8, 8))
+    size = trial.num_elements(outline(small, 8, 8))
     if size > TRIED:
         log.info("%d numbers even in a small model: no first step is tried beforehand", size)
         return

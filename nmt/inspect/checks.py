@@ -40,7 +40,7 @@ def shift(specimen: Specimen) -> Observation | None:
 
 def permutation(specimen: Specimen) -> Observation:
     """Whether reordering the source's tokens merely reorders the encoder's states."""
-    source, _, columns = specimen.text.alone(-1)  # the row without padding
+    source, _, columns = specimen.text.single(-1)  # the row without padding
     order = torch.randperm(source.shape[1], generator=torch.Generator().manual_seed(1))
     with torch.inference_mode():
         straight, *_ = specimen.model.encode(source, columns)
@@ -62,7 +62,7 @@ def interpolation(specimen: Specimen) -> Observation:
 def beyond(specimen: Specimen, limit: int | None) -> str:
     """What happens to a source one longer than the limit, or to one of 1,000 tokens."""
     length = 1000 if limit is None else limit + 1
-    source, _, columns = specimen.text.alone(-1)
+    source, _, columns = specimen.text.single(-1)
     columns = {n: c if c.shape[1] == 1 else _repeated(c, length) for n, c in columns.items()}
     try:
         with torch.inference_mode():

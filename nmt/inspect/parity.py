@@ -162,7 +162,7 @@ def padding(subject: Subject) -> Pairs:
     together = full(subject.fresh(), text)
     pairs: Pairs = []
     for row in range(len(text.source)):
-        alone = full(subject.fresh(), text.alone(row))[0]  # [its target, vocab]
+        alone = full(subject.fresh(), text.single(row))[0]  # [its target, vocab]
         pairs += [(t[row, : len(alone)], alone) for t in (decoding.logits, together)]
     return pairs
 
@@ -175,7 +175,7 @@ def unused_room(subject: Subject) -> Pairs:
     for end in range(2, n):
         if end == n // 2:
             decoding.reorder([2, 0, 1])
-        for cache in (*decoding.state.own, *decoding.state.cross):
+        for cache in (*decoding.state.self_caches, *decoding.state.cross_caches):
             for tensor in cache.tensors:
                 tensor[:, :, cache.length :] = math.nan
         decoding.grow(end + 1)

@@ -61,7 +61,7 @@ class Attention(nn.Module):
     def _project(
         self, x: Tensor, memory: Tensor, layer: int, encodings: Encodings, context: Context
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries of x; keys and values of the memory, cached after the encodings had them.
+        """Queries of x; keys and values of the memory, cached as the encodings return them.
 
         The source is cached in its first step, and later steps have no new keys of it.
         """
@@ -69,8 +69,8 @@ class Attention(nn.Module):
             return encodings.project(self._split, x, memory, memory, layer, context)
         cache = cast(Cache, context.memories[layer])
         if cache.fixed and cache.length:
-            nothing = memory[:, :0]
-            q, _, _ = encodings.project(self._split, x, nothing, nothing, layer, context)
+            no_keys = memory[:, :0]
+            q, _, _ = encodings.project(self._split, x, no_keys, no_keys, layer, context)
             return q, *cache.all()
         q, k, v = encodings.project(self._split, x, memory, memory, layer, context)
         return q, *cache.append(k, v)

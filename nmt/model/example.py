@@ -1,4 +1,4 @@
-"""Made-up inputs for models with any encoding: for tests, checks and timings."""
+"""Synthetic inputs for models with any encoding: for tests, checks and timings."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ NOISE = 0.1  # on every parameter of a perturbed model
 
 
 class Sentences(NamedTuple):
-    """A made-up batch, padded on the right."""
+    """A synthetic batch, padded on the right."""
 
     source: Tensor  # [rows, source]
     target: Tensor  # [rows, target]
@@ -20,7 +20,7 @@ class Sentences(NamedTuple):
         columns = {name: c[rows] for name, c in self.columns.items()}
         return Sentences(self.source[rows], self.target[rows], columns)
 
-    def alone(self, row: int) -> "Sentences":
+    def single(self, row: int) -> "Sentences":
         """One row without its padding."""
         source, target, columns = self.take(torch.tensor([row]))
         source, target = (ids[:, : int((ids != 0).sum())] for ids in (source, target))
@@ -54,20 +54,20 @@ def columns(names: set[str], source: Tensor, seed: int = 0) -> dict[str, Tensor]
     """
     draw = torch.Generator().manual_seed(seed)
     real = source != 0
-    drawn: dict[str, Tensor] = {}
+    result: dict[str, Tensor] = {}
     for name in sorted(names):
         if name.endswith("language"):
             first = torch.randint(0, 2, (1,), generator=draw)
-            drawn[name] = ((torch.arange(len(source)) + first) % 2)[:, None]
+            result[name] = ((torch.arange(len(source)) + first) % 2)[:, None]
             continue
         rows = torch.zeros_like(source)
         for row, n in enumerate(real.sum(1).tolist()):
             order = torch.randperm(n, generator=draw)
-            if name == "heads":  # each token hangs on one that came before it in a random order
+            if name == "heads":  # the head of each token comes before it in a random order
                 for place in range(1, n):
                     above = order[torch.randint(0, place, (), generator=draw)]
                     rows[row, order[place]] = above + 1
             else:
                 rows[row, :n] = torch.arange(n) if name == "words" else order
-        drawn[name] = rows
-    return drawn
+        result[name] = rows
+    return result

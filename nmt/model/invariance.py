@@ -2,7 +2,7 @@
 
 An encoding that forgets `context.allowed` trains without an error, with a lower loss than any
 other, because its decoder sees the tokens that it is to predict; only its translations are bad. So
-a small model is tried on made-up text beforehand, in a few passes. Where a pass differs, two more
+a small model is tried on synthetic text beforehand, in a few passes. Where a pass differs, two more
 record the result of every hook: the first that differs for the same tokens is at fault, because
 all its inputs were equal.
 """
@@ -34,7 +34,7 @@ SHIFT = 5  # positions
 class Change(NamedTuple):
     """Two texts, the second no shorter: the same first tokens must get the same logits."""
 
-    does: str  # a hook that lets them differ
+    violation: str  # a hook that lets them differ
     advice: str
     before: Sentences
     after: Sentences
@@ -47,19 +47,19 @@ def changes(model: Transformer, text: Sentences) -> list[Change]:
     """The changes of a text that must not matter to a model; `text` has no padding in its target.
 
     The last token of each target is another one; or it is missing, unless some encoding is to know
-    the length. Padding is added on both sides, as far as the encodings hold so many tokens.
+    the length. Padding is added on both sides, as far as the encodings allow.
     """
     source, n = text.source.shape[1], text.target.shape[1]
-    does, advice = "lets earlier tokens see later ones", "a token may depend on no later one"
-    tried: list[Change] = []
+    violation, advice = "lets earlier tokens see later ones", "a token may depend on no later one"
+    result: list[Change] = []
     if n > 1:
         last = text.target.clone()
         last[:, -1] = torch.where(last[:, -1] > 4, last[:, -1] - 1, last[:, -1] + 1)
         other = text._replace(target=last)
-        tried.append(Change(does, advice, other, text, source, n - 1, training=True))
+        result.append(Change(violation, advice, other, text, source, n - 1, training=True))
         if not model.needs_lengths:
             other = text._replace(target=text.target[:, :-1])
-        tried.append(Change(does, advice, other, text, source, n - 1))
+        result.append(Change(violation, advice, other, text, source, n - 1))
     limits = [
         PADDING if most is None else max(0, min(PADDING, most - length))
         for most, length in zip(model.limits(training=False), (source, n), strict=True)
@@ -72,9 +72,9 @@ def changes(model: Transformer, text: Sentences) -> list[Change]:
             for name, c in text.columns.items()
         },
     )
-    does = "lets padding change the tokens before it"
+    violation = "lets padding change the tokens before it"
     advice = "read context.allowed and context.lengths, not the shape of the batch"
-    return [*tried, Change(does, advice, text, padded, source, n)]
+    return [*result, Change(violation, advice, text, padded, source, n)]
 
 
 def fault(model: Transformer, text: Sentences) -> str | None:
@@ -139,30 +139,30 @@ def _shift_fault(model: Transformer, text: Sentences) -> str | None:
     """Which entry says `relative`, though a common shift of its positions changes the logits."""
     before = _logits(model, text)
 
-    def shows(entries: Iterable[Encoding]) -> bool:
+    def changes_logits(entries: Iterable[Encoding]) -> bool:
         with shifted(entries):
             return relative_difference(before, _logits(model, text)) > CLOSE
 
-    claiming = [
+    relative_entries = [
         e
         for site in model.sites.values()
         if site.breaks_shift_invariance is None
         for e in site
         if e.facts.relative and e.facts.num_positions is None and not e.positions.distances_only
-        # what another makes of places, as shaw_absolute, stays where turned queries meet it
-        if not ("project" in e.hooks and any(_meets_queries(o) for o in site))
+        # others read absolute positions, as shaw_absolute, of queries that these rotate
+        if not ("project" in e.hooks and any(_reads_positions(o) for o in site))
     ]
-    if not claiming or not shows(claiming):
+    if not relative_entries or not changes_logits(relative_entries):
         return None
-    name = next((e.name for e in claiming if shows([e])), claiming[0].name)
+    name = next((e.name for e in relative_entries if changes_logits([e])), relative_entries[0].name)
     return (
         f"encoding.{name}: says `relative`, but a common shift of all positions changes what it "
         "does; read distances alone (context.delta), or leave `relative` false"
     )
 
 
-def _meets_queries(e: Encoding) -> bool:
-    """Whether an entry changes queries, or what they are multiplied by, by their places."""
+def _reads_positions(e: Encoding) -> bool:
+    """Whether an entry changes queries or scores by absolute positions."""
     return not e.facts.relative and not {"project", "scores"}.isdisjoint(e.hooks)
 
 
@@ -171,22 +171,22 @@ HookResult = tuple[Encoding, str, list[Tensor]]  # entry, hook, tensors for the 
 
 def _first_difference(model: Transformer, change: Change) -> str:
     """The first hook whose results differ, with its entry and the remedy."""
-    before = _hook_results(model, change.before, change, beyond=False)
-    after = _hook_results(model, change.after, change, beyond=True)
+    before = _hook_results(model, change.before, change, extended=False)
+    after = _hook_results(model, change.after, change, extended=True)
     for (e, hook, tensors), (_, _, others) in zip(before, after, strict=False):
         pairs = zip(tensors, others, strict=True)
         if any(relative_difference(a, b) > CLOSE / 8 for a, b in pairs):
             mask = "give no weight where context.allowed is false"
             advice = mask if hook == "normalise" else change.advice
-            return f"encoding.{e.name}: its `{hook}` ({e.dims.site}) {change.does}; {advice}"
+            return f"encoding.{e.name}: its `{hook}` ({e.dims.site}) {change.violation}; {advice}"
     names = ",".join(dict.fromkeys(e.name for e in model.entries))
-    return f"encoding=[{names}]: one of these {change.does}; {change.advice}"
+    return f"encoding=[{names}]: one of these {change.violation}; {change.advice}"
 
 
 def _hook_results(
-    model: Transformer, text: Sentences, change: Change, beyond: bool
+    model: Transformer, text: Sentences, change: Change, extended: bool
 ) -> list[HookResult]:
-    """Results of all hooks, in their order; `beyond`: the text has tokens that may differ."""
+    """Results of all hooks, in their order; `extended`: the text has tokens that may differ."""
     results: list[HookResult] = []
     with ExitStack() as after:
         for site, encodings in model.sites.items():
@@ -194,14 +194,14 @@ def _hook_results(
             keys = change.target if site == "decoder" else change.source
             for e in encodings:
                 for hook in e.hooks:  # one of the object takes the place of its class's
-                    vars(e)[hook] = _recording(e, hook, queries, keys, beyond, results)
+                    vars(e)[hook] = _recording(e, hook, queries, keys, extended, results)
                     after.callback(vars(e).pop, hook)
         _logits(model, text, change.training)
     return results
 
 
 def _recording(
-    e: Encoding, hook: str, queries: int, keys: int, beyond: bool, results: list[HookResult]
+    e: Encoding, hook: str, queries: int, keys: int, extended: bool, results: list[HookResult]
 ) -> Any:
     """A hook that also records its results for the first queries and keys."""
     original = getattr(e, hook)
@@ -224,7 +224,7 @@ def _recording(
         record(result[..., :queries, :columns])
         if hook == "normalise":  # keys that must not be seen have no weight
             weight = result[..., :queries, keys:].sum(-1)
-            record(weight if beyond else torch.zeros_like(weight))
+            record(weight if extended else torch.zeros_like(weight))
         return result
 
     return project if hook == "project" else other

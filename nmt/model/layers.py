@@ -127,10 +127,10 @@ class DecoderLayer(nn.Module):
         x: Tensor,
         source: Tensor,
         layer: int,
-        own_site: tuple[Encodings, Context],
+        self_site: tuple[Encodings, Context],
         cross_site: tuple[Encodings, Context],
     ) -> Tensor:
         """x [batch, target, dim], source [batch, source, dim] -> [batch, target, dim]."""
-        x = self.around_attention(x, lambda y: self.attention(y, y, layer, *own_site))
+        x = self.around_attention(x, lambda y: self.attention(y, y, layer, *self_site))
         x = self.around_cross(x, lambda y: self.cross(y, source, layer, *cross_site))
         return self.around_feedforward(x, self.feedforward)

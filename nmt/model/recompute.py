@@ -25,17 +25,19 @@ def recomputed(run: RunLayer) -> RunLayer:
     the tensors and the random numbers of the layer, and no encoding need know of all this.
     """
 
-    def again(layer: nn.Module, x: Tensor, number: int, contexts: Sequence[Context]) -> Tensor:
-        before = [copied(context) for context in contexts]
+    def run_recomputed(
+        layer: nn.Module, x: Tensor, number: int, contexts: Sequence[Context]
+    ) -> Tensor:
+        saved = [copied(context) for context in contexts]
         # The first call fills the contexts that later layers read, and lets go of them: what was
         # made in this layer is held by its graph, and must not be what that graph holds.
-        first = [contexts]
+        originals = [contexts]
 
         def call(x: Tensor) -> Tensor:
-            copies = first.pop() if first else [copied(context) for context in before]
+            copies = originals.pop() if originals else [copied(context) for context in saved]
             return run(layer, x, number, copies)
 
         y: Tensor = checkpoint(call, x, use_reentrant=False)
         return y
 
-    return again
+    return run_recomputed

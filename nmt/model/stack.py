@@ -16,10 +16,12 @@ from nmt.model.recompute import RunLayer, recomputed
 class Stack(nn.Module):
     """`layers` passes through layers, and the norm after the last one."""
 
-    def __init__(self, config: Model, layers: int, make: Callable[[], nn.Module]) -> None:
+    def __init__(self, config: Model, layers: int, make_layer: Callable[[], nn.Module]) -> None:
         super().__init__()
         self.count = layers
-        self.layers = nn.ModuleList(make() for _ in range(1 if config.share_layers else layers))
+        self.layers = nn.ModuleList(
+            make_layer() for _ in range(1 if config.share_layers else layers)
+        )
         final = config.norm == "pre"  # after post-norm layers nothing is left to normalise
         self.norm: nn.Module = nn.LayerNorm(config.dim) if final else nn.Identity()
         self.halting = Halting(config.dim, config.halting_threshold) if config.halting else None
@@ -35,46 +37,46 @@ class Stack(nn.Module):
         context = contexts[0]
         if self.recompute and context.training and torch.is_grad_enabled():
             run = recomputed(run)
-        tally = None if self.halting is None else HaltingTally(x, encodings.streams)
+        state = None if self.halting is None else HaltingState(x, encodings.streams)
         for number in range(self.count):
             inputs = encodings.layer(x, number, context)
             layer = self.layers[number % len(self.layers)]
-            if self.halting is None or tally is None:
+            if self.halting is None or state is None:
                 x = run(layer, inputs, number, contexts)
             else:
                 step = partial(run, layer, inputs, number, contexts)
-                x = self.halting(x, inputs, step, tally, number == self.count - 1)
-        if tally is not None:
-            x = tally.output
-        return encodings.readout(self.norm(x), context), None if tally is None else tally.ponder
+                x = self.halting(x, inputs, step, state, number == self.count - 1)
+        if state is not None:
+            x = state.output
+        return encodings.readout(self.norm(x), context), None if state is None else state.ponder
 
 
-class HaltingTally:
-    """The halting probability and output of each token [batch, length] so far."""
+class HaltingState:
+    """Halting probability, ponder time and output of each token [batch, length] so far."""
 
     def __init__(self, x: Tensor, streams: int = 1) -> None:
         """x [batch x streams, length, dim]; a token halts in all streams at once."""
         self.streams = streams
         tokens = (len(x) // streams, x.shape[1])
-        self.mass = x.new_zeros(tokens, dtype=torch.float32)  # halting probability so far
-        self.ponder = torch.zeros_like(self.mass)  # steps taken, plus the remainder
-        self.running = torch.ones_like(self.mass, dtype=torch.bool)
+        self.probability = x.new_zeros(tokens, dtype=torch.float32)  # halting probability so far
+        self.ponder = torch.zeros_like(self.probability)  # steps taken, plus the remainder
+        self.running = torch.ones_like(self.probability, dtype=torch.bool)
         self.output: Any = 0.0  # weighted sum of states [batch x streams, length, dim]
 
-    def of_rows(self, of_tokens: Tensor) -> Tensor:
+    def per_row(self, per_token: Tensor) -> Tensor:
         """[batch, length] -> [batch x streams, length, 1], to be multiplied with states."""
-        return of_tokens.repeat_interleave(self.streams, 0)[..., None]
+        return per_token.repeat_interleave(self.streams, 0)[..., None]
 
 
 class Halting(nn.Module):
     """Adaptive computation time per token (Graves 2016; Universal Transformer, Dehghani 2019).
 
-    Before each step a unit reads what the step is given of the token, its encodings included (as
-    tensor2tensor does); the token halts at the step where the sum of these probabilities exceeds
+    Before each step a unit reads the input of the step, positional encodings included (as in
+    tensor2tensor); the token halts at the step where the sum of these probabilities exceeds
     the threshold, or at the last one. Its output is the mean of its states, weighted by the
-    probabilities (the last one by what is left). Later steps copy its state: the others read it
-    as it stood when it halted, with what the encodings tell every token of the step. Where a token
-    has two streams, the mean of the unit's two logits decides for both.
+    probabilities (the last one by what is left). Later steps copy its state: other
+    tokens attend to it as it was when it halted, with the encodings of the present step. Where a
+    token has two streams, the mean of the unit's two logits decides for both.
     """
 
     def __init__(self, dim: int, threshold: float) -> None:
@@ -83,19 +85,19 @@ class Halting(nn.Module):
         self.threshold = threshold
 
     def forward(
-        self, x: Tensor, inputs: Tensor, step: Callable[[], Tensor], tally: HaltingTally, last: bool
+        self, x: Tensor, inputs: Tensor, step: Callable[[], Tensor], state: HaltingState, last: bool
     ) -> Tensor:
-        """Take one step from states x [batch x streams, length, dim] to the next; keep the tally.
+        """One step from states x [batch x streams, length, dim] to the next; updates the state.
 
         `inputs` of the step: x as the encodings changed it.
         """
         logits = self.unit(inputs).squeeze(-1).float()  # [batch x streams, length]
-        p = logits.unflatten(0, (-1, tally.streams)).mean(1).sigmoid()  # [batch, length]
-        stops = tally.running & (((tally.mass + p) > self.threshold) | last)
-        weight = torch.where(stops, 1 - tally.mass, p) * tally.running
-        tally.ponder = tally.ponder + tally.running + stops * (1 - tally.mass)
-        tally.mass = tally.mass + weight
-        x = torch.where(tally.of_rows(tally.running), step(), x)
-        tally.output = tally.output + tally.of_rows(weight).to(x.dtype) * x
-        tally.running = tally.running & ~stops
+        p = logits.unflatten(0, (-1, state.streams)).mean(1).sigmoid()  # [batch, length]
+        stops = state.running & (((state.probability + p) > self.threshold) | last)
+        weight = torch.where(stops, 1 - state.probability, p) * state.running
+        state.ponder = state.ponder + state.running + stops * (1 - state.probability)
+        state.probability = state.probability + weight
+        x = torch.where(state.per_row(state.running), step(), x)
+        state.output = state.output + state.per_row(weight).to(x.dtype) * x
+        state.running = state.running & ~stops
         return x

@@ -9,8 +9,8 @@ from nmt.model.cache import Cache
 class State:
     """The state of a decoder between steps; rows are hypotheses.
 
-    Hypotheses of one sentence that stand side by side, as many for each, are a group: they attend
-    to its source together, whose keys and values are kept once for all of them.
+    Adjacent hypotheses of one sentence, as many for each sentence, are a group: keys and values of
+    their source are kept once per group.
     """
 
     def __init__(
@@ -28,8 +28,8 @@ class State:
         self.lengths = lengths  # [group] desired length of the output, eos included
         self.width = 1  # hypotheses of a group
         self.length = 0  # tokens decoded so far
-        self.own = [Cache() for _ in range(layers)]  # of rows
-        self.cross = [Cache(fixed=True) for _ in range(layers)]  # of groups
+        self.self_caches = [Cache() for _ in range(layers)]  # of rows
+        self.cross_caches = [Cache(fixed=True) for _ in range(layers)]  # of groups
         self.recurrent: dict[str, Tensor] = {}  # of encodings; [row, ...]
         self._streams = streams
 
@@ -38,9 +38,9 @@ class State:
         """How many hypotheses there are."""
         return len(self.allowed) * self.width
 
-    def per_row(self, of_groups: Tensor) -> Tensor:
+    def per_row(self, values: Tensor) -> Tensor:
         """Values of groups [group, ...], repeated for each row [row, ...]."""
-        return of_groups if self.width == 1 else of_groups.repeat_interleave(self.width, 0)
+        return values if self.width == 1 else values.repeat_interleave(self.width, 0)
 
     def reorder(self, rows: Tensor) -> None:
         """Row i becomes old row rows[i]: repeats, reorders or drops rows.
@@ -55,29 +55,29 @@ class State:
             self.source, self.allowed = self.source[streams], self.allowed[groups]
             self.columns = {name: column[groups] for name, column in self.columns.items()}
             self.lengths = None if self.lengths is None else self.lengths[groups]
-            for cache in self.cross:
+            for cache in self.cross_caches:
                 cache.reorder(streams)
         streams = self._streams_of(flat)
-        for cache in self.own:
+        for cache in self.self_caches:
             cache.reorder(streams)
         self.recurrent = {name: value[flat] for name, value in self.recurrent.items()}
 
-    def _groups(self, rows: Tensor, of_rows: Tensor) -> tuple[Tensor | None, int]:
+    def _groups(self, rows: Tensor, old_groups: Tensor) -> tuple[Tensor | None, int]:
         """The old group of each new one (None: all stay as they are), and their new width.
 
-        `of_rows` are the old groups of the rows. A GPU would have to be waited for to look at them.
+        `old_groups` are those of the rows; to look at them would have to wait for a GPU.
         """
         if self._streams > 1:
-            return of_rows, 1
+            return old_groups, 1
         if rows.dim() == 2:
-            stay = len(rows) == len(self.allowed)
-            return (None if stay else of_rows.view_as(rows)[:, 0]), rows.shape[1]
+            unchanged = len(rows) == len(self.allowed)
+            return (None if unchanged else old_groups.view_as(rows)[:, 0]), rows.shape[1]
         if rows.device.type != "cpu":
-            return of_rows, 1
-        groups, counts = of_rows.unique_consecutive(return_counts=True)
+            return old_groups, 1
+        groups, counts = old_groups.unique_consecutive(return_counts=True)
         if len(widths := set(counts.tolist())) == 1:
             return groups, widths.pop()
-        return of_rows, 1
+        return old_groups, 1
 
     def _streams_of(self, rows: Tensor) -> Tensor:
         """The same choice among rows of which each stands `streams` times, side by side."""

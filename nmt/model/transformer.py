@@ -87,7 +87,7 @@ class Transformer(nn.Module):
     def _drop_key_projections(self) -> None:
         """Leave out projections that encodings do not use: they would never get a gradient.
 
-        Dropped, not left unmade: one seed gives every encoding the same rest of the model.
+        They are made and then dropped, so that a seed initialises the rest of the model alike.
         """
         parts = ((self.encoder, "attention", self.encoder_encodings),
                  (self.decoder, "attention", self.decoder_encodings),
@@ -107,7 +107,7 @@ class Transformer(nn.Module):
             self.source_embedding.weight = self.target_embedding.weight
 
     def _streams(self, config: Model) -> int:
-        """Rows for each sentence; checks that all parts agree about it."""
+        """Rows for each sentence; ValueError unless all parts agree."""
         sites = (self.encoder_encodings, self.decoder_encodings, self.cross_encodings)
         streams = {e.streams for e in sites}
         if len(streams) > 1:
@@ -181,7 +181,7 @@ class Transformer(nn.Module):
         memory, allowed, ponder = self.encode(source, columns)
         n, device = target.shape[1], target.device
         lengths = (target != PAD).sum(1)  # of what is to be predicted, eos included
-        whole = partial(
+        full_pass = partial(
             passes.whole,
             queries=n,
             device=device,
@@ -190,12 +190,14 @@ class Transformer(nn.Module):
             training=self.training,
         )
         mask = causal(n, n, device)
-        decoder = whole("decoder", allowed=mask, causal=True, tokens=target, columns=columns or {})
-        cross = whole("cross", keys=source.shape[1], allowed=allowed)
+        decoder = full_pass(
+            "decoder", allowed=mask, causal=True, tokens=target, columns=columns or {}
+        )
+        cross = full_pass("cross", keys=source.shape[1], allowed=allowed)
         x, target_ponder = self._decode(target, rounded(memory), decoder, cross)
         if not self.training:
             return Hidden(x, None)
-        ponders = [(ponder, self._read(source)), (target_ponder, target != PAD)]
+        ponders = [(ponder, self._source_mask(source)), (target_ponder, target != PAD)]
         return Hidden(x, self._side_loss(ponders, memory, allowed, lengths))
 
     def _side_loss(
@@ -215,7 +217,7 @@ class Transformer(nn.Module):
             losses.append(self.length_head.loss(memory[:: self.streams], allowed, lengths))
         return torch.stack(losses).sum() if losses else None
 
-    def _read(self, source: Tensor) -> Tensor:
+    def _source_mask(self, source: Tensor) -> Tensor:
         """Which tokens of a source the model reads [batch, source].
 
         Without model.source_eos an EOS counts as padding, unless it is all that there is.
@@ -229,7 +231,7 @@ class Transformer(nn.Module):
         self, source: Tensor, columns: dict[str, Tensor] | None = None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """States [batch x streams, source, dim], mask [batch, 1, 1, source], and ponder times."""
-        real = self._read(source)
+        real = self._source_mask(source)
         allowed = real[:, None, None, :]
         context = passes.whole(
             "encoder",
@@ -245,7 +247,10 @@ class Transformer(nn.Module):
         encodings = self.encoder_encodings
         x, context = self._embed(self.source_embedding, source, encodings, context)
         x, ponder = self.encoder(
-            x, encodings, [context], lambda layer, y, number, own: layer(y, number, encodings, *own)
+            x,
+            encodings,
+            [context],
+            lambda layer, y, number, contexts: layer(y, number, encodings, *contexts),
         )
         return x, allowed, ponder
 
@@ -258,7 +263,7 @@ class Transformer(nn.Module):
         """Read source ids [rows, source], to decode one target for each row.
 
         `lengths` [rows]: desired lengths of the outputs, eos included; None leaves them to the
-        length head. Raises ValueError where the encodings need them and nothing tells them.
+        length head. Raises ValueError where the encodings need them and there is no length head.
         """
         memory, allowed, _ = self.encode(source, columns)
         if lengths is None and self.needs_lengths and self.length_head is not None:
@@ -285,17 +290,17 @@ class Transformer(nn.Module):
             tokens=tokens,
             columns={name: state.per_row(c) for name, c in state.columns.items()},
             state=state.recurrent,
-            memories=state.own,
+            memories=state.self_caches,
         )
         cross = passes.cross_step(
             decoder,
             state.source.shape[1],
             state.width,
-            cached=bool(state.cross[0].length),
+            cached=bool(state.cross_caches[0].length),
             rows=len(state.allowed),
             allowed=state.allowed,
             lengths=state.lengths,
-            memories=state.cross,
+            memories=state.cross_caches,
         )
         state.length += n
         return self._decode(tokens, state.source, decoder, cross)[0]
@@ -313,12 +318,14 @@ class Transformer(nn.Module):
         self, target: Tensor, memory: Tensor, decoder: Context, cross: Context
     ) -> tuple[Tensor, Tensor | None]:
         """States of target ids that attend to memory [batch, source, dim]; ponder times or None."""
-        encodings, across = self.decoder_encodings, self.cross_encodings
+        encodings, cross_encodings = self.decoder_encodings, self.cross_encodings
         x, decoder = self._embed(self.target_embedding, target, encodings, decoder)
         if self.streams > 1:
             cross = passes.with_streams(cross, self.streams)
 
-        def run(layer: nn.Module, y: Tensor, number: int, both: Sequence[Context]) -> Tensor:
-            return layer(y, memory, number, (encodings, both[0]), (across, both[1]))
+        def run(layer: nn.Module, y: Tensor, number: int, contexts: Sequence[Context]) -> Tensor:
+            return layer(
+                y, memory, number, (encodings, contexts[0]), (cross_encodings, contexts[1])
+            )
 
         return self.decoder(x, encodings, [decoder, cross], run)

@@ -1,4 +1,4 @@
-"""One step of training on made-up text: does a model run, and does all of it learn?"""
+"""One step of training on synthetic text: does a model run, and do all parameters get gradients?"""
 
 from collections.abc import Collection, Iterator
 
@@ -32,16 +32,16 @@ def text(model: Transformer, per_sentence: Collection[str] = ()) -> Sentences:
     return Sentences(source, target, _columns(model, source, per_sentence))
 
 
-def step(model: Transformer, read: Sentences) -> None:
+def step(model: Transformer, sentences: Sentences) -> None:
     """Compute a loss and its gradients, from torch's global generator.
 
     Raises TrialError where something is not finite, or a parameter gets no gradient; what encodings
     raise passes through.
     """
-    target = read.target.clone()
+    target = sentences.target.clone()
     target[0, max(1, target.shape[1] - 2) :] = PAD
     model.train()
-    hidden = model.hidden(read.source, target, read.columns)
+    hidden = model.hidden(sentences.source, target, sentences.columns)
     logits = model.logits(hidden.states)
     loss = F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=PAD)
     if hidden.side_loss is not None:
@@ -49,12 +49,12 @@ def step(model: Transformer, read: Sentences) -> None:
     if not loss.isfinite():
         raise TrialError(f"encoding: the loss of a first step is {loss.item()}")
     loss.backward()
-    for name, p in _named(model):
+    for name, p in _named_parameters(model):
         if p.grad is not None and not p.grad.isfinite().all():
             raise TrialError(f"{name}: its gradient in a first step is not finite")
     if any(e.facts.may_lack_gradients for e in model.entries):
         return
-    for name, p in _named(model):
+    for name, p in _named_parameters(model):
         if p.requires_grad and p.grad is None:
             raise TrialError(
                 f"{name}: gets no gradient, so it would never learn; another entry may replace "
@@ -65,26 +65,28 @@ def step(model: Transformer, read: Sentences) -> None:
 def _columns(
     model: Transformer, source: Tensor, per_sentence: Collection[str]
 ) -> dict[str, Tensor]:
-    """Made-up columns, their integers within what the encodings hold."""
+    """Synthetic columns, their integers within the ranges of the encodings."""
     columns = example.columns({n for n in model.columns if n not in per_sentence}, source)
     columns |= {n: source.new_zeros(len(source), 1) for n in model.columns if n in per_sentence}
-    for name, held in model.column_ranges.items():
-        columns[name] = columns[name].clamp(held.start, held.stop - 1)
+    for name, bounds in model.column_ranges.items():
+        columns[name] = columns[name].clamp(bounds.start, bounds.stop - 1)
     return columns
 
 
-def _named(model: Transformer) -> Iterator[tuple[str, nn.Parameter]]:
+def _named_parameters(model: Transformer) -> Iterator[tuple[str, nn.Parameter]]:
     """Every parameter once; those of encodings by the names that a config has for them."""
-    inside = set()
+    in_encodings = set()
     for site, encodings in model.sites.items():
         for e in encodings:
             for name, p in e.named_parameters():
-                inside.add(id(p))
+                in_encodings.add(id(p))
                 yield f"encoding.{e.name}: {name} ({site})", p
-    yield from ((f"model: {n}", p) for n, p in model.named_parameters() if id(p) not in inside)
+    yield from (
+        (f"model: {n}", p) for n, p in model.named_parameters() if id(p) not in in_encodings
+    )
 
 
-def numbers(model: nn.Module) -> int:
-    """Numbers that a model holds, shared ones once."""
-    held = [*model.parameters(), *model.buffers()]
-    return sum(t.numel() for t in {id(t): t for t in held}.values())
+def num_elements(model: nn.Module) -> int:
+    """Elements of all parameters and buffers, shared ones once."""
+    tensors = [*model.parameters(), *model.buffers()]
+    return sum(t.numel() for t in {id(t): t for t in tensors}.values())

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from nmt.model.attention import Attention, AttentionRecord, Watcher
-from nmt.model.stack import HaltingTally
+from nmt.model.stack import HaltingState
 from nmt.model.transformer import Transformer
 
 
@@ -24,30 +24,30 @@ def watching(model: Transformer, watcher: Watcher) -> Iterator[None]:
     Keep sums rather than the tensors. Nothing is computed a second time in the backward pass: it
     would be seen twice. Raises RuntimeError where the model is being watched already.
     """
-    watched = [module for module in model.modules() if isinstance(module, Attention)]
-    if any(attention.watcher is not None for attention in watched):
+    modules = [module for module in model.modules() if isinstance(module, Attention)]
+    if any(attention.watcher is not None for attention in modules):
         raise RuntimeError("this model is being watched already")
     running: dict[str, Tensor] = {}  # site -> [batch, query] of the current pass
 
-    def hand_on(record: AttentionRecord) -> None:
+    def call_watcher(record: AttentionRecord) -> None:
         watcher(record._replace(running=running.get(record.site)))
 
-    with ExitStack() as after:
+    with ExitStack() as cleanup:
         for stack, sites in ((model.encoder, ["encoder"]), (model.decoder, ["decoder", "cross"])):
-            after.callback(setattr, stack, "recompute", stack.recompute)
+            cleanup.callback(setattr, stack, "recompute", stack.recompute)
             stack.recompute = False
             if stack.halting is not None:
-                note = partial(_note_running, running, sites)
-                after.callback(stack.halting.register_forward_pre_hook(note).remove)
-        for attention in watched:
-            attention.watcher = hand_on
-            after.callback(setattr, attention, "watcher", None)
+                hook = partial(_record_running, running, sites)
+                cleanup.callback(stack.halting.register_forward_pre_hook(hook).remove)
+        for attention in modules:
+            attention.watcher = call_watcher
+            cleanup.callback(setattr, attention, "watcher", None)
         yield
 
 
-def _note_running(
+def _record_running(
     running: dict[str, Tensor], sites: list[str], halting: nn.Module, inputs: tuple[Any, ...]
 ) -> None:
-    """Note which tokens still run when a step begins: `Halting.forward`'s inputs hold a tally."""
-    tally = next(t for t in inputs if isinstance(t, HaltingTally))
-    running.update(dict.fromkeys(sites, tally.running))
+    """Record which tokens still run when a step begins: `Halting.forward`'s inputs hold a state."""
+    state = next(t for t in inputs if isinstance(t, HaltingState))
+    running.update(dict.fromkeys(sites, state.running))

@@ -210,7 +210,7 @@ def test_only_beams_go_wrong(part: str, settings_of: Make, monkeypatch: Patch) -
             self.recurrent = {name: rows_first(t, rows) for name, t in recurrent.items()}
         elif part == "lengths" and lengths is not None:
             self.lengths = rows_first(lengths, rows)
-        for kept in {"own": self.own, "cross": self.cross}.get(part, []):
+        for kept in {"own": self.self_caches, "cross": self.cross_caches}.get(part, []):
             if "keys" in kept._tensors:
                 kept._tensors["keys"] = kept._tensors["keys"][torch.arange(len(rows)).flip(0)]
 

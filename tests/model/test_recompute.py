@@ -120,7 +120,7 @@ def test_nothing_is_computed_twice_where_nothing_is_learnt(
     assert len(wrapped) == 1  # the encoder learns
     for t in range(5):
         model.step(target[:, t], state)
-    assert len(wrapped) == 1 and state.own[0].length == 5
+    assert len(wrapped) == 1 and state.self_caches[0].length == 5
 
 
 def peak(model: Transformer, recompute: bool, ids: Ids) -> int:

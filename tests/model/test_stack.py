@@ -10,7 +10,7 @@ from torch import Tensor
 
 from nmt.model.layers import ComplexFeedForward, EncoderLayer, FeedForward
 from nmt.model.length import LengthHead
-from nmt.model.stack import Halting, HaltingTally, Stack
+from nmt.model.stack import Halting, HaltingState, Stack
 from nmt.model.transformer import Transformer
 
 Make = Callable[..., Transformer]
@@ -55,21 +55,21 @@ def test_halting_is_the_weighted_mean_of_the_states(threshold: float) -> None:
     torch.manual_seed(0)
     halting = Halting(3, threshold)
     x = torch.randn(2, 4, 3)
-    tally = HaltingTally(x)
+    state = HaltingState(x)
     states = [x]
     for _ in range(4):
         states.append(states[-1] * 1.5 + 1)  # what a step does to a token that still runs
     y = x
     for number in range(4):
-        y = halting(y, y, partial(lambda z: z * 1.5 + 1, y), tally, number == 3)
+        y = halting(y, y, partial(lambda z: z * 1.5 + 1, y), state, number == 3)
     for row in range(2):
         for token in range(4):
             p = [float(halting.unit(s[row, token]).detach().sigmoid()) for s in states[:4]]
             weights, ponder = halted_by_hand(p, threshold)
             parts = [w * s[row, token] for w, s in zip(weights, states[1:], strict=False)]
             expected = torch.stack(parts).sum(0)
-            assert torch.allclose(tally.output[row, token], expected, atol=1e-5)
-            assert float(tally.ponder[row, token].detach()) == pytest.approx(ponder, abs=1e-5)
+            assert torch.allclose(state.output[row, token], expected, atol=1e-5)
+            assert float(state.ponder[row, token].detach()) == pytest.approx(ponder, abs=1e-5)
             assert torch.allclose(y[row, token], states[len(weights)][row, token])  # copied since
 
 
@@ -79,17 +79,17 @@ def test_streams_of_a_token_halt_together() -> None:
     halting = Halting(3, 0.5)
     one, other = torch.randn(2, 5, 3), torch.randn(2, 5, 3)
     rows = torch.stack([one, other], 1).flatten(0, 1)  # [sentence x stream, length, dim]
-    tally = HaltingTally(rows, streams=2)
-    y = halting(rows, rows, lambda: rows + 1, tally, False)
+    state = HaltingState(rows, streams=2)
+    y = halting(rows, rows, lambda: rows + 1, state, False)
     logits = (halting.unit(one) + halting.unit(other)).squeeze(-1) / 2
     halted = logits.sigmoid() > 0.5
     assert halted.any() and not halted.all()
-    assert torch.equal(tally.running, ~halted)
-    y = halting(y, y, lambda: y + 1, tally, True)
+    assert torch.equal(state.running, ~halted)
+    y = halting(y, y, lambda: y + 1, state, True)
     assert torch.equal(y[0::2], torch.where(halted[..., None], one + 1, one + 1 + 1))
     assert torch.equal(y[1::2], torch.where(halted[..., None], other + 1, other + 1 + 1))
     weight = torch.where(halted, 1, logits.sigmoid())[..., None]
-    assert torch.allclose(tally.output[1::2], weight * (other + 1) + (1 - weight) * (other + 2))
+    assert torch.allclose(state.output[1::2], weight * (other + 1) + (1 - weight) * (other + 2))
 
 
 @pytest.mark.parametrize("shared", ["true", "false"])
