@@ -79,12 +79,17 @@ def n_best(
     if settings.decode.position_scale != 1:  # of copies
         first, *others = (m._replace(model=deepcopy(m.model)) for m in (first, *others))
     translator = Translator.of(first, settings.decode, *others, workers=workers)
-    reader, some = translator.reader, arguments.lines("lines", lines)
-    read, beside = with_columns(
-        reader.reads.columns, reader.settings, some, arguments.columns(columns)
+    reader = translator.reader
+    texts, columns = with_columns(
+        reader.requirements.columns,
+        reader.settings,
+        arguments.lines("lines", lines),
+        arguments.columns(columns),
     )
-    begin = None if target_prefixes is None else arguments.lines("target_prefixes", target_prefixes)
-    return list(translator.translate(read, n, beside, prefixes=begin, read_ahead=True))
+    prefixes = target_prefixes
+    if prefixes is not None:
+        prefixes = arguments.lines("target_prefixes", prefixes)
+    return list(translator.translate(texts, n, columns, prefixes=prefixes, read_ahead=True))
 
 
 def score(
@@ -107,7 +112,7 @@ def score(
     True
     """
     (model,) = arguments.models([model])
-    read, beside = with_columns(
+    texts, columns = with_columns(
         model.model.columns,
         model.settings,
         arguments.lines("sources", sources),
@@ -115,7 +120,7 @@ def score(
     )
     given = arguments.lines("targets", targets)
     whole = max(1, len(given))  # one window
-    scored = forced.score(model, read, given, beside, batch_tokens=batch_tokens, window=whole)
+    scored = forced.score(model, texts, given, columns, batch_tokens=batch_tokens, window=whole)
     return [pair for pair in scored if pair is not None]  # all: too long ones are raised
 
 

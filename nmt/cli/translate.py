@@ -102,7 +102,9 @@ def command(argv: list[str]) -> None:
         }
         given = {name: read[name] for name in options.columns}
         reader = translator.reader
-        lines, columns = with_columns(reader.reads.columns, reader.settings, read[TEXT], given)
+        lines, columns = with_columns(
+            reader.requirements.columns, reader.settings, read[TEXT], given
+        )
         output = stack.enter_context(_output(options, loaded, decode))
         streams = {TEXT: iter(lines), **columns} | {n: read[n] for n in read if n == PREFIX}
         passed = read_over(output, streams.values(), read, "translations", named(options.input))
@@ -215,7 +217,7 @@ def records(
         first=done + 1,
         notes=notes,
         read_ahead=all(map(waits_for_nobody, [options.input, *options.parallel.values()])),
-        more=arriving.waits if arriving else lambda: True,
+        has_more=arriving.waits if arriving else lambda: True,
     )
     tqdm.monitor_interval = 0  # no further thread: see machine.pool.may_fork
     shown = tqdm(translated, unit=" lines", disable=quiet, initial=done)

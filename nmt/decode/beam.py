@@ -85,23 +85,25 @@ class Beam(Strategy):
         scores, parent, token = _continue(log_probs, self.total, 2 * k, self.forbidden)
         is_eos = token == self.eos  # [live, 2k], as scores, parent and token
         at_limit = self.limits == length  # [live]
-        top, by = scores[:, :k], parent[:, :k]  # [live, k]
-        ending = is_eos[:, :k] & (top > NEVER) & (~at_limit[:, None] | _leads(by, self.total))
+        top, top_parent = scores[:, :k], parent[:, :k]  # [live, k]
+        is_best = _first_of_parent(top_parent, self.total)
+        ending = is_eos[:, :k] & (top > NEVER) & (~at_limit[:, None] | is_best)
         closing = at_limit | (scores[:, 0] == NEVER)
-        has_ended = torch.zeros_like(self.total).scatter_add_(1, by, ending.to(self.total)) > 0
+        endings = ending.to(self.total)
+        has_ended = torch.zeros_like(self.total).scatter_add_(1, top_parent, endings) > 0
         cut = closing[:, None] & ~has_ended & (self.total > NEVER)
 
-        chosen = is_eos.byte().argsort(dim=1, stable=True)[:, :k]  # eos behind all others
-        total = scores.masked_fill(is_eos, NEVER).gather(1, chosen)  # [live, new width]
+        open_first = is_eos.byte().argsort(dim=1, stable=True)[:, :k]  # eos behind all others
+        total = scores.masked_fill(is_eos, NEVER).gather(1, open_first)  # [live, new width]
         self.ended = self.ended + ending.sum(1)
         self.best = torch.maximum(self.best, top.masked_fill(~ending, NEVER).amax(1) / penalty)
         # beam_size alone is not enough: where the model is sure, all other beams are poor, and
         # their early ends would stop the one good hypothesis midway
-        enough = (self.ended >= k) & (self.best >= total[:, 0] / penalty)
-        total = total.masked_fill((closing | enough)[:, None], NEVER)
+        done = (self.ended >= k) & (self.best >= total[:, 0] / penalty)
+        total = total.masked_fill((closing | done)[:, None], NEVER)
 
-        new_parent, token = parent.gather(1, chosen), token.gather(1, chosen)
-        extension = BeamExtension(ending, top, by, cut, self.total, new_parent, token)
+        new_parent, token = parent.gather(1, open_first), token.gather(1, open_first)
+        extension = BeamExtension(ending, top, top_parent, cut, self.total, new_parent, token)
         first = torch.arange(len(total), device=total.device)[:, None] * width  # row of a sentence
         rows = None if width == total.shape[1] == 1 else first + new_parent
         self.total = total
@@ -144,19 +146,19 @@ def _continue(
         sums[:, :, token] = NEVER
     scores = sums.flatten(1)  # [live, width x vocab]
     count = min(count, width * vocab)
-    best = _best if scores.device.type == "cpu" else _best_unseen
+    best = _top if scores.device.type == "cpu" else _top_on_gpu
     values, index = best(scores, count)
     return values, index // vocab, index % vocab  # [live, count] each
 
 
-def _leads(parent: Tensor, total: Tensor) -> Tensor:
+def _first_of_parent(parent: Tensor, total: Tensor) -> Tensor:
     """Mark in parent [live, k] the first, that is best, continuation of each row of total."""
     rank = torch.arange(parent.shape[1], device=parent.device).expand_as(parent)
     first = torch.full_like(total, parent.shape[1], dtype=torch.long)
     return rank == first.scatter_reduce(1, parent, rank, "amin").gather(1, parent)
 
 
-def _best(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
+def _top(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """The `count` greatest of each row and where they stand; of equal ones the earlier first.
 
     Values that are not finite count as -inf; where one comes first in a row, its place may be any.
@@ -164,18 +166,18 @@ def _best(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
     one_more = min(count + 1, scores.shape[1])
     values, index = scores.topk(one_more, dim=1)
     if not (values < float("inf")).all():  # NaN is the greatest of all to topk
-        return _best(_finite(scores), count)
+        return _top(_finite(scores), count)
     if one_more > count:
         # topk does not say which of several equal values it takes: where that matters, sort.
         tied = (values[:, count - 1] == values[:, count]) & (values[:, count] > NEVER)
         if tied.any():
             order = scores[tied].sort(dim=1, descending=True, stable=True).indices
             index[tied] = order[:, :one_more]
-    return _in_order(scores, index[:, :count])
+    return _sorted(scores, index[:, :count])
 
 
-def _best_unseen(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The same without a look at the numbers, for which a GPU would have to be waited for."""
+def _top_on_gpu(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The same on a GPU, which is not waited for: no number is read by the host."""
     scores = _finite(scores)
     values, index = scores.topk(count, dim=1)
     least, size = values[:, -1:], scores.shape[1]
@@ -186,14 +188,14 @@ def _best_unseen(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
     greater = values > least  # [live, count]: these stand before the others
     rank = torch.arange(count, device=scores.device) - greater.sum(1, keepdim=True)
     index = torch.where(greater, index, equal.values.long().gather(1, rank.clamp(min=0)))
-    return _in_order(scores, index)
+    return _sorted(scores, index)
 
 
 def _finite(scores: Tensor) -> Tensor:
     return scores.nan_to_num(nan=NEVER, posinf=NEVER, neginf=NEVER)
 
 
-def _in_order(scores: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+def _sorted(scores: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
     """The scores at index [live, count], the greatest first, of equal ones the earlier."""
     index = index.sort(dim=1).values
     values, order = scores.gather(1, index).sort(dim=1, descending=True, stable=True)

@@ -6,11 +6,11 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
 from nmt.decode.search import Hypothesis
-from nmt.decode.sources import ColumnsRead, Source
+from nmt.decode.sources import ColumnRequirements, Source
 from nmt.errors import Exit, UserError, is_out_of_memory
 
 
-def too_much(batch_tokens: int, device: object) -> str:
+def out_of_memory_message(batch_tokens: int, device: object) -> str:
     """The message about a batch for which the memory of a device is too small."""
     return (
         f"decode.batch_tokens={batch_tokens}: too much for the memory of {device}; "
@@ -29,7 +29,7 @@ def within_memory(message: str) -> Iterator[None]:
         raise UserError(message, Exit.NO_MEMORY) from None
 
 
-class Engine(ColumnsRead, Protocol):
+class Engine(ColumnRequirements, Protocol):
     """A model that searches for translations of sources.
 
     Its settings (`config.Decode`) are set once, and those that it does not support are refused.
@@ -44,7 +44,7 @@ class Engine(ColumnsRead, Protocol):
         """Ids of the longest output that its tables hold, BOS or EOS included; None: any length."""
 
     @property
-    def shares(self) -> int:
+    def parallel_batches(self) -> int:
         """The number of batches to search at a time: one for each core, or 1 on a GPU."""
 
     @property

@@ -1,4 +1,4 @@
-"""Several models that search for one translation together: what they must share."""
+"""An ensemble: several models that search together, and what they must have in common."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from nmt.errors import UserError
 from nmt.modeldir import Trained
 
 
-def together(members: Sequence[Trained]) -> Trained:
+def combined(members: Sequence[Trained]) -> Trained:
     """The first model, with settings and facts that hold for all of them.
 
     Models may differ in encoding, size and training. Raises UserError where segmenter or vocabulary
@@ -28,11 +28,11 @@ def together(members: Sequence[Trained]) -> Trained:
     if len(members) == 1:
         return first
     read = {name for member in members for name in member.model.columns} - {WORDS}
-    with_all = [m.settings for m in members if read <= set(columns_of(m.settings.data))]
-    if not with_all:
+    complete = [m.settings for m in members if read <= set(columns_of(m.settings.data))]
+    if not complete:
         raise UserError(
             f"columns {', '.join(sorted(read))}: no model of the ensemble had all of them in its "
             "corpus; leave out the models that read other columns"
         )
     longest = least(member.facts["longest_source"] for member in members)
-    return first._replace(settings=with_all[0], facts={**first.facts, "longest_source": longest})
+    return first._replace(settings=complete[0], facts={**first.facts, "longest_source": longest})

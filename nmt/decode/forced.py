@@ -60,11 +60,11 @@ def score(
     """
     reader = SourceReader(trained.source.segmenter, trained.settings, trained.model)
     columns = columns or {}
-    per = reader.kinds(columns)
-    lines = parallel_lines(sources, columns, per, targets, "translations", first)
-    for some in windows(lines, window):
+    types = reader.column_types(columns)
+    lines = parallel_lines(sources, columns, types, targets, "translations", first)
+    for window_lines in windows(lines, window):
         pairs = []
-        for line in some:
+        for line in window_lines:
             ids = trained.source.ids(line.text)
             source = reader.source(line.text, ids, line.columns, line.number)
             pair = ForcedPair(source, trained.target.ids(line.target))
@@ -103,15 +103,15 @@ def _window(
     trained: Trained, pairs: list[ForcedPair | None], batch_tokens: int
 ) -> list[GivenTranslation | None]:
     """Score the pairs that are not None in batches of like length; in their order."""
-    fit = [pair for pair in pairs if pair is not None]
-    log_probs: list[list[float]] = [[] for _ in fit]
-    lengths = [max(len(pair.source.ids), len(pair.target)) for pair in fit]
+    scorable = [pair for pair in pairs if pair is not None]
+    log_probs: list[list[float]] = [[] for _ in scorable]
+    lengths = [max(len(pair.source.ids), len(pair.target)) for pair in scorable]
     for group in by_length(lengths, batch_tokens):
         with within_memory(f"batch_tokens={batch_tokens}: too much for the memory; give fewer"):
-            scores = _log_probs(trained.model, [fit[place] for place in group])
-        for place, of_pair in zip(group, scores, strict=True):
-            log_probs[place] = of_pair
-    scored = map(_scored, repeat(trained), fit, log_probs)
+            scores = _log_probs(trained.model, [scorable[place] for place in group])
+        for place, pair_log_probs in zip(group, scores, strict=True):
+            log_probs[place] = pair_log_probs
+    scored = map(_scored, repeat(trained), scorable, log_probs)
     return [None if pair is None else next(scored) for pair in pairs]
 
 

@@ -89,11 +89,11 @@ class LineReader(SourceReader):
         ]
 
     def _sources(
-        self, line: ParallelLine, ids: list[int], whole: bool, notes: Notes
+        self, line: ParallelLine, ids: list[int], has_prefix: bool, notes: Notes
     ) -> list[Source]:
         """The sources of a line that may be too long.
 
-        Columns of words cannot be split, nor a line that must stay `whole`: it is refused.
+        Columns of words cannot be split, nor a line with a target prefix: it is refused.
         """
         text, number, pieces = line.text, line.number, len(ids) - 1
         if self.codes and pieces and ids[0] not in self.codes.values():
@@ -105,8 +105,8 @@ class LineReader(SourceReader):
         if self.decode.too_long == "truncate":
             notes.truncated.add(number, pieces)
             return [self.source(text, [*ids[: self.longest], EOS], line.columns, number)]
-        bound = whole or line.columns or self.reads.columns - {WORDS}
-        if self.decode.too_long == "refuse" or bound:
+        unsplittable = has_prefix or line.columns or self.requirements.columns - {WORDS}
+        if self.decode.too_long == "refuse" or unsplittable:
             notes.refused.add(number, pieces)
             return []
         notes.split.add(number, pieces)

@@ -33,7 +33,7 @@ class Scheduler(ExitStack):
         """Start workers if so many batches pay for them; UserError where they cannot be had."""
         if self.running or not batches:
             return
-        count = self.workers or _worthwhile(batches, self.engine.most_workers)
+        count = self.workers or _worker_count(batches, self.engine.most_workers)
         if count > 1:
             self._executor = self.enter_context(self.engine.workers(count))
             self.running = count
@@ -76,26 +76,26 @@ class Scheduler(ExitStack):
         return self.running > 0 and (windows < 2 or (few and windows < AHEAD * self.running))
 
 
-def batches_of(lengths: Sequence[int], budget: int, least: int, shares: int) -> list[list[int]]:
+def batches_of(lengths: Sequence[int], budget: int, least: int, parallel: int) -> list[list[int]]:
     """Group the indices of `lengths` by length; a group has at most `budget` tokens with padding.
 
-    Their number becomes a multiple of `shares`, or a little less, if that leaves them `least`
-    tokens or more, and they become about equal: so as many cores have as much to do.
+    Their number becomes a multiple of `parallel`, or a little less, if each then has `least`
+    tokens or more, and they become about equal: so that all cores have as much to do.
     """
     groups = by_length(lengths, budget)
     tokens = sum(len(group) * lengths[group[0]] for group in groups)
-    even = -(-len(groups) // shares) * shares
-    wanted = max(len(groups), min(even, tokens // least))
-    if shares == 1 or wanted == 1:
+    rounded = -(-len(groups) // parallel) * parallel
+    count = max(len(groups), min(rounded, tokens // least))
+    if parallel == 1 or count == 1:
         return groups
-    low, high = 0, budget  # `high` makes no more groups than wanted, `low` does
+    low, high = 0, budget  # `high` makes no more groups than `count`, `low` does
     while high - low > max(1, budget // 100):
         middle = (low + high) // 2
-        low, high = (low, middle) if len(by_length(lengths, middle)) <= wanted else (middle, high)
+        low, high = (low, middle) if len(by_length(lengths, middle)) <= count else (middle, high)
     return by_length(lengths, high)
 
 
-def _worthwhile(batches: int, most: int) -> int:
+def _worker_count(batches: int, most: int) -> int:
     """How many workers pay; 1: none does, and all threads work at one batch after the other."""
     if most == 1 or not may_fork():
         return 1

@@ -28,10 +28,10 @@ NEVER = float("-inf")
 CPU = torch.device("cpu")
 FREE = -1  # in padded prefixes: any token may follow
 
-# Steps between two looks at which outputs have ended, where each look waits for a GPU, which then
+# Steps between two checks which outputs have ended, where each check waits for a GPU, which then
 # idles until the next operations reach it. Sentences that have ended keep their rows until then,
 # 3.5 steps on average. On a CPU there is no such wait, and rows cost time: there it is 1.
-LOOK_EVERY = 8
+CHECK_EVERY = 8
 
 
 class Hypothesis(NamedTuple):
@@ -98,7 +98,7 @@ class Strategy(ABC):
     def extend(self, log_probs: Tensor, length: int) -> tuple[Any, Tensor, Tensor | None]:
         """Extend outputs of `length` ids by the log_probs [rows, vocab] of the next token.
 
-        Gives a NamedTuple of tensors that `record` will read on the host, and the tokens and
+        Returns a NamedTuple of tensors that `record` will read on the host, and the tokens and
         parents of the next step: [live, width] each, or [live].
         """
 
@@ -125,21 +125,21 @@ def search(
     strategy: Strategy,
     bos: int,
     device: torch.device = CPU,
-    look_every: int | None = None,
+    check_every: int | None = None,
 ) -> list[list[Hypothesis]]:
     """Extend outputs token by token until all are closed; the hypotheses of each sentence.
 
     The first call of `step` gets one row per sentence, later ones those of the strategy, side by
-    side, on `device`. Entries whose outputs are closed leave every `look_every` steps (None: the
+    side, on `device`. Entries whose outputs are closed leave every `check_every` steps (None: the
     number that suits the device). The device is waited for only then; hypotheses are the same.
     """
-    every = look_every or (1 if device.type == "cpu" else LOOK_EVERY)
+    steps = check_every or (1 if device.type == "cpu" else CHECK_EVERY)
     outputs = strategy.outputs
     tokens = torch.full((strategy.sentences,), bos, device=device)
     parents: Tensor | None = None
     start = 0
     while len(outputs.entry):
-        lengths = range(start, min(start + every, strategy.longest + 1))  # of open outputs
+        lengths = range(start, min(start + steps, strategy.longest + 1))  # of open outputs
         extensions = []
         for length in lengths:
             log_probs = step(tokens.flatten(), parents)

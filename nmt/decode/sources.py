@@ -28,8 +28,8 @@ class Source(NamedTuple):
     limit: int = 0  # ids of its output at most, eos apart; unused where the output is given
 
 
-class ColumnsRead(Protocol):
-    """A model or an engine, as far as it names the columns that it reads."""
+class ColumnRequirements(Protocol):
+    """The columns that a model or an engine reads."""
 
     @property
     def columns(self) -> Set[str]:
@@ -47,22 +47,22 @@ class SourceReader:
         self,
         segmenter: Segmenter,
         settings: Settings,
-        reads: ColumnsRead,
+        requirements: ColumnRequirements,
         given_lengths: bool = False,
     ) -> None:
         """`given_lengths`: each line comes with the desired length of its translation."""
-        self.segmenter, self.settings, self.reads = segmenter, settings, reads
+        self.segmenter, self.settings, self.requirements = segmenter, settings, requirements
         self.given_lengths = given_lengths
 
-    def kinds(self, columns: Mapping[str, Iterable[str]]) -> dict[str, str]:
+    def column_types(self, columns: Mapping[str, Iterable[str]]) -> dict[str, str]:
         """Whether each column has integers per word or per sentence.
 
         Raises UserError for a column that is missing, or that the model does not know.
         """
-        needed = self.reads.columns | ({LENGTH} if self.given_lengths else set())
+        needed = self.requirements.columns | ({LENGTH} if self.given_lengths else set())
         if absent := missing(needed, columns):
             raise UserError(
-                f"column {absent[0]}: this model reads it beside the text; "
+                f"column {absent[0]}: this model reads it with the text; "
                 f"give --columns {','.join(f'{name}=FILE' for name in absent)}"
             )
         known = columns_of(self.settings.data) if columns else {}
@@ -80,12 +80,12 @@ class SourceReader:
         self, text: str, ids: list[int], columns: Mapping[str, ColumnLine], line: int
     ) -> Source:
         """A text of these ids with its columns; UserError (65) for columns that do not fit."""
-        words = WORDS in self.reads.columns
+        words = WORDS in self.requirements.columns
         if not columns and not words:
             return Source(ids, {}, line)
         where = f"line {line}"
         numbers = expand(text, columns, self.segmenter, where, most=len(ids) - 1, words=words)
-        check_ranges(numbers, self.reads.column_ranges, where)
+        check_ranges(numbers, self.requirements.column_ranges, where)
         return Source(ids, numbers, line)
 
 

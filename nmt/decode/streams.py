@@ -54,16 +54,16 @@ def parallel_lines(
 
 
 def windows(
-    lines: Iterable[ParallelLine], size: int, more: Callable[[], bool] = lambda: True
+    lines: Iterable[ParallelLine], size: int, has_more: Callable[[], bool] = lambda: True
 ) -> Iterator[list[ParallelLine]]:
     """Lines by window; a multiple of `size` ends one, as outputs are resumed there.
 
-    So does a line after which `more` says that no other has arrived yet.
+    So does a line after which `has_more` says that no other has arrived yet.
     """
     window: list[ParallelLine] = []
     for line in lines:
         window.append(line)
-        if line.number % size == 0 or not more():
+        if line.number % size == 0 or not has_more():
             yield window
             window = []
     if window:

@@ -13,7 +13,7 @@ from torch import Tensor
 from nmt.config import WORDS, Decode
 from nmt.data.vocab import BOS, EOS, PAD, UNK
 from nmt.decode.beam import Beam
-from nmt.decode.engine import too_much, within_memory
+from nmt.decode.engine import out_of_memory_message, within_memory
 from nmt.decode.quantised import quantised
 from nmt.decode.sampling import Sampling, random_numbers
 from nmt.decode.search import Hypothesis, Step, Strategy, search, with_prefixes
@@ -91,7 +91,7 @@ class TorchEngine:
         return common_ranges(model.column_ranges for model in self.models)
 
     @property
-    def shares(self) -> int:
+    def parallel_batches(self) -> int:
         """The number of batches to search at a time: one for each core, or 1 on a GPU."""
         return cpus() if self.device.type == "cpu" else 1
 
@@ -119,7 +119,8 @@ class TorchEngine:
         # in inference mode, autocast would not keep the rounded weights for the next step
         no_gradients = torch.no_grad() if self.bfloat16 else torch.inference_mode()
         autocast = torch.autocast(self.device.type, torch.bfloat16, enabled=self.bfloat16)
-        with within_memory(too_much(self.decode.batch_tokens, self.device)), no_gradients, autocast:
+        message = out_of_memory_message(self.decode.batch_tokens, self.device)
+        with within_memory(message), no_gradients, autocast:
             prefixes = [source.prefix for source in sources]
             step = with_prefixes(self._step(sources), prefixes, self.device)
             return search(step, self._strategy(sources, n_best), BOS, self.device)

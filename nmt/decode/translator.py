@@ -8,7 +8,7 @@ from typing import NamedTuple
 from nmt.config import Decode
 from nmt.decode.beam import length_penalty
 from nmt.decode.engine import Engine
-from nmt.decode.ensemble import together
+from nmt.decode.ensemble import combined
 from nmt.decode.lines import LineReader, TextSides
 from nmt.decode.mbr import by_utility
 from nmt.decode.notes import Notes
@@ -65,7 +65,7 @@ class Translator:
         do not share their vocabularies.
         """
         members = [trained, *others]
-        return cls(together(members), decode, TorchEngine(members, decode), workers)
+        return cls(combined(members), decode, TorchEngine(members, decode), workers)
 
     def texts(
         self, lines: Iterable[str], columns: Mapping[str, Iterable[str]] | None = None
@@ -83,7 +83,7 @@ class Translator:
         first: int = 1,
         notes: Notes | None = None,
         read_ahead: bool = False,
-        more: Callable[[], bool] = lambda: True,
+        has_more: Callable[[], bool] = lambda: True,
     ) -> Generator[list[Translation], None, None]:
         """For each line its n_best translations (at most beam_size), best first.
 
@@ -97,7 +97,7 @@ class Translator:
         in their files. `prefixes` are the beginnings of the translations, line by line; an empty
         one leaves a line free. `first` is the number of the first line, and `notes` are those of
         the lines before it. Reads decode.window lines of each, yields as many, and only then reads
-        on; fewer where `more` says that no other has arrived. An empty line has one empty
+        on; fewer where `has_more` says that no other has arrived. An empty line has one empty
         translation; a JoinedLine is read as the pieces of its sentences. Unusual lines are counted,
         and logged once after the last line.
 
@@ -107,12 +107,12 @@ class Translator:
         decode.too_long=refuse, or with a prefix, and if no translation can begin with a prefix.
         """
         columns, notes = columns or {}, Notes() if notes is None else notes
-        per = self.reader.kinds(columns)
-        parallel = parallel_lines(lines, columns, per, prefixes, "target prefixes", first)
+        types = self.reader.column_types(columns)
+        parallel = parallel_lines(lines, columns, types, prefixes, "target prefixes", first)
         with Scheduler(self.engine, self.workers) as scheduler:
             submitted = (
                 self._submit(window, n_best, scheduler)
-                for window in windows(parallel, self.decode.window, more)
+                for window in windows(parallel, self.decode.window, has_more)
             )
             for translations, unusual in scheduler.in_order(submitted, read_ahead):
                 notes.merge(unusual)
@@ -134,7 +134,9 @@ class Translator:
         width = self.decode.width(count)
         groups = batches_of(
             [len(source.ids) for source in sources],
-            *(self.decode.batch_tokens // width, max(1, SMALLEST // width), self.engine.shares),
+            budget=self.decode.batch_tokens // width,
+            least=max(1, SMALLEST // width),
+            parallel=self.engine.parallel_batches,
         )
         scheduler.start(len(groups))
         batches: list[_Batch] = []
@@ -151,15 +153,15 @@ class Translator:
         notes: Notes,
     ) -> tuple[list[list[Translation]], Notes]:
         """The translations of each line, best first, and what was unusual about the lines."""
-        of_part: dict[tuple[int, int], list[Hypothesis]] = {}  # line and part -> hypotheses
+        by_part: dict[tuple[int, int], list[Hypothesis]] = {}  # line and part -> hypotheses
         for batch, future in batches:
             keys = [(source.line, source.part) for source in batch]
-            of_part.update(zip(keys, future.result(), strict=True))
+            by_part.update(zip(keys, future.result(), strict=True))
         searched: list[list[_Searched]] = [
-            [(part, of_part[key]) for part in parts if (key := (part.line, part.part)) in of_part]
+            [(part, by_part[key]) for part in parts if (key := (part.line, part.part)) in by_part]
             for parts in lines
         ]
-        translations = [self._joined([some for _, some in parts]) for parts in searched]
+        translations = [self._joined([hypotheses for _, hypotheses in parts]) for parts in searched]
         best = [0] * len(lines)  # which hypotheses of its parts are a line's best translation
         if self.decode.mbr:
             ranks = {
@@ -175,9 +177,9 @@ class Translator:
                 best[i] = choices[0].place
         for parts, i in zip(searched, best, strict=True):
             for source, hypotheses in parts:
-                if not (one := hypotheses[i]).finished:
-                    at_limit = len(one.ids) == source.limit
-                    (notes.cut if at_limit else notes.broken).add(source.line, len(one.ids))
+                if not (hypothesis := hypotheses[i]).finished:
+                    at_limit = len(hypothesis.ids) == source.limit
+                    (notes.cut if at_limit else notes.broken).add(source.line, len(hypothesis.ids))
         return translations, notes
 
     def _joined(self, parts: list[list[Hypothesis]]) -> list[Translation]:

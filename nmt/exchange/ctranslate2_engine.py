@@ -21,7 +21,7 @@ from nmt import config
 from nmt.config import Decode, Settings
 from nmt.data.side import Side
 from nmt.decode.beam import length_penalty
-from nmt.decode.engine import too_much, within_memory
+from nmt.decode.engine import out_of_memory_message, within_memory
 from nmt.decode.search import Hypothesis
 from nmt.decode.sources import Source
 from nmt.errors import Exit, UserError
@@ -126,7 +126,7 @@ class CTranslate2Engine:
             ) from None
 
     @property
-    def shares(self) -> int:
+    def parallel_batches(self) -> int:
         """Batches that this device searches best at a time: one on each core, or 1 on a GPU."""
         return cpus.cpus() if self.device.type == "cpu" else 1
 
@@ -160,7 +160,7 @@ class CTranslate2Engine:
             raise UserError("prefixes: not with CTranslate2; take the model that was exported")
         by_source: list[list[Hypothesis]] = [[] for _ in sources]
         order = sorted(range(len(sources)), key=lambda place: sources[place].limit)
-        with within_memory(too_much(self.decode.batch_tokens, self.device)):
+        with within_memory(out_of_memory_message(self.decode.batch_tokens, self.device)):
             for limit, places in groupby(order, key=lambda place: sources[place].limit):
                 group = list(places)
                 some = [sources[place] for place in group]

@@ -162,7 +162,9 @@ def _translated(translation: KeptTranslation, loaded: "LoadedModels", quiet: boo
     translator = loaded.translator(translation.decode)
     reader = translator.reader
     given = {name: read_text(path) for name, path in translation.columns.items()}
-    lines, columns = with_columns(reader.reads.columns, reader.settings, translation.lines, given)
+    lines, columns = with_columns(
+        reader.requirements.columns, reader.settings, translation.lines, given
+    )
     tqdm.monitor_interval = 0  # no further thread: see machine.pool.may_fork
     with closing(translator.translate(lines, 1, columns, read_ahead=True)) as translated:
         bar = tqdm(

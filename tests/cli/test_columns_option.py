@@ -16,7 +16,7 @@ from nmt.modeldir import Trained
 from nmt.overrides.compose import experiment_of
 from nmt.training.run_config import differences
 from tests.decode.copying import model_of
-from tests.decode.test_columns_beside import beside, settings, translator
+from tests.decode.test_sources import beside, settings, translator
 from tests.pretended import pretend
 
 
@@ -56,8 +56,8 @@ def test_translate_reads_files_beside_stdin(
 @pytest.mark.parametrize(
     ("names", "message", "code"),
     [
-        ((), "column heads: this model reads it beside the text; give --columns heads=FILE,", 2),
-        (("heads",), "column language: this model reads it beside the text; give --columns la", 2),
+        ((), "column heads: this model reads it with the text; give --columns heads=FILE,", 2),
+        (("heads",), "column language: this model reads it with the text; give --columns la", 2),
         (("heads", "language", "text"), "column text: unknown to this model; its corpus had h", 2),
         (("heads", "language", "none"), "none: no such file; check the path", 66),
     ],

@@ -103,7 +103,7 @@ class Consensus:
     source_limit = target_limit = None
     columns: Set[str] = frozenset()
     column_ranges: Mapping[str, range] = {}
-    shares = most_workers = 1
+    parallel_batches = most_workers = 1
 
     def workers(self, count: int) -> NoReturn:
         raise NotImplementedError

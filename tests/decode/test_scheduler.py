@@ -293,7 +293,7 @@ def test_a_gpu_searches_for_one_process(monkeypatch: pytest.MonkeyPatch) -> None
     some = Translator.of(trained(), decode(), workers=2)
     engine: Any = some.engine
     engine.device = torch.device("meta")
-    assert (engine.shares, engine.most_workers) == (1, 1)
+    assert (engine.parallel_batches, engine.most_workers) == (1, 1)
     with pytest.raises(UserError, match=r"^2 workers: meta searches for one process; take 1"):
         some.texts(["w1"])
 

@@ -192,7 +192,7 @@ def test_its_own_threads_find_what_one_finds(place: Path, model: Trained) -> Non
     )
     engine = several.engine
     assert isinstance(engine, CTranslate2Engine)
-    assert (engine.shares, engine.most_workers) == (cpus(), 1)
+    assert (engine.parallel_batches, engine.most_workers) == (cpus(), 1)
     expected = list(alone.translate(lines, 2))
     for _ in range(2):  # its model is there again
         assert list(several.translate(lines, 2, read_ahead=True)) == expected

@@ -1,4 +1,4 @@
-"""Searches on a pretended GPU: what the CPU finds, and a wait every `LOOK_EVERY` steps."""
+"""Searches on a pretended GPU: what the CPU finds, and a wait every `CHECK_EVERY` steps."""
 
 import math
 import random
@@ -14,7 +14,7 @@ from nmt.data.side import Side
 from nmt.data.vocab import Vocabulary
 from nmt.decode.beam import Beam
 from nmt.decode.sampling import Sampling
-from nmt.decode.search import LOOK_EVERY, NEVER, Hypothesis, search
+from nmt.decode.search import CHECK_EVERY, NEVER, Hypothesis, search
 from nmt.decode.sources import Source
 from nmt.decode.torch_engine import TorchEngine
 from nmt.machine.device import to_host
@@ -116,13 +116,13 @@ def text_of(hypotheses: list[list[Hypothesis]]) -> list[list[tuple[list[int], st
 
 def looks(there: Searched) -> int:
     """How often a search of so many steps may wait: for what is done, and no more."""
-    return -(-there.steps // LOOK_EVERY)
+    return -(-there.steps // CHECK_EVERY)
 
 
 @pytest.mark.parametrize("option", every_encoding(fast=FAST))
 def test_every_search_waits_once_in_eight_steps(option: str, tiny: Make) -> None:
     there = on_both(tiny, (f"encoding={option}",))
-    assert there.steps >= LOOK_EVERY
+    assert there.steps >= CHECK_EVERY
     assert there.waits.pop(LOOK) == looks(there)
     assert set(there.waits) <= AT_FIRST | EACH_STEP.get(option, set())
     if option not in EACH_STEP:
@@ -192,8 +192,8 @@ def test_what_is_found_does_not_depend_on_when_it_looks(seed: int, every: int) -
     rules: dict[str, Any] = {
         "beam_size": beam, "alpha": 0.6, "eos": EOS, "forbidden": (BOS,), "n_best": 1 + beam // 2,
     }  # fmt: skip
-    plain = search(table.again(), Beam(limits, **rules), BOS, look_every=1)
-    assert search(table.again(), Beam(limits, **rules), BOS, look_every=every) == plain
+    plain = search(table.again(), Beam(limits, **rules), BOS, check_every=1)
+    assert search(table.again(), Beam(limits, **rules), BOS, check_every=every) == plain
     with pretended() as gpu:
         there = Unread.there(table)
         gpu.waits.clear()
@@ -219,7 +219,7 @@ def test_numbers_of_any_size_come_by_one_copy() -> None:
 @pytest.mark.parametrize("changes", [{}, {"top_k": 7}, {"top_p": 0.8, "temperature": 1.5}])
 def test_sampling_waits_once_in_eight_steps(changes: dict[str, Any], tiny: Make) -> None:
     there = on_both(tiny, ("encoding=relative",), method="sample", **changes)
-    assert there.steps > LOOK_EVERY
+    assert there.steps > CHECK_EVERY
     assert there.waits == {LOOK: looks(there)}
 
 
@@ -236,7 +236,7 @@ def test_what_is_drawn_does_not_depend_on_when_it_looks(seed: int, every: int) -
     given = limits, torch.rand(len(limits), 1 + seed % 3, 5, generator=numbers).double()
     rules: dict[str, Any] = {"eos": EOS, "forbidden": (BOS,)}
     plain = search(table.again(), Sampling(*given, **rules), BOS)
-    assert search(table.again(), Sampling(*given, **rules), BOS, look_every=every) == plain
+    assert search(table.again(), Sampling(*given, **rules), BOS, check_every=every) == plain
     with pretended() as gpu:
         there = Unread.there(table)
         gpu.waits.clear()

@@ -25,7 +25,8 @@ def read_pairs(
     """Number both sides, cut to what the encodings hold; a target is BOS and the pieces."""
     model = trained.model
     reader = SourceReader(trained.source.segmenter, trained.settings, model)
-    lines = parallel_lines(sources, columns, reader.kinds(columns), hypotheses, "translations")
+    types = reader.column_types(columns)
+    lines = parallel_lines(sources, columns, types, hypotheses, "translations")
     pairs = []
     for line in lines:
         ids = trained.source.ids(line.text)

@@ -132,7 +132,7 @@ def test_a_cut_source_keeps_a_tree() -> None:
     [
         (
             {"heads": HEADS},
-            "column language: this model reads it beside the text; give --columns language=FILE",
+            "column language: this model reads it with the text; give --columns language=FILE",
             Exit.USAGE,
         ),
         (
