@@ -42,7 +42,7 @@ def transformer(settings: Settings, source_size: int, target_size: int) -> Trans
         ) from None
 
 
-def outline(settings: Settings, source_size: int, target_size: int) -> Transformer:
+def meta_model(settings: Settings, source_size: int, target_size: int) -> Transformer:
     """The model on the meta device: shapes without numbers, which take no memory.
 
     It takes a second or two: for meta tensors torch imports its compiler. Raises what
@@ -52,7 +52,7 @@ def outline(settings: Settings, source_size: int, target_size: int) -> Transform
         return transformer(settings, source_size, target_size)
 
 
-def narrow(settings: Settings) -> Settings:
+def shrunken(settings: Settings) -> Settings:
     """The same encodings in a model of 16 dimensions, or of its own width where they need it.
 
     It has two layers, or more where model.drop_residual names them.
@@ -67,7 +67,7 @@ def narrow(settings: Settings) -> Settings:
     )
     small = replace(settings, model=replace(shallow, dim=DIM, heads=HEADS))
     try:
-        outline(small, 8, 8)
+        meta_model(small, 8, 8)
     except UserError:
         return replace(settings, model=shallow)
     return small

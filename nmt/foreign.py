@@ -54,7 +54,7 @@ KINDS = (
     ModelKind(
         "a model of OpenNMT-tf",
         "convert it by ct2-opennmt-tf-converter of ctranslate2, put source.spm and target.spm of "
-        "SentencePiece beside the result, and import that",
+        "SentencePiece next to the result, and import that",
         ("*ckpt-*.index",),
     ),
     ModelKind(

@@ -32,7 +32,7 @@ T = TypeVar("T")
 CONFIG, SOURCE, TARGET, FACTS = "config.json", "source.json", "target.json", "facts.json"
 WEIGHTS = "model.safetensors"
 VOCABULARY_LIMIT = 1 << 28  # bytes of source.json and target.json
-MODEST = 2**26  # numbers in tables of encodings that are allocated before shapes are compared
+SMALL = 2**26  # numbers in tables of encodings that are allocated before shapes are compared
 USUAL_LENGTH = 100  # pieces of the longest source in training where that is unknown: conf/ has it
 LONGEST = 500  # characters of a message about a package, which decides on some of them
 
@@ -95,8 +95,8 @@ def _load(checkpoint: Path, device: str) -> Trained:
     sizes = len(source.vocabulary), len(target.vocabulary)
     shapes = None
     with _in_file(sealed.path / CONFIG):
-        if not _is_modest(settings, tensors):
-            shapes = build.outline(settings, *sizes)
+        if not _is_small(settings, tensors):
+            shapes = build.meta_model(settings, *sizes)
     if shapes is not None:
         check_tensors(shapes, tensors, sealed.path / WEIGHTS)
     with _in_file(sealed.path / CONFIG):
@@ -106,7 +106,7 @@ def _load(checkpoint: Path, device: str) -> Trained:
     return Trained(settings, model, source, target, facts, sealed.digest)
 
 
-def _is_modest(settings: config.Settings, tensors: dict[str, Tensor]) -> bool:
+def _is_small(settings: config.Settings, tensors: dict[str, Tensor]) -> bool:
     """Whether a model takes little more memory than its tensors, by a cheap bound from above.
 
     Where it is in doubt, shapes are compared on the meta device, which takes a second or two.
@@ -117,7 +117,7 @@ def _is_modest(settings: config.Settings, tensors: dict[str, Tensor]) -> bool:
     options = sorted(abs(n) for _, n in config.integers(settings.encoding, "encoding"))
     rows = 2 * math.prod(options[-2:]) + 1  # of a table; the largest ones grow with two options
     held = sum(tensor.numel() for tensor in tensors.values())
-    return body <= 2 * held and layers * rows * model.dim <= MODEST
+    return body <= 2 * held and layers * rows * model.dim <= SMALL
 
 
 def sides(path: str | Path) -> tuple[Side, Side]:
@@ -214,9 +214,9 @@ def set_weights(model: torch.nn.Module, tensors: dict[str, Tensor], where: Path)
 def check_tensors(model: torch.nn.Module, tensors: dict[str, Tensor], where: Path) -> None:
     """Raise UserError (65) for other names, shapes or number formats than the model's."""
     expected = _untied(model)
-    if odd := sorted(set(expected) ^ set(tensors)):
-        kind = "is missing" if odd[0] in expected else "belongs to another model"
-        raise UserError(f"{where}: the tensor {odd[0]} {kind}", Exit.DATA)
+    if different := sorted(set(expected) ^ set(tensors)):
+        kind = "is missing" if different[0] in expected else "belongs to another model"
+        raise UserError(f"{where}: the tensor {different[0]} {kind}", Exit.DATA)
     for name, tensor in tensors.items():
         if (tensor.shape, tensor.dtype) != (expected[name].shape, expected[name].dtype):
             raise UserError(

@@ -4,7 +4,7 @@ import logging
 
 import torch
 
-from nmt.build import largest_size, narrow, outline, transformer
+from nmt.build import largest_size, meta_model, shrunken, transformer
 from nmt.config import Settings, columns_of, integers
 from nmt.data.subword_sampling import refusal
 from nmt.encodings.limits import max_length, why_too_short
@@ -25,7 +25,7 @@ def check(settings: Settings) -> None:
 
     The key to change is named. Exit code 71 where the memory of the device is too small.
     """
-    model = outline(settings, 8, 8)
+    model = meta_model(settings, 8, 8)
     _check_size(settings, model)
     _check_columns(settings, model)
     _check_training_text(settings, model)
@@ -91,7 +91,7 @@ def _check_training_text(settings: Settings, model: Transformer) -> None:
         )
     if data.join > 1 and model.columns:
         raise UserError(
-            f"data.join={data.join}: joined lines have no columns beside them, but the encoding "
+            f"data.join={data.join}: joined lines have no columns, but the encoding "
             f"reads {', '.join(sorted(model.columns))}"
         )
     if (why := refusal(data, settings.segmenter.kind)) is not None:
@@ -101,7 +101,7 @@ def _check_training_text(settings: Settings, model: Transformer) -> None:
         key = "bpe_dropout" if data.bpe_dropout else "subword_alpha"
         raise UserError(
             f"data.{key}={getattr(data, key)}: text that is segmented at random has no integers "
-            f"per word beside it, but the encoding reads {', '.join(per_word)}"
+            f"per word, but the encoding reads {', '.join(per_word)}"
         )
 
 
@@ -130,8 +130,8 @@ def _check_step(settings: Settings) -> None:
 
     Draws leave torch's generator as it was.
     """
-    small = narrow(settings)
-    size = trial.num_elements(outline(small, 8, 8))
+    small = shrunken(settings)
+    size = trial.num_elements(meta_model(small, 8, 8))
     if size > TRIED:
         log.info("%d numbers even in a small model: no first step is tried beforehand", size)
         return

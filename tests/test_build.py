@@ -139,7 +139,7 @@ def test_an_encoding_takes_no_larger_numbers_either(settings_of: Callable[..., S
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["data.join=2", "encoding=spr_relative"], "joined lines have no columns beside them"),
+        (["data.join=2", "encoding=spr_relative"], "joined lines have no columns"),
         (["data.join=2", "data.join_within=heads"], "data.join_within=heads: no column with an"),
         (
             [

@@ -101,10 +101,10 @@ def test_only_a_config_beyond_its_tensors_costs_a_second_look(
 ) -> None:
     """Shapes on the meta device import torch's compiler: no translation should wait for that."""
 
-    def outline(settings: config.Settings, *sizes: int) -> None:
+    def meta_model(settings: config.Settings, *sizes: int) -> None:
         raise UserError("looked at twice")
 
-    monkeypatch.setattr(build, "outline", outline)
+    monkeypatch.setattr(build, "meta_model", meta_model)
     modeldir.load(original)
     modeldir.load(written(tmp_path / "table", data, tiny.settings(encoding={"relative": {}})))
     for key, value in (("dim", 4096), ("feedforward_dim", 10**6)):

@@ -106,7 +106,7 @@ def understood(argv: list[str]) -> argparse.Namespace:
     options.stages = [s for s in recipe.STAGES if s in options.named or not options.named]
     options.job = RecipeJob(
         lock=lock,
-        picked=locks.chosen(lock, options.option),
+        answers=locks.chosen(lock, options.option),
         root=options.root or Path("data") / lock.name,
         local=options.local,
         mirror=options.mirror,
@@ -126,7 +126,7 @@ def listed(job: RecipeJob) -> str:
                 lines.append(f"  {archive.file}  {version.size} bytes  sha256 {version.sha256}")
             lines += [f"    {url}" for url in archive.urls]
     needed = disk.size(sum(max(v.size for v in archive.versions) for archive in first))
-    lines += ["", f"with {', '.join(job.picked) or 'no options'}: {len(first)} files, {needed}"]
+    lines += ["", f"with {', '.join(job.answers) or 'no options'}: {len(first)} files, {needed}"]
     for option in lock.options:
         choices = "|".join(option.choices)
         lines.append(f"--option {option.name}={choices}: {option.about} (default: the first)")

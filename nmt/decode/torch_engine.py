@@ -40,7 +40,7 @@ class TorchEngine:
     """
 
     def __init__(self, members: Sequence[Trained], decode: Decode) -> None:
-        """`members` have the same vocabularies (`ensemble.together`).
+        """`members` have the same vocabularies (`ensemble.combined`).
 
         Raises UserError for settings that they or their device cannot follow.
         """

@@ -32,7 +32,7 @@ def facts_at(path: Path) -> ModelFacts:
         sides, settings, facts = (known.source, known.target), known.settings, known.facts
     else:
         sides, settings, facts = modeldir.sides(path), modeldir.settings(path), modeldir.facts(path)
-    model = build.outline(settings, *(len(side.vocabulary) for side in sides))
+    model = build.meta_model(settings, *(len(side.vocabulary) for side in sides))
     of_encodings = {p for site in model.sites.values() for p in site.parameters()}
     return ModelFacts(
         sum(p.numel() for p in model.parameters()),

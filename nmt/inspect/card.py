@@ -114,7 +114,7 @@ def _trials(specimen: Specimen) -> Rows:
 def exportable(specimen: Specimen, settings: Settings) -> str:
     """Whether nmt-export can write it for CTranslate2; if not, why."""
     try:
-        ctranslate2_spec.positions(build.narrow(settings), specimen.model, TOKENS)
+        ctranslate2_spec.positions(build.shrunken(settings), specimen.model, TOKENS)
     except UserError as error:
         return f"no: {error}"
     return "nmt-export --to ctranslate2 writes it, and compares"

@@ -121,7 +121,7 @@ def counted(settings: Settings, option: str = "") -> list[tuple[int, int]]:
     """
     few, more = dict.fromkeys(SITES, 0), dict.fromkeys(SITES, 0)
     for sizes, vocab in ((few, 8), (more, 9)):
-        for site, e in chosen(build.outline(settings, vocab, vocab), option):
+        for site, e in chosen(build.meta_model(settings, vocab, vocab), option):
             sizes[site] += sum(p.numel() for p in e.parameters())
     return [(few[s] - 8 * (more[s] - few[s]), more[s] - few[s]) for s in SITES]
 

@@ -69,7 +69,7 @@ def small(settings: Settings) -> Specimen:
 
     Raises UserError as `build.transformer` does.
     """
-    model = perturbed(build.narrow(settings))
+    model = perturbed(build.shrunken(settings))
     return Specimen(model, sentences(model, (8, 11), (20, 20)))
 
 

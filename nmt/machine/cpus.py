@@ -15,10 +15,10 @@ def cpus() -> int:
     Of a quota of 2.5 CPUs two count: a third thread would be stopped half of the time, and the
     others wait for it.
     """
-    bound = os.cpu_count() or 1
+    bound_cpus = os.cpu_count() or 1
     if hasattr(os, "sched_getaffinity"):
-        bound = len(os.sched_getaffinity(0))
-    return max(1, min([bound, *map(int, _quotas())]))
+        bound_cpus = len(os.sched_getaffinity(0))
+    return max(1, min([bound_cpus, *map(int, _quotas())]))
 
 
 def threads() -> int:

@@ -46,7 +46,8 @@ def set_up(device: torch.device, *, tf32: bool = False, threads: int | None = No
     backends.cuda.enable_cudnn_sdp(False)
     for products in (backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn):
         products.fp32_precision = "tf32" if tf32 else "ieee"
-    os.environ.setdefault(WORKSPACE, ":4096:8")  # for `same_bits`; read at the first product
+    # read at the first product, for `deterministic_algorithms`
+    os.environ.setdefault(WORKSPACE, ":4096:8")
     if sys.platform == "linux" and not any(map(os.environ.get, ALLOCATOR)):
         # batches differ in shape, and freed memory of one does not fit the next
         torch._C._accelerator_setAllocatorSettings("expandable_segments:True")
@@ -58,20 +59,20 @@ def usable_threads() -> int:
 
 
 @contextmanager
-def same_bits(wanted: bool) -> Iterator[None]:
-    """Within the block every run on one device gives the same bits, if wanted.
+def deterministic_algorithms(enabled: bool) -> Iterator[None]:
+    """Every run on one device gives the same bits within the block, if enabled.
 
     An operation that cannot raises RuntimeError, see `nondeterministic`. Only GPUs have such.
     """
     memory: Any = torch.utils.deterministic
     before = torch.are_deterministic_algorithms_enabled(), memory.fill_uninitialized_memory
-    if wanted:
+    if enabled:
         torch.use_deterministic_algorithms(True)
         memory.fill_uninitialized_memory = False  # it is to show bugs, and costs
     try:
         yield
     finally:
-        if wanted:
+        if enabled:
             torch.use_deterministic_algorithms(before[0])
             memory.fill_uninitialized_memory = before[1]
 

@@ -8,7 +8,7 @@ from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 
 from nmt.errors import UserError
-from nmt.overrides.quoting import taken, unreadable
+from nmt.overrides.quoting import quoted_override, unreadable
 
 _OF_EVERY_ENTRY = re.compile(r"encoding\.\w+\.(where|at)=")  # keys that its file need not have
 
@@ -24,7 +24,7 @@ def parse(words: Iterable[str], sweep: bool = False) -> list[Override]:
             raise UserError(f"{word}: not readable as key=value; see --help")
         if "=" not in word and not word.startswith("~"):
             raise UserError(f"{word}: expected key=value; see --help")
-        lines.append(taken(word, sweep))
+        lines.append(quoted_override(word, sweep))
     return read(lines)
 
 

@@ -24,7 +24,7 @@ from nmt.overrides.parent import (
     inherited,
     parent_of,
     recorded,
-    take_corpus,
+    set_corpus,
     with_corpus,
 )
 from nmt.overrides.tables import RunKeys, TableReport, TableScale
@@ -74,7 +74,7 @@ def composed(overrides: list[Override]) -> Experiment:
     folders, parent = folders_in(overrides), None
     if (start := _resolved(cfg, START)) is not None:
         parent = _parent(Path(str(start)), overrides)
-        take_corpus(cfg, parent, overrides, folders)
+        set_corpus(cfg, parent, overrides, folders)
     _hold_out(cfg, overrides)
     values = _resolved(cfg)
     scale = _part(TableScale, values, "limits")  # before what its keys set, for errors to name them

@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from nmt.config import KINDS
 from nmt.schema import keys_in
 
-ELSEWHERE = {  # what other toolkits call a thing -> what does it here; the first that is there
+OTHER_NAMES = {  # names in other toolkits -> keys here; the first that exists
     **dict.fromkeys(("batch_size", "max_tokens", "mini_batch"), ("batch_tokens",)),
     **dict.fromkeys(("source", "src", "text"), ("input",)),
     **dict.fromkeys(("checkpoint", "ckpt", "path"), ("model", "init_from")),
@@ -29,7 +29,7 @@ _STOPS = (
 )
 
 
-def tail(key: str) -> str:
+def last_part(key: str) -> str:
     """The last part of a key."""
     return key.rpartition(".")[2]
 
@@ -43,23 +43,23 @@ def keys_of(groups: Iterable[str]) -> list[str]:
 def closest(name: str, known: Iterable[str]) -> list[str]:
     """Those that a name is most likely meant to be: one, or several keys of equal last parts."""
     group, dot, last = name.rpartition(".")
-    by_tail: dict[str, list[str]] = {}
+    by_name: dict[str, list[str]] = {}
     for key in sorted(known):
-        by_tail.setdefault(tail(key), []).append(key)
-    if wanted := next((t for t in (last, *ELSEWHERE.get(last, ())) if t in by_tail), None):
-        return by_tail[wanted]
-    inside = [t for t, keys in by_tail.items() if f"{group}{dot}{t}" in keys]  # of its own group
+        by_name.setdefault(last_part(key), []).append(key)
+    if same := next((t for t in (last, *OTHER_NAMES.get(last, ())) if t in by_name), None):
+        return by_name[same]
+    inside = [t for t, keys in by_name.items() if f"{group}{dot}{t}" in keys]  # of its own group
     # who names the group of a key knows it well; an option without one must be nearer
     if close := get_close_matches(last, inside, n=1, cutoff=0.5 if group else 0.6):
         return [f"{group}{dot}{close[0]}"]
-    if group in by_tail:
-        return by_tail[group]
-    return [key for t in get_close_matches(last, by_tail, n=1) for key in by_tail[t]]
+    if group in by_name:
+        return by_name[group]
+    return [key for t in get_close_matches(last, by_name, n=1) for key in by_name[t]]
 
 
 def nearest(name: str, known: Iterable[str], listed: bool = True) -> str:
     """'; did you mean X?' if something is near, else what there is (or where to look)."""
-    if tail(name) in STOPPING and not listed:
+    if last_part(name) in STOPPING and not listed:
         return f"; {_STOPS}"
     if close := closest(name, known):
         return f"; did you mean {' or '.join(close)}?"

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ from nmt.storage import manifest
 from nmt.storage.modelpath import locate, sealed
 
 START = "trainer.init_from"
-TAKEN = ("segmenter", "data.normalize")  # always the parent's: they say how its text became ids
+INHERITED = ("segmenter", "data.normalize")  # always the parent's: they say how its text became ids
 TREATMENT = {  # keys of data that say what a run does with its text; the others say which it is
     *("max_length", "join", "join_share", "join_length", "join_within"),
     *("bpe_dropout", "subword_alpha", "subword_nbest", "cache", "workers"),
@@ -28,7 +29,7 @@ class Parent(NamedTuple):
 
     path: Path
     settings: Settings
-    data: Data | None  # the text of its training, with its places; None: nothing there tells
+    data: Data | None  # the text of its training, with its places; None: unknown
 
 
 def parent_of(path: Path) -> Parent:
@@ -72,14 +73,14 @@ def _choose_corpus(overrides: Sequence[Override], folders: Folders) -> bool:
     for o in overrides:
         if o.key_or_group in ("data", "scale"):
             return True
-        options = _options(o) if o.key_or_group in GLOBAL and not o.is_sweep_override() else []
+        options = _options_of(o) if o.key_or_group in GLOBAL and not o.is_sweep_override() else []
         files = [defaults_of(o.key_or_group, option, folders) for option in options]
         if any(group == "data" for chosen in files for group, _ in chosen):
             return True
     return False
 
 
-def take_corpus(
+def set_corpus(
     cfg: DictConfig, parent: Parent, overrides: Sequence[Override], folders: Folders
 ) -> None:
     """Put the text of the parent into a composed config, where nothing chooses a corpus.
@@ -122,7 +123,7 @@ def inherited(
     """
     keys = {o.key_or_group for o in overrides}
     for o in overrides:
-        if o.key_or_group in TAKEN or o.key_or_group.startswith("segmenter."):
+        if o.key_or_group in INHERITED or o.key_or_group.startswith("segmenter."):
             raise UserError(
                 f"{o.input_line}: with {START} text is cut as the parent cuts it; leave it out"
             )
@@ -135,8 +136,8 @@ def inherited(
     model = dict(plain["model"])
     if "model" not in keys:
         model_keys = {key.removeprefix("model.") for key in keys if key.startswith("model.")}
-        chosen = [each for o in overrides if o.key_or_group == "encoding" for each in _options(o)]
-        for option in chosen:  # what it needs of the model, as `feedforward`
+        chosen = (_options_of(o) for o in overrides if o.key_or_group == "encoding")
+        for option in chain(*chosen):  # keys that it sets in the model, as `feedforward`
             model_keys |= set(values_of("encoding", option, folders).get("model", ()))
         model |= {key: value for key, value in known["model"].items() if key not in model_keys}
     encoding = plain["encoding"] if "encoding" in keys else known["encoding"]
@@ -147,7 +148,7 @@ def inherited(
     }  # fmt: skip
 
 
-def _options(override: Override) -> list[str]:
+def _options_of(override: Override) -> list[str]:
     """The options that an override of a group chooses."""
     value = override.value()
     return [str(option) for option in (value if isinstance(value, list) else [value])]

@@ -26,7 +26,7 @@ def quoted(text: object) -> str:
     return QuotedString(str(text), Quote.single).with_quotes()
 
 
-def taken(line: str, sweep: bool = False) -> str:
+def quoted_override(line: str, sweep: bool = False) -> str:
     """Quote the value of a key that holds a path or another text; any other stays as it is.
 
     So `data.root=a,b (c)` means this directory, and `data.root=~/a` one below the home directory.
@@ -47,7 +47,7 @@ def taken(line: str, sweep: bool = False) -> str:
 
 def unreadable(lines: list[str]) -> str:
     """Say which override Hydra cannot read, and what to write instead."""
-    wrong = next((line for line in lines if not reads(line)), " ".join(lines))
+    wrong = next((line for line in lines if not is_readable(line)), " ".join(lines))
     if shown := hint(wrong):
         return f"{wrong}: Hydra reads this otherwise than text; write {shown}"
     return f"{wrong}: not readable as key=value; keys have letters, digits, _ and . only"
@@ -60,7 +60,7 @@ def hint(line: str) -> str | None:
         return None
     inner = _LEAF.sub(lambda leaf: _leaf(leaf[0]), value) if value[:1] in ("[", "{") else value
     for candidate in (f"{key}={inner}", f"{key}={quoted(value)}"):
-        if reads(candidate):
+        if is_readable(candidate):
             return f'"{candidate}"' if not _IN_SHELL.search(candidate) else shlex.quote(candidate)
     return None
 
@@ -73,7 +73,7 @@ def _leaf(text: str) -> str:
     return text.replace(bare, quoted(bare))
 
 
-def reads(line: str) -> bool:
+def is_readable(line: str) -> bool:
     """Whether an override is in Hydra's grammar."""
     try:
         OverridesParser.create().parse_override(line)

@@ -40,7 +40,7 @@ def sweep_of(overrides: list[Override], multirun: bool = False) -> Sweep | None:
     An override of the command line replaces the experiment's own values for its key.
     Raises UserError for options that do not exist; `composed` refuses what else is wrong in a run.
     """
-    first = [o for o in overrides if not o.is_sweep_override() and _decides(o.key_or_group)]
+    first = [o for o in overrides if not o.is_sweep_override() and _selects_runs(o.key_or_group)]
     if not multirun and not any(o.key_or_group == "experiment" for o in first):
         return None
     folders = folders_in(overrides)
@@ -70,7 +70,7 @@ def sweep_of(overrides: list[Override], multirun: bool = False) -> Sweep | None:
     )
 
 
-def _decides(group: str) -> bool:
+def _selects_runs(group: str) -> bool:
     """Whether an override takes part in deciding which runs there are."""
     return group.startswith("hydra") or group in ("experiment", "scale")
 

@@ -27,8 +27,8 @@ from nmt.storage.manifest import sha256_of
 
 log = logging.getLogger(__name__)
 BLOCK = 1 << 18  # bytes read at once
-AGAIN = (408, 416, 425, 429)  # and 5xx: answers that may change in a while
-BEYOND = 416  # the part has more bytes than the server's file
+RETRIED = (408, 416, 425, 429)  # and 5xx: answers that may change in a while
+BEYOND_END = 416  # the part has more bytes than the server's file
 TRIES = 6  # in a row without a new byte
 PAUSE = 1.0  # seconds before the second try; doubled each time
 TIMEOUT = 60.0  # seconds of silence that end a try
@@ -42,14 +42,14 @@ class UnavailableError(Exception):
         self.why = why
 
 
-def here(archive: Archive, folder: Path, local: Sequence[Path]) -> Path | None:
+def local_file(archive: Archive, folder: Path, local: Sequence[Path]) -> Path | None:
     """A file that was downloaded before, or lies in a folder of files fetched by hand.
 
     Raises UserError (65) if it is another file; in `folder` it is renamed FILE.bad first.
     """
     for place in (folder, *local):
         path = place / archive.file
-        if path.is_file() and not _is_right(path, archive):
+        if path.is_file() and not _matches(path, archive):
             if place == folder:
                 raise _set_aside(path, path, archive, "downloaded before")
             raise UserError(f"{path}: {_difference(path, archive)}; fetch it again", Exit.DATA)
@@ -68,15 +68,15 @@ def fetch(archive: Archive, folder: Path, mirror: str | None) -> Path:
     urls = [*([f"{mirror.rstrip('/')}/{archive.file}"] if mirror else []), *archive.urls]
     final, part = folder / archive.file, folder / f"{archive.file}.part"
     part.touch()
-    if not _is_right(part, archive):  # else it was killed between the last byte and the name
+    if not _matches(part, archive):  # else it was killed between the last byte and the name
         why = list[str]()
         for url in urls:
-            begun = part.stat().st_size
-            failure = _fill(part, url, archive)
-            if begun and not failure and not _is_right(part, archive):
+            resumed = part.stat().st_size
+            failure = _append_rest(part, url, archive)
+            if resumed and not failure and not _matches(part, archive):
                 log.warning("%s: its pieces do not fit together; from the start", archive.file)
                 os.truncate(part, 0)
-                failure = _fill(part, url, archive)
+                failure = _append_rest(part, url, archive)
             if not failure:
                 break
             why.append(f"{url}: {failure}")
@@ -85,7 +85,7 @@ def fetch(archive: Archive, folder: Path, mirror: str | None) -> Path:
             if not part.stat().st_size:
                 part.unlink()
             raise UnavailableError(why)
-        if not _is_right(part, archive):
+        if not _matches(part, archive):
             raise _set_aside(part, final, archive, url)
         log.info("  %s, %s", url, size(part.stat().st_size))
     atomic.sync(part)
@@ -94,7 +94,7 @@ def fetch(archive: Archive, folder: Path, mirror: str | None) -> Path:
     return final
 
 
-def _is_right(path: Path, archive: Archive) -> bool:
+def _matches(path: Path, archive: Archive) -> bool:
     """Whether a file is one of the pinned versions."""
     count = path.stat().st_size
     if all(count != version.size for version in archive.versions):
@@ -102,7 +102,7 @@ def _is_right(path: Path, archive: Archive) -> bool:
     return FileVersion(count, sha256_of(path)) in archive.versions
 
 
-def _fill(part: Path, url: str, archive: Archive) -> str:
+def _append_rest(part: Path, url: str, archive: Archive) -> str:
     """Append what is missing, going on after each break; why this address cannot give it, or ""."""
     sizes, failures = {version.size for version in archive.versions}, 0
     units = {"unit": "B", "unit_scale": True, "leave": False, "disable": None}
@@ -117,9 +117,9 @@ def _fill(part: Path, url: str, archive: Archive) -> str:
             except HTTPError as error:
                 error.close()
                 why = f"answers {error.code} {error.reason}"
-                if error.code == BEYOND:
+                if error.code == BEYOND_END:
                     os.truncate(part, 0)
-                if error.code not in AGAIN and error.code < 500:
+                if error.code not in RETRIED and error.code < 500:
                     return why
             except URLError as error:
                 why = str(error.reason)

@@ -144,7 +144,7 @@ def _corpus(archives: list[dict[str, Any]], **plain: Any) -> PinnedCorpus:
 def chosen(lock: Lock, answers: Sequence[str]) -> list[str]:
     """One answer to each option, the typed or the first one; UserError for any other."""
     known = {option.name: option.answers for option in lock.options}
-    picked = {name: choices[0] for name, choices in known.items()}
+    chosen_answers = {name: choices[0] for name, choices in known.items()}
     for answer in answers:
         name = answer.partition("=")[0]
         if name not in known:
@@ -152,5 +152,5 @@ def chosen(lock: Lock, answers: Sequence[str]) -> list[str]:
             raise UserError(f"--option {answer}: {lock.name} has no such option; known: {there}")
         if answer not in known[name]:
             raise UserError(f"--option {answer}: say {' or '.join(known[name])}")
-        picked[name] = answer
-    return list(picked.values())
+        chosen_answers[name] = answer
+    return list(chosen_answers.values())

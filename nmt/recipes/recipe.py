@@ -1,9 +1,9 @@
-"""The stages of a recipe in their order: what each would do and need, and doing them."""
+"""The stages of a recipe in their order: the disk that each needs, and running them."""
 
 from collections.abc import Callable, Iterator, Sequence
 
 from nmt.recipes import disk, stages, wmtsets
-from nmt.recipes.stamp import RecipeJob, Stage, is_due, perform
+from nmt.recipes.stamp import RecipeJob, Stage, needs_run, run_stage
 
 STAGES: dict[str, Callable[[RecipeJob], Stage]] = {
     "download": stages.download,
@@ -20,7 +20,7 @@ def forecast(job: RecipeJob, names: Sequence[str]) -> tuple[list[str], list[str]
     lines, needed = [], 0.0
     for name in names:
         stage = STAGES[name](job)
-        if not is_due(job, stage):
+        if not needs_run(job, stage):
             lines.append(f"{name}: nothing to do")
             continue
         needed += stage.disk
@@ -30,9 +30,9 @@ def forecast(job: RecipeJob, names: Sequence[str]) -> tuple[list[str], list[str]
 
 
 def make(job: RecipeJob, names: Sequence[str]) -> Iterator[str]:
-    """Do the stages; the report of each."""
+    """Run the stages; yields the report of each."""
     for name in names:
-        yield perform(job, STAGES[name](job))
+        yield run_stage(job, STAGES[name](job))
 
 
 def next_commands(job: RecipeJob) -> list[list[str]]:

@@ -10,7 +10,7 @@ from typing import Any
 from nmt.errors import Exit, UserError
 from nmt.recipes import archive
 from nmt.recipes.disk import size
-from nmt.recipes.download import UnavailableError, fetch, here
+from nmt.recipes.download import UnavailableError, fetch, local_file
 from nmt.recipes.lock import PinnedCorpus
 from nmt.recipes.stamp import RecipeJob, Stage, Stamp
 from nmt.storage import atomic, manifest
@@ -77,7 +77,7 @@ def _download(job: RecipeJob) -> tuple[list[Path], str]:
 def _archive(job: RecipeJob, corpus: PinnedCorpus, folder: Path) -> Path:
     """The first archive of a corpus that is here, or else that can be downloaded."""
     for pinned in corpus.archives:
-        if path := here(pinned, folder, job.local):
+        if path := local_file(pinned, folder, job.local):
             return path
     why: list[str] = []
     for pinned in corpus.archives:
@@ -108,7 +108,7 @@ def _corpus(job: RecipeJob) -> tuple[list[Path], str]:
     counts = {
         "format": 2,
         "recipe": job.lock.name,
-        "options": list(job.picked),
+        "options": list(job.answers),
         "languages": list(job.lock.languages),
         "lines": sum(row["lines"] for row in rows),
         "corpora": rows,

@@ -22,15 +22,15 @@ class RecipeJob(NamedTuple):
     """A recipe, and where and how it is to be made."""
 
     lock: Lock
-    picked: Sequence[str]  # the answer to each option
+    answers: Sequence[str]  # the answer to each option
     root: Path  # all files of the recipe
     local: Sequence[Path] = ()  # folders of files fetched by hand
     mirror: str | None = None  # address tried first
 
     @property
     def corpora(self) -> list[PinnedCorpus]:
-        """Those that take part with these answers."""
-        return [c for c in self.lock.corpora if not c.only or c.only in self.picked]
+        """The corpora that these choices include."""
+        return [c for c in self.lock.corpora if not c.only or c.only in self.answers]
 
 
 class Stage(NamedTuple):
@@ -61,26 +61,26 @@ class Stamp:
                 log.warning("%s; the stage %s begins anew", error, name)
 
     def outputs(self) -> dict[str, str]:
-        """Names below the root, with SHA-256; UserError (66) if the stage is to be done first."""
-        if why := self._damage():
+        """Names below the root, with SHA-256; UserError (66) if the stage must run first."""
+        if why := self._problem():
             raise UserError(f"{why}; the stage {self._name} makes it", Exit.NO_INPUT)
         return {name: file["sha256"] for name, file in self._record["outputs"].items()}
 
-    def due(self, stage: Stage) -> str:
-        """Why a stage is to be done; empty if inputs and outputs are as they were."""
+    def reason_to_run(self, stage: Stage) -> str:
+        """Why a stage must run; empty if inputs and outputs are as they were."""
         inputs = _plain(stage.inputs())
         if not self._record:
             return "not done yet"
         before = self._record["inputs"]
         changed = [key for key, value in inputs.items() if before.get(key) != value]
-        return f"other {', '.join(changed)}" if changed else self._damage()
+        return f"other {', '.join(changed)}" if changed else self._problem()
 
-    def keep(self, inputs: Mapping[str, Any], outputs: Iterable[Path], report: str) -> None:
-        """Stamp a stage that was done of these inputs; its outputs go to the disk first."""
+    def record(self, inputs: Mapping[str, Any], outputs: Iterable[Path], report: str) -> None:
+        """Record a stage that has run on these inputs; its outputs are synced first."""
         self._record = {
             "format": FORMAT,
             "inputs": _plain(inputs),
-            "outputs": {self._short(path): _described(path) for path in outputs},
+            "outputs": {self._relative_name(path): _described(path) for path in outputs},
             "report": report,
         }
         self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -91,7 +91,7 @@ class Stamp:
         """The report of the stage, for people."""
         return str(self._record["report"])
 
-    def _damage(self) -> str:
+    def _problem(self) -> str:
         if not self._record:
             return f"{self._path} is not there"
         for name, file in self._record["outputs"].items():
@@ -105,28 +105,28 @@ class Stamp:
                 return f"{path} has another content"
         return ""
 
-    def _short(self, path: Path) -> str:
+    def _relative_name(self, path: Path) -> str:
         inside = path.is_relative_to(self._job.root)
         return path.relative_to(self._job.root).as_posix() if inside else str(path.resolve())
 
 
-def is_due(job: RecipeJob, stage: Stage) -> bool:
-    """Whether a stage is to be done, or waits for another one."""
+def needs_run(job: RecipeJob, stage: Stage) -> bool:
+    """Whether a stage must run, or waits for another one."""
     try:
-        return bool(Stamp(job, stage.name).due(stage))
+        return bool(Stamp(job, stage.name).reason_to_run(stage))
     except UserError as error:
         if error.code != Exit.NO_INPUT:
             raise
         return True
 
 
-def perform(job: RecipeJob, stage: Stage) -> str:
-    """Do a stage unless that was done before; its report."""
+def run_stage(job: RecipeJob, stage: Stage) -> str:
+    """Run a stage unless it is finished; returns its report."""
     stamp = Stamp(job, stage.name)
-    if why := stamp.due(stage):
+    if why := stamp.reason_to_run(stage):
         log.info("%s: %s", stage.name, why)
         inputs = stage.inputs()  # those it starts from, whatever happens to files meanwhile
-        stamp.keep(inputs, *stage.make())
+        stamp.record(inputs, *stage.make())
     else:
         log.info("%s: nothing to do; all inputs and outputs are as they were", stage.name)
     return stamp.report

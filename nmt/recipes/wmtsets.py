@@ -62,7 +62,7 @@ def _tests(job: RecipeJob, local: dict[str, tuple[Path, Path] | None]) -> tuple[
     for name in job.lock.sets:
         outs = _sides(job, folder, name)
         try:
-            _copy(job, name, local[name] or _registered(job, name), outs)
+            _copy(job, name, local[name] or _from_sacrebleu(job, name), outs)
         except UnavailableError as error:
             missing.append(name)
             why += error.why
@@ -101,13 +101,13 @@ def _joined(job: RecipeJob, folder: Path) -> list[Path]:
     return [*chain(*texts), *records]
 
 
-def _registered(job: RecipeJob, name: str) -> tuple[Path, Path]:
+def _from_sacrebleu(job: RecipeJob, name: str) -> tuple[Path, Path]:
     """A set as sacreBLEU downloads it; UnavailableError names the files to fetch by hand."""
     from sacrebleu.utils import SACREBLEU_DIR, get_reference_files, get_source_file
 
     known, pair = job.lock.sets[name].sacrebleu, "-".join(job.lock.languages)
     try:
-        with _guarded():
+        with _safe_downloads():
             source = get_source_file(known, pair)
             return Path(source), Path(get_reference_files(known, pair)[0])
     except SystemExit:  # how sacreBLEU leaves when MD5 or certificate are wrong
@@ -120,7 +120,7 @@ def _registered(job: RecipeJob, name: str) -> tuple[Path, Path]:
 
 
 @contextmanager
-def _guarded() -> Iterator[None]:
+def _safe_downloads() -> Iterator[None]:
     """Let sacreBLEU neither wait for ever nor write outside of its directory."""
     timeout, former = socket.getdefaulttimeout(), vars(tarfile.TarFile).get("extraction_filter")
     socket.setdefaulttimeout(60)

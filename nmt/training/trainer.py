@@ -17,7 +17,7 @@ from nmt.data.batches import in_order, training_batches
 from nmt.data.prepare import Prepared
 from nmt.data.report import log_remarks
 from nmt.errors import Exit, UserError
-from nmt.machine.device import same_bits, set_up
+from nmt.machine.device import deterministic_algorithms, set_up
 from nmt.machine.memory import keep_memory, peak_memory, release_memory
 from nmt.storage import manifest
 from nmt.storage.manifest import VerifiedDirectory
@@ -46,7 +46,7 @@ def fit(prepared: Prepared, run: Run) -> Outcome:
     last checkpoint stays intact.
     """
     deterministic = run.settings.trainer.deterministic
-    with run.records(), explained(run), same_bits(deterministic):
+    with run.records(), explained(run), deterministic_algorithms(deterministic):
         log_remarks(prepared.facts["corpus"])
         trainer = Trainer(prepared, run)
         with trainer.batches.workers():

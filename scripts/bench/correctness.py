@@ -70,7 +70,7 @@ def parts(session: Session) -> list[BenchPart]:
         if isinstance(answer, str):
             refused.append(f"{name}: {answer}")
         else:
-            settings[name] = build.narrow(answer)
+            settings[name] = build.shrunken(answer)
     checks = [
         _checked("decoding with a cache, beside a full pass", settings, _cached(device)),
         _checked("loss and gradients, beside those of the CPU", settings, _beside_cpu(device)),

@@ -60,7 +60,7 @@ def columns_of(settings: Settings | str) -> frozenset[str]:
     """The columns beside the source that a model with these settings reads."""
     if isinstance(settings, str):
         return frozenset()
-    return frozenset(build.outline(settings, 8, 8).columns)
+    return frozenset(build.meta_model(settings, 8, 8).columns)
 
 
 def report(

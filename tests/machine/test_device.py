@@ -11,10 +11,10 @@ from nmt.errors import Exit, UserError
 from nmt.machine.device import (
     ALLOCATOR,
     WORKSPACE,
+    deterministic_algorithms,
     has_low_precision,
     nondeterministic,
     pick,
-    same_bits,
     set_up,
 )
 
@@ -119,9 +119,9 @@ def test_units_are_those_of_the_device_asked_for(monkeypatch: pytest.MonkeyPatch
 
 def test_same_bits_are_asked_of_torch_and_only_meanwhile() -> None:
     memory: Any = torch.utils.deterministic
-    with same_bits(False):
+    with deterministic_algorithms(False):
         assert not torch.are_deterministic_algorithms_enabled()
-    with pytest.raises(KeyError), same_bits(True):
+    with pytest.raises(KeyError), deterministic_algorithms(True):
         assert torch.are_deterministic_algorithms_enabled()
         assert not memory.fill_uninitialized_memory
         raise KeyError
@@ -133,6 +133,6 @@ def test_the_operation_without_fixed_bits_is_named() -> None:
     assert nondeterministic(RuntimeError(said)) == "put_"
     assert nondeterministic(RuntimeError("CUDA out of memory")) is None
     x = torch.zeros(3, requires_grad=True)  # torch's own words
-    with same_bits(True), pytest.raises(RuntimeError) as error:
+    with deterministic_algorithms(True), pytest.raises(RuntimeError) as error:
         torch.nn.functional.max_unpool1d(x[None].detach(), torch.zeros(1, 3).long(), (1,))
     assert nondeterministic(error.value) is not None

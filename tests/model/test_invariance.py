@@ -202,7 +202,7 @@ def test_numbers_that_are_drawn_are_no_fault(plug: Plug) -> None:
 def test_what_is_right_differs_by_rounding_alone(
     words: list[str], settings_of: Callable[..., Settings]
 ) -> None:
-    model = perturbed(build.narrow(settings_of(*words)))
+    model = perturbed(build.shrunken(settings_of(*words)))
     text = trial.text(model)
     changes = invariance.changes(model, text)
     assert [c.training for c in changes] == [True, False, False]
@@ -212,7 +212,7 @@ def test_what_is_right_differs_by_rounding_alone(
 
 
 def test_it_takes_milliseconds(settings_of: Callable[..., Settings]) -> None:
-    model = perturbed(build.narrow(settings_of("model=base", "encoding=relative")))
+    model = perturbed(build.shrunken(settings_of("model=base", "encoding=relative")))
     text = trial.text(model)
     began = time.process_time()
     with torch.random.fork_rng(devices=[]):

@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 from nmt.errors import UserError
 from nmt.recipes import download
-from nmt.recipes.download import UnavailableError, fetch, here
+from nmt.recipes.download import UnavailableError, fetch, local_file
 from nmt.recipes.lock import Archive, FileVersion
 from tests.recipes.server import Server, serving
 
@@ -207,11 +207,11 @@ def test_files_that_are_here(tmp_path: Path) -> None:
     folder, local = tmp_path / "a", tmp_path / "b"
     folder.mkdir()
     local.mkdir()
-    assert here(archive("http://x"), folder, [local]) is None
+    assert local_file(archive("http://x"), folder, [local]) is None
     (local / FILE).write_bytes(DATA)
-    assert here(archive("http://x"), folder, [local]) == local / FILE
+    assert local_file(archive("http://x"), folder, [local]) == local / FILE
     (folder / FILE).write_bytes(DATA)
-    assert here(archive("http://x"), folder, [local]) == folder / FILE
+    assert local_file(archive("http://x"), folder, [local]) == folder / FILE
 
 
 @pytest.mark.parametrize("junk", [DATA[:-1], DATA[:-1] + b"x"])
@@ -222,7 +222,7 @@ def test_wrong_files_that_are_here(junk: bytes, tmp_path: Path) -> None:
         (place / FILE).write_bytes(junk)
     for hers in (folder, local):
         with pytest.raises(UserError, match=version(junk).sha256) as caught:
-            here(archive("http://x"), folder, [local])
+            local_file(archive("http://x"), folder, [local])
         assert caught.value.code == 65
         assert str(caught.value).startswith(str(hers))
     assert [p.name for p in folder.iterdir()] == [f"{FILE}.bad"]
