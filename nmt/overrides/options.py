@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import Field
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -114,7 +115,7 @@ def refuse_hidden(group: str, option: str, folders: Folders = ()) -> None:
 def defaults_of(group: str, option: str, folders: Folders = ()) -> list[tuple[str, str]]:
     """Groups and options that the file of an option chooses, as `override /model: tiny`."""
     path = path_of(group, option, folders)
-    loaded: Any = OmegaConf.load(path) if path.exists() else {}
+    loaded = _loaded(path) if path.exists() else {}
     chosen: list[tuple[str, str]] = []
     for default in loaded.get("defaults", []):
         for key, options in ({group: default} if isinstance(default, str) else default).items():
@@ -126,17 +127,28 @@ def defaults_of(group: str, option: str, folders: Folders = ()) -> list[tuple[st
 
 def values_of(group: str, option: str, folders: Folders = ()) -> dict[str, Any]:
     """The values in an option's file and those that it builds on, interpolations unresolved."""
-    loaded: Any = OmegaConf.load(path_of(group, option, folders))
-    loaded.pop("defaults", None)
     parents = [o for inner, o in defaults_of(group, option, folders) if inner == group]
-    merged = OmegaConf.merge(*(values_of(group, parent, folders) for parent in parents), loaded)
+    inherited = [values_of(group, parent, folders) for parent in parents]
+    merged = OmegaConf.merge(*inherited, _loaded(path_of(group, option, folders)))
     values: Any = OmegaConf.to_container(merged, resolve=False)
+    values.pop("defaults", None)
     return values
+
+
+def _loaded(path: Path) -> Any:
+    """The content of a file; not to be changed, as it is kept until the file changes."""
+    stat = path.stat()
+    return _parsed(path, stat.st_mtime_ns, stat.st_size)
+
+
+@cache  # to name the nearest key or option takes all files, each several times
+def _parsed(path: Path, *stamp: int) -> Any:
+    return OmegaConf.load(path)
 
 
 def default_options() -> dict[str, str | None]:
     """The option of each group that is chosen where none is named."""
-    loaded: Any = OmegaConf.load(conf_dir() / "train.yaml")
+    loaded = _loaded(conf_dir() / "train.yaml")
     return {k: v for default in loaded.defaults if default != "_self_" for k, v in default.items()}
 
 
