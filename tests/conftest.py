@@ -32,9 +32,11 @@ hypothesis.settings.register_profile("slow", deadline=None, max_examples=300)
 gc.disable()  # until all is imported and collected, of which nothing is garbage
 
 TOGETHER = (  # files whose fixtures cost seconds; see below
-    *("test_keys", "test_evaluate_runs", "test_whole", "test_distributed", "test_marian_read"),
-    *("test_oracles", "test_scoring", "test_diagnosis", "test_ranking", "test_report", "test_page"),
+    *("test_keys", "test_evaluate_runs", "test_whole", "test_distributed", "test_damaged_run"),
+    *("test_browser", "test_ema", "test_ctranslate2_engine"),
+    *("test_scoring", "test_diagnosis", "test_ranking", "test_report", "test_page"),
 )
+WITH_TRANSFORMERS = ("test_oracles", "test_card_code", "test_marian_read", "test_marian_export")
 TINY = (
     "model.dim=16",
     "model.feedforward_dim=24",
@@ -59,12 +61,17 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Hand out tests one by one, but files whose fixtures cost seconds as a whole."""
+    """Hand out tests one by one, but files whose fixtures cost seconds as a whole.
+
+    And all files that import transformers to one process: that takes it seconds.
+    """
     from xdist.scheduler import LoadScopeScheduling
 
     class Handing(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             path = nodeid.partition("::")[0]
+            if Path(path).stem in WITH_TRANSFORMERS:
+                return "transformers"
             return path if Path(path).stem in TOGETHER else nodeid
 
     return Handing(config, log)

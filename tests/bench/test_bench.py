@@ -140,6 +140,7 @@ def test_peers_do_the_same_work(capsys: pytest.CaptureFixture[str], tmp_path: Pa
     assert "nmt float32: 8 of 8 translations equal CTranslate2's" in out
 
 
+@pytest.mark.slow
 def test_correctness(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,6 +165,7 @@ def test_correctness(
     assert "relative: nan" in row
 
 
+@pytest.mark.slow
 def test_kernels_are_checked_where_they_serve(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

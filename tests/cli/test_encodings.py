@@ -121,6 +121,7 @@ def test_failures_are_named_and_leave_with_70(
 
 
 @pytest.mark.usefixtures("float32_only")
+@pytest.mark.slow
 def test_all_are_checked_but_those_that_the_overrides_do_not_fit(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

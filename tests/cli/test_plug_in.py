@@ -79,6 +79,7 @@ def test_passes_all_checks(folder: Path, capsys: Capture) -> None:
 
 
 @pytest.mark.usefixtures("float32_only")
+@pytest.mark.slow
 def test_the_second_of_the_page_passes_all_checks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:

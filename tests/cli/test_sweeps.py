@@ -91,6 +91,7 @@ def test_what_fits_no_glob_is_left_out_with_a_warning(
     assert capsys.readouterr().err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_sweep_of_ones_own(
     words: list[str],
     tmp_path: Path,

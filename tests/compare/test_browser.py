@@ -60,7 +60,9 @@ def shown(browser: Browser, selector: str) -> list[bool]:
     return found
 
 
-@pytest.mark.parametrize("made", [study, bare, empty])
+@pytest.mark.parametrize(
+    "made", [study, *(pytest.param(m, marks=pytest.mark.slow) for m in (bare, empty))]
+)
 def test_no_complaint_and_no_request(running: Browser, tmp_path: Path, made: Any) -> None:
     path = tmp_path / "page.html"
     path.write_text(html(made()), encoding="utf-8")
@@ -81,6 +83,7 @@ def test_errors_and_requests_would_be_seen(running: Browser, tmp_path: Path) -> 
     assert "'e'" in said and "oh is not defined" in said
 
 
+@pytest.mark.slow
 def test_the_policy_stops_what_would_get_past_the_escaping(
     running: Browser, tmp_path: Path
 ) -> None:
@@ -129,6 +132,7 @@ def test_tables_sort_by_keyboard(browser: Browser) -> None:
     ]  # numbers in names sort as numbers  # fmt: skip
 
 
+@pytest.mark.slow
 def test_second_heading_row_sorts_its_own_column_and_missing_values_stay_last(
     browser: Browser, tmp_path: Path
 ) -> None:
@@ -157,6 +161,7 @@ def ground(browser: Browser) -> str:
     return colour
 
 
+@pytest.mark.slow
 def test_colours_follow_the_system(browser: Browser) -> None:
     light = ground(browser)
     browser.size(1280, dark=True)
@@ -186,6 +191,7 @@ CONTRAST = """
 
 
 @pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.slow
 def test_contrasts_are_those_of_wcag(browser: Browser, dark: bool) -> None:
     browser.size(1280, dark=dark)
     words = [[a, b] for a in ("ink", "soft", "accent") for b in ("paper", "raised", "wash")]
@@ -197,7 +203,9 @@ def test_contrasts_are_those_of_wcag(browser: Browser, dark: bool) -> None:
         assert {name: value for name, value in found.items() if value < least} == {}
 
 
-@pytest.mark.parametrize("width", [320, 360, 390, 768, 1280])
+@pytest.mark.parametrize(
+    "width", [320, 1280, *(pytest.param(w, marks=pytest.mark.slow) for w in (360, 390, 768))]
+)
 def test_nothing_overflows_the_window(browser: Browser, width: int) -> None:
     browser.size(width)
     for opened in ("false", "true"):
@@ -214,6 +222,7 @@ def test_nothing_overflows_the_window(browser: Browser, width: int) -> None:
     assert browser.run("document.querySelector('#tables .box').tabIndex") == 0
 
 
+@pytest.mark.slow
 def test_long_names_and_many_systems_overflow_neither(running: Browser, tmp_path: Path) -> None:
     made = study()
     systems = [
@@ -245,6 +254,7 @@ def choose(browser: Browser, selector: str, value: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_examples_are_chosen_by_bucket_and_reason(browser: Browser) -> None:
     total = len(shown(browser, ".example"))
     assert all(shown(browser, ".example"))
@@ -262,6 +272,7 @@ def test_examples_are_chosen_by_bucket_and_reason(browser: Browser) -> None:
     assert browser.run("filtered.textContent") == f"{len(here)} of {total} shown"
 
 
+@pytest.mark.slow
 def test_attention_is_chosen_by_system_and_bucket(browser: Browser) -> None:
     assert sum(shown(browser, ".panel")) == 1
     choose(browser, "#panel-system", "3")
@@ -274,6 +285,7 @@ def test_attention_is_chosen_by_system_and_bucket(browser: Browser) -> None:
     assert shown(browser, "#no-panel") == [False]
 
 
+@pytest.mark.slow
 def test_a_legend_takes_a_system_out_of_its_charts(browser: Browser) -> None:
     focus(browser, '#lengths .legend input[value="2"]')
     browser.press(" ", 32, " ")
@@ -282,6 +294,7 @@ def test_a_legend_takes_a_system_out_of_its_charts(browser: Browser) -> None:
     assert all(shown(browser, "#learning .charts .s2"))
 
 
+@pytest.mark.slow
 def test_intervals_open_one_by_one_and_all_at_once(browser: Browser) -> None:
     details = "#tables td details"
     assert not any(shown(browser, f"{details} p"))
@@ -296,6 +309,7 @@ def test_intervals_open_one_by_one_and_all_at_once(browser: Browser) -> None:
     assert all(shown(browser, "#examples .example[open] .read"))
 
 
+@pytest.mark.slow
 def test_without_scripts_all_can_be_read(browser: Browser, page: Path) -> None:
     browser.ask("Emulation.setScriptExecutionDisabled", value=True)
     try:
@@ -308,6 +322,7 @@ def test_without_scripts_all_can_be_read(browser: Browser, page: Path) -> None:
         browser.ask("Emulation.setScriptExecutionDisabled", value=False)
 
 
+@pytest.mark.slow
 def test_the_skip_link_is_the_first_stop(browser: Browser) -> None:
     browser.press("Tab", 9)
     assert browser.run("document.activeElement.className") == "skip"
@@ -316,6 +331,7 @@ def test_the_skip_link_is_the_first_stop(browser: Browser) -> None:
     assert browser.run("document.activeElement.id") == "content"
 
 
+@pytest.mark.slow
 def test_everything_that_needs_a_name_has_one(browser: Browser) -> None:
     nodes = browser.ask("Accessibility.getFullAXTree")["nodes"]
     roles: dict[str, int] = {}
@@ -331,6 +347,7 @@ def test_everything_that_needs_a_name_has_one(browser: Browser) -> None:
 NAMED = {"image", "button", "table", "checkbox", "combobox", "link", "region", "navigation"}
 
 
+@pytest.mark.slow
 def test_print_shows_the_numbers_and_no_controls(browser: Browser) -> None:
     browser.ask("Emulation.setEmulatedMedia", media="print")
     try:

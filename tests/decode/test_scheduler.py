@@ -54,10 +54,10 @@ def outcome(
     [
         {},
         {"window": 3, "batch_tokens": 8},
-        {"window": 1},
-        {"method": "sample", "temperature": 2.0, "seed": 3},
+        pytest.param({"window": 1}, marks=pytest.mark.slow),
+        pytest.param({"method": "sample", "temperature": 2.0, "seed": 3}, marks=pytest.mark.slow),
         {"method": "sample", "mbr": 4},
-        {"precision": "int8"},
+        pytest.param({"precision": "int8"}, marks=pytest.mark.slow),
     ],
 )
 def test_hypotheses_and_scores_do_not_depend_on_workers(

@@ -4,6 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.composing import representatives
+
 NOTHING = (
     *("none", "absolute", "mvpe", "shape", "cape", "randomized", "ldpe", "lrpe"),
     *("position_infused", "relative_sinusoidal", "relative_sinusoidal_returnn", "rotary"),
@@ -64,7 +66,10 @@ WORDS: dict[tuple[str, ...], int] = {
 }
 
 
-@pytest.mark.parametrize("option", COUNTS)
+@pytest.mark.parametrize(
+    "option",
+    [pytest.param(o, marks=[pytest.mark.slow] * (o not in representatives())) for o in COUNTS],
+)
 def test_parameters_at_base_size(option: str, added_at_base: Callable[..., int]) -> None:
     assert added_at_base(f"encoding={option}") == COUNTS[option]
 

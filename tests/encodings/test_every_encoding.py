@@ -7,8 +7,11 @@ import pytest
 from nmt.config import Settings
 from nmt.encodings.lookup import find, names
 from nmt.encodings.registry import options_of as arguments_of
+from nmt.inspect import conformance, parity
+from nmt.inspect.specimen import perturbed
 from nmt.overrides.options import options_of
 from nmt.testing import check_encoding
+from tests.composing import representatives
 
 OPTIONS = options_of("encoding")
 # A permuted sentence has the same states, permuted
@@ -20,14 +23,27 @@ COMPOSED = [
 Make = Callable[..., Settings]
 
 every = pytest.mark.parametrize("option", COMPOSED)
+SEVERAL = tuple(option for option in COMPOSED if option.startswith("["))
+COSTLY = {"recomputation", "long and empty sequences"}  # in seconds; then in the slow tests alone
 pytestmark = pytest.mark.filterwarnings("ignore:.*enforce_sorted.*")
 
 
-@every
+@pytest.mark.parametrize("option", [*representatives(), *SEVERAL])
 def test_an_encoding_does_all_that_it_must(option: str, settings_of: Make) -> None:
     settings = settings_of(f"encoding={option}")
     matters = option not in ORDERLESS
     check_encoding(settings, order_matters=matters, tokens=18, precisions=["float32"])
+
+
+@pytest.mark.parametrize("option", [o for o in OPTIONS if o not in representatives()])
+def test_the_others_of_its_kind_do_too(option: str, settings_of: Make) -> None:
+    model = perturbed(settings_of(f"encoding={option}"))
+    checks = [name for name in conformance.CHECKS if name not in COSTLY]
+    results = conformance.examined(model, option not in ORDERLESS, precisions=(), only=checks)
+    assert not conformance.failures(results)
+    ways = [c for c in parity.CONDITIONS if c.name in ("beams", "padding")]
+    measured = list(parity.measure(model, 18, ["float32"], conditions=ways))
+    assert [d.finding for d in measured if not d.passed] == [] and len(measured) == len(ways)
 
 
 @every

@@ -142,7 +142,10 @@ MODELS: dict[str, Callable[[], Trained]] = {
 }
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(m, marks=[pytest.mark.slow] * (m not in ("bpe", "languages"))) for m in MODELS],
+)
 def test_the_lines_translate_as_nmt_does(name: str, tmp_path: Path) -> None:
     trained = MODELS[name]()
     with torch.no_grad():

@@ -98,20 +98,22 @@ def proven(trained: Trained, place: Path, lines: list[str] | None = LINES) -> di
     [
         ["encoding=absolute", "encoding.absolute.at.index.start=3", "model.norm=post",
          "model.activation=gelu"],
-        ["encoding=none", "model.activation=swish", "model.tie=all"],
+        pytest.param(["encoding=none", "model.activation=swish", "model.tie=all"],
+                     marks=pytest.mark.slow),
         ["encoding=relative", "tau=3", "model.share_layers=true"],
         pytest.param(["encoding=relative_value", "tau=3", "encoding.relative_value.where=encoder"],
                      marks=pytest.mark.slow),
         ["encoding=t5", "encoding.t5.buckets=8", "encoding.t5.max_distance=9",
          "encoding.t5.scaled=false"],
         pytest.param(["encoding=alibi_directional"], marks=pytest.mark.slow),
-        ["encoding=scalar_relative", "encoding.scalar_relative.longest=5"],
+        pytest.param(["encoding=scalar_relative", "encoding.scalar_relative.longest=5"],
+                     marks=pytest.mark.slow),
         ["encoding=rotary", "encoding.rotary.layout=halves", "encoding.rotary.partial=0.5",
          "encoding.rotary.scaling=linear", "encoding.rotary.factor=2"],
         pytest.param(["encoding=[rotary,kerple_log]"], marks=pytest.mark.slow),
         pytest.param(["encoding=[relative,alibi]", "tau=3"], marks=pytest.mark.slow),
         ["encoding=[relative,t5]", "tau=3", "encoding.t5.buckets=8", "encoding.t5.max_distance=9"],
-        ["encoding=[rotary,relative]", "tau=3"],
+        pytest.param(["encoding=[rotary,relative]", "tau=3"], marks=pytest.mark.slow),
     ],
 )  # fmt: skip
 def test_each_form_of_positions_is_proven(words: list[str], tmp_path: Path) -> None:
@@ -241,6 +243,7 @@ def test_buckets_hold_each_distance_and_all_beyond() -> None:
         (["encoding=scalar_relative", "encoding.scalar_relative.longest=9"], None),
     ],
 )
+@pytest.mark.slow
 def test_the_longest_line_that_the_tables_are_right_for_is_said(
     words: list[str], longest: int | None, tmp_path: Path
 ) -> None:

@@ -39,7 +39,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctranslate2_adapter, "LONGEST", 128)
 
 
-@pytest.mark.parametrize("relative", [True, False])
+@pytest.mark.parametrize("relative", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_model_of_opennmt_py_computes_the_same(relative: bool, tmp_path: Path) -> None:
     place = make(tmp_path / "theirs", relative)
     (tmp_path / "lines").write_text("\n".join(LINES[:9]) + "\n")
@@ -61,8 +61,8 @@ def test_a_model_of_opennmt_py_computes_the_same(relative: bool, tmp_path: Path)
     [
         ["encoding=absolute", "encoding.absolute.at.index.start=1", "model.norm=post",
          "model.activation=gelu", "model.tie=all"],
-        ["encoding=relative", "tau=3", "model.tie=target"],
-        ["encoding=none", "model.activation=swish"],
+        pytest.param(["encoding=relative", "tau=3", "model.tie=target"], marks=pytest.mark.slow),
+        pytest.param(["encoding=none", "model.activation=swish"], marks=pytest.mark.slow),
     ],
 )  # fmt: skip
 def test_what_was_exported_comes_back(words: list[str], tmp_path: Path) -> None:
@@ -86,6 +86,7 @@ def without_tables(*given: Any) -> Any:
     return spec
 
 
+@pytest.mark.slow
 def test_sinusoids_that_are_not_in_the_file_are_those_of_ctranslate2(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -97,6 +97,7 @@ def test_what_was_imported_goes_back_as_it_came(kind: str, tmp_path: Path) -> No
         pytest.param(["model.tie=none", "model.share_layers=true"], False, marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_models_of_our_own_go_too(words: list[str], shared: bool, tmp_path: Path) -> None:
     trained = made("encoding=absolute", *words, shared=shared)
     found = export(trained, tmp_path / "made", [*LINES, "Der  Hund\u00a0schla\u0308ft ."])

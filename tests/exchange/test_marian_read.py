@@ -59,7 +59,7 @@ def lines_of(kind: str) -> list[str]:
 
 @pytest.mark.parametrize(
     "kind",
-    [pytest.param(k, marks=[pytest.mark.slow] * k.startswith("multilingual")) for k in KINDS],
+    [pytest.param(k, marks=[pytest.mark.slow] * (k != TRAINED)) for k in KINDS],
 )
 def test_pieces_logits_and_translations_are_those_of_transformers(kind: str, models: Path) -> None:
     imported = marian_read.read(models / kind)

@@ -146,7 +146,11 @@ def test_other_pieces_of_a_line_are_named(trained: Trained) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda output: Output([*output.ids[:-1], SPECIALS], True), "translates it otherwise by"),
+        pytest.param(
+            lambda output: Output([*output.ids[:-1], SPECIALS], True),
+            "translates it otherwise by",
+            marks=pytest.mark.slow,
+        ),
         (lambda output: Output(output.ids, not output.finished), "translates it otherwise by gre"),
     ],
 )
@@ -202,6 +206,7 @@ class Plain(Adapter):
         return f"call {name}"
 
 
+@pytest.mark.slow
 def test_another_engine_costs_a_writer_and_a_scorer(
     trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

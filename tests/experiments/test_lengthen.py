@@ -25,6 +25,7 @@ TRAINER = [
 TOY = ["data.train_pairs=60", "data.train_longest=9", "data.dev_pairs=8", "data.test_pairs=10"]
 
 
+@pytest.mark.slow
 def test_a_child_is_trained_on_joined_lines_and_compared(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -246,6 +246,7 @@ def test_joined_sentences_of_the_grammar_are_its_sentences() -> None:
     assert [len(parts) for parts, _ in made.parts[:-1]] == [2] * (len(made.parts) - 1)
 
 
+@pytest.mark.slow
 def test_a_miniature_table_and_the_next_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -105,6 +105,7 @@ def test_a_run_shows_what_it_learned(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert main(["rotary", "--run", "runs/x", "--plot", str(second)]) == 2
 
 
+@pytest.mark.slow
 def test_vectors_of_distances_are_drawn_once_they_were_learned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -47,7 +47,10 @@ def failed(cells: list[Deviation], precision: str = "float32") -> set[str]:
     [
         (40, ["encoding=relative", "tau=3"]),  # a cache makes room twice
         (20, ["encoding=[absolute,relative]", "model.share_layers=true", "model.halting=true"]),
-        (20, ["encoding=[complex_order,spr_relative]", "model.halting=true"]),
+        pytest.param(
+            *(20, ["encoding=[complex_order,spr_relative]", "model.halting=true"]),
+            marks=pytest.mark.slow,
+        ),
         (20, ["encoding=lstm", "encoding.lstm.hidden=8", "model.norm=post"]),
         (40, ["encoding=learned", "encoding.learned.size=20"]),  # shorter than what is wanted
     ],

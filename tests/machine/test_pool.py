@@ -119,6 +119,7 @@ def large(number: int, text: bytes) -> bytes:
     return text
 
 
+@pytest.mark.slow
 def test_no_half_written_message_of_a_killed_worker_is_waited_for() -> None:
     """Messages are larger than a pipe holds, in both directions."""
     text, began = b"x" * 2**20, time.monotonic()

@@ -134,6 +134,7 @@ def peak(model: Transformer, recompute: bool, ids: Ids) -> int:
 
 
 @pytest.mark.parametrize("option", ["absolute", "diet_relative"])
+@pytest.mark.slow
 def test_six_layers_take_less_than_half_the_memory(option: str, tiny: Make, ids: Ids) -> None:
     six = ("model.encoder_layers=6", "model.decoder_layers=6")
     model = noisy(tiny(f"encoding={option}", *six))

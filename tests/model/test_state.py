@@ -68,9 +68,9 @@ CROSS = "where=[encoder,decoder,cross]"
     [
         ["encoding=absolute"],
         ["encoding=relative", f"+encoding.relative.{CROSS}"],
-        ["encoding=rotary", f"+encoding.rotary.{CROSS}"],
+        pytest.param(["encoding=rotary", f"+encoding.rotary.{CROSS}"], marks=pytest.mark.slow),
         ["encoding=lstm"],
-        ["encoding=complex_order"],
+        pytest.param(["encoding=complex_order"], marks=pytest.mark.slow),
     ],
     ids=lambda words: words[0],
 )

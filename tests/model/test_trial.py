@@ -97,6 +97,7 @@ def test_what_an_encoding_does_wrong_is_one_line(
          "model.heads=8"],
     ],
 )  # fmt: skip
+@pytest.mark.slow
 def test_the_check_is_quick_whatever_the_size(
     words: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -100,7 +100,9 @@ class CrashError(OSError):
     """The power goes: nothing after it is done, not even tidying up."""
 
 
-@pytest.mark.parametrize("tidy", [True, False], ids=["error", "crash"])
+@pytest.mark.parametrize(
+    "tidy", [pytest.param(True, marks=pytest.mark.slow), False], ids=["error", "crash"]
+)
 def test_a_failure_at_any_system_call_leaves_old_or_new(
     tidy: bool, data: Prepared, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

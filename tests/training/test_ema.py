@@ -49,7 +49,9 @@ def followed(run: Path, data: Prepared, patch: pytest.MonkeyPatch, **changes: An
     return seen
 
 
-@pytest.mark.parametrize("decay", [0.3, 0.9])  # 0.3 is reached, 0.9 by none of 8 updates
+@pytest.mark.parametrize(
+    "decay", [0.3, pytest.param(0.9, marks=pytest.mark.slow)]
+)  # 0.3 is reached, 0.9 by none of 8 updates
 def test_the_average_is_saved_and_the_training_is_that_without_it(
     decay: float, data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -79,7 +81,9 @@ def test_what_is_saved_is_what_was_evaluated(averaged: Path, data: Prepared) -> 
     assert math.isclose(found, trained.facts["dev_perplexity"], rel_tol=1e-12)
 
 
-@pytest.mark.parametrize("stop", [1, 4, 7])  # 4: at a checkpoint; 1 and 7: between two
+@pytest.mark.parametrize(
+    "stop", [1, 4, pytest.param(7, marks=pytest.mark.slow)]
+)  # 4: at a checkpoint; 1 and 7: between two
 def test_stop_and_resume(
     stop: int, averaged: Path, data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -55,7 +55,10 @@ def marian(parent: Path) -> None:
     (parent / "config.json").write_text(json.dumps({"model_type": "marian"}))
 
 
-@pytest.mark.parametrize("key", ["trainer.init_from", "experiment=lengthen parent"])
+@pytest.mark.parametrize(
+    "key",
+    ["trainer.init_from", pytest.param("experiment=lengthen parent", marks=pytest.mark.slow)],
+)
 @pytest.mark.parametrize(
     ("spoil", "arguments", "code", "told"),
     [
