@@ -1,4 +1,4 @@
-"""From settings to a model: the last file that knows what a config looks like."""
+"""From settings to a model."""
 
 from dataclasses import replace
 from functools import partial
@@ -16,7 +16,7 @@ BASE = {
     "encoder_layers": 6,
     "decoder_layers": 6,
 }  # Vaswani et al. (2017); the size that is furthest beyond it is the one to lower
-DIM, INNER, HEADS, LAYERS = 16, 24, 2, 2  # of a small model that stands for a large one
+DIM, INNER, HEADS, LAYERS = 16, 24, 2, 2  # of a small model in place of a large one
 
 
 def transformer(settings: Settings, source_size: int, target_size: int) -> Transformer:
@@ -53,7 +53,7 @@ def meta_model(settings: Settings, source_size: int, target_size: int) -> Transf
 
 
 def shrunken(settings: Settings) -> Settings:
-    """The same encodings in a model of 16 dimensions, or of its own width where they need it.
+    """The same encodings in a model of 16 dimensions, or of the full width where they need it.
 
     It has two layers, or more where model.drop_residual names them.
     """

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from enum import IntEnum
 from pathlib import Path
 
-# what moves the cursor, clears the screen, ends a line or turns the direction of writing
+# characters that move the cursor, clear the screen, end a line or change the writing direction
 _UNSEEN = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )

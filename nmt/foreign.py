@@ -121,7 +121,7 @@ def refuse_unreadable(path: Path) -> None:
 
 
 def refuse_foreign(path: Path) -> None:
-    """Raise UserError (65) where a model directory of nmt is wanted and another toolkit's lies."""
+    """Raise UserError (65) for another toolkit's model in place of a model directory of nmt."""
     kind = recognised(path)
     if kind is not None and kind is not OWN:
         advice = kind.advice.format(path=path)

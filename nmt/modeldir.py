@@ -47,7 +47,7 @@ class Trained(NamedTuple):
     source: Side
     target: Side
     facts: dict[str, Any]
-    """What prepare() says of the corpus; step; dev_perplexity. `longest_source`: pieces of the
+    """Facts of the prepared corpus; step; dev_perplexity. `longest_source`: pieces of the
     longest source in training, None where it is unknown, as for imported models."""
     digest: str = ""  # SHA-256 of the manifest that it was read by; "": of no directory
 

@@ -1,4 +1,4 @@
-"""Choices that cannot work are refused before any text is read, by what the model itself says."""
+"""Settings that cannot work are refused before any text is read, by trying a small model."""
 
 import logging
 
@@ -149,7 +149,7 @@ def _check_step(settings: Settings) -> None:
             raise
         except trial.TrialError as e:
             raise UserError(str(e)) from None
-        except Exception as e:  # of whatever an encoding does, in any of its hooks
+        except Exception as e:  # any error of an encoding's hooks
             if is_out_of_memory(e):
                 raise
             if isinstance(e, ValueError) and str(e).startswith("encoding."):

@@ -1,4 +1,4 @@
-"""The part of the schema that says how to search for a translation."""
+"""The schema of decoding."""
 
 from dataclasses import dataclass, replace
 
@@ -99,7 +99,7 @@ class Decode:
         return replace(self, method="beam", temperature=1.0, top_k=0, top_p=1.0, seed=1, mbr=0)
 
     def width(self, n_best: int) -> int:
-        """Hypotheses of each source that are held at a time, if n_best are asked for."""
+        """Hypotheses of each source that are kept at a time, for n_best translations."""
         return n_best if self.method == "sample" else self.beam_size
 
     def check_n_best(self, count: int, option: str, key: str) -> None:

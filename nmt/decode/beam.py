@@ -25,7 +25,7 @@ class BeamExtension(NamedTuple):
     ending: Tensor  # [live, k] which of the best continuations finish a hypothesis
     scores: Tensor  # [live, k] their log_prob
     parent: Tensor  # [live, k] the hypotheses that they continue
-    cut: Tensor  # [live, width] which hypotheses are closed as they are
+    cut: Tensor  # [live, width] which hypotheses are closed without eos
     total: Tensor  # [live, width] their log_prob
     new_parent: Tensor  # [live, new width] the hypotheses that the next beam continues
     token: Tensor  # [live, new width] and by which ids
@@ -55,7 +55,7 @@ class Beam(Strategy):
         n_best: int = 1,
         device: torch.device = CPU,
     ) -> None:
-        """`limits` [batch], on the CPU: the greatest length of each output, eos apart.
+        """`limits` [batch], on the CPU: the greatest length of each output, without eos.
 
         `alpha` and `penalty` are those of `length_penalty`, `forbidden` ids that no output has.
         """
@@ -70,7 +70,7 @@ class Beam(Strategy):
         self.ended = torch.zeros_like(self.limits)  # [live] hypotheses finished so far
         self.best = torch.full((batch,), NEVER, device=device)  # [live] the best score among them
         # [live, width] log_prob, best first; -inf where there are too few, and in a sentence that
-        # is done. At first one empty output per sentence, so that no beams are alike.
+        # is done. At first one empty output per sentence, so that all beams differ.
         self.total = torch.zeros(batch, 1, device=device)
 
     @property
@@ -159,7 +159,7 @@ def _first_of_parent(parent: Tensor, total: Tensor) -> Tensor:
 
 
 def _top(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The `count` greatest of each row and where they stand; of equal ones the earlier first.
+    """The `count` greatest of each row and their indices; of equal ones the earlier first.
 
     Values that are not finite count as -inf; where one comes first in a row, its place may be any.
     """
@@ -185,7 +185,7 @@ def _top_on_gpu(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
     # these come the earliest.
     place = torch.arange(size, device=scores.device, dtype=torch.int32)
     equal = torch.where(scores == least, place, size).topk(count, dim=1, largest=False, sorted=True)
-    greater = values > least  # [live, count]: these stand before the others
+    greater = values > least  # [live, count]: these come before the others
     rank = torch.arange(count, device=scores.device) - greater.sum(1, keepdim=True)
     index = torch.where(greater, index, equal.values.long().gather(1, rank.clamp(min=0)))
     return _sorted(scores, index)

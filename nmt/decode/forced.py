@@ -17,7 +17,7 @@ from nmt.errors import Exit, UserError
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
 
-END = "</s>"  # stands for the end of a sentence among pieces
+END = "</s>"  # the end of a sentence among pieces
 
 
 class GivenTranslation(NamedTuple):

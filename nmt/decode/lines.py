@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class TextSides(Protocol):
-    """All that a translator reads of a model apart from its engine, as of modeldir.Trained."""
+    """The parts of a model that a translator needs besides its engine, as modeldir.Trained has."""
 
     @property
     def settings(self) -> Settings:
@@ -59,7 +59,7 @@ class LineReader(SourceReader):
 
     @property
     def longest(self) -> int:
-        """The most pieces that a source may have, eos apart."""
+        """The most pieces that a source may have, without eos."""
         table, most = self.engine.source_limit, self.decode.max_source
         return most if table is None else min(most, table - 1)
 
@@ -118,7 +118,7 @@ class LineReader(SourceReader):
         return [self.source(part, [*ids[:most], EOS], {}, number) for part, ids in parts]
 
     def _prefix(self, text: str, pieces: int) -> list[int]:
-        """The ids with which the translation of so many pieces begins, eos apart."""
+        """The ids with which the translation of so many pieces begins, without eos."""
         if not text:
             return []
         ids = self.target.ids(text)[:-1]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 class Choice(NamedTuple):
     """A candidate and its utility."""
 
-    place: int  # where its text stands first among the candidates
+    place: int  # index of the first candidate with this text
     utility: float  # mean sentence-level chrF2 against all candidates, from 0 to 100
 
 

@@ -61,7 +61,7 @@ class Notes:
             getattr(self, name).merge(note)
 
     def report(self, longest_trained: int | None, longest: int, codes: Sequence[str] = ()) -> None:
-        """Log one line for each kind; lengths in pieces, eos apart.
+        """Log one line for each kind; lengths in pieces, without eos.
 
         `longest` is the limit of a source; `codes` are the target languages of a multilingual
         model.
@@ -83,7 +83,7 @@ class Notes:
                 log.warning(message, note)
 
     def refusals(self, longest: int, too_long: str) -> str:
-        """Why some lines were left empty, with decode.too_long as it is; empty: none was."""
+        """Why some lines were left empty, given decode.too_long; empty: none was."""
         reasons = []
         if self.refused.count:
             advice = "split them, or choose decode.too_long=split"

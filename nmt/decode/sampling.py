@@ -59,7 +59,7 @@ class Sampling(Strategy):
         forbidden: Sequence[int] = (),
         device: torch.device = CPU,
     ) -> None:
-        """`limits` [batch]: the greatest length of each output, eos apart.
+        """`limits` [batch]: the greatest length of each output, without eos.
 
         `numbers` [batch, samples, steps], of at least one step more, decide on the tokens, see
         `probabilities`. Both are on the CPU.

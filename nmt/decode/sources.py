@@ -24,8 +24,8 @@ class Source(NamedTuple):
     columns: dict[str, list[int]]  # as many integers as ids, or one
     line: int = 1  # its number in the text, from 1
     part: int = 0  # of a line that is translated in parts, from 0
-    prefix: Sequence[int] = ()  # ids with which the output begins, eos apart
-    limit: int = 0  # ids of its output at most, eos apart; unused where the output is given
+    prefix: Sequence[int] = ()  # ids with which the output begins, without eos
+    limit: int = 0  # ids of its output at most, without eos; unused where the output is given
 
 
 class ColumnRequirements(Protocol):
@@ -50,7 +50,7 @@ class SourceReader:
         requirements: ColumnRequirements,
         given_lengths: bool = False,
     ) -> None:
-        """`given_lengths`: each line comes with the desired length of its translation."""
+        """`given_lengths`: each line has a column with the desired length of its translation."""
         self.segmenter, self.settings, self.requirements = segmenter, settings, requirements
         self.given_lengths = given_lengths
 

@@ -32,7 +32,7 @@ class Translation(NamedTuple):
 
     text: str  # holds no newline, no tab and no other control character
     score: float  # see `Translator.translate`; 0 for an empty line
-    ids: tuple[int, ...] = ()  # of its pieces, eos apart; those of parts one after the other
+    ids: tuple[int, ...] = ()  # of its pieces, without eos; those of parts one after the other
     finished: bool = True  # false: it, or a part, ends without eos
 
 
@@ -45,7 +45,7 @@ _Batch = tuple[list[Source], Future[list[list[Hypothesis]]]]
 
 
 class Translator:
-    """An engine that turns lines into lines; what it translates needs no preparation."""
+    """Translates lines of raw text by an engine."""
 
     def __init__(
         self, sides: TextSides, decode: Decode, engine: Engine, workers: int | None = 1

@@ -21,7 +21,7 @@ from nmt.encodings.options import NonNegativeInt
 
 
 class Composite(Encoding):
-    """Adds convolution kernels to the scores: fixed ones, and ones made by queries or keys.
+    """Adds convolution kernels to the scores: fixed, or computed from queries or keys.
 
     f belongs to a head of a layer and starts at zero; c^Q and c^K belong to a layer: (2 tau + 1)
     (heads + head_dim) numbers per layer, and (2 tau + 1) head_dim more with key.

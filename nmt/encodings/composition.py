@@ -44,7 +44,7 @@ class Encodings(nn.Module):
 
     @property
     def fusible(self) -> bool:
-        """Whether a kernel that knows only an additive mask computes the same."""
+        """Whether a fused kernel with an additive mask computes the same."""
         return not any(_changes_attention(e) for e in self)
 
     @property
@@ -180,7 +180,7 @@ class Encodings(nn.Module):
 
 
 def _check_positions(e: Encoding, context: Context, which: Sequence[str]) -> None:
-    """Raise ValueError where queries or keys may stand outside the encoding's table."""
+    """Raise ValueError where positions of queries or keys may be outside the encoding's table."""
     count = e.facts.num_positions
     for least, greatest in map(context.bounds, which):
         if count is not None and not 0 <= least <= greatest < count:

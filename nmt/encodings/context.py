@@ -41,7 +41,7 @@ class Positions:
 
     @property
     def consecutive(self) -> bool:
-        """Whether each token stands one further than the one before it, whatever the text."""
+        """Whether positions of adjacent tokens differ by 1, for every text."""
         return type(self) is Positions
 
     def max_length(self, training: bool) -> int | None:
@@ -196,8 +196,10 @@ class Context:
 
     @property
     def contiguous_extent(self) -> Extent | None:
-        """The extent, if queries are known to be the last tokens, each one further than the one
-        before it, as while decoding, and keys are all that there are."""
+        """The extent if queries are the last tokens at consecutive positions, as while decoding.
+
+        None where that is not known, or keys are not all tokens.
+        """
         extent = self.extent
         if extent is None or extent.beams > 1 or not self.positions.consecutive:
             return None
@@ -206,6 +208,6 @@ class Context:
 
 
 def causal(queries: int, keys: int, device: torch.device) -> Tensor:
-    """The mask [1, 1, query, key] of a decoder whose last query stands at the last key."""
+    """The mask [1, 1, query, key] of a decoder whose last query is at the last key."""
     ones = torch.ones(queries, keys, dtype=torch.bool, device=device)
     return ones.tril(keys - queries)[None, None]

@@ -39,7 +39,7 @@ class Cope(Encoding):
         return zeroed(self.weight)
 
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
-        """Add sqrt(head_dim) z_i[c_ij], which the scaling turns into z_i[c_ij]."""
+        """Add sqrt(head_dim) z_i[c_ij], which becomes z_i[c_ij] by the scaling."""
         scale = self.dims.head_dim**-0.5
         precise = s.to(torch.promote_types(s.dtype, torch.float32))  # sums of many gates
         gates = (precise * scale).sigmoid()

@@ -50,7 +50,7 @@ class Dape(Encoding):
         return self.inner.bias(layer, context)
 
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
-        """Add sqrt(head_dim) f, which the scaling turns into f."""
+        """Add sqrt(head_dim) f, which becomes f by the scaling."""
         scale = self.dims.head_dim**-0.5
         e = s.to(torch.promote_types(s.dtype, torch.float32)) * scale
         bias = self.inner.bias(layer, context)

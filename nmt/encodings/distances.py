@@ -1,4 +1,4 @@
-"""Products with one vector per distance, of which several relative encodings are made.
+"""Products with one vector per distance, for relative encodings.
 
 A vector per pair of tokens would need [query, key, head_dim] numbers; instead each query (or key)
 is multiplied with each occurring distance once, and the pairs read from these products.

@@ -1,4 +1,4 @@
-"""The sizes that an encoding is made for (`Dims`), and what it states of itself (`Facts`)."""
+"""The sizes of an encoding's site (`Dims`), and the properties that it states (`Facts`)."""
 
 from dataclasses import dataclass, field, replace
 
@@ -48,7 +48,7 @@ class Facts:
     # Components of queries and keys that `project` rotates together, by position. Only products of
     # the two then know the distance alone.
     rotation_planes: frozenset[frozenset[int]] = frozenset()
-    reads_queries_or_keys: bool = True  # False: `scores` knows them by their products only
+    reads_queries_or_keys: bool = True  # False: `scores` reads only their products
     streams: int = 1  # adjacent rows that `embed` makes of each row
 
     # Inputs and training

@@ -25,7 +25,7 @@ class Fire(Encoding):
     Each function has 2 hidden + hidden x heads + heads + 2 parameters.
     """
 
-    facts = Facts(relative=True)  # while no query stands beyond |m L0|
+    facts = Facts(relative=True)  # while no query is beyond |m L0|
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class DistanceBias(nn.Module):
 
     def forward(self, distance: Tensor, normaliser: Tensor) -> Tensor:
         """[.., query, key], [.., query | 1] -> [.., heads, query, key]."""
-        # bfloat16 would not tell the 300th key from the 301st
+        # bfloat16 cannot distinguish the 300th key from the 301st
         with torch.autocast(distance.device.type, enabled=False):
             dtype = self.c.dtype
             longest = torch.maximum(normaliser.to(dtype), (self.m * THRESHOLD).abs())[..., None]

@@ -48,7 +48,7 @@ class Dynamics(nn.Module):
 class Floater(Encoding):
     """Adds learned continuous paths to q, k and v: 3 layers dim + 2 (dim^2 + 2 dim) per site."""
 
-    # the path begins at 0, and goes on for ever
+    # the path begins at 0 and has no end
     facts = Facts(position_type="integer", num_positions=2**63 - 1, unbound=True)
 
     def __init__(self, dims: Dims, step: PositiveFloat = 0.01, substeps: PositiveInt = 1) -> None:
@@ -91,7 +91,7 @@ class Floater(Encoding):
             return torch.stack(path[first : last + 1]), first
 
     def _extend_path(self, count: int) -> list[Tensor]:
-        """Decoding goes on where it stopped, as long as no parameter changes.
+        """Decoding extends the path that it has, as long as no parameter changes.
 
         Their values are compared: fused optimisers, `.data` and inference mode count no versions.
         """

@@ -64,7 +64,7 @@ def _module(name: str) -> ModuleType | None:
 
 
 def class_in(module: ModuleType) -> type[Encoding]:
-    """The encoding that a module stands for; others in it are its bases or parts.
+    """The encoding of a module; other classes in it are bases or parts.
 
     It is the class that bears the module's name, without regard to case and underscores, or else
     the only one on which no other of the module builds. Raises ValueError that names the classes

@@ -1,4 +1,4 @@
-"""Rosendahl et al. (2019), section 3.3: a recurrent layer tells the order of the words."""
+"""Rosendahl et al. (2019), section 3.3: a recurrent layer encodes the order of the words."""
 
 from torch import Tensor, nn
 

@@ -17,7 +17,7 @@ def whole(
     device: torch.device | None = None,
     **known: Any,
 ) -> Context:
-    """A pass over all tokens of a text at once, which attend to `keys` of another, if given.
+    """A pass over all tokens of a text at once; with `keys`, attention to so many of another.
 
     `known`: other fields of the Context.
     """

@@ -37,7 +37,7 @@ class ColumnPositions(Positions):
         return per_token(self.name, index, context)
 
     def position_range(self, length: int, training: bool) -> None:
-        """The column alone knows."""
+        """Unknown before the column is read."""
 
     def column_ranges(self, num_positions: int) -> dict[str, range]:
         """Its integers are the positions."""
@@ -46,7 +46,7 @@ class ColumnPositions(Positions):
 
 @dataclass(frozen=True)
 class Segment(Positions):
-    """Each token stands at its place in its segment, from 0; a column numbers the segments.
+    """The position of a token is its index in its segment; a column numbers the segments.
 
     A segment ends where the number changes. With the numbers themselves for a second encoding,
     this makes the two levels of He et al. (2024), BiPE: a vector for the place in the segment, and
@@ -72,7 +72,7 @@ class Segment(Positions):
 
 @dataclass(frozen=True)
 class Depth(Positions):
-    """Each token stands at its word's depth in a tree: the steps up to the root, which has 0."""
+    """The position of a token is the depth of its word in a tree; the root has 0."""
 
     heads: str = "heads"
     sites: ClassVar[tuple[str, ...]] = ("encoder",)
@@ -143,5 +143,5 @@ def per_token(name: str, index: Tensor, context: Context) -> Tensor:
 
 
 def _tree(heads: str, context: Context) -> tuple[Tensor, Tensor]:
-    """The two columns that say which words hang on which."""
+    """The two columns of a tree: heads and words."""
     return per_token(heads, context.keys, context), per_token("words", context.keys, context)

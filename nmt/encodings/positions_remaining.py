@@ -18,7 +18,7 @@ from nmt.encodings.options import NonNegativeInt
 
 @dataclass(frozen=True)
 class Remaining(Positions):
-    """length - index: the first of n tokens stands at n, the last one (eos) at 1.
+    """length - index: the first of n tokens has n, the last one (eos) 1.
 
     noise > 0 (Oka et al. 2020, Incorporating Noisy Length Constraint): in training the length is
     off by a number drawn evenly from -noise..noise for each sentence.

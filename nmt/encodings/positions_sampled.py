@@ -67,7 +67,7 @@ class Sample(Positions):
         return int(index.max()) + 1 if index.numel() else 0
 
     def _drawn(self, n: int, context: Context) -> Tensor:
-        """[rows | 1, n]; padding stands at the end of the range and takes no position away."""
+        """[rows | 1, n]; padding gets the last position, so that no token loses one."""
         rows = 1 if self.per_batch else context.rows
         device = context.queries.device
         order = torch.rand(rows, self.longest, device=device).argsort(-1)[:, :n]

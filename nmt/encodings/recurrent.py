@@ -22,7 +22,7 @@ def _states(rnn: nn.RNNBase, x: Tensor, context: Context, name: str) -> Tensor:
     if rnn.bidirectional:
         return _bidirectional(rnn, x, context.lengths)
     if context.state is None:
-        return rnn(x)[0]  # padding stands on the right, where it disturbs no real token
+        return rnn(x)[0]  # padding is on the right, after all real tokens
     return _resume(rnn, x, context.state, name)
 
 

@@ -34,7 +34,7 @@ def create(entries: dict[str, dict[str, Any]], dims: Dims) -> list[Encoding]:
     encodings = []
     for name, options in entries.items():
         try:
-            use = options.get("use", name)  # a class may stand for its name
+            use = options.get("use", name)  # a name, or a class
             cls = use if isinstance(use, type) else find(str(use))
             if dims.site in _sites(options.get("where", ["encoder", "decoder"])):
                 encodings.append(_make(cls, options, dims))

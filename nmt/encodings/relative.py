@@ -113,7 +113,7 @@ class Relative(Encoding):
 
 
 def _largest_distance(tau: int | None, longest: int | None) -> int:
-    """The largest distance with a vector of its own; raises ValueError if none follows."""
+    """The largest distance that has a vector; ValueError where the options leave it open."""
     if tau is None:
         if longest is None:
             raise ValueError("tau=null: needs longest, the greatest distance plus 1")

@@ -17,7 +17,7 @@ from nmt.encodings.options import NonNegativeInt
 
 
 class SigmoidAttention(Encoding):
-    """Takes sigmoid instead of softmax. It knows no positions, and learns nothing."""
+    """Sigmoid instead of softmax; reads no positions, and learns nothing."""
 
     facts = Facts(relative=True, position_type="none")
 

@@ -1,4 +1,4 @@
-"""Sinusoids of positions (Vaswani et al. 2017), shared by the encodings that are made of them."""
+"""Sinusoids of positions (Vaswani et al. 2017), shared by the encodings that use them."""
 
 import math
 from typing import Literal
@@ -16,7 +16,7 @@ def frequencies(
     base: float = 10000.0,
     device: torch.device | None = None,
 ) -> Tensor:
-    """The angular frequencies w_b in float64: [dim / 2], made where they are needed.
+    """The angular frequencies w_b in float64: [dim / 2], computed on the device.
 
     A copy from the CPU would make it wait for the GPU at every step.
 

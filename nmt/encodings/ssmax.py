@@ -20,7 +20,7 @@ from nmt.encodings.base import Context, Dims, Encoding, Facts, Projection
 
 
 class Ssmax(Encoding):
-    """Learns a factor for every head and layer: heads per layer. It knows no positions."""
+    """Learns a factor for every head and layer: heads per layer. Reads no positions."""
 
     facts = Facts(relative=True, position_type="none")
 

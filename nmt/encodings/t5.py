@@ -47,7 +47,7 @@ class T5(Encoding):
 
 
 def two_sided(site: str) -> bool:
-    """Whether keys ahead of the query can be seen, and need buckets of their own."""
+    """Whether keys ahead of the query are visible, and need buckets."""
     return site != "decoder"
 
 

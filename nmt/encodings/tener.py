@@ -1,4 +1,4 @@
-"""Yan, Deng, Li, Qiu (2019), TENER: sharp attention that knows distance and direction.
+"""Yan, Deng, Li, Qiu (2019), TENER: sharp attention, aware of distance and direction.
 
 e_ij = q_i . k_j + q_i . R[i - j] + u . k_j + v . R[i - j],  k_j = the head's slice of x_j itself,
 R[x] the sinusoids of width head_dim at x: sines, then cosines. Not divided by sqrt(head_dim).

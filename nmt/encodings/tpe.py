@@ -29,7 +29,7 @@ class Tpe(Encoding):
     children of a word are its branches, and those beyond the last branch share it.
     """
 
-    facts = Facts(relative=True, position_type="none")  # the tree alone says where a token stands
+    facts = Facts(relative=True, position_type="none")  # positions come from the tree alone
 
     def __init__(
         self,

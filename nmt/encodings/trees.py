@@ -32,7 +32,7 @@ def steps_up(heads: Tensor, words: Tensor) -> Tensor:
     """
     batch, n = heads.shape
     first = first_pieces(words)
-    steps = heads.new_full((batch, n, n + 1), -1)  # the last column stands above all roots
+    steps = heads.new_full((batch, n, n + 1), -1)  # the last column is above all roots
     steps.scatter_(2, first[:, :, None], 0)
     for count, above in enumerate(ancestors(heads), start=1):
         steps.scatter_(2, above[:, :, None], count)
@@ -75,7 +75,7 @@ def path_codes(heads: Tensor, branch: Tensor, depth: int) -> Tensor:
     `depth`, the steps next to the root are left out.
     """
     branch = torch.where(heads > 0, branch, -1)
-    nothing = branch.new_full((len(branch), 1), -1)  # leads to what stands above the roots
+    nothing = branch.new_full((len(branch), 1), -1)  # of what is above the roots
     branches = torch.cat([branch, nothing], dim=1)
     path = [branch, *(branches.gather(1, above) for above in islice(ancestors(heads), depth - 1))]
     path += [torch.full_like(branch, -1)] * (depth - len(path))

@@ -33,7 +33,7 @@ class Wavelet(Encoding):
 
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """Add q_i . p[i - j] to s [batch, heads, query, key]."""
-        if q.shape[2] == 1:  # as in decoding: every key has a distance of its own
+        if q.shape[2] == 1:  # as in decoding: all distances differ
             vectors = context.once(("wavelet", id(self)), lambda: self.vectors(context.delta[:, 0]))
             return s + q @ vectors[:, None].to(q.dtype).mT
         distances, index = distinct(context)

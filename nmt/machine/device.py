@@ -95,7 +95,7 @@ def device_name(device: torch.device) -> str:
 
 
 def pinned(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """Return a CPU tensor in pinned memory, from which a GPU copies while the host goes on.
+    """Return a CPU tensor in pinned memory, from which a GPU copies asynchronously.
 
     Copy it by `to(device, non_blocking=True)`. For the CPU it is the tensor itself.
     """

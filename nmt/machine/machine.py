@@ -96,7 +96,7 @@ def this_machine() -> Machine:
 
 
 def use(text: str) -> None:
-    """Choose from now on as the text form of a Machine says."""
+    """Use the values in the text form of a Machine from now on."""
     global _machine
     _machine = replace(this_machine(), **parse(text))
 
@@ -155,7 +155,7 @@ def _fastest_integers(x: Tensor, weight: Tensor, bias: Tensor, plain: Callable[[
 
 
 def least_seconds(calls: Mapping[str, Callable[[], object]]) -> dict[str, float]:
-    """The least time that each call takes on one core, of rounds in which they take turns.
+    """The least time of each call on one core, over rounds in which they alternate.
 
     The first calls are not counted, as they may compile code. In CPU time of this thread, so that
     other processes on a busy machine do not decide.
@@ -192,7 +192,7 @@ def onednn(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def processor() -> str:
-    """Name, family and model of this processor, where the system tells them."""
+    """Name, family and model of this processor, as far as the system states them."""
     text = CPUINFO.read_text(encoding="utf-8") if CPUINFO.exists() else ""
     lines = (line.partition(":") for line in text.partition("\n\n")[0].split("\n"))
     facts = {key.strip(): value.strip() for key, _, value in lines}

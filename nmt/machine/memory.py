@@ -30,7 +30,7 @@ def keep_memory() -> None:
 
 
 def release_memory() -> None:
-    """Return to the system the memory that lies unused between blocks in use.
+    """Return to the system the unused memory between blocks in use.
 
     Kept memory is fragmented: what libraries never free, such as code that oneDNN compiles for each
     new shape of a product, lies between tensors, and larger tensors then need new memory.

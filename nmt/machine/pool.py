@@ -131,7 +131,7 @@ class WorkerPool(ProcessPoolExecutor):
         return UserError(f"{self._option}: {reason}; {self._advice}", Exit.NO_MEMORY)
 
     def submit(self, function: Callable[..., Result], /, *args: Any) -> Future[Result]:  # type: ignore[override]
-        """Have a worker call the function; its UserError is raised by the future as it is."""
+        """Have a worker call the function; the future raises its UserError unchanged."""
         if function in self._inherited:
             return super().submit(_call_inherited, self._inherited.index(function), *args)
         return super().submit(_call, function, *args)
@@ -181,7 +181,7 @@ def _end_with_first(workers: Iterable[multiprocessing.process.BaseProcess]) -> N
 
 
 def _end_with_parent() -> None:
-    """Wait until the parent is gone: one that is killed cannot say so."""
+    """Wait until the parent has ended, which a killed one cannot announce."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     wait([parent.sentinel])

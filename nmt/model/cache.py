@@ -15,7 +15,7 @@ class Cache:
     """
 
     def __init__(self, fixed: bool = False) -> None:
-        self.length = 0  # keys; what is remembered of new ones comes first
+        self.length = 0  # of keys; `remember` is called before new ones are appended
         self.fixed = fixed
         self._tensors: dict[str, Tensor] = {}  # [rows, heads, capacity, head_dim] each
 

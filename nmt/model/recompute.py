@@ -20,17 +20,17 @@ def recomputed(run: RunLayer) -> RunLayer:
     """The same computation, of which the graph of gradients holds the inputs x and little else.
 
     In the backward pass a layer is computed again, to the same bits: torch restores the
-    random state from before the layer, and the contexts are given as they were then. So what a
-    layer is the first to compute or to draw (`Context.once`) is made again, at its old place among
-    the tensors and the random numbers of the layer, and no encoding need know of all this.
+    random state from before the layer, and the contexts are copies from before it. So values that a
+    layer is the first to compute or to draw (`Context.once`) are computed again, in the same order,
+    and no encoding has to care.
     """
 
     def run_recomputed(
         layer: nn.Module, x: Tensor, number: int, contexts: Sequence[Context]
     ) -> Tensor:
         saved = [copied(context) for context in contexts]
-        # The first call fills the contexts that later layers read, and lets go of them: what was
-        # made in this layer is held by its graph, and must not be what that graph holds.
+        # The first call fills the contexts that later layers read, and then drops them: they hold
+        # tensors of this layer's graph, and the graph must not hold them in turn.
         originals = [contexts]
 
         def call(x: Tensor) -> Tensor:

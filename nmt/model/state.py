@@ -63,7 +63,7 @@ class State:
         self.recurrent = {name: value[flat] for name, value in self.recurrent.items()}
 
     def _groups(self, rows: Tensor, old_groups: Tensor) -> tuple[Tensor | None, int]:
-        """The old group of each new one (None: all stay as they are), and their new width.
+        """The old group of each new one (None: unchanged), and the new width.
 
         `old_groups` are those of the rows; to look at them would have to wait for a GPU.
         """
@@ -80,7 +80,7 @@ class State:
         return old_groups, 1
 
     def _streams_of(self, rows: Tensor) -> Tensor:
-        """The same choice among rows of which each stands `streams` times, side by side."""
+        """The same selection for rows that are repeated for each stream, adjacent."""
         if self._streams == 1:
             return rows
         streams = torch.arange(self._streams, device=rows.device)

@@ -142,16 +142,16 @@ class Transformer(nn.Module):
 
     @property
     def source_limit(self) -> int | None:
-        """The longest source, eos included, that the encodings can hold in the present mode."""
+        """The longest source, eos included, that the encodings support in the present mode."""
         return self.limits(self.training).source
 
     @property
     def target_limit(self) -> int | None:
-        """The longest target, bos included, that the encodings can hold in the present mode."""
+        """The longest target, bos included, that the encodings support in the present mode."""
         return self.limits(self.training).target
 
     def limits(self, training: bool) -> Limits:
-        """The longest sequences that the encodings can hold, in training or otherwise."""
+        """The longest sequences that the encodings support, in training or evaluation."""
         source, target, both = (site.max_length(training) for site in self.sites.values())
         return Limits(least([source, both]), least([target, both]))
 

@@ -14,12 +14,12 @@ from nmt.model.transformer import Transformer
 
 @contextmanager
 def watching(model: Transformer, watcher: Watcher) -> Iterator[None]:
-    """Call `watcher` with an `AttentionRecord` after each softmax of the passes made inside.
+    """Call `watcher` with an `AttentionRecord` after each softmax within the block.
 
     Each layer comes once per pass, or once per step while decoding, in the order of computing;
-    attention then takes the plain path, never the fused kernel, which keeps its probabilities to
-    itself. Probabilities of a row that may see nothing are equal for all keys, and rows of
-    padding look around like others: `allowed` and the ids say which of them mean something.
+    attention then uses the plain formulas, as the fused kernel does not return probabilities.
+    Probabilities of a row without allowed keys are equal for all keys, and rows of padding attend
+    like others: `allowed` and the ids tell which rows are valid.
     Models with complex embeddings have `model.streams` rows for each sentence, side by side.
     Keep sums rather than the tensors. Nothing is computed a second time in the backward pass: it
     would be seen twice. Raises RuntimeError where the model is being watched already.

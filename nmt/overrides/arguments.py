@@ -29,7 +29,7 @@ def parse(words: Iterable[str], sweep: bool = False) -> list[Override]:
 
 
 def read(lines: Iterable[str]) -> list[Override]:
-    """Read overrides that Hydra takes as they stand; UserError says what to write instead."""
+    """Read overrides in Hydra's grammar; UserError says what to write instead."""
     listed = [f"++{line}" if _OF_EVERY_ENTRY.match(line) else line for line in lines]
     try:
         return OverridesParser.create().parse_overrides(listed)

@@ -112,7 +112,7 @@ def check_all(overrides: list[Override]) -> DictConfig:
         try:
             cfg = compose(ROOT, overrides=lines_of(overrides), return_hydra_config=True)
         except (HydraException, OmegaConfBaseException):
-            check_keys(overrides, folders)  # says more of a key that is not there
+            check_keys(overrides, folders)  # names the nearest key
             raise
     check_scale(cfg)
     return cfg
@@ -131,7 +131,7 @@ _POSITIONS = re.compile(r"encoding\.(\w+)\.at")
 
 
 def _replace_positions(cfg: DictConfig, key: str) -> None:
-    """Of encoding.NAME.at, keep what the override says: Hydra merges it into what the file says."""
+    """Let an override of encoding.NAME.at replace the file's value, into which Hydra merges it."""
     if not (named := _POSITIONS.fullmatch(key)):
         return
     at = OmegaConf.select(cfg, f"encoding.{named[1]}.at")
@@ -235,11 +235,11 @@ _STEPS = ("run", "scale", "experiment")
 
 
 def _absent(e: MissingConfigException, option: str, lines: list[str]) -> str:
-    """Say which option is missing, and which overrides asked for it if they do not name it."""
+    """Which option is missing, and which overrides need it if they do not name it."""
     asking = [line for line in lines if line.partition("=")[0] in _STEPS]
     if not asking or option in lines:
         return _first_line(e)
-    if option.startswith("data=None"):  # made of the scale's name
+    if option.startswith("data=None"):  # composed of the scale's name
         return f"{' '.join(asking)}: {_which_scale()}"
     return f"{' '.join(asking)}: there is no {option}; choose another run or scale"
 

@@ -1,4 +1,4 @@
-"""Which keys and options there are: an override of any other is refused, with the nearest named."""
+"""The existing keys and options: an override of any other is refused, with the nearest name."""
 
 import re
 from collections.abc import Iterator
@@ -25,8 +25,8 @@ from nmt.overrides.options import (
 from nmt.overrides.tables import RunKeys
 from nmt.schema import keys_in
 
-SETTINGS = ("seed", "encoding", *KINDS)  # what of a composed config an experiment consists of
-RUN = tuple(keys_in(RunKeys))  # where it lies
+SETTINGS = ("seed", "encoding", *KINDS)  # the keys of a composed config that make up an experiment
+RUN = tuple(keys_in(RunKeys))  # its directory
 ROOT = "train"  # the config that all others are composed into
 
 

@@ -49,7 +49,7 @@ def closest(name: str, known: Iterable[str]) -> list[str]:
     if same := next((t for t in (last, *OTHER_NAMES.get(last, ())) if t in by_name), None):
         return by_name[same]
     inside = [t for t, keys in by_name.items() if f"{group}{dot}{t}" in keys]  # of its own group
-    # who names the group of a key knows it well; an option without one must be nearer
+    # with the group named, a less similar name will do
     if close := get_close_matches(last, inside, n=1, cutoff=0.5 if group else 0.6):
         return [f"{group}{dot}{close[0]}"]
     if group in by_name:

@@ -1,4 +1,4 @@
-"""The options of conf/ and of folders of one's own: which there are, and what their files say."""
+"""The options of conf/ and of the user's folders, and the contents of their files."""
 
 import json
 import re
@@ -51,7 +51,7 @@ _KEY = re.compile(r"^( *)(\w+):(?: +([^# ][^#]*?))?(?: +# (.+))?$")  # indent, k
 
 
 def config_dir_override(*folders: str | None) -> list[str]:
-    """The override that --config-dir stands for, if given; raises UserError if it names none."""
+    """The override that --config-dir means, if given; UserError unless it is a directory."""
     named = [folder for folder in folders if folder is not None]
     if any(not folder or not Path(folder).is_dir() for folder in named):
         raise UserError("--config-dir: name a directory of your own options", Exit.USAGE)

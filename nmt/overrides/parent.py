@@ -17,8 +17,8 @@ from nmt.storage import manifest
 from nmt.storage.modelpath import locate, sealed
 
 START = "trainer.init_from"
-INHERITED = ("segmenter", "data.normalize")  # always the parent's: they say how its text became ids
-TREATMENT = {  # keys of data that say what a run does with its text; the others say which it is
+INHERITED = ("segmenter", "data.normalize")  # always the parent's: they define the ids
+TREATMENT = {  # keys of data about the use of a text; the others say which text it is
     *("max_length", "join", "join_share", "join_length", "join_within"),
     *("bpe_dropout", "subword_alpha", "subword_nbest", "cache", "workers"),
 }
@@ -33,7 +33,7 @@ class Parent(NamedTuple):
 
 
 def parent_of(path: Path) -> Parent:
-    """Read what a parent says of itself; raises UserError (65, 66) for one that cannot be read."""
+    """Read a parent's settings; raises UserError (65, 66) for one that cannot be read."""
     directory = sealed(locate(path))
     try:
         settings = thaw(directory.json("config.json"))
@@ -115,7 +115,7 @@ def set_corpus(
 def inherited(
     plain: dict[str, Any], overrides: Sequence[Override], parent: Settings, folders: Folders = ()
 ) -> dict[str, Any]:
-    """A plain config in which the parent decides on what no override and no encoding says.
+    """A plain config with the parent's values for keys that no override and no encoding sets.
 
     Its segmenter and normalisation are taken over, for its vocabulary numbers no other pieces; its
     model and its encoding are the defaults. Raises UserError for an override of segmenter or

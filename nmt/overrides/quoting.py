@@ -1,4 +1,4 @@
-"""Overrides quoted for Hydra's grammar: paths as they stand, hints that a shell takes."""
+"""Overrides quoted for Hydra's grammar: paths as typed, and hints to paste into a shell."""
 
 import os
 import re
@@ -22,12 +22,12 @@ _IN_SHELL = re.compile(r'["$`\\!]')  # not what it seems between double quotes
 
 
 def quoted(text: object) -> str:
-    """A text that Hydra's grammar takes as it stands."""
+    """A text quoted for Hydra's grammar."""
     return QuotedString(str(text), Quote.single).with_quotes()
 
 
 def quoted_override(line: str, sweep: bool = False) -> str:
-    """Quote the value of a key that holds a path or another text; any other stays as it is.
+    """Quote the value of a key that holds a path or another text; any other is unchanged.
 
     So `data.root=a,b (c)` means this directory, and `data.root=~/a` one below the home directory.
     In a sweep, commas part the values. What is in quotes already, or escaped as Hydra wants it,

@@ -7,7 +7,7 @@ from nmt.schema import knob
 
 @dataclass
 class RunKeys:
-    """Where a run lies, and how many of several are trained at once; no part of its settings."""
+    """The directory of a run, and how many runs are trained at once; not among its settings."""
 
     runs: str = knob("directory of all runs")
     name: str | None = knob("directory below it; null: from data, encoding and seed")
@@ -57,7 +57,7 @@ class TableLayout:
 
 @dataclass
 class TableReport:
-    """Keys that conf/experiment/table* adds to a config: a table, and how it is made."""
+    """Keys that conf/experiment/table* adds to a config: a table and its options."""
 
     table: TableLayout = knob("which table")
     samples: int = knob("of the bootstrap behind intervals and tests", least=40)

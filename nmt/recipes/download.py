@@ -43,7 +43,7 @@ class UnavailableError(Exception):
 
 
 def local_file(archive: Archive, folder: Path, local: Sequence[Path]) -> Path | None:
-    """A file that was downloaded before, or lies in a folder of files fetched by hand.
+    """A file that was downloaded before, or is in a folder of files fetched by hand.
 
     Raises UserError (65) if it is another file; in `folder` it is renamed FILE.bad first.
     """
@@ -180,7 +180,7 @@ def _difference(path: Path, archive: Archive) -> str:
 
 
 def _set_aside(path: Path, final: Path, archive: Archive, origin: str) -> UserError:
-    """Rename a wrong file FILE.bad; the error (65) that says so."""
+    """Rename a wrong file FILE.bad; returns the error (65)."""
     bad = final.with_name(f"{final.name}.bad")
     os.replace(path, bad)  # noqa: PTH105
     atomic.sync(final.parent)

@@ -42,7 +42,7 @@ class PinnedCorpus(NamedTuple):
 
 
 class TestSet(NamedTuple):
-    """A test or development set that sacreBLEU knows."""
+    """A test or development set of sacreBLEU."""
 
     sacrebleu: str
     lines: int | None = None
@@ -95,7 +95,7 @@ class Lock(NamedTuple):
 
 
 def path_of(name: str) -> Path:
-    """Where the lock file of a recipe lies."""
+    """The path of a recipe's lock file."""
     return Path(__file__).with_name(f"{name}.toml")
 
 

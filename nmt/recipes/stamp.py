@@ -19,7 +19,7 @@ FORMAT = 2
 
 
 class RecipeJob(NamedTuple):
-    """A recipe, and where and how it is to be made."""
+    """A recipe with its directory and options."""
 
     lock: Lock
     answers: Sequence[str]  # the answer to each option
@@ -125,7 +125,7 @@ def run_stage(job: RecipeJob, stage: Stage) -> str:
     stamp = Stamp(job, stage.name)
     if why := stamp.reason_to_run(stage):
         log.info("%s: %s", stage.name, why)
-        inputs = stage.inputs()  # those it starts from, whatever happens to files meanwhile
+        inputs = stage.inputs()  # before it runs: files may change meanwhile
         stamp.record(inputs, *stage.make())
     else:
         log.info("%s: nothing to do; all inputs and outputs are as they were", stage.name)
