@@ -28,8 +28,11 @@ def fingerprint(facts: Any) -> str:
 
 def damage(final: Path) -> str | None:
     """Return what is wrong with a directory, in one line that names it; None if it is undamaged."""
-    if not final.is_dir():
-        return f"{final}: is not there"
+    try:
+        if not final.is_dir():
+            return f"{final}: is not there"
+    except PermissionError as error:  # as for writing, of which `_locked` says more
+        return f"{final}: {error.strerror}"
     try:
         manifest.VerifiedDirectory(final, "a prepared corpus").verify()
     except UserError as error:
