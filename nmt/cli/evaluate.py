@@ -128,6 +128,12 @@ def understood(argv: list[str]) -> argparse.Namespace:
         raise UserError(
             f"--source {typed.source}: to score translations of it, add --reference REF"
         )
+    from nmt.compare import buckets, scores  # numpy and sacrebleu take their time: not for --help
+
+    typed.bounds, typed.metrics = (
+        buckets.parse_bounds(typed.bounds),
+        scores.parse_names(typed.metrics),
+    )
     if typed.attention is None:
         typed.attention = typed.html is not None
     return typed
@@ -154,7 +160,6 @@ def _add_scores(parser: Parser) -> None:
     add = parser.add_argument
     add(
         "--bounds",
-        type=_bounds,
         default=",".join(map(str, BOUNDS)),
         metavar="N,N,...",
         help="last length of each bucket (default %(default)s)",
@@ -167,7 +172,6 @@ def _add_scores(parser: Parser) -> None:
     add(
         "--metric",
         dest="metrics",
-        type=_metrics,
         metavar="A,B",
         help="scores; the first is plotted and ranks (default: BLEU,BLEU-moses,chrF2,TER; "
         "with --rank: BLEU,exact)",
@@ -211,18 +215,6 @@ def _add_computing(parser: Parser) -> None:
         help="where translations of models other than runs are kept (default %(default)s)",
     )
     add("--quiet", action="store_true", help="no progress, only warnings")
-
-
-def _bounds(text: str) -> list[int]:
-    from nmt.compare.buckets import parse_bounds  # numpy takes its time: not for --help
-
-    return parse_bounds(text)
-
-
-def _metrics(text: str) -> list[str] | None:
-    from nmt.compare.scores import parse_names  # so does sacrebleu
-
-    return parse_names(text)
 
 
 main = partial(run, command)  # the console script
