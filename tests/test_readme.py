@@ -30,13 +30,13 @@ from tests.pages import PAGES, ROOT, commands, targets_of_make, text_of
 from tests.plug_ins import PAGE as ADDING
 
 UNDERSTOOD = {  # command -> what reads its arguments and refuses those that do not fit
-    "nmt-evaluate": evaluate.understood,
-    "nmt-translate": translate.understood,
-    "nmt-score": score.understood,
-    "nmt-recipe": lambda words: testset.understood(words[1:]),
-    "nmt-average": average.understood,
-    "nmt-import": import_model.understood,
-    "nmt-export": export_model.understood,
+    "nmt-evaluate": evaluate.parse_arguments,
+    "nmt-translate": translate.parse_arguments,
+    "nmt-score": score.parse_arguments,
+    "nmt-recipe": lambda words: testset.parse_arguments(words[1:]),
+    "nmt-average": average.parse_arguments,
+    "nmt-import": import_model.parse_arguments,
+    "nmt-export": export_model.parse_arguments,
     "scripts.bench": bench.understood,
     "scripts.kernels": kernels.understood,
 }
@@ -56,7 +56,7 @@ def test_each_command_is_understood(
         monkeypatch.chdir(tmp_path)  # where outputs may be tried, by one test at a time
         UNDERSTOOD[name](arguments)
     elif name == "nmt-encodings":
-        options = encodings.understood(arguments)  # other tests draw and check
+        options = encodings.parse_arguments(arguments)  # other tests draw and check
         if options.name is not None:
             encodings.command([options.name, *options.overrides])
     elif name in ("nmt-train", "nmt-prepare"):
@@ -65,7 +65,7 @@ def test_each_command_is_understood(
             config = manifest.dump(freeze(settings_of()))
             (tmp_path / start[1]).parent.mkdir(parents=True, exist_ok=True)
             manifest.write(tmp_path / start[1], [("config.json", config)])
-        options = train.understood(arguments)
+        options = train.parse_arguments(arguments)
         overrides = overrides_of(options, options.multirun)
         sweep = sweep_of(overrides, options.multirun)
         composed(overrides if sweep is None else sweep.jobs[0])

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from nmt.cli.command import run
-from nmt.cli.parser import Parser, within
+from nmt.cli.parser import Parser, integer
 from nmt.errors import UserError
 from nmt.experiments import outputs
 
@@ -26,7 +26,7 @@ than the best of its checkpoints.
 
 def command(argv: list[str]) -> None:
     """Read, take the mean, write."""
-    options = understood(argv)
+    options = parse_arguments(argv)
     from nmt import modeldir
     from nmt.training import average
 
@@ -40,14 +40,14 @@ def command(argv: list[str]) -> None:
     sys.stdout.write(f"{options.output}\n")
 
 
-def understood(argv: list[str]) -> argparse.Namespace:
+def parse_arguments(argv: list[str]) -> argparse.Namespace:
     """The options; raises UserError, or SystemExit as argparse does."""
     parser = Parser(prog="nmt-average", usage=USAGE, description=ABOUT)
     add = parser.add_argument
     add("models", nargs="+", type=Path, metavar="MODEL", help="run directory, or model directories")
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--last", type=within(2), metavar="K", help="the K newest of a run")
-    which.add_argument("--best", type=within(2), metavar="K", help="the K best of a run")
+    which.add_argument("--last", type=integer(2), metavar="K", help="the K newest of a run")
+    which.add_argument("--best", type=integer(2), metavar="K", help="the K best of a run")
     add("-o", "--output", type=Path, required=True, help="directory to be made; must not exist")
     options = parser.parse_intermixed_args(argv)
     of_run = options.last is not None or options.best is not None

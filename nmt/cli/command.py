@@ -21,29 +21,29 @@ def run(command: Callable[[list[str]], None], argv: list[str] | None = None) -> 
     Anything but a UserError (or what the system does to us) is our bug, and shows all.
     """
     argv = sys.argv[1:] if argv is None else argv
-    streams.secure()
+    streams.prepare_standard_streams()
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(message)s", force=True)
-    logging.setLogRecordFactory(_record)
+    logging.setLogRecordFactory(_log_record)
     try:
-        _check(argv)
+        _check_arguments(argv)
         command(argv)
         sys.stdout.flush()
     except UserError as e:
-        return _say(str(e), e.code, e.details)
+        return _report_error(str(e), e.code, e.details)
     except KeyboardInterrupt:
-        return _say("interrupted", Exit.INTERRUPTED)
+        return _report_error("interrupted", Exit.INTERRUPTED)
     except BrokenPipeError:
         _drop_output()
         return Exit.PIPE
     except Exception as e:
         if is_out_of_memory(e):
-            return _say(f"out of memory; {_MEMORY_ADVICE}", Exit.NO_MEMORY)
+            return _report_error(f"out of memory; {_MEMORY_ADVICE}", Exit.NO_MEMORY)
         if isinstance(e, OSError) and e.errno in _PLACES and e.filename:
-            return _say(f"{e.filename}: {e.strerror}; give another place", Exit.NO_INPUT)
+            return _report_error(f"{e.filename}: {e.strerror}; give another place", Exit.NO_INPUT)
         if not isinstance(e, OSError) or e.errno not in (*DISK, errno.EBADF):
             raise
         _drop_output()
-        return _say(f"{e.filename or 'output'}: {e.strerror}", Exit.IO)
+        return _report_error(f"{e.filename or 'output'}: {e.strerror}", Exit.IO)
     return Exit.OK
 
 
@@ -54,7 +54,7 @@ _PLACES = (
 )
 
 
-def _check(argv: list[str]) -> None:
+def _check_arguments(argv: list[str]) -> None:
     """Refuse to work without stdout, and arguments that no config or file of ours could hold."""
     if sys.stdout is None:
         raise UserError("stdout is closed; send it somewhere, as in > FILE", Exit.IO)
@@ -67,7 +67,7 @@ def _check(argv: list[str]) -> None:
             ) from None
 
 
-def _record(*args: Any, **settings: Any) -> logging.LogRecord:
+def _log_record(*args: Any, **settings: Any) -> logging.LogRecord:
     """A log record whose arguments cannot add lines or move the cursor: they come from files."""
     record = logging.LogRecord(*args, **settings)
     if record.name.split(".")[0] == "nmt" and isinstance(record.args, tuple):
@@ -76,7 +76,7 @@ def _record(*args: Any, **settings: Any) -> logging.LogRecord:
 
 
 @contextmanager
-def lasting() -> Iterator[None]:
+def gc_paused() -> Iterator[None]:
     """Import large libraries here: what they make stays, and garbage collection may pass it over.
 
     Python would look through it again and again while torch is imported, and once more at the end
@@ -95,7 +95,7 @@ def _drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _say(message: str, code: Exit, details: Sequence[str] = ()) -> int:
+def _report_error(message: str, code: Exit, details: Sequence[str] = ()) -> int:
     """Write a message and its details, one line each whatever text of others is in them."""
     lines = [f"nmt: {visible(message)}", *(f"  {visible(detail)}" for detail in details)]
     sys.stderr.write("".join(f"{line}\n" for line in lines))

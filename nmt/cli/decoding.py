@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import fields
 
-from nmt.cli.parser import PROCESSES, Parser, once
+from nmt.cli.parser import PROCESSES, Parser, refuse_duplicates
 from nmt.config import Decode
 from nmt.errors import UserError
 from nmt.experiments.columns import COLUMNS, columns_named
@@ -35,7 +35,7 @@ def add_translating(parser: Parser) -> None:
     parser.add_argument("--workers", type=PROCESSES, metavar="N", help=many)
 
 
-def search_keys() -> str:
+def search_settings_help() -> str:
     """The keys of decode, a line of --help each."""
     lines = []
     for key in fields(Decode):
@@ -44,9 +44,9 @@ def search_keys() -> str:
     return "\n".join(lines)
 
 
-def changes_of(settings: Sequence[str]) -> dict[str, str]:
+def decode_overrides(settings: Sequence[str]) -> dict[str, str]:
     """`decode.alpha=1` -> {"alpha": "1"}; raises UserError for another key, or one named twice."""
-    once(settings)
+    refuse_duplicates(settings)
     changes: dict[str, str] = {}
     for setting in settings:
         name, _, value = setting.partition("=")

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from nmt.cli.command import run
-from nmt.cli.parser import Parser, once
+from nmt.cli.parser import Parser, refuse_duplicates
 from nmt.config import KINDS
 from nmt.errors import UserError
 from nmt.experiments import outputs
@@ -36,7 +36,7 @@ READ = ("model", "encoding", "seed")  # the parts of a config that change someth
 
 def command(argv: list[str]) -> None:
     """List the encodings; describe, draw or check some; or make the table of all."""
-    options = understood(argv)
+    options = parse_arguments(argv)
     overrides, name, folders = options.overrides, options.name, options.folders
     outputs.check_places([], options.plot)
     if options.table:
@@ -73,7 +73,7 @@ def command(argv: list[str]) -> None:
             sys.stdout.write(card.card(name, settings, folders))
 
 
-def understood(argv: list[str]) -> argparse.Namespace:
+def parse_arguments(argv: list[str]) -> argparse.Namespace:
     """Options, the names of encodings and overrides; raises UserError for what cannot be."""
     parser = Parser(prog="nmt-encodings", usage=USAGE, epilog=EPILOG, groups=("model",))
     add = parser.add_argument
@@ -109,7 +109,7 @@ def _print(text: str) -> None:
 
 def _refuse(options: argparse.Namespace, overrides: list[str]) -> None:
     """Raise UserError for what has no meaning, alone or together."""
-    once(overrides)
+    refuse_duplicates(overrides)
     named, others = options.name is not None, " ".join(options.names[1:])
     modes = [f"--{mode}" for mode in ("table", "check", "plot") if getattr(options, mode)]
     for wrong, message in (

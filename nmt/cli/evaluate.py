@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.cli.command import run
-from nmt.cli.decoding import add_translating, changes_of, search_keys
-from nmt.cli.parser import PROCESSES, SAMPLES, Parser, within
-from nmt.cli.streams import deliver
+from nmt.cli.decoding import add_translating, decode_overrides, search_settings_help
+from nmt.cli.parser import PROCESSES, SAMPLES, Parser, integer
+from nmt.cli.streams import write_outputs
 from nmt.errors import UserError
 from nmt.experiments import outputs
 from nmt.experiments.options import BOUNDS, CACHE, SEED, TITLE, EvaluationOptions
@@ -50,7 +50,7 @@ TOKENIZERS = ("13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "none")  # ne
 
 def command(argv: list[str]) -> None:
     """Evaluate, write, show."""
-    typed = understood(argv)
+    typed = parse_arguments(argv)
     if typed.quiet:
         logging.getLogger().setLevel(logging.WARNING)
     files = [typed.json, typed.tsv, typed.html, typed.table]
@@ -68,7 +68,7 @@ def command(argv: list[str]) -> None:
     systems = systems_of(typed.systems)
     tests = tests_of(typed, systems)
     report = evaluate(systems, tests, options)
-    deliver(
+    write_outputs(
         text.ranking(report) if typed.rank else text.render(report),
         *translations(report, typed.output_dir),
         (typed.json, outputs.of_text(lambda: outputs.as_json(report.to_json()))),
@@ -101,7 +101,7 @@ def translations(report: "Report", directory: Path | None) -> Iterator[tuple[Pat
                 yield path, outputs.of_text(partial("".join, lines))
 
 
-def understood(argv: list[str]) -> argparse.Namespace:
+def parse_arguments(argv: list[str]) -> argparse.Namespace:
     """The arguments, under the names of the EvaluationOptions; raises UserError.
 
     Besides these: systems, tests, reference, source, rank and the outputs.
@@ -111,7 +111,7 @@ def understood(argv: list[str]) -> argparse.Namespace:
         groups=("decode",),
         usage=USAGE,
         description="Score and compare runs, models and files of translations, by source length.",
-        epilog=EPILOG + search_keys(),
+        epilog=EPILOG + search_settings_help(),
     )
     _add_texts(parser)
     _add_scores(parser)
@@ -120,7 +120,7 @@ def understood(argv: list[str]) -> argparse.Namespace:
     typed = parser.parse_intermixed_args(argv)
     settings = [a for a in typed.arguments if a.startswith("decode.") and "=" in a]
     typed.systems = [a for a in typed.arguments if a not in settings]
-    typed.decode = changes_of(settings)
+    typed.decode = decode_overrides(settings)
     typed.columns = {name: Path(path) for name, path in typed.columns.items()}
     if typed.tests and (typed.reference or typed.source):
         raise UserError("--test: has source and reference itself; leave --source, --reference out")
@@ -185,7 +185,7 @@ def _add_scores(parser: Parser) -> None:
         help="what the models attend to; takes as long as translating (default: with --html)",
     )
     add("--samples", type=SAMPLES, default=1000, help="bootstrap samples (default 1000)")
-    add("--seed", type=within(0), default=SEED, help="seed of the bootstrap (default %(default)s)")
+    add("--seed", type=integer(0), default=SEED, help="seed of the bootstrap (default %(default)s)")
 
 
 def _add_outputs(parser: Parser) -> None:

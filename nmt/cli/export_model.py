@@ -44,7 +44,7 @@ PRECISIONS = (
 
 def command(argv: list[str]) -> None:
     """Read, write, compare."""
-    options = understood(argv)
+    options = parse_arguments(argv)
     from nmt import modeldir
     from nmt.exchange.exporting import export
     from nmt.exchange.model_card import CardOptions
@@ -92,7 +92,7 @@ def _scores(argument: str) -> "CardScores":
     return scores_of(report, None if whole else label)
 
 
-def understood(argv: list[str]) -> argparse.Namespace:
+def parse_arguments(argv: list[str]) -> argparse.Namespace:
     """The options; raises UserError, or SystemExit as argparse does."""
     parser = Parser(prog="nmt-export", usage=USAGE, description=ABOUT)
     add = parser.add_argument
@@ -109,7 +109,7 @@ def understood(argv: list[str]) -> argparse.Namespace:
         metavar="[LABEL=]FILE",
         help="for the card: what nmt-evaluate --json wrote, and which of its systems this is",
     )
-    add("--names", type=_two, metavar="SOURCE,TARGET", help="of the languages, in a package")
+    add("--names", type=_languages, metavar="SOURCE,TARGET", help="of the languages, in a package")
     options = parser.parse_args(argv)
     outputs.check_new(options.directory)
     if options.to == "argos" and options.directory.suffix != ".argosmodel":
@@ -121,7 +121,7 @@ def understood(argv: list[str]) -> argparse.Namespace:
     return options
 
 
-def _two(text: str) -> tuple[str, str]:
+def _languages(text: str) -> tuple[str, str]:
     source, _, target = text.partition(",")
     if not (source and target) or "," in target:
         raise argparse.ArgumentTypeError(f"{text}: expected two names, as German,English")

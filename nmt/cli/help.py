@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from hydra.core.override_parser.types import Override
 
-from nmt.cli.parser import Parser, once
+from nmt.cli.parser import Parser, refuse_duplicates
 from nmt.config import KINDS, conf_dir
 from nmt.errors import UserError
 from nmt.overrides.arguments import parse
@@ -61,34 +61,34 @@ def parser_of(manual: Manual) -> Parser:
 def overrides_of(options: argparse.Namespace, sweep: bool = False) -> list[Override]:
     """The overrides that were typed; raises UserError for what is none, or names a key twice."""
     overrides = parse([*options.overrides, *config_dir_override(*options.config_dir)], sweep)
-    once(options.overrides)
+    refuse_duplicates(options.overrides)
     return overrides
 
 
-def answered(manual: Manual, options: argparse.Namespace) -> bool:
+def show_help(manual: Manual, options: argparse.Namespace) -> bool:
     """Show the page that --help asks for, if it does; UserError for a topic that is not there."""
     if options.help is None:
         return False
     folders = folders_of(config_dir_override(*options.config_dir))
-    sys.stdout.write(shown(manual, options.help, folders))
+    sys.stdout.write(help_page(manual, options.help, folders))
     return True
 
 
-def shown(manual: Manual, topic: str, folders: Folders = ()) -> str:
+def help_page(manual: Manual, topic: str, folders: Folders = ()) -> str:
     """The page of a topic, the first one if it is empty."""
     if not topic:
         return first_page(manual, folders)
     if topic == EVERYTHING:
-        return everything(manual, folders)
+        return whole_manual(manual, folders)
     group, equals, option = topic.partition("=")
     if group not in manual.groups:
         known = [*manual.groups, EVERYTHING]
         raise UserError(f"--help {topic}: no such group{nearest(group, known)}")
     if not equals:
-        return _joined(_group_page(group, folders))
+        return _as_text(_group_page(group, folders))
     if option not in (options := options_of(group, folders)):
         raise UserError(f"--help {topic}: no such option{nearest(option, options)}")
-    return _joined(_option_page(group, option, folders))
+    return _as_text(_option_page(group, option, folders))
 
 
 def first_page(manual: Manual, folders: Folders = ()) -> str:
@@ -98,7 +98,7 @@ def first_page(manual: Manual, folders: Folders = ()) -> str:
     for group in manual.groups:
         count = len(options_of(group, folders))
         lines.append(f"  {group:<11} {chosen.get(group) or '-':<14} {count:>3}  {GROUPS[group]}")
-    lines += ["Keys of no group (KEY=VALUE), in brackets their defaults:", *_of_root(11)]
+    lines += ["Keys of no group (KEY=VALUE), in brackets their defaults:", *_root_keys(11)]
     ways = {
         "GROUP": "options and keys of a group, as --help trainer",
         "GROUP=OPTION": "what an option sets, as --help encoding=relative",
@@ -108,18 +108,18 @@ def first_page(manual: Manual, folders: Folders = ()) -> str:
         ways["GROUP"], ways["GROUP=OPTION"] = ("as --help data", "as --help data=files")
     lines += ["", "Read on:"]
     lines += [f"  {manual.name} --help {topic:<14} {what}" for topic, what in ways.items()]
-    return _joined(lines)
+    return _as_text(lines)
 
 
-def everything(manual: Manual, folders: Folders = ()) -> str:
+def whole_manual(manual: Manual, folders: Folders = ()) -> str:
     """Usage, then the keys of no group and the pages of all groups."""
-    lines = [f"{manual.usage.strip()}\n{manual.more.rstrip()}", "", _KEYS, *_of_root(30)]
+    lines = [f"{manual.usage.strip()}\n{manual.more.rstrip()}", "", _KEYS, *_root_keys(30)]
     for group in manual.groups:
         lines += ["", *_group_page(group, folders)]
-    return _joined(lines)
+    return _as_text(lines)
 
 
-def _joined(lines: list[str]) -> str:
+def _as_text(lines: list[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
@@ -172,7 +172,7 @@ def _keys_of(group: str, folders: Folders) -> list[str]:
     return lines
 
 
-def _of_root(width: int) -> list[str]:
+def _root_keys(width: int) -> list[str]:
     """The keys that stand in train.yaml itself."""
     return _rows(commented(conf_dir() / "train.yaml"), width)
 

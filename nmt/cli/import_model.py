@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.cli.command import run
-from nmt.cli.parser import Parser, within
+from nmt.cli.parser import Parser, integer
 from nmt.cli.streams import sample_lines
 from nmt.experiments import outputs
 
@@ -42,7 +42,7 @@ For models with several target languages, the first word of a line names the lan
 
 def command(argv: list[str]) -> None:
     """Read, compare, write."""
-    options = understood(argv)
+    options = parse_arguments(argv)
     from nmt import foreign, modeldir
     from nmt.exchange import importing, proof
     from nmt.storage import manifest
@@ -75,7 +75,7 @@ def log_model(trained: "Trained") -> None:
     )  # fmt: skip
 
 
-def understood(argv: list[str]) -> argparse.Namespace:
+def parse_arguments(argv: list[str]) -> argparse.Namespace:
     """The options; raises UserError, or SystemExit as argparse does."""
     parser = Parser(prog="nmt-import", usage=USAGE, description=ABOUT)
     add = parser.add_argument
@@ -84,7 +84,7 @@ def understood(argv: list[str]) -> argparse.Namespace:
     add("--samples", metavar="FILE", help="lines of the source language to compare on")
     add(
         "--trained-length",
-        type=within(1),
+        type=integer(1),
         metavar="N",
         help="pieces of the longest source in training, which no file tells; default: unknown",
     )

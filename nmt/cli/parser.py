@@ -48,7 +48,7 @@ def _is_known(argument: str, options: Sequence[str]) -> bool:
     return name in options or (not name.startswith("--") and name[:2] in options)
 
 
-def once(overrides: Iterable[str]) -> None:
+def refuse_duplicates(overrides: Iterable[str]) -> None:
     """Raise UserError for overrides (KEY=VALUE) that name one key twice."""
     by_key: dict[str, str] = {}
     for override in overrides:
@@ -58,7 +58,7 @@ def once(overrides: Iterable[str]) -> None:
         by_key[key] = override
 
 
-def within(least: int, most: int = 2**31 - 1) -> Callable[[str], int]:
+def integer(least: int, most: int = 2**31 - 1) -> Callable[[str], int]:
     """The type of an option that takes an integer, bounds included."""
 
     def number(text: str) -> int:
@@ -69,5 +69,5 @@ def within(least: int, most: int = 2**31 - 1) -> Callable[[str], int]:
     return number
 
 
-SAMPLES = within(40, 100_000)  # of the bootstrap
-PROCESSES = within(1, 1024)  # or threads
+SAMPLES = integer(40, 100_000)  # of the bootstrap
+PROCESSES = integer(1, 1024)  # or threads

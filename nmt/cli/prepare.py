@@ -27,7 +27,7 @@ arguments is used again. All keys of nmt-train are accepted; only data.* and seg
 def command(argv: list[str]) -> None:
     """Prepare the corpus that the arguments name; print where it lies and what was dropped."""
     options = help.parser_of(MANUAL).parse_intermixed_args(argv)
-    if help.answered(MANUAL, options):
+    if help.show_help(MANUAL, options):
         return
     from nmt import corpus
     from nmt.data.prepare import report

@@ -46,10 +46,10 @@ def command(argv: list[str]) -> None:
     if argv[:1] == ["testset"]:
         testset.command(argv[1:])
         return
-    options = understood(argv)
+    options = parse_arguments(argv)
     job: RecipeJob = options.job
     if options.list:
-        sys.stdout.write(listed(job))
+        sys.stdout.write(download_list(job))
         return
     lines, whole = recipe.forecast(job, options.stages)
     if options.dry_run:
@@ -57,7 +57,7 @@ def command(argv: list[str]) -> None:
         return
     for line in whole:
         log.info("%s", line)
-    with held(job.root):
+    with locked(job.root):
         for text in recipe.make(job, options.stages):
             sys.stdout.write(text)
             sys.stdout.flush()
@@ -66,7 +66,7 @@ def command(argv: list[str]) -> None:
             log.info("%s  %s", "     " if i else "next:", shlex.join(words))
 
 
-def understood(argv: list[str]) -> argparse.Namespace:
+def parse_arguments(argv: list[str]) -> argparse.Namespace:
     """The options, with the `job` and its `stages`; raises UserError, or SystemExit."""
     parser = Parser(prog="nmt-recipe", usage=USAGE, description=ABOUT)
     add = parser.add_argument
@@ -114,7 +114,7 @@ def understood(argv: list[str]) -> argparse.Namespace:
     return options
 
 
-def listed(job: RecipeJob) -> str:
+def download_list(job: RecipeJob) -> str:
     """A list of all downloads: files, sizes, hashes, addresses, options."""
     lock, first = job.lock, [corpus.archives[0] for corpus in job.corpora]
     lines = [lock.title, ""]
@@ -136,7 +136,7 @@ def listed(job: RecipeJob) -> str:
 
 
 @contextmanager
-def held(root: Path) -> Iterator[None]:
+def locked(root: Path) -> Iterator[None]:
     """Hold the directory of a recipe; UserError (73) if it cannot be made or another one does."""
     from filelock import FileLock, Timeout
 

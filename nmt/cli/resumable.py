@@ -18,7 +18,7 @@ from os.path import samestat
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from nmt.cli.streams import OutputStream, named, plain_output
+from nmt.cli.streams import OutputStream, input_name, plain_output
 from nmt.errors import Exit, UserError
 from nmt.experiments.outputs import check_places, unwritable
 from nmt.storage import atomic, manifest
@@ -75,7 +75,7 @@ class ResumableOutput(OutputStream):
     def __init__(self, path: Path, identity: Mapping[str, Any]) -> None:
         """Find out what is done, and cut off what was half written; raises as `resumable` does."""
         self.path, self.identity = path, dict(identity)
-        self.part, self.record = parts_of(path)
+        self.part, self.record = partial_files(path)
         self.progress = Progress()  # as of the last full window
         self._hash = hashlib.sha256()
         super().__init__(self._locked())
@@ -185,30 +185,32 @@ class ResumableOutput(OutputStream):
             self.file.close()
 
 
-def parts_of(path: Path) -> tuple[Path, Path]:
+def partial_files(path: Path) -> tuple[Path, Path]:
     """Where a file grows, and where the record of it stands."""
     return path.with_name(f"{path.name}.part"), path.with_name(f"{path.name}.part.json")
 
 
 def check_output(output: str | None, inputs: Iterable[str]) -> None:
     """Refuse an output that cannot be made, and an input that it would overwrite."""
-    if output is None or not _is_kept(output):
+    if output is None or not _is_file(output):
         return
     path = Path(output)
     if not path.parent.exists():  # a misspelling: no directory is made for lines that grow
         raise unwritable(path, OSError(errno.ENOENT, os.strerror(errno.ENOENT)))
-    check_places([path, *parts_of(path)])
+    check_places([path, *partial_files(path)])
     for name in inputs:
         try:
             read = os.fstat(sys.stdin.fileno()) if name == "-" else Path(name).stat()
         except (OSError, ValueError, AttributeError):  # what cannot be opened is refused later
             continue
-        for written in (path, *parts_of(path)):
+        for written in (path, *partial_files(path)):
             if written.exists() and samestat(read, written.stat()):
-                raise UserError(f"-o {output}: {named(name)} is {written.name}; give another -o")
+                raise UserError(
+                    f"-o {output}: {input_name(name)} is {written.name}; give another -o"
+                )
 
 
-def _is_kept(output: str) -> bool:
+def _is_file(output: str) -> bool:
     """Whether an output is a file; a device or a pipe keeps nothing, and cannot be renamed over."""
     return output != "-" and (
         Path(output).is_dir() or Path(output).is_file() or not Path(output).exists()
@@ -235,16 +237,16 @@ def resumable(path: Path, identity: Mapping[str, Any]) -> Iterator[ResumableOutp
         raise
 
 
-def output_of(
+def open_output(
     output: str | None, identity: Mapping[str, Any]
 ) -> AbstractContextManager[OutputStream]:
     """The output that -o names: a file is resumed if its identity is the same; None: stdout."""
-    if output is None or not _is_kept(output):
+    if output is None or not _is_file(output):
         return plain_output(output)
     return resumable(Path(output), identity)
 
 
-def read_over(
+def skip_finished(
     output: OutputStream,
     streams: Iterable[Iterable[str]],
     read: Mapping[str, Hashed],

@@ -9,11 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from nmt import __version__
-from nmt.cli.command import lasting, run
+from nmt.cli.command import gc_paused, run
 from nmt.cli.decoding import add_running
-from nmt.cli.parser import Parser, within
-from nmt.cli.resumable import Hashed, Progress, check_output, digest, output_of, read_over
-from nmt.cli.streams import named, opened_input, text_lines
+from nmt.cli.parser import Parser, integer
+from nmt.cli.resumable import Hashed, Progress, check_output, digest, open_output, skip_finished
+from nmt.cli.streams import input_name, opened_input, text_lines
 from nmt.errors import Exit, UserError
 from nmt.experiments.columns import with_columns
 
@@ -43,12 +43,12 @@ SOURCE, TARGET = "", "="  # names among what is read, which no column can have
 
 def command(argv: list[str]) -> None:
     """Score; on disk nothing is touched before the model is known."""
-    options = understood(argv)
+    options = parse_arguments(argv)
     files = {SOURCE: options.source, TARGET: options.target, **options.columns}
     check_output(options.output, files.values())
     with ExitStack() as stack:
         opened = {name: stack.enter_context(opened_input(path)) for name, path in files.items()}
-        with lasting():  # torch takes seconds: --help and wrong arguments are answered before
+        with gc_paused():  # torch takes seconds: --help and wrong arguments are answered before
             from tqdm import tqdm
 
             from nmt import modeldir
@@ -64,12 +64,14 @@ def command(argv: list[str]) -> None:
         read = {
             name: Hashed(text_lines(opened[name], path), window) for name, path in files.items()
         }
-        given = {name: read[name] for name in options.columns}
-        lines, columns = with_columns(trained.model.columns, trained.settings, read[SOURCE], given)
-        output = stack.enter_context(output_of(options.output, _identity(options, trained)))
+        column_streams = {name: read[name] for name in options.columns}
+        lines, columns = with_columns(
+            trained.model.columns, trained.settings, read[SOURCE], column_streams
+        )
+        output = stack.enter_context(open_output(options.output, _identity(options, trained)))
         streams = (iter(lines), read[TARGET], *columns.values())
-        passed = read_over(output, streams, read, "scores", named(options.source))
-        too_long = Note(*passed.get("too_long", ()))
+        saved_notes = skip_finished(output, streams, read, "scores", input_name(options.source))
+        too_long = Note(*saved_notes.get("too_long", ()))
         scored = forced.score(
             trained,
             lines,
@@ -83,7 +85,7 @@ def command(argv: list[str]) -> None:
         quiet = True if options.output is None and sys.stdout.isatty() else None  # unless a TTY
         shown = tqdm(scored, unit=" lines", disable=quiet, initial=output.lines)
         for number, pair in enumerate(shown, output.lines + 1):
-            output.write(record(options, number, pair))
+            output.write(format_record(options, number, pair))
             if number % window == 0:
                 notes = {"too_long": list(astuple(too_long))}
                 output.advance(Progress(number, digest(read, number), notes))
@@ -109,7 +111,7 @@ def _identity(options: argparse.Namespace, trained: "Trained") -> dict[str, obje
     }
 
 
-def understood(argv: list[str]) -> argparse.Namespace:
+def parse_arguments(argv: list[str]) -> argparse.Namespace:
     """Read the arguments; raises UserError, or SystemExit as argparse does."""
     parser = Parser(prog="nmt-score", usage=USAGE, description=ABOUT, epilog=EPILOG)
     add = parser.add_argument
@@ -118,7 +120,7 @@ def understood(argv: list[str]) -> argparse.Namespace:
     add("target", metavar="TARGET", help="its translations, perhaps .gz; -: stdin")
     add("-o", "--output", help="file to write (default: stdout)")
     add("--tokens", action="store_true", help="one JSON object per pair, with each piece's score")
-    add("--batch-tokens", type=within(1), default=4000, metavar="N", help=BATCH)
+    add("--batch-tokens", type=integer(1), default=4000, metavar="N", help=BATCH)
     add_running(parser)
     options = parser.parse_args(argv)
     if [options.source, options.target, *options.columns.values()].count("-") > 1:
@@ -126,7 +128,7 @@ def understood(argv: list[str]) -> argparse.Namespace:
     return options
 
 
-def record(options: argparse.Namespace, number: int, pair: "GivenTranslation | None") -> str:
+def format_record(options: argparse.Namespace, number: int, pair: "GivenTranslation | None") -> str:
     """The output line of a pair, LF included; None: the pair was too long."""
     if options.tokens:
         plain = {

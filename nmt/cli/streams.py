@@ -22,7 +22,7 @@ BLOCK = 2**16  # bytes read at once
 PATIENCE = 0.05  # seconds after which a pipe that gives no further line waits for an answer
 
 
-def secure() -> None:
+def prepare_standard_streams() -> None:
     """Make the standard streams ready for any text, and keep their places from other files.
 
     Of a stream that is closed (`<&-`), the next file to be opened would take the place, and get
@@ -56,12 +56,12 @@ def opened_input(name: str) -> AbstractContextManager[BinaryIO]:
     return nullcontext(sys.stdin.buffer) if name == "-" else opened(Path(name))
 
 
-def named(name: str) -> str:
+def input_name(name: str) -> str:
     """The name of an input in messages."""
     return "stdin" if name == "-" else name
 
 
-def waits_for_nobody(name: str) -> bool:
+def is_regular_file(name: str) -> bool:
     """Whether an input is a file, whose lines are all there; a pipe's may follow on an answer."""
     if name != "-":
         return Path(name).is_file()
@@ -71,7 +71,7 @@ def waits_for_nobody(name: str) -> bool:
         return False
 
 
-class Arriving:
+class IncomingLines:
     """The lines of a terminal or a pipe, each as soon as it has come."""
 
     def __init__(self, descriptor: int, before_waiting: Callable[[], None]) -> None:
@@ -82,9 +82,9 @@ class Arriving:
         self._ended = False
 
     @classmethod
-    def at(cls, name: str, before_waiting: Callable[[], None]) -> "Arriving | None":
+    def at(cls, name: str, before_waiting: Callable[[], None]) -> "IncomingLines | None":
         """That of stdin for -; None for a file, whose lines are all there."""
-        if name != "-" or waits_for_nobody(name):
+        if name != "-" or is_regular_file(name):
             return None
         try:
             return cls(sys.stdin.fileno(), before_waiting)
@@ -131,7 +131,7 @@ def text_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
     What is not UTF-8 becomes U+FFFD, counted in one warning after the last line. Raises UserError
     (65) for UTF-16 and UTF-32.
     """
-    label = named(name)
+    label = input_name(name)
     invalid, first = 0, 0
     for number, line in enumerate(raw_lines(stream), start=1):
         if number == 1:
@@ -157,7 +157,7 @@ def sample_lines(name: str | None) -> list[str] | None:
         return [line.rstrip("\r\n") for line in text_lines(stream, name)]
 
 
-def deliver(table: str, *files: tuple[Path | None, outputs.Writer]) -> None:
+def write_outputs(table: str, *files: tuple[Path | None, outputs.Writer]) -> None:
     """Show a table, then write its files; none is lost where others, or stdout, cannot be had.
 
     Raises UserError (74) that names the files which failed, and what stdout raised.

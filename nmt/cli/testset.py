@@ -6,7 +6,7 @@ import re
 import sys
 from pathlib import Path
 
-from nmt.cli.parser import Parser, within
+from nmt.cli.parser import Parser, integer
 from nmt.errors import UserError
 from nmt.experiments import outputs
 
@@ -34,7 +34,7 @@ segments each sentence separately instead. stdout has the lines of each set.
 
 def command(argv: list[str]) -> None:
     """Read, join, write, count."""
-    options = understood(argv)
+    options = parse_arguments(argv)
     from nmt.recipes import testsets
 
     outputs.check_places([], directories=[options.directory])
@@ -48,10 +48,10 @@ def command(argv: list[str]) -> None:
     for text in written.texts:
         log.info("wrote %s", text)
     sys.stdout.writelines(f"{name}: {count:,} lines\n" for name, count in written.lines.items())
-    sys.stdout.write(seams_text(written.texts[0], written.lines[options.name]))
+    sys.stdout.write(tokenisation_difference(written.texts[0], written.lines[options.name]))
 
 
-def understood(argv: list[str]) -> argparse.Namespace:
+def parse_arguments(argv: list[str]) -> argparse.Namespace:
     """The options; raises UserError, or SystemExit as argparse does."""
     parser = Parser("nmt-recipe testset", usage=USAGE, description=DESCRIPTION, epilog=EPILOG)
     add = parser.add_argument
@@ -62,7 +62,7 @@ def understood(argv: list[str]) -> argparse.Namespace:
         ("--reference", "references", "REF", "as the sources"),
     ):
         add(name, dest=plural, metavar=value, nargs="+", required=True, type=Path, help=what)
-    add("-k", type=within(1), default=2, help="lines joined into one (default %(default)s)")
+    add("-k", type=integer(1), default=2, help="lines joined into one (default %(default)s)")
     documents = "name of each line's document, one a line; joins stay inside"
     add("--documents", type=Path, metavar="FILE", help=documents)
     add("--source-language", metavar="CODE", help="default: the ending of the source's name")
@@ -76,7 +76,7 @@ def understood(argv: list[str]) -> argparse.Namespace:
     return options
 
 
-def seams_text(source: Path, lines: int) -> str:
+def tokenisation_difference(source: Path, lines: int) -> str:
     """How many lines of a joined set are tokenised otherwise; nothing where none was joined."""
     from nmt.data.joined import seams
 

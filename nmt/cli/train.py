@@ -61,8 +61,8 @@ The same command again resumes a run. Other settings in the directory of a run a
 
 def command(argv: list[str]) -> None:
     """Train what the arguments ask for: one run, the runs of a sweep, or a table of the paper."""
-    options = understood(argv)
-    if help.answered(MANUAL, options):
+    options = parse_arguments(argv)
+    if help.show_help(MANUAL, options):
         return
     from nmt.overrides.compose import composed
     from nmt.overrides.sweep import sweep_of
@@ -85,7 +85,7 @@ def command(argv: list[str]) -> None:
             train_sweep(sweep, shlex.join(["nmt-train", *argv]))
 
 
-def understood(argv: list[str]) -> argparse.Namespace:
+def parse_arguments(argv: list[str]) -> argparse.Namespace:
     """The options, with the `flags` of Hydra that only show something; raises UserError."""
     parser = help.parser_of(MANUAL)
     add = parser.add_argument
@@ -98,7 +98,9 @@ def understood(argv: list[str]) -> argparse.Namespace:
     options = parser.parse_intermixed_args(argv)
     options.multirun |= "hydra.mode=MULTIRUN" in options.overrides
     shown = {"--cfg": options.cfg, "--info": options.info, "-sc": options.shell_completion}
-    options.flags = [each for flag, value in shown.items() if value for each in (flag, value)]
+    options.flags = [
+        argument for flag, value in shown.items() if value for argument in (flag, value)
+    ]
     if options.resolve and not options.cfg:
         raise UserError("--resolve: belongs to --cfg; write --cfg job --resolve")
     if options.multirun and options.info:

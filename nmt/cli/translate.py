@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt import __version__
-from nmt.cli.command import lasting, run
-from nmt.cli.decoding import add_translating, changes_of, search_keys
-from nmt.cli.parser import Parser, within
-from nmt.cli.resumable import Hashed, Progress, check_output, digest, output_of, read_over
+from nmt.cli.command import gc_paused, run
+from nmt.cli.decoding import add_translating, decode_overrides, search_settings_help
+from nmt.cli.parser import Parser, integer
+from nmt.cli.resumable import Hashed, Progress, check_output, digest, open_output, skip_finished
 from nmt.cli.streams import (
-    Arriving,
+    IncomingLines,
     OutputStream,
-    named,
+    input_name,
+    is_regular_file,
     opened_input,
     text_lines,
-    waits_for_nobody,
 )
 from nmt.errors import UserError
 from nmt.experiments.columns import with_columns
@@ -67,13 +67,13 @@ PREFIX = "--target-prefix"  # that of the beginnings of the translations
 
 def command(argv: list[str]) -> None:
     """Translate; on disk nothing is touched before the model is known."""
-    options = understood(argv)
+    options = parse_arguments(argv)
     check_output(options.output, (options.input, *options.parallel.values()))
     with ExitStack() as stack:
         stream = stack.enter_context(opened_input(options.input))
-        arriving = Arriving.at(options.input, _answer)
+        arriving = IncomingLines.at(options.input, _flush_and_prompt)
         # torch takes seconds to import: --help and wrong arguments are answered before
-        with lasting():
+        with gc_paused():
             from nmt.config import with_decode
             from nmt.data.joined import by_sentence
             from nmt.decode.notes import Notes
@@ -90,8 +90,8 @@ def command(argv: list[str]) -> None:
                 f"{PREFIX}: not with CTranslate2; translate with the model that was exported"
             )
         decode = with_decode(loaded.sides.settings, options.changes).decode
-        wanted = options.n_best or 1
-        decode.check_n_best(wanted, f"--n-best {wanted}", "add decode.beam_size")
+        n_best = options.n_best or 1
+        decode.check_n_best(n_best, f"--n-best {n_best}", "add decode.beam_size")
         translator = loaded.translator(decode)
         source: Iterable[str] = text_lines(arriving or stream, options.input)
         if options.by_sentence:
@@ -100,19 +100,21 @@ def command(argv: list[str]) -> None:
             name: Hashed(text_lines(stack.enter_context(opened_input(path)), path), decode.window)
             for name, path in options.parallel.items()
         }
-        given = {name: read[name] for name in options.columns}
+        column_streams = {name: read[name] for name in options.columns}
         reader = translator.reader
         lines, columns = with_columns(
-            reader.requirements.columns, reader.settings, read[TEXT], given
+            reader.requirements.columns, reader.settings, read[TEXT], column_streams
         )
         output = stack.enter_context(_output(options, loaded, decode))
         streams = {TEXT: iter(lines), **columns} | {n: read[n] for n in read if n == PREFIX}
-        passed = read_over(output, streams.values(), read, "translations", named(options.input))
-        notes = Notes(passed)
+        saved_notes = skip_finished(
+            output, streams.values(), read, "translations", input_name(options.input)
+        )
+        notes = Notes(saved_notes)
         refused: UserError | None = None
         try:
-            made = records(options, translator, streams, output.lines, notes, arriving)
-            for number, text in stack.enter_context(closing(made)):
+            output_lines = records(options, translator, streams, output.lines, notes, arriving)
+            for number, text in stack.enter_context(closing(output_lines)):
                 output.write(text)
                 if number % decode.window == 0:
                     output.advance(Progress(number, digest(read, number), notes.plain()))
@@ -138,10 +140,10 @@ def _output(
         "--device": loaded.device,
         "nmt": __version__,
     }
-    return output_of(options.output, identity)
+    return open_output(options.output, identity)
 
 
-def understood(argv: list[str]) -> argparse.Namespace:
+def parse_arguments(argv: list[str]) -> argparse.Namespace:
     """Read the arguments; raises UserError, or SystemExit as argparse does.
 
     Besides the options: `models`, `input`, `changes` (key of decode -> value), and `parallel`, the
@@ -152,7 +154,7 @@ def understood(argv: list[str]) -> argparse.Namespace:
         groups=("decode",),
         usage=USAGE,
         description="Translate lines of text by a trained model.",
-        epilog=EPILOG + search_keys(),
+        epilog=EPILOG + search_settings_help(),
     )
     add = parser.add_argument
     add("model", metavar="MODEL", help="run directory of nmt-train, or one of its checkpoints")
@@ -164,7 +166,7 @@ def understood(argv: list[str]) -> argparse.Namespace:
         help="text, perhaps .gz; none or -: stdin; a directory: another MODEL",
     )
     add("-o", "--output", help="file to write (default: stdout)")
-    add("--n-best", type=within(1, 1000), metavar="N", help="the N best translations, with scores")
+    add("--n-best", type=integer(1, 1000), metavar="N", help="the N best translations, with scores")
     add("--scores", action="store_true", help="a score before each translation")
     add("--json", action="store_true", help="one JSON object per line")
     add(PREFIX, metavar="FILE", help="line N begins the translation of line N; may be empty")
@@ -191,7 +193,7 @@ def understood(argv: list[str]) -> argparse.Namespace:
     if options.by_sentence and inputs == ["-"]:
         raise UserError("--by-sentence: no record lies beside stdin; give a file")
     options.models = [options.model, *(a for a in named if Path(a).is_dir())]
-    options.input, options.changes = inputs[0], changes_of(settings)
+    options.input, options.changes = inputs[0], decode_overrides(settings)
     return options
 
 
@@ -201,13 +203,13 @@ def records(
     streams: Mapping[str, Iterable[str]],
     done: int,
     notes: "Notes",
-    arriving: Arriving | None = None,
+    arriving: IncomingLines | None = None,
 ) -> Generator[tuple[int, str], None, None]:
     """The number of each line after those done, and what is to be written for it, LF included."""
     from tqdm import tqdm
 
     lines, sources = tee(streams[TEXT])  # remembers what is not yet translated: some windows
-    talking = (options.output is None and sys.stdout.isatty()) or _prompted(arriving)
+    talking = (options.output is None and sys.stdout.isatty()) or _is_interactive(arriving)
     quiet = True if talking else None  # None: unless stderr is a terminal
     translated = translator.translate(
         lines,
@@ -216,19 +218,19 @@ def records(
         prefixes=streams.get(PREFIX),
         first=done + 1,
         notes=notes,
-        read_ahead=all(map(waits_for_nobody, [options.input, *options.parallel.values()])),
+        read_ahead=all(map(is_regular_file, [options.input, *options.parallel.values()])),
         has_more=arriving.waits if arriving else lambda: True,
     )
     tqdm.monitor_interval = 0  # no further thread: see machine.pool.may_fork
     shown = tqdm(translated, unit=" lines", disable=quiet, initial=done)
     with closing(translated):
         for number, (translations, line) in enumerate(zip(shown, sources, strict=False), done + 1):
-            yield number, record(options, number, line, translations)
-    if _prompted(arriving):
+            yield number, format_record(options, number, line, translations)
+    if _is_interactive(arriving):
         sys.stderr.write("\n")  # behind the last prompt
 
 
-def _answer() -> None:
+def _flush_and_prompt() -> None:
     """Hand over all translations, and ask for the next line where a person types it."""
     sys.stdout.flush()
     if sys.stdin.isatty():
@@ -236,12 +238,12 @@ def _answer() -> None:
         sys.stderr.flush()
 
 
-def _prompted(arriving: Arriving | None) -> bool:
+def _is_interactive(arriving: IncomingLines | None) -> bool:
     """Whether a person types the lines."""
     return arriving is not None and sys.stdin.isatty()
 
 
-def record(
+def format_record(
     options: argparse.Namespace, number: int, line: str, translations: "list[Translation]"
 ) -> str:
     """One line of the input in the form that the options choose."""

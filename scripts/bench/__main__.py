@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmt.cli.command import run
-from nmt.cli.parser import Parser, once
+from nmt.cli.parser import Parser, refuse_duplicates
 from nmt.errors import Exit, UserError
 from nmt.experiments.processes import terminable
 from nmt.machine.cpus import cores
@@ -128,7 +128,7 @@ def understood(argv: list[str]) -> argparse.Namespace:
         return options
     overrides = [word for word in arguments if "=" in word]
     named = [word for word in arguments if "=" not in word]
-    once(overrides)
+    refuse_duplicates(overrides)
     options.overrides = [*config_dir_override(options.config_dir), *overrides]
     known = GPU_PARTS if options.gpu else PARTS
     options.parts = named or list(GPU_PARTS if options.gpu else DEFAULT)

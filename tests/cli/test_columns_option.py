@@ -93,9 +93,9 @@ def test_wrong_words(word: str) -> None:
     with pytest.raises(UserError, match=r"expected NAME=FILE,\.\.\., each name once"):
         options.columns_named(word)
     assert options.columns_named("heads=a=b,tag=c.gz") == {"heads": "a=b", "tag": "c.gz"}
-    assert translate.understood(["x"]).columns == {}
+    assert translate.parse_arguments(["x"]).columns == {}
     with pytest.raises(UserError, match="stdin is for the text"):
-        translate.understood(["x", "--columns", "heads=-"])
+        translate.parse_arguments(["x", "--columns", "heads=-"])
 
 
 def test_the_embedded_grammar_says_its_columns_itself(model: Any) -> None:

@@ -334,8 +334,8 @@ def test_labels(tmp_path: Path, models: list[str]) -> None:
 
 def test_help_is_fast_and_needs_neither_torch_nor_sacrebleu() -> None:
     program = (
-        "import sys; from nmt.cli.evaluate import understood\n"
-        "try: understood(['--help'])\n"
+        "import sys; from nmt.cli.evaluate import parse_arguments\n"
+        "try: parse_arguments(['--help'])\n"
         "except SystemExit: pass\n"
         "assert not {'torch', 'sacrebleu', 'numpy', 'matplotlib'} & set(sys.modules)"
     )

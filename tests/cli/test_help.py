@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nmt.cli import prepare, train
-from nmt.cli.help import Manual, everything, first_page, shown
+from nmt.cli.help import Manual, first_page, help_page, whole_manual
 from nmt.config import conf_dir
 from nmt.errors import Exit, UserError
 from nmt.overrides.options import GROUPS, options_of
@@ -31,7 +31,7 @@ def test_every_folder_of_options_is_a_group() -> None:
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_the_page_of_a_group_is_its_part_of_everything(group: str) -> None:
-    page, whole = shown(train.MANUAL, group).split("\n"), everything(train.MANUAL)
+    page, whole = help_page(train.MANUAL, group).split("\n"), whole_manual(train.MANUAL)
     rows = [line for line in page if re.match(r"   [ *] \w|  [\w.]+ {2,}\S.*\]$", line)]
     assert len(rows) >= len(options_of(group))
     assert [row for row in rows if f"{row}\n" not in whole] == []
@@ -56,12 +56,12 @@ def test_the_page_of_a_group_is_its_part_of_everything(group: str) -> None:
     ],
 )
 def test_a_page_says_what_is_set(topic: str, said: str) -> None:
-    page = shown(train.MANUAL, topic)
+    page = help_page(train.MANUAL, topic)
     assert said in page and len(page.split("\n")) < 45
 
 
 def test_sites_and_positions_need_no_sign(capsys: pytest.CaptureFixture[str]) -> None:
-    for page in (shown(train.MANUAL, "encoding"), shown(train.MANUAL, "all")):
+    for page in (help_page(train.MANUAL, "encoding"), help_page(train.MANUAL, "all")):
         assert "encoding.NAME.where, .at" in page and "add with +" not in page
     given = ["encoding.absolute.at=index", "encoding.absolute.where=[encoder]"]
     assert train.main(["--cfg", "job", *given]) == 0
@@ -69,8 +69,8 @@ def test_sites_and_positions_need_no_sign(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_the_page_of_an_option_has_its_own_values() -> None:
-    assert " [512]" in shown(train.MANUAL, "model=base")
-    assert "optim.warmup" not in shown(train.MANUAL, "optim=adam_plateau")
+    assert " [512]" in help_page(train.MANUAL, "model=base")
+    assert "optim.warmup" not in help_page(train.MANUAL, "optim=adam_plateau")
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_an_unknown_topic_gets_one_line(
     topic: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(UserError) as e:
-        shown(train.MANUAL, topic)
+        help_page(train.MANUAL, topic)
     assert str(e.value).startswith(said) and e.value.code == Exit.USAGE
     assert train.main(["-h", topic]) == 2
     out, err = capsys.readouterr()
@@ -94,9 +94,9 @@ def test_an_unknown_topic_gets_one_line(
 
 
 def test_prepare_explains_its_own_groups_alone() -> None:
-    assert "data.workers " in shown(prepare.MANUAL, "data")
+    assert "data.workers " in help_page(prepare.MANUAL, "data")
     with pytest.raises(UserError, match="--help model: no such group"):
-        shown(prepare.MANUAL, "model")
+        help_page(prepare.MANUAL, "model")
 
 
 def test_ones_own_options_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from nmt import modeldir
 from nmt.cli import streams, translate
-from nmt.cli.streams import Arriving
+from nmt.cli.streams import IncomingLines
 from nmt.modeldir import Trained
 from tests.cli.conftest import Run
 
@@ -125,7 +125,7 @@ def test_lines_that_arrive_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     reading, writing = os.pipe()
     monkeypatch.setattr(streams, "PATIENCE", 0)
     waited: list[int] = []
-    arriving = Arriving(reading, lambda: waited.append(1))
+    arriving = IncomingLines(reading, lambda: waited.append(1))
     assert not arriving.waits()
     os.write(writing, b"one\ntw")
     lines = iter(arriving)
@@ -143,10 +143,10 @@ def test_lines_that_arrive_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_only_what_may_wait_for_an_answer_arrives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert Arriving.at("some/file", lambda: None) is None
+    assert IncomingLines.at("some/file", lambda: None) is None
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
-    assert Arriving.at("-", lambda: None) is None
+    assert IncomingLines.at("-", lambda: None) is None
     (tmp_path / "in").write_bytes(b"w1\n")
     with (tmp_path / "in").open() as file:
         monkeypatch.setattr(sys, "stdin", file)
-        assert Arriving.at("-", lambda: None) is None
+        assert IncomingLines.at("-", lambda: None) is None

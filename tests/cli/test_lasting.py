@@ -4,13 +4,13 @@ import gc
 
 import pytest
 
-from nmt.cli.command import lasting
+from nmt.cli.command import gc_paused
 
 
 def test_what_was_imported_is_never_looked_through() -> None:
     before = gc.get_freeze_count()
     try:
-        with lasting():
+        with gc_paused():
             assert not gc.isenabled()
             made: list[list[int]] = [[] for _ in range(1000)]
         assert gc.isenabled()
@@ -21,7 +21,7 @@ def test_what_was_imported_is_never_looked_through() -> None:
 
 def test_garbage_is_collected_again_after_an_error() -> None:
     try:
-        with pytest.raises(ImportError), lasting():
+        with pytest.raises(ImportError), gc_paused():
             raise ImportError
         assert gc.isenabled()
     finally:

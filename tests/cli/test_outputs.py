@@ -11,7 +11,7 @@ import pytest
 
 from nmt import corpus, modeldir
 from nmt.cli import evaluate
-from nmt.cli.streams import deliver
+from nmt.cli.streams import write_outputs
 from nmt.errors import Exit
 from nmt.exchange import ctranslate2_read, marian_read
 from nmt.experiments.outputs import check_places, of_text
@@ -180,7 +180,9 @@ def test_files_are_written_though_the_reader_of_the_table_goes_away(
     with os.fdopen(writer, "w", encoding="utf-8") as gone:
         monkeypatch.setattr(sys, "stdout", gone)
         with pytest.raises(BrokenPipeError):
-            deliver("table\n", (path, of_text(lambda: "numbers\n")), (None, of_text(lambda: "")))
+            write_outputs(
+                "table\n", (path, of_text(lambda: "numbers\n")), (None, of_text(lambda: ""))
+            )
         os.dup2(os.open(os.devnull, os.O_WRONLY), writer)
     assert path.read_text(encoding="utf-8") == "numbers\n"
 

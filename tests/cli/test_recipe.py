@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nmt.cli.recipe import main as recipe
-from nmt.cli.recipe import understood
+from nmt.cli.recipe import parse_arguments
 from nmt.config import Files
 from nmt.overrides.arguments import parse
 from nmt.overrides.compose import composed, experiment_of
@@ -54,7 +54,7 @@ def test_a_lock_file_of_another_recipe(tmp_path: Path, capsys: pytest.CaptureFix
 def test_list_shows_what_to_fetch(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert recipe([name, "--list"]) == 0
     out = capsys.readouterr().out
-    for corpus in understood([name]).job.lock.corpora:
+    for corpus in parse_arguments([name]).job.lock.corpora:
         for archive in corpus.archives:
             assert all(url in out for url in archive.urls)
             assert all(v.sha256 in out for v in archive.versions)
@@ -79,7 +79,7 @@ def test_dry_run_touches_nothing(
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_the_runs_of_the_lock_file_are_the_papers(name: str) -> None:
-    job = understood([name]).job
+    job = parse_arguments([name]).job
     for run, encoding in zip(job.lock.runs, ("absolute", "relative"), strict=True):
         settings = experiment_of(["scale=wmt19", f"run={run}"]).settings
         assert list(settings.encoding) == [encoding]
@@ -118,7 +118,7 @@ def test_sizes_for_people(count: float, text: str) -> None:
 @pytest.mark.parametrize("name", RECIPES)
 def test_the_commands_that_follow_are_those_of_the_tables(name: str, tmp_path: Path) -> None:
     """Their runs are trained on the text of the recipe, and tested on its test sets."""
-    job = understood([name, "--root", str(tmp_path)]).job
+    job = parse_arguments([name, "--root", str(tmp_path)]).job
     for command, *words in next_commands(job):
         assert command == "nmt-train"
         sweep = sweep_of(parse(words))
@@ -136,7 +136,9 @@ def test_make_continues_with_the_tables_unless_it_only_shows(name: str) -> None:
         root = Path(__file__).parent.parent.parent
         return subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout
 
-    ours = [w for words in next_commands(understood([name]).job) for w in words if "data." not in w]
+    ours = [
+        w for words in next_commands(parse_arguments([name]).job) for w in words if "data." not in w
+    ]
     assert set(re.findall(r"table\d", lines())) == set(re.findall(r"table\d", " ".join(ours)))
     assert {w for w in ours if w.startswith(("scale=", "run="))} <= set(lines().split())
     assert "seed=1 runs=runs data.root=x" in lines("RECIPE=--local x")

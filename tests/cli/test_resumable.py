@@ -99,7 +99,7 @@ def test_a_kill_at_any_moment_costs_no_byte(
         count += 1
         there = snapshots / str(count)
         there.mkdir()
-        for path in resumable.parts_of(output):
+        for path in resumable.partial_files(output):
             if path.exists():
                 shutil.copy(path, there)
 

@@ -5,7 +5,7 @@ from functools import cache
 
 import pytest
 
-from nmt.cli.help import everything
+from nmt.cli.help import whole_manual
 from nmt.cli.train import MANUAL
 from nmt.config import Files, Toy, UnigramLearning, conf_dir
 from nmt.errors import UserError
@@ -88,7 +88,7 @@ def test_kinds_of_corpora() -> None:
 
 
 def test_help_and_comments_explain_every_new_key() -> None:
-    text = everything(MANUAL)
+    text = whole_manual(MANUAL)
     for group in ("scale", "run", "experiment"):
         for option in options_of(group):
             assert re.search(rf"^   [ *] {option} +\S", text, re.M), option

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt import config
-from nmt.cli.help import shown
+from nmt.cli.help import help_page
 from nmt.cli.prepare import MANUAL
 from nmt.data.batches import in_order
 from nmt.data.bpe import Bpe
@@ -312,7 +312,7 @@ def test_columns_in_a_config() -> None:
     toy = config.columns_of(experiment_of([]).settings.data)
     assert toy == {**config.TOY_COLUMNS, "words": "word"}
     assert config.columns_of(replace(data, columns={})) == {}
-    assert "data.columns.NAME.per          integers of a line" in shown(MANUAL, "data")
+    assert "data.columns.NAME.per          integers of a line" in help_page(MANUAL, "data")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from nmt.cli.help import everything
+from nmt.cli.help import whole_manual
 from nmt.cli.train import MANUAL
 from nmt.cli.train import main as train
 from nmt.config import conf_dir, freeze, thaw
@@ -138,7 +138,7 @@ def test_configs_from_files_are_not_trusted(change: dict[str, object], said: str
 
 
 def test_help_names_every_option_and_every_key() -> None:
-    text = everything(MANUAL)
+    text = whole_manual(MANUAL)
     for group in ("data", "segmenter", "model", "encoding", "optim", "trainer", "decode"):
         for option in options_of(group):
             assert f" {option} " in text
@@ -191,7 +191,7 @@ def test_help_names_keys_outside_of_encoding() -> None:
     assert encoding_keys("complex_order")[0][:2] == ("model.feedforward", "complex")
     assert encoding_keys("universal")[0][:2] == ("model.share_layers", "true")
     assert encoding_keys("cape")[-1][:2] == ("encoding.cape.at.augment.center", "false")
-    text = everything(MANUAL)
+    text = whole_manual(MANUAL)
     assert "encoding.complex_order.feedforward" not in text
     experiment_of(["encoding=cape", "encoding.cape.at.augment.center=true"])
 
