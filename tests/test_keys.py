@@ -23,7 +23,7 @@ from nmt.config import KINDS, Decode, Settings, freeze, schema_of
 from nmt.data.prepare import Prepared, prepare
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
-from nmt.experiments.testsets import of_corpus
+from nmt.experiments.testsets import corpus_test_files
 from nmt.model.state import State
 from nmt.overrides.compose import Experiment, experiment_of
 from nmt.overrides.options import options_of
@@ -449,7 +449,7 @@ def test_keys_of_the_surroundings(
     assert list((tmp_path / "there").glob("files-*"))
     assert "2 processes" in caplog.text
     assert "nmt-translate" in caplog.text and "a.de" in caplog.text
-    assert of_corpus(experiment_of(trained).settings) == ("a.de", "b.en")
+    assert corpus_test_files(experiment_of(trained).settings) == ("a.de", "b.en")
 
 
 OPTIONS = {group: options_of(group) for group in KINDS}

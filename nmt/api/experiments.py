@@ -11,7 +11,7 @@ from nmt.config import Settings
 from nmt.data.prepare import Prepared as Prepared
 from nmt.experiments import testsets
 from nmt.experiments.evaluate import evaluate as evaluate_systems
-from nmt.experiments.options import USUAL
+from nmt.experiments.options import DEFAULTS
 from nmt.experiments.options import EvaluationOptions as EvaluationOptions
 from nmt.experiments.systems import systems_at
 from nmt.overrides import options
@@ -33,7 +33,7 @@ def evaluate(
     systems: Mapping[str, str | Path],
     reference: str | Path,
     source: str | Path | None = None,
-    options: EvaluationOptions = USUAL,
+    options: EvaluationOptions = DEFAULTS,
 ) -> Report:
     """Score systems by source length, with intervals, and test each against the first.
 
@@ -50,7 +50,7 @@ def evaluate(
     31.4
     """
     named = systems_at({label: str(path) for label, path in systems.items()})
-    test = testsets.unnamed(None if source is None else Path(source), Path(reference))
+    test = testsets.single_test(None if source is None else Path(source), Path(reference))
     return evaluate_systems(named, [test], options)
 
 

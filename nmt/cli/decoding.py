@@ -6,7 +6,7 @@ from dataclasses import fields
 from nmt.cli.parser import PROCESSES, Parser, refuse_duplicates
 from nmt.config import Decode
 from nmt.errors import UserError
-from nmt.experiments.columns import COLUMNS, columns_named
+from nmt.experiments.columns import COLUMNS, parse_columns
 from nmt.overrides.near import keys_of, nearest
 from nmt.schema import choices_of
 
@@ -15,7 +15,7 @@ def add_running(parser: Parser) -> None:
     """Add --columns (integers parallel to the text), --device and --threads."""
     parser.add_argument(
         "--columns",
-        type=columns_named,
+        type=parse_columns,
         default={},
         metavar=COLUMNS,
         help="files of integers parallel to the source, for models that need them",

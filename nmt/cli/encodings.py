@@ -38,7 +38,7 @@ def command(argv: list[str]) -> None:
     """List the encodings; describe, draw or check some; or make the table of all."""
     options = parse_arguments(argv)
     overrides, name, folders = options.overrides, options.name, options.folders
-    outputs.check_places([], options.plot)
+    outputs.check_writable([], options.plot)
     if options.table:
         from nmt.inspect.table import table
 

@@ -54,7 +54,7 @@ def command(argv: list[str]) -> None:
     if typed.quiet:
         logging.getLogger().setLevel(logging.WARNING)
     files = [typed.json, typed.tsv, typed.html, typed.table]
-    outputs.check_places(files, typed.plot, [typed.output_dir])
+    outputs.check_writable(files, typed.plot, [typed.output_dir])
     from nmt.compare import page, plot, text
     from nmt.compare.ranking import EXACT
     from nmt.compare.scoring import BLEU
@@ -71,10 +71,10 @@ def command(argv: list[str]) -> None:
     write_outputs(
         text.ranking(report) if typed.rank else text.render(report),
         *translations(report, typed.output_dir),
-        (typed.json, outputs.of_text(lambda: outputs.as_json(report.to_json()))),
-        (typed.tsv, outputs.of_text(lambda: text.tsv(report))),
-        (typed.html, outputs.of_text(lambda: page.html(report))),
-        (typed.table, outputs.of_text(lambda: text.markdown(report))),
+        (typed.json, outputs.text_writer(lambda: outputs.as_json(report.to_json()))),
+        (typed.tsv, outputs.text_writer(lambda: text.tsv(report))),
+        (typed.html, outputs.text_writer(lambda: page.html(report))),
+        (typed.table, outputs.text_writer(lambda: text.markdown(report))),
         (typed.plot, lambda path: plot.draw(report, path)),
     )
 
@@ -84,8 +84,8 @@ def tests_of(typed: argparse.Namespace, systems: "Sequence[System]") -> "list[Pa
     from nmt.experiments import testsets
 
     if typed.reference:
-        return [testsets.unnamed(typed.source, typed.reference)]
-    return [testsets.named(test) for test in typed.tests] or [testsets.of_systems(systems)]
+        return [testsets.single_test(typed.source, typed.reference)]
+    return [testsets.parse_test(test) for test in typed.tests] or [testsets.test_of_runs(systems)]
 
 
 def translations(report: "Report", directory: Path | None) -> Iterator[tuple[Path, outputs.Writer]]:
@@ -98,7 +98,7 @@ def translations(report: "Report", directory: Path | None) -> Iterator[tuple[Pat
                 seed = f"-seed{system.runs[i].seed}" if several else ""
                 lines = [f"{line.hypotheses[s][i]}\n" for line in test.lines]
                 path = Path(directory or "", f"{before}{system.label}{seed}.txt")
-                yield path, outputs.of_text(partial("".join, lines))
+                yield path, outputs.text_writer(partial("".join, lines))
 
 
 def parse_arguments(argv: list[str]) -> argparse.Namespace:

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from nmt.cli.streams import OutputStream, input_name, plain_output
 from nmt.errors import Exit, UserError
-from nmt.experiments.outputs import check_places, unwritable
+from nmt.experiments.outputs import check_writable, unwritable
 from nmt.storage import atomic, manifest
 
 log = logging.getLogger(__name__)
@@ -197,7 +197,7 @@ def check_output(output: str | None, inputs: Iterable[str]) -> None:
     path = Path(output)
     if not path.parent.exists():  # a misspelling: no directory is made for lines that grow
         raise unwritable(path, OSError(errno.ENOENT, os.strerror(errno.ENOENT)))
-    check_places([path, *partial_files(path)])
+    check_writable([path, *partial_files(path)])
     for name in inputs:
         try:
             read = os.fstat(sys.stdin.fileno()) if name == "-" else Path(name).stat()

@@ -37,7 +37,7 @@ def command(argv: list[str]) -> None:
     options = parse_arguments(argv)
     from nmt.recipes import testsets
 
-    outputs.check_places([], directories=[options.directory])
+    outputs.check_writable([], directories=[options.directory])
     pairs = []
     for source, reference in zip(options.sources, options.references, strict=True):
         pairs.append((testsets.plain(source).stem, source, reference))

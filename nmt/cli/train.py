@@ -151,8 +151,8 @@ def compare_with_parent(experiment: "Experiment") -> None:
 def train_sweep(sweep: "Sweep", command: str) -> None:
     """Train several runs, those that are not finished; then say which, or show their table."""
     from nmt.compare import text
-    from nmt.experiments.plan import failure, plan_runs, prepare_corpora, without
-    from nmt.experiments.run import at_once, train_all
+    from nmt.experiments.plan import failure_error, plan_runs, prepare_corpora, remaining_runs
+    from nmt.experiments.run import parallel_runs, train_all
     from nmt.experiments.tables import make_table, plan_table
 
     launch: Launcher | None = None
@@ -168,11 +168,11 @@ def train_sweep(sweep: "Sweep", command: str) -> None:
         runs, left_out = plan_runs(sweep)
         for run_left_out in left_out:
             log.warning("left out: %s", run_left_out)
-        failed = train_all(runs, prepare_corpora(runs), at_once(runs), launch)
-        trained = [run.experiment for run in without(runs, failed)]
+        failed = train_all(runs, prepare_corpora(runs), parallel_runs(runs), launch)
+        trained = [run.experiment for run in remaining_runs(runs, failed)]
         sys.stdout.write("".join(f"{experiment.run}\n" for experiment in trained))
         next_commands(trained)
-        error = failure(failed, len(runs)) if failed else None
+        error = failure_error(failed, len(runs)) if failed else None
     sys.stdout.flush()
     if error is not None:
         raise error
@@ -185,7 +185,7 @@ def next_commands(trained: "Sequence[Experiment]") -> None:
     """
     from nmt.config import freeze
     from nmt.experiments.columns import columns_of_test
-    from nmt.experiments.testsets import of_corpus, unnamed_files
+    from nmt.experiments.testsets import corpus_test_files, unnamed_files
     from nmt.storage import manifest
 
     by_corpus: dict[bytes, list[Experiment]] = {}
@@ -197,7 +197,7 @@ def next_commands(trained: "Sequence[Experiment]") -> None:
         settings, runs = experiments[0].settings, [str(one_run.run) for one_run in experiments]
         evaluate = ["nmt-evaluate", *runs]
         if len(trained) == 1 or unnamed_files(settings):
-            source, target = of_corpus(settings)
+            source, target = corpus_test_files(settings)
             files = [f"{name}={path}" for name, path in columns_of_test(settings).items()]
             columns = ["--columns", ",".join(files)] if files else []
             if len(trained) == 1:

@@ -17,7 +17,7 @@ def columns_of_test(settings: Settings) -> dict[str, str]:
     return {name: column.test or f"TEST.{name}" for name, column in data.columns.items()}
 
 
-def columns_named(argument: str) -> dict[str, str]:
+def parse_columns(argument: str) -> dict[str, str]:
     """`heads=FILE,order=FILE` -> {"heads": FILE, ...}; raises UserError for anything else."""
     files: dict[str, str] = {}
     for part in argument.split(","):
@@ -43,10 +43,13 @@ def with_columns(
     if not absent or not isinstance(settings.data, Toy):
         return lines, dict(given)
     lines, *copies = tee(lines, 1 + len(absent))
-    return lines, {**given, **dict(zip(absent, map(_parsed, absent, copies), strict=True))}
+    return lines, {
+        **given,
+        **dict(zip(absent, map(_by_grammar, absent, copies), strict=True)),
+    }
 
 
-def _parsed(name: str, lines: Iterable[str]) -> Iterator[str]:
+def _by_grammar(name: str, lines: Iterable[str]) -> Iterator[str]:
     from nmt.config import TOY_COLUMNS
     from nmt.data.toy import columns
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from nmt.compare import buckets
 from nmt.errors import UserError
 from nmt.experiments import testsets
-from nmt.experiments.options import USUAL, EvaluationOptions
+from nmt.experiments.options import DEFAULTS, EvaluationOptions
 from nmt.experiments.systems import System
 from nmt.experiments.testsets import ParallelFiles
 
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 def evaluate(
     systems: Sequence[System],
     tests: Sequence[ParallelFiles],
-    options: EvaluationOptions = USUAL,
+    options: EvaluationOptions = DEFAULTS,
     tables: "Sequence[PaperTable]" = (),
 ) -> "Report":
     """Translate what is not translated yet, score, test each system against the first.
@@ -41,7 +41,7 @@ def evaluate(
     started = time.monotonic()
     if options.by_sentence:
         tests = testsets.read_by_sentence(tests)
-    systems = [models.searching(system, options.decode) for system in systems]
+    systems = [models.with_search_settings(system, options.decode) for system in systems]
     read = [reading.read(test, systems, tables, options) for test in tests]
     translated = models.translated(read, systems, options)
     bootstrap = Bootstrap(list(options.bounds), options.samples, options.seed, options.jobs)
@@ -59,10 +59,10 @@ def evaluate(
         date=date.today().isoformat(),
         command=options.command,
         tables=list(tables),
-        about=reading.about(systems, [test.files for test in read]),
+        about=reading.provenance_of(systems, [test.files for test in read]),
     )
     if options.attention:
-        report = models.observed(report, systems, read, translated, options)
+        report = models.with_attention(report, systems, read, translated, options)
     report = replace(report, notes=reading.notes(report, systems, tests, options))
     log.info("done in %.0f s", time.monotonic() - started)
     return report

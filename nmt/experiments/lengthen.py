@@ -10,7 +10,7 @@ from nmt.experiments import outputs
 from nmt.experiments.evaluate import evaluate
 from nmt.experiments.options import BOUNDS, EvaluationOptions
 from nmt.experiments.systems import systems_at
-from nmt.experiments.testsets import joined_pairs, of_corpus, unnamed, unnamed_files
+from nmt.experiments.testsets import corpus_test_files, joined_pairs, single_test, unnamed_files
 from nmt.overrides.compose import Experiment
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def report(experiment: Experiment) -> "Report | None":
     if absent := unnamed_files(experiment.settings):
         log.info("no test set to compare on: name %s", " and ".join(absent))
         return None
-    test = unnamed(*map(Path, of_corpus(experiment.settings, run)))
+    test = single_test(*map(Path, corpus_test_files(experiment.settings, run)))
     languages = (data.source_language, data.target_language)
     joined = joined_pairs(test, languages, run / DIRECTORY)
     options = EvaluationOptions(
@@ -54,7 +54,7 @@ def report(experiment: Experiment) -> "Report | None":
 
 def write(report: "Report", run: Path) -> None:
     """Keep a report in the directory of its run; UserError (74) where it cannot be written."""
-    text = outputs.of_text(lambda: outputs.as_json(report.to_json()))
+    text = outputs.text_writer(lambda: outputs.as_json(report.to_json()))
     outputs.write_all([(run / DIRECTORY / REPORT, text)])
 
 

@@ -26,7 +26,7 @@ from nmt.modeldir import Trained
 log = logging.getLogger(__name__)
 
 
-def searching(system: System, changes: Mapping[str, object]) -> System:
+def with_search_settings(system: System, changes: Mapping[str, object]) -> System:
     """The system with its facts, and other values under decode; UserError if one cannot be."""
     models = [m._replace(settings=with_decode(m.settings, changes)) for m in system.models]
     system = system._replace(models=models)
@@ -109,7 +109,7 @@ def _with_columns(
     return list(lines), {name: list(column) for name, column in columns.items()}
 
 
-def observed(
+def with_attention(
     report: Report,
     systems: Sequence[System],
     read: Sequence[ReadTest],

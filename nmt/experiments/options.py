@@ -36,4 +36,4 @@ class EvaluationOptions(NamedTuple):
     notes: Sequence[str] = ()  # on data and budget
 
 
-USUAL = EvaluationOptions()
+DEFAULTS = EvaluationOptions()

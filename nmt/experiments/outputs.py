@@ -15,7 +15,7 @@ Writer = Callable[[Path], object]  # writes a file at a path
 PACKAGES = ("sacrebleu", "sacremoses", "numpy")  # on which scores depend
 
 
-def check_places(
+def check_writable(
     files: Iterable[Path | None], plot: Path | None = None, directories: Iterable[Path | None] = ()
 ) -> None:
     """Try to write each output, so that hours of work do not end at a typo or a full disk.
@@ -41,7 +41,7 @@ def check_new(path: Path) -> None:
     """Refuse to make what is there, or cannot be made; raises UserError (73)."""
     if path.exists():
         raise UserError(f"{path}: exists; give another place", Exit.CANT_CREATE)
-    check_places([path])
+    check_writable([path])
 
 
 def unwritable(path: object, error: OSError) -> UserError:
@@ -68,7 +68,7 @@ def write_all(files: Iterable[tuple[Path | None, Writer]]) -> None:
         raise UserError(f"{'; '.join(failed)}{rest}", Exit.IO)
 
 
-def of_text(render: Callable[[], str]) -> Writer:
+def text_writer(render: Callable[[], str]) -> Writer:
     """The writer of a text."""
     return lambda path: path.write_bytes(render().encode(errors="replace"))
 
@@ -78,7 +78,7 @@ def as_json(plain: dict[str, Any]) -> str:
     return json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def sources(files: Mapping[str, Path | None]) -> dict[str, Any]:
+def provenance(files: Mapping[str, Path | None]) -> dict[str, Any]:
     """Versions of all that computes scores, and place and SHA-256 of the files that were read."""
     return {
         "versions": {"nmt": __version__, "python": platform.python_version()}

@@ -147,13 +147,13 @@ def prepare_corpora(runs: Sequence[PlannedRun]) -> dict[str, "Prepared"]:
     return corpora
 
 
-def without(runs: Sequence[PlannedRun], failed: Sequence[FailedRun]) -> list[PlannedRun]:
+def remaining_runs(runs: Sequence[PlannedRun], failed: Sequence[FailedRun]) -> list[PlannedRun]:
     """The runs that have not failed."""
     names = {run.name for run in failed}
     return [run for run in runs if run.name not in names]
 
 
-def failure(failed: Sequence[FailedRun], count: int) -> UserError:
+def failure_error(failed: Sequence[FailedRun], count: int) -> UserError:
     """The error (70) that names those of `count` runs which failed, and their logs."""
     reasons = "; ".join(f"{run.name}: {run.why}; see {run.log}" for run in failed)
     return UserError(f"{len(failed)} of {count} runs failed: {reasons}", Exit.DIVERGED)

@@ -74,7 +74,7 @@ def run_all(
         int, tuple[str, Any]
     ] = {}  # name and process by place: several GPUs have one each
     began, reported = time.monotonic(), 0.0
-    with terminable("; resume with the same command"):
+    with stop_on_signals("; resume with the same command"):
         try:
             while waiting or running:
                 for place in range(at_once):
@@ -125,7 +125,7 @@ def exit_reason(code: int) -> str:
 
 
 @contextmanager
-def terminable(advice: str = "") -> Iterator[None]:
+def stop_on_signals(advice: str = "") -> Iterator[None]:
     """Let SIGTERM and SIGUSR1 end this process by an exception, so that no child is orphaned.
 
     A second one changes nothing: the children are being waited for. `advice` ends the message.

@@ -207,7 +207,7 @@ def _metrics_of(run: Path) -> list[dict[str, Any]]:
     return lines
 
 
-def about(systems: Sequence[System], tests: Sequence[ParallelFiles]) -> dict[str, Any]:
+def provenance_of(systems: Sequence[System], tests: Sequence[ParallelFiles]) -> dict[str, Any]:
     """Versions, files, and the places and settings of systems."""
     files: dict[str, Path | None] = {}
     for test in tests:
@@ -220,7 +220,7 @@ def about(systems: Sequence[System], tests: Sequence[ParallelFiles]) -> dict[str
         for system in systems
     }
     read_apart = {"by_sentence": [test.name for test in tests if test.by_sentence]}
-    return {**outputs.sources(files), **read_apart, "systems": described}
+    return {**outputs.provenance(files), **read_apart, "systems": described}
 
 
 def notes(

@@ -65,12 +65,12 @@ def _unfinished_because(run: PlannedRun, corpus: "Prepared", code: int | None) -
     return "training stopped before its budget was spent"
 
 
-def at_once(runs: Sequence[PlannedRun]) -> int:
+def parallel_runs(runs: Sequence[PlannedRun]) -> int:
     """How many runs go on at once: as many as `jobs` says, else as many as fit."""
-    return runs[0].experiment.jobs or places(runs[0].settings)
+    return runs[0].experiment.jobs or free_slots(runs[0].settings)
 
 
-def places(settings: Settings) -> int:
+def free_slots(settings: Settings) -> int:
     """How many runs fit: one for each GPU, else as many as there are cores for."""
     if settings.trainer.device != "cpu" and (available := gpus()):
         return len(available)

@@ -20,8 +20,8 @@ from nmt.training.run_config import read_config
 log = logging.getLogger(__name__)
 
 SEEDED = re.compile(r"[-_.]?seed[-_]?\d+$")
-UNFIT = re.compile(r"[/\\\x00-\x1f]|^\.")  # labels are names of files, too
-LOOSE = (
+INVALID_IN_LABEL = re.compile(r"[/\\\x00-\x1f]|^\.")  # labels are names of files, too
+IGNORED_KEYS = (
     *("seed", "trainer.device", "trainer.threads", "trainer.log_every", "trainer.tensorboard"),
     *("trainer.keep_checkpoints", "trainer.gradient_checkpointing", "trainer.deterministic"),
     *("data.workers", "decode.batch_tokens", "decode.window"),
@@ -87,14 +87,14 @@ def systems_of(arguments: Sequence[str]) -> list[System]:
 
     Logs next to runs, which `runs/toy/*` names too, are left out. Raises UserError: 2 for a label
     that is no name of a file, 66 for a path that is not there, 65 for a directory that holds no
-    model, and what `grouped` does.
+    model, and what `group_by_config` does.
     """
-    return grouped([_named(argument) for argument in _without_logs(arguments)])
+    return group_by_config([_parse_system(argument) for argument in _without_logs(arguments)])
 
 
 def systems_at(places: Mapping[str, str]) -> list[System]:
     """The systems of paths, or of PATH,PATH,..., by label; raises what `systems_of` does."""
-    return grouped([_at(label, place) for label, place in places.items()])
+    return group_by_config([_system_at(label, place) for label, place in places.items()])
 
 
 def _without_logs(arguments: Sequence[str]) -> list[str]:
@@ -107,22 +107,22 @@ def _without_logs(arguments: Sequence[str]) -> list[str]:
     return [argument for argument in arguments if argument not in logs]
 
 
-Named = tuple[str | None, System]  # with the label that was given, if any
+LabelledSystem = tuple[str | None, System]  # with the label that was given, if any
 
 
-def _named(argument: str) -> Named:
+def _parse_system(argument: str) -> LabelledSystem:
     """Read [LABEL=]PATH[,PATH...]; what exists as it stands has no label."""
     label, equals, place = argument.partition("=")
     if not equals or _paths(argument)[0].exists():
-        return _at(None, argument)
-    if not place or not label.strip() or UNFIT.search(label):
+        return _system_at(None, argument)
+    if not place or not label.strip() or INVALID_IN_LABEL.search(label):
         raise UserError(f"{argument}: expected LABEL=PATH, the label fit for a file name")
-    return _at(label.strip(), place)
+    return _system_at(label.strip(), place)
 
 
-def _at(label: str | None, place: str) -> Named:
+def _system_at(label: str | None, place: str) -> LabelledSystem:
     paths = _paths(place)
-    name = "+".join(map(_name, paths))
+    name = "+".join(map(_default_label, paths))
     if not paths[0].exists():
         raise UserError(f"{place}: no such file or directory", Exit.NO_INPUT)
     if not paths[0].is_dir():
@@ -155,7 +155,7 @@ def _paths(place: str) -> tuple[Path, ...]:
     return tuple(several)
 
 
-def _name(path: Path) -> str:
+def _default_label(path: Path) -> str:
     """The default label of a system."""
     resolved = path.resolve()
     if resolved.parent.name == "checkpoints":
@@ -172,16 +172,16 @@ def settings_of(path: Path) -> Settings:
     return read_config(path)
 
 
-def grouped(named: Sequence[Named]) -> list[System]:
+def group_by_config(named: Sequence[LabelledSystem]) -> list[System]:
     """Runs of one config are a system; a label starts or names one.
 
     A system of runs is called by its label, or as its first run, less -seedN. Raises UserError (2)
     for a run or seed that comes twice, for runs of one label that are of several configs, and for
     two systems of one name.
     """
-    groups: list[list[Named]] = []
+    groups: list[list[LabelledSystem]] = []
     for label, system in named:
-        group = next((g for g in groups if _belongs(label, system, g)), None)
+        group = next((g for g in groups if _same_system(label, system, g)), None)
         if group is None:
             groups.append([(label, system)])
             continue
@@ -203,7 +203,7 @@ def _is_single_run(system: System) -> bool:
     return bool(system.models) and system.models[0].fingerprint is not None
 
 
-def _system(group: list[Named]) -> System:
+def _system(group: list[LabelledSystem]) -> System:
     """The system of a group, its runs by seed."""
     if not _is_single_run(group[0][1]):
         return group[0][1]
@@ -213,7 +213,7 @@ def _system(group: list[Named]) -> System:
     return System(label, [system.models[0] for _, system in group])
 
 
-def _belongs(label: str | None, system: System, group: Sequence[Named]) -> bool:
+def _same_system(label: str | None, system: System, group: Sequence[LabelledSystem]) -> bool:
     """Whether a run is of the group's config; raises UserError if only its label says so."""
     if not (_is_single_run(system) and _is_single_run(group[0][1])):
         return False
@@ -233,5 +233,7 @@ def _belongs(label: str | None, system: System, group: Sequence[Named]) -> bool:
 
 def _config(run: SystemModel) -> dict[str, Any]:
     """All that a system's runs have in common, by dotted key."""
-    values = {k: v for k, v in flat(freeze(run.settings)) if k not in LOOSE and not is_path(k)}
+    values = {
+        k: v for k, v in flat(freeze(run.settings)) if k not in IGNORED_KEYS and not is_path(k)
+    }
     return {"order": list(run.settings.encoding), "corpus": run.fingerprint, **values}

@@ -18,8 +18,14 @@ from nmt.errors import UserError
 from nmt.experiments import outputs, testsets
 from nmt.experiments.evaluate import evaluate
 from nmt.experiments.options import EvaluationOptions
-from nmt.experiments.plan import PlannedRun, failure, plan_runs, prepare_corpora, without
-from nmt.experiments.run import Launcher, at_once, train_all
+from nmt.experiments.plan import (
+    PlannedRun,
+    failure_error,
+    plan_runs,
+    prepare_corpora,
+    remaining_runs,
+)
+from nmt.experiments.run import Launcher, parallel_runs, train_all
 from nmt.experiments.systems import System, SystemModel
 from nmt.overrides.compose import AbsentError
 from nmt.overrides.sweep import Sweep
@@ -44,7 +50,7 @@ class PlannedTable(NamedTuple):
     @property
     def at_once(self) -> int:
         """How many runs are trained side by side."""
-        return at_once(self.runs)
+        return parallel_runs(self.runs)
 
 
 def make_table(
@@ -58,7 +64,7 @@ def make_table(
     The reports are written next to the runs, as NAME.html, .json, .tsv and .txt.
     """
     runs = table.runs
-    tests = testsets.of_table([run.experiment for run in runs], table.report.table.test)
+    tests = testsets.table_tests([run.experiment for run in runs], table.report.table.test)
     if table.report.by_sentence:
         tests = {name: test._replace(by_sentence=True) for name, test in tests.items()}
         for test in tests.values():
@@ -67,17 +73,17 @@ def make_table(
     failed = train_all(runs, corpora, table.at_once, launch)
     notes = [*table.scale.remarks, *table.notes, *(f"{run.name}: {run.why}." for run in failed)]
     by_corpus: dict[str, list[PlannedRun]] = {}  # runs on different ones make reports of their own
-    for run in without(runs, failed):
+    for run in remaining_runs(runs, failed):
         by_corpus.setdefault(run.settings.data.name, []).append(run)
     reports, unwritten = list[Report](), None
     for corpus, trained in by_corpus.items():
-        facts = _shared(trained, corpora)
+        facts = _training_sizes(trained, corpora)
         reports.append(_report(table, trained, tests[corpus], [*notes, *facts], command))
         try:
             _write(reports[-1], trained[0].directory.parent / f"{table.sweep.name}")
         except UserError as error:
             unwritten = error
-    return reports, failure(failed, len(runs)) if failed else unwritten
+    return reports, failure_error(failed, len(runs)) if failed else unwritten
 
 
 def plan_table(sweep: Sweep) -> PlannedTable:
@@ -88,7 +94,7 @@ def plan_table(sweep: Sweep) -> PlannedTable:
     if "name" in sweep.chosen:
         raise UserError("name=: each run of a table has its own; use runs=DIR")
     runs, left_out = plan_runs(sweep)
-    outputs.check_places([], directories={run.directory.parent for run in runs})
+    outputs.check_writable([], directories={run.directory.parent for run in runs})
     first = runs[0].experiment
     assert first.table is not None and first.scale is not None, "it is the table of a scale"
     check(first.scale.bounds, "bounds=")
@@ -108,7 +114,7 @@ def plan_table(sweep: Sweep) -> PlannedTable:
     return PlannedTable(sweep, first.table, first.scale, runs, notes)
 
 
-def row_of(runs: Sequence[PlannedRun]) -> System:
+def system_of(runs: Sequence[PlannedRun]) -> System:
     """The row of trained runs that differ in the seed, searched with as the command line says.
 
     It has the paper's name for them, unless the command line changed what they are.
@@ -128,7 +134,7 @@ def row_of(runs: Sequence[PlannedRun]) -> System:
     )
 
 
-def _shared(runs: Sequence[PlannedRun], corpora: Mapping[str, "Prepared"]) -> list[str]:
+def _training_sizes(runs: Sequence[PlannedRun], corpora: Mapping[str, "Prepared"]) -> list[str]:
     """How much text each limit leaves."""
     counts = {r.settings.data.max_length: corpora[r.name].facts["train_pairs"] for r in runs}
     pairs = [f"{count:,} pairs up to {limit}" for limit, count in counts.items()]
@@ -146,7 +152,7 @@ def _report(
     rows: dict[bytes, list[PlannedRun]] = {}
     for run in runs:
         rows.setdefault(manifest.dump({**freeze(run.settings), "seed": None}), []).append(run)
-    systems = [row_of(same) for same in rows.values()]
+    systems = [system_of(same) for same in rows.values()]
     layout = table.report.table
     shown = PaperTable(
         name=layout.name,
@@ -179,7 +185,7 @@ def _write(report: Report, stem: Path) -> None:
         "html": lambda: page.html(report),
     }
     outputs.write_all(
-        (stem.with_name(f"{stem.name}.{ending}"), outputs.of_text(render))
+        (stem.with_name(f"{stem.name}.{ending}"), outputs.text_writer(render))
         for ending, render in forms.items()
     )
     log.info("report: %s.html, and .json, .tsv, .txt beside it", stem)

@@ -51,13 +51,13 @@ class ParallelFiles(NamedTuple):
         return lines
 
 
-def unnamed(source: Path | None, reference: Path) -> ParallelFiles:
+def single_test(source: Path | None, reference: Path) -> ParallelFiles:
     """The one test set of an evaluation, by its files."""
     files = " and ".join(path.name for path in (source, reference) if path)
     return ParallelFiles(TEST, files, source, reference)
 
 
-def named(argument: str) -> ParallelFiles:
+def parse_test(argument: str) -> ParallelFiles:
     """Read NAME=SRC,REF; raises UserError (2) for anything else."""
     name, equals, rest = argument.partition("=")
     files = rest.split(",")
@@ -67,7 +67,7 @@ def named(argument: str) -> ParallelFiles:
     return ParallelFiles(name, f"{source.name} and {reference.name}", source, reference)
 
 
-def of_corpus(settings: Settings, run: Path | None = None) -> tuple[str, str]:
+def corpus_test_files(settings: Settings, run: Path | None = None) -> tuple[str, str]:
     """The files of a corpus's own test set, source and target; placeholders where none is named.
 
     Those of the embedded corpus lie in its prepared directory, which is made if it is missing.
@@ -81,7 +81,7 @@ def of_corpus(settings: Settings, run: Path | None = None) -> tuple[str, str]:
     return str(prepared.path / source), str(prepared.path / target)
 
 
-def of_systems(systems: Sequence[System]) -> ParallelFiles:
+def test_of_runs(systems: Sequence[System]) -> ParallelFiles:
     """The test set that the corpora of runs name.
 
     Raises UserError: 2 for systems that are no runs, for a config that names no test set, and for
@@ -102,7 +102,7 @@ def of_systems(systems: Sequence[System]) -> ParallelFiles:
                         f"{model.place}: its config has no {', '.join(unnamed)}; "
                         "add --reference REF --source SRC"
                     )
-                source, reference = map(Path, of_corpus(model.settings, model.run))
+                source, reference = map(Path, corpus_test_files(model.settings, model.run))
                 about = f"The test text of the corpus {model.settings.data.name}."
                 tests[key] = ParallelFiles(TEST, about, source, reference)
     first, *others = tests.values()
@@ -153,7 +153,7 @@ def joined_pairs(test: ParallelFiles, languages: Sequence[str], directory: Path)
     return ParallelFiles(f"{test.name}-joined", f"consecutive pairs of {test.name}, joined", *paths)
 
 
-def of_table(experiments: Sequence[Experiment], kind: str) -> dict[str, ParallelFiles]:
+def table_tests(experiments: Sequence[Experiment], kind: str) -> dict[str, ParallelFiles]:
     """The test set of a kind of the scale for each corpus, by the name of the corpus.
 
     Raises UserError: 66 for a missing file, 65 for one that cannot be read or sides of unequal
@@ -167,14 +167,14 @@ def of_table(experiments: Sequence[Experiment], kind: str) -> dict[str, Parallel
         tests = experiment.scale.tests
         name: str = getattr(tests, kind)
         if tests.root is not None:
-            by_corpus[dataset] = _on_disk(Path(tests.root), name, tests, experiment.settings)
+            by_corpus[dataset] = _test_on_disk(Path(tests.root), name, tests, experiment.settings)
         else:
-            by_corpus[dataset] = _made(experiment, name, kind)
+            by_corpus[dataset] = _derived_test(experiment, name, kind)
         by_corpus[dataset].read()  # says what is wrong before anything is trained
     return by_corpus
 
 
-def _on_disk(root: Path, name: str, tests: ScaleTests, settings: Settings) -> ParallelFiles:
+def _test_on_disk(root: Path, name: str, tests: ScaleTests, settings: Settings) -> ParallelFiles:
     data = settings.data
     paths = [root / f"{name}.{code}" for code in (data.source_language, data.target_language)]
     for path in paths:
@@ -184,9 +184,9 @@ def _on_disk(root: Path, name: str, tests: ScaleTests, settings: Settings) -> Pa
     return ParallelFiles(name, f"{name} in {root}.", paths[0], paths[1])
 
 
-def _made(experiment: Experiment, name: str, kind: str) -> ParallelFiles:
+def _derived_test(experiment: Experiment, name: str, kind: str) -> ParallelFiles:
     """The corpus's own test text, or the same joined in pairs."""
-    source, reference = map(Path, of_corpus(experiment.settings))
+    source, reference = map(Path, corpus_test_files(experiment.settings))
     sources, references = read_text(source), read_text(reference)
     if kind != JOINED:
         about = f"The test text of the corpus, {len(sources):,} pairs."

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from nmt.cli.command import run
 from nmt.cli.parser import Parser, refuse_duplicates
 from nmt.errors import Exit, UserError
-from nmt.experiments.processes import terminable
+from nmt.experiments.processes import stop_on_signals
 from nmt.machine.cpus import cores
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def measure(options: argparse.Namespace) -> None:
     device = str(pick(options.device or ("cuda" if options.gpu else "cpu")))
     facts: dict[str, Any] = {"machine": machine.describe(device, options.threads), "parts": {}}
     sys.stdout.write(f"{machine.text(facts['machine'])}\n")
-    with terminable(), tempfile.TemporaryDirectory(prefix="nmt-bench-") as directory:
+    with stop_on_signals(), tempfile.TemporaryDirectory(prefix="nmt-bench-") as directory:
         session = Session(
             directory=Path(directory),
             threads=options.threads,

@@ -91,8 +91,8 @@ def test_evaluate_reads_them_too(
 @pytest.mark.parametrize("word", ["", "heads", "heads=", "=a", "heads=a,heads=b", "heads=a,"])
 def test_wrong_words(word: str) -> None:
     with pytest.raises(UserError, match=r"expected NAME=FILE,\.\.\., each name once"):
-        options.columns_named(word)
-    assert options.columns_named("heads=a=b,tag=c.gz") == {"heads": "a=b", "tag": "c.gz"}
+        options.parse_columns(word)
+    assert options.parse_columns("heads=a=b,tag=c.gz") == {"heads": "a=b", "tag": "c.gz"}
     assert translate.parse_arguments(["x"]).columns == {}
     with pytest.raises(UserError, match="stdin is for the text"):
         translate.parse_arguments(["x", "--columns", "heads=-"])

@@ -14,7 +14,7 @@ from nmt.cli import evaluate
 from nmt.cli.streams import write_outputs
 from nmt.errors import Exit
 from nmt.exchange import ctranslate2_read, marian_read
-from nmt.experiments.outputs import check_places, of_text
+from nmt.experiments.outputs import check_writable, text_writer
 from nmt.inspect import plot
 from nmt.modeldir import Trained
 from nmt.storage import atomic, manifest, modelpath
@@ -181,7 +181,7 @@ def test_files_are_written_though_the_reader_of_the_table_goes_away(
         monkeypatch.setattr(sys, "stdout", gone)
         with pytest.raises(BrokenPipeError):
             write_outputs(
-                "table\n", (path, of_text(lambda: "numbers\n")), (None, of_text(lambda: ""))
+                "table\n", (path, text_writer(lambda: "numbers\n")), (None, text_writer(lambda: ""))
             )
         os.dup2(os.open(os.devnull, os.O_WRONLY), writer)
     assert path.read_text(encoding="utf-8") == "numbers\n"
@@ -199,7 +199,7 @@ def test_a_place_that_is_tried_is_left_as_it_was(tmp_path: Path) -> None:
 
 def test_whatever_lies_in_a_directory_leaves_room_for_more(tmp_path: Path) -> None:
     (tmp_path / "file").mkdir()
-    check_places([], directories=[tmp_path])
+    check_writable([], directories=[tmp_path])
 
 
 def test_an_error_names_the_file_that_is_meant(

@@ -20,7 +20,7 @@ from nmt.compare.report import ComparedLine
 from nmt.experiments.evaluate import evaluate
 from nmt.experiments.options import EvaluationOptions
 from nmt.experiments.systems import systems_of
-from nmt.experiments.testsets import unnamed
+from nmt.experiments.testsets import single_test
 from nmt.machine.pool import WorkerPool, can_fork
 from nmt.modeldir import Trained
 from tests.cli.conftest import LINES, Run
@@ -159,7 +159,7 @@ def test_evaluation_translates_by_workers(
         options = EvaluationOptions(
             samples=40, metrics=["exact"], quiet=True, workers=workers, cache=cache
         )
-        return evaluate(systems, [unnamed(text, text)], options).tests[0].lines
+        return evaluate(systems, [single_test(text, text)], options).tests[0].lines
 
     alone = lines(1)
     assert begun == [] and len(alone) == len(LINES)

@@ -100,7 +100,7 @@ def test_the_whole_and_again(
 ) -> None:
     files = {kind: tmp_path / "out" / f"made.{kind}" for kind in ("json", "tsv", "html")}
     words = [*made.runs("absolute-seed2", "relative_seed1", "absolute-seed1"), *made.test()]
-    toy = testsets.named(made.test()[1])
+    toy = testsets.parse_test(made.test()[1])
     pairs = testsets.joined_pairs(toy, ("de", "en"), tmp_path / "joined")
     words += ["--test", f"{pairs.name}={pairs.source},{pairs.reference}"]
     words += ["--bounds", "9,20", "--samples", "40"]
@@ -276,12 +276,12 @@ def test_runs_of_one_config_are_one_system(made: Made) -> None:
     ]
     assert labels("a=absolute-seed1", "b=absolute-seed2") == [("a", [1]), ("b", [2])]
     assert labels("a=absolute-seed1", "absolute-seed2") == [("a", [1, 2])]
-    one, two = (systems._named(str(made.root / f"absolute-seed{n}"))[1] for n in (1, 2))
+    one, two = (systems._parse_system(str(made.root / f"absolute-seed{n}"))[1] for n in (1, 2))
     other = System("b", [two.models[0]._replace(fingerprint="another")])
-    pair = systems.grouped([(None, one), (None, other)])
+    pair = systems.group_by_config([(None, one), (None, other)])
     assert [system.label for system in pair] == ["absolute", "b"]
     with pytest.raises(UserError, match=r"two configs \(corpus: "):
-        systems.grouped([("a", one), ("a", other)])
+        systems.group_by_config([("a", one), ("a", other)])
 
 
 def test_a_glob_of_runs_may_name_their_logs(
@@ -300,7 +300,7 @@ def test_a_glob_of_runs_may_name_their_logs(
 
 
 def test_settings_that_change_nothing_do_not_part_runs(made: Made) -> None:
-    _, one = systems._named(str(made.root / "absolute-seed1"))
+    _, one = systems._parse_system(str(made.root / "absolute-seed1"))
     frozen = json.loads((made.root / "absolute-seed2" / "config.json").read_bytes())
     copy = made.root.parent / "elsewhere"
     if not copy.exists():
@@ -315,8 +315,8 @@ def test_settings_that_change_nothing_do_not_part_runs(made: Made) -> None:
     ):
         changed = {**frozen, group: {**frozen[group], key: value}}
         (copy / "config.json").write_bytes(manifest.dump(changed))
-        _, two = systems._named(str(copy))
-        assert len(systems.grouped([(None, one), (None if same else "x", two)])) == 2 - same
+        _, two = systems._parse_system(str(copy))
+        assert len(systems.group_by_config([(None, one), (None if same else "x", two)])) == 2 - same
         configs = [systems._config(system.models[0]) for system in (one, two)]
         assert (configs[0] == configs[1]) == same, key
 

@@ -37,12 +37,12 @@ def test_gpus_are_dealt_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     processes.run_all(work, 2, lambda name: "", start=start)
     assert seen == [("a", "4"), ("b", "GPU-x"), ("c", "GPU-x"), ("d", None)]
     settings = experiment_of(["run=R1", "scale=wmt19"]).settings
-    assert run.places(settings) == 2
+    assert run.free_slots(settings) == 2
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setattr(run, "cores", lambda: 6)
-    assert run.places(settings) == 6
+    assert run.free_slots(settings) == 6
     settings.trainer.threads = 4
-    assert run.places(settings) == 1
+    assert run.free_slots(settings) == 1
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
     processes.run_all([LoggedCommand("e", [], tmp_path / "log")], 1, lambda name: "", start=start)
     assert seen[-1] == ("e", None)  # the one there is: nothing to choose

@@ -11,7 +11,7 @@ from nmt.api import models
 from nmt.cli.train import main as train
 from nmt.data.corpus import read_text
 from nmt.errors import Exit
-from nmt.experiments.testsets import of_corpus
+from nmt.experiments.testsets import corpus_test_files
 from nmt.overrides.compose import experiment_of
 
 TINY = [
@@ -56,7 +56,7 @@ def test_a_child_is_trained_on_joined_lines_and_compared(
             *(longest // 2, longest, 2 * longest),
         ]
     sources, references = (
-        read_text(Path(path)) for path in of_corpus(experiment_of(command).settings)
+        read_text(Path(path)) for path in corpus_test_files(experiment_of(command).settings)
     )
     for system, label in enumerate(("parent", "child")):
         model = modeldir.load(tmp_path / label)

@@ -14,7 +14,7 @@ from nmt.data import joined, toy
 from nmt.data.corpus import read_text
 from nmt.experiments import facts, tables, testsets
 from nmt.experiments.processes import LoggedCommand
-from nmt.experiments.tables import row_of
+from nmt.experiments.tables import system_of
 from nmt.overrides.arguments import parse
 from nmt.overrides.compose import experiment_of
 from nmt.overrides.sweep import Sweep, sweep_of
@@ -88,7 +88,7 @@ def test_a_table_is_its_runs_times_three_seeds(table: str, tmp_path: Path) -> No
         known = published.table_of(found.report.table.name, name)
         assert known is not None
         rows = [
-            row_of([each]).published for each in found.runs if each.settings.data.name == corpus
+            system_of([each]).published for each in found.runs if each.settings.data.name == corpus
         ]
         assert set(rows) == set(published.tables()[known]["systems"])
 
@@ -96,7 +96,7 @@ def test_a_table_is_its_runs_times_three_seeds(table: str, tmp_path: Path) -> No
 def test_a_command_line_chooses_runs_and_seeds() -> None:
     def seeds(*words: str) -> list[tuple[str, int]]:
         runs = planned("experiment=table2", "scale=toy", *words).runs
-        return [(row_of([each]).label, each.settings.seed) for each in runs]
+        return [(system_of([each]).label, each.settings.seed) for each in runs]
 
     assert seeds("seed=1", "run=R1,R2") == [("absolute, max 48", 1), ("relative, max 48", 1)]
     assert seeds("seed=range(4,6)", "run=R4") == [("absolute, max 36", 4), ("absolute, max 36", 5)]
@@ -119,18 +119,23 @@ def test_a_command_line_chooses_runs_and_seeds() -> None:
 
 def test_the_papers_numbers_stand_only_beside_the_papers_runs(tmp_path: Path) -> None:
     words = ["experiment=table4", f"runs={tmp_path}", "seed=1", "run=R2"]
-    assert [row_of([each]).published for each in planned(*words).runs] == ["relative 100"]
-    assert [row_of([each]).published for each in planned(*words, "tau=8").runs] == [None]
-    assert [row_of([each]).published for each in planned(*words, "limits.full=90").runs] == [None]
+    assert [system_of([each]).published for each in planned(*words).runs] == ["relative 100"]
+    assert [system_of([each]).published for each in planned(*words, "tau=8").runs] == [None]
+    assert [system_of([each]).published for each in planned(*words, "limits.full=90").runs] == [
+        None
+    ]
     toy_scale = planned(*words, "scale=toy")
-    assert [row_of([each]).published for each in toy_scale.runs] == [None]
+    assert [system_of([each]).published for each in toy_scale.runs] == [None]
     assert not toy_scale.scale.paper
 
 
 def test_a_scale_without_the_second_corpus_says_so() -> None:
     found = planned("experiment=table1", "scale=toy", "seed=1,2")
     assert found.notes == ["Left out: R9, R10; scale toy has no data=toy_zhen."]
-    assert {row_of([each]).label for each in found.runs} == {"absolute, max 48", "relative, max 48"}
+    assert {system_of([each]).label for each in found.runs} == {
+        "absolute, max 48",
+        "relative, max 48",
+    }
 
 
 ONE = ["experiment=table2", "scale=toy", "run=R1", "seed=1"]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nmt.config import Files
-from nmt.experiments.testsets import of_corpus
+from nmt.experiments.testsets import corpus_test_files
 from nmt.overrides.compose import experiment_of
 from scripts import scan
 
@@ -58,7 +58,7 @@ def test_the_experiment_reads_what_the_script_writes(tmp_path: Path) -> None:
     data = settings.data
     assert isinstance(data, Files)
     named = [data.train_source, data.train_target, data.dev_source, data.dev_target]
-    named += of_corpus(settings)
+    named += corpus_test_files(settings)
     assert sorted(Path(str(name)).name for name in named) == sorted(
         path.name for path in (tmp_path / "out").iterdir()
     )
