@@ -132,7 +132,7 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
 
     typed.bounds, typed.metrics = (
         buckets.parse_bounds(typed.bounds),
-        scores.parse_names(typed.metrics),
+        scores.parse_metrics(typed.metrics),
     )
     if typed.attention is None:
         typed.attention = typed.html is not None

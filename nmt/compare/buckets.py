@@ -32,18 +32,18 @@ def parse_bounds(text: str) -> list[int]:
     if not all(word.strip().isascii() and word.strip().isdigit() for word in words):
         raise UserError(f"--bounds {text}: expected lengths like 25,50,75,100")
     bounds = [int(word) for word in words]
-    check(bounds, "--bounds ")
+    check_bounds(bounds, "--bounds ")
     return bounds
 
 
-def check(bounds: Sequence[int], option: str) -> None:
+def check_bounds(bounds: Sequence[int], option: str) -> None:
     """Raise UserError unless the bounds, given by this option, are growing positive integers."""
     if not bounds or bounds[0] < 1 or any(a >= b for a, b in pairwise(bounds)):
         shown = ",".join(map(str, bounds))
         raise UserError(f"{option}{shown}: each length must be larger than the one before, from 1")
 
 
-def make(bounds: Sequence[int]) -> list[Bucket]:
+def from_bounds(bounds: Sequence[int]) -> list[Bucket]:
     """Turn n bounds into n + 1 buckets that hold every length exactly once.
 
     Length 0 (an empty source) counts into the first one, as in the paper's "0-25".
@@ -52,7 +52,7 @@ def make(bounds: Sequence[int]) -> list[Bucket]:
     return [Bucket(low, high) for low, high in zip(lows, [*bounds, None], strict=True)]
 
 
-def members(bucket: Bucket, lengths: Sequence[int]) -> NDArray[np.intp]:
+def indices(bucket: Bucket, lengths: Sequence[int]) -> NDArray[np.intp]:
     """Indices of the pairs whose source length falls into the bucket, in order."""
     array = np.asarray(lengths, dtype=np.int64)
     inside = array >= bucket.low

@@ -61,24 +61,24 @@ def with_examples(
                 for s, runs in enumerate(test.hypotheses)
             ],
         )
-        for why, lines in _lines_to_read(groups, scores).items()
+        for why, lines in _selected_lines(groups, scores).items()
         for i in lines
     ]
     return replace(scored, examples=examples)
 
 
-def _lines_to_read(
+def _selected_lines(
     groups: dict[str, list[int]], scores: NDArray[np.float64]
 ) -> dict[str, list[int]]:
     """Lines by why they are shown; `groups`: by bucket, `scores`: [system, line]."""
     spread, mean = np.ptp(scores, axis=0), scores.mean(axis=0)
     differing = {name: [i for i in lines if spread[i] > 0] for name, lines in groups.items()}
-    different = spread_over(differing, (-spread).tolist(), DIFFERENT)
+    different = round_robin(differing, (-spread).tolist(), DIFFERENT)
     others = {name: [i for i in lines if i not in different] for name, lines in groups.items()}
-    return {MOST_DIFFERENT: different, AMONG_WORST: spread_over(others, mean.tolist(), WORST)}
+    return {MOST_DIFFERENT: different, AMONG_WORST: round_robin(others, mean.tolist(), WORST)}
 
 
-def spread_over(groups: dict[str, list[int]], keys: Sequence[float], most: int) -> list[int]:
+def round_robin(groups: dict[str, list[int]], keys: Sequence[float], most: int) -> list[int]:
     """Up to `most` places of smallest key, by turns from each group; sorted by key.
 
     Without turns, a long test set would show its longest (or shortest) sentences alone.

@@ -62,7 +62,7 @@ def sign(cell: SystemScores, name: str) -> float | None:
     return None if cell.signs is None else getattr(cell.signs, name)
 
 
-def figures(cell: SystemScores) -> dict[str, float | None]:
+def further_figures(cell: SystemScores) -> dict[str, float | None]:
     """Length ratio, signs of under-translation (shares) and perplexity, by their names."""
     known = {"length ratio": cell.ratio, "perplexity of the references": cell.perplexity}
     for name, title in SIGNS.items():

@@ -26,7 +26,7 @@ def draw(report: Report, path: Path) -> None:
         top, below = figure.subplots(2, 1, sharex=True, height_ratios=[2.4, 1])
         for s in range(len(report.systems)):
             _system(top, below, report, rows, s)
-        _trained(top, below, report, test)
+        _training_limits(top, below, report, test)
         _axes(top, below, test, rows)
         figure.legend(loc="outside upper left", frameon=False, fontsize=8, ncols=LEGEND)
 
@@ -61,7 +61,7 @@ def _system(top: Any, below: Any, report: Report, rows: list[BucketScores], s: i
     below.plot([x for x, _ in known], [r for _, r in known], markersize=4, linewidth=1, **style)
 
 
-def _trained(top: Any, below: Any, report: Report, test: ScoredTest) -> None:
+def _training_limits(top: Any, below: Any, report: Report, test: ScoredTest) -> None:
     """A line where the sources get longer than any in training; one for each such length."""
     limits = report.trained_limits
     for longest, systems in limits.items():

@@ -20,9 +20,9 @@ from sacrebleu.metrics.ter import TER
 from nmt import __version__
 from nmt.errors import UserError
 
-USUAL = ("BLEU", "BLEU-moses", "chrF2", "TER")  # what a report shows unless asked otherwise
-NAMES = (*USUAL, "TER-moses", "exact")  # all there are
-KEPT = 2**16  # lines whose tokens are remembered, as two metrics ask for them
+DEFAULTS = ("BLEU", "BLEU-moses", "chrF2", "TER")  # what a report shows unless asked otherwise
+NAMES = (*DEFAULTS, "TER-moses", "exact")  # all there are
+CACHED = 2**16  # lines whose tokens are remembered, as two metrics ask for them
 DEFAULT_TOKENIZER = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}  # as sacreBLEU maps them
 UNSPACED = ("zh", "ja")  # languages that Moses leaves unsegmented
 MOSES = "-moses"  # ends the names of metrics on text tokenised by Moses
@@ -134,7 +134,7 @@ def refuse_moses(table: str, metrics: Iterable[str], language: str) -> None:
         raise UserError(f"{table}: Moses does not segment {language}; use {plain} for {moses}")
 
 
-def parse_names(text: str | None) -> list[str] | None:
+def parse_metrics(text: str | None) -> list[str] | None:
     """Read `BLEU,exact`, in any case; raises UserError for a name that no metric bears."""
     if text is None:
         return None
@@ -145,14 +145,14 @@ def parse_names(text: str | None) -> list[str] | None:
     return list(dict.fromkeys(by_name[word.strip().lower()] for word in text.split(",")))
 
 
-def chosen(every: Sequence[Scorer], names: Sequence[str] | None) -> list[Scorer]:
+def select(every: Sequence[Scorer], names: Sequence[str] | None) -> list[Scorer]:
     """The scorers of these names, in this order; None: the usual ones.
 
     Raises UserError for a metric that the target language has not.
     """
     by_name = {scorer.name: scorer for scorer in every}
     if names is None:
-        return [by_name[name] for name in USUAL if name in by_name]
+        return [by_name[name] for name in DEFAULTS if name in by_name]
     if missing := next((name for name in names if name not in by_name), None):
         raise UserError(
             f"--metric {missing}: there is none for this target language; "
@@ -175,4 +175,4 @@ def _moses(language: str) -> Callable[[str], str]:
     from sacremoses import MosesTokenizer
 
     tokenizer = MosesTokenizer(lang=language)
-    return lru_cache(maxsize=KEPT)(partial(tokenizer.tokenize, return_str=True, escape=False))
+    return lru_cache(maxsize=CACHED)(partial(tokenizer.tokenize, return_str=True, escape=False))

@@ -25,7 +25,7 @@ from nmt.compare.report import (
     ScoredTest,
     SystemScores,
 )
-from nmt.compare.scores import Scorer, chosen, length_ratio, scorers
+from nmt.compare.scores import Scorer, length_ratio, scorers, select
 from nmt.compare.significance import interval, p_value, resampled
 from nmt.machine.pool import executor, in_order
 
@@ -37,8 +37,8 @@ BLEU = "BLEU"  # its tokens make the length ratio
 JoinedParts = Sequence[tuple[list[str], list[str]]]
 """Of each joined line: the source sentences and the reference sentences that it consists of."""
 
-Table = NDArray[np.float32]  # [lines, columns] counts: whole numbers far below 2**24, so exact
-RunCounts = Mapping[str, Table]  # of one run, by metric
+CountTable = NDArray[np.float32]  # [lines, columns] counts: whole numbers far below 2**24, so exact
+RunCounts = Mapping[str, CountTable]  # of one run, by metric
 
 
 class TranslatedTest(NamedTuple):
@@ -73,7 +73,7 @@ def scorers_of(test: TranslatedTest, bootstrap: Bootstrap) -> list[Scorer]:
     Raises UserError for a tokenizer that is not installed and for a metric that the language has
     not.
     """
-    return chosen(list(_scorers(*_key(test, bootstrap)).values()), test.metrics)
+    return select(list(_scorers(*_key(test, bootstrap)).values()), test.metrics)
 
 
 def count(
@@ -82,17 +82,17 @@ def count(
     """Count all translations by each metric, and by BLEU: system, run -> metric -> table.
 
     TER takes 1 to 10 ms for a line, so that this is where the time goes: many lines are
-    counted in `how.jobs` processes.
+    counted in `bootstrap.jobs` processes.
     """
     names = tuple(dict.fromkeys([*metrics, BLEU]))
     runs = [hypotheses for system in test.hypotheses for hypotheses in system]
     tasks = [(_key(test, bootstrap), names, hypotheses) for hypotheses in runs]
-    with executor(workers(len(tasks), len(test.references), bootstrap.jobs), *JOBS) as pool:
+    with executor(process_count(len(tasks), len(test.references), bootstrap.jobs), *JOBS) as pool:
         counts = in_order(pool, _count, tasks)
         return [[next(counts) for _ in system] for system in test.hypotheses]
 
 
-def workers(tasks: int, lines: int, jobs: int) -> int:
+def process_count(tasks: int, lines: int, jobs: int) -> int:
     """How many processes: one for few lines, which are done before a second has started."""
     return max(1, min(jobs, tasks)) if tasks * lines >= LINES else 1
 
@@ -101,7 +101,7 @@ def lines_of(row: BucketScores, lengths: Sequence[int]) -> NDArray[np.intp]:
     """Indices of the pairs of a row, in order."""
     if row.name == ALL:
         return np.arange(len(lengths))
-    return buckets.members(Bucket(row.low, row.high), lengths)
+    return buckets.indices(Bucket(row.low, row.high), lengths)
 
 
 ScorerKey = tuple[tuple[str, ...], str, str | None, int, int]  # the arguments of `scorers`
@@ -138,7 +138,8 @@ def score_counts(
     """
     groups: list[tuple[Bucket | None, NDArray[np.intp]]] = []
     if test.lengths is not None:
-        groups = [(b, buckets.members(b, test.lengths)) for b in buckets.make(bootstrap.bounds)]
+        ranges = buckets.from_bounds(bootstrap.bounds)
+        groups = [(bucket, buckets.indices(bucket, test.lengths)) for bucket in ranges]
     groups.append((None, np.arange(len(test.references))))
     limits = test.longest_trained or [None] * len(test.hypotheses)
     rows = []
@@ -185,18 +186,18 @@ def _cells(
                 p = p_value(base_sampled, sampled, mean - base)
             deviation = stdev(seeds) if len(seeds) > 1 else None
             scores[scorer.name] = Score(mean, deviation, seeds, *interval(sampled), p)
-        ratio = mean_known(length_ratio(run[BLEU][lines].astype(np.float64)) for run in runs)
+        ratio = mean_of_known(length_ratio(run[BLEU][lines].astype(np.float64)) for run in runs)
         cells.append(SystemScores(scores, ratio, far))
     return cells
 
 
-def mean_known(values: Iterable[float | None]) -> float | None:
+def mean_of_known(values: Iterable[float | None]) -> float | None:
     """The mean of the values that are known; None where none is."""
     known = [value for value in values if value is not None]
     return fmean(known) if known else None
 
 
-def _sum(counts: Table) -> NDArray[np.float64]:
+def _sum(counts: CountTable) -> NDArray[np.float64]:
     return counts.sum(axis=0, dtype=np.float64)
 
 

@@ -6,7 +6,14 @@ from dataclasses import replace
 from functools import partial
 
 from nmt.compare.report import BucketScores, ScoredTest, UnderTranslation
-from nmt.compare.scoring import JOBS, JoinedParts, TranslatedTest, lines_of, mean_known, workers
+from nmt.compare.scoring import (
+    JOBS,
+    JoinedParts,
+    TranslatedTest,
+    lines_of,
+    mean_of_known,
+    process_count,
+)
 from nmt.machine.pool import executor, in_order
 
 ORDERS = range(1, 7)  # of character n-grams, those of chrF (Popović 2015)
@@ -22,7 +29,7 @@ the second half was cut off, 97.5 % were found; of the whole ones 1.9 % were tak
 """
 
 
-def repeated(lines: Sequence[str], n: int = 4) -> float | None:
+def repetition(lines: Sequence[str], n: int = 4) -> float | None:
     """Of all n-grams of white-space words, the share that stood earlier in the same line.
 
     The second time counts, and each further one. A model that has lost its place says things
@@ -54,23 +61,23 @@ def dropped_halves(hypotheses: Sequence[str], parts: JoinedParts) -> list[bool |
     unless there are as many parts as lines.
     """
     return [
-        _dropped(hypothesis, references)
+        _second_half_missing(hypothesis, references)
         for hypothesis, (_, references) in zip(hypotheses, parts, strict=True)
     ]
 
 
-def _dropped(hypothesis: str, references: Sequence[str]) -> bool | None:
+def _second_half_missing(hypothesis: str, references: Sequence[str]) -> bool | None:
     """Whether the second half is missing; None where that cannot be told."""
     middle = len(references) - len(references) // 2
-    first, second = (_grams(" ".join(half)) for half in (references[:middle], references[middle:]))
-    output = _grams(hypothesis)
+    first, second = (_ngrams(" ".join(half)) for half in (references[:middle], references[middle:]))
+    output = _ngrams(hypothesis)
     recalls = _recall(first, second, output), _recall(second, first, output)
     if recalls[0] is None or recalls[1] is None:
         return None
     return not output or recalls[1] < LEFT_OUT * recalls[0]
 
 
-def _grams(text: str) -> Counter[str]:
+def _ngrams(text: str) -> Counter[str]:
     """Character n-grams, counted, without white space."""
     letters = "".join(text.split())
     return Counter(letters[i : i + n] for n in ORDERS for i in range(len(letters) - n + 1))
@@ -95,7 +102,7 @@ def _dropped_halves(test: TranslatedTest, jobs: int) -> list[list[list[bool | No
         unknown: list[bool | None] = [None] * len(test.references)
         return [[unknown for _ in runs] for runs in test.hypotheses]
     all_runs = [run for runs in test.hypotheses for run in runs]
-    with executor(workers(len(all_runs), len(test.references), jobs), *JOBS) as pool:
+    with executor(process_count(len(all_runs), len(test.references), jobs), *JOBS) as pool:
         dropped = in_order(pool, partial(dropped_halves, parts=test.parts), all_runs)
         return [[next(dropped) for _ in runs] for runs in test.hypotheses]
 
@@ -106,14 +113,14 @@ def _with_signs(
     lines = lines_of(row, test.lengths or [0] * len(test.references))
     if not len(lines):
         return row
-    references = repeated([test.references[i] for i in lines])
+    references = repetition([test.references[i] for i in lines])
     cells = []
     for cell, runs, halves in zip(row.cells, test.hypotheses, dropped, strict=True):
         signs = UnderTranslation(
-            repeated=mean_known(repeated([run[i] for i in lines]) for run in runs),
+            repeated=mean_of_known(repetition([run[i] for i in lines]) for run in runs),
             repeated_reference=references,
             unattended=None,
-            dropped_half=mean_known(mean_known(run[i] for i in lines) for run in halves),
+            dropped_half=mean_of_known(mean_of_known(run[i] for i in lines) for run in halves),
         )
         cells.append(replace(cell, signs=signs))
     return replace(row, cells=cells)

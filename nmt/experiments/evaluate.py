@@ -75,7 +75,7 @@ def check(
     if not systems or not tests:
         missing = "test set: give --reference REF" if systems else "system: give models or files"
         raise UserError(f"no {missing}")
-    buckets.check(options.bounds, "bounds=")
+    buckets.check_bounds(options.bounds, "bounds=")
     names = [test.name for test in tests]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise UserError(f"{twice}: two tests of this name; give each its own")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from nmt.compare import page, text
-from nmt.compare.buckets import check
+from nmt.compare.buckets import check_bounds
 from nmt.compare.report import PaperTable, Report
 from nmt.compare.scores import NAMES, refuse_moses
 from nmt.config import freeze
@@ -97,7 +97,7 @@ def plan_table(sweep: Sweep) -> PlannedTable:
     outputs.check_writable([], directories={run.directory.parent for run in runs})
     first = runs[0].experiment
     assert first.table is not None and first.scale is not None, "it is the table of a scale"
-    check(first.scale.bounds, "bounds=")
+    check_bounds(first.scale.bounds, "bounds=")
     if unknown := [name for name in first.table.table.metrics if name not in NAMES]:
         raise UserError(f"table.metrics: no metric {unknown[0]}; choose from {', '.join(NAMES)}")
     for language in {run.settings.data.target_language for run in runs}:

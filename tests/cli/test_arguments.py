@@ -231,7 +231,8 @@ def test_closed_streams(script: str, code: int, err: str, tmp_path: Path) -> Non
 
 
 def test_no_file_takes_the_place_of_a_closed_stream(tmp_path: Path) -> None:
-    opened = "import os, sys; from nmt.cli.streams import prepare_standard_streams as s; s(); print(os.open('.', 0))"
+    prepared = "from nmt.cli.streams import prepare_standard_streams as prepare; prepare()"
+    opened = f"import os, sys; {prepared}; print(os.open('.', 0))"
     out = subprocess.run(
         ["bash", "-c", f'"{sys.executable}" -c "{opened}" <&- 2>&-'],
         cwd=tmp_path,

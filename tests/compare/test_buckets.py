@@ -10,10 +10,10 @@ from nmt.errors import Exit, UserError
 
 
 def test_the_paper_s_groups() -> None:
-    made = buckets.make([25, 50, 75, 100])
+    made = buckets.from_bounds([25, 50, 75, 100])
     assert [b.name for b in made] == ["0-25", "26-50", "51-75", "76-100", "over 100"]
     lengths = [0, 1, 25, 26, 50, 51, 75, 76, 100, 101, 999]
-    assert [list(buckets.members(b, lengths)) for b in made] == [
+    assert [list(buckets.indices(b, lengths)) for b in made] == [
         [0, 1, 2],
         [3, 4],
         [5, 6],
@@ -24,8 +24,8 @@ def test_the_paper_s_groups() -> None:
 
 @given(st.sets(st.integers(1, 200), min_size=1), st.lists(st.integers(0, 300)))
 def test_each_pair_falls_into_one_bucket(bounds: set[int], lengths: list[int]) -> None:
-    made = buckets.make(buckets.parse_bounds(",".join(map(str, sorted(bounds)))))
-    found = np.concatenate([buckets.members(b, lengths) for b in made])
+    made = buckets.from_bounds(buckets.parse_bounds(",".join(map(str, sorted(bounds)))))
+    found = np.concatenate([buckets.indices(b, lengths) for b in made])
     assert sorted(found) == list(range(len(lengths)))
 
 

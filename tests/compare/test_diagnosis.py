@@ -119,9 +119,9 @@ def test_equal_systems_have_no_most_different_lines() -> None:
 def test_turns_give_every_bucket_its_share() -> None:
     groups = {"a": list(range(10)), "b": [10], "c": [11, 12, 13]}
     keys = [float(i) for i in range(14)]
-    assert examples.spread_over(groups, keys, 7) == [0, 1, 2, 10, 11, 12, 13]
-    assert examples.spread_over(groups, [-k for k in keys], 3) == [13, 10, 9]
-    assert examples.spread_over({"a": []}, [], 3) == []
+    assert examples.round_robin(groups, keys, 7) == [0, 1, 2, 10, 11, 12, 13]
+    assert examples.round_robin(groups, [-k for k in keys], 3) == [13, 10, 9]
+    assert examples.round_robin({"a": []}, [], 3) == []
 
 
 def test_the_paper_s_numbers_stand_in_their_cells(two: ScoredTest) -> None:

@@ -268,7 +268,7 @@ def test_a_large_study_stays_light(whole: str) -> None:
     st.booleans(),
 )
 def test_scales_show_all_values_with_few_round_ticks(values: list[float], log: bool) -> None:
-    scale = svg.fitted(values, 200.0, 10.0)
+    scale = svg.linear_scale(values, 200.0, 10.0)
     if log:
         values = [abs(v) + 1e-3 for v in values]
         scale = svg.positive(values, 200.0, 10.0)
@@ -339,13 +339,13 @@ def test_differing_words_and_missing_ones_are_marked() -> None:
 
 
 def test_pieces_are_put_together_as_in_the_text() -> None:
-    assert "".join(examples.spelt(["gu@@", "ten", "Tag"])) == "guten Tag "
-    assert "".join(examples.spelt(["\u2581gu", "ten", "\u2581Tag"])) == " guten Tag"
+    assert "".join(examples.joined_pieces(["gu@@", "ten", "Tag"])) == "guten Tag "
+    assert "".join(examples.joined_pieces(["\u2581gu", "ten", "\u2581Tag"])) == " guten Tag"
 
 
 def test_little_attention_is_said_in_words_too(whole: str) -> None:
     assert re.search(r"Little attention to \d+ of \d+ pieces: <bdi", whole)
-    assert [examples.level(a) for a in (0.0, 0.1, 0.2, 0.5, 2.0)] == [0, 1, 2, 3, 4]
+    assert [examples.shade_of(a) for a in (0.0, 0.1, 0.2, 0.5, 2.0)] == [0, 1, 2, 3, 4]
 
 
 def test_only_the_first_ten_are_open_and_the_most_different_lead() -> None:

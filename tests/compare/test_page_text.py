@@ -2,7 +2,7 @@
 
 import pytest
 
-from nmt.compare.page.text import DASH, chance, duration, fixed, share, short, signed
+from nmt.compare.page.text import DASH, chance, duration, fixed, share, signed, tick_label
 
 
 @pytest.mark.parametrize(
@@ -20,5 +20,5 @@ def test_shares_are_percent_and_absent_values_a_dash() -> None:
 
 def test_small_probabilities_and_large_numbers_are_short() -> None:
     assert [chance(0.0004), chance(0.04), chance(None)] == ["p < 0.001", "p = 0.040", "not tested"]
-    assert [short(1500), short(2e6), short(-3)] == ["1.5k", "2M", "\u22123"]
+    assert [tick_label(1500), tick_label(2e6), tick_label(-3)] == ["1.5k", "2M", "\u22123"]
     assert [duration(89), duration(90), duration(5400)] == ["89 s", "2 min", "1.5 h"]

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from nmt.compare import published
-from nmt.compare.buckets import make
+from nmt.compare.buckets import from_bounds
 from nmt.compare.published import cell, table_of, tables
 
 PAPER = {  # Rosendahl et al. (2019), Tables 2 to 4, as printed: BLEU row and TER row of each line
@@ -29,7 +29,7 @@ PAPER = {  # Rosendahl et al. (2019), Tables 2 to 4, as printed: BLEU row and TE
         "relative + absolute 100": ("26.2 26.7 27.0 26.7 22.5", "63.9 62.7 62.5 63.5 67.3"),
     },
 }
-BUCKETS = [bucket.name for bucket in make([25, 50, 75, 100])]
+BUCKETS = [bucket.name for bucket in from_bounds([25, 50, 75, 100])]
 
 
 @pytest.mark.parametrize("table", PAPER)

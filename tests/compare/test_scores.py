@@ -8,7 +8,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
-from nmt.compare.scores import Scorer, chosen, length_ratio, parse_names, scorers
+from nmt.compare.scores import Scorer, length_ratio, parse_metrics, scorers, select
 from nmt.errors import UserError
 from tests.compare.made_up import noisy, references
 
@@ -92,11 +92,11 @@ def test_exact_match_is_the_share_of_equal_lines_after_normalising_white_space()
 
 def test_metrics_are_chosen_by_name_in_order() -> None:
     every = scorers(["a"], "en", None, 100, 1)
-    assert [s.name for s in chosen(every, None)] == ["BLEU", "BLEU-moses", "chrF2", "TER"]
-    assert parse_names("Exact,bleu,exact") == ["exact", "BLEU"]
-    assert [s.name for s in chosen(every, ["exact", "BLEU"])] == ["exact", "BLEU"]
-    assert parse_names(None) is None
+    assert [s.name for s in select(every, None)] == ["BLEU", "BLEU-moses", "chrF2", "TER"]
+    assert parse_metrics("Exact,bleu,exact") == ["exact", "BLEU"]
+    assert [s.name for s in select(every, ["exact", "BLEU"])] == ["exact", "BLEU"]
+    assert parse_metrics(None) is None
     with pytest.raises(UserError, match="no metric 'meteor'; choose from BLEU, BLEU-moses"):
-        parse_names("BLEU,meteor")
+        parse_metrics("BLEU,meteor")
     with pytest.raises(UserError, match="BLEU-moses: there is none for this target language"):
-        chosen(scorers(["我"], "zh", None, 100, 1), ["BLEU-moses"])
+        select(scorers(["我"], "zh", None, 100, 1), ["BLEU-moses"])

@@ -10,9 +10,9 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.ter import TER
 
 from nmt.compare import scoring, significance
-from nmt.compare.buckets import make, members
+from nmt.compare.buckets import from_bounds, indices
 from nmt.compare.report import TESTED, BucketScores, ScoredTest
-from nmt.compare.scores import Scorer, chosen, length_ratio, scorers
+from nmt.compare.scores import Scorer, length_ratio, scorers, select
 from nmt.compare.scoring import Bootstrap, TranslatedTest, count
 from tests.compare.made_up import each_run_counted_once, lengths, noisy, references, score
 
@@ -27,7 +27,7 @@ SAMPLES, SEED = 40, 7
 
 
 def used(names: list[str] = NAMES) -> list[Scorer]:
-    return chosen(scorers(RIGHT, "en", None, SAMPLES, SEED), names)
+    return select(scorers(RIGHT, "en", None, SAMPLES, SEED), names)
 
 
 def translated(systems: list[list[list[str]]], **changes: Any) -> TranslatedTest:
@@ -143,8 +143,8 @@ def test_means_intervals_and_p_by_two_loops(three: list[BucketScores]) -> None:
     """sacreBLEU on every drawn set of lines, run by run."""
     systems, runs = [GOOD, WORSE, LIKE_GOOD], [3, 2, 1]
     metrics = {"BLEU": BLEU(), "TER": TER()}
-    bucket, row = make(BOUNDS)[2], three[2]
-    lines = members(bucket, LENGTHS)
+    bucket, row = from_bounds(BOUNDS)[2], three[2]
+    lines = indices(bucket, LENGTHS)
     draws = np.random.default_rng(SEED).integers(len(lines), size=(SAMPLES, len(lines)))
 
     def score(name: str, run: list[str], some: Any) -> float:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from nmt.compare.scoring import mean_known
-from nmt.compare.undertranslation import dropped_halves, repeated
+from nmt.compare.scoring import mean_of_known
+from nmt.compare.undertranslation import dropped_halves, repetition
 
 FIRST = "The commission will present its report to the parliament before the end of this year."
 SECOND = "Small farms in the mountains of Scotland lost a quarter of their sheep last winter."
@@ -23,25 +23,25 @@ def poor(text: str, seed: int) -> str:
 
 
 def dropped_half(hypotheses: list[str], parts: Any) -> float | None:
-    return mean_known(dropped_halves(hypotheses, parts))
+    return mean_of_known(dropped_halves(hypotheses, parts))
 
 
 def test_repetitions_by_hand() -> None:
-    assert repeated(["a b c d a b c d"]) == pytest.approx(1 / 5)  # abcd again, of 5
-    assert repeated(["a a a a a a"]) == pytest.approx(2 / 3)
-    assert repeated(["a b c d e f", "a b c d e f"]) == 0  # lines are apart
-    assert repeated(["a b c d a b c d", "a b c d e", "x y"]) == pytest.approx(1 / 7)
-    assert repeated(["a b a b"], n=1) == pytest.approx(1 / 2)
+    assert repetition(["a b c d a b c d"]) == pytest.approx(1 / 5)  # abcd again, of 5
+    assert repetition(["a a a a a a"]) == pytest.approx(2 / 3)
+    assert repetition(["a b c d e f", "a b c d e f"]) == 0  # lines are apart
+    assert repetition(["a b c d a b c d", "a b c d e", "x y"]) == pytest.approx(1 / 7)
+    assert repetition(["a b a b"], n=1) == pytest.approx(1 / 2)
 
 
 @pytest.mark.parametrize("lines", [[], [""], ["one two three"]])
 def test_no_n_grams_no_share(lines: list[str]) -> None:
-    assert repeated(lines) is None
+    assert repetition(lines) is None
 
 
 def test_orders_count_from_one() -> None:
     with pytest.raises(ValueError, match="n=0"):
-        repeated(["a"], n=0)
+        repetition(["a"], n=0)
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.compare.attention.sums import BatchSums, read_pairs, summed
+from nmt.compare.attention.sums import BatchSums, attention_sums, read_pairs
 from nmt.compare.report import REACH, UNATTENDED, AttentionProfile
 from nmt.data.grouping import by_length
 from nmt.data.segmenter import pieces_of
@@ -98,7 +98,7 @@ def attention_statistics(
     lengths = [max(len(pairs[place].source.ids), len(pairs[place].target)) for place in filled]
     for group in by_length(lengths, tokens):
         batch = [filled[i] for i in group]
-        sums = summed(trained, [pairs[place] for place in batch])
+        sums = attention_sums(trained, [pairs[place] for place in batch])
         for place, row in zip(batch, sums.coverage.tolist(), strict=True):
             row += coverage[
                 place
@@ -106,13 +106,13 @@ def attention_statistics(
             coverage[place] = row[: len(pieces[place])]
         for name, members in inside.items():
             if chosen := [i for i, place in enumerate(batch) if place in members]:
-                _add(distances[name], sums, chosen)
+                _accumulate(distances[name], sums, chosen)
     outputs = [len(pair.target) - 1 for pair in pairs]
     sentences = map(SentenceCoverage, pieces, outputs, coverage)
     return AttentionStatistics(list(sentences), distances)
 
 
-def _add(distances: dict[str, DistanceSums], sums: BatchSums, chosen: list[int]) -> None:
+def _accumulate(distances: dict[str, DistanceSums], sums: BatchSums, chosen: list[int]) -> None:
     """Add the distances of some sentences of a batch to a bucket's."""
     for site, layers in sums.distances.items():
         weight, moved, histogram = (

@@ -38,7 +38,7 @@ def read_pairs(
     return pairs
 
 
-def summed(trained: Trained, pairs: Sequence[ForcedPair]) -> "BatchSums":
+def attention_sums(trained: Trained, pairs: Sequence[ForcedPair]) -> "BatchSums":
     """One pass over a batch."""
     model = trained.model
     device = next(model.parameters()).device

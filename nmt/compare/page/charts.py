@@ -4,8 +4,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from nmt.compare.page.svg import Chart, Label, Stroke, classes, fitted, grid, line, mark, positive
-from nmt.compare.page.text import fixed, share, short
+from nmt.compare.page.svg import (
+    Chart,
+    Label,
+    Stroke,
+    classes,
+    grid,
+    line,
+    linear_scale,
+    mark,
+    positive,
+)
+from nmt.compare.page.text import fixed, share, tick_label
 from nmt.compare.report import BucketScores, Report
 
 WIDTH, HEIGHT = 400.0, 250.0
@@ -68,11 +78,11 @@ def by_length(
     points = [point for curve in series for point in curve.points if point is not None]
     values = [v for point in points for v in point if v is not None]
     values += [v for v in [level, *reference] if v is not None]
-    y = fitted(values, bottom, TOP, zero=percent)
+    y = linear_scale(values, bottom, TOP, zero=percent)
     band = (right - LEFT) / len(bands.rows)
     strokes, labels = _limits(bands, band, right, bottom)
     levels, numbers = grid(y, LEFT, right, percent)
-    strokes, labels = [*strokes, *levels], [*labels, *numbers, *_below(bands, band, bottom)]
+    strokes, labels = [*strokes, *levels], [*labels, *numbers, *_bucket_labels(bands, band, bottom)]
     if level is not None:
         strokes.append(Stroke(f"M{LEFT:g} {y(level):.1f}H{right:g}", "level"))
     for i, value in enumerate(reference):
@@ -95,7 +105,7 @@ def by_length(
         strokes += [Stroke(bars, f"i {classes(curve.system)}")] if bars else []
         strokes += [mark(curve.system, x, y(p.value), hollow=few) for x, p, few in places]
     strokes.append(Stroke(f"M{LEFT:g} {bottom:g}h{band * len(bands.rows):.1f}", "axis"))
-    return Chart(name, _in_words(bands, series, percent), width, HEIGHT, strokes, labels)
+    return Chart(name, _description(bands, series, percent), width, HEIGHT, strokes, labels)
 
 
 def _limits(
@@ -119,7 +129,7 @@ def _limits(
     return strokes, labels
 
 
-def _below(bands: Bands, band: float, bottom: float) -> list[Label]:
+def _bucket_labels(bands: Bands, band: float, bottom: float) -> list[Label]:
     """The names of the buckets, their pairs, and the unit."""
     labels = []
     for i, row in enumerate(bands.rows):
@@ -134,7 +144,7 @@ def _below(bands: Bands, band: float, bottom: float) -> list[Label]:
     return labels
 
 
-def _in_words(bands: Bands, series: Sequence[Series], percent: bool) -> str:
+def _description(bands: Bands, series: Sequence[Series], percent: bool) -> str:
     """The values in words; the tables below the charts have all digits."""
     sentences = []
     for curve in series:
@@ -163,12 +173,12 @@ def curve_chart(
     percent: values are shares of 1, from zero on.
     """
     right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM + 10
-    x = fitted([v for curve in curves for v in curve.xs], LEFT, right, zero=True)
+    x = linear_scale([v for curve in curves for v in curve.xs], LEFT, right, zero=True)
     values = [v for curve in curves for v in curve.ys]
-    y = fitted(values, bottom, TOP, zero=True) if percent else positive(values, bottom, TOP)
+    y = linear_scale(values, bottom, TOP, zero=True) if percent else positive(values, bottom, TOP)
     strokes, labels = grid(y, LEFT, right, percent)
     strokes.append(Stroke(f"M{LEFT:g} {bottom:g}H{right:g}", "axis"))
-    labels += [Label(short(v), round(x(v), 1), bottom + 15, "middle") for v in x.ticks(5)]
+    labels += [Label(tick_label(v), round(x(v), 1), bottom + 15, "middle") for v in x.ticks(5)]
     labels.append(Label(axis, (LEFT + right) / 2, bottom + 31, "middle", "small"))
     for curve in curves:
         places = [

@@ -61,8 +61,8 @@ class ReadSource(NamedTuple):
 
 def as_read(pieces: Sequence[str], coverage: Sequence[float]) -> ReadSource:
     """A source by the attention that each piece got over the whole output."""
-    words = spelt(pieces)
-    shades = zip(words, map(level, coverage), strict=True)
+    words = joined_pieces(pieces)
+    shades = zip(words, map(shade_of, coverage), strict=True)
     runs = [
         ("".join(word for word, _ in group), shade)
         for shade, group in groupby(shades, key=lambda pair: pair[1])
@@ -71,12 +71,12 @@ def as_read(pieces: Sequence[str], coverage: Sequence[float]) -> ReadSource:
     return ReadSource(runs, [word for word in missed if word], len(words))
 
 
-def level(attention: float) -> int:
+def shade_of(attention: float) -> int:
     """How dark a piece is shaded, from 0 to 4."""
     return sum(attention >= bound for bound in LEVELS)
 
 
-def spelt(pieces: Sequence[str]) -> list[str]:
+def joined_pieces(pieces: Sequence[str]) -> list[str]:
     """Pieces as in the text: `@@` of BPE joins to the next, `\u2581` turns to a space."""
     if any("\u2581" in piece for piece in pieces):
         return [piece.replace("\u2581", " ") for piece in pieces]

@@ -51,14 +51,14 @@ def _panel(
     whose = f"{report.systems[system].label}, {test}, {bucket}"
     order = sorted(profiles, key=lambda p: (SITES.index(p.site), p.layer, p.head))
     sites = [
-        _site(site, whose, list(group), farthest)
+        _site_panel(site, whose, list(group), farthest)
         for site, group in groupby(order, key=lambda p: p.site)
     ]
     layers = sorted({profile.layer for profile in profiles})
     return AttentionPanel(system, test, bucket, layers, sites)
 
 
-def _site(
+def _site_panel(
     site: str, whose: str, profiles: Sequence[AttentionProfile], farthest: float
 ) -> SitePanel:
     """The heads of a site, in the order of layers and heads."""

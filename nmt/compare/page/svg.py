@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from nmt.compare.page.text import short
+from nmt.compare.page.text import tick_label
 
 COLOURS = 7  # as many as page.css has; then they begin again with other dashes
 DASHES = ("", "6 3", "2 2.5", "8 3 2 3")
@@ -120,7 +120,7 @@ def _log_ticks(scale: Scale, most: int) -> list[float]:
     return inside[:: math.ceil(len(inside) / most)]
 
 
-def fitted(values: Iterable[float], start: float, end: float, zero: bool = False) -> Scale:
+def linear_scale(values: Iterable[float], start: float, end: float, zero: bool = False) -> Scale:
     """A linear scale that shows all values with a little room; from zero where asked or near."""
     known = [v for v in values if math.isfinite(v)] or [0.0, 1.0]
     low, high = min(known), max(known)
@@ -137,7 +137,7 @@ def positive(values: Iterable[float], start: float, end: float) -> Scale:
     known = [v for v in values if math.isfinite(v) and v > 0] or [1.0]
     low, high = min(known), max(known)
     if high / low <= LOG_FROM:
-        return fitted(known, start, end)
+        return linear_scale(known, start, end)
     return Scale(low * 0.9, high * 1.1, start, end, log=True)
 
 
@@ -148,7 +148,7 @@ def grid(
     strokes, labels = [], []
     for value in scale.ticks():
         y = round(scale(value), 1)
-        text = f"{short(round(100 * value, 6))}%" if percent else short(value)
+        text = f"{tick_label(round(100 * value, 6))}%" if percent else tick_label(value)
         strokes.append(Stroke(f"M{left:g} {y:g}H{right:g}", "grid"))
         labels.append(Label(text, left - 5, round(y + 3.5, 1), "end"))
     return strokes, labels

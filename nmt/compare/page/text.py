@@ -99,7 +99,7 @@ def deviating(mean: float | None, deviation: float | None, digits: int = 1) -> s
     return _typeset(notation.deviating(mean, deviation, digits)).replace(" ", "\u00a0")
 
 
-def short(value: float) -> str:
+def tick_label(value: float) -> str:
     """A tick of an axis: `0.5`, `20`, `5k`, `2M`, `1e-05`."""
     for size, letter in ((1e6, "M"), (1e3, "k")):
         if abs(value) >= size:

@@ -1,7 +1,7 @@
 """Aligned columns of text: padded, side by side, and below where a line is full."""
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 WIDTH = 110  # columns of a table; more buckets than fit go below
@@ -18,15 +18,15 @@ class NamedLine(NamedTuple):
     optional: bool = False  # left out where no column shown has a number
 
 
-def named(lines: Sequence[NamedLine], gap: str, right: bool = False) -> list[str]:
-    """A table of lines behind their names."""
+def aligned_table(lines: Sequence[NamedLine]) -> list[str]:
+    """A table of lines behind their names, flush right."""
     width = _name_width(lines)
-    return [text for line in _aligned(lines, right) for text in _behind(line, width, gap)]
+    return [text for line in _aligned(lines, str.rjust) for text in _labelled(line, width, "  ")]
 
 
 def blocks(lines: Sequence[NamedLine], gap: str = GAP) -> list[str]:
     """Tables of as many columns side by side as fit; names stand before each."""
-    aligned, names = _aligned(lines, right=False), _name_width(lines)
+    aligned, names = _aligned(lines, str.ljust), _name_width(lines)
     widths = [len(cell) for cell in aligned[0].cells]
     tables, start = [], 0
     while start < len(widths):
@@ -36,7 +36,7 @@ def blocks(lines: Sequence[NamedLine], gap: str = GAP) -> list[str]:
             end += 1
         cut = [line._replace(cells=line.cells[start:end]) for line in aligned]
         shown = [line for line in cut if not line.optional or _has_number(line)]
-        tables.append("\n".join(text for line in shown for text in _behind(line, names, gap)))
+        tables.append("\n".join(text for line in shown for text in _labelled(line, names, gap)))
         start = end
     return tables
 
@@ -49,22 +49,21 @@ def _name_width(lines: Sequence[NamedLine]) -> int:
     return max((len(line.name) for line in lines if len(line.name) <= LABEL), default=0)
 
 
-def _aligned(lines: Sequence[NamedLine], right: bool) -> list[NamedLine]:
+def _aligned(lines: Sequence[NamedLine], align: Callable[[str, int], str]) -> list[NamedLine]:
     """The lines with the cells of each column as wide as its widest."""
     columns = zip(*(line.cells for line in lines), strict=True)
     widths = [max(map(len, column)) for column in columns]
-    align = str.rjust if right else str.ljust
     return [line._replace(cells=list(map(align, line.cells, widths))) for line in lines]
 
 
-def _behind(line: NamedLine, width: int, gap: str) -> list[str]:
+def _labelled(line: NamedLine, width: int, gap: str) -> list[str]:
     """A line behind its name; a long name has a line of its own."""
     if len(line.name) > LABEL:
         behind = gap.join([" " * width, *line.cells]).rstrip()
-        return [wrapped(line.name), behind] if behind else [wrapped(line.name)]
+        return [wrap(line.name), behind] if behind else [wrap(line.name)]
     return [gap.join([line.name.ljust(width), *line.cells]).rstrip()]
 
 
-def wrapped(line: str) -> str:
+def wrap(line: str) -> str:
     """A sentence in lines that are not too long."""
     return textwrap.fill(line, PROSE, subsequent_indent="  ", break_on_hyphens=False)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from nmt.compare.notation import EMPTY, STAR, beyond, count, interval, number, p_value, star
 from nmt.compare.report import BucketScores, PaperTable, Report, Score, ScoredTest, rows_of
-from nmt.compare.text.columns import GAP, NamedLine, blocks, wrapped
+from nmt.compare.text.columns import GAP, NamedLine, blocks, wrap
 
 TIGHTER = ((" / ", GAP), (" / ", "  "), ("/", "  "))  # between metrics, and between columns
 
@@ -15,14 +15,14 @@ def paper_table(report: Report, table: PaperTable) -> str:
     test, rows = report.test(table.test), rows_of(report, table)
     unit = f"; source length in {test.unit}" if test.unit and table.buckets else ""
     what = f"{test.name}, {count(test.rows[-1].pairs)} pairs{unit}; {' / '.join(table.metrics)}"
-    opening = wrapped(f"{table.name}: {table.caption}") + "\n" + wrapped(what)
+    opening = wrap(f"{table.name}: {table.caption}") + "\n" + wrap(what)
     return "\n\n".join([opening, *grid(report, rows, table.systems, table.metrics)])
 
 
 def test_grids(report: Report, test: ScoredTest) -> str:
     """A grid for each metric of a test."""
     unit = f"source length in {test.unit}" if test.unit else "no source, hence no lengths"
-    parts = [wrapped(f"{test.name}, {count(test.rows[-1].pairs)} pairs; {unit}")]
+    parts = [wrap(f"{test.name}, {count(test.rows[-1].pairs)} pairs; {unit}")]
     for metric in test.metrics:
         systems = range(len(report.systems))
         first, *others = grid(report, test.filled, systems, [metric.name])

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from nmt.compare.notation import EMPTY, beyond, count, deviating, interval, number, p_value, star
 from nmt.compare.ranking import EXACT, Ranking
 from nmt.compare.report import BucketScores, Report
-from nmt.compare.text.columns import NamedLine, named, wrapped
+from nmt.compare.text.columns import NamedLine, aligned_table, wrap
 from nmt.compare.text.notes import notes_of
 
 
@@ -15,8 +15,8 @@ def ranking(report: Report) -> str:
     for test in report.tests:
         ranked = Ranking(report, test)
         lines = [NamedLine(name, cells) for name, *cells in _lines(ranked)]
-        parts.append("\n".join([wrapped(_opening(ranked)), "", *named(lines, "  ", right=True)]))
-    return "\n\n".join([*parts, "\n".join(map(wrapped, notes_of(report)))]) + "\n"
+        parts.append("\n".join([wrap(_opening(ranked)), "", *aligned_table(lines)]))
+    return "\n\n".join([*parts, "\n".join(map(wrap, notes_of(report)))]) + "\n"
 
 
 def markdown(report: Report) -> str:

@@ -15,7 +15,7 @@ from nmt.compare.notation import (
     sign,
 )
 from nmt.compare.report import ComparedSystem, Report, ScoredTest, SystemScores
-from nmt.compare.text.columns import NamedLine, blocks, named, wrapped
+from nmt.compare.text.columns import NamedLine, aligned_table, blocks, wrap
 from nmt.compare.text.grid import heading, paper_table, test_grids
 from nmt.compare.text.notes import notes_of
 
@@ -28,7 +28,7 @@ def render(report: Report) -> str:
     if any(system.parameters is not None for system in report.systems):
         parts.append(_systems(report))
     parts += [_signs(report, test) for test in report.tests]
-    parts.append("\n".join(map(wrapped, notes_of(report))))
+    parts.append("\n".join(map(wrap, notes_of(report))))
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
@@ -36,7 +36,7 @@ def _systems(report: Report) -> str:
     """Size, budget and speed of each system."""
     columns = ["parameters", "of encodings", "seeds", "updates", "dev ppl", "longest", "tokens/s"]
     lines = [NamedLine(system.label, _system(system)) for system in report.systems]
-    table = named([NamedLine("", columns), *lines], "  ", right=True)
+    table = aligned_table([NamedLine("", columns), *lines])
     notes = "longest: source in training, in pieces; tokens/s: of the target, in training, median"
     return "\n".join(["Systems", *table, notes])
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from nmt.compare.notation import figures, over_runs
+from nmt.compare.notation import further_figures, over_runs
 from nmt.compare.report import ComparedSystem, Report
 
 HEADING = (
@@ -22,12 +22,12 @@ def tsv(report: Report) -> str:
     """
     lines = [
         HEADING,
-        *([_plain(number.get(key)) for key in HEADING] for number in _numbers(report)),
+        *([_as_cell(number.get(key)) for key in HEADING] for number in _numbers(report)),
     ]
     return "".join("\t".join(line) + "\n" for line in lines)
 
 
-def _plain(value: Any) -> str:
+def _as_cell(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     text = "" if value is None else str(value)
@@ -47,7 +47,7 @@ def _numbers(report: Report) -> Iterator[dict[str, Any]]:
                     difference = None if published is None else score.mean - published
                     of_score = {"metric": name, "signature": signature, "difference": difference}
                     yield {**about, **of_score, **vars(score)}
-                for name, value in figures(cell).items():
+                for name, value in further_figures(cell).items():
                     if value is not None:
                         yield {**about, "metric": name, "mean": value}
     for system in report.systems:
