@@ -14,7 +14,7 @@ from typing import Any
 from nmt.config import Settings
 from nmt.encodings.base import Encoding
 from nmt.errors import UserError
-from nmt.inspect.conformance import Result, examined, failures, small
+from nmt.inspect.conformance import Result, failures, run_checks, small
 from nmt.inspect.parity import BOUNDS, TOKENS
 from nmt.inspect.specimen import perturbed
 from nmt.machine.device import pick, set_up
@@ -65,7 +65,7 @@ def check_encoding(
     there = pick(device)
     set_up(there)  # in exact float32
     model = perturbed(settings)
-    results = list(examined(model, order_matters, tokens, precisions, there))
+    results = list(run_checks(model, order_matters, tokens, precisions, there))
     if lines := failures(results):
         names, count = ",".join(settings.encoding), sum(not result.passed for result in results)
         raise AssertionError(

@@ -50,18 +50,18 @@ def command(argv: list[str]) -> None:
         device = pick(options.device or "cpu")
         set_up(device)
         if options.run:
-            prove.run(options.run, _print, device)
+            prove.check_run(options.run, _print, device)
         else:
-            prove.encodings(options.names, overrides, folders, _print, device)
+            prove.check_encodings(options.names, overrides, folders, _print, device)
     elif options.run:
         from nmt.inspect import plot
 
         picture = (options.plot, lambda path: plot.draw_run(options.run, name, path, folders))
         outputs.write_all([picture])
     elif name is None:
-        from nmt.inspect.listing import listed
+        from nmt.inspect.listing import encoding_list
 
-        sys.stdout.write(listed(folders))
+        sys.stdout.write(encoding_list(folders))
     else:
         from nmt.inspect import card, plot
         from nmt.overrides.compose import experiment_of

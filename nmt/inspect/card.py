@@ -31,7 +31,7 @@ Rows = Iterator[tuple[str, str]]  # the name of a fact, and the fact
 def card(option: str, settings: Settings, folders: Folders = ()) -> str:
     """The card at the settings' size."""
     specimen = small(settings)
-    lines = [option, f"  {summary('encoding', option, folders)}", "", *_documents(settings)]
+    lines = [option, f"  {summary('encoding', option, folders)}", "", *_docstrings(settings)]
     rows = [("family", family_of(option, folders))]
     rows += [*_survey(specimen, option), *_sites(specimen), *_size(settings), *_lengths(specimen)]
     rows += [*_trials(specimen), ("CTranslate2", exportable(specimen, settings))]
@@ -46,7 +46,7 @@ def card(option: str, settings: Settings, folders: Folders = ()) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _documents(settings: Settings) -> Iterator[str]:
+def _docstrings(settings: Settings) -> Iterator[str]:
     """Source and formula: the docstrings of each entry's module and class, each module once."""
     classes = [find(str(options.get("use", name))) for name, options in settings.encoding.items()]
     for cls in dict.fromkeys(classes):
@@ -61,9 +61,9 @@ def _survey(specimen: Specimen, option: str) -> Rows:
     layers = "every layer" if columns.recurring else "at the input or top alone"
     yield "reference point", REFERENCES[columns.reference]
     yield "injection", INJECTIONS[columns.injection]
-    yield "learnable", _yes(columns.learnable)
-    yield "recurring", _yes(columns.recurring, layers)
-    yield "unbound", _yes(columns.unbound, "" if columns.unbound else tables)
+    yield "learnable", _yes_or_no(columns.learnable)
+    yield "recurring", _yes_or_no(columns.recurring, layers)
+    yield "unbound", _yes_or_no(columns.unbound, "" if columns.unbound else tables)
 
 
 def _sites(specimen: Specimen) -> Rows:
@@ -76,18 +76,18 @@ def _sites(specimen: Specimen) -> Rows:
 
 
 def _size(settings: Settings) -> Rows:
-    counts, size = facts.counted(settings), settings.model
+    counts, size = facts.parameter_counts(settings), settings.model
     by_site = zip(facts.SITES, counts, strict=True)
-    sites = ", ".join(f"{site} {facts.total([count])}" for site, count in by_site)
+    sites = ", ".join(f"{site} {facts.format_counts([count])}" for site, count in by_site)
     layers = f"{size.encoder_layers}+{size.decoder_layers} layers"
     model = f"a model of {size.dim} x {layers} ({sites})"
-    yield "parameters", f"{facts.total(counts)} in {model}"
+    yield "parameters", f"{facts.format_counts(counts)} in {model}"
 
 
 def _lengths(specimen: Specimen) -> Rows:
     model = specimen.model
     limit, other = model.source_limit, model.target_limit
-    yield "longest source", f"{_limit(limit)}; {checks.beyond(specimen, limit)}"
+    yield "longest source", f"{_limit(limit)}; {checks.longer_source(specimen, limit)}"
     if other != limit:
         yield "longest target", _limit(other)
     if model.needs_lengths:
@@ -98,12 +98,12 @@ def _lengths(specimen: Specimen) -> Rows:
 
 def _trials(specimen: Specimen) -> Rows:
     """What a model of a few dimensions shows."""
-    yield "interpolation", _found(checks.interpolation(copy.deepcopy(specimen)))
+    yield "interpolation", _with_finding(checks.interpolation(copy.deepcopy(specimen)))
     shifted = checks.shift(specimen)
     only = "not asked: it has distances only"
-    yield "shift invariant", only if shifted is None else _found(shifted)
+    yield "shift invariant", only if shifted is None else _with_finding(shifted)
     holds, finding = checks.permutation(specimen)
-    yield "order in encoder", _found(Observation(not holds, finding))
+    yield "order in encoder", _with_finding(Observation(not holds, finding))
     for site, encodings in specimen.model.sites.items():
         if (why := encodings.breaks_shift_invariance) is not None:
             yield f"composed, {site}", why
@@ -134,9 +134,9 @@ def _limit(length: int | None) -> str:
     return "any" if length is None else f"{length:,}"
 
 
-def _found(check: Observation) -> str:
-    return _yes(check.holds, check.finding)
+def _with_finding(check: Observation) -> str:
+    return _yes_or_no(check.holds, check.finding)
 
 
-def _yes(holds: bool, why: str = "") -> str:
+def _yes_or_no(holds: bool, why: str = "") -> str:
     return ("yes" if holds else "no") + (f": {why}" if why else "")

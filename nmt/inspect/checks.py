@@ -7,7 +7,7 @@ from torch import Tensor
 
 from nmt.inspect import parity
 from nmt.inspect.parity import Deviation
-from nmt.inspect.specimen import Specimen, entries, full
+from nmt.inspect.specimen import Specimen, entries, full_pass
 from nmt.model.invariance import relative_difference, shifted
 from nmt.model.transformer import Transformer
 
@@ -33,9 +33,9 @@ def shift(specimen: Specimen) -> Observation | None:
     encodings = [e for _, e in entries(specimen.model)]
     if any(e.positions.distances_only for e in encodings):
         return None
-    before = full(*specimen)
+    before = full_pass(*specimen)
     with shifted(encodings):
-        return _equal(before, full(*specimen))
+        return _equal(before, full_pass(*specimen))
 
 
 def permutation(specimen: Specimen) -> Observation:
@@ -53,13 +53,13 @@ def interpolation(specimen: Specimen) -> Observation:
     try:
         for site in specimen.model.sites.values():
             site.scale_positions(0.5)
-        finite = bool(full(*specimen).isfinite().all())
+        finite = bool(full_pass(*specimen).isfinite().all())
     except ValueError as e:
         return Observation(False, str(e).split(", because ")[-1])
     return Observation(finite, "positions may be any real numbers" if finite else "not finite")
 
 
-def beyond(specimen: Specimen, limit: int | None) -> str:
+def longer_source(specimen: Specimen, limit: int | None) -> str:
     """What happens to a source one longer than the limit, or to one of 1,000 tokens."""
     length = 1000 if limit is None else limit + 1
     source, _, columns = specimen.text.single(-1)

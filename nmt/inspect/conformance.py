@@ -17,7 +17,7 @@ from nmt.encodings.positions import Index
 from nmt.errors import where_raised
 from nmt.inspect import checks, parity
 from nmt.inspect.parity import BOUNDS, TOKENS
-from nmt.inspect.specimen import Specimen, entries, full, sentences
+from nmt.inspect.specimen import Specimen, entries, full_pass, sentences
 from nmt.model import trial
 from nmt.model.example import Sentences
 from nmt.model.invariance import fault, relative_difference, shifted
@@ -68,7 +68,7 @@ def _check(name: str) -> Callable[[Some], Some]:
     return enter
 
 
-def examined(
+def run_checks(
     model: Transformer,
     order_matters: bool | None = True,
     tokens: int = TOKENS,
@@ -156,7 +156,7 @@ def order_in_decoder(model: Transformer) -> str:
     """The last token tells the order of two earlier ones."""
     text = _text(model)
     swapped = text.target[:, [1, 0, *range(2, text.target.shape[1])]]
-    last = [full(model, text._replace(target=ids))[:, -1] for ids in (text.target, swapped)]
+    last = [full_pass(model, text._replace(target=ids))[:, -1] for ids in (text.target, swapped)]
     if (moved := relative_difference(*last)) < VISIBLE:
         raise CheckError(f"two tokens that change places show {moved:.2g}")
     return _shown(moved)
@@ -169,10 +169,10 @@ def kind_of_positions(model: Transformer) -> str:
     for e in encodings:
         e.positions = Index(step=2)
     text = _text(model)  # as many tokens as tables hold so far apart
-    after = full(model, text)
+    after = full_pass(model, text)
     for e in encodings:
         e.positions = Index()
-    before = full(model, text)
+    before = full_pass(model, text)
     moved = relative_difference(before, after)
     kinds = {e.facts.position_type for e in encodings}
     if (moved > ROUNDING) != bool(kinds - {"none"}):
@@ -181,7 +181,7 @@ def kind_of_positions(model: Transformer) -> str:
     if kinds == {"real"}:
         for site in model.sites.values():
             site.scale_positions(0.25)
-        between = full(model, text)
+        between = full_pass(model, text)
         if not between.isfinite().all() or relative_difference(before, between) <= ROUNDING:
             raise CheckError("position_type real, but positions between integers are not read")
     return _shown(moved)
@@ -192,7 +192,7 @@ def long_and_empty_sequences(model: Transformer) -> str:
     """Nothing is infinite or NaN, also where no source token may be seen."""
     for second in (1, 0):
         text = _text(model, LONG, second)
-        if not full(model, text).isfinite().all():
+        if not full_pass(model, text).isfinite().all():
             longest = max(text.source.shape[1], text.target.shape[1])
             rest = f"{longest} tokens" if second else "a source without any token"
             raise CheckError(f"NaN or infinity for {rest}")
@@ -213,7 +213,7 @@ def zero_initialised(model: Transformer) -> str:
             raise CheckError(f"encoding.{e.name}: zero-initialised, no parameter gets a gradient")
     for site in model.sites.values():
         site.entries = nn.ModuleList(e for e in site.entries if e not in zeroed)
-    if (moved := relative_difference(before.detach(), full(model, text))) > ROUNDING:
+    if (moved := relative_difference(before.detach(), full_pass(model, text))) > ROUNDING:
         names = ", ".join(dict.fromkeys(f"encoding.{e.name}" for e in zeroed))
         raise CheckError(f"{names}: zero-initialised, but it changes logits by {moved:.2g}")
     return "changes nothing, and gets gradients"

@@ -13,7 +13,7 @@ from nmt import build
 from nmt.config import Settings
 from nmt.encodings.base import Encoding, Facts
 from nmt.encodings.passes import computed
-from nmt.inspect.single import additions, ask, pass_over
+from nmt.inspect.single import apply_hooks, changes_by_part, pass_over
 from nmt.inspect.specimen import Specimen, entries
 from nmt.model.transformer import Transformer
 
@@ -37,7 +37,7 @@ def facts_of(specimen: Specimen, option: str = "") -> SurveyFacts:
 
     What stands beside it, as in a decoder that has no tree, is another method.
     """
-    probes = [Probe(site, e, specimen) for site, e in chosen(specimen.model, option)]
+    probes = [Probe(site, e, specimen) for site, e in entries_named(specimen.model, option)]
     probes = [probe for probe in probes if probe.hooks]
     encodings = [probe.encoding for probe in probes]
     return SurveyFacts(
@@ -49,7 +49,7 @@ def facts_of(specimen: Specimen, option: str = "") -> SurveyFacts:
     )
 
 
-def chosen(model: Transformer, option: str) -> list[tuple[str, Encoding]]:
+def entries_named(model: Transformer, option: str) -> list[tuple[str, Encoding]]:
     """The encodings of the entry that bears the option's name, with sites; else all."""
     encodings = entries(model)
     return [(site, e) for site, e in encodings if e.name == option] or encodings
@@ -65,7 +65,7 @@ class Probe:
         draw = torch.Generator().manual_seed(0)
         contents = torch.randn(2, *ids.shape, encoding.dims.dim, generator=draw)
         with torch.inference_mode():
-            self._answers = [ask(encoding, x, self._context) for x in contents]
+            self._answers = [apply_hooks(encoding, x, self._context) for x in contents]
 
     @cached_property
     def reference(self) -> str:
@@ -90,7 +90,7 @@ class Probe:
         attention otherwise: through the scores, a bias, the values, or by changing queries and keys
         depending on their content. Neither (-) if it replaces embeddings by something else.
         """
-        kinds = {part: kind for part, (kind, _) in additions(*self._answers).items()}
+        kinds = {part: kind for part, (kind, _) in changes_by_part(*self._answers).items()}
         if self.encoding.facts.streams > 1:
             kinds = {"embed": "more"}
         replaces = "more" in (kinds["embed"], kinds.get("layer"))
@@ -114,19 +114,19 @@ def _merged(kinds: set[str], several: str) -> str:
     return "-" if not kinds else kinds.pop() if len(kinds) == 1 else several
 
 
-def counted(settings: Settings, option: str = "") -> list[tuple[int, int]]:
+def parameter_counts(settings: Settings, option: str = "") -> list[tuple[int, int]]:
     """Parameters of each site: how many, and how many more for each word type of its side.
 
     `option`: of its own entry alone, if one bears its name.
     """
     few, more = dict.fromkeys(SITES, 0), dict.fromkeys(SITES, 0)
     for sizes, vocab in ((few, 8), (more, 9)):
-        for site, e in chosen(build.meta_model(settings, vocab, vocab), option):
+        for site, e in entries_named(build.meta_model(settings, vocab, vocab), option):
             sizes[site] += sum(p.numel() for p in e.parameters())
     return [(few[s] - 8 * (more[s] - few[s]), more[s] - few[s]) for s in SITES]
 
 
-def total(counts: list[tuple[int, int]]) -> str:
+def format_counts(counts: list[tuple[int, int]]) -> str:
     """12,345 or 12,345 + 1,024 V of all sites, V being the size of the vocabulary."""
     fixed, per_word = (sum(part) for part in zip(*counts, strict=True))
     if not per_word:

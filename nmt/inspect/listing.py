@@ -3,7 +3,7 @@
 from nmt.overrides.options import Folders, families, summary
 
 
-def listed(folders: Folders = ()) -> str:
+def encoding_list(folders: Folders = ()) -> str:
     """The names and first comments of all options, those of `folders` among them."""
     groups = families(folders)
     width = max(len(option) for options in groups.values() for option in options)

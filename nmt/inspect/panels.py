@@ -12,7 +12,7 @@ from nmt.encodings.context import Context
 from nmt.encodings.limits import max_length
 from nmt.encodings.passes import with_positions
 from nmt.encodings.weights import softmax
-from nmt.inspect.single import additions, ask, pass_over, scale_of
+from nmt.inspect.single import apply_hooks, changes_by_part, pass_over, scale_of
 from nmt.model import example
 
 Array = np.ndarray
@@ -54,7 +54,7 @@ Panel = MatrixPanel | CurvesPanel
 
 def panels_of(e: Encoding, site: str, vocab: int) -> list[Panel]:
     """All that is worth drawing of one encoding in the first layer of a site."""
-    portrait, hooks = _Portrait(e, site, vocab), set(e.hooks)
+    portrait, hooks = _EncodingPanels(e, site, vocab), set(e.hooks)
     panels: list[Panel] = []
     if hooks & {"embed", "layer", "project"}:
         vectors = portrait.vectors()
@@ -95,14 +95,14 @@ def _by_diagonal(values: Array, most: int) -> tuple[Array, Array]:
     return distances, np.array([np.diagonal(values, d).mean() for d in distances])
 
 
-class _Portrait:
+class _EncodingPanels:
     """One encoding at a site, asked in its first layer about a made-up sentence."""
 
     def __init__(self, e: Encoding, site: str, vocab: int) -> None:
         self.e, self.site, self.n = e, site, min(LENGTH, max_length(e, e.training) or LENGTH)
         self.ids = example.ids(1, self.n, vocab)
         self.columns = example.columns(set(e.facts.columns), self.ids)
-        self.x = _contents(self.n, e)
+        self.x = _unrelated_words(self.n, e)
 
     def context(self, rows: int, length: int | None = None, same: bool = False) -> Context:
         """The pass over copies of the sentence or its start, or of one word again and again."""
@@ -117,8 +117,8 @@ class _Portrait:
             return None
         x, context = self.x[:2], self.context(2)
         with torch.inference_mode():
-            first, second = (ask(self.e, words, context) for words in (x, x.flip(0) * 0.5))
-        changes = additions(first, second)
+            first, second = (apply_hooks(self.e, words, context) for words in (x, x.flip(0) * 0.5))
+        changes = changes_by_part(first, second)
         for part in ("embed", "layer", "query"):
             kind, change = changes[part]
             if kind == "vectors":
@@ -138,8 +138,8 @@ class _Portrait:
         """What is added to the logits of unrelated words, and what equal words get."""
         e, x, panels = self.e, self.x, list[Panel]()
         with torch.inference_mode():
-            unrelated = ask(e, x, self.context(len(x)))
-            equal = ask(e, x[:, :1].expand(*x.shape), self.context(len(x), same=True))
+            unrelated = apply_hooks(e, x, self.context(len(x)))
+            equal = apply_hooks(e, x[:, :1].expand(*x.shape), self.context(len(x), same=True))
         if e.facts.streams == 1:
             plain = unrelated.plain @ unrelated.plain.mT * scale_of(e)
             blocked = (unrelated.logits < BLOCKED).any(0)  # by a bias that masks
@@ -169,7 +169,7 @@ class _Portrait:
         """How much of the attention the keys of a query get that are most alike, in order."""
         with torch.inference_mode():
             context = self.context(len(self.x))
-            e = ask(self.e, self.x, context).logits  # of the keys that it may remember in context
+            e = apply_hooks(self.e, self.x, context).logits  # keys may be remembered in context
             weights = Encodings([self.e]).normalise(e, 0, context)
             both = [("softmax", softmax(e, context.allowed)), (self.e.name, weights)]
         ranks = np.arange(1, self.n + 1)
@@ -187,7 +187,7 @@ class _Portrait:
         n, context = self.n, self.context(self.n)  # row j attends to key j alone
         p = torch.eye(n)[:, None, None].expand(n, self.e.dims.heads, n, n)
         with torch.inference_mode():
-            ask(self.e, self.x[:1].expand(n, *self.x.shape[1:]), context)
+            apply_hooks(self.e, self.x[:1].expand(n, *self.x.shape[1:]), context)
             added = self.e.values(p, 0, with_positions(context, self.e.positions))
         if added is None:
             return []
@@ -231,7 +231,7 @@ class _Portrait:
         return distances[often].numpy(), list(curves[:, often].numpy())
 
 
-def _contents(n: int, e: Encoding) -> Tensor:
+def _unrelated_words(n: int, e: Encoding) -> Tensor:
     """Words [sentence, position, dim] that have nothing to do with each other.
 
     The signs of two positions agree in half of the sentences, so that whatever is linear in a

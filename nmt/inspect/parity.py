@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from nmt.errors import where_raised
-from nmt.inspect.specimen import Decoding, device_of, full, made_up, sentences
+from nmt.inspect.specimen import Decoding, device_of, full_pass, random_ids, sentences
 from nmt.model.example import Sentences
 from nmt.model.transformer import PAD, Transformer
 
@@ -62,7 +62,7 @@ class Subject:
     def against_full(self, decoding: Decoding) -> Pairs:
         """Logits as decoded and of the full pass of a fresh copy, real tokens only."""
         real = decoding.text.target != PAD
-        return [(decoding.logits[real], full(self.fresh(), decoding.text)[real])]
+        return [(decoding.logits[real], full_pass(self.fresh(), decoding.text)[real])]
 
 
 Decode = Callable[[Subject], Pairs]
@@ -110,10 +110,12 @@ def after_other_passes(subject: Subject) -> Pairs:
     longest = subject.model.target_limit or 2 * subject.tokens
     for rows, length in ((5, min(2 * subject.tokens, longest)), (1, max(1, subject.tokens // 4))):
         other = subject.text(rows)
-        full(subject.model, other._replace(target=made_up(subject.model, rows, length, length)))
+        full_pass(
+            subject.model, other._replace(target=random_ids(subject.model, rows, length, length))
+        )
     decoding = Decoding(subject.model, subject.text())
     decoding.grow(subject.tokens)
-    after, should = (full(m, decoding.text) for m in (subject.model, subject.fresh()))
+    after, should = (full_pass(m, decoding.text) for m in (subject.model, subject.fresh()))
     return [*subject.against_full(decoding), (after.flatten(0, 1), should.flatten(0, 1))]
 
 
@@ -159,10 +161,10 @@ def padding(subject: Subject) -> Pairs:
     text = subject.text(4, source=[max(1, n // 2), n, max(1, n // 4), max(1, n - 1)], spread=3)
     decoding = Decoding(subject.model, text)
     decoding.grow(subject.tokens)
-    together = full(subject.fresh(), text)
+    together = full_pass(subject.fresh(), text)
     pairs: Pairs = []
     for row in range(len(text.source)):
-        alone = full(subject.fresh(), text.single(row))[0]  # [its target, vocab]
+        alone = full_pass(subject.fresh(), text.single(row))[0]  # [its target, vocab]
         pairs += [(t[row, : len(alone)], alone) for t in (decoding.logits, together)]
     return pairs
 
@@ -228,13 +230,13 @@ def _deviation(condition: Condition, precision: str, subject: Subject) -> Deviat
     reduced, kind = precision == "bfloat16", device_of(subject.model).type
     try:
         with torch.inference_mode(), torch.autocast(kind, torch.bfloat16, enabled=reduced):
-            difference, largest = _compared(condition.decode(subject))
+            difference, largest = _largest_difference(condition.decode(subject))
     except Exception as e:  # any mistake of an encoding, in any of its hooks
         return Deviation(condition, precision, math.nan, math.nan, where_raised(e))
     return Deviation(condition, precision, difference, largest)
 
 
-def _compared(pairs: Pairs) -> tuple[float, float]:
+def _largest_difference(pairs: Pairs) -> tuple[float, float]:
     """The largest difference, NaN if anything is not finite, and the largest logit."""
     a, b = (torch.cat(side) for side in zip(*pairs, strict=True))
     if not (a.isfinite().all() and b.isfinite().all()):

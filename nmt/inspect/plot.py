@@ -12,7 +12,7 @@ from nmt.errors import UserError
 from nmt.figure import drawn
 from nmt.inspect.panels import CurvesPanel, MatrixPanel, Panel, panels_of
 from nmt.inspect.specimen import entries
-from nmt.inspect.vectors import learned
+from nmt.inspect.vectors import learned_vectors
 from nmt.model.transformer import Transformer
 from nmt.overrides.options import Folders, entries_of
 
@@ -53,7 +53,7 @@ def draw_run(run: Path, option: str | None, path: Path, folders: Folders = ()) -
     title = f"{option or '+'.join(names)} ({state})"
     rows = _rows(trained.model, wanted, vocab)
     for site, e in entries(trained.model):
-        for role, panels in learned(e).items() if e.name in wanted else ():
+        for role, panels in learned_vectors(e).items() if e.name in wanted else ():
             rows[f"{e.name}: {site}, similarity of learned vectors ({role})"] = [*panels]
     _save(rows, title, path)
 

@@ -9,7 +9,7 @@ import torch
 
 from nmt import modeldir
 from nmt.errors import Exit, UserError
-from nmt.inspect.conformance import OF_TRAINED, Result, examined, failures, small
+from nmt.inspect.conformance import OF_TRAINED, Result, failures, run_checks, small
 from nmt.inspect.specimen import perturbed
 from nmt.overrides.options import Folders, options_of
 
@@ -17,7 +17,7 @@ NAME, WIDTH = 38, 110  # columns
 Show = Callable[[str], None]
 
 
-def encodings(
+def check_encodings(
     names: Sequence[str],
     overrides: Sequence[str],
     folders: Folders,
@@ -41,7 +41,9 @@ def encodings(
                 raise
             refused[name] = error
         else:
-            failed += _shown(name, examined(model, None, device=device), show, len(every) == 1)
+            failed += _show_results(
+                name, run_checks(model, None, device=device), show, len(every) == 1
+            )
     if len(refused) == len(every):
         raise refused[every[0]]
     for name, why in refused.items():
@@ -49,13 +51,15 @@ def encodings(
     _conclude(failed)
 
 
-def run(path: Path, show: Show, device: torch.device) -> None:
+def check_run(path: Path, show: Show, device: torch.device) -> None:
     """Check the model of a run, or another model directory; raises UserError (70) as above."""
     model = modeldir.load(path).model
-    _conclude(_shown(str(path), examined(model, device=device, only=OF_TRAINED), show, True))
+    _conclude(
+        _show_results(str(path), run_checks(model, device=device, only=OF_TRAINED), show, True)
+    )
 
 
-def _shown(name: str, results: Iterable[Result], show: Show, whole: bool) -> int:
+def _show_results(name: str, results: Iterable[Result], show: Show, whole: bool) -> int:
     """Show all results, or those that failed; how many failed."""
     every: list[Result] = []
     if whole:

@@ -27,7 +27,7 @@ def pass_over(ids: Tensor, site: str, columns: dict[str, Tensor]) -> Context:
     )
 
 
-class Answers(NamedTuple):
+class HookOutputs(NamedTuple):
     """What a single encoding makes of contents x [batch, length, dim] in its first layer."""
 
     contents: Tensor  # [batch, length, dim]: x
@@ -38,7 +38,7 @@ class Answers(NamedTuple):
     logits: Tensor  # [batch x streams, heads, query, key], scaled, not masked
 
 
-def ask(e: Encoding, x: Tensor, context: Context) -> Answers:
+def apply_hooks(e: Encoding, x: Tensor, context: Context) -> HookOutputs:
     """Ask every hook but `values` and `readout`, with projections that only split into heads.
 
     Between the stacks there is nothing to embed, as in the model.
@@ -57,7 +57,7 @@ def ask(e: Encoding, x: Tensor, context: Context) -> Answers:
     logits = site.scores(q, k, layer, inside).float() * scale_of(e)
     if (bias := site.bias(layer, inside)) is not None:
         logits = logits + bias
-    return Answers(x, embedded, layered, (q, k, v), split(inputs)[0], logits)
+    return HookOutputs(x, embedded, layered, (q, k, v), split(inputs)[0], logits)
 
 
 def scale_of(e: Encoding) -> float:
@@ -65,7 +65,7 @@ def scale_of(e: Encoding) -> float:
     return e.dims.head_dim**-0.5 if e.facts.scale is None else e.facts.scale
 
 
-def additions(first: Answers, second: Answers) -> dict[str, tuple[str, Tensor]]:
+def changes_by_part(first: HookOutputs, second: HookOutputs) -> dict[str, tuple[str, Tensor]]:
     """What was done to two contents at the same places: its kind, and the change of the first.
 
     The kind is "" for nothing, `vectors` if both got the same, `more` if it depends on contents.
@@ -75,10 +75,10 @@ def additions(first: Answers, second: Answers) -> dict[str, tuple[str, Tensor]]:
     parts["layer"] = (first.layered, second.layered, x, y)
     for place, part in enumerate(("query", "key")):
         parts[part] = (first.projected[place], second.projected[place], first.plain, second.plain)
-    return {part: _added(*tensors) for part, tensors in parts.items()}
+    return {part: _change(*tensors) for part, tensors in parts.items()}
 
 
-def _added(first: Tensor, second: Tensor, x: Tensor, y: Tensor) -> tuple[str, Tensor]:
+def _change(first: Tensor, second: Tensor, x: Tensor, y: Tensor) -> tuple[str, Tensor]:
     if first.shape != x.shape:
         return "more", first
     change, other = first - x, second - y

@@ -25,7 +25,7 @@ def sentences(
     Not all rows of a column are alike, or mixing them up would not show.
     """
     source_ids, target_ids = (
-        made_up(model, len(lengths), max(lengths), seed + offset)
+        random_ids(model, len(lengths), max(lengths), seed + offset)
         for offset, lengths in enumerate((source, target))
     )
     for ids, lengths in ((source_ids, source), (target_ids, target)):
@@ -39,7 +39,7 @@ def sentences(
     return Sentences(source_ids, target_ids, columns)
 
 
-def made_up(model: Transformer, rows: int, length: int, seed: int) -> Tensor:
+def random_ids(model: Transformer, rows: int, length: int, seed: int) -> Tensor:
     """Random ids [rows, length] of words that both sides of a model have, on its device."""
     sizes = (model.source_embedding.num_embeddings, model.target_embedding.num_embeddings)
     return example.ids(rows, length, min(VOCAB, *sizes), seed).to(device_of(model))
@@ -74,7 +74,7 @@ def small(settings: Settings) -> Specimen:
 
 
 @torch.inference_mode()
-def full(model: Transformer, text: Sentences) -> Tensor:
+def full_pass(model: Transformer, text: Sentences) -> Tensor:
     """The logits [rows, target, vocab] of one causal pass."""
     return at_least_float32(model(text.source, text.target, text.columns))
 
@@ -108,7 +108,7 @@ class Decoding:
         self._logits = [self.logits[chosen]]
         self.text = self.text.take(chosen)
         rest = self.text.target[:, self.done :]
-        other = made_up(self.model, len(rows), rest.shape[1], seed=self.done)
+        other = random_ids(self.model, len(rows), rest.shape[1], seed=self.done)
         rest.copy_(other.where(rest != PAD, rest))
 
 

@@ -65,8 +65,8 @@ def lines(method: Method, overrides: list[str], folders: Folders = ()) -> Iterat
             specimen = small(settings)
             decoded = checks.cached(specimen.model)
             derived = cells_of(specimen, option) if decoded.passed else printed
-            count = facts.total(facts.counted(settings, option))
-            cells = tuple(map(compared, derived, method.cells or derived))
+            count = facts.format_counts(facts.parameter_counts(settings, option))
+            cells = tuple(map(with_survey, derived, method.cells or derived))
             works = "yes" if decoded.passed else f"no: {decoded.finding}"
         except UserError as e:
             works = f"no: {e}"
@@ -80,7 +80,7 @@ def cells_of(specimen: Specimen, option: str) -> tuple[str, ...]:
     return (reference, injection, *("yes" if flag else "no" for flag in flags))
 
 
-def compared(ours: str, theirs: str) -> str:
+def with_survey(ours: str, theirs: str) -> str:
     """Our cell, and the survey's where it differs."""
     return ours if ours == theirs else f"{ours}{MARK} ({theirs})"
 

@@ -13,7 +13,7 @@ from nmt.inspect.panels import DISTANCE, MatrixPanel
 REACH = 32  # distances beyond are not shown
 
 
-def learned(e: Encoding) -> dict[str, list[MatrixPanel]]:
+def learned_vectors(e: Encoding) -> dict[str, list[MatrixPanel]]:
     """How similar the vectors of two distances are, in each table that an encoding has learned.
 
     By role (keys, values, ...): cosines between sinusoids (Rosendahl et al. 2019, eq. 1-2) of the
@@ -30,11 +30,11 @@ def learned(e: Encoding) -> dict[str, list[MatrixPanel]]:
     distances = list(range(-REACH, last + 1))
     for layer in range(e.dims.layers):
         for role, table in _tables(e, layer, distances).items():
-            low, high = _distinct(table, distances)
+            low, high = _unclipped_range(table, distances)
             vectors = table[:, low : high + 1]
             if vectors.any():
                 heads = f", mean over {len(table)} heads" if len(table) > 1 else ""
-                panels = rows.setdefault(role, [_fixed(distances[low : high + 1], vectors)])
+                panels = rows.setdefault(role, [_sinusoids(distances[low : high + 1], vectors)])
                 panels.append(_cosines(f"layer {layer + 1}{heads}", distances[low], vectors))
     for panels in rows.values():
         panels[0] = panels[0]._replace(down=DISTANCE)
@@ -50,7 +50,7 @@ def _tables(e: Encoding, layer: int, distances: list[int]) -> dict[str, Tensor]:
         return {role: table.double().cpu() for role, table in answers.items()}
 
 
-def _distinct(table: Tensor, distances: list[int]) -> tuple[int, int]:
+def _unclipped_range(table: Tensor, distances: list[int]) -> tuple[int, int]:
     """Places of the outermost distances that do not merely repeat the one before them."""
     zero = distances.index(0)
     again = [bool((table[:, i] == table[:, i + 1]).all()) for i in range(len(distances) - 1)]
@@ -59,7 +59,7 @@ def _distinct(table: Tensor, distances: list[int]) -> tuple[int, int]:
     return low, high
 
 
-def _fixed(distances: list[int], vectors: Tensor) -> MatrixPanel:
+def _sinusoids(distances: list[int], vectors: Tensor) -> MatrixPanel:
     """Cosines of sinusoids of these distances, as wide as the vectors [any, distance, width]."""
     width = vectors.shape[2] + vectors.shape[2] % 2  # sinusoids come in pairs
     fixed = sinusoids(torch.tensor(distances), width)[None, :, : vectors.shape[2]]

@@ -3,7 +3,7 @@
 import pytest
 
 from nmt.inspect.card import card, exportable
-from nmt.inspect.facts import counted
+from nmt.inspect.facts import parameter_counts
 from nmt.inspect.specimen import small
 from tests.composing import every_encoding
 from tests.inspect.chosen import settings_of
@@ -39,7 +39,7 @@ def test_every_option_has_a_card(option: str) -> None:
     ],
 )
 def test_counts_at_base_size(option: str, total: int) -> None:
-    counts = counted(settings_of(option, "model=base"))
+    counts = parameter_counts(settings_of(option, "model=base"))
     assert sum(n for n, _ in counts) == total and not any(per_word for _, per_word in counts)
 
 

@@ -38,7 +38,8 @@ def test_interpolation_and_limits() -> None:
     assert checks.interpolation(small(settings_of("rotary"))).holds
     refused = checks.interpolation(small(settings_of("relative")))
     assert refused == (False, "it knows whole positions only")
-    assert checks.beyond(small(settings_of("learned")), 1024).startswith("refused")
+    assert checks.longer_source(small(settings_of("learned")), 1024).startswith("refused")
     assert (
-        checks.beyond(small(settings_of("rotary")), None) == "1,000 tokens encode to finite states"
+        checks.longer_source(small(settings_of("rotary")), None)
+        == "1,000 tokens encode to finite states"
     )

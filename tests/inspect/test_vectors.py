@@ -12,7 +12,7 @@ from nmt.encodings.context import Context
 from nmt.encodings.lookup import find
 from nmt.encodings.sinusoids import sinusoids
 from nmt.inspect.panels import MatrixPanel
-from nmt.inspect.vectors import REACH, learned
+from nmt.inspect.vectors import REACH, learned_vectors
 from nmt.model.transformer import Transformer
 from tests.composing import every_encoding
 from tests.encodings.attending import dims
@@ -31,7 +31,7 @@ def shown(model: Transformer) -> list[tuple[str, str, list[MatrixPanel]]]:
         (name, role, panels)
         for name, site in model.sites.items()
         for e in site
-        for role, panels in learned(e).items()
+        for role, panels in learned_vectors(e).items()
     ]
 
 
