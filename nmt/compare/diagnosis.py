@@ -1,4 +1,4 @@
-"""All that can be told of a translated test without the models: scores, signs, examples."""
+"""Analysis of a translated test without its models: scores, signs, examples."""
 
 from nmt.compare import scoring
 from nmt.compare.examples import SENTENCE, with_examples

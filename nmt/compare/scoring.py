@@ -2,7 +2,7 @@
 
 The interval and the test are about the pairs of the test set: each bootstrap draw of lines scores
 the runs of all seeds, and the mean over them is one sample. Seeds are held fixed; how far they lie
-apart is the deviation's to say. With one seed each this is the usual test of two systems.
+apart is measured by the deviation. With one seed each this is the usual test of two systems.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -59,7 +59,7 @@ class TranslatedTest(NamedTuple):
 
 
 class Bootstrap(NamedTuple):
-    """How sure a score is, is found out by drawing lines, in each bucket of lengths."""
+    """Settings of the bootstrap, which resamples the lines of each bucket of lengths."""
 
     bounds: Sequence[int]  # last length of each bucket but the last
     samples: int = 1000

@@ -21,7 +21,7 @@ from nmt.decode.torch_engine import FORBIDDEN
 from nmt.errors import UserError
 from nmt.exchange import unshared
 from nmt.exchange.ctranslate2_adapter import WeightsAdapter
-from nmt.exchange.proof import without
+from nmt.exchange.proof import without_ids
 from nmt.exchange.settings import UNNAMED
 from nmt.modeldir import Trained
 from nmt.storage import atomic, manifest
@@ -55,7 +55,7 @@ class ArgosAdapter(WeightsAdapter):
         """Raises UserError for models whose text the client would treat otherwise."""
         _refuse(trained)
         never = FORBIDDEN[trained.settings.decode.unknown]
-        super().__init__(without(trained, never, IMPOSSIBLE))
+        super().__init__(without_ids(trained, never, IMPOSSIBLE))
 
     def usage(self, name: str) -> str:
         """Lines for the client."""

@@ -2,7 +2,7 @@
 
 They do with a line what `nmt-translate` does: normalise it (nmt.data.normalise, but for lone
 surrogates, which no file holds), segment it, search, join the pieces. They stand in
-card_code.jinja. A certificate counts what these very lines make of the samples (`compared`).
+card_code.jinja. A certificate counts what these very lines make of the samples (`count_equal`).
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from nmt.data.normalise import CONTROL, INVISIBLE
 from nmt.data.progress import shown
 from nmt.data.unigram import Unigram
 from nmt.exchange.ctranslate2_scorer import is_ranked_anew
-from nmt.exchange.proof import best
+from nmt.exchange.proof import translate_best
 from nmt.modeldir import Trained
 
 EXAMPLE = "a line"  # as good as any where the language is unknown
@@ -42,14 +42,16 @@ def markdown(code: str, trained: Trained) -> str:
     return text
 
 
-def compared(trained: Trained, code: str, lines: Sequence[str]) -> dict[str, int]:
+def count_equal(trained: Trained, code: str, lines: Sequence[str]) -> dict[str, int]:
     """How many lines the lines of Python translate as `nmt-translate` does; texts are compared.
 
     `finished`: translations by nmt-translate that end within their limit.
     """
     names: dict[str, Any] = {}
     exec(code, names)  # ours; what comes from a model stands in it as a literal
-    ours = best(trained, lines, trained.settings.decode.by_beam(), "as nmt-translate does")
+    ours = translate_best(
+        trained, lines, trained.settings.decode.by_beam(), "as nmt-translate does"
+    )
     translated = map(names["translate"], lines)
     theirs = shown(translated, "by the lines of the card", [1] * len(lines))
     return {

@@ -27,7 +27,7 @@ from nmt.decode.sources import Source
 from nmt.errors import Exit, UserError
 from nmt.exchange.adapter import CTRANSLATE2
 from nmt.exchange.ctranslate2_names import Naming, names
-from nmt.exchange.ctranslate2_scorer import choices, search
+from nmt.exchange.ctranslate2_scorer import restrictions, search_options
 from nmt.exchange.proof import NAME
 from nmt.foreign import CTRANSLATE2_WEIGHTS
 from nmt.machine import cpus
@@ -108,7 +108,7 @@ class CTranslate2Engine:
         self.source_limit = model.naming.longest_source
         self.target_limit = model.naming.longest_target
         self.ids = {name: number for number, name in enumerate(model.naming.target)}
-        self.options = search(decode) | choices(model.naming, decode.unknown)
+        self.options = search_options(decode) | restrictions(model.naming, decode.unknown)
         self.threads = threads or cpus.threads()
         self.open = partial(
             Reader,

@@ -20,7 +20,7 @@ from nmt.exchange.samples import MOST
 PATIENCE = 2
 
 
-def choices(naming: Naming, unknown: str) -> dict[str, Any]:
+def restrictions(naming: Naming, unknown: str) -> dict[str, Any]:
     """Options with which `translate_batch` chooses among the same outputs as nmt does."""
     return {
         "suppress_sequences": [[naming.target[i]] for i in (PAD, BOS)],
@@ -30,7 +30,7 @@ def choices(naming: Naming, unknown: str) -> dict[str, Any]:
     }
 
 
-def search(decode: Decode) -> dict[str, Any]:
+def search_options(decode: Decode) -> dict[str, Any]:
     """How `translate_batch` must search to find what nmt finds, but for the limit of its length.
 
     With a length penalty that CTranslate2 does not have, it is to give all hypotheses and their
@@ -64,7 +64,11 @@ def options(naming: Naming, decode: Decode) -> dict[str, Any]:
     limit = int(decode.max_length_ratio * longest) + decode.max_length_offset
     if naming.longest_target is not None:
         limit = min(limit, naming.longest_target - 1)
-    return search(decode) | choices(naming, decode.unknown) | {"max_decoding_length": limit}
+    return (
+        search_options(decode)
+        | restrictions(naming, decode.unknown)
+        | {"max_decoding_length": limit}
+    )
 
 
 class CTranslate2Scorer:
@@ -82,7 +86,7 @@ class CTranslate2Scorer:
         self._reader = Translator(
             str(directory), compute_type=precision, inter_threads=1, intra_threads=1
         )
-        self._naming, self._choices = naming, choices(naming, decode.unknown)
+        self._naming, self._choices = naming, restrictions(naming, decode.unknown)
         self.computed_in: str = self._reader.compute_type
         self.options: Mapping[str, Any] = options(naming, decode.by_beam())
         self.barred: Sequence[int] = FORBIDDEN[decode.unknown]

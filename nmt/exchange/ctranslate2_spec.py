@@ -34,19 +34,19 @@ def specification(trained: Trained, sites: Mapping[str, SitePositions], naming: 
     }
     spec = specs.TransformerSpec(
         specs.TransformerEncoderSpec(
-            shape.encoder_layers, shape.heads, **options, **_words(sites["encoder"])
+            shape.encoder_layers, shape.heads, **options, **_position_options(sites["encoder"])
         ),
         specs.TransformerDecoderSpec(
-            shape.decoder_layers, shape.heads, **options, **_words(sites["decoder"])
+            shape.decoder_layers, shape.heads, **options, **_position_options(sites["decoder"])
         ),
     )
-    spec.encoder.embeddings[0].weight = _numbers(model.source_embedding.weight)
-    spec.decoder.embeddings.weight = _numbers(model.target_embedding.weight)
+    spec.encoder.embeddings[0].weight = _array(model.source_embedding.weight)
+    spec.decoder.embeddings.weight = _array(model.target_embedding.weight)
     _fill(spec.decoder.projection, model.output)
     for name, modules in weights(model, shape):
         _fill(_part(spec, name), *modules)
     for name in STACKS:
-        _place(getattr(spec, name), sites[name], both_sides=name == "encoder")
+        _set_positions(getattr(spec, name), sites[name], both_sides=name == "encoder")
     spec.register_source_vocabulary(naming.source)
     spec.register_target_vocabulary(naming.target)
     _, bos, eos, unk = naming.target[: len(SPECIAL)]
@@ -78,7 +78,7 @@ def positions(settings: Settings, model: Transformer, longest: int) -> dict[str,
     }
 
 
-def _words(positions: SitePositions) -> dict[str, Any]:
+def _position_options(positions: SitePositions) -> dict[str, Any]:
     """Options of a stack's specification that describe its positions."""
     words: dict[str, Any] = {}
     if positions.keys is not None:
@@ -96,18 +96,18 @@ def _words(positions: SitePositions) -> dict[str, Any]:
     return words
 
 
-def _place(stack: Any, positions: SitePositions, *, both_sides: bool) -> None:
+def _set_positions(stack: Any, positions: SitePositions, *, both_sides: bool) -> None:
     """Hand positions over to a stack, which may look in both directions."""
     if positions.table is not None:
-        stack.position_encodings.encodings = _numbers(positions.table)
+        stack.position_encodings.encodings = _array(positions.table)
     for number, layer in enumerate(stack.layer):
         attention = layer.self_attention
         if positions.keys is not None and positions.values is not None:
-            attention.relative_position_keys = _numbers(positions.keys[number])
-            attention.relative_position_values = _numbers(positions.values[number])
+            attention.relative_position_keys = _array(positions.keys[number])
+            attention.relative_position_values = _array(positions.values[number])
         if positions.bias is not None:
             buckets = t5_buckets(positions.bias[number], both_sides)  # [buckets, heads]
-            attention.relative_attention_bias = _numbers(buckets)
+            attention.relative_attention_bias = _array(buckets)
             most = len(buckets)  # beyond the buckets of one distance each
             attention.relative_attention_max_distance = np.dtype("int32").type(most)
         if positions.scale is not None:
@@ -141,15 +141,15 @@ def _fill(spec: Any, *modules: nn.Module) -> None:
     """A norm; or a linear map, or several of one input: keys without one are the input itself."""
     last: Any = modules[-1]
     if isinstance(last, nn.LayerNorm):
-        spec.gamma, spec.beta = _numbers(last.weight), _numbers(last.bias)
+        spec.gamma, spec.beta = _array(last.weight), _array(last.bias)
         return
     size = last.weight.shape[1]
     parts = [m if isinstance(m, nn.Linear) else None for m in modules]
     matrices = [torch.eye(size) if p is None else p.weight for p in parts]
     biases = [torch.zeros(size) if p is None else p.bias for p in parts]
-    spec.weight, spec.bias = _numbers(torch.cat(matrices)), _numbers(torch.cat(biases))
+    spec.weight, spec.bias = _array(torch.cat(matrices)), _array(torch.cat(biases))
 
 
-def _numbers(t: Tensor) -> Any:
+def _array(t: Tensor) -> Any:
     """A copy: CTranslate2 quantises in place."""
     return np.array(t.detach().float().cpu().numpy(), order="C")

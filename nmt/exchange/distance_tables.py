@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 
-def widened(table: Tensor, reach: int) -> Tensor:
+def resized(table: Tensor, reach: int) -> Tensor:
     """[layers, 2 n - 1, head_dim] cut to the distances up to reach, or its ends repeated so far."""
     n = (table.shape[1] + 1) // 2
     distances = torch.arange(-reach, reach + 1).clamp(1 - n, n - 1)
@@ -20,7 +20,7 @@ def by_distance(ends: Sequence[Tensor]) -> Tensor:
     return torch.cat([behind, ahead[..., 1:]], dim=-1)
 
 
-def pairs(table: Tensor, queries: Tensor, keys: int) -> Tensor:
+def by_pair(table: Tensor, queries: Tensor, keys: int) -> Tensor:
     """[.., 2 n - 1] by distance -> [.., query, key]."""
     middle = table.shape[-1] // 2
     return table[..., torch.arange(keys) - queries[:, None] + middle]

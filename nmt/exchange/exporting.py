@@ -48,14 +48,14 @@ def export(
     with TemporaryDirectory() as work:
         written = Path(work) / "float32"
         scorer = adapter.written(written, "float32")
-        ours = proof.translated(adapter.trained, scorer, lines)
-        certificate = proof.certified(ours, scorer)
+        ours = proof.translate_samples(adapter.trained, scorer, lines)
+        certificate = proof.certify(ours, scorer)
         if precision != "float32":
             written = Path(work) / precision
-            certificate[precision] = proof.measured(ours, adapter.written(written, precision))
+            certificate[precision] = proof.measure(ours, adapter.written(written, precision))
         (written / proof.NAME).write_bytes(manifest.dump(certificate))  # the code reads it
         if code := adapter.code(str(written)):
-            certificate["as_nmt_translate"] = card_code.compared(trained, code, ours.lines)
+            certificate["as_nmt_translate"] = card_code.count_equal(trained, code, ours.lines)
         options = card or CardOptions(path.name.removesuffix(kind.suffix))
         text = model_card.card(adapter, certificate, options, path.name)
         path.parent.mkdir(parents=True, exist_ok=True)

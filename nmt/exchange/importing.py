@@ -39,6 +39,6 @@ def certify(imported: Imported, lines: Sequence[str] | None = None) -> dict[str,
         )  # fmt: skip
         return {"compared_with": None}
     scorer = imported.scorer()
-    certificate = proof.certified(proof.translated(imported.trained, scorer, lines), scorer)
+    certificate = proof.certify(proof.translate_samples(imported.trained, scorer, lines), scorer)
     proof.report(certificate)
     return certificate

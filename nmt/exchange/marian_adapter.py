@@ -78,9 +78,9 @@ class MarianAdapter(Adapter):
     def files(self) -> Iterator[tuple[str, bytes]]:
         """The files (name, bytes) of the directory."""
         settings, source, target = self.trained.settings, self.source, self.target
-        config = marian_config.written(settings.model, source, target, self.positions)
+        config = marian_config.to_config(settings.model, source, target, self.positions)
         yield "config.json", _json(config)
-        generation = marian_config.written_generation(settings.decode, target, self.positions)
+        generation = marian_config.to_generation(settings.decode, target, self.positions)
         yield "generation_config.json", _json(generation)
         data = settings.data
         languages = {"source_lang": data.source_language, "target_lang": data.target_language}
@@ -97,7 +97,7 @@ class MarianAdapter(Adapter):
         for name, segmenter in zip(("source", "target"), self.segmenters, strict=True):
             yield f"{name}.spm", segmenter.model
         model, shape = self.trained.model, settings.model
-        tensors = marian_weights.named(model, shape, self.order, source, target)
+        tensors = marian_weights.to_theirs(model, shape, self.order, source, target)
         yield "model.safetensors", safetensors.torch.save(tensors, {"format": "pt"})
 
     def code(self, place: str) -> str:

@@ -102,7 +102,7 @@ class Generation:
     length_penalty: float = knob("exponent of the length", least=0, absent=1.0)
 
 
-def written(shape: Model, source: MarianIds, target: MarianIds, positions: int) -> dict[str, Any]:
+def to_config(shape: Model, source: MarianIds, target: MarianIds, positions: int) -> dict[str, Any]:
     """The keys of config.json for a model of ours."""
     return FIXED | {
         **{theirs: getattr(shape, ours) for theirs, ours in SHAPE.items()},
@@ -115,7 +115,7 @@ def written(shape: Model, source: MarianIds, target: MarianIds, positions: int) 
     }
 
 
-def written_generation(decode: Decode, target: MarianIds, positions: int) -> dict[str, Any]:
+def to_generation(decode: Decode, target: MarianIds, positions: int) -> dict[str, Any]:
     """The default decoding of transformers: our settings, as far as it has them."""
     if decode.beam_size > 1 and decode.length_penalty != "power" and decode.alpha:
         log.warning(

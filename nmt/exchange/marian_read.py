@@ -54,7 +54,7 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
     model = build.transformer(settings, len(source.vocabulary), len(target.vocabulary))
     tensors = marian_weights.read(directory)
     marian_weights.take_positions(directory, tensors, config.d_model)
-    ours = marian_weights.renamed(directory, tensors, settings.model.tie, source, target)
+    ours = marian_weights.to_ours(directory, tensors, settings.model.tie, source, target)
     modeldir.set_weights(model, ours, directory)
     facts = {"longest_source": trained_length}
     trained = Trained(settings, model.eval(), sides[0], sides[1], facts)

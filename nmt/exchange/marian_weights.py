@@ -78,7 +78,7 @@ def take_positions(directory: Path, tensors: dict[str, Tensor], dim: int) -> Non
             raise UserError(f"{directory}: {name} holds other positions than sinusoids", Exit.DATA)
 
 
-def renamed(
+def to_ours(
     directory: Path, tensors: Mapping[str, Tensor], tie: str, source: MarianIds, target: MarianIds
 ) -> dict[str, Tensor]:
     """The tensors under our names; UserError (65) for one that has no place, or is missing."""
@@ -133,7 +133,7 @@ def _matrix(directory: Path, matrices: Mapping[str, Tensor], names: tuple[str, .
     return matrices[there[0]]
 
 
-def named(
+def to_theirs(
     model: Any, shape: Model, order: Tensor, source: MarianIds, target: MarianIds
 ) -> dict[str, Tensor]:
     """Our weights under their names; those of a layer that is shared once for each pass.

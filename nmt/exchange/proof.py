@@ -40,7 +40,7 @@ WHY = (
 log = logging.getLogger(__name__)
 
 
-class Ours(NamedTuple):
+class OurOutputs(NamedTuple):
     """Our model's translations of the samples."""
 
     trained: Trained  # without the ids that the engine does not have
@@ -56,20 +56,22 @@ class Ours(NamedTuple):
         return [sample.line for sample in self.samples]
 
 
-def translated(trained: Trained, scorer: EngineScorer, lines: Sequence[str] | None) -> Ours:
+def translate_samples(
+    trained: Trained, scorer: EngineScorer, lines: Sequence[str] | None
+) -> OurOutputs:
     """Choose samples (see `samples`) that fit our model and an engine, and translate them."""
-    chosen, left_out = samples.samples(trained, scorer, lines)
+    chosen, left_out = samples.choose_samples(trained, scorer, lines)
     longest = max(len(sample.ids) for sample in chosen)
     log.info("comparing on %s lines of up to %s pieces", len(chosen), f"{longest:,}")
-    limits = [samples.limit(trained, len(sample.ids)) for sample in chosen]
-    searched = without(trained, scorer.barred)
-    outputs = {name: _searched(searched, chosen, name) for name in SEARCHES}
+    limits = [samples.output_limit(trained, len(sample.ids)) for sample in chosen]
+    searched = without_ids(trained, scorer.barred)
+    outputs = {name: _search(searched, chosen, name) for name in SEARCHES}
     alike = [*scorer.absent] == [*scorer.barred]
-    scored = searched if alike else without(trained, scorer.absent)
-    return Ours(scored, searched, chosen, left_out, limits, outputs)
+    scored = searched if alike else without_ids(trained, scorer.absent)
+    return OurOutputs(scored, searched, chosen, left_out, limits, outputs)
 
 
-def certified(ours: Ours, scorer: EngineScorer) -> dict[str, Any]:
+def certify(ours: OurOutputs, scorer: EngineScorer) -> dict[str, Any]:
     """Compare an engine in float32 with our model; raises UserError (65) where they differ.
 
     Returns the certificate, as plain values. Two outputs that part where our model finds both
@@ -111,7 +113,7 @@ def certified(ours: Ours, scorer: EngineScorer) -> dict[str, Any]:
     return certificate | ({"options": dict(scorer.options)} if scorer.options else {})
 
 
-def measured(ours: Ours, scorer: EngineScorer) -> dict[str, Any]:
+def measure(ours: OurOutputs, scorer: EngineScorer) -> dict[str, Any]:
     """How far an engine in another precision is from our model; nothing is refused."""
     measurements: dict[str, Any] = {
         "computed_in": scorer.computed_in,
@@ -177,7 +179,7 @@ def _searches(measurements: Mapping[str, Any], precision: str) -> Iterator[str]:
         yield f"{sentence[0].upper()}{sentence[1:]}{ties}."
 
 
-def without(trained: Trained, ids: Sequence[int], logit: float = IMPOSSIBLE) -> Trained:
+def without_ids(trained: Trained, ids: Sequence[int], logit: float = IMPOSSIBLE) -> Trained:
     """A model that never gives some ids any probability: a copy, in which they have this logit."""
     if not ids:
         return trained
@@ -187,7 +189,9 @@ def without(trained: Trained, ids: Sequence[int], logit: float = IMPOSSIBLE) -> 
     return trained._replace(model=model)
 
 
-def best(trained: Trained, lines: Sequence[str], decode: Decode, label: str) -> list[Translation]:
+def translate_best(
+    trained: Trained, lines: Sequence[str], decode: Decode, label: str
+) -> list[Translation]:
     """The best translation of each line, with progress named `label`.
 
     Without warnings about lines that are longer than in training: some are meant to be.
@@ -202,7 +206,7 @@ def best(trained: Trained, lines: Sequence[str], decode: Decode, label: str) -> 
         notes.setLevel(level)
 
 
-def _searched(trained: Trained, chosen: Sequence[SampleLine], name: str) -> list[Output]:
+def _search(trained: Trained, chosen: Sequence[SampleLine], name: str) -> list[Output]:
     decode = replace(
         trained.settings.decode.by_beam(),
         beam_size=SEARCHES[name],
@@ -211,11 +215,13 @@ def _searched(trained: Trained, chosen: Sequence[SampleLine], name: str) -> list
         max_length_offset=samples.ROOM,
         precision="float32",
     )
-    translations = best(trained, [sample.line for sample in chosen], decode, f"{name}, by nmt")
+    translations = translate_best(
+        trained, [sample.line for sample in chosen], decode, f"{name}, by nmt"
+    )
     return [Output(list(translation.ids), translation.finished) for translation in translations]
 
 
-def _check_source_ids(ours: Ours, scorer: EngineScorer) -> None:
+def _check_source_ids(ours: OurOutputs, scorer: EngineScorer) -> None:
     """Raise UserError (65) for a line that the engine divides into other pieces."""
     form = ours.trained.source.segmenter.tokenizer.normalize
     for line, ids in ours.samples:
@@ -225,7 +231,7 @@ def _check_source_ids(ours: Ours, scorer: EngineScorer) -> None:
             )
 
 
-def _difference(ours: Ours, scorer: EngineScorer) -> dict[str, float]:
+def _difference(ours: OurOutputs, scorer: EngineScorer) -> dict[str, float]:
     """The largest difference of log-probabilities, in greedy outputs and made-up targets.
 
     As a certificate has it, `log_probs`, with the number of `pieces` that were scored. A made-up
@@ -253,7 +259,7 @@ def _difference(ours: Ours, scorer: EngineScorer) -> dict[str, float]:
     return {"log_probs": float(largest), "pieces": pieces, "ill_conditioned": ill_conditioned}
 
 
-def _targets(ours: Ours, scorer: EngineScorer) -> list[tuple[list[int], list[int], bool]]:
+def _targets(ours: OurOutputs, scorer: EngineScorer) -> list[tuple[list[int], list[int], bool]]:
     """Source, target, and whether it is made up: about as long as the source."""
     trained, draw = ours.trained, Random(2)
     tables = (trained.model.limits(training=False).target, scorer.longest_target)
@@ -261,7 +267,7 @@ def _targets(ours: Ours, scorer: EngineScorer) -> list[tuple[list[int], list[int
     sources = [sample.ids for sample in ours.samples]
     outputs = [output.ids for output in ours.outputs["greedy"]]
     targets = [(source, ids, False) for source, ids in zip(sources, outputs, strict=True)]
-    targets += [(ids, samples.drawn(trained.target, draw, len(ids)), True) for ids in sources]
+    targets += [(ids, samples.random_ids(trained.target, draw, len(ids)), True) for ids in sources]
     fit = [target for target in targets if most is None or len(target[1]) < most]
     if not fit:
         message = "no translation of the samples fits into the encoding; give others"
@@ -269,7 +275,9 @@ def _targets(ours: Ours, scorer: EngineScorer) -> list[tuple[list[int], list[int
     return fit
 
 
-def _compared(ours: Ours, scorer: EngineScorer, name: str) -> tuple[dict[str, int], list[str]]:
+def _compared(
+    ours: OurOutputs, scorer: EngineScorer, name: str
+) -> tuple[dict[str, int], list[str]]:
     """How many outputs are compared, and equal piece by piece; and the lines of the others.
 
     At a limit the engines choose otherwise among beams that have not ended: those do not count.
@@ -290,14 +298,14 @@ def _compared(ours: Ours, scorer: EngineScorer, name: str) -> tuple[dict[str, in
         counts["compared"] += 1
         if one == other:
             counts["equal"] += 1
-        elif tied(ours.searched.model, ids, one, other, beam):
+        elif is_tie(ours.searched.model, ids, one, other, beam):
             counts["ties"] += 1
         else:
             differing.append(line)
     return counts, differing
 
 
-def tied(model: Any, source: list[int], one: Output, other: Output, beam: int) -> bool:
+def is_tie(model: Any, source: list[int], one: Output, other: Output, beam: int) -> bool:
     """Whether two outputs are equally good to a model, within TIE: where they part, or as a whole.
 
     `source`: its ids, without eos.

@@ -19,7 +19,7 @@ RATIO = 1.5  # pieces of an output, for each of the source, and ROOM besides
 ROOM = 20
 
 
-def samples(
+def choose_samples(
     trained: Trained, scorer: EngineScorer, lines: Sequence[str] | None = None
 ) -> tuple[list[SampleLine], int]:
     """Lines to compare on: the given or made-up ones, and some beyond the length of training.
@@ -30,17 +30,17 @@ def samples(
     UserError (65) where none is left.
     """
     before = trained.facts["longest_source"] or USUAL_LENGTH
-    room = _room(trained, scorer)
+    room = _max_pieces(trained, scorer)
     most = max(BEYOND, before + before // 4)
     draw = Random(1)
     if lines is None:
         usual = max(1, min(before, room, LONGEST_MADE_UP))
-        texts = [made_up(trained.source, draw, draw.randint(1, usual)) for _ in range(MADE_UP)]
+        texts = [random_line(trained.source, draw, draw.randint(1, usual)) for _ in range(MADE_UP)]
     else:
         texts = [*lines, *_joined(trained, lines, before, most)]
     for step in range(1, LONG + 1):
         length = before + (most - before) * step // LONG
-        texts.append(made_up(trained.source, draw, max(1, min(length, room))))
+        texts.append(random_line(trained.source, draw, max(1, min(length, room))))
     candidates = [SampleLine(text, trained.source.ids(text)[:-1]) for text in texts]
     fitting = [sample for sample in candidates if 0 < len(sample.ids) <= room]
     if not fitting:
@@ -48,14 +48,14 @@ def samples(
     return fitting, len(candidates) - len(fitting)
 
 
-def limit(trained: Trained, pieces: int) -> int:
+def output_limit(trained: Trained, pieces: int) -> int:
     """The most pieces of a translation of so many."""
     table = trained.model.limits(training=False).target
     most = int(RATIO * pieces) + ROOM
     return most if table is None else min(most, table - 1)
 
 
-def _room(trained: Trained, scorer: EngineScorer) -> int:
+def _max_pieces(trained: Trained, scorer: EngineScorer) -> int:
     """The most pieces of a sample."""
     limits = trained.model.limits(training=False)
     holds = [n - 1 for n in (limits.source, scorer.longest_source) if n is not None]
@@ -65,9 +65,9 @@ def _room(trained: Trained, scorer: EngineScorer) -> int:
     return min([*holds, MOST])
 
 
-def made_up(side: Side, draw: Random, length: int) -> str:
+def random_line(side: Side, draw: Random, length: int) -> str:
     """A line of about so many pieces, drawn at random."""
-    pieces = drawn(side, draw, length)
+    pieces = random_ids(side, draw, length)
     line = _line(side, pieces)
     divided = len(side.ids(line)) - 1
     if divided > length:  # as it is where a vocabulary has pieces of the other language, too
@@ -75,7 +75,7 @@ def made_up(side: Side, draw: Random, length: int) -> str:
     return line
 
 
-def drawn(side: Side, draw: Random, length: int) -> list[int]:
+def random_ids(side: Side, draw: Random, length: int) -> list[int]:
     """So many ids of pieces, drawn at random."""
     first = min(SPECIALS, len(side.vocabulary) - 1)
     return draw.choices(range(first, len(side.vocabulary)), k=length)

@@ -1,4 +1,4 @@
-"""What the encodings of a site compute, as plain tables: found by asking them, not by their names.
+"""Positions of a site as plain tables, found by probing its encodings, not by their names.
 
 Other engines know a few forms of positions: vectors added to the embeddings, vectors or numbers for
 each distance, rotations. Whether a site has such a form is seen from the hooks that its encodings
@@ -18,7 +18,7 @@ from nmt.encodings.context import Context, causal
 from nmt.encodings.passes import computed, with_positions
 from nmt.encodings.rotary import Rotary
 from nmt.errors import UserError
-from nmt.exchange.distance_tables import by_distance, pairs, reach, widened
+from nmt.exchange.distance_tables import by_distance, by_pair, reach, resized
 
 EXACT = 1e-5  # largest difference, relative to the largest number, that rounding explains
 HIDDEN = -3e4  # what is added to hide a key, in float16 too: its probability is 0
@@ -36,7 +36,7 @@ NEAREST = {
 }  # hook -> the option of an expressible form that comes nearest
 
 
-class Turns(NamedTuple):
+class Rotations(NamedTuple):
     """Rotations of queries and keys: component pair b turns by position base^(-2b / dim) / slow."""
 
     dim: int
@@ -52,7 +52,7 @@ class SitePositions(NamedTuple):
     keys: Tensor | None = None  # [layers, 2 tau + 1, head_dim] by distance, key minus query
     values: Tensor | None = None  # likewise; both or neither are there
     bias: Tensor | None = None  # [layers, heads, 2 reach + 1] by distance, added after scaling
-    turns: Turns | None = None
+    turns: Rotations | None = None
     scale: float | None = None  # of the scores; None: 1 / sqrt(head_dim)
     limit: int | None = None  # tokens of the longest sequence that the tables are right for
 
@@ -123,7 +123,7 @@ def read(site: Encodings, dims: Dims, longest: int) -> SitePositions:
         raise probe.refuse(why, other, probe.having("embed", other))
     found = SitePositions(scale=site.scale, limit=limit)
     if "turned" in forms:
-        found = found._replace(turns=_turns(probe))
+        found = found._replace(turns=_rotations(probe))
     if not {"vectors", "bias"} & set(forms):
         if "turned" in forms:
             return found
@@ -139,13 +139,13 @@ def read(site: Encodings, dims: Dims, longest: int) -> SitePositions:
         most = max(reach(keys, 1), reach(values, 1))
         # together with biases it takes this for the greatest distance that has a bucket of its own
         wide = max(most, far + 2) if "bias" in forms else most
-        found = found._replace(keys=widened(keys, wide), values=widened(values, wide))
+        found = found._replace(keys=resized(keys, wide), values=resized(values, wide))
         far = max(far, most)
     return found if far < probe.length - 1 else found._replace(limit=probe.length)
 
 
 def _refuse_needs(probe: _Probe) -> None:
-    """Refuse what no other engine gives to positions."""
+    """Raise UserError for requirements that no other engine meets."""
     for e in probe.site:
         column = min(e.facts.columns, default="")
         why_remembers = "it keeps something else of each word than key and value"
@@ -175,7 +175,7 @@ def _remembers(probe: _Probe, e: Encoding) -> bool:
 
 
 def _table(probe: _Probe) -> Tensor:
-    """What is added to the embeddings at each position [position, dim]."""
+    """The vectors added to the embeddings [position, dim]."""
 
     def added(x: Tensor, seed: int) -> Tensor:
         n = x.shape[1]
@@ -186,7 +186,7 @@ def _table(probe: _Probe) -> Tensor:
     few = min(n, CHECKED)
     draw = torch.Generator().manual_seed(1)
     others = added(torch.randn(2, few, dim, generator=draw), 2)
-    if not _same(others, table[:few]):
+    if not _close(others, table[:few]):
         why = "what it adds to an embedding depends on the words, or on how many there are"
         raise probe.refuse(why, "embed")
     return table
@@ -215,8 +215,8 @@ def _bias(probe: _Probe) -> Tensor:
         middle = torch.tensor([probe.length // 2])
         far = rows(middle, probe.length, 2)
         if not (
-            _same_seen(square, pairs(table, torch.arange(few), few), probe)
-            and _same_seen(far, pairs(table, middle, probe.length), probe, middle)
+            _close_if_seen(square, by_pair(table, torch.arange(few), few), probe)
+            and _close_if_seen(far, by_pair(table, middle, probe.length), probe, middle)
         ):
             why = "the number that it adds to a score depends on more than layer, head and distance"
             raise probe.refuse(why, "bias")
@@ -228,8 +228,8 @@ def _vectors(probe: _Probe) -> tuple[Tensor, Tensor]:
     """The vectors on keys and on values [layers, 2 length - 1, head_dim], of zeros if none."""
     layers = range(probe.dims.layers)
     _check_scores(probe)
-    keys = torch.stack([_shared(probe, _key_vectors(probe, layer)) for layer in layers])
-    values = torch.stack([_shared(probe, _value_vectors(probe, layer)) for layer in layers])
+    keys = torch.stack([_of_all_heads(probe, _key_vectors(probe, layer)) for layer in layers])
+    values = torch.stack([_of_all_heads(probe, _value_vectors(probe, layer)) for layer in layers])
     for layer in layers:
         _check_vectors(probe, layer, keys[layer], values[layer])
     return keys, values
@@ -242,7 +242,7 @@ def _check_scores(probe: _Probe) -> None:
     draw = torch.Generator().manual_seed(1)
     q, *others = torch.randn(3, 2, heads, few, width, generator=draw)
     one, other = (_scores(probe, q @ k.mT, q, k, 0, context) - q @ k.mT for k in others)
-    if not _same_seen(one, other, probe):
+    if not _close_if_seen(one, other, probe):
         raise _more_than_products(probe)
 
 
@@ -294,9 +294,9 @@ def _values(probe: _Probe, p: Tensor, layer: int, context: Context) -> Tensor:
     return total
 
 
-def _shared(probe: _Probe, vectors: Tensor) -> Tensor:
+def _of_all_heads(probe: _Probe, vectors: Tensor) -> Tensor:
     """The vectors of all heads [distance, head_dim], which must be the same."""
-    if not _same(vectors, vectors[:1]):
+    if not _close(vectors, vectors[:1]):
         why = "heads have vectors of their own for the distances, where they must share them"
         raise probe.refuse(why, "scores")
     return vectors[0]
@@ -312,47 +312,47 @@ def _check_vectors(probe: _Probe, layer: int, keys: Tensor, values: Tensor) -> N
     context = probe.context(at, few, 2, 1)
     if probe.dims.site == "decoder":
         p = p.tril()
-    key, value = (pairs(t.mT, at, few) for t in (keys, values))  # [head_dim, query, key]
+    key, value = (by_pair(t.mT, at, few) for t in (keys, values))  # [head_dim, query, key]
     s = q @ k.mT
     scores = s + torch.einsum("bhqd,dqk->bhqk", q, key)
     output = torch.einsum("bhqk,dqk->bhqd", p, value)
     if not (
-        _same_seen(_scores(probe, s, q, k, layer, context), scores, probe)
-        and _same(_values(probe, p, layer, context), output)
+        _close_if_seen(_scores(probe, s, q, k, layer, context), scores, probe)
+        and _close(_values(probe, p, layer, context), output)
     ):
         raise _more_than_products(probe)
 
 
-def _turns(probe: _Probe) -> Turns:
+def _rotations(probe: _Probe) -> Rotations:
     """The rotations of queries and keys."""
     (e, *more) = probe.having("project")
     plain = isinstance(e, Rotary) and type(e).project is Rotary.project and e.magnitude == 1
     few = min(probe.length, CHECKED)
     at = with_positions(probe.context(torch.arange(few), few), e.positions).queries[0].double()
     step = float(at[1] - at[0]) if few > 1 else 1.0
-    steady = _same(at - at[0], torch.arange(few) * step) and step > 0
+    steady = _close(at - at[0], torch.arange(few) * step) and step > 0
     if more or not isinstance(e, Rotary) or not plain or not steady:
         raise probe.refuse("queries and keys are changed by more than a rotation", "project")
     w = e.frequencies()
     ratio = float(w[0] / w[1]) if len(w) > 1 else 1.0
     base = ratio ** (e.rotary_dim / 2) if len(w) > 1 else 10000.0
-    if not _same(w, w[0] * ratio ** -torch.arange(len(w), dtype=w.dtype)):
+    if not _close(w, w[0] * ratio ** -torch.arange(len(w), dtype=w.dtype)):
         raise probe.refuse("its frequencies are not the powers of one base", "project")
     slow = 1 / (float(w[0]) * step)
-    return Turns(e.rotary_dim, base, e.layout == "interleaved", slow)
+    return Rotations(e.rotary_dim, base, e.layout == "interleaved", slow)
 
 
-def _same(a: Tensor, b: Tensor) -> bool:
+def _close(a: Tensor, b: Tensor) -> bool:
     """Whether two tensors agree but for rounding."""
     most = max(1.0, float(b.abs().max()))
     return bool((a - b).abs().max() <= EXACT * most)
 
 
-def _same_seen(a: Tensor, b: Tensor, probe: _Probe, queries: Tensor | None = None) -> bool:
+def _close_if_seen(a: Tensor, b: Tensor, probe: _Probe, queries: Tensor | None = None) -> bool:
     """Whether [.., query, key] agree where a query may look."""
     if probe.dims.site == "decoder":
         at = torch.arange(a.shape[-2]) if queries is None else queries
         seen = torch.arange(a.shape[-1]) <= at[:, None]
         a, b = a.masked_fill(~seen, 0), b.masked_fill(~seen, 0)
     hidden = (a <= HIDDEN) & (b <= HIDDEN)
-    return _same(a.masked_fill(hidden, 0), b.masked_fill(hidden, 0))
+    return _close(a.masked_fill(hidden, 0), b.masked_fill(hidden, 0))

@@ -97,7 +97,7 @@ def _lengths(specimen: Specimen) -> Rows:
 
 
 def _trials(specimen: Specimen) -> Rows:
-    """What a model of a few dimensions shows."""
+    """Checks on a model of a few dimensions."""
     yield "interpolation", _with_finding(checks.interpolation(copy.deepcopy(specimen)))
     shifted = checks.shift(specimen)
     only = "not asked: it has distances only"

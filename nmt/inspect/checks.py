@@ -1,4 +1,4 @@
-"""Facts of an encoding that are tried on a small model, not believed."""
+"""Facts of an encoding, verified on a small model."""
 
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ CLOSE = 1e-5  # float32, as a share of the largest number
 
 
 class Observation(NamedTuple):
-    """One thing that was tried."""
+    """The result of one trial."""
 
     holds: bool
     finding: str  # the largest difference, or what went wrong
@@ -60,7 +60,7 @@ def interpolation(specimen: Specimen) -> Observation:
 
 
 def longer_source(specimen: Specimen, limit: int | None) -> str:
-    """What happens to a source one longer than the limit, or to one of 1,000 tokens."""
+    """Whether a source one longer than the limit, or one of 1,000 tokens, is encoded."""
     length = 1000 if limit is None else limit + 1
     source, _, columns = specimen.text.single(-1)
     columns = {n: c if c.shape[1] == 1 else _repeated(c, length) for n, c in columns.items()}

@@ -1,4 +1,4 @@
-"""What every encoding must do, tried on a model: the checks of `nmt.testing` and of --check.
+"""Checks that every encoding must pass, run on a model: those of `nmt.testing` and of --check.
 
 Each check gets a copy of the model in eval mode. It returns what it saw, or raises CheckError,
 which names the entry and the hook at fault where they can be told, and the figure.
@@ -42,11 +42,11 @@ Some = TypeVar("Some", bound=Check)
 
 
 class CheckError(Exception):
-    """What an encoding does otherwise than it must."""
+    """A failed check, with the way in which the encoding deviates."""
 
 
 class Result(NamedTuple):
-    """What one check found."""
+    """The result of one check."""
 
     check: str  # as "training step" or "decoding: beams, bfloat16"
     passed: bool

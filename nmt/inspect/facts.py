@@ -1,4 +1,4 @@
-"""What a card and the survey's table say of an encoding, derived from the code and from running it.
+"""Facts of an encoding for its card and the survey's table, derived from code and from running it.
 
 The columns are those of Table 1 of Dufter, Schmitt, Schütze (2022), and the parameters that it
 counts.
@@ -56,7 +56,7 @@ def entries_named(model: Transformer, option: str) -> list[tuple[str, Encoding]]
 
 
 class Probe:
-    """One encoding at its site, asked about two contents at the same places."""
+    """One encoding at its site, applied to two contents at the same places."""
 
     def __init__(self, site: str, encoding: Encoding, specimen: Specimen) -> None:
         self.encoding, self.hooks = encoding, set(encoding.hooks)
@@ -102,7 +102,7 @@ class Probe:
 
 
 def _unbound(stated: Facts) -> bool:
-    """What an encoding states, or else what follows from its positions."""
+    """The stated fact, or else what follows from the positions."""
     if stated.unbound is not None:
         return stated.unbound
     finite = (stated.num_positions, stated.max_distance) != (None, None)

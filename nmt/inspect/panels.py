@@ -1,4 +1,4 @@
-"""What a picture of an encoding shows, as numbers: which panels is decided by what it does."""
+"""The numbers of an encoding's picture; its hooks decide which panels there are."""
 
 from typing import NamedTuple
 
@@ -112,7 +112,7 @@ class _EncodingPanels:
         return pass_over(ids, self.site, columns)
 
     def vectors(self) -> Tensor | None:
-        """What is added at each position of the sentence [position, any]; None if not that."""
+        """The vectors added at each position of the sentence [position, any]; None: not vectors."""
         if self.e.facts.streams > 1:
             return None
         x, context = self.x[:2], self.context(2)
@@ -135,7 +135,7 @@ class _EncodingPanels:
         return _similarity("Similarity of one word at two positions", vectors)
 
     def logits(self) -> list[Panel]:
-        """What is added to the logits of unrelated words, and what equal words get."""
+        """The logits added for pairs of unrelated words, and the logits of equal words."""
         e, x, panels = self.e, self.x, list[Panel]()
         with torch.inference_mode():
             unrelated = apply_hooks(e, x, self.context(len(x)))

@@ -1,4 +1,4 @@
-"""A single encoding on its own: what its hooks make of contents that nothing else has changed."""
+"""A single encoding on its own: the outputs of its hooks for contents that nothing else changed."""
 
 from typing import NamedTuple
 
@@ -28,7 +28,7 @@ def pass_over(ids: Tensor, site: str, columns: dict[str, Tensor]) -> Context:
 
 
 class HookOutputs(NamedTuple):
-    """What a single encoding makes of contents x [batch, length, dim] in its first layer."""
+    """Outputs of the hooks of one encoding for contents x [batch, length, dim], first layer."""
 
     contents: Tensor  # [batch, length, dim]: x
     embedded: Tensor  # [batch x streams, length, dim] after embed
@@ -39,7 +39,7 @@ class HookOutputs(NamedTuple):
 
 
 def apply_hooks(e: Encoding, x: Tensor, context: Context) -> HookOutputs:
-    """Ask every hook but `values` and `readout`, with projections that only split into heads.
+    """Call every hook but `values` and `readout`, with projections that only split into heads.
 
     Between the stacks there is nothing to embed, as in the model.
     """
@@ -61,12 +61,12 @@ def apply_hooks(e: Encoding, x: Tensor, context: Context) -> HookOutputs:
 
 
 def scale_of(e: Encoding) -> float:
-    """What an encoding's scores are multiplied with."""
+    """The factor on an encoding's scores."""
     return e.dims.head_dim**-0.5 if e.facts.scale is None else e.facts.scale
 
 
 def changes_by_part(first: HookOutputs, second: HookOutputs) -> dict[str, tuple[str, Tensor]]:
-    """What was done to two contents at the same places: its kind, and the change of the first.
+    """How two contents at the same places were changed: the kind, and the change of the first.
 
     The kind is "" for nothing, `vectors` if both got the same, `more` if it depends on contents.
     """

@@ -43,7 +43,7 @@ def table(overrides: list[str], folders: Folders = ()) -> str:
 
 
 def others(folders: Folders = ()) -> list[Method]:
-    """Whatever else there is to choose."""
+    """All other options."""
     named = {choice.split()[0] for m in (*METHODS, *ELSEWHERE) for choice in m.choices}
     return [Method("", choices=(o,)) for o in options_of("encoding", folders) if o not in named]
 

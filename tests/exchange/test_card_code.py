@@ -154,7 +154,7 @@ def test_the_lines_translate_as_nmt_does(name: str, tmp_path: Path) -> None:
     export(trained, tmp_path / "made", LINES)
     lines = [*LINES, *ODD, *(f">>{code}<< {LINES[0]}" for code in ("fr", "nl", "xx"))]
     code = card_code.program(trained, "ctranslate2", str(tmp_path / "made"), None)
-    assert card_code.compared(trained, code, lines)["equal"] == len(lines)
+    assert card_code.count_equal(trained, code, lines)["equal"] == len(lines)
     assert len(set(nmt.translate(trained, lines))) > 4
 
 

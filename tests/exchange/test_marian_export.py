@@ -167,14 +167,14 @@ def test_what_computes_something_else_is_not_written(
     name: str, spoil: Callable[[Any], Any], message: str, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    tensors = marian_weights.named
+    tensors = marian_weights.to_theirs
 
     def spoiled(*written: Any) -> Any:
         made_of = tensors(*written)
         spoil(made_of[name])
         return made_of
 
-    monkeypatch.setattr(marian_weights, "named", spoiled)
+    monkeypatch.setattr(marian_weights, "to_theirs", spoiled)
     with pytest.raises(UserError, match=message) as error:
         export(made("encoding=absolute"), tmp_path / "made", LINES[:1])
     assert error.value.code == Exit.DATA and not list(tmp_path.iterdir())

@@ -176,8 +176,8 @@ def test_the_trained_length_is_unknown_unless_it_is_told(
 
 def test_made_up_lines_will_do(models: Path) -> None:
     imported = marian_read.read(models / "multilingual gelu", trained_length=12)
-    chosen, left_out = samples.samples(imported.trained, imported.scorer())
-    assert (chosen, left_out) == samples.samples(imported.trained, imported.scorer())
+    chosen, left_out = samples.choose_samples(imported.trained, imported.scorer())
+    assert (chosen, left_out) == samples.choose_samples(imported.trained, imported.scorer())
     assert left_out == 0 and len(chosen) == samples.MADE_UP + samples.LONG
     found = importing.certify(imported, [sample.line for sample in chosen[:3]])
     assert found["lines"] > 3 and found["longest_source"] > 12

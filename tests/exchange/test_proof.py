@@ -41,7 +41,7 @@ class Copied:
         self, sources: Sequence[list[int]], limits: Sequence[int], beam: int
     ) -> Iterator[Output]:
         """Greedy and the beam agree on what is as certain as here."""
-        searched = proof.without(self.trained, self.barred).model
+        searched = proof.without_ids(self.trained, self.barred).model
         for source, limit in zip(sources, limits, strict=True):
             ids: list[int] = []
             while len(ids) <= limit and EOS not in ids:
@@ -66,7 +66,7 @@ def trained() -> Trained:
 def certified(
     trained: Trained, scorer: EngineScorer, lines: Sequence[str] = LINES
 ) -> dict[str, Any]:
-    return proof.certified(proof.translated(trained, scorer, lines), scorer)
+    return proof.certify(proof.translate_samples(trained, scorer, lines), scorer)
 
 
 def greedy_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,17 +121,17 @@ def test_only_made_up_targets_may_differ_by_as_much_as_rounding(
 
     exact = proof.log_probs
     greedy_alone(monkeypatch)
-    ours = proof.translated(trained, Copied(trained), LINES)
+    ours = proof.translate_samples(trained, Copied(trained), LINES)
     monkeypatch.setattr(proof, "log_probs", rounded)
     with pytest.raises(UserError, match=r"differ by 0\.0006"):  # in our own outputs
-        proof.certified(ours, Rounded(trained))
+        proof.certify(ours, Rounded(trained))
     Rounded.first = len(ours.samples)
-    found = proof.certified(ours, Rounded(trained))
+    found = proof.certify(ours, Rounded(trained))
     assert found["ill_conditioned"] == len(ours.samples) and found["log_probs"] < 1e-6
     assert any("made-up translations do not count" in line for line in proof.sentences(found))
     Rounded.by = 9e-4
     with pytest.raises(UserError, match=r"differ by 0\.0009"):
-        proof.certified(ours, Rounded(trained))
+        proof.certify(ours, Rounded(trained))
 
 
 def test_other_pieces_of_a_line_are_named(trained: Trained) -> None:
@@ -161,10 +161,10 @@ def test_another_output_is_refused_and_measured(
         def outputs(self, *given: Any) -> Iterator[Output]:
             return map(change, super().outputs(*given))
 
-    ours = proof.translated(trained, Copied(trained), LINES)
+    ours = proof.translate_samples(trained, Copied(trained), LINES)
     with pytest.raises(UserError, match=message):
-        proof.certified(ours, Other(trained))
-    greedy = proof.measured(ours, Other(trained))["greedy"]
+        proof.certify(ours, Other(trained))
+    greedy = proof.measure(ours, Other(trained))["greedy"]
     assert greedy["equal"] + greedy["ties"] < greedy["compared"]
 
 
@@ -174,9 +174,9 @@ def test_pieces_of_equal_probability_are_a_tie(trained: Trained) -> None:
         for part in (trained.model.output.weight, trained.model.output.bias):
             part[twins[0]] = part[twins[1]]
     one, other = (Output([twin, 9], True) for twin in twins)
-    assert proof.tied(trained.model, [9, 8], one, other, 1)
-    assert not proof.tied(trained.model, [9], Output([8], True), Output([9], True), 1)
-    assert not proof.tied(trained.model, [9], Output([8], True), Output([8], True), 1)
+    assert proof.is_tie(trained.model, [9, 8], one, other, 1)
+    assert not proof.is_tie(trained.model, [9], Output([8], True), Output([9], True), 1)
+    assert not proof.is_tie(trained.model, [9], Output([8], True), Output([8], True), 1)
 
 
 def test_lines_whose_translation_would_not_fit_are_left_out(trained: Trained) -> None:
@@ -184,12 +184,12 @@ def test_lines_whose_translation_would_not_fit_are_left_out(trained: Trained) ->
         longest_source: int | None = 12
         longest_target: int | None = 12
 
-    kept, left_out = samples.samples(trained, Small(trained), LINES)
+    kept, left_out = samples.choose_samples(trained, Small(trained), LINES)
     room = int((12 - 1 - samples.ROOM) / samples.RATIO)
     assert kept and left_out and all(len(sample.ids) <= room for sample in kept)
     Small.longest_target = 2
     with pytest.raises(UserError, match="no sample is short enough"):
-        samples.samples(trained, Small(trained), LINES)
+        samples.choose_samples(trained, Small(trained), LINES)
 
 
 class Plain(Adapter):
