@@ -61,8 +61,8 @@ def command(argv: list[str]) -> None:
     from nmt.experiments.evaluate import evaluate
     from nmt.experiments.systems import systems_of
 
-    named = {key: value for key, value in vars(typed).items() if key in EvaluationOptions._fields}
-    options = EvaluationOptions(**named, command=shlex.join(["nmt-evaluate", *argv]))
+    values = {key: value for key, value in vars(typed).items() if key in EvaluationOptions._fields}
+    options = EvaluationOptions(**values, command=shlex.join(["nmt-evaluate", *argv]))
     if typed.rank and options.metrics is None:
         options = options._replace(metrics=[BLEU, EXACT])
     systems = systems_of(typed.systems)
@@ -93,9 +93,9 @@ def translations(report: "Report", directory: Path | None) -> Iterator[tuple[Pat
     for test in report.tests if directory else ():
         before = f"{test.name}." if len(report.tests) > 1 else ""
         for s, system in enumerate(report.systems):
-            several = len(system.runs) > 1
+            has_seeds = len(system.runs) > 1
             for i in range(len(test.lines[0].hypotheses[s])):
-                seed = f"-seed{system.runs[i].seed}" if several else ""
+                seed = f"-seed{system.runs[i].seed}" if has_seeds else ""
                 lines = [f"{line.hypotheses[s][i]}\n" for line in test.lines]
                 path = Path(directory or "", f"{before}{system.label}{seed}.txt")
                 yield path, outputs.text_writer(partial("".join, lines))

@@ -93,11 +93,11 @@ def help_page(manual: Manual, topic: str, folders: Folders = ()) -> str:
 
 def first_page(manual: Manual, folders: Folders = ()) -> str:
     """Usage, the groups with their defaults, and where to read on: one screen."""
-    chosen = default_options()
+    defaults = default_options()
     lines = [manual.usage.strip(), "", "Groups (GROUP=OPTION): the default, and how many there are"]
     for group in manual.groups:
         count = len(options_of(group, folders))
-        lines.append(f"  {group:<11} {chosen.get(group) or '-':<14} {count:>3}  {GROUPS[group]}")
+        lines.append(f"  {group:<11} {defaults.get(group) or '-':<14} {count:>3}  {GROUPS[group]}")
     lines += ["Keys of no group (KEY=VALUE), in brackets their defaults:", *_root_keys(11)]
     ways = {
         "GROUP": "options and keys of a group, as --help trainer",

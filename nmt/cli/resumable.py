@@ -53,9 +53,9 @@ class Hashed:
         return self._marks.pop(count, None)
 
 
-def digest(read: Mapping[str, Hashed], count: int) -> str:
+def digest(inputs: Mapping[str, Hashed], count: int) -> str:
     """The hash, in hexadecimal digits, of the first lines of all that was read."""
-    parts = (name.encode() + (lines.digest(count) or b"") for name, lines in sorted(read.items()))
+    parts = (name.encode() + (lines.digest(count) or b"") for name, lines in sorted(inputs.items()))
     return hashlib.sha256(b"".join(parts)).hexdigest()
 
 
@@ -249,13 +249,13 @@ def open_output(
 def skip_finished(
     output: OutputStream,
     streams: Iterable[Iterable[str]],
-    read: Mapping[str, Hashed],
+    inputs: Mapping[str, Hashed],
     what: str,
     source: str,
 ) -> Mapping[str, list[int]]:
     """Read over the lines that are done, and return what was unusual about them.
 
-    `streams` are iterators over what `read` hashes, perhaps with what was made of it. Raises
+    `streams` are iterators over what `inputs` hashes, perhaps with what was made of it. Raises
     UserError (2) if it is not what those lines of the output were made of: `what`, of `source`.
     """
     if not isinstance(output, ResumableOutput) or not output.lines:
@@ -263,7 +263,7 @@ def skip_finished(
     for stream in streams:
         for _ in islice(stream, output.lines):
             pass
-    if digest(read, output.lines) != output.progress.input:
+    if digest(inputs, output.lines) != output.progress.input:
         raise UserError(
             f"{output.part}: its {output.lines} lines are {what} of another text than "
             f"{source} now holds; give another -o, or remove it"

@@ -61,21 +61,21 @@ def command(argv: list[str]) -> None:
         set_up(pick(options.device), threads=options.threads)
         trained = modeldir.load(options.model, options.device)
         window = trained.settings.decode.window
-        read = {
+        inputs = {
             name: Hashed(text_lines(opened[name], path), window) for name, path in files.items()
         }
-        column_streams = {name: read[name] for name in options.columns}
+        column_streams = {name: inputs[name] for name in options.columns}
         lines, columns = with_columns(
-            trained.model.columns, trained.settings, read[SOURCE], column_streams
+            trained.model.columns, trained.settings, inputs[SOURCE], column_streams
         )
         output = stack.enter_context(open_output(options.output, _identity(options, trained)))
-        streams = (iter(lines), read[TARGET], *columns.values())
-        saved_notes = skip_finished(output, streams, read, "scores", input_name(options.source))
+        streams = (iter(lines), inputs[TARGET], *columns.values())
+        saved_notes = skip_finished(output, streams, inputs, "scores", input_name(options.source))
         too_long = Note(*saved_notes.get("too_long", ()))
         scored = forced.score(
             trained,
             lines,
-            read[TARGET],
+            inputs[TARGET],
             columns,
             batch_tokens=options.batch_tokens,
             window=window,
@@ -83,12 +83,12 @@ def command(argv: list[str]) -> None:
             too_long=too_long,
         )
         quiet = True if options.output is None and sys.stdout.isatty() else None  # unless a TTY
-        shown = tqdm(scored, unit=" lines", disable=quiet, initial=output.lines)
-        for number, pair in enumerate(shown, output.lines + 1):
+        progress = tqdm(scored, unit=" lines", disable=quiet, initial=output.lines)
+        for number, pair in enumerate(progress, output.lines + 1):
             output.write(format_record(options, number, pair))
             if number % window == 0:
                 notes = {"too_long": list(astuple(too_long))}
-                output.advance(Progress(number, digest(read, number), notes))
+                output.advance(Progress(number, digest(inputs, number), notes))
     if too_long.count:
         raise UserError(
             "pairs of which a side has more pieces than the encoding holds, their lines left "

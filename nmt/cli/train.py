@@ -97,9 +97,9 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     shows.add_argument("-sc", "--shell-completion", choices=COMPLETION, metavar="install=SHELL")
     options = parser.parse_intermixed_args(argv)
     options.multirun |= "hydra.mode=MULTIRUN" in options.overrides
-    shown = {"--cfg": options.cfg, "--info": options.info, "-sc": options.shell_completion}
+    flags = {"--cfg": options.cfg, "--info": options.info, "-sc": options.shell_completion}
     options.flags = [
-        argument for flag, value in shown.items() if value for argument in (flag, value)
+        argument for flag, value in flags.items() if value for argument in (flag, value)
     ]
     if options.resolve and not options.cfg:
         raise UserError("--resolve: belongs to --cfg; write --cfg job --resolve")

@@ -96,19 +96,19 @@ def command(argv: list[str]) -> None:
         source: Iterable[str] = text_lines(arriving or stream, options.input)
         if options.by_sentence:
             source = by_sentence(Path(options.input))
-        read = {TEXT: Hashed(source, decode.window)} | {
+        inputs = {TEXT: Hashed(source, decode.window)} | {
             name: Hashed(text_lines(stack.enter_context(opened_input(path)), path), decode.window)
             for name, path in options.parallel.items()
         }
-        column_streams = {name: read[name] for name in options.columns}
+        column_streams = {name: inputs[name] for name in options.columns}
         reader = translator.reader
         lines, columns = with_columns(
-            reader.requirements.columns, reader.settings, read[TEXT], column_streams
+            reader.requirements.columns, reader.settings, inputs[TEXT], column_streams
         )
         output = stack.enter_context(_output(options, loaded, decode))
-        streams = {TEXT: iter(lines), **columns} | {n: read[n] for n in read if n == PREFIX}
+        streams = {TEXT: iter(lines), **columns} | {n: inputs[n] for n in inputs if n == PREFIX}
         saved_notes = skip_finished(
-            output, streams.values(), read, "translations", input_name(options.input)
+            output, streams.values(), inputs, "translations", input_name(options.input)
         )
         notes = Notes(saved_notes)
         refused: UserError | None = None
@@ -117,7 +117,7 @@ def command(argv: list[str]) -> None:
             for number, text in stack.enter_context(closing(output_lines)):
                 output.write(text)
                 if number % decode.window == 0:
-                    output.advance(Progress(number, digest(read, number), notes.plain()))
+                    output.advance(Progress(number, digest(inputs, number), notes.plain()))
         except RefusedLinesError as error:
             refused = error  # raised when the output is complete: all other lines are translated
     if refused is not None:
@@ -178,8 +178,8 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
             "leave one of the two out"
         )
     settings = [a for a in options.arguments if SETTING.match(a)]
-    named = [a for a in options.arguments if not SETTING.match(a)]
-    inputs = [a for a in named if not Path(a).is_dir()] or ["-"]
+    names = [a for a in options.arguments if not SETTING.match(a)]
+    inputs = [a for a in names if not Path(a).is_dir()] or ["-"]
     if len(inputs) > 1:
         raise UserError(
             f"{inputs[0]}, {inputs[1]}: two inputs, as neither is the directory of a model; "
@@ -192,7 +192,7 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
         raise UserError(f"{where}-: stdin is for the text; give a file")
     if options.by_sentence and inputs == ["-"]:
         raise UserError("--by-sentence: no record lies beside stdin; give a file")
-    options.models = [options.model, *(a for a in named if Path(a).is_dir())]
+    options.models = [options.model, *(a for a in names if Path(a).is_dir())]
     options.input, options.changes = inputs[0], decode_overrides(settings)
     return options
 
@@ -222,9 +222,11 @@ def records(
         has_more=arriving.waits if arriving else lambda: True,
     )
     tqdm.monitor_interval = 0  # no further thread: see machine.pool.may_fork
-    shown = tqdm(translated, unit=" lines", disable=quiet, initial=done)
+    progress = tqdm(translated, unit=" lines", disable=quiet, initial=done)
     with closing(translated):
-        for number, (translations, line) in enumerate(zip(shown, sources, strict=False), done + 1):
+        for number, (translations, line) in enumerate(
+            zip(progress, sources, strict=False), done + 1
+        ):
             yield number, format_record(options, number, line, translations)
     if _is_interactive(arriving):
         sys.stderr.write("\n")  # behind the last prompt

@@ -74,8 +74,8 @@ def _selected_lines(
     spread, mean = np.ptp(scores, axis=0), scores.mean(axis=0)
     differing = {name: [i for i in lines if spread[i] > 0] for name, lines in groups.items()}
     different = round_robin(differing, (-spread).tolist(), DIFFERENT)
-    others = {name: [i for i in lines if i not in different] for name, lines in groups.items()}
-    return {MOST_DIFFERENT: different, AMONG_WORST: round_robin(others, mean.tolist(), WORST)}
+    remaining = {name: [i for i in lines if i not in different] for name, lines in groups.items()}
+    return {MOST_DIFFERENT: different, AMONG_WORST: round_robin(remaining, mean.tolist(), WORST)}
 
 
 def round_robin(groups: dict[str, list[int]], keys: Sequence[float], most: int) -> list[int]:

@@ -103,7 +103,7 @@ def scorers(
         return Scorer(name, title, better, metric, str(metric.get_signature()), **more)
 
     try:
-        every = [
+        available = [
             make("BLEU", f"detokenised, cased, tokenizer {tokenize}", _bleu(tokenize)),
             make("chrF2", "character n-grams", CHRF),
             make(
@@ -117,13 +117,15 @@ def scorers(
         raise UserError(f"--tokenize {tokenize}: {str(error).strip().split(chr(10))[0]}") from None
     exact = ExactMatch(references)
     title = "% of lines equal to the reference, white space normalised"
-    every.append(Scorer("exact", title, True, exact, f"{exact.signature}|bs:{samples}|seed:{seed}"))
+    available.append(
+        Scorer("exact", title, True, exact, f"{exact.signature}|bs:{samples}|seed:{seed}")
+    )
     if moses is not None:
         title = f"cased, on text tokenised by Moses ({language})"
-        every.insert(1, make("BLEU-moses", title, _bleu("none"), prepare=moses))
+        available.insert(1, make("BLEU-moses", title, _bleu("none"), prepare=moses))
         title = f"lower is better; case ignored, on text tokenised by Moses ({language})"
-        every.append(make("TER-moses", title, TER, better=False, prepare=moses))
-    return every
+        available.append(make("TER-moses", title, TER, better=False, prepare=moses))
+    return available
 
 
 def refuse_moses(table: str, metrics: Iterable[str], language: str) -> None:
@@ -145,12 +147,12 @@ def parse_metrics(text: str | None) -> list[str] | None:
     return list(dict.fromkeys(by_name[word.strip().lower()] for word in text.split(",")))
 
 
-def select(every: Sequence[Scorer], names: Sequence[str] | None) -> list[Scorer]:
+def select(available: Sequence[Scorer], names: Sequence[str] | None) -> list[Scorer]:
     """The scorers of these names, in this order; None: the usual ones.
 
     Raises UserError for a metric that the target language has not.
     """
-    by_name = {scorer.name: scorer for scorer in every}
+    by_name = {scorer.name: scorer for scorer in available}
     if names is None:
         return [by_name[name] for name in DEFAULTS if name in by_name]
     if missing := next((name for name in names if name not in by_name), None):

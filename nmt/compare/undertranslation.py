@@ -38,13 +38,13 @@ def repetition(lines: Sequence[str], n: int = 4) -> float | None:
     """
     if n < 1:
         raise ValueError(f"n={n}: must be at least 1")
-    again = total = 0
+    repeats = total = 0
     for line in lines:
         words = line.split()
         grams = [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
-        again += len(grams) - len(set(grams))
+        repeats += len(grams) - len(set(grams))
         total += len(grams)
-    return again / total if total else None
+    return repeats / total if total else None
 
 
 def dropped_halves(hypotheses: Sequence[str], parts: JoinedParts) -> list[bool | None]:

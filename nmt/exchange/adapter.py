@@ -124,5 +124,5 @@ class Adapter(ABC):
 
     def save(self, path: Path, directory: Path, more: Mapping[str, bytes]) -> None:
         """Keep the files of a directory, and more, at a path: all of them or nothing."""
-        kept = (file for file in sorted(directory.iterdir()) if file.name not in more)
-        manifest.write(path, chain(((f.name, f.read_bytes()) for f in kept), more.items()))
+        files = (file for file in sorted(directory.iterdir()) if file.name not in more)
+        manifest.write(path, chain(((f.name, f.read_bytes()) for f in files), more.items()))

@@ -163,9 +163,9 @@ class CTranslate2Engine:
         with within_memory(out_of_memory_message(self.decode.batch_tokens, self.device)):
             for limit, places in groupby(order, key=lambda place: sources[place].limit):
                 group = list(places)
-                some = [sources[place] for place in group]
+                batch = [sources[place] for place in group]
                 for place, hypotheses in zip(
-                    group, self._searched(some, limit, n_best), strict=True
+                    group, self._searched(batch, limit, n_best), strict=True
                 ):
                     by_source[place] = hypotheses
         return by_source
@@ -175,12 +175,12 @@ class CTranslate2Engine:
     ) -> Iterator[list[Hypothesis]]:
         """The hypotheses of sources of one limit."""
         options = self.options
-        every = options["beam_size"] * options["patience"]
+        beams = options["beam_size"] * options["patience"]
         anew = options["length_penalty"] > 0  # all of them are ranked
         results = self.reader.translate_batch(
             [self._named(source) for source in sources],
             max_decoding_length=limit + 1,  # eos, too
-            **options | {"num_hypotheses": every if anew else n_best, "return_scores": True},
+            **options | {"num_hypotheses": beams if anew else n_best, "return_scores": True},
         )
         for source, result in zip(sources, results, strict=True):
             hypotheses = [

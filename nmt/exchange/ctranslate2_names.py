@@ -39,10 +39,10 @@ def names(source: Vocabulary, target: Vocabulary) -> tuple[list[str], list[str]]
 
     Those are called SPECIAL, with an underscore more as long as a piece of the text is called so.
     """
-    taken = {*source.to_json(), *target.to_json()}
+    pieces = {*source.to_json(), *target.to_json()}
 
     def free(name: str) -> str:
-        return free(f"{name}_") if name in taken else name
+        return free(f"{name}_") if name in pieces else name
 
     special = [*map(free, SPECIAL)]
     return [*special, *source.to_json()], [*special, *target.to_json()]

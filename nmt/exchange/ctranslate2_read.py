@@ -98,16 +98,16 @@ def _order(files: CTranslate2Files, names: Sequence[str]) -> list[int]:
 
 def _side(directory: Path, name: str, names: Sequence[str]) -> Side:
     """The segmenter in the model's directory, with the vocabulary of the model."""
-    own, model = directory / f"{name}.json", directory / f"{name}.spm"
+    segmenter, model = directory / f"{name}.json", directory / f"{name}.spm"
     try:
         vocabulary = Vocabulary.from_json(list(names[SPECIALS:]))
     except UserError as error:
         raise UserError(f"{directory}: {error}", Exit.DATA) from None
-    if own.exists():
-        return Side(Side.from_json(read_object(own)).segmenter, vocabulary)
+    if segmenter.exists():
+        return Side(Side.from_json(read_object(segmenter)).segmenter, vocabulary)
     if not model.exists():
         raise UserError(
-            f"{directory}: no {own.name} and no {model.name}: nothing says how text becomes "
+            f"{directory}: no {segmenter.name} and no {model.name}: nothing says how text becomes "
             "pieces; put the SentencePiece model of that side there",
             Exit.DATA,
         )

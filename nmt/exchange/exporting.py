@@ -46,19 +46,21 @@ def export(
     adapter = kind(trained)
     adapter.names = names
     with TemporaryDirectory() as work:
-        written = Path(work) / "float32"
-        scorer = adapter.written(written, "float32")
+        directory = Path(work) / "float32"
+        scorer = adapter.written(directory, "float32")
         ours = proof.translate_samples(adapter.trained, scorer, lines)
         certificate = proof.certify(ours, scorer)
         if precision != "float32":
-            written = Path(work) / precision
-            certificate[precision] = proof.measure(ours, adapter.written(written, precision))
-        (written / proof.NAME).write_bytes(manifest.dump(certificate))  # the code reads it
-        if code := adapter.code(str(written)):
+            directory = Path(work) / precision
+            certificate[precision] = proof.measure(ours, adapter.written(directory, precision))
+        (directory / proof.NAME).write_bytes(manifest.dump(certificate))  # the code reads it
+        if code := adapter.code(str(directory)):
             certificate["as_nmt_translate"] = card_code.count_equal(trained, code, ours.lines)
         options = card or CardOptions(path.name.removesuffix(kind.suffix))
         text = model_card.card(adapter, certificate, options, path.name)
         path.parent.mkdir(parents=True, exist_ok=True)
-        adapter.save(path, written, {proof.NAME: manifest.dump(certificate), model_card.NAME: text})
+        adapter.save(
+            path, directory, {proof.NAME: manifest.dump(certificate), model_card.NAME: text}
+        )
     proof.report(certificate)
     return certificate

@@ -62,8 +62,8 @@ def read(directory: Path) -> dict[str, Tensor]:
         raise UserError(f"{where}: damaged, or holds more than tensors", Exit.DATA) from None
     if not isinstance(tensors, dict) or not all(isinstance(t, Tensor) for t in tensors.values()):
         raise UserError(f"{where}: expected names of tensors", Exit.DATA)
-    if wrong := [n for n, t in tensors.items() if not torch.isfinite(t).all()]:
-        raise UserError(f"{where}: {wrong[0]} holds numbers that are not finite", Exit.DATA)
+    if not_finite := [n for n, t in tensors.items() if not torch.isfinite(t).all()]:
+        raise UserError(f"{where}: {not_finite[0]} holds numbers that are not finite", Exit.DATA)
     return {name: tensor.float() for name, tensor in tensors.items()}
 
 
@@ -123,14 +123,14 @@ def _check_rows(directory: Path, name: str, rows: int, side: MarianIds) -> None:
 
 def _matrix(directory: Path, matrices: Mapping[str, Tensor], names: tuple[str, ...]) -> Tensor:
     """One matrix, which may stand under several names."""
-    there = [name for name in names if name in matrices]
-    if not there:
+    present = [name for name in names if name in matrices]
+    if not present:
         raise UserError(f"{directory}: has no {names[0]}; it is incomplete", Exit.DATA)
-    if not all(torch.equal(matrices[there[0]], matrices[other]) for other in there[1:]):
+    if not all(torch.equal(matrices[present[0]], matrices[other]) for other in present[1:]):
         raise UserError(
-            f"{directory}: {', '.join(there)} differ, and should be one matrix", Exit.DATA
+            f"{directory}: {', '.join(present)} differ, and should be one matrix", Exit.DATA
         )
-    return matrices[there[0]]
+    return matrices[present[0]]
 
 
 def to_theirs(

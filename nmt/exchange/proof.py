@@ -332,5 +332,7 @@ def log_probs(model: Any, source: list[int], target: list[int]) -> Tensor:
     Source and target are ids without eos.
     """
     device = next(model.parameters()).device
-    read, before = (torch.tensor([ids], device=device) for ids in ([*source, EOS], [BOS, *target]))
-    return model(read, before)[0].float().log_softmax(-1).cpu()
+    source_ids, before = (
+        torch.tensor([ids], device=device) for ids in ([*source, EOS], [BOS, *target])
+    )
+    return model(source_ids, before)[0].float().log_softmax(-1).cpu()

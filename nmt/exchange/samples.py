@@ -34,8 +34,10 @@ def choose_samples(
     most = max(BEYOND, before + before // 4)
     draw = Random(1)
     if lines is None:
-        usual = max(1, min(before, room, LONGEST_MADE_UP))
-        texts = [random_line(trained.source, draw, draw.randint(1, usual)) for _ in range(MADE_UP)]
+        longest = max(1, min(before, room, LONGEST_MADE_UP))
+        texts = [
+            random_line(trained.source, draw, draw.randint(1, longest)) for _ in range(MADE_UP)
+        ]
     else:
         texts = [*lines, *_joined(trained, lines, before, most)]
     for step in range(1, LONG + 1):
@@ -58,11 +60,11 @@ def output_limit(trained: Trained, pieces: int) -> int:
 def _max_pieces(trained: Trained, scorer: EngineScorer) -> int:
     """The most pieces of a sample."""
     limits = trained.model.limits(training=False)
-    holds = [n - 1 for n in (limits.source, scorer.longest_source) if n is not None]
+    bounds = [n - 1 for n in (limits.source, scorer.longest_source) if n is not None]
     most, table = scorer.longest_target, limits.target
     if most is not None and (table is None or table > most):
-        holds.append(int((most - 1 - ROOM) / RATIO))
-    return min([*holds, MOST])
+        bounds.append(int((most - 1 - ROOM) / RATIO))
+    return min([*bounds, MOST])
 
 
 def random_line(side: Side, draw: Random, length: int) -> str:

@@ -70,14 +70,14 @@ class _Probe(NamedTuple):
         at, there = queries[None], torch.arange(keys)[None]
         words = (min(4, self.dims.vocab - 1), self.dims.vocab)
         square = len(queries) == keys
-        own = square and self.dims.site == "decoder"
+        causal_mask = square and self.dims.site == "decoder"
         return Context(
             self.dims.site,
             queries=there if square else at,
             keys=there,
             new_keys=there,
             rows=rows,
-            allowed=causal(keys, keys, there.device) if own else None,
+            allowed=causal(keys, keys, there.device) if causal_mask else None,
             lengths=torch.full((rows,), keys),
             tokens=torch.randint(*words, (rows, len(queries)), generator=draw),
         )
@@ -121,27 +121,27 @@ def read(site: Encodings, dims: Dims, longest: int) -> SitePositions:
         other = next(h for form, h in forms.items() if form != "input")
         why = "nothing is added to the embeddings where attention knows positions of its own"
         raise probe.refuse(why, other, probe.having("embed", other))
-    found = SitePositions(scale=site.scale, limit=limit)
+    positions = SitePositions(scale=site.scale, limit=limit)
     if "turned" in forms:
-        found = found._replace(turns=_rotations(probe))
+        positions = positions._replace(turns=_rotations(probe))
     if not {"vectors", "bias"} & set(forms):
         if "turned" in forms:
-            return found
-        return found._replace(table=_table(probe), limit=probe.length)
-    far = 0  # the greatest distance that differs from all beyond
+            return positions
+        return positions._replace(table=_table(probe), limit=probe.length)
+    farthest = 0  # the greatest distance that differs from all beyond
     if "bias" in forms:
         bias = _bias(probe)
-        far = reach(bias, 2)
-        bias = bias[..., probe.length - 1 - far : probe.length + far]
-        found = found._replace(bias=bias)
+        farthest = reach(bias, 2)
+        bias = bias[..., probe.length - 1 - farthest : probe.length + farthest]
+        positions = positions._replace(bias=bias)
     if "vectors" in forms:
         keys, values = _vectors(probe)
         most = max(reach(keys, 1), reach(values, 1))
         # together with biases it takes this for the greatest distance that has a bucket of its own
-        wide = max(most, far + 2) if "bias" in forms else most
-        found = found._replace(keys=resized(keys, wide), values=resized(values, wide))
-        far = max(far, most)
-    return found if far < probe.length - 1 else found._replace(limit=probe.length)
+        wide = max(most, farthest + 2) if "bias" in forms else most
+        positions = positions._replace(keys=resized(keys, wide), values=resized(values, wide))
+        farthest = max(farthest, most)
+    return positions if farthest < probe.length - 1 else positions._replace(limit=probe.length)
 
 
 def _refuse_needs(probe: _Probe) -> None:

@@ -29,7 +29,7 @@ def parse_columns(argument: str) -> dict[str, str]:
 
 
 def with_columns(
-    reads: Set[str], settings: Settings, lines: Iterable[str], given: Mapping[str, Iterable[str]]
+    reads: Set[str], settings: Settings, lines: Iterable[str], columns: Mapping[str, Iterable[str]]
 ) -> tuple[Iterable[str], dict[str, Iterable[str]]]:
     """The lines to translate, and all known columns parallel to them.
 
@@ -39,12 +39,12 @@ def with_columns(
     """
     from nmt.data.columns import missing
 
-    absent = missing(reads, given)
+    absent = missing(reads, columns)
     if not absent or not isinstance(settings.data, Toy):
-        return lines, dict(given)
+        return lines, dict(columns)
     lines, *copies = tee(lines, 1 + len(absent))
     return lines, {
-        **given,
+        **columns,
         **dict(zip(absent, map(_by_grammar, absent, copies), strict=True)),
     }
 

@@ -42,14 +42,14 @@ def evaluate(
     if options.by_sentence:
         tests = testsets.read_by_sentence(tests)
     systems = [models.with_search_settings(system, options.decode) for system in systems]
-    read = [reading.read(test, systems, tables, options) for test in tests]
-    translated = models.translated(read, systems, options)
+    read_tests = [reading.read(test, systems, tables, options) for test in tests]
+    translated = models.translated(read_tests, systems, options)
     bootstrap = Bootstrap(list(options.bounds), options.samples, options.seed, options.jobs)
     scored = []
-    for texts, test in zip(read, translated, strict=True):
+    for texts, test in zip(read_tests, translated, strict=True):
         log.info("scoring %s: %d pairs", test.name, len(test.references))
-        one = reading.with_lines(_scored(test, bootstrap, systems, tables), test)
-        scored.append(models.with_perplexity(one, texts, systems, options))
+        scored_test = reading.with_lines(_scored(test, bootstrap, systems, tables), test)
+        scored.append(models.with_perplexity(scored_test, texts, systems, options))
     report = Report(
         systems=reading.compared(systems, translated),
         tests=scored,
@@ -59,10 +59,10 @@ def evaluate(
         date=date.today().isoformat(),
         command=options.command,
         tables=list(tables),
-        about=reading.provenance_of(systems, [test.files for test in read]),
+        about=reading.provenance_of(systems, [test.files for test in read_tests]),
     )
     if options.attention:
-        report = models.with_attention(report, systems, read, translated, options)
+        report = models.with_attention(report, systems, read_tests, translated, options)
     report = replace(report, notes=reading.notes(report, systems, tests, options))
     log.info("done in %.0f s", time.monotonic() - started)
     return report
@@ -90,8 +90,8 @@ def check(
         raise UserError(f"--lengths {options.lengths}: no text to count in; add --source SRC")
     if options.perplexity and not models:
         raise UserError("--perplexity: none of the systems is a model; leave it out")
-    if options.perplexity and (several := next((m for m in models if len(m.paths) > 1), None)):
-        raise UserError(f"{several.place}: --perplexity: of single models only; leave it out")
+    if options.perplexity and (ensemble := next((m for m in models if len(m.paths) > 1), None)):
+        raise UserError(f"{ensemble.place}: --perplexity: of single models only; leave it out")
     if options.by_sentence and not (models or options.lengths):
         raise UserError("--by-sentence: no model reads the text; give one, or --lengths MODEL")
     if len(tests) > 1 and (file := next((s.file for s in systems if s.file), None)):

@@ -44,7 +44,7 @@ def translated(
                     f"{model.place}: --perplexity: CTranslate2 scores otherwise; name the model "
                     "that was exported, or leave it out"
                 )
-    wanted = {
+    requests = {
         (t, s, run): KeptTranslation(
             *(system.label, model, test.files, test.test.sources or [], model.settings.decode),
             columns={n: p for n, p in test.columns[s].items() if n in system.facts.columns},
@@ -55,9 +55,9 @@ def translated(
         for run, model in enumerate(system.models)
         for t, test in enumerate(tests)
     }
-    lines = translate_all(list(wanted.values()), options)
+    lines = translate_all(list(requests.values()), options)
     tests_hypotheses = [[list(runs) for runs in test.test.hypotheses] for test in tests]
-    for (t, s, _), translation in zip(wanted, lines, strict=True):
+    for (t, s, _), translation in zip(requests, lines, strict=True):
         tests_hypotheses[t][s].append(translation)
     return [
         test.test._replace(hypotheses=hypotheses)
@@ -67,7 +67,7 @@ def translated(
 
 def with_perplexity(
     scored: ScoredTest,
-    read: ReadTest,
+    read_test: ReadTest,
     systems: Sequence[System],
     options: EvaluationOptions,
 ) -> ScoredTest:
@@ -75,20 +75,22 @@ def with_perplexity(
     if not options.perplexity:
         return scored
     references = [
-        _scored_references(system, read, read.columns[s], options) if s in read.columns else None
+        _scored_references(system, read_test, read_test.columns[s], options)
+        if s in read_test.columns
+        else None
         for s, system in enumerate(systems)
     ]
-    return with_perplexities(scored, read.test.lengths or [], references)
+    return with_perplexities(scored, read_test.test.lengths or [], references)
 
 
 def _scored_references(
-    system: System, read: ReadTest, columns: Mapping[str, Path], options: EvaluationOptions
+    system: System, read_test: ReadTest, columns: Mapping[str, Path], options: EvaluationOptions
 ) -> list[GivenTranslation | None]:
     """How likely a model finds each reference; None where a side is too long for it."""
     (trained,) = load(system.models[0].paths, options).models
-    lines, parallel = _with_columns(trained, read.test, columns)
+    lines, parallel = _with_columns(trained, read_test.test, columns)
     too_long = Note()
-    scored = forced.score(trained, lines, read.test.references, parallel, too_long=too_long)
+    scored = forced.score(trained, lines, read_test.test.references, parallel, too_long=too_long)
     references = list(scored)
     if too_long.count:
         log.warning(
@@ -104,15 +106,15 @@ def _with_columns(
 ) -> tuple[list[str], dict[str, list[str]]]:
     """The sources of a test, and the columns parallel to them that a model reads."""
     reads = trained.model.columns
-    given = {name: read_text(path) for name, path in files.items() if name in reads}
-    lines, columns = with_columns(reads, trained.settings, test.sources or [], given)
+    streams = {name: read_text(path) for name, path in files.items() if name in reads}
+    lines, columns = with_columns(reads, trained.settings, test.sources or [], streams)
     return list(lines), {name: list(column) for name, column in columns.items()}
 
 
 def with_attention(
     report: Report,
     systems: Sequence[System],
-    read: Sequence[ReadTest],
+    read_tests: Sequence[ReadTest],
     translations: Sequence[TranslatedTest],
     options: EvaluationOptions,
 ) -> Report:
@@ -130,7 +132,7 @@ def with_attention(
         log.info("observing the attention of %s", system.label)
         (trained,) = load(paths, options).models
         for t, test in enumerate(translations):
-            _, columns = _with_columns(trained, test, read[t].columns[s])
+            _, columns = _with_columns(trained, test, read_tests[t].columns[s])
             tests[t], profile = attention.observe(trained, tests[t], test, s, columns, options.seed)
             profiles += profile
     return replace(report, tests=tests, profiles=profiles)

@@ -56,15 +56,15 @@ def write_all(files: Iterable[tuple[Path | None, Writer]]) -> None:
 
     Raises UserError (74) that names those which failed.
     """
-    failed, wanted = [], [(path, writer) for path, writer in files if path is not None]
-    for path, writer in wanted:
+    failed, requested = [], [(path, writer) for path, writer in files if path is not None]
+    for path, writer in requested:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             atomic.replace_by(path, writer)
         except OSError as error:
             failed.append(f"{path}: {error.strerror or error}")
     if failed:
-        rest = "; all else is written" if len(failed) < len(wanted) else ""
+        rest = "; all else is written" if len(failed) < len(requested) else ""
         raise UserError(f"{'; '.join(failed)}{rest}", Exit.IO)
 
 

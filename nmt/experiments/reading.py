@@ -102,8 +102,8 @@ def _metrics(
     of_tables = [metric for table in tables for metric in table.metrics]
     if not of_tables:
         return None if options.metrics is None else list(options.metrics)
-    usual = [name for name in NAMES[:4] if not (name.endswith(MOSES) and language in UNSPACED)]
-    return list(dict.fromkeys([*(options.metrics or usual), *of_tables]))
+    defaults = [name for name in NAMES[:4] if not (name.endswith(MOSES) and language in UNSPACED)]
+    return list(dict.fromkeys([*(options.metrics or defaults), *of_tables]))
 
 
 def _columns(
@@ -177,7 +177,7 @@ def with_lines(scored: ScoredTest, test: TranslatedTest) -> ScoredTest:
 
 def compared(systems: Sequence[System], tests: Sequence[TranslatedTest]) -> list[ComparedSystem]:
     """The systems as a report has them; warns where a trained length cannot be marked."""
-    shown = []
+    compared_systems = []
     for s, system in enumerate(systems):
         model = system.facts
         limits = [test.longest_trained[s] for test in tests]
@@ -195,8 +195,8 @@ def compared(systems: Sequence[System], tests: Sequence[TranslatedTest]) -> list
         ]
         parameters = model and model.parameters
         of_encodings = model and model.encoding_parameters
-        shown.append(ComparedSystem(system.label, limit, parameters, of_encodings, runs))
-    return shown
+        compared_systems.append(ComparedSystem(system.label, limit, parameters, of_encodings, runs))
+    return compared_systems
 
 
 def _metrics_of(run: Path) -> list[dict[str, Any]]:
@@ -231,9 +231,9 @@ def notes(
 ) -> list[str]:
     """How the numbers came about, as far as these functions know."""
     notes = [*options.notes, *training_notes(systems), *search_notes(systems)]
-    if apart := [test.name for test in tests if test.by_sentence]:
+    if by_sentence := [test.name for test in tests if test.by_sentence]:
         notes.append(
-            f"Each joined line of {', '.join(apart)} is read as the pieces of its sentences."
+            f"Each joined line of {', '.join(by_sentence)} is read as the pieces of its sentences."
         )
     if any(table.published for table in report.tables):
         notes.append(

@@ -149,10 +149,10 @@ def _system_at(label: str | None, place: str) -> LabelledSystem:
 
 def _paths(place: str) -> tuple[Path, ...]:
     """A path, or the directories PATH,PATH,..., which are an ensemble."""
-    several = [Path(path) for path in place.split(",")]
-    if Path(place).exists() or not all(path.is_dir() for path in several):
+    directories = [Path(path) for path in place.split(",")]
+    if Path(place).exists() or not all(path.is_dir() for path in directories):
         return (Path(place),)
-    return tuple(several)
+    return tuple(directories)
 
 
 def _default_label(path: Path) -> str:
@@ -172,7 +172,7 @@ def settings_of(path: Path) -> Settings:
     return read_config(path)
 
 
-def group_by_config(named: Sequence[LabelledSystem]) -> list[System]:
+def group_by_config(labelled: Sequence[LabelledSystem]) -> list[System]:
     """Runs of one config are a system; a label starts or names one.
 
     A system of runs is called by its label, or as its first run, less -seedN. Raises UserError (2)
@@ -180,7 +180,7 @@ def group_by_config(named: Sequence[LabelledSystem]) -> list[System]:
     two systems of one name.
     """
     groups: list[list[LabelledSystem]] = []
-    for label, system in named:
+    for label, system in labelled:
         group = next((g for g in groups if _same_system(label, system, g)), None)
         if group is None:
             groups.append([(label, system)])

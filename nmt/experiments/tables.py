@@ -154,7 +154,7 @@ def _report(
         rows.setdefault(manifest.dump({**freeze(run.settings), "seed": None}), []).append(run)
     systems = [system_of(same) for same in rows.values()]
     layout = table.report.table
-    shown = PaperTable(
+    paper_table = PaperTable(
         name=layout.name,
         caption=layout.caption,
         test=test.name,
@@ -173,7 +173,7 @@ def _report(
         command=command,
         notes=notes,
     )
-    return evaluate(systems, [test], options, [shown])
+    return evaluate(systems, [test], options, [paper_table])
 
 
 def _write(report: Report, stem: Path) -> None:

@@ -119,9 +119,9 @@ def unnamed_files(settings: Settings) -> list[str]:
     data = settings.data
     if not isinstance(data, Files):
         return []
-    named = {"data.test_source": data.test_source, "data.test_target": data.test_target}
-    named |= {f"data.columns.{name}.test": c.test for name, c in data.columns.items()}
-    return [key for key, path in named.items() if not path]
+    paths = {"data.test_source": data.test_source, "data.test_target": data.test_target}
+    paths |= {f"data.columns.{name}.test": c.test for name, c in data.columns.items()}
+    return [key for key, path in paths.items() if not path]
 
 
 def read_by_sentence(tests: Sequence[ParallelFiles]) -> list[ParallelFiles]:

@@ -118,15 +118,17 @@ def digest_of(path: Path) -> str:
     return modeldir.reading(path, lambda model: manifest.sha256_of(model / manifest.NAME))
 
 
-def translate_all(wanted: Sequence[KeptTranslation], options: EvaluationOptions) -> list[list[str]]:
+def translate_all(
+    requests: Sequence[KeptTranslation], options: EvaluationOptions
+) -> list[list[str]]:
     """The lines of each translation; those that are kept are read, the others are made and kept.
 
     Raises UserError (65) for a kept translation that was changed, and as `Translator.translate`.
     """
     lines, pending = dict[str, list[str]](), dict[str, KeptTranslation]()
-    for translation in wanted:
-        if (known := translation.read()) is not None:
-            lines[translation.key] = known
+    for translation in requests:
+        if (kept := translation.read()) is not None:
+            lines[translation.key] = kept
         else:
             pending.setdefault(translation.key, translation)
     for paths, texts in groupby(pending.values(), key=lambda translation: translation.model.paths):
@@ -139,7 +141,7 @@ def translate_all(wanted: Sequence[KeptTranslation], options: EvaluationOptions)
                 translation.write(lines[translation.key])
             except OSError as error:  # of a directory that takes no files, or a full disk
                 log.warning("%s: %s; not kept", error.filename, error.strerror)
-    return [lines[translation.key] for translation in wanted]
+    return [lines[translation.key] for translation in requests]
 
 
 def load(paths: Sequence[Path], options: EvaluationOptions) -> "LoadedModels":
@@ -161,9 +163,9 @@ def _translated(translation: KeptTranslation, loaded: "LoadedModels", quiet: boo
     keep_memory()
     translator = loaded.translator(translation.decode)
     reader = translator.reader
-    given = {name: read_text(path) for name, path in translation.columns.items()}
+    streams = {name: read_text(path) for name, path in translation.columns.items()}
     lines, columns = with_columns(
-        reader.requirements.columns, reader.settings, translation.lines, given
+        reader.requirements.columns, reader.settings, translation.lines, streams
     )
     tqdm.monitor_interval = 0  # no further thread: see machine.pool.may_fork
     with closing(translator.translate(lines, 1, columns, read_ahead=True)) as translated:

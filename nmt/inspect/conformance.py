@@ -82,11 +82,13 @@ def run_checks(
     `tokens`, `precisions` and `device` are of the comparison of cached decoding with the full pass.
     `only`: the names of the other checks that are tried; None: all.
     """
-    chosen = CHECKS | {"order in the encoder": partial(order_in_encoder, matters=order_matters)}
-    for name in chosen if only is None else only:
+    checks_by_name = CHECKS | {
+        "order in the encoder": partial(order_in_encoder, matters=order_matters)
+    }
+    for name in checks_by_name if only is None else only:
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(0)
-            result = _result(name, chosen[name], copy.deepcopy(model))
+            result = _result(name, checks_by_name[name], copy.deepcopy(model))
         yield result
         if name == STEP and not result.passed:
             return  # a hook that raises would fail all others, too
@@ -226,9 +228,11 @@ def recomputation(model: Transformer) -> str:
         if hasattr(module, "dropout"):
             setattr(module, "dropout", NOISE)  # noqa: B010  # no tensor, as nn.Module expects
     for kind in (torch.float32, torch.bfloat16):
-        kept, again = (_gradients(copy.deepcopy(model), twice, kind) for twice in (False, True))
-        for name, gradient in kept.items():
-            if name not in again or not torch.equal(gradient, again[name]):
+        stored, recomputed = (
+            _gradients(copy.deepcopy(model), twice, kind) for twice in (False, True)
+        )
+        for name, gradient in stored.items():
+            if name not in recomputed or not torch.equal(gradient, recomputed[name]):
                 raise CheckError(f"{name} differs in {kind} if computed twice")
     return "the same bits"
 

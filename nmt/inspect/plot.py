@@ -42,8 +42,8 @@ def draw_run(run: Path, option: str | None, path: Path, folders: Folders = ()) -
     """
     trained = modeldir.load(run)
     names = list(trained.settings.encoding)
-    wanted = names if option is None else list(entries_of(option, folders))
-    if missing := [name for name in wanted if name not in names]:
+    selected = names if option is None else list(entries_of(option, folders))
+    if missing := [name for name in selected if name not in names]:
         raise UserError(
             f"{run}: trained with {', '.join(names) or 'no encoding'}, not with {missing[0]}"
         )
@@ -51,9 +51,9 @@ def draw_run(run: Path, option: str | None, path: Path, folders: Folders = ()) -
     state = f"trained: {run.name}" + (f", step {step:,}" if isinstance(step, int) else "")
     vocab = min(len(trained.source.vocabulary), len(trained.target.vocabulary))
     title = f"{option or '+'.join(names)} ({state})"
-    rows = _rows(trained.model, wanted, vocab)
+    rows = _rows(trained.model, selected, vocab)
     for site, e in entries(trained.model):
-        for role, panels in learned_vectors(e).items() if e.name in wanted else ():
+        for role, panels in learned_vectors(e).items() if e.name in selected else ():
             rows[f"{e.name}: {site}, similarity of learned vectors ({role})"] = [*panels]
     _save(rows, title, path)
 

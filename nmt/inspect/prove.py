@@ -32,8 +32,8 @@ def check_encodings(
     logging.captureWarnings(True)  # torch's advice about kernels does not belong into the report
     logging.getLogger("py.warnings").setLevel(logging.ERROR)
     failed, refused = 0, dict[str, UserError]()
-    every = names or options_of("encoding", folders)
-    for name in every:
+    all_names = names or options_of("encoding", folders)
+    for name in all_names:
         try:
             model = perturbed(small(name, overrides))
         except UserError as error:
@@ -42,10 +42,10 @@ def check_encodings(
             refused[name] = error
         else:
             failed += _show_results(
-                name, run_checks(model, None, device=device), show, len(every) == 1
+                name, run_checks(model, None, device=device), show, len(all_names) == 1
             )
-    if len(refused) == len(every):
-        raise refused[every[0]]
+    if len(refused) == len(all_names):
+        raise refused[all_names[0]]
     for name, why in refused.items():
         show(f"{name:<{NAME}}refused: {why}")
     _conclude(failed)
@@ -61,18 +61,18 @@ def check_run(path: Path, show: Show, device: torch.device) -> None:
 
 def _show_results(name: str, results: Iterable[Result], show: Show, whole: bool) -> int:
     """Show all results, or those that failed; how many failed."""
-    every: list[Result] = []
+    collected: list[Result] = []
     if whole:
         show(name)
     for result in results:
-        every.append(result)
+        collected.append(result)
         if whole:
             told = f"  {result.check:<{NAME}}  {'ok' if result.passed else 'FAILED'}  "
             show(_wrapped(f"{told}{result.finding}", NAME + 4))
-    failed = sum(not result.passed for result in every)
+    failed = sum(not result.passed for result in collected)
     if not whole:
-        show(f"{name:<{NAME}}{len(every) - failed} checks passed, {failed} failed")
-        for line in failures(every):
+        show(f"{name:<{NAME}}{len(collected) - failed} checks passed, {failed} failed")
+        for line in failures(collected):
             show(_wrapped(f"  {line}", 4))
     return failed
 

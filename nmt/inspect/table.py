@@ -44,8 +44,8 @@ def table(overrides: list[str], folders: Folders = ()) -> str:
 
 def others(folders: Folders = ()) -> list[Method]:
     """All other options."""
-    named = {choice.split()[0] for m in (*METHODS, *ELSEWHERE) for choice in m.choices}
-    return [Method("", choices=(o,)) for o in options_of("encoding", folders) if o not in named]
+    in_survey = {choice.split()[0] for m in (*METHODS, *ELSEWHERE) for choice in m.choices}
+    return [Method("", choices=(o,)) for o in options_of("encoding", folders) if o not in in_survey]
 
 
 def lines(method: Method, overrides: list[str], folders: Folders = ()) -> Iterator[list[str]]:

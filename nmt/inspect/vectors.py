@@ -53,9 +53,9 @@ def _tables(e: Encoding, layer: int, distances: list[int]) -> dict[str, Tensor]:
 def _unclipped_range(table: Tensor, distances: list[int]) -> tuple[int, int]:
     """Places of the outermost distances that do not merely repeat the one before them."""
     zero = distances.index(0)
-    again = [bool((table[:, i] == table[:, i + 1]).all()) for i in range(len(distances) - 1)]
-    low = sum(1 for _ in takewhile(bool, again[:zero]))
-    high = len(distances) - 1 - sum(1 for _ in takewhile(bool, reversed(again[zero:])))
+    repeats = [bool((table[:, i] == table[:, i + 1]).all()) for i in range(len(distances) - 1)]
+    low = sum(1 for _ in takewhile(bool, repeats[:zero]))
+    high = len(distances) - 1 - sum(1 for _ in takewhile(bool, reversed(repeats[zero:])))
     return low, high
 
 

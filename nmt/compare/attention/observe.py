@@ -45,8 +45,10 @@ def observe(
         for name, sample in by_bucket.items()
     }
     scored = with_unattended(scored, system, shares)
-    shown = [statistics.sentences[place[line]] for line in examples]
-    scored = with_coverage(scored, system, [s.pieces for s in shown], [s.coverage for s in shown])
+    examples_seen = [statistics.sentences[place[line]] for line in examples]
+    scored = with_coverage(
+        scored, system, [s.pieces for s in examples_seen], [s.coverage for s in examples_seen]
+    )
     return scored, list(profiles(statistics, system, scored.name))
 
 

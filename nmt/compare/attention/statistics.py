@@ -105,18 +105,18 @@ def attention_statistics(
             ]  # pieces that were cut off got nothing, nor did <eos> and padding
             coverage[place] = row[: len(pieces[place])]
         for name, members in inside.items():
-            if chosen := [i for i, place in enumerate(batch) if place in members]:
-                _accumulate(distances[name], sums, chosen)
+            if rows := [i for i, place in enumerate(batch) if place in members]:
+                _accumulate(distances[name], sums, rows)
     outputs = [len(pair.target) - 1 for pair in pairs]
     sentences = map(SentenceCoverage, pieces, outputs, coverage)
     return AttentionStatistics(list(sentences), distances)
 
 
-def _accumulate(distances: dict[str, DistanceSums], sums: BatchSums, chosen: list[int]) -> None:
+def _accumulate(distances: dict[str, DistanceSums], sums: BatchSums, rows: list[int]) -> None:
     """Add the distances of some sentences of a batch to a bucket's."""
     for site, layers in sums.distances.items():
         weight, moved, histogram = (
-            np.stack([t[chosen].double().sum(0).cpu().numpy() for t in parts])
+            np.stack([t[rows].double().sum(0).cpu().numpy() for t in parts])
             for parts in zip(*layers, strict=True)
         )
         new = DistanceSums(weight, moved, histogram)

@@ -60,10 +60,10 @@ class BatchSums:
         pieces[:, -1] = False
         steps = target & target.roll(-1, 1)  # the last step produces <eos>
         steps[:, -1] = False
-        read = target.clone()
-        read[:, 0] = False  # <bos>
+        target_keys = target.clone()
+        target_keys[:, 0] = False  # <bos>
         self.queries = {"encoder": pieces, "decoder": steps, "cross": steps}
-        self.keys = {"encoder": pieces, "decoder": read, "cross": pieces}
+        self.keys = {"encoder": pieces, "decoder": target_keys, "cross": pieces}
         self.distances: dict[str, list[tuple[Tensor, Tensor, Tensor]]] = {s: [] for s in SITES}
         self._all = torch.zeros((), device=source.device)  # [batch, target, source], of all layers
         self._passes = torch.zeros((), device=source.device)  # [batch, target] that a step took

@@ -21,21 +21,21 @@ def conclude(report: Report, test: ScoredTest) -> Conclusion | None:
     Beyond the lengths of all systems, or where there is no such bucket, of some; by the first
     metric that is shown of the test. None where nothing was scored at all.
     """
-    shown = next((table.metrics[0] for table in report.tables if table.test == test.name), None)
-    metric = test.metric(shown) if shown else test.metrics[0]
+    main = next((table.metrics[0] for table in report.tables if table.test == test.name), None)
+    metric = test.metric(main) if main else test.metrics[0]
     rows = [(row, _scored(row, metric.name)) for row in test.rows]
     rows = [(row, scores) for row, scores in rows if scores]
     if not rows:
         return None
     row, scores = rows[-1]  # all pairs
     for enough in (all, any):
-        far = [
+        unseen = [
             (bucket, known)
             for bucket, known in rows
             if bucket.name != ALL and enough(bucket.cells[s].beyond for s in known)
         ]
-        if far:
-            row, scores = next((r for r in reversed(far) if not r[0].few), far[-1])
+        if unseen:
+            row, scores = next((r for r in reversed(unseen) if not r[0].few), unseen[-1])
             break
     sign = 1 if metric.higher_is_better else -1
     best = max(scores, key=lambda s: sign * scores[s].mean)
