@@ -1,10 +1,11 @@
 """The executor of one text, and how a window is divided into batches for it."""
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import ExitStack
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import torch
 
@@ -13,9 +14,18 @@ from nmt.decode.engine import Engine
 from nmt.machine.memory import memory_of
 from nmt.machine.pool import AHEAD, InProcess, may_fork
 
+Window = TypeVar("Window")
 Result = TypeVar("Result")
 
 MEMORY_PER_WORKER = 2**30  # bytes, where the number of workers is left to this module
+
+
+@dataclass(frozen=True)
+class Submitted(Generic[Result]):
+    """A window whose batches an executor has."""
+
+    futures: Sequence[Future[Any]]
+    finish: Callable[[], Result]  # waits for them
 
 
 class Scheduler(ExitStack):
@@ -26,8 +36,7 @@ class Scheduler(ExitStack):
         super().__init__()
         self.engine, self.workers = engine, workers
         self.running = 0  # workers
-        self._executor: Executor = InProcess()
-        self._pending: list[Future[Any]] = []
+        self.executor: Executor = InProcess()
 
     def start(self, batches: int) -> None:
         """Start workers if so many batches pay for them; UserError where they cannot be had."""
@@ -35,17 +44,14 @@ class Scheduler(ExitStack):
             return
         count = self.workers or _worker_count(batches, self.engine.most_workers)
         if count > 1:
-            self._executor = self.enter_context(self.engine.workers(count))
+            self.executor = self.enter_context(self.engine.workers(count))
             self.running = count
 
-    def submit(self, function: Callable[..., Result], *args: Any) -> "Future[Result]":
-        """Have a function called by the executor."""
-        future = self._executor.submit(function, *args)
-        self._pending.append(future)
-        return future
-
     def in_order(
-        self, windows: Iterator[Callable[[], Result]], read_ahead: bool
+        self,
+        submit: Callable[[Window], Submitted[Result]],
+        windows: Iterator[Window],
+        read_ahead: bool,
     ) -> Iterator[Result]:
         """The result of each window, in their order; a window is submitted when it is read.
 
@@ -53,27 +59,28 @@ class Scheduler(ExitStack):
         a window is read when the result of the one before it is used up. An error of reading is
         raised after the results of all windows that were read before.
         """
-        submitted: deque[Callable[[], Result]] = deque()
+        submitted: deque[Submitted[Result]] = deque()
         error: Exception | None = None
         more = True
         while more or submitted:
-            while more and (not submitted or (read_ahead and self._wants_more(len(submitted)))):
+            while more and (not submitted or (read_ahead and self._wants_more(submitted))):
                 try:
-                    submitted.append(next(windows))
+                    submitted.append(submit(next(windows)))
                 except StopIteration:
                     more = False
                 except Exception as raised:
                     error, more = raised, False
             if submitted:
-                yield submitted.popleft()()
+                yield submitted.popleft().finish()
         if error is not None:
             raise error
 
-    def _wants_more(self, windows: int) -> bool:
-        """Whether to read another window while so many are submitted."""
-        self._pending = [future for future in self._pending if not future.done()]
-        few = len(self._pending) < (1 + AHEAD) * self.running
-        return self.running > 0 and (windows < 2 or (few and windows < AHEAD * self.running))
+    def _wants_more(self, windows: Collection[Submitted[Result]]) -> bool:
+        """Whether to read another window while these are submitted."""
+        pending = sum(not future.done() for window in windows for future in window.futures)
+        few = pending < (1 + AHEAD) * self.running
+        most = AHEAD * self.running
+        return self.running > 0 and (len(windows) < 2 or (few and len(windows) < most))
 
 
 def batches_of(lengths: Sequence[int], budget: int, least: int, parallel: int) -> list[list[int]]:

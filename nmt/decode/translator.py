@@ -1,7 +1,7 @@
 """Text in, text out: a translation for every line, in the order of the lines, window by window."""
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Executor, Future
 from functools import partial
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from nmt.decode.ensemble import combined
 from nmt.decode.lines import LineReader, TextSides
 from nmt.decode.mbr import by_utility
 from nmt.decode.notes import Notes
-from nmt.decode.scheduler import Scheduler, batches_of
+from nmt.decode.scheduler import Scheduler, Submitted, batches_of
 from nmt.decode.search import Hypothesis
 from nmt.decode.sources import Source
 from nmt.decode.streams import ParallelLine, parallel_lines, windows
@@ -110,11 +110,9 @@ class Translator:
         types = self.reader.column_types(columns)
         parallel = parallel_lines(lines, columns, types, prefixes, "target prefixes", first)
         with Scheduler(self.engine, self.workers) as scheduler:
-            submitted = (
-                self._submit(window, n_best, scheduler)
-                for window in windows(parallel, self.decode.window, has_more)
-            )
-            for translations, unusual in scheduler.in_order(submitted, read_ahead):
+            submit = partial(self._submit, n_best, scheduler)
+            read = windows(parallel, self.decode.window, has_more)
+            for translations, unusual in scheduler.in_order(submit, read, read_ahead):
                 notes.merge(unusual)
                 for of_line in translations:
                     yield of_line[:n_best]
@@ -124,9 +122,9 @@ class Translator:
             raise RefusedLinesError(reasons, Exit.DATA)
 
     def _submit(
-        self, window: Sequence[ParallelLine], n_best: int, scheduler: Scheduler
-    ) -> Callable[[], tuple[list[list[Translation]], Notes]]:
-        """Submit the batches of a window; its translations come by a call of the result."""
+        self, n_best: int, scheduler: Scheduler, window: Sequence[ParallelLine]
+    ) -> Submitted[tuple[list[list[Translation]], Notes]]:
+        """Submit the batches of a window."""
         notes = Notes()
         lines = [self.reader.read(line, notes) for line in window]
         sources = [source for parts in lines for source in parts if len(source.ids) > 1]
@@ -142,14 +140,15 @@ class Translator:
         batches: list[_Batch] = []
         for group in groups:
             batch = [sources[place] for place in group]
-            batches.append((batch, scheduler.submit(self.engine.search, batch, count)))
-        return partial(self._finish, lines, batches, scheduler, notes)
+            batches.append((batch, scheduler.executor.submit(self.engine.search, batch, count)))
+        finish = partial(self._finish, lines, batches, scheduler.executor, notes)
+        return Submitted([future for _, future in batches], finish)
 
     def _finish(
         self,
         lines: list[list[Source]],
         batches: list[_Batch],
-        scheduler: Scheduler,
+        executor: Executor,
         notes: Notes,
     ) -> tuple[list[list[Translation]], Notes]:
         """The translations of each line, best first, and what was unusual about the lines."""
@@ -165,7 +164,7 @@ class Translator:
         best = [0] * len(lines)  # which hypotheses of its parts are a line's best translation
         if self.decode.mbr:
             ranks = {
-                i: scheduler.submit(by_utility, [translation.text for translation in of_line])
+                i: executor.submit(by_utility, [translation.text for translation in of_line])
                 for i, of_line in enumerate(translations)
                 if searched[i]
             }
