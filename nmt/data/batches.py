@@ -155,28 +155,18 @@ class Batches:
         return self._block(epoch, row * self._concurrent + column).batch(number)
 
     def _block(self, epoch: int, block: int = 0) -> _Block:
-        """Return the batches of a block; those in use are kept, and the next ones started."""
+        """Return the batches of a block; those in use are kept, and the ones after them started."""
         if (epoch, block) not in self._in_use:
-            first = block - block % self._concurrent
-            current = [(epoch, number) for number in range(first, first + self._concurrent)]
+            row = block // self._concurrent
+            current = {(epoch, row * self._concurrent + n) for n in range(self._concurrent)}
             self._in_use = {at: kept for at, kept in self._in_use.items() if at in current}
             self._in_use[epoch, block] = self._planned(epoch, block)
             if self._sampled is not None:
-                started = {at: block for at, block in self._started.items() if at in current}
-                self._started = started | {
-                    at: self._started.get(at) or self._sample(*at) for at in self._following()
-                }
+                epochs, number = divmod(block + self._concurrent, self._blocks)
+                following = epoch + epochs, number
+                self._started = {at: b for at, b in self._started.items() if at >= min(current)}
+                self._started[following] = self._sample(*following)
         return self._in_use[epoch, block]
-
-    def _following(self) -> list[tuple[int, int]]:
-        """Return epochs and numbers of the blocks after those in use."""
-        return [
-            (
-                epoch + (block + self._concurrent) // self._blocks,
-                (block + self._concurrent) % self._blocks,
-            )
-            for epoch, block in self._in_use
-        ]
 
     def _planned(self, epoch: int, block: int) -> _Block:
         """Sort the examples of a block by length, and cut them into batches."""

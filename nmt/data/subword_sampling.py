@@ -11,7 +11,7 @@ import logging
 import random
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
+from functools import cached_property, partial
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -21,7 +21,6 @@ from nmt import config
 from nmt.data.bpe import Bpe
 from nmt.data.bpe.dropout import BpeDropout
 from nmt.data.examples import Examples, joining_of
-from nmt.data.progress import shown
 from nmt.data.side import Side, Sides
 from nmt.data.store import SIDES, Pairs, spans
 from nmt.data.unigram import Unigram
@@ -197,15 +196,11 @@ class SampledBlock:
         """`prepared`: the lines as they are; `parts`: wait for the new ones, in their order."""
         self.counts = counts  # [example] lines
         self._prepared, self._parts, self._limits = prepared, parts, limits
-        self._drawn: Pairs | None = None
         self.kept = 0  # lines of either side that keep their prepared pieces
 
     def text(self, kept: int = 0) -> Pairs:
-        """Return the lines, segmented at random but for those of the first `kept` examples.
-
-        Waits for the workers, and shows their progress.
-        """
-        prepared, drawn, self.kept = self._prepared, self._segmented(), 0
+        """Return the lines, segmented at random but for those of the first `kept` examples."""
+        prepared, drawn, self.kept = self._prepared, self._drawn, 0
         ids, offsets = {}, {}
         example = np.repeat(np.arange(len(self.counts)), self.counts)  # [line]
         max_pieces, max_joined = self._limits
@@ -223,14 +218,11 @@ class SampledBlock:
             self.kept += int(keeps.sum())
         return Pairs(prepared.lines, ids, offsets, prepared.per, prepared.columns)
 
-    def _segmented(self) -> Pairs:
-        """Return all lines, segmented at random; progress is shown."""
-        if self._drawn is None:
-            lines = self._prepared.lines
-            sizes = [len(part) for part in np.array_split(lines, len(self._parts))]
-            results = shown((part() for part in self._parts), "segmenting at random", sizes)
-            self._drawn, self._parts = concatenated(list(results)), []
-        return self._drawn
+    @cached_property
+    def _drawn(self) -> Pairs:
+        """All lines, segmented at random; waits for the workers."""
+        parts, self._parts = self._parts, []
+        return concatenated([part() for part in parts])
 
 
 def concatenated(parts: Sequence[Pairs]) -> Pairs:
