@@ -30,12 +30,11 @@ def command(argv: list[str]) -> None:
     if help.show_help(MANUAL, options):
         return
     from nmt import corpus
-    from nmt.data.prepare import report
     from nmt.data.report import describe
     from nmt.overrides.compose import composed
 
     prepared = corpus.prepare(composed(help.overrides_of(options)).settings)
-    sys.stdout.write(f"{describe(report(prepared.path))}\n{prepared.path}\n")
+    sys.stdout.write(f"{describe(prepared.report)}\n{prepared.path}\n")
 
 
 main = partial(run, command)  # the console script

@@ -13,7 +13,7 @@ from nmt import config
 from nmt.data.preparation import cache, scan
 from nmt.data.preparation.heldout import held_out
 from nmt.data.preparation.scan import ParallelText
-from nmt.data.report import log_corpus, summary
+from nmt.data.report import log_corpus
 from nmt.data.side import Side, Sides
 from nmt.data.store import SIDES, PairStore, write_json
 from nmt.errors import Exit, UserError
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from nmt.data.preparation.steps import SegmenterSettings
 
 FORMAT = 5  # raise it when the same input results in another prepared corpus
-FACTS = "facts.json"
+FACTS, REPORT = "facts.json", "report.json"
 # settings of where text is and how fast it is prepared, which do not change the result
 ELSEWHERE = (
     {"name", "root", "cache", "workers", "columns", "dev_lines"}
@@ -43,6 +43,7 @@ class Prepared(NamedTuple):
     source: Side
     target: Side
     facts: dict[str, Any]
+    report: dict[str, Any]  # pairs that were kept or dropped; `nmt.data.report` shows it
 
 
 def prepare(
@@ -65,7 +66,7 @@ def prepare(
         log_corpus(named)
         counted = Preparation(data, segmenter, sides, texts).write(directory)
         versions = {name: importlib.metadata.version(name) for name in LIBRARIES}
-        write_json(directory / "report.json", counted | {"versions": versions})
+        write_json(directory / REPORT, counted | {"versions": versions})
         write_json(directory / FACTS, _facts(data, digest, counted))
 
     if not cache.ensure(final, make):
@@ -114,13 +115,9 @@ def load(path: Path) -> Prepared:
     if wrong := cache.damage(path):
         raise UserError(f"{wrong}; prepare the corpus again", Exit.DATA)
     source, target = (Side.from_json(manifest.read(path / f"{side}.json", None)) for side in SIDES)
-    facts = manifest.read(path / FACTS, None)
-    return Prepared(path, PairStore(path / "train"), PairStore(path / "dev"), source, target, facts)
-
-
-def report(path: Path) -> dict[str, Any]:
-    """Read the report of a prepared corpus; `nmt.data.report.describe` shows it as a table."""
-    return manifest.read(path / "report.json", None)
+    facts, report = (manifest.read(path / name, None) for name in (FACTS, REPORT))
+    train, dev = PairStore(path / "train"), PairStore(path / "dev")
+    return Prepared(path, train, dev, source, target, facts, report)
 
 
 def _toy_sample() -> str:
@@ -141,4 +138,4 @@ def _facts(data: config.Data, fingerprint: str, counted: dict[str, Any]) -> dict
     facts |= {f"train_{measure}": count for measure, count in train["kept"].items()}
     facts |= {f"longest_{side}": train["longest"][side] for side in SIDES}
     facts |= {f"{side}_vocabulary": counted["vocabulary"][side] for side in SIDES}
-    return facts | {"dev_pairs": dev["kept"]["pairs"], "corpus": summary(counted)}
+    return facts | {"dev_pairs": dev["kept"]["pairs"]}

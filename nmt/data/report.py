@@ -64,22 +64,6 @@ def split_report(
     }
 
 
-def summary(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of a report that `log_remarks` logs."""
-    return {
-        split: {
-            "pairs": report[split]["total"]["pairs"],
-            "dropped": {
-                why: counts["pairs"]
-                for why, counts in report[split]["dropped"].items()
-                if counts["pairs"]
-            },
-            "unknown_share": report[split]["unknown_share"],
-        }
-        for split in ("train", "dev")
-    }
-
-
 def log_corpus(data: config.Data) -> None:
     """Log which text a corpus is."""
     if isinstance(data, config.Files):
@@ -88,25 +72,25 @@ def log_corpus(data: config.Data) -> None:
         log.info("corpus: %s, the embedded grammar", data.name)
 
 
-def log_remarks(corpus: Mapping[str, Any]) -> None:
-    """Log a summary in a line for each text; warn where much was dropped or is unknown."""
-    for split, counts in corpus.items():
-        shares = {why: pairs / counts["pairs"] for why, pairs in counts["dropped"].items()}
-        shares = dict(sorted(shares.items(), key=lambda item: -item[1]))
-        unknown = counts["unknown_share"]
-        lost = sum(counts["dropped"].values())
-        kept = counts["pairs"] - lost
-        line = f"{split} text: {kept:,} of {counts['pairs']:,} pairs kept"
+def log_remarks(report: Mapping[str, Any]) -> None:
+    """Log a line for each text of a corpus; warn where much was dropped or is unknown."""
+    for split in ("train", "dev"):
+        pairs, kept = (report[split][name]["pairs"] for name in ("total", "kept"))
+        dropped = Counter({why: c["pairs"] for why, c in report[split]["dropped"].items()})
+        shares = {why: count / pairs for why, count in dropped.most_common() if count}
+        unknown = report[split]["unknown_share"]
+        line = f"{split} text: {kept:,} of {pairs:,} pairs kept"
         if shares:
             line += f"; dropped: {_listed(shares)}"
         if split == "dev":
             line += f"; unknown pieces: {_listed(unknown)}"
         log.info("%s", line)
-        if lost / counts["pairs"] >= MUCH_DROPPED:
+        lost = (pairs - kept) / pairs
+        if lost >= MUCH_DROPPED:
             why = next(iter(shares))
             log.warning(
                 "%s text: %s of its pairs are dropped, most of them as %s; %s",
-                *(split, _percent(lost / counts["pairs"]), why, REMEDIES[why]),
+                *(split, _percent(lost), why, REMEDIES[why]),
             )
         for side in [side for side, share in unknown.items() if share >= MUCH_UNKNOWN]:
             log.warning(

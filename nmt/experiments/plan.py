@@ -141,7 +141,7 @@ def prepare_corpora(runs: Sequence[PlannedRun]) -> dict[str, "Prepared"]:
     for run in runs:
         if (key := corpus.key(run.settings)) not in by_settings:
             by_settings[key] = corpus.prepare(run.settings, run.directory)
-            log_remarks(by_settings[key].facts["corpus"])
+            log_remarks(by_settings[key].report)
         corpora[run.name] = by_settings[key]
         outcome_of(run, corpora[run.name])
     return corpora

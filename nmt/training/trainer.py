@@ -47,7 +47,7 @@ def fit(prepared: Prepared, run: Run) -> Outcome:
     """
     deterministic = run.settings.trainer.deterministic
     with run.records(), explained(run), deterministic_algorithms(deterministic):
-        log_remarks(prepared.facts["corpus"])
+        log_remarks(prepared.report)
         trainer = Trainer(prepared, run)
         with trainer.batches.workers():
             return trainer.fit()

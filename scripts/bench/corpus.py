@@ -148,6 +148,7 @@ def prepared(store: Path, vocab: int) -> Prepared:
         "train_pairs": len(pairs),
         "longest_source": int(pairs.source_lengths.max()),
         "longest_target": int(pairs.target_lengths.max()),
-        "corpus": {},  # nothing was dropped
     }
-    return Prepared(store.parent, pairs, pairs, both, both, facts)
+    total = {"pairs": len(pairs)}
+    counts = {"total": total, "kept": total, "dropped": {}, "unknown_share": {}}
+    return Prepared(store.parent, pairs, pairs, both, both, facts, {"train": counts, "dev": counts})

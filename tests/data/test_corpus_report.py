@@ -23,7 +23,7 @@ def test_shares_are_said_and_warned_of_beyond_their_bounds(
 ) -> None:
     train = [(f"hund {i} lauft", f"dog {i} runs fast") for i in range(11)]
     long = [("zu " * 21, "too")] * 9
-    good = prepare(corpus(tmp_path, [*train, *long, ("", "dog")]), BPE).facts["corpus"]
+    good = prepare(corpus(tmp_path, [*train, *long, ("", "dog")]), BPE).report
     caplog.clear()
     with caplog.at_level(logging.INFO):
         log_remarks(good)
@@ -36,7 +36,7 @@ def test_shares_are_said_and_warned_of_beyond_their_bounds(
     assert unknown.startswith("dev text: 13.2 % of its source pieces are unknown")
     assert MUCH_DROPPED == 0.5 and MUCH_UNKNOWN == 0.05  # README says so
 
-    half = prepare(corpus(tmp_path, [*train, *long, ("", "dog"), ("", "a")]), BPE).facts["corpus"]
+    half = prepare(corpus(tmp_path, [*train, *long, ("", "dog"), ("", "a")]), BPE).report
     caplog.clear()
     with caplog.at_level(logging.WARNING):
         log_remarks(half)

@@ -20,7 +20,7 @@ from filelock import FileLock
 from nmt import config
 from nmt.data.preparation import scan, steps
 from nmt.data.preparation.steps import Preparation
-from nmt.data.prepare import ELSEWHERE, Prepared, load, prepare, report
+from nmt.data.prepare import ELSEWHERE, Prepared, load, prepare
 from nmt.data.report import describe
 from nmt.errors import Exit, UserError
 from nmt.storage import atomic
@@ -107,7 +107,7 @@ def test_text_goes_in_and_comes_out(
     assert prepared.facts["train_target_tokens"] == prepared.train.target_lengths.sum()
     assert prepared.facts["longest_source"] == prepared.train.source_lengths.max()
     assert prepared.facts["longest_target"] == prepared.train.target_lengths.max()
-    assert str(tmp_path) not in json.dumps([prepared.facts, report(prepared.path)])
+    assert str(tmp_path) not in json.dumps([prepared.facts, prepared.report])
 
 
 @pytest.mark.parametrize("segmenter", [BPE, UNIGRAM], ids=["bpe", "unigram"])
@@ -136,7 +136,7 @@ def test_every_pair_is_accounted_for(tmp_path: Path) -> None:
         with Path(path).open("ab") as file:
             file.write(b"".join(pair[side] + b"\n" for pair in extra))
     prepared = prepare(data, BPE)
-    told = report(prepared.path)
+    told = prepared.report
     train = told["train"]
     dropped = {why: counts["pairs"] for why, counts in train["dropped"].items()}
     assert dropped == {"empty side": 2, "too long": 1, "too many bytes": 1, "invalid UTF-8": 1}
@@ -186,14 +186,14 @@ def test_limits_are_included(tmp_path: Path) -> None:
     train = [*TRAIN, ("a" * 20, "b"), ("a", "b" * 21), (" " * 499 + "a", "b"), ("b", " " * 501)]
     prepared = prepare(corpus(tmp_path, train), replace(BPE, merges=0))
     assert prepared.train.lines.tolist() == [*range(1, 41), 41, 43]
-    dropped = report(prepared.path)["train"]["dropped"]
+    dropped = prepared.report["train"]["dropped"]
     assert dropped["too long"] == {"pairs": 1, "source_tokens": 1, "target_tokens": 21}
     assert dropped["too many bytes"]["pairs"] == 1
 
 
 def test_repeated_pairs_are_counted(tmp_path: Path) -> None:
     prepared = prepare(corpus(tmp_path, [*TRAIN, TRAIN[3], TRAIN[3], ("hund 1", "dog")]), BPE)
-    assert report(prepared.path)["train"]["duplicates"] == 2
+    assert prepared.report["train"]["duplicates"] == 2
 
 
 def test_second_call_does_no_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -498,7 +498,7 @@ def test_a_giant_line_is_dropped_from_either_text(tmp_path: Path, line: str) -> 
             with Path(getattr(data, f"{split}_{side}")).open("a") as file:
                 file.write(f"{line}\n" if side == "source" else "dog\n")
     prepared = prepare(data, BPE)
-    told = report(prepared.path)
+    told = prepared.report
     for split, lines in (("train", 40), ("dev", 3)):
         assert told[split]["dropped"]["too many bytes"]["pairs"] == 1
         assert told[split]["kept"]["pairs"] == lines
