@@ -87,7 +87,7 @@ def reading(path: Path, read: Callable[[Path], T]) -> T:
 
 
 def _load(checkpoint: Path, device: str) -> Trained:
-    sealed = modelpath.sealed(checkpoint)
+    sealed = modelpath.open_model(checkpoint)
     settings = _settings(sealed)
     source, target = _both_sides(sealed)
     facts = _facts(sealed)
@@ -122,22 +122,22 @@ def _is_small(settings: config.Settings, tensors: dict[str, Tensor]) -> bool:
 
 def sides(path: str | Path) -> tuple[Side, Side]:
     """Read the source and target side of a model alone; raises what `load` does."""
-    return reading(Path(path), lambda checkpoint: _both_sides(modelpath.sealed(checkpoint)))
+    return reading(Path(path), lambda checkpoint: _both_sides(modelpath.open_model(checkpoint)))
 
 
 def settings(path: str | Path) -> config.Settings:
     """Read the settings of a model alone; raises what `load` does."""
-    return reading(Path(path), lambda checkpoint: _settings(modelpath.sealed(checkpoint)))
+    return reading(Path(path), lambda checkpoint: _settings(modelpath.open_model(checkpoint)))
 
 
 def facts(path: str | Path) -> dict[str, Any]:
     """Read the facts of a model alone, `Trained.facts`; raises what `load` does."""
-    return reading(Path(path), lambda checkpoint: _facts(modelpath.sealed(checkpoint)))
+    return reading(Path(path), lambda checkpoint: _facts(modelpath.open_model(checkpoint)))
 
 
 def weights_sum(path: str | Path) -> str:
     """Return the SHA-256 of a model's weights, as its manifest says; raises what `load` does."""
-    sealed = modelpath.sealed(modelpath.locate(Path(path)))
+    sealed = modelpath.open_model(modelpath.locate(Path(path)))
     entry = sealed.files.get(WEIGHTS)
     if not isinstance(entry, dict):
         raise UserError(f"{sealed.path}: lists no {WEIGHTS}; it is no model", Exit.DATA)

@@ -111,8 +111,8 @@ class Batches:
         expected = first.examples if sampled is None else sampled.expected(first.examples)
         needed = max(len(self._cut(expected, block)) for block in first.blocks)
         differ = joining is not None or sampled is not None
-        spare = 1 + int(SPARE * needed) if differ else 0
-        self._size = min(needed + spare, *map(len, first.blocks)) if spare else needed
+        extra = 1 + int(SPARE * needed) if differ else 0
+        self._size = min(needed + extra, *map(len, first.blocks)) if extra else needed
 
     def __len__(self) -> int:
         return self._size * self._blocks
@@ -172,14 +172,14 @@ class Batches:
         """Sort the examples of a block by length, and cut them into batches."""
         drawn = self._epoch(epoch)
         examples = drawn.examples
-        mixed: NDArray[np.integer[Any]] = drawn.blocks[block]
+        rows: NDArray[np.integer[Any]] = drawn.blocks[block]
         if self._sampled is not None:
             sampled = self._started.pop((epoch, block), None) or self._sample(epoch, block)
             examples = self._fitting(sampled)
-            mixed = np.arange(len(sampled.counts))
-        key, _ = _lengths(examples, self._count, mixed)
-        order = mixed[_descending(key)]
-        starts = _halved(self._cut(examples, mixed), len(order), self._size)
+            rows = np.arange(len(sampled.counts))
+        key, _ = _lengths(examples, self._count, rows)
+        order = rows[_descending(key)]
+        starts = _halved(self._cut(examples, rows), len(order), self._size)
         sizes, shuffled = np.diff(starts, append=len(order)), drawn.shuffles[block]
         return _Block(examples, order, starts[shuffled], sizes[shuffled])
 
@@ -225,8 +225,8 @@ class Batches:
         # Philox counts: it gives the same numbers on every machine
         draw = np.random.Generator(np.random.Philox(np.random.SeedSequence([self._seed, order])))
         chosen = self.examples(examples)
-        mixed = draw.permutation(len(chosen.first)).astype(np.uint32)
-        blocks = np.array_split(mixed, self._blocks)
+        rows = draw.permutation(len(chosen.first)).astype(np.uint32)
+        blocks = np.array_split(rows, self._blocks)
         return _Epoch(chosen, blocks, [draw.permutation(self._size) for _ in blocks])
 
     def _cut(self, examples: Examples, rows: NDArray[np.integer[Any]]) -> NDArray[np.int64]:

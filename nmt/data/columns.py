@@ -98,18 +98,18 @@ def check_ranges(
     columns: Mapping[str, Sequence[int]], ranges: Mapping[str, range], where: str
 ) -> None:
     """Raise UserError (65) for an integer of a line that is outside the range of the model."""
-    for name, held in ranges.items():
+    for name, allowed in ranges.items():
         for value in columns.get(name, ()):
-            if value not in held:
-                raise out_of_range(name, value, held, where, len(columns[name]) > 1)
+            if value not in allowed:
+                raise out_of_range(name, value, allowed, where, len(columns[name]) > 1)
 
 
-def out_of_range(name: str, value: int, held: range, where: str, per_word: bool) -> UserError:
+def out_of_range(name: str, value: int, allowed: range, where: str, per_word: bool) -> UserError:
     """Return the error for an integer that an encoding's table has no row for."""
     eos = " (eos counts as the largest of a line plus one)" if per_word else ""
     return UserError(
-        f"{where}: column {name!r} has {value}, but the encoding holds {held.start} to "
-        f"{held.stop - 1}{eos}; give it a larger table, or mend the column",
+        f"{where}: column {name!r} has {value}, but the encoding holds {allowed.start} to "
+        f"{allowed.stop - 1}{eos}; give it a larger table, or mend the column",
         Exit.DATA,
     )
 

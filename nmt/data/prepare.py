@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 FORMAT = 5  # raise it when the same input results in another prepared corpus
 FACTS, REPORT = "facts.json", "report.json"
 # settings of where text is and how fast it is prepared, which do not change the result
-ELSEWHERE = (
+IRRELEVANT_KEYS = (
     {"name", "root", "cache", "workers", "columns", "dev_lines"}
     | {"join", "join_share", "join_length", "join_within"}  # lines are joined in training
     | {"bpe_dropout", "subword_alpha", "subword_nbest"}  # and segmented at random
@@ -55,7 +55,7 @@ def prepare(
     normalised as they do it; `segmenter` only describes them. Raises UserError: 66 if a file
     is missing, 65 if its content cannot be used, 73 or 74 if the cache cannot be written.
     """
-    named, data = data, held_out(data)
+    original, data = data, held_out(data)
     texts = scan.scan_files(data)
     digest = _fingerprint(data, segmenter, sides, texts)
     final = Path(data.cache) / f"{data.name}-{digest[:12]}"
@@ -63,14 +63,14 @@ def prepare(
     def make(directory: Path) -> None:
         from nmt.data.preparation.steps import Preparation  # here: most find their corpus prepared
 
-        log_corpus(named)
+        log_corpus(original)
         counted = Preparation(data, segmenter, sides, texts).write(directory)
         versions = {name: importlib.metadata.version(name) for name in LIBRARIES}
         write_json(directory / REPORT, counted | {"versions": versions})
         write_json(directory / FACTS, _facts(data, digest, counted))
 
     if not cache.ensure(final, make):
-        log_corpus(named)
+        log_corpus(original)
     return load(final)
 
 
@@ -97,7 +97,7 @@ def _fingerprint(
     return cache.fingerprint(
         {
             "format": FORMAT,
-            "data": {key: v for key, v in asdict(data).items() if key not in ELSEWHERE},
+            "data": {key: v for key, v in asdict(data).items() if key not in IRRELEVANT_KEYS},
             "segmenter": asdict(segmenter),
             "toy": _toy_sample() if isinstance(data, config.Toy) else None,
             "files": {split: [p.source.sha256, p.target.sha256] for split, p in texts.items()},
@@ -112,8 +112,8 @@ def _fingerprint(
 
 def load(path: Path) -> Prepared:
     """Open a prepared corpus; UserError (65) if it is not as it was written."""
-    if wrong := cache.damage(path):
-        raise UserError(f"{wrong}; prepare the corpus again", Exit.DATA)
+    if problem := cache.damage(path):
+        raise UserError(f"{problem}; prepare the corpus again", Exit.DATA)
     source, target = (Side.from_json(manifest.read(path / f"{side}.json", None)) for side in SIDES)
     facts, report = (manifest.read(path / name, None) for name in (FACTS, REPORT))
     train, dev = PairStore(path / "train"), PairStore(path / "dev")

@@ -14,7 +14,7 @@ from nmt.errors import Exit, UserError
 from nmt.overrides.arguments import read
 from nmt.overrides.options import GLOBAL, Folders, defaults_of, values_of
 from nmt.storage import manifest
-from nmt.storage.modelpath import locate, sealed
+from nmt.storage.modelpath import locate, open_model
 
 START = "trainer.init_from"
 INHERITED = ("segmenter", "data.normalize")  # always the parent's: they define the ids
@@ -34,7 +34,7 @@ class Parent(NamedTuple):
 
 def parent_of(path: Path) -> Parent:
     """Read a parent's settings; raises UserError (65, 66) for one that cannot be read."""
-    directory = sealed(locate(path))
+    directory = open_model(locate(path))
     try:
         settings = thaw(directory.json("config.json"))
     except UserError as error:

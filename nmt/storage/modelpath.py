@@ -44,7 +44,7 @@ def _warn_of_pointer(pointer: Path, newest: str) -> None:
     log.warning("%s: names no checkpoint; using the newest, %s", pointer, newest)
 
 
-def sealed(checkpoint: Path) -> VerifiedDirectory:
+def open_model(checkpoint: Path) -> VerifiedDirectory:
     """Open a model directory; UserError (65) where it is none, or holds a model for other tools."""
     if (checkpoint / SETTINGS_BESIDE).exists():
         raise UserError(

@@ -23,9 +23,9 @@ def check_data(prepared: Prepared, model: Transformer) -> None:
                     f"the encoding holds {limit - 1}; give it longer tables, or remove it",
                     Exit.DATA,
                 )
-        for column, held in model.column_ranges.items():
+        for column, allowed in model.column_ranges.items():
             values = store.columns[column]
             for value in (int(values.min()), int(values.max())):
-                if value not in held:
+                if value not in allowed:
                     per_word = store.per[column] == "word"
-                    raise out_of_range(column, value, held, f"data.{name}", per_word)
+                    raise out_of_range(column, value, allowed, f"data.{name}", per_word)

@@ -20,7 +20,7 @@ from filelock import FileLock
 from nmt import config
 from nmt.data.preparation import scan, steps
 from nmt.data.preparation.steps import Preparation
-from nmt.data.prepare import ELSEWHERE, Prepared, load, prepare
+from nmt.data.prepare import IRRELEVANT_KEYS, Prepared, load, prepare
 from nmt.data.report import describe
 from nmt.errors import Exit, UserError
 from nmt.storage import atomic
@@ -222,7 +222,7 @@ def test_every_setting_that_matters_makes_another_corpus(tmp_path: Path) -> None
         "max_line_bytes": 499,
     }
     named = {field.name for field in fields(config.Files)}
-    assert named == {*others, *ELSEWHERE, "kind"}  # a new setting must be placed
+    assert named == {*others, *IRRELEVANT_KEYS, "kind"}  # a new setting must be placed
     for key, value in others.items():
         assert prepare(replace(data, **{key: value}), BPE).path != first
     segmenters: dict[str, Any] = {"merges": 19, "min_frequency": 3, "shared_vocabulary": True}

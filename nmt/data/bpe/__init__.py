@@ -30,7 +30,7 @@ class Bpe:
         self.tokenizer, self.merges, self.pieces = tokenizer, list(merges), list(pieces)
         codes = io.StringIO("#version: 0.2\n" + "\n".join(self.merges))
         self.codes = BPE(codes, merges=len(self.merges), vocab=set(self.pieces) or None)
-        self._known = _Known(self._pieces)
+        self._cache = _PieceCache(self._pieces)
 
     def encode(self, text: str) -> list[str]:
         """Normalise, tokenise and segment one line."""
@@ -38,7 +38,7 @@ class Bpe:
 
     def segment(self, words: str) -> list[str]:
         """Segment words that are separated by single spaces."""
-        return list(chain.from_iterable(map(self._known.__getitem__, words.split(" "))))
+        return list(chain.from_iterable(map(self._cache.__getitem__, words.split(" "))))
 
     def surfaces(self, pieces: Sequence[str]) -> list[str]:
         """Return the characters that each piece represents."""
@@ -84,7 +84,7 @@ class Bpe:
         return pieces
 
 
-class _Known(dict[str, list[str]]):
+class _PieceCache(dict[str, list[str]]):
     """A cache of the pieces of words."""
 
     def __init__(self, make: Callable[[str], list[str]]) -> None:

@@ -47,22 +47,22 @@ def ensure(final: Path, make: Callable[[Path], None]) -> bool:
     one is renamed `corrupt.NAME`. Raises UserError: 73 if nothing can be written there; 74 if the
     disk is full or fails.
     """
-    if (wrong := damage(final)) is None:
+    if (problem := damage(final)) is None:
         return False
-    with _locked(final, wrong):
-        if (wrong := damage(final)) is None:  # another process has made it meanwhile
+    with _locked(final, problem):
+        if (problem := damage(final)) is None:  # another process has made it meanwhile
             return False
         if final.exists():
-            log.warning("%s; kept as corrupt.%s; the corpus is prepared anew", wrong, final.name)
+            log.warning("%s; kept as corrupt.%s; the corpus is prepared anew", problem, final.name)
         try:
             _sweep(final)
             with manifest.directory(final) as directory:
                 make(directory)
                 if final.exists():
-                    aside = final.with_name(f"corrupt.{final.name}")
-                    if aside.exists():  # damaged again
-                        atomic.discard(aside)
-                    final.rename(aside)
+                    renamed = final.with_name(f"corrupt.{final.name}")
+                    if renamed.exists():  # damaged again
+                        atomic.discard(renamed)
+                    final.rename(renamed)
         except OSError as error:
             raise UserError(
                 f"{error.filename or final}: {error.strerror or error}; make room or mend the "
@@ -73,7 +73,7 @@ def ensure(final: Path, make: Callable[[Path], None]) -> bool:
 
 
 @contextmanager
-def _locked(final: Path, wrong: str) -> Iterator[None]:
+def _locked(final: Path, problem: str) -> Iterator[None]:
     """Hold the lock of a directory, waiting for a process that makes it now.
 
     Raises UserError (73) if nothing can be written there, with what is wrong with the directory.
@@ -88,7 +88,7 @@ def _locked(final: Path, wrong: str) -> Iterator[None]:
             lock.acquire()
     except OSError as error:
         raise UserError(
-            f"data.cache={final.parent}: cannot be written ({error.strerror}), but {wrong}; "
+            f"data.cache={final.parent}: cannot be written ({error.strerror}), but {problem}; "
             "choose another",
             Exit.CANT_CREATE,
         ) from None
