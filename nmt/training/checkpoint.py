@@ -90,13 +90,13 @@ class Checkpoints:
         try:
             return verified(path)
         except OtherFormatError:
-            raise  # sound, and not ours to set renamed
+            raise  # sound, and not ours to set aside
         except UserError as error:
             renamed = path.with_name(f"{CORRUPT}{path.name}")
             if renamed.exists():  # damaged again
                 atomic.discard(renamed)
             path.rename(renamed)
-            log.warning("%s; set renamed as %s", error, renamed.name)
+            log.warning("%s; set aside as %s", error, renamed.name)
             return None
 
     def _point(self) -> None:
