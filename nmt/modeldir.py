@@ -135,7 +135,7 @@ def facts(path: str | Path) -> dict[str, Any]:
     return reading(Path(path), lambda checkpoint: _facts(modelpath.open_model(checkpoint)))
 
 
-def weights_sum(path: str | Path) -> str:
+def weights_sha256(path: str | Path) -> str:
     """Return the SHA-256 of a model's weights, as its manifest says; raises what `load` does."""
     sealed = modelpath.open_model(modelpath.locate(Path(path)))
     entry = sealed.files.get(WEIGHTS)

@@ -18,7 +18,7 @@ from nmt.config import conf_dir
 from nmt.errors import where_raised
 from nmt.experiments.plan import PlannedRun
 from nmt.overrides.arguments import read
-from nmt.overrides.compose import check_all, reading_conf
+from nmt.overrides.compose import checked_config, reading_conf
 from nmt.overrides.keys import ROOT
 
 log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ def launch(train: Train, runs: Sequence[PlannedRun]) -> None:
     A run that fails stops no other; whoever planned the runs sees afterwards which are unfinished.
     """
     overrides = read(runs[0].experiment.overrides)
-    cfg = check_all(overrides)
+    cfg = checked_config(overrides)
     with reading_conf(overrides):
         context = HydraContext(GlobalHydra.instance().config_loader(), Callbacks(cfg))
         job = partial(_train, train, list(runs))

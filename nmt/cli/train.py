@@ -113,11 +113,11 @@ def show(flags: list[str], runs: "Sequence[Sequence[Override]]") -> None:
     """Let Hydra do what its flags say, for each run."""
     from nmt.cli import hydra_app
     from nmt.overrides.arguments import lines_of
-    from nmt.overrides.compose import check_all
+    from nmt.overrides.compose import checked_config
 
     for overrides in runs:
         if "-sc" not in flags:
-            check_all([*overrides])
+            checked_config([*overrides])
     for overrides in runs:
         if len(runs) > 1:
             sys.stdout.write("---\n")  # parts the documents of a YAML stream

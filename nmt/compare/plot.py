@@ -65,7 +65,7 @@ def _training_limits(top: Any, below: Any, report: Report, test: ScoredTest) -> 
     """A line where the sources get longer than any in training; one for each such length."""
     limits = report.trained_limits
     for longest, systems in limits.items():
-        place = test.place_of(longest)
+        place = test.axis_position(longest)
         if place is None:
             continue
         whose = (

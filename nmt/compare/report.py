@@ -188,7 +188,7 @@ class ScoredTest:
         """The metric of this name."""
         return next(metric for metric in self.metrics if metric.name == name)
 
-    def place_of(self, length: int) -> float | None:
+    def axis_position(self, length: int) -> float | None:
         """Where on an axis of the buckets a length lies, the first bucket being from 0 to 1.
 
         None if no source of the test is longer.

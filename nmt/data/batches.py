@@ -107,7 +107,7 @@ class Batches:
         self._in_use: dict[tuple[int, int], _Block] = {}
         self._started: dict[tuple[int, int], SampledBlock] = {}
         self._size = 0  # batches of a block
-        first = self._drawn(0, 0)
+        first = self._shuffled_epoch(0, 0)
         expected = first.examples if sampled is None else sampled.expected(first.examples)
         needed = max(len(self._cut(expected, block)) for block in first.blocks)
         differ = joining is not None or sampled is not None
@@ -208,8 +208,8 @@ class Batches:
         """Return the examples of an epoch in random order; those of an epoch or two are kept."""
         if epoch in self._epochs:
             return self._epochs[epoch]
-        for examples, order in ((epoch, epoch), (0, epoch), (0, 0)):
-            drawn = self._drawn(examples, order)
+        for examples_epoch, order_epoch in ((epoch, epoch), (0, epoch), (0, 0)):
+            drawn = self._shuffled_epoch(examples_epoch, order_epoch)
             if all(
                 len(self._cut(drawn.examples, block)) <= self._size <= len(block)
                 for block in drawn.blocks
@@ -220,11 +220,12 @@ class Batches:
             self._epochs[epoch] = drawn
         return drawn
 
-    def _drawn(self, examples: int, order: int) -> _Epoch:
+    def _shuffled_epoch(self, examples_epoch: int, order_epoch: int) -> _Epoch:
         """Return the examples of one epoch in the order of another."""
         # Philox counts: it gives the same numbers on every machine
-        draw = np.random.Generator(np.random.Philox(np.random.SeedSequence([self._seed, order])))
-        chosen = self.examples(examples)
+        seeds = np.random.SeedSequence([self._seed, order_epoch])
+        draw = np.random.Generator(np.random.Philox(seeds))
+        chosen = self.examples(examples_epoch)
         rows = draw.permutation(len(chosen.first)).astype(np.uint32)
         blocks = np.array_split(rows, self._blocks)
         return _Epoch(chosen, blocks, [draw.permutation(self._size) for _ in blocks])

@@ -20,7 +20,8 @@ from nmt.decode.torch_engine import TorchEngine
 from nmt.errors import Exit, UserError
 from nmt.modeldir import Trained
 
-SMALLEST = 4000  # source tokens x hypotheses of a batch; half of it costs a core a fifth to a third
+# Source tokens x hypotheses; a core is a fifth to a third slower with batches of half the size.
+MIN_BATCH_TOKENS = 4000
 
 # Characters that may be read as the end of a line or field: C0 and C1 controls (TAB, LF, CR and NEL
 # are among them), and the two separators of Unicode.
@@ -103,8 +104,9 @@ class Translator:
 
         Raises UserError (65) for columns that do not fit, and for columns and prefixes of fewer or
         more lines, before any line of their window is translated; (2) for a column that is missing
-        or unknown; after the last line RefusedLinesError, if lines were too long and
-        decode.too_long=refuse, or with a prefix, and if no translation can begin with a prefix.
+        or unknown. After the last line, raises RefusedLinesError if a line was too long (with
+        decode.too_long=refuse, or where it has a prefix), or if no translation can begin with its
+        prefix.
         """
         columns, notes = columns or {}, Notes() if notes is None else notes
         types = self.reader.column_types(columns)
@@ -133,7 +135,7 @@ class Translator:
         groups = batches_of(
             [len(source.ids) for source in sources],
             budget=self.decode.batch_tokens // width,
-            least=max(1, SMALLEST // width),
+            least=max(1, MIN_BATCH_TOKENS // width),
             parallel=self.engine.parallel_batches,
         )
         scheduler.start(len(groups))

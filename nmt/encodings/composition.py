@@ -145,12 +145,12 @@ class Encodings(nn.Module):
                 total = bias if total is None else total + bias
         return total
 
-    def normalise(self, e: Tensor, layer: int, context: Context) -> Tensor:
-        """Weights of the scores e, by the one entry that replaces softmax, if there is any."""
-        for entry, c in self._entries_with("normalise", context):
-            p = entry.normalise(e, layer, c)
-            return _checked(entry, "normalise", p, e.shape, "[batch, heads, query, key]")
-        return softmax(e, context.allowed)
+    def normalise(self, s: Tensor, layer: int, context: Context) -> Tensor:
+        """Weights of the scores s, by the one entry that replaces softmax, if there is any."""
+        for e, c in self._entries_with("normalise", context):
+            p = e.normalise(s, layer, c)
+            return _checked(e, "normalise", p, s.shape, "[batch, heads, query, key]")
+        return softmax(s, context.allowed)
 
     def outputs(self, p: Tensor, v: Tensor, layer: int, context: Context) -> Tensor:
         """The heads' outputs: p v, and the terms of all entries (`Encoding.values`)."""
@@ -163,7 +163,7 @@ class Encodings(nn.Module):
         return o
 
     def distance_vectors(self, layer: int, context: Context) -> DistanceVectors | None:
-        """See there; only where no other entry has `scores` or `values`."""
+        """See `Encoding.distance_vectors`; None unless one entry alone changes attention."""
         changing = [e for e in self if _changes_attention(e)]
         if len(changing) != 1:
             return None

@@ -73,7 +73,7 @@ class Positions:
         return context.keys[:, None, :] - context.queries[:, :, None]
 
 
-class KeyMemory(Protocol):
+class KeyCache(Protocol):
     """Values per key that a decoder caches, of one layer."""
 
     def remember(self, name: str, new: Tensor) -> Tensor:
@@ -111,17 +111,17 @@ class Context:
     columns: dict[str, Tensor] = field(default_factory=dict)  # [batch, source | 1] each
     state: dict[str, Tensor] | None = None  # of recurrent decoders; None: not decoding, or cross
     training: bool = False
-    positions: Positions = None  # type: ignore[assignment]  # at once INDICES
+    positions: Positions = None  # type: ignore[assignment]  # None becomes INDICES
     # for the model, and what it spares a GPU (see passes.py)
     extent: Extent | None = None
     causal: bool = False  # allowed forbids a query the keys after it, and nothing else
-    memories: Sequence[KeyMemory] | None = None  # by layer; None: not decoding, all keys are new
+    key_caches: Sequence[KeyCache] | None = None  # by layer; None: not decoding, all keys are new
     _indices: tuple[Tensor, Tensor] | None = None  # of queries and keys that have positions
-    _single: "Context | None" = None  # of streams: the pass with one row of each
+    _without_streams: "Context | None" = None  # the pass before its rows were repeated; None: is it
     _memo: dict[Hashable, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """An object as a default would break the graphs of torch.compile; a global one does not."""
+        """Set the default: an object as the field's own would break the graphs of torch.compile."""
         if self.positions is None:
             self.positions = INDICES
 
@@ -154,7 +154,7 @@ class Context:
         Returns that of all keys [batch, any, key, width], which `recall` gives once more in this
         pass. Each site and layer has its own; an encoding uses its own name.
         """
-        every = new if self.memories is None else self.memories[layer].remember(name, new)
+        every = new if self.key_caches is None else self.key_caches[layer].remember(name, new)
         self._memo["remembered", name, layer] = every
         return every
 

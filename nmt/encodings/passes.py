@@ -54,9 +54,9 @@ def with_positions(context: Context, positions: Positions) -> Context:
     """The same pass with positions in place of token indices; one object per assignment."""
 
     def assign() -> Context:
-        if context._single is not None:  # streams of a row have its positions
-            single = with_positions(context._single, positions)
-            return with_streams(single, context.rows // context._single.rows)
+        if context._without_streams is not None:  # streams of a row have its positions
+            single = with_positions(context._without_streams, positions)
+            return with_streams(single, context.rows // context._without_streams.rows)
         assigned: dict[int, Tensor] = {}  # equal tensors stay one object, and one random draw
         for index in (context.queries, context.keys, context.new_keys):
             if id(index) not in assigned:
@@ -95,7 +95,7 @@ def with_streams(context: Context, streams: int) -> Context:
         lengths=repeat(context.lengths),
         tokens=repeat(context.tokens),
         columns={name: repeat(column) for name, column in context.columns.items()},
-        _single=context,
+        _without_streams=context,
         _memo={},
     )
 
@@ -106,8 +106,8 @@ def copied(context: Context) -> Context:
     For gradient checkpointing: see `nmt.model.recompute`.
     """
     memo = {k: copied(v) if isinstance(v, Context) else v for k, v in context._memo.items()}
-    single = None if context._single is None else copied(context._single)
-    return replace(context, _single=single, _memo=memo)
+    single = None if context._without_streams is None else copied(context._without_streams)
+    return replace(context, _without_streams=single, _memo=memo)
 
 
 def computed(context: Context) -> set[str]:

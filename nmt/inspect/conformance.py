@@ -245,7 +245,7 @@ def _gradients(model: Transformer, recompute: bool, kind: torch.dtype) -> dict[s
     with torch.autocast("cpu", kind, enabled=kind != torch.float32):
         hidden = model.hidden(text.source, text.target, text.columns)
         loss = model.logits(hidden.states).float().square().mean()
-    loss = loss if hidden.side_loss is None else loss + hidden.side_loss
+    loss = loss if hidden.auxiliary_loss is None else loss + hidden.auxiliary_loss
     loss.backward()
     gradients = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
     return gradients | {"the loss": loss.detach(), "randomness": torch.random.get_rng_state()}

@@ -65,9 +65,9 @@ class Attention(nn.Module):
 
         The source is cached in its first step, and later steps have no new keys of it.
         """
-        if context.memories is None:
+        if context.key_caches is None:
             return encodings.project(self._split, x, memory, memory, layer, context)
-        cache = cast(Cache, context.memories[layer])
+        cache = cast(Cache, context.key_caches[layer])
         if cache.fixed and cache.length:
             no_keys = memory[:, :0]
             q, _, _ = encodings.project(self._split, x, no_keys, no_keys, layer, context)

@@ -15,18 +15,18 @@ class State:
 
     def __init__(
         self,
-        source: Tensor,
+        memory: Tensor,
         allowed: Tensor,
         layers: int,
         streams: int = 1,
         columns: dict[str, Tensor] | None = None,
         lengths: Tensor | None = None,
     ) -> None:
-        self.source = source  # [group x streams, source, dim]
+        self.memory = memory  # [group x streams, source, dim] encoder states
         self.allowed = allowed  # [group, 1, 1, source]
         self.columns = columns or {}  # [group, source | 1] each
         self.lengths = lengths  # [group] desired length of the output, eos included
-        self.width = 1  # hypotheses of a group
+        self.beams = 1  # hypotheses of a group
         self.length = 0  # tokens decoded so far
         self.self_caches = [Cache() for _ in range(layers)]  # of rows
         self.cross_caches = [Cache(fixed=True) for _ in range(layers)]  # of groups
@@ -36,23 +36,23 @@ class State:
     @property
     def rows(self) -> int:
         """How many hypotheses there are."""
-        return len(self.allowed) * self.width
+        return len(self.allowed) * self.beams
 
     def per_row(self, values: Tensor) -> Tensor:
         """Values of groups [group, ...], repeated for each row [row, ...]."""
-        return values if self.width == 1 else values.repeat_interleave(self.width, 0)
+        return values if self.beams == 1 else values.repeat_interleave(self.beams, 0)
 
     def reorder(self, rows: Tensor) -> None:
         """Row i becomes old row rows[i]: repeats, reorders or drops rows.
 
-        `rows` [group, width] says that those of a line are of one group, and that groups keep their
+        `rows` [group, beams] says that those of a line are of one group, and that groups keep their
         order and are not repeated; of `rows` [rows] nothing is known.
         """
         flat = rows.flatten()
-        groups, self.width = self._groups(rows, flat // self.width)
+        groups, self.beams = self._groups(rows, flat // self.beams)
         if groups is not None:
             streams = self._streams_of(groups)
-            self.source, self.allowed = self.source[streams], self.allowed[groups]
+            self.memory, self.allowed = self.memory[streams], self.allowed[groups]
             self.columns = {name: column[groups] for name, column in self.columns.items()}
             self.lengths = None if self.lengths is None else self.lengths[groups]
             for cache in self.cross_caches:

@@ -36,7 +36,9 @@ class Hidden(NamedTuple):
     """States of a pass, before they become logits."""
 
     states: Tensor  # [batch, target, dim]
-    side_loss: Tensor | None  # in training what halting and length head add to a token's mean loss
+    auxiliary_loss: (
+        Tensor | None
+    )  # in training what halting and length head add to a token's mean loss
 
 
 class Transformer(nn.Module):
@@ -198,9 +200,9 @@ class Transformer(nn.Module):
         if not self.training:
             return Hidden(x, None)
         ponders = [(ponder, self._source_mask(source)), (target_ponder, target != PAD)]
-        return Hidden(x, self._side_loss(ponders, memory, allowed, lengths))
+        return Hidden(x, self._auxiliary_loss(ponders, memory, allowed, lengths))
 
-    def _side_loss(
+    def _auxiliary_loss(
         self,
         ponders: list[tuple[Tensor | None, Tensor]],
         memory: Tensor,
@@ -290,20 +292,20 @@ class Transformer(nn.Module):
             tokens=tokens,
             columns={name: state.per_row(c) for name, c in state.columns.items()},
             state=state.recurrent,
-            memories=state.self_caches,
+            key_caches=state.self_caches,
         )
         cross = passes.cross_step(
             decoder,
-            state.source.shape[1],
-            state.width,
+            state.memory.shape[1],
+            state.beams,
             cached=bool(state.cross_caches[0].length),
             rows=len(state.allowed),
             allowed=state.allowed,
             lengths=state.lengths,
-            memories=state.cross_caches,
+            key_caches=state.cross_caches,
         )
         state.length += n
-        return self._decode(tokens, state.source, decoder, cross)[0]
+        return self._decode(tokens, state.memory, decoder, cross)[0]
 
     def _embed(
         self, table: nn.Module, ids: Tensor, encodings: Encodings, context: Context

@@ -44,8 +44,8 @@ def step(model: Transformer, sentences: Sentences) -> None:
     hidden = model.hidden(sentences.source, target, sentences.columns)
     logits = model.logits(hidden.states)
     loss = F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=PAD)
-    if hidden.side_loss is not None:
-        loss = loss + hidden.side_loss
+    if hidden.auxiliary_loss is not None:
+        loss = loss + hidden.auxiliary_loss
     if not loss.isfinite():
         raise TrialError(f"encoding: the loss of a first step is {loss.item()}")
     loss.backward()

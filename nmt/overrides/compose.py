@@ -31,6 +31,7 @@ from nmt.overrides.tables import RunKeys, TableReport, TableScale
 from nmt.schema import keys_in, read
 
 T = TypeVar("T")
+_CONFIG_GROUPS = ("run", "scale", "experiment")  # that decide on several others
 OF_TABLES = {*keys_in(TableScale), *keys_in(TableReport), "row", "parent"}  # at the root
 
 
@@ -64,7 +65,7 @@ def experiment_of(words: Iterable[str]) -> Experiment:
 
 def composed(overrides: list[Override]) -> Experiment:
     """Compose, resolve and check; raises UserError for a sweep, and for what does not fit."""
-    cfg = check_all(overrides)
+    cfg = checked_config(overrides)
     if is_sweep(cfg):
         raise UserError("a sweep: only nmt-train takes several values for a key")
     with open_dict(cfg):
@@ -75,7 +76,7 @@ def composed(overrides: list[Override]) -> Experiment:
     if (start := _resolved(cfg, START)) is not None:
         parent = _parent(Path(str(start)), overrides)
         set_corpus(cfg, parent, overrides, folders)
-    _hold_out(cfg, overrides)
+    _clear_dev_files(cfg, overrides)
     values = _resolved(cfg)
     scale = _part(TableScale, values, "limits")  # before what its keys set, for errors to name them
     table = _part(TableReport, values, "table")
@@ -103,7 +104,7 @@ def composed(overrides: list[Override]) -> Experiment:
     )
 
 
-def check_all(overrides: list[Override]) -> DictConfig:
+def checked_config(overrides: list[Override]) -> DictConfig:
     """The config of overrides that fit together, with Hydra's own part; else UserError."""
     folders = folders_in(overrides)
     overrides = with_corpus(overrides, folders)
@@ -140,7 +141,7 @@ def _replace_positions(cfg: DictConfig, key: str) -> None:
             del at[name]
 
 
-def _hold_out(cfg: DictConfig, overrides: Sequence[Override]) -> None:
+def _clear_dev_files(cfg: DictConfig, overrides: Sequence[Override]) -> None:
     """With data.dev_lines, leave out the files that it takes the place of."""
     if cfg.data.get("dev_lines") is None:
         return
@@ -214,8 +215,8 @@ def is_sweep(cfg: DictConfig) -> bool:
 
 def check_scale(cfg: DictConfig) -> None:
     """Raise UserError for a run or table without scale, and a scale where it means nothing."""
-    chosen = {group: cfg.hydra.runtime.choices.get(group) for group in _STEPS}
-    run, scale, experiment = (chosen[group] for group in _STEPS)
+    chosen = {group: cfg.hydra.runtime.choices.get(group) for group in _CONFIG_GROUPS}
+    run, scale, experiment = (chosen[group] for group in _CONFIG_GROUPS)
     if scale is None and (run is not None or "table" in cfg):
         what = f"run={run}" if run is not None else f"experiment={experiment}"
         raise UserError(f"{what}: {_which_scale()}")
@@ -231,12 +232,9 @@ def _which_scale() -> str:
     return f"at which scale? add {' or '.join(f'scale={name}' for name in options_of('scale'))}"
 
 
-_STEPS = ("run", "scale", "experiment")
-
-
 def _absent(e: MissingConfigException, option: str, lines: list[str]) -> str:
     """Which option is missing, and which overrides need it if they do not name it."""
-    asking = [line for line in lines if line.partition("=")[0] in _STEPS]
+    asking = [line for line in lines if line.partition("=")[0] in _CONFIG_GROUPS]
     if not asking or option in lines:
         return _first_line(e)
     if option.startswith("data=None"):  # composed of the scale's name

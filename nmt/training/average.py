@@ -88,7 +88,7 @@ def of_models(paths: Sequence[Path]) -> Trained:
     """
     seen: dict[str, Path] = {}
     for path in paths:
-        same = seen.setdefault(modeldir.weights_sum(path), path)
+        same = seen.setdefault(modeldir.weights_sha256(path), path)
         if same is not path:
             raise UserError(f"{path}: has the weights of {same}; give each model once", Exit.DATA)
     return _mean([modelpath.locate(path) for path in paths])
@@ -116,7 +116,7 @@ def _described(path: Path) -> dict[str, Any]:
     """The entry of facts.json for a model that went into the mean; no path of this machine."""
     facts = VerifiedDirectory(path).json("facts.json")
     known = {key: facts[key] for key in ("step", PERPLEXITY, AVERAGED) if key in facts}
-    return {"name": path.name, "weights_sha256": modeldir.weights_sum(path), **known}
+    return {"name": path.name, "weights_sha256": modeldir.weights_sha256(path), **known}
 
 
 def _refuse_other(where: Path, one: Trained, path: Path, other: Trained) -> None:

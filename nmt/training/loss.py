@@ -60,8 +60,8 @@ def predict(hidden: Callable[..., Hidden], batch: DeviceBatch) -> Hidden:
 
     `hidden`: `Transformer.hidden` of a model, or the same compiled.
     """
-    states, side_loss = hidden(batch.source, batch.prefix, batch.columns)
-    return Hidden(states.flatten(0, 1)[batch.indices], side_loss)
+    states, auxiliary_loss = hidden(batch.source, batch.prefix, batch.columns)
+    return Hidden(states.flatten(0, 1)[batch.indices], auxiliary_loss)
 
 
 def smoothed(
@@ -95,11 +95,11 @@ class Objective(nn.Module):
         The sums are those of smoothed loss and negative log-likelihood over the batch. `tokens`:
         how many the update predicts, on all ranks.
         """
-        states, side_loss = predict(self.hidden, batch)
+        states, auxiliary_loss = predict(self.hidden, batch)
         loss, likelihoods = smoothed(states, self.model.output, batch.labels, self.smoothing)
         sums = torch.stack((loss.detach(), likelihoods.sum()))
-        if side_loss is not None:  # per token, so that it weighs as its batch does
-            loss = loss + side_loss * len(batch.labels)
+        if auxiliary_loss is not None:  # per token, so that it weighs as its batch does
+            loss = loss + auxiliary_loss * len(batch.labels)
         if not batch.counts:
             loss, sums = loss * 0, sums * 0
         return loss / tokens, sums

@@ -91,12 +91,19 @@ def _parse(text: bytes, where: Path) -> Line | None:
 
 
 def truncate(path: Path, step: int) -> None:
-    """Cut off lines of later steps, lines that cannot be read, and one that a kill cut short."""
+    """Cut off lines of later steps, lines that cannot be read, and one that a kill cut short.
+
+    A file with lines that cannot be read is kept as corrupt.metrics.jsonl.
+    """
     lines, remark = read_metrics(path)
+    before = path.read_bytes() if path.is_file() else b""
     if remark and step:
-        log.warning("%s: %s", path, remark)
+        kept = path.with_name(f"corrupt.{path.name}")
+        log.warning("%s: %s%s", path, remark, f"; kept as {kept.name}" if before else "")
+        if before:
+            atomic.replace(kept, before)
     data = b"".join(_encode(line) for line in lines if line["step"] <= step)
-    if path.is_file() and path.read_bytes() != data:
+    if before != data:
         atomic.replace(path, data)
 
 

@@ -31,7 +31,7 @@ class Outcome(NamedTuple):
 
     step: int
     perplexity: float | None  # the best on the dev set
-    already: bool = False  # it was finished before, and nothing was done
+    already_finished: bool = False  # it was finished before, and nothing was done
     signal: Signals | None = None  # what stopped it
 
     @property
@@ -47,7 +47,7 @@ class Outcome(NamedTuple):
                 "resume with the same command"
             )
         best = "" if self.perplexity is None else f", best dev perplexity {self.perplexity:.4g}"
-        return f"{'already ' if self.already else ''}finished at step {self.step}{best}"
+        return f"{'already ' if self.already_finished else ''}finished at step {self.step}{best}"
 
 
 @dataclass
@@ -98,7 +98,7 @@ class Run:
         if start is None:
             return
         try:
-            same = modeldir.weights_sum(start) == saved.state.get("start")
+            same = modeldir.weights_sha256(start) == saved.state.get("start")
         except UserError:
             log.warning("trainer.init_from=%s: cannot be read any more; nor need it be", start)
             return

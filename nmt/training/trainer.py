@@ -91,7 +91,7 @@ class Trainer:
         self.step = self.nonfinite = 0
         self.ahead: list[DeviceBatch] = []  # the batches of the next step
         self.seconds = 0.0  # of updates, over all resumptions
-        self.parent_sum: str | None = None  # SHA-256 of the weights of trainer.init_from
+        self.parent_sha256: str | None = None  # SHA-256 of the weights of trainer.init_from
         self.meter = Meter()
         self.divergence = Divergence(sizes[1], self.plan.updates)
 
@@ -118,7 +118,7 @@ class Trainer:
         elif (parent := self.options.init_from) is not None:
             vocabularies = self.prepared.source.vocabulary, self.prepared.target.vocabulary
             graft(self.model, self.settings, parent, *vocabularies)
-            self.parent_sum = modeldir.weights_sum(parent)
+            self.parent_sha256 = modeldir.weights_sha256(parent)
             self.average.restart()
 
     def announce(self) -> None:
@@ -272,7 +272,7 @@ class Trainer:
             "meter": self.meter.state_dict(),
             "divergence": self.divergence.state_dict(),
             "fingerprint": self.prepared.facts["fingerprint"],
-            "start": self.parent_sum,
+            "start": self.parent_sha256,
             "environment": self.environment(),
             "workers": self.world.size,
         }
@@ -281,7 +281,7 @@ class Trainer:
     def resume(self, saved: Saved) -> None:
         """Continue exactly where a checkpoint was written."""
         state = saved.state
-        self.parent_sum = state.get("start")
+        self.parent_sha256 = state.get("start")
         checkpoint = VerifiedDirectory(saved.path)
         tensors = modeldir.read_tensors(checkpoint, modeldir.WEIGHTS)
         modeldir.set_weights(self.model, tensors, saved.path / modeldir.WEIGHTS)

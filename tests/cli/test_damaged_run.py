@@ -228,6 +228,7 @@ def test_a_damaged_record_costs_a_line_and_training_goes_on(
 ) -> None:
     name, damage = (RECORDS | SILENT)[kind]
     damage(copy / name)
+    damaged = (copy / name).read_bytes() if (copy / name).is_file() else b""
     assert trained.train(copy.parent, 6) == 0
     err = capsys.readouterr().err
     assert len(lines_of(err, copy)) == (kind in RECORDS) and "Traceback" not in err, err
@@ -236,6 +237,7 @@ def test_a_damaged_record_costs_a_line_and_training_goes_on(
     assert steps(copy)[-2:] == [5, 6]
     if kind in METRICS and damage not in WHOLE.values():
         assert 4 <= len(steps(copy)) < 6  # what can be read stays
+        assert (copy / "corrupt.metrics.jsonl").read_bytes() == damaged  # and what cannot, too
     assert trained.train(copy.parent, 6) == 0
     err = capsys.readouterr().err
     assert "already finished" in err and not lines_of(err, copy), err

@@ -133,10 +133,10 @@ def test_bleu_makes_the_ratio_though_it_is_not_shown(three: list[BucketScores]) 
 def test_where_a_length_lies_on_the_axis() -> None:
     test = score(translated([GOOD[:1]], metrics=["exact"]), Bootstrap(BOUNDS, SAMPLES, SEED))
     assert isinstance(test, ScoredTest) and test.longest == max(LENGTHS) == 40
-    assert test.place_of(20) == 2  # the border of 11-20 and 21-35
-    assert test.place_of(0) == pytest.approx(1 / 11)
-    assert test.place_of(38) == pytest.approx(3 + 3 / 15)  # 36-50 is as wide as any
-    assert test.place_of(40) is None  # no source is longer
+    assert test.axis_position(20) == 2  # the border of 11-20 and 21-35
+    assert test.axis_position(0) == pytest.approx(1 / 11)
+    assert test.axis_position(38) == pytest.approx(3 + 3 / 15)  # 36-50 is as wide as any
+    assert test.axis_position(40) is None  # no source is longer
 
 
 def test_means_intervals_and_p_by_two_loops(three: list[BucketScores]) -> None:

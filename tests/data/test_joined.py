@@ -18,8 +18,9 @@ from nmt.data.corpus import read_text
 from nmt.data.joined import Joined, by_sentence, described, join, parts_of, write
 from nmt.errors import Exit, UserError
 
-# What may stand in a line that was read from a file: anything but LF, and no CR at its end.
-LINES = st.text(st.characters(exclude_characters="\n\r\ufeff", exclude_categories=["Cs"]))
+# What may stand in a line that was read from a file: anything but LF, and no CR at its end. Text
+# with many NULs is taken for UTF-16.
+LINES = st.text(st.characters(exclude_characters="\n\r\ufeff\0", exclude_categories=["Cs"]))
 PAIRS = st.lists(st.tuples(LINES, LINES), max_size=12)
 DE = ["ein\rHaus", "", "das\u2028ist", " gut ", "na\u0085ja"]
 EN = ["a house", "no", "", "it is good", "well"]

@@ -67,13 +67,13 @@ class Kept:
 
 
 def test_keys_are_remembered_by_layer_from_step_to_step() -> None:
-    e, x, memories = made("decoder"), torch.randn(2, 5, 8, dtype=torch.float64), [Kept(), Kept()]
+    e, x, key_caches = made("decoder"), torch.randn(2, 5, 8, dtype=torch.float64), [Kept(), Kept()]
     whole = pass_over(5, "decoder")
     for layer in range(2):
         e.project(lambda *_: (x, x, x), x, x, x, layer, whole)
     for a, b in ((0, 1), (1, 4), (4, 5)):
         at = torch.arange(b)[None]
-        context = Context("decoder", at[:, a:], at, at[:, a:], rows=2, memories=memories)
+        context = Context("decoder", at[:, a:], at, at[:, a:], rows=2, key_caches=key_caches)
         for layer in range(2):
             e.project(lambda *_: (x, x, x), x[:, a:b], x[:, a:b], x[:, a:b], layer, context)
             found = e.bias(layer, context)

@@ -71,9 +71,9 @@ def learn(model: Transformer, device: torch.device) -> Learnt:
     torch.manual_seed(3)
     optimizer = torch.optim.AdamW(model.parameters(), 0.01, fused=True)
     ready = loss.to_device(batch(model), device)
-    states, side_loss = loss.predict(model.hidden, ready)
+    states, auxiliary_loss = loss.predict(model.hidden, ready)
     summed, _ = loss.smoothed(states, model.output, ready.labels, 0.1)
-    summed = summed if side_loss is None else summed + side_loss * ready.tokens
+    summed = summed if auxiliary_loss is None else summed + auxiliary_loss * ready.tokens
     summed.backward()
     norm = get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
     clip_grads_with_norm_(model.parameters(), 1.0, norm)

@@ -320,8 +320,8 @@ def test_what_is_not_finite_fails(
         return states
 
     def spoiled(*given: Any) -> Hidden:
-        states, side_loss = hidden(*given)
-        return Hidden(spoil(states), side_loss)
+        states, auxiliary_loss = hidden(*given)
+        return Hidden(spoil(states), auxiliary_loss)
 
     if where != "full pass":
         monkeypatch.setattr(Transformer, "advance", lambda *a: spoil(advance(*a)))

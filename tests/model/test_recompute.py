@@ -66,8 +66,8 @@ def learn(model: Transformer, recompute: bool, kind: str, ids: Ids) -> Learned:
     with torch.autocast("cpu", torch.bfloat16, enabled=kind == "bfloat16"):
         hidden = model.hidden(source, target, columns)
         loss = model.logits(hidden.states).float().square().mean()
-    if hidden.side_loss is not None:
-        loss = loss + hidden.side_loss
+    if hidden.auxiliary_loss is not None:
+        loss = loss + hidden.auxiliary_loss
     loss.backward()
     for hook in hooks:
         hook.remove()

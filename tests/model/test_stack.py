@@ -98,9 +98,9 @@ def test_complex_states_halt_and_learn(shared: str, tiny: Make, ids: Ids) -> Non
     model = tiny(*words, "model.halting_threshold=0.7").train()
     source, target = ids(3, 7), ids(3, 5, seed=1)
     source[0, 4:] = target[1, 3:] = 0
-    side_loss = model.hidden(source, target).side_loss
-    assert side_loss is not None
-    side_loss.backward()
+    auxiliary_loss = model.hidden(source, target).auxiliary_loss
+    assert auxiliary_loss is not None
+    auxiliary_loss.backward()
     for stack in (model.encoder, model.decoder):
         assert stack.halting is not None and stack.halting.unit.weight.grad is not None
         assert stack.halting.unit.weight.grad.abs().sum() > 0
@@ -119,12 +119,12 @@ def test_halting_decodes_as_it_was_trained(shared: str, tiny: Make, ids: Ids) ->
 def test_ponder_cost_is_what_the_tokens_took(tiny: Make, ids: Ids) -> None:
     at_once = ("model.halting=true", "model.halting_threshold=0", "model.dropout=0")
     model = tiny(*at_once, "model.ponder_cost=0.5").train()
-    side_loss = model.hidden(ids(2, 7), ids(2, 5, seed=1)).side_loss
-    assert side_loss is not None
-    paid = float(side_loss.detach())
+    auxiliary_loss = model.hidden(ids(2, 7), ids(2, 5, seed=1)).auxiliary_loss
+    assert auxiliary_loss is not None
+    paid = float(auxiliary_loss.detach())
     assert paid == pytest.approx(0.5 * (2 + 2))  # one step, and all remains
     assert tiny().train()(ids(2, 7), ids(2, 5)) is not None
-    assert tiny().train().hidden(ids(2, 7), ids(2, 5)).side_loss is None
+    assert tiny().train().hidden(ids(2, 7), ids(2, 5)).auxiliary_loss is None
 
 
 @pytest.mark.parametrize("shared", ["true", "false"])

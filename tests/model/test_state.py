@@ -87,11 +87,11 @@ def test_steps_say_what_a_full_pass_says(
 def test_the_source_is_kept_once_for_a_beam(tiny: Make, ids: Ids) -> None:
     model = tiny("encoding=absolute")
     _, _, state = decoded(model, ids, beams(0)[:1])
-    assert (state.rows, state.width) == (SENTENCES * BEAM, BEAM)
+    assert (state.rows, state.beams) == (SENTENCES * BEAM, BEAM)
     cross = state.cross_caches[0].all()[0]
-    assert len(state.source) == len(state.allowed) == len(cross) == SENTENCES
+    assert len(state.memory) == len(state.allowed) == len(cross) == SENTENCES
     state.reorder(torch.tensor([3, 4, 3, 6, 6, 7]))
-    assert (state.rows, len(state.source), len(state.cross_caches[0].all()[0])) == (6, 2, 2)
+    assert (state.rows, len(state.memory), len(state.cross_caches[0].all()[0])) == (6, 2, 2)
     assert len(state.self_caches[0].all()[0]) == 6
 
 

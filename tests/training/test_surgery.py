@@ -159,9 +159,9 @@ def test_a_run_is_not_taken_for_one_from_another_start(
     tiny.train(run, data, **changes, trainer__init_from=str(one))
     moved = one.rename(tmp_path / "moved")
     with caplog.at_level(logging.WARNING):
-        assert tiny.train(run, data, **changes, trainer__init_from=str(moved)).already
+        assert tiny.train(run, data, **changes, trainer__init_from=str(moved)).already_finished
         assert not [r for r in caplog.records if r.levelno >= logging.WARNING]
-        assert tiny.train(run, data, **changes, trainer__init_from=str(one)).already
+        assert tiny.train(run, data, **changes, trainer__init_from=str(one)).already_finished
     assert "one: cannot be read any more" in caplog.text
     for steps in (1, 2):
         changes["trainer__max_steps"] = steps

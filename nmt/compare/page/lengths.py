@@ -29,7 +29,7 @@ class Sign(NamedTuple):
 def bands_of(report: Report, test: ScoredTest) -> Bands:
     """The axis of a test's buckets, with the limits of training."""
     limits = [
-        Limit(length, systems, test.place_of(length))
+        Limit(length, systems, test.axis_position(length))
         for length, systems in sorted(report.trained_limits.items())
     ]
     return Bands(test.buckets or test.rows, test.unit, limits)
