@@ -56,7 +56,7 @@ def to_device(batch: Batch, device: torch.device) -> DeviceBatch:
 
 
 def predict(hidden: Callable[..., Hidden], batch: DeviceBatch) -> Hidden:
-    """Return the states that predict a batch's labels [tokens, dim], and the model's side loss.
+    """Return the states that predict a batch's labels [tokens, dim], and the model's other losses.
 
     `hidden`: `Transformer.hidden` of a model, or the same compiled.
     """
