@@ -242,10 +242,12 @@ def test_buckets_hold_each_distance_and_all_beyond() -> None:
         (["encoding=alibi"], 127),
         (["encoding=learned", "encoding.learned.size=70"], 69),
         (["encoding=relative"], None),
-        (["encoding=scalar_relative", "encoding.scalar_relative.longest=9"], None),
+        pytest.param(
+            *(["encoding=scalar_relative", "encoding.scalar_relative.longest=9"], None),
+            marks=pytest.mark.slow,
+        ),
     ],
 )
-@pytest.mark.slow
 def test_the_longest_line_that_the_tables_are_right_for_is_said(
     words: list[str], longest: int | None, tmp_path: Path
 ) -> None:
