@@ -118,9 +118,11 @@ def score(
         arguments.lines("sources", sources),
         arguments.columns(columns),
     )
-    given = arguments.lines("targets", targets)
-    whole = max(1, len(given))  # one window
-    scored = forced.score(model, texts, given, columns, batch_tokens=batch_tokens, window=whole)
+    translations = arguments.lines("targets", targets)
+    whole = max(1, len(translations))  # one window
+    scored = forced.score(
+        model, texts, translations, columns, batch_tokens=batch_tokens, window=whole
+    )
     return [pair for pair in scored if pair is not None]  # all: too long ones are raised
 
 

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from nmt.data.corpus import HEAD, opened, raw_lines, refuse_other_encoding
+from nmt.data.corpus import HEAD, opened, raw_lines, refuse_wide
 from nmt.errors import Exit, UserError
 from nmt.experiments import outputs
 
@@ -135,7 +135,7 @@ def text_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
     invalid, first = 0, 0
     for number, line in enumerate(raw_lines(stream), start=1):
         if number == 1:
-            refuse_other_encoding(line.raw[:HEAD], label)
+            refuse_wide(line.raw[:HEAD], label)
         try:
             text = line.raw.decode()
         except UnicodeDecodeError:

@@ -53,9 +53,14 @@ def decoded(raw: bytes, where: str, hint: str = "mend the file") -> str:
         ) from None
 
 
-def refuse_other_encoding(head: bytes, where: str) -> None:
-    """Raise UserError (65) for a text that begins as UTF-16 or UTF-32 does: with many NULs."""
-    if head.startswith(MARKS) or head.count(0) >= max(2, NULS * len(head)):
+def is_wide(head: bytes) -> bool:
+    """Whether a text begins as UTF-16 or UTF-32 does: with their byte order mark, or many NULs."""
+    return head.startswith(MARKS) or head.count(0) >= max(2, NULS * len(head))
+
+
+def refuse_wide(head: bytes, where: str) -> None:
+    """Raise UserError (65) for a text in UTF-16 or UTF-32."""
+    if is_wide(head):
         raise UserError(
             f"{where}: is UTF-16 or UTF-32, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8",
             Exit.DATA,
@@ -79,7 +84,7 @@ def opened(path: Path, hint: str = "check the path") -> Iterator[BinaryIO]:
         raise UserError(f"{path}: {error.strerror}; {hint}", Exit.NO_INPUT) from None
     with stream:
         try:
-            refuse_other_encoding(stream.peek(HEAD)[:HEAD], str(path))
+            refuse_wide(stream.peek(HEAD)[:HEAD], str(path))
             yield stream
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise UserError(

@@ -1,17 +1,18 @@
 """Learning-rate schedules: by stalls of the dev perplexity, or by the step alone."""
 
 import math
+from abc import ABC, abstractmethod
 
 from nmt import config
 from nmt.training.stateful import Stateful
 
 
-class Schedule(Stateful):
+class Schedule(Stateful, ABC):
     """A learning rate for each step."""
 
+    @abstractmethod
     def rate(self, step: int) -> float:
         """Return the learning rate of a step; the first step is 1."""
-        raise NotImplementedError
 
     def observe(self, perplexity: float) -> None:
         """Take the finite dev perplexity of a checkpoint into account, if the schedule does."""
