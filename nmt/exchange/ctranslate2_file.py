@@ -136,6 +136,7 @@ def _variables(where: Path) -> dict[str, NDArray[Any]]:
         name = reader.name()
         variables[name] = reader.array(name)
     aliases = {reader.name(): reader.name() for _ in range(reader.number("I"))}
+    reader.end()
     for alias, name in aliases.items():
         if name not in variables:
             raise UserError(f"{where}: {alias} stands for {name}, which is not there", Exit.DATA)
@@ -160,7 +161,11 @@ class _Reader:
 
     def name(self) -> str:
         """The next name."""
-        return self._take(self.number("H")).removesuffix(b"\0").decode(errors="replace")
+        raw = self._take(self.number("H"))
+        try:
+            return raw.removesuffix(b"\0").decode()
+        except UnicodeDecodeError:
+            raise UserError(f"{self._where}: no name where one should be", Exit.DATA) from None
 
     def array(self, name: str) -> NDArray[Any]:
         """The next numbers; UserError for weights that are not float32."""
@@ -184,3 +189,8 @@ class _Reader:
         if not np.isfinite(array).all():
             raise UserError(f"{self._where}: {name} holds numbers that are not finite", Exit.DATA)
         return array
+
+    def end(self) -> None:
+        """UserError where more follows."""
+        if self._at != len(self._content):
+            raise UserError(f"{self._where}: goes on where it should end", Exit.DATA)
