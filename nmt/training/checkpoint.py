@@ -5,6 +5,7 @@ Truth is the highest step that passes verification; `best` is a hint that is put
 
 import errno
 import logging
+import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,11 +18,10 @@ from nmt import modeldir
 from nmt.errors import Exit, UserError
 from nmt.storage import atomic, manifest, modelpath
 from nmt.storage.manifest import OtherFormatError, VerifiedDirectory
-from nmt.training.records import Record
+from nmt.training.records import CORRUPT, Record, free_name
 
 OPTIMIZER, STATE = "optim.safetensors", "state.json"
 DIRECTORY = "checkpoints"  # in a run directory
-CORRUPT = "corrupt."  # before the name of a damaged checkpoint
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # there may be room again later
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")  # of each parameter, in the state of Adam
 
@@ -80,6 +80,7 @@ class Checkpoints:
         """Write a checkpoint, move `best` if it is better, and remove what is no longer kept."""
         path = self.directory / f"step-{step:08d}"
         if not path.is_dir():
+            Record(path, directory=True).make_way()
             manifest.write(path, files)
         if perplexity is not None and (self.best is None or perplexity < self.best[0]):
             self.best = (perplexity, path.name)
@@ -92,16 +93,18 @@ class Checkpoints:
         except OtherFormatError:
             raise  # sound, and not ours to set aside
         except UserError as error:
-            renamed = path.with_name(f"{CORRUPT}{path.name}")
-            if renamed.exists():  # damaged again
-                atomic.discard(renamed)
-            path.rename(renamed)
-            log.warning("%s; set aside as %s", error, renamed.name)
+            aside = free_name(path)
+            path.rename(aside)
+            log.warning("%s; set aside as %s", error, aside.name)
             return None
 
     def _point(self) -> None:
         if self.best is not None and modelpath.best(self.run) != self.best[1]:
-            self.pointer.replace(f"{self.best[1]}\n".encode())
+            with self.pointer.written():
+                self.pointer.make_way()
+                if self.pointer.path.exists() and modelpath.best(self.run) is None:
+                    log.warning("%s: names no checkpoint; written anew", self.pointer.path)
+                atomic.replace(self.pointer.path, f"{self.best[1]}\n".encode())
 
     def _rotate(self) -> None:
         best = self.best[1] if self.best else None
@@ -128,6 +131,13 @@ def newest(run: Path) -> Saved | None:
             if not path.exists():  # rotated away: there are newer ones
                 return newest(run)
     return None
+
+
+def no_room(error: OSError, path: Path, needed: int) -> OSError:
+    """Return the error of a checkpoint for which the disk has no room, with the bytes needed."""
+    free = shutil.disk_usage(path).free
+    room = f"a checkpoint needs {needed:,} bytes, and {free:,} are free"
+    return OSError(error.errno, f"{error.strerror}: {room}", str(path))
 
 
 def optimizer_files(

@@ -26,10 +26,10 @@ from filelock import FileLock, Timeout
 from nmt import config
 from nmt.errors import Exit, UserError
 from nmt.storage import atomic, manifest, modelpath
-from nmt.training.checkpoint import CORRUPT, DIRECTORY
+from nmt.training.checkpoint import DIRECTORY
 from nmt.training.metrics import METRICS
 from nmt.training.progress import BOARD
-from nmt.training.records import Record
+from nmt.training.records import CORRUPT, Record
 
 CONFIG, STATUS, LOG = "config.json", "status.json", "train.log"
 LOCK, HOLDER = ".nmt-lock", ".nmt-holder"  # with a mark: a user's own .lock is not ours
@@ -108,6 +108,7 @@ def _others(path: Path) -> Iterator[str]:
     ours = {LOCK, HOLDER, LOG, DIRECTORY}
     if _is_config(path / CONFIG):  # training had begun
         ours |= {CONFIG, STATUS, METRICS, BOARD, modelpath.BEST}
+        ours |= {f"{CORRUPT}{name}" for name in ours}
     directory = path / DIRECTORY
     inside = sorted(directory.iterdir()) if directory.is_dir() else []
     for other in [*sorted(path.iterdir()), *inside]:

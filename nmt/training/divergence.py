@@ -1,23 +1,29 @@
-"""Training that makes a model worse than guessing, which ends it.
+"""Training that makes a model worse than guessing: a warning, and then the end.
 
 A model that takes every piece to be equally likely has a perplexity of the size of the vocabulary.
 """
+
+import logging
 
 from nmt.training.stateful import Stateful
 
 RISES = 3  # checkpoints in a row whose dev perplexity grows, or stays far above its lowest
 FAR = 10.0  # times the lowest
 
+log = logging.getLogger(__name__)
+
 
 class Divergence(Stateful):
     """Watches the dev perplexity at checkpoints, from the end of the first epoch on.
 
-    It may exceed the vocabulary, and grow, where a model learns a tiny corpus by heart, or where
+    Training begins near the size of the vocabulary, and a small corpus may have few updates in an
+    epoch: so what is up to twice as large is worth a warning only where it grows. The perplexity
+    may also exceed the vocabulary, and grow, where a model learns a tiny corpus by heart, or where
     dev sentences are longer than those in training. Then that of training is low, and training
     goes on.
     """
 
-    kept = ("dev", "lowest", "rises")
+    kept = ("dev", "lowest", "rises", "warned")
 
     def __init__(self, vocabulary: int, first: int) -> None:
         """`vocabulary`: of the target; `first`: the last step of the first epoch."""
@@ -25,6 +31,7 @@ class Divergence(Stateful):
         self.dev = 0.0  # perplexity at the checkpoint before
         self.lowest = 0.0  # of all checkpoints; 0: none yet, as JSON knows no infinity
         self.rises = 0
+        self.warned = False
 
     def observe(self, step: int, dev: float, train: float) -> str | None:
         """Take a checkpoint into account; return why training is to end, if it is.
@@ -34,8 +41,22 @@ class Divergence(Stateful):
         before, self.dev = self.dev, dev
         self.lowest = min(self.lowest or dev, dev)
         diverged = step >= self.first and dev > self.vocabulary and train > self.vocabulary
-        rises = dev > before > 0 or dev > FAR * self.lowest  # up and down, but never back
+        grows = dev > before > 0
+        rises = grows or dev > FAR * self.lowest  # up and down, but never back
         self.rises = self.rises + 1 if diverged and rises else 0
+        bound = self.vocabulary if grows else 2 * self.vocabulary
+        if step >= self.first and dev > bound and not self.warned:
+            self.warned = True
+            advice = "if it keeps growing, training stops; try a lower optim.lr"
+            if not diverged:
+                advice = (
+                    f"{train:.4g} in training, so that goes on; more data, or dropout, may help"
+                )
+            log.warning(
+                "step %d: dev perplexity %.4g is worse than guessing (%s, the size of the "
+                "vocabulary); %s",
+                *(step, dev, f"{self.vocabulary:,}", advice),
+            )
         if self.rises < RISES:
             return None
         return (

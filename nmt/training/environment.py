@@ -1,6 +1,8 @@
 """All that the bits of a run depend on, except its config; where it is equal, so are they."""
 
 import logging
+import re
+from pathlib import Path
 
 import torch
 
@@ -8,6 +10,8 @@ import nmt
 from nmt.machine.device import device_name
 from nmt.machine.machine import this_machine, use
 from nmt.training.run import Run
+
+DRIVER = Path("/proc/driver/nvidia/version")
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +37,7 @@ def describe(device: torch.device, number_format: str, deterministic: bool) -> d
         **described,
         "cuda": str(torch.version.cuda),
         "cudnn": str(torch.backends.cudnn.version()),
+        "driver": driver(),
         "deterministic": "yes" if deterministic else "no",
     }
 
@@ -59,6 +64,16 @@ def announce(described: dict[str, str], size: int, updates: int, of_epoch: int, 
         f"{of_epoch:,} to an epoch of {pairs:,} pairs"
     )
     log.info("machine: %s; %s", described["processor"], described["machine"])
+
+
+def driver() -> str:
+    """The version of the GPUs' driver; "?" if the system does not have it."""
+    try:
+        text = DRIVER.read_text(encoding="utf-8")
+    except OSError:
+        return "?"
+    version = re.search(r"\s(\d+(\.\d+)+)\s", text)
+    return "?" if version is None else version[1]
 
 
 def warn_of_changes(before: dict[str, str], now: dict[str, str]) -> None:

@@ -2,8 +2,8 @@
 
 import json
 import logging
-import math
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,14 +11,14 @@ from typing import Any, BinaryIO, NamedTuple
 
 from nmt.errors import UserError
 from nmt.storage import atomic, manifest
-from nmt.training.records import Record
+from nmt.training.records import Record, free_name
 
 METRICS = "metrics.jsonl"  # in a run directory
 NEEDED = {
-    "train": ("perplexity", "lr", "tokens_per_second"),
-    "dev": ("perplexity",),
-    "skipped": (),
-}  # numbers that a line of each kind has in addition to its step
+    "train": {"perplexity", "lr", "tokens_per_second"},
+    "dev": {"perplexity"},
+    "skipped": set[str](),
+}  # keys that a line of each kind has in addition to its step
 
 HELD = 2**20  # bytes that wait for room on a full disk
 
@@ -37,7 +37,8 @@ def metrics_file(path: Path, step: int) -> Iterator[Callable[[Line], None]]:
     record = Record(path)
 
     def open_file() -> BinaryIO:
-        truncate(path, step)
+        if not record.make_way():
+            truncate(path, step)
         return path.open("ab", buffering=HELD)
 
     with record.opened(open_file) as file:
@@ -82,28 +83,34 @@ def read_metrics(path: Path) -> Metrics:
 def _parse(text: bytes, where: Path) -> Line | None:
     """A line of metrics.jsonl, if it has what a line of its kind needs."""
     try:
-        line: Line = manifest.parse(text, where)
-        numbers = [line[key] for key in ("step", *NEEDED[line["kind"]])]
-        finite = all(map(math.isfinite, numbers)) and line.get("perplexity", 1) > 0
-    except (UserError, KeyError, TypeError, OverflowError):
+        line = manifest.parse(text, where)
+    except UserError:
         return None
-    return line if finite else None
+    if not isinstance(line, dict) or not isinstance(kind := line.get("kind"), str):
+        return None
+    numbers = {key: value for key, value in line.items() if key not in ("kind", "lines")}
+    known = kind in NEEDED and type(line.get("step")) is int and NEEDED[kind] <= numbers.keys()
+    finite = all(type(n) in (int, float) and abs(n) <= sys.float_info.max for n in numbers.values())
+    return line if known and finite and line.get("perplexity", 1) > 0 else None
 
 
 def truncate(path: Path, step: int) -> None:
-    """Cut off lines of later steps, lines that cannot be read, and one that a kill cut short.
+    """Cut off lines of later steps, and a last line that a kill left unfinished.
 
-    A file with lines that cannot be read is kept as corrupt.metrics.jsonl.
+    Lines that cannot be read are left out with a warning, and the file that holds them is kept as
+    corrupt.metrics.jsonl.
     """
     lines, remark = read_metrics(path)
     before = path.read_bytes() if path.is_file() else b""
     if remark and step:
-        kept = path.with_name(f"corrupt.{path.name}")
-        log.warning("%s: %s%s", path, remark, f"; kept as {kept.name}" if before else "")
+        kept = "begun anew"
         if before:
-            atomic.replace(kept, before)
+            aside = free_name(path)
+            atomic.replace(aside, before)
+            kept = f"left out, and kept in {aside.name}"
+        log.warning("%s: %s; %s", path, remark, kept)
     data = b"".join(_encode(line) for line in lines if line["step"] <= step)
-    if before != data:
+    if data != before:
         atomic.replace(path, data)
 
 

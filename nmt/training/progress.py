@@ -142,9 +142,10 @@ def metrics_log(
 @contextmanager
 def tensorboard_files(path: Path, step: int) -> Iterator[Callable[[Line], None]]:
     """Yield a function that shows the numbers of a line in TensorBoard, where it is installed."""
-    record = Record(path)
+    record = Record(path, directory=True)
 
     def open_writer() -> Any:
+        record.make_way()
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:

@@ -5,18 +5,21 @@ it can be (`Encoding.zero_initialise`), so that training goes on from exactly th
 """
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from nmt import config, modeldir
 from nmt.data.vocab import Vocabulary
 from nmt.encodings.base import Encoding
 from nmt.errors import UserError
 from nmt.model import example
+from nmt.model.example import Sentences
 from nmt.model.transformer import Transformer
 
 SIZE = ("dim", "feedforward_dim", "heads")  # keys of the model that a child shares with its parent
@@ -34,6 +37,7 @@ class Graft:
     zero_initialised: list[str] = field(default_factory=list)  # new, and change nothing yet
     dropped: list[str] = field(default_factory=list)  # of the parent
     difference: float = 0.0  # largest difference of the logits on made-up sentences
+    effects: list[str] = field(default_factory=list)  # of each entry that came or went, alone
 
     def __str__(self) -> str:
         """Say in a few lines what was done."""
@@ -44,7 +48,7 @@ class Graft:
                 parts.append(f"{what.replace('_', '-')}: {', '.join(names[:NAMED])}{more}")
         exact = "as the parent" if self.difference < 1e-5 else "not as the parent"
         parts.append(f"step 0 computes {exact} (largest difference {self.difference:.2g})")
-        return "; ".join(parts)
+        return "; ".join([*parts, *self.effects])
 
 
 def check(settings: config.Settings, path: str | Path) -> None:
@@ -90,8 +94,13 @@ def graft(
                 "train on the same prepared corpus with the same segmenter"
             )
     _refuse_other_size(settings, parent.settings, path)
-    report = _copy(model, parent.model, _only_in(model, settings, parent.model, parent.settings))
+    added = _only_in(model, settings, parent.model, parent.settings)
+    removed = _only_in(parent.model, parent.settings, model, settings)
+    report = _copy(model, parent.model, added)
     report.difference = difference(model, parent.model)
+    for what, entries, whole in (("taken away", removed, parent.model), ("added", added, model)):
+        for name in sorted({e.name for e in entries}):
+            report.effects.append(f"{name} {what}: {_effect(whole, name)}")
     log.info("started from %s: %s", path, report)
     return report
 
@@ -144,24 +153,53 @@ def _named(model: Transformer) -> dict[str, tuple[Tensor, Encoding | None]]:
 
 def difference(model: Transformer, parent: Transformer) -> float:
     """The largest difference of the logits of two models on made-up sentences."""
-    models = model, parent
+    sentences = _sentences(model, parent)
+    return float((_logits(model, sentences) - _logits(parent, sentences)).abs().max())
+
+
+def _effect(model: Transformer, name: str) -> str:
+    """How much the logits change if only the entries of this name are left out."""
+    entries = [e for site in model.sites.values() for e in site if e.name == name]
+    facts = [e.facts for e in entries]
+    if any(f.streams > 1 or f.changes_width or not f.projects_keys for f in facts):
+        return "not measured alone, as it has projections of its own"
+    sentences = _sentences(model)
+    logits = _logits(model, sentences)
+    with _without(model, name):
+        change = (logits - _logits(model, sentences)).abs().max()
+    return f"changes the logits by up to {float(change):.2g}"
+
+
+@contextmanager
+def _without(model: Transformer, name: str) -> Iterator[None]:
+    """Leave out the entries of a name in this context."""
+    kept = {site: encodings.entries for site, encodings in model.sites.items()}
+    for encodings in model.sites.values():
+        encodings.entries = nn.ModuleList(e for e in encodings if e.name != name)
+    try:
+        yield
+    finally:
+        for site, encodings in model.sites.items():
+            encodings.entries = kept[site]
+
+
+def _sentences(*models: Transformer) -> Sentences:
+    """Four made-up pairs that all models can read."""
     vocab = min(e.num_embeddings for m in models for e in (m.source_embedding, m.target_embedding))
     limits = [n for m in models for n in (m.source_limit, m.target_limit) if n]
     length = min([20, *limits])
     source, target = example.ids(4, length, vocab), example.ids(4, length, vocab, seed=1)
-    columns = example.columns(model.columns | parent.columns, source)
-    ours, theirs = (_logits(m, source, target, columns) for m in models)
-    return float((ours - theirs).abs().max())
+    columns = example.columns(set().union(*(m.columns for m in models)), source)
+    return Sentences(source, target, columns)
 
 
 @torch.no_grad()
-def _logits(
-    model: Transformer, source: Tensor, target: Tensor, columns: dict[str, Tensor]
-) -> Tensor:
-    """Logits [batch, target, vocab] without dropout, on the CPU."""
+def _logits(model: Transformer, sentences: Sentences) -> Tensor:
+    """Logits [4, n, vocab] without dropout."""
+    source, target, columns = sentences
     device, training = next(model.parameters()).device, model.training
     model.eval()
-    on_device = {name: values.to(device) for name, values in columns.items()}
-    logits = model(source.to(device), target.to(device), on_device)
+    there = {name: c.to(device) for name, c in columns.items()}
+    logits = model(source.to(device), target.to(device), there)
     model.train(training)
     return logits.cpu()

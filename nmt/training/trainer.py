@@ -22,7 +22,7 @@ from nmt.machine.memory import keep_memory, peak_memory, release_memory
 from nmt.storage import manifest
 from nmt.storage.manifest import VerifiedDirectory
 from nmt.training import compilation, environment, loss
-from nmt.training.checkpoint import FULL, STATE, Saved, optimizer_files, restore_optimizer
+from nmt.training.checkpoint import FULL, STATE, Saved, no_room, optimizer_files, restore_optimizer
 from nmt.training.data_limits import check_data
 from nmt.training.divergence import Divergence
 from nmt.training.ema import MovingAverage
@@ -248,10 +248,21 @@ class Trainer:
             release_memory()
 
     def save(self, perplexity: float | None) -> None:
-        """Write a checkpoint of this step; only rank 0 does. Raises OSError."""
-        if not self.world.rank:
+        """Write a checkpoint of this step; only rank 0 does.
+
+        Raises OSError; that of a full disk says how many bytes are needed, and how many are free.
+        """
+        if self.world.rank:
+            return
+        checkpoints = self.run.checkpoints
+        try:
             with closing(self.files(perplexity)) as files:  # a failure, too, ends `applied`
-                self.run.checkpoints.save(self.step, perplexity, files)
+                checkpoints.save(self.step, perplexity, files)
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            needed = sum(len(data) for _, data in self.files(perplexity))
+            raise no_room(error, checkpoints.directory, needed) from error
 
     def files(self, perplexity: float | None) -> Generator[tuple[str, bytes]]:
         """Yield the files of a checkpoint: a model directory, and what resumption needs."""

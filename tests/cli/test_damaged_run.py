@@ -14,7 +14,7 @@ from nmt.cli import evaluate, train
 from nmt.config import KINDS
 from nmt.errors import Exit
 from nmt.training import metrics
-from nmt.training.records import LogFile
+from nmt.training.records import CORRUPT, LogFile
 from tests.training import tiny
 from tests.training.damage import hole, missing
 
@@ -36,10 +36,10 @@ class Trained(NamedTuple):
     sixth: str  # SHA-256
     test: list[str]
 
-    def train(self, runs: Path, steps: int) -> int:
+    def train(self, runs: Path, steps: int, *more: str) -> int:
         """Make updates of the run in `runs`, up to so many in all."""
-        run = [f"runs={runs}", "name=run", f"trainer.max_steps={steps}"]
-        return train.main([*self.arguments, *run])
+        more = (f"runs={runs}", "name=run", f"trainer.max_steps={steps}", *more)
+        return train.main([*self.arguments, *more])
 
 
 def weights(run: Path, step: int) -> str:
@@ -149,27 +149,38 @@ LINES = {  # of metrics.jsonl: a line that cannot be read
     "no perplexity": second_line(b'{"kind": "train", "step": 2, "lr": 1, "tokens_per_second": 1}'),
     "text for a number": value("perplexity", '"5"'),
     "text for a step": value("step", '"2"'),
-    "null for a number": value("perplexity", "null"),
+    "null for a number": value("seconds", "null"),
     "no finite number": value("lr", "NaN"),
-    "a number beyond all bounds": value("lr", "1" + "0" * 400),
+    "a number beyond all bounds": value("loss", "1" + "0" * 400),
     "a perplexity of 0": value("perplexity", "0.0"),
     "a kind that is none": value("kind", "[]"),
     "brackets without end": second_line(b"[" * 100_000),
 }
-FEW = ("garbage", "NULs")  # of LINES, in the fast tests
-WHOLE = {"empty": emptied, "missing": missing}
+FEW = ("garbage", "NULs", "text for a step")  # of LINES, in the fast tests
+WHOLE = {
+    "empty": emptied,
+    "a directory": directory,
+    "a dangling link": dangling,
+    "missing": missing,
+}
 METRICS: dict[str, tuple[str, Damage]] = {
     f"metrics.jsonl, {kind}": ("metrics.jsonl", damage) for kind, damage in (LINES | WHOLE).items()
 }
-UNREADABLE: dict[str, tuple[str, Damage]] = {
-    "metrics.jsonl, a directory": ("metrics.jsonl", directory),
-    "metrics.jsonl, a dangling link": ("metrics.jsonl", dangling),
+BEST: dict[str, tuple[str, Damage]] = {
     "best, a directory": ("best", directory),
     "best, garbage": ("best", garbage),
     "best, a dangling link": ("best", dangling),
 }
 RECORDS: dict[str, tuple[str, Damage]] = {
     **METRICS,
+    **BEST,
+    "train.log, a directory": ("train.log", directory),
+    "train.log, a dangling link": ("train.log", dangling),
+    "status.json, a directory": ("status.json", directory),
+    "the holder, a directory": (".nmt-holder", directory),
+    "TensorBoard, a file": ("tb", file),
+    "TensorBoard, a dangling link": ("tb", dangling),
+    "the next checkpoint, a file": ("checkpoints/step-00000006", file),
     "a checkpoint that lacks a file": ("checkpoints/step-00000004/optim.safetensors", missing),
     "a checkpoint with a hole": ("checkpoints/step-00000004/model.safetensors", hole),
 }
@@ -178,7 +189,6 @@ SILENT: dict[str, tuple[str, Damage]] = {  # as a kill leaves them, or read by n
     "status.json, garbage": ("status.json", garbage),
     "status.json, missing": ("status.json", missing),
     "best, missing": ("best", missing),
-    "best, garbage": ("best", garbage),
     "the holder, garbage": (".nmt-holder", garbage),
 }
 TRUTH: dict[str, tuple[str, Damage]] = {
@@ -199,8 +209,8 @@ TRUTH: dict[str, tuple[str, Damage]] = {
 
 
 ALIKE = {  # as records that are fast
-    *("metrics.jsonl, a dangling link", "best, a directory", "best, missing"),
-    *("status.json, garbage", "status.json, missing", "the holder, garbage"),
+    *("metrics.jsonl, a dangling link", "best, a directory", "train.log, a dangling link"),
+    *("TensorBoard, a dangling link", "status.json, missing", "the holder, garbage"),
     *("config.json, half of it", "config.json, empty", "config.json, a dangling link"),
     *("config.json, a number for a group", "config.json, text for groups", "checkpoints, a file"),
 }
@@ -228,26 +238,30 @@ def test_a_damaged_record_costs_a_line_and_training_goes_on(
 ) -> None:
     name, damage = (RECORDS | SILENT)[kind]
     damage(copy / name)
-    damaged = (copy / name).read_bytes() if (copy / name).is_file() else b""
-    assert trained.train(copy.parent, 6) == 0
+    data = (copy / name).read_bytes() if (copy / name).is_file() else b""
+    board = ["trainer.tensorboard=true"] * (name == "tb")
+    assert trained.train(copy.parent, 6, *board) == 0
     err = capsys.readouterr().err
     assert len(lines_of(err, copy)) == (kind in RECORDS) and "Traceback" not in err, err
     assert all(line.startswith(str(copy / name)) for line in lines_of(err, copy))
     assert weights(copy, 6) == trained.sixth
     assert steps(copy)[-2:] == [5, 6]
+    kept = [path for path in copy.rglob("*") if CORRUPT in str(path) and path.is_file()]
     if kind in METRICS and damage not in WHOLE.values():
         assert 4 <= len(steps(copy)) < 6  # what can be read stays
-        assert (copy / "corrupt.metrics.jsonl").read_bytes() == damaged  # and what cannot, too
-    assert trained.train(copy.parent, 6) == 0
+        assert data in [path.read_bytes() for path in kept]
+    if damage in (directory, file):
+        assert b"precious" in [path.read_bytes() for path in kept]
+    assert trained.train(copy.parent, 6, *board) == 0
     err = capsys.readouterr().err
     assert "already finished" in err and not lines_of(err, copy), err
 
 
-@pytest.mark.parametrize("kind", cases(METRICS | UNREADABLE))
+@pytest.mark.parametrize("kind", cases(METRICS | BEST))
 def test_a_report_leaves_out_what_it_cannot_read(
     kind: str, trained: Trained, copy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    name, damage = (METRICS | UNREADABLE)[kind]
+    name, damage = RECORDS[kind]
     damage(copy / name)
     before = tiny.tree(copy)
     assert evaluate.main([str(copy), *trained.test, "--html", str(copy.parent / "r.html")]) == 0

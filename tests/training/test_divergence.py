@@ -1,8 +1,9 @@
-"""Training that gets worse than guessing is stopped."""
+"""Training that gets worse than guessing: said once, and stopped where it goes on."""
 
 import json
 import logging
 import math
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,17 @@ def test_growing_beyond_the_vocabulary_ends_training(dev: list[float], stop: int
     assert stops(dev, [math.nan] * len(dev)) is None  # no update was made
 
 
+@pytest.mark.parametrize(
+    ("dev", "warnings"),
+    [([190, 150, 120, 90], 0), ([150, 151], 1), ([201, 150], 1), ([90, 101, 102], 1)],
+)
+def test_a_start_near_the_size_of_the_vocabulary_is_no_news(
+    dev: list[float], warnings: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    stops(dev, dev)
+    assert caplog.text.count("worse than guessing") == warnings
+
+
 def test_the_first_epoch_does_not_count() -> None:
     assert stops([110, 120, 130, 140, 150], [1e9] * 5, first=4) is None
     assert stops([110, 120, 130, 140, 150, 160], [1e9] * 6, first=4) == 6
@@ -87,6 +99,7 @@ def test_a_run_that_diverges_stops_and_keeps_its_best(
         "checkpoints in a row, and is worse than guessing (12, the size of the vocabulary); "
         "training diverged; the last checkpoint is intact; try a lower optim.lr with another name="
     )
+    assert caplog.text.count("worse than guessing (12, the size of the vocabulary); if it") == 1
     assert (
         "dev perplexity 7.1e+145" in caplog.text
         and "000000000" not in caplog.text.split("at 0x")[0]
@@ -99,17 +112,38 @@ def test_a_run_that_diverges_stops_and_keeps_its_best(
     wild = iter([7.1e145])
     with pytest.raises(UserError, match=r"step 8: the dev perplexity, 7\.1e\+145, has grown"):
         tiny.train(run, data)  # the same command again comes to the same end
+    assert "guessing" not in caplog.text.split("failed:")[0]  # it has been said
 
 
 @pytest.mark.slow
-def test_a_rate_that_is_far_too_high_stops(data: Prepared, tmp_path: Path) -> None:
+def test_a_rate_that_is_far_too_high_is_told_and_stops(
+    data: Prepared, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     with pytest.raises(UserError, match="training diverged") as error:
         tiny.train(tmp_path / "run", data, optim__lr=3.0, trainer__max_epochs=40)
     assert error.value.code == Exit.DIVERGED
+    assert caplog.text.count("if it keeps growing, training stops; try a lower optim.lr") == 1
+
+
+def test_learning_by_heart_is_told_and_goes_on(
+    data: Prepared,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The vocabulary has 12 pieces."""
+    grows = (9.0 * 3**number for number in count())
+    monkeypatch.setattr(loss, "perplexity", lambda *_: next(grows))
+    monkeypatch.setattr(Meter, "since_checkpoint", lambda self: 1.5)
+    assert tiny.train(tmp_path / "run", data, trainer__max_epochs=4).code == Exit.OK
+    assert caplog.text.count("more data, or dropout, may help") == 1
 
 
 @pytest.mark.slow
-def test_a_corpus_that_is_learnt_by_heart_ends_no_training(data: Prepared, tmp_path: Path) -> None:
+def test_a_corpus_that_is_learnt_by_heart_ends_no_training(
+    data: Prepared, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     changes = {**NO_DROPOUT, "optim__label_smoothing": 0.0, "optim__patience": 1000}
     outcome = tiny.train(tmp_path / "run", data, trainer__max_epochs=50, **changes)
     assert outcome.code == Exit.OK
+    assert caplog.text.count("more data, or dropout, may help") == 1

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -101,24 +102,34 @@ def test_what_cannot_be_repeated_is_named(
 
 
 @pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A GPU and its libraries."""
+def gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """A driver that says its version; gives the file."""
     monkeypatch.setattr("nmt.training.environment.device_name", lambda device: "NVIDIA H100")
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     monkeypatch.setattr(torch.backends.cudnn, "version", lambda: 91900)
+    said = tmp_path / "version"
+    monkeypatch.setattr(environment, "DRIVER", said)
+    said.write_text(
+        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  560.35.03  Release Build  (x)\n"
+        "GCC version:  gcc version 12.2.0 (Debian 12.2.0-14)\n",
+        encoding="utf-8",
+    )
+    yield said
 
 
-@pytest.mark.usefixtures("gpu")
-def test_of_a_gpu_its_libraries_are_remembered() -> None:
+def test_of_a_gpu_its_libraries_are_remembered(gpu: Path) -> None:
     found = environment.describe(CUDA, "tf32", deterministic=True)
     assert (found["device"], found["format"]) == ("NVIDIA H100", "tf32")
-    assert (found["cuda"], found["cudnn"]) == ("13.0", "91900")
+    assert (found["cuda"], found["cudnn"], found["driver"]) == ("13.0", "91900", "560.35.03")
     assert found["deterministic"] == "yes"
     assert json.loads(json.dumps(found)) == found
+    gpu.unlink()
+    assert environment.driver() == "?"
 
 
-@pytest.mark.usefixtures("gpu")
-def test_resuming_on_a_gpu_promises_no_more_than_it_can(caplog: pytest.LogCaptureFixture) -> None:
+def test_resuming_on_a_gpu_promises_no_more_than_it_can(
+    gpu: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     exact, loose = (environment.describe(CUDA, "tf32", wanted) for wanted in (True, False))
     with caplog.at_level(logging.WARNING):
         environment.warn_of_changes(exact, exact)
@@ -126,5 +137,5 @@ def test_resuming_on_a_gpu_promises_no_more_than_it_can(caplog: pytest.LogCaptur
         environment.warn_of_changes(loose, loose)
         assert "sums on a GPU have no fixed order without trainer.deterministic" in caplog.text
         caplog.clear()
-        environment.warn_of_changes({**exact, "cuda": "12.8"}, exact)
-        assert "not bit-identical" in caplog.text and "cuda 12.8 -> 13.0" in caplog.text
+        environment.warn_of_changes({**exact, "driver": "550.1"}, exact)
+        assert "not bit-identical" in caplog.text and "driver 550.1 -> 560.35.03" in caplog.text
