@@ -26,7 +26,7 @@ if find_spec("triton") is not None and not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # looked at when Triton is first imported, by whomever
 
 # other work may slow a machine down, so that no example has a deadline
-hypothesis.settings.register_profile("fast", deadline=None, max_examples=50)
+hypothesis.settings.register_profile("fast", deadline=None, max_examples=30)
 hypothesis.settings.register_profile("slow", deadline=None, max_examples=300)
 
 gc.disable()  # until all is imported and collected, of which nothing is garbage
@@ -52,10 +52,15 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.load_profile("slow" if slow else "fast")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The files that one process has as a whole begin; at the end the other one would wait."""
+    items.sort(key=lambda item: item.path.stem not in (*TOGETHER, *WITH_TRANSFORMERS))
+
+
 def pytest_collection_finish() -> None:
     """Look for garbage seldom, and not among what was there before the first test."""
     gc.freeze()
-    gc.set_threshold(20_000, 20, 10)
+    gc.set_threshold(50_000, 20, 50)
     gc.enable()
 
 

@@ -65,6 +65,7 @@ class Here(Worker):
         return json.loads(next(self.answers))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "process", [pytest.param(Worker, marks=pytest.mark.slow), Here], ids=["own", "this"]
 )

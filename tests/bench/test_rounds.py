@@ -61,6 +61,7 @@ def test_who_fails_is_in_the_table_with_the_reason(
     assert bad.to_json()["failed"] == why
 
 
+@pytest.mark.slow
 def test_who_lingers_is_stopped(log: Path) -> None:
     worker = fake("a", log, "lingers", patience=1)
     ((entry,),) = benchmark(1, [worker])

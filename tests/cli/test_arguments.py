@@ -243,6 +243,7 @@ def test_no_file_takes_the_place_of_a_closed_stream(tmp_path: Path) -> None:
     assert int(out.stdout) > 2
 
 
+@pytest.mark.slow
 def test_a_label_that_stdout_cannot_encode_is_escaped(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"a b c d\n")
     script = "nmt evaluate größe=a.txt --reference a.txt --quiet"

@@ -156,7 +156,6 @@ LINES = {  # of metrics.jsonl: a line that cannot be read
     "a kind that is none": value("kind", "[]"),
     "brackets without end": second_line(b"[" * 100_000),
 }
-FEW = ("garbage", "NULs", "text for a step")  # of LINES, in the fast tests
 WHOLE = {
     "empty": emptied,
     "a directory": directory,
@@ -208,18 +207,17 @@ TRUTH: dict[str, tuple[str, Damage]] = {
 }
 
 
-ALIKE = {  # as records that are fast
-    *("metrics.jsonl, a dangling link", "best, a directory", "train.log, a dangling link"),
-    *("TensorBoard, a dangling link", "status.json, missing", "the holder, garbage"),
-    *("config.json, half of it", "config.json, empty", "config.json, a dangling link"),
-    *("config.json, a number for a group", "config.json, text for groups", "checkpoints, a file"),
+FAST = {  # the others are damaged alike
+    *("metrics.jsonl, garbage", "metrics.jsonl, text for a step", "metrics.jsonl, a directory"),
+    *("metrics.jsonl, the last line cut", "best, garbage", "train.log, a directory"),
+    *("the next checkpoint, a file", "a checkpoint with a hole"),
+    *("config.json, garbage", "checkpoints, a dangling link"),
 }
 
 
 def cases(kinds: Iterable[str]) -> list[Any]:
-    """Parameters; of those that are read alike only a few are fast."""
-    slow = {*ALIKE, *(f"metrics.jsonl, {kind}" for kind in LINES.keys() - FEW)}
-    return [pytest.param(kind, marks=[pytest.mark.slow] * (kind in slow)) for kind in kinds]
+    """Parameters; all but a few are slow."""
+    return [pytest.param(kind, marks=[pytest.mark.slow] * (kind not in FAST)) for kind in kinds]
 
 
 def lines_of(err: str, path: Path) -> list[str]:

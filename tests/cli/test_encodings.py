@@ -82,6 +82,7 @@ def test_wrong_arguments(
     assert capsys.readouterr() == ("", f"nmt: {message}\n")
 
 
+@pytest.mark.slow
 def test_one_encoding_is_checked_line_by_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["relative", "--check", "tau=2"]) == 0
     printed = capsys.readouterr()
@@ -99,6 +100,7 @@ def off_by_one(
     return right(self, index, context) + (context.state is not None)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("float32_only")
 def test_failures_are_named_and_leave_with_70(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

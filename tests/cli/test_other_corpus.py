@@ -33,6 +33,7 @@ def write(root: Path, word: str) -> Path:
     return root
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_not_taken_for_one_on_another_corpus(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -106,6 +106,7 @@ def ends_so(number: int, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(atomic, "sync", fail)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_work")
 @pytest.mark.parametrize("name", OPTIONS)
 def test_what_cannot_be_written_is_refused_before_the_work(

@@ -40,6 +40,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
         sys.modules.pop(f"outside_{name}", None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CLASSES)
 def test_has_a_card_and_a_picture(name: str, tmp_path: Path, capsys: Capture) -> None:
     assert encodings([name, *BESIDE]) == 0
@@ -85,6 +86,7 @@ def stacked(weights: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: torch.stack(w) if len(w) > 1 else w[0] for name, w in found.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CLASSES)
 def test_says_what_the_one_of_the_toolkit_says(name: str) -> None:
     """With the same parameters, in all three sites where gates can be."""

@@ -68,6 +68,7 @@ def test_has_a_line_and_a_card(folder: Path, capsys: Capture) -> None:
     assert capsys.readouterr().err == "nmt: theirz: no such encoding; did you mean theirs?\n"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("float32_only")
 def test_passes_all_checks(folder: Path, capsys: Capture) -> None:
     beside = ["--config-dir", str(folder)]

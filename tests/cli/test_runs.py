@@ -11,6 +11,7 @@ from nmt.config import Files, Toy, UnigramLearning, conf_dir
 from nmt.errors import UserError
 from nmt.overrides.compose import Experiment, experiment_of
 from nmt.overrides.options import options_of
+from tests.fast import fast_first
 
 # Rosendahl et al. (2019): encoding, longest sentence in training, corpus of each training run
 PAPER: dict[str, tuple[list[str], int, str]] = {
@@ -34,7 +35,7 @@ def of_scale(run: str, scale: str) -> Experiment:
     return experiment_of([f"run={run}", f"scale={scale}", *SCALES[scale][2]])
 
 
-@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("scale", fast_first(1, SCALES))
 @pytest.mark.parametrize("run", PAPER)
 def test_each_run_is_what_the_paper_says(run: str, scale: str) -> None:
     encodings, limit, corpus = PAPER[run]
@@ -71,7 +72,7 @@ def test_each_run_is_what_the_paper_says(run: str, scale: str) -> None:
     assert (settings.trainer.batch_tokens, settings.trainer.checkpoints_per_epoch) == (4700, 8)
 
 
-@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("scale", fast_first(1, SCALES))
 def test_runs_of_a_scale_differ_in_encoding_limit_and_corpus_alone(scale: str) -> None:
     names = set()
     for run in list(PAPER)[: 10 if scale == "wmt19" else 8]:

@@ -153,6 +153,7 @@ def test_stdin_to_stdout(
     assert len(out) == 4 and not out[0] and out[1] and not out[2]
 
 
+@pytest.mark.slow
 def test_the_demo_compares_by_length(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

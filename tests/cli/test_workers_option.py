@@ -46,7 +46,13 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     assert not multiprocessing.active_children()
 
 
-@pytest.mark.parametrize("words", [(), ("--scores",), ("--json", "--n-best=2")])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--scores",),
+        *(pytest.param(w, marks=pytest.mark.slow) for w in ((), ("--json", "--n-best=2"))),
+    ],
+)
 def test_the_bytes_are_those_of_one_process(
     nmt_translate: Run, text: Path, begun: list[int], words: tuple[str, ...]
 ) -> None:

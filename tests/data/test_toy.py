@@ -86,6 +86,7 @@ def test_words_are_those_of_moses() -> None:
             assert tokenizer.tokenize(pair[side], escape=True) == words(pair[side])
 
 
+@pytest.mark.slow
 def test_joined_lines_are_the_pieces_of_their_parts() -> None:
     """A sentence is segmented in a longer line as it is alone, on both sides of the seam."""
     drawn = pairs(1000, 4, 30, seed="joined")
@@ -253,6 +254,7 @@ def test_order_matters() -> None:
     assert sacrebleu.corpus_bleu(literal, [gold], tokenize="none", force=True).score < 60
 
 
+@pytest.mark.slow
 def test_the_training_text_covers_the_words(tmp_path: Path) -> None:
     data = corpus(train_pairs=3000, test_pairs=300)
     paths = write_toy(data, tmp_path)

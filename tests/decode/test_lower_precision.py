@@ -17,6 +17,7 @@ from nmt.errors import UserError
 from nmt.machine.int8 import FORMATS, Int8, is_exact
 from nmt.model.transformer import Transformer
 from tests.decode.copying import decode, trained
+from tests.fast import fast_first
 
 Make = Callable[..., Transformer]
 LINES = ["w1 w2 w3 w4 w5", "w6", "w7 w8 w9 w10 w11 w12 w13 w14", "w15 w16"]
@@ -46,7 +47,9 @@ def sharp(tiny: Make, *words: str) -> Transformer:
     return model
 
 
-@pytest.mark.parametrize("encoding", ["absolute", "relative", "rotary", "lstm", "cope"])
+@pytest.mark.parametrize(
+    "encoding", fast_first(3, ["absolute", "relative", "lstm", "rotary", "cope"])
+)
 @pytest.mark.parametrize("precision", ["bfloat16", "int8"])
 def test_scores_are_nearly_those_of_float32(precision: str, encoding: str, tiny: Make) -> None:
     model = sharp(tiny, f"encoding={encoding}")

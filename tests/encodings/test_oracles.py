@@ -27,6 +27,7 @@ def test_agrees(a: Agreement) -> None:
     assert sides_of(a).difference() <= a.bound
 
 
+@pytest.mark.slow
 @each
 def test_a_changed_encoding_would_be_noticed(a: Agreement) -> None:
     """Positions twice as far apart, and each parameter half as large again; then as before."""

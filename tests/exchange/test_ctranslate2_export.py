@@ -263,6 +263,7 @@ def test_an_output_may_be_empty(tmp_path: Path) -> None:
     assert found["beam_4"]["equal"] == found["lines"]
 
 
+@pytest.mark.slow
 def test_that_no_beam_was_compared_is_said(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -106,6 +106,7 @@ def test_sinusoids_that_are_not_in_the_file_are_those_of_ctranslate2(
     assert importing.certify(read, LETTERED)["log_probs"] < 2e-5
 
 
+@pytest.mark.slow
 def test_what_computes_something_else_is_not_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

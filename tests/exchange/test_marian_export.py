@@ -194,6 +194,7 @@ def test_how_it_decodes_goes_along(tmp_path: Path, caplog: pytest.LogCaptureFixt
     assert "decode.length_penalty=wu: transformers divides by length ** 0.5" in caplog.text
 
 
+@pytest.mark.slow
 def test_the_command_writes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     modeldir.save(made("encoding=absolute"), tmp_path / "model")
     (tmp_path / "in.txt").write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")

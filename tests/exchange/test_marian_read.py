@@ -26,6 +26,7 @@ from nmt.exchange.adapter import Imported
 from nmt.exchange.marian_scorer import MarianScorer
 from nmt.experiments import lengthen
 from tests.exchange.marian_models import KINDS, make
+from tests.fast import fast_first
 
 LINES = [source for source, _ in pairs(8, 4, 14, "samples")]
 TRAINED = "shared swish"  # the outputs of the others hardly ever end
@@ -90,7 +91,7 @@ def test_whatever_computes_something_else_is_found_out(
         importing.certify(imported, LINES[:2])
 
 
-@pytest.mark.parametrize("penalty", [0.0, 1.0])
+@pytest.mark.parametrize("penalty", fast_first(1, [1.0, 0.0]))
 def test_beam_search_is_that_of_transformers_with_its_length_penalty(
     penalty: float, copied: Path
 ) -> None:
@@ -163,6 +164,7 @@ def test_the_command_makes_a_model_directory(
     assert import_model.main([str(tmp_path / "nothing"), str(tmp_path / "x")]) == Exit.NO_INPUT
 
 
+@pytest.mark.slow
 def test_the_trained_length_is_unknown_unless_it_is_told(
     models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -174,6 +176,7 @@ def test_the_trained_length_is_unknown_unless_it_is_told(
     assert "lengths are divided at 25, 50, 75, 100" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_made_up_lines_will_do(models: Path) -> None:
     imported = marian_read.read(models / "multilingual gelu", trained_length=12)
     chosen, left_out = samples.choose_samples(imported.trained, imported.scorer())
@@ -314,6 +317,7 @@ def test_the_code_of_a_language_is_a_piece(models: Path) -> None:
     assert isinstance(again, MarianSegmenter) and again.encode(">>fr<< das") == pieces[:2]
 
 
+@pytest.mark.slow
 def test_a_line_without_a_target_language_is_warned_of_once(
     models: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -102,6 +102,7 @@ def test_one_wrong_probability_is_enough(trained: Trained, wrong: float) -> None
     assert error.value.code == Exit.DATA
 
 
+@pytest.mark.slow
 def test_only_made_up_targets_may_differ_by_as_much_as_rounding(
     trained: Trained, monkeypatch: pytest.MonkeyPatch
 ) -> None:

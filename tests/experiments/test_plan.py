@@ -28,6 +28,7 @@ def test_two_runs_in_one_directory_are_refused(key: str) -> None:
         planned("encoding=none,none")
 
 
+@pytest.mark.slow
 def test_a_name_may_hold_what_is_swept() -> None:
     runs, _ = planned("model.norm=pre,post", "seed=1,2", "name=${model.norm}-${seed}")
     assert [run.name for run in runs] == ["pre-1", "pre-2", "post-1", "post-2"]
@@ -47,6 +48,7 @@ def test_runs_on_two_corpora_are_named_by_their_directories() -> None:
     assert [run.name for run in runs] == ["runs/a/absolute-seed1", "runs/b/absolute-seed1"]
 
 
+@pytest.mark.slow
 def test_what_fits_no_glob_is_left_out_and_what_is_named_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,7 @@ from nmt.experiments.tables import system_of
 from nmt.overrides.arguments import parse
 from nmt.overrides.compose import experiment_of
 from nmt.overrides.sweep import Sweep, sweep_of
+from tests.fast import fast_first
 from tests.in_process import refuse_commands, start_by
 
 TABLES = {
@@ -51,6 +52,7 @@ def planned(*words: str) -> tables.PlannedTable:
     return tables.plan_table(swept(*words))
 
 
+@pytest.mark.slow
 def test_runs_are_named_for_people_and_shared_by_the_tables() -> None:
     single = experiment_of(["run=R4", "scale=toy", "seed=2"])
     assert single.run == Path("runs/table-toy/absolute-max36-seed2")
@@ -93,6 +95,7 @@ def test_a_table_is_its_runs_times_three_seeds(table: str, tmp_path: Path) -> No
         assert set(rows) == set(published.tables()[known]["systems"])
 
 
+@pytest.mark.slow
 def test_a_command_line_chooses_runs_and_seeds() -> None:
     def seeds(*words: str) -> list[tuple[str, int]]:
         runs = planned("experiment=table2", "scale=toy", *words).runs
@@ -117,6 +120,7 @@ def test_a_command_line_chooses_runs_and_seeds() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_the_papers_numbers_stand_only_beside_the_papers_runs(tmp_path: Path) -> None:
     words = ["experiment=table4", f"runs={tmp_path}", "seed=1", "run=R2"]
     assert [system_of([each]).published for each in planned(*words).runs] == ["relative 100"]
@@ -129,6 +133,7 @@ def test_the_papers_numbers_stand_only_beside_the_papers_runs(tmp_path: Path) ->
     assert not toy_scale.scale.paper
 
 
+@pytest.mark.slow
 def test_a_scale_without_the_second_corpus_says_so() -> None:
     found = planned("experiment=table1", "scale=toy", "seed=1,2")
     assert found.notes == ["Left out: R9, R10; scale toy has no data=toy_zhen."]
@@ -208,7 +213,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(("words", "said"), WRONG.values(), ids=list(WRONG))
+@pytest.mark.parametrize(("words", "said"), fast_first(8, WRONG.values()), ids=list(WRONG))
 def test_wrong_words_get_one_line_before_anything_starts(
     words: list[str],
     said: str,

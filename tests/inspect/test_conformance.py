@@ -11,6 +11,7 @@ from nmt.errors import UserError
 from nmt.inspect.conformance import CHECKS, small
 from nmt.inspect.parity import CONDITIONS
 from nmt.testing import check_encoding
+from tests.fast import fast_first
 
 
 class Right(Encoding):
@@ -130,32 +131,55 @@ def test_all_results_come_back() -> None:
 
 @pytest.mark.parametrize(
     ("cls", "check", "finding"),
-    [
-        (Misshapen, "training step", "encoding.misshapen: its `bias` returns ["),
-        (Unlearned, "training step", "encoding.unlearned: more (encoder): its gradient is zero"),
-        (Future, "later tokens and padding", "encoding.future: its `bias` (decoder) lets earlier"),
-        (Absolute, "later tokens and padding", "encoding.absolute: says `relative`, but a common"),
-        (Absolute, "common shift of positions", "`relative`: true is claimed, but a shift shows"),
-        (Modest, "common shift of positions", "`relative`: false is claimed (the default), but"),
-        (Orderless, "order in the encoder", "the order of tokens has no effect"),
-        (Blind, "kind of positions", "position_type none, but positions times 2 show"),
-        (Signs, "kind of positions", "position_type real, but positions times 2 show 0"),
-        (Whole, "kind of positions", "IndexError at test_conformance.py:"),
-        (Short, "long and empty sequences", "NaN or infinity for 200 tokens"),
-        (NotZero, "zero-initialised", "encoding.notzero: zero-initialised, but it changes"),
-        (Counting, "recomputation", "differs in torch.float32 if computed twice"),
-        (
-            OffByOne,
-            "decoding: token by token, float32",
-            "; look at: positions while one token is decoded",
-        ),
-        (
-            Rounding,
-            "decoding: token by token, bfloat16",
-            "; look at: what is computed in bfloat16 but",
-        ),
-        (Raising, "training step", "KeyError at test_conformance.py:"),
-    ],
+    fast_first(
+        6,
+        [
+            (Misshapen, "training step", "encoding.misshapen: its `bias` returns ["),
+            (Raising, "training step", "KeyError at test_conformance.py:"),
+            (
+                OffByOne,
+                "decoding: token by token, float32",
+                "; look at: positions while one token is decoded",
+            ),
+            (Short, "long and empty sequences", "NaN or infinity for 200 tokens"),
+            (
+                Unlearned,
+                "training step",
+                "encoding.unlearned: more (encoder): its gradient is zero",
+            ),
+            (
+                Future,
+                "later tokens and padding",
+                "encoding.future: its `bias` (decoder) lets earlier",
+            ),
+            (
+                Absolute,
+                "later tokens and padding",
+                "encoding.absolute: says `relative`, but a common",
+            ),
+            (
+                Absolute,
+                "common shift of positions",
+                "`relative`: true is claimed, but a shift shows",
+            ),
+            (
+                Modest,
+                "common shift of positions",
+                "`relative`: false is claimed (the default), but",
+            ),
+            (Orderless, "order in the encoder", "the order of tokens has no effect"),
+            (Blind, "kind of positions", "position_type none, but positions times 2 show"),
+            (Signs, "kind of positions", "position_type real, but positions times 2 show 0"),
+            (Whole, "kind of positions", "IndexError at test_conformance.py:"),
+            (NotZero, "zero-initialised", "encoding.notzero: zero-initialised, but it changes"),
+            (Counting, "recomputation", "differs in torch.float32 if computed twice"),
+            (
+                Rounding,
+                "decoding: token by token, bfloat16",
+                "; look at: what is computed in bfloat16 but",
+            ),
+        ],
+    ),
 )
 def test_what_is_wrong_is_named(cls: type[Encoding], check: str, finding: str) -> None:
     precisions = [check.rpartition(", ")[2]] if check.startswith("decoding") else []
@@ -178,6 +202,7 @@ def test_only_the_first_failure_of_decoding_has_a_hint() -> None:
     assert str(raised.value).count("look at") == 1 and "decoding: beams" in str(raised.value)
 
 
+@pytest.mark.slow
 def test_order_may_not_matter() -> None:
     check_encoding("none", order_matters=False, tokens=4, precisions=["float32"])
     with pytest.raises(AssertionError, match="has no effect"):
@@ -186,6 +211,7 @@ def test_order_may_not_matter() -> None:
         check_encoding("relative", order_matters=False, tokens=4, precisions=[])
 
 
+@pytest.mark.slow
 def test_options_of_a_class_and_overrides() -> None:
     both: dict[str, Any] = {"tokens": 4, "precisions": ["float32"]}
     check_encoding(Right, "model.norm=post", strength=0.1, where=["encoder"], **both)
@@ -205,6 +231,7 @@ def test_what_cannot_be_built_is_refused() -> None:
         assert str(refused.value).startswith(message)
 
 
+@pytest.mark.slow
 def test_the_generator_of_the_caller_is_left_alone() -> None:
     torch.manual_seed(7)
     before = torch.get_rng_state()

@@ -45,7 +45,7 @@ def failed(cells: list[Deviation], precision: str = "float32") -> set[str]:
 @pytest.mark.parametrize(
     "tokens, overrides",
     [
-        (40, ["encoding=relative", "tau=3"]),  # a cache makes room twice
+        pytest.param(40, ["encoding=relative", "tau=3"], marks=pytest.mark.slow),
         (20, ["encoding=[absolute,relative]", "model.share_layers=true", "model.halting=true"]),
         pytest.param(
             *(20, ["encoding=[complex_order,spr_relative]", "model.halting=true"]),
@@ -79,6 +79,7 @@ def test_no_parameter_is_left_where_it_starts(settings_of: Make) -> None:
     assert not model.training
 
 
+@pytest.mark.slow
 def test_the_seed_decides_all_and_leaves_the_generator_alone(settings_of: Make) -> None:
     torch.manual_seed(7)
     before = torch.get_rng_state()
@@ -237,6 +238,7 @@ def test_only_beams_go_wrong(part: str, settings_of: Make, monkeypatch: Patch) -
     }
 
 
+@pytest.mark.slow
 def test_hypotheses_that_count_as_tokens_go_wrong(settings_of: Make, monkeypatch: Patch) -> None:
     """A template of the distance knows by their places alone which pairs are near."""
     near = ["encoding=conv_spe", "encoding.conv_spe.where=[cross]", "encoding.conv_spe.kernel=3"]

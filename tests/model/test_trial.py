@@ -109,5 +109,6 @@ def test_the_check_is_quick_whatever_the_size(
     assert time.process_time() - began < 2
 
 
+@pytest.mark.slow
 def test_paths_reach_positions_that_are_drawn(settings_of: Callable[..., Settings]) -> None:
     preflight.check(settings_of("encoding=floater", "encoding.floater.at=shift"))

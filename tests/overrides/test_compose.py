@@ -15,6 +15,7 @@ from nmt.errors import Exit, UserError
 from nmt.overrides.compose import experiment_of
 from nmt.overrides.options import config_dir_override, encoding_keys, knobs_of, options_of
 from tests.composing import settings_of
+from tests.fast import fast_first
 
 FOUR = [f"data.{part}=there/{part}" for part in ("train_source", "train_target")]
 FOUR += [f"data.{part}=other/{part}" for part in ("dev_source", "dev_target")]
@@ -22,39 +23,48 @@ FOUR += [f"data.{part}=other/{part}" for part in ("dev_source", "dev_target")]
 
 @pytest.mark.parametrize(
     "words, said",
-    [
-        (
-            ["encoding=absolute", "tau=16"],
-            "tau=16: the chosen encoding has no tau; these have: ",
-        ),
-        (["encoding=relativ"], "encoding=relativ: no such option; did you mean relative?"),
-        (["encoding=[absolute,relativ]"], "encoding=relativ: no such option"),
-        (["model.dim=abc"], "model.dim=abc: expected integer"),
-        (["model.dim=1.5"], "model.dim=1.5: expected integer"),
-        (["model.dmi=3"], "model.dmi=3: no key 'model.dmi'; did you mean model.dim?"),
-        (["dim=3"], "dim=3: no key 'dim'; did you mean model.dim?"),
-        (["taau=3"], "taau=3: no key 'taau'; did you mean tau?"),
-        (["trainer=cup"], "trainer=cup: no such option; did you mean cpu?"),
-        (["zzz=1"], "zzz=1: no key 'zzz'; see --help"),
-        (["model.norm=middle"], "model.norm=middle: choose one of pre, post"),
-        (["model.dropout=nan"], "model.dropout=nan: expected a finite number"),
-        (["model.dropout=1.5"], "model.dropout=1.5: must be from 0 to 0.99"),
-        (["decode.beam_size=0"], "decode.beam_size=0: must be from 1 to 1000"),
-        (["seed=-1"], "seed=-1: expected an integer"),
-        (["data=files"], "data.root: has no value; give data.root=..., or name each file"),
-        (
-            ["data=files", *FOUR[:3]],
-            "data.root: has no value; give data.root=..., or name each file",
-        ),
-        (["data=files", *FOUR, "data.dev_lines=9"], "not read with data.dev_lines; leave one of"),
-        (["data=files", "data.root=x", "data.dev_source=null"], "hold out lines of the training"),
-        (["segmenter=unigram", "segmenter.merges=5"], "has no merges; give segmenter=bpe"),
-        (["data=files", "data.root=x", "data.train_pairs=5"], "no train_pairs; give data=toy"),
-        (["+model.extra=1"], "model.extra: no such key in model"),
-        (["a=["], "a=[: Hydra reads this otherwise than text; write \"a='['\""),
-        (["relative"], "relative: expected key=value; see --help"),
-        (["seed=1,2"], "seed=1,2: several values; nmt-train -m makes a run of each"),
-    ],
+    fast_first(
+        12,
+        [
+            (
+                ["encoding=absolute", "tau=16"],
+                "tau=16: the chosen encoding has no tau; these have: ",
+            ),
+            (["encoding=relativ"], "encoding=relativ: no such option; did you mean relative?"),
+            (["encoding=[absolute,relativ]"], "encoding=relativ: no such option"),
+            (["model.dim=abc"], "model.dim=abc: expected integer"),
+            (["model.dim=1.5"], "model.dim=1.5: expected integer"),
+            (["model.dmi=3"], "model.dmi=3: no key 'model.dmi'; did you mean model.dim?"),
+            (["dim=3"], "dim=3: no key 'dim'; did you mean model.dim?"),
+            (["taau=3"], "taau=3: no key 'taau'; did you mean tau?"),
+            (["trainer=cup"], "trainer=cup: no such option; did you mean cpu?"),
+            (["zzz=1"], "zzz=1: no key 'zzz'; see --help"),
+            (["model.norm=middle"], "model.norm=middle: choose one of pre, post"),
+            (["model.dropout=nan"], "model.dropout=nan: expected a finite number"),
+            (["model.dropout=1.5"], "model.dropout=1.5: must be from 0 to 0.99"),
+            (["decode.beam_size=0"], "decode.beam_size=0: must be from 1 to 1000"),
+            (["seed=-1"], "seed=-1: expected an integer"),
+            (["data=files"], "data.root: has no value; give data.root=..., or name each file"),
+            (
+                ["data=files", *FOUR[:3]],
+                "data.root: has no value; give data.root=..., or name each file",
+            ),
+            (
+                ["data=files", *FOUR, "data.dev_lines=9"],
+                "not read with data.dev_lines; leave one of",
+            ),
+            (
+                ["data=files", "data.root=x", "data.dev_source=null"],
+                "hold out lines of the training",
+            ),
+            (["segmenter=unigram", "segmenter.merges=5"], "has no merges; give segmenter=bpe"),
+            (["data=files", "data.root=x", "data.train_pairs=5"], "no train_pairs; give data=toy"),
+            (["+model.extra=1"], "model.extra: no such key in model"),
+            (["a=["], "a=[: Hydra reads this otherwise than text; write \"a='['\""),
+            (["relative"], "relative: expected key=value; see --help"),
+            (["seed=1,2"], "seed=1,2: several values; nmt-train -m makes a run of each"),
+        ],
+    ),
 )
 def test_wrong_words_get_one_line(words: list[str], said: str) -> None:
     with pytest.raises(UserError) as e:
@@ -152,13 +162,16 @@ def test_help_names_every_option_and_every_key() -> None:
 
 @pytest.mark.parametrize(
     "words, said",
-    [
-        (["-m", "encoding=absolute,relativ"], "encoding=relativ: no such option"),
-        (["-m", "seed=1,2", "encoding=relative", "tau=4,x"], "tau=x: expected int"),
-        (["-m", "model.dim=16,abc"], "model.dim=abc: expected integer"),
-        (["-m", "dim=16"], "did you mean model.dim?"),
-        (["--cfg", "job", "encoding=relativ"], "encoding=relativ: no such option"),
-    ],
+    fast_first(
+        1,
+        [
+            (["-m", "encoding=absolute,relativ"], "encoding=relativ: no such option"),
+            (["-m", "seed=1,2", "encoding=relative", "tau=4,x"], "tau=x: expected int"),
+            (["-m", "model.dim=16,abc"], "model.dim=abc: expected integer"),
+            (["-m", "dim=16"], "did you mean model.dim?"),
+            (["--cfg", "job", "encoding=relativ"], "encoding=relativ: no such option"),
+        ],
+    ),
 )
 def test_sweeps_are_checked_before_they_start(
     words: list[str], said: str, capsys: pytest.CaptureFixture[str]

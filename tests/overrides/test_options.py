@@ -65,6 +65,7 @@ def test_an_option_that_would_never_be_read_is_refused(
     )
 
 
+@pytest.mark.slow
 def test_a_name_that_conf_took_later_stops_nobody_who_does_not_choose_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

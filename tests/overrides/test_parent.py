@@ -51,6 +51,7 @@ FILES = ["data=files", "data.root=/corpus", "data.source_language=fr", "data.max
          "data.test_source=/elsewhere/test.fr"]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_text_is_that_of_the_parents_run(tmp_path: Path) -> None:
     theirs = experiment_of([*FILES, "data.join=3", "data.bpe_dropout=0.5"]).settings
     run = run_of(tmp_path / "run", theirs)
@@ -96,6 +97,7 @@ def test_a_parent_that_does_not_tell_its_text_wants_one(key: str, tmp_path: Path
     assert experiment_of([*arguments, *FILES]).settings.data.name == "files"
 
 
+@pytest.mark.slow
 def test_the_model_and_its_encoding_may_be_said(parent: Path) -> None:
     ours = child(parent, "encoding=rotary", "model.dropout=0.2", "model.decoder_layers=1")
     assert list(ours.encoding) == ["rotary"]

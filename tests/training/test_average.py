@@ -76,6 +76,7 @@ def test_the_weights_are_the_mean(
     assert str(run) not in (output / "facts.json").read_text()
 
 
+@pytest.mark.slow
 def test_named_models_and_a_run_for_its_best(run: Path, tmp_path: Path) -> None:
     names = [str(step(run, 8)), str(run), str(step(run, 12))]
     assert command.main([*names, "-o", str(tmp_path / "a")]) == 0

@@ -22,6 +22,7 @@ from nmt.model.layers import EncoderLayer
 from nmt.storage import atomic
 from nmt.training import loss
 from nmt.training.trainer import Trainer
+from tests.fast import fast_first
 from tests.training import tiny
 
 WEIGHTS = "model.safetensors"
@@ -57,7 +58,7 @@ def same(run: Path, other: Path) -> bool:
 SLOW = pytest.mark.slow
 
 
-@pytest.mark.parametrize("stop", [1, 2, 4, 7, *(pytest.param(n, marks=SLOW) for n in (3, 8, 11))])
+@pytest.mark.parametrize("stop", fast_first(2, [1, 4, 2, 3, 7, 8, 11]))
 def test_stop_and_resume(
     stop: int, data: Prepared, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,6 +72,7 @@ def test_stop_and_resume(
     assert same(tmp_path / "run", whole)
 
 
+@pytest.mark.slow
 def test_joined_lines_are_drawn_again_as_they_were(
     data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,9 +140,8 @@ def test_train_lines_average_over_the_same_updates_after_a_kill(
 RANDOM = {"sine_spe": {"mode": "stochastic", "realizations": 4}, "absolute": {"at": "shift"}}
 
 
-@pytest.mark.parametrize(
-    "encoding", [{"absolute": {}}, pytest.param(RANDOM, marks=SLOW)], ids=["absolute", "random"]
-)
+@SLOW
+@pytest.mark.parametrize("encoding", [{"absolute": {}}, RANDOM], ids=["absolute", "random"])
 def test_gradient_checkpointing_may_come_and_go(
     encoding: dict[str, Any], data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,6 +199,7 @@ def test_resume_right_after_a_cut_of_the_rate(
     assert same(tmp_path / "run", tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_more_steps_later_equal_more_steps_at_first(
     data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

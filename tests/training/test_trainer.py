@@ -189,6 +189,7 @@ def test_bfloat16_is_used_where_it_is_chosen_and_faster(
     assert [m for m in caplog.messages if "precision" in m] == [message] * (not faster)
 
 
+@pytest.mark.slow
 def test_a_run_multiplies_as_it_began_unless_the_processor_is_another(
     data: Prepared, tmp_path: Path, pretend: Callable[..., None], caplog: pytest.LogCaptureFixture
 ) -> None:
