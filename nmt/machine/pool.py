@@ -6,6 +6,7 @@ threads may work that worked before it, and with one thread none does. What else
 are locks that another thread holds at that moment: see `may_fork`.
 """
 
+import concurrent.futures
 import multiprocessing
 import os
 import signal
@@ -19,7 +20,7 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import wait
 from multiprocessing.reduction import ForkingPickler
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any, TypeVar
 
 from nmt.errors import Exit, UserError, is_out_of_memory
@@ -29,6 +30,10 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGUSR1}  # reach the whole group; the parent acts
+LOCKING = (  # code that holds locks while it computes
+    threading.__file__,
+    *(package.__path__[0] for package in (concurrent.futures, multiprocessing)),
+)
 AHEAD = 2  # tasks per worker that wait or whose results wait: this bounds the memory
 _inherited: Sequence[Callable[..., Any]] = ()  # of a worker: what its parent named at the fork
 
@@ -69,6 +74,10 @@ class WorkerPool(ProcessPoolExecutor):
 
     The block raises UserError (71) if a worker is killed; tasks that were not done are lost. When
     the block ends, tasks still at work are stopped. Signals of the terminal are left to the parent.
+
+    An interrupt (Ctrl-C) would leave a lock of the executor locked, and the end of the block would
+    wait for it for ever, if Python raised it while the main thread holds one. There it ends the
+    workers instead, so that whoever waits for a result goes on, and is raised when the block ends.
     """
 
     def __init__(
@@ -84,6 +93,7 @@ class WorkerPool(ProcessPoolExecutor):
         self.count, self._option, self._advice = count, option, advice
         self._inherited = list(inherited)
         self._children: set[multiprocessing.process.BaseProcess] = set()
+        self._interrupted = False
 
     def __enter__(self) -> "WorkerPool":
         others = set(multiprocessing.active_children())
@@ -105,6 +115,9 @@ class WorkerPool(ProcessPoolExecutor):
             self._result_queue._writer.close()  # type: ignore[attr-defined]
         self._watch = threading.Thread(target=_end_with_first, args=(self._children,), daemon=True)
         self._watch.start()
+        main = threading.current_thread() is threading.main_thread()
+        if main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, self._interrupt)
         return self
 
     def __exit__(
@@ -115,6 +128,10 @@ class WorkerPool(ProcessPoolExecutor):
     ) -> None:
         self._stop(self._children)
         self._watch.join()
+        if signal.getsignal(signal.SIGINT) == self._interrupt:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        if self._interrupted:
+            raise KeyboardInterrupt from None
         if isinstance(error, BrokenProcessPool):
             reason = "a worker was killed, as the system does for want of memory"
             raise self._error(reason) from None
@@ -126,6 +143,17 @@ class WorkerPool(ProcessPoolExecutor):
         self.shutdown(cancel_futures=True)
         for child in children:
             child.join()
+
+    def _interrupt(self, _: int, frame: FrameType | None) -> None:
+        """End the workers, and raise KeyboardInterrupt where the main thread holds no lock."""
+        self._interrupted = True
+        for child in self._children:
+            child.kill()
+        while frame is not None:
+            if frame.f_code.co_filename.startswith(LOCKING):
+                return
+            frame = frame.f_back
+        raise KeyboardInterrupt
 
     def _error(self, reason: str) -> UserError:
         return UserError(f"{self._option}: {reason}; {self._advice}", Exit.NO_MEMORY)

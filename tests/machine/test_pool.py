@@ -3,6 +3,8 @@
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -232,3 +234,55 @@ def test_threads_and_daemons_forbid_a_fork_that_was_not_requested(
     assert not may_fork()
     done.set()
     thread.join()
+
+
+INTERRUPTED = """
+import signal, time
+from nmt.machine.pool import WorkerPool
+
+class Lock:
+    # The interrupt comes when this thread has just locked the future that it waits for.
+    def __init__(self, condition):
+        self.condition = condition
+    def __enter__(self):
+        self.condition.__enter__()
+        if not ready:
+            ready.append(1)
+            signal.raise_signal(signal.SIGINT)
+    def __exit__(self, *error):
+        self.condition.__exit__(*error)
+    def __getattr__(self, name):
+        return getattr(self.condition, name)
+
+ready = []
+signal.signal(signal.SIGINT, signal.default_int_handler)
+try:
+    with WorkerPool(2, "--workers 2", "give fewer") as workers:
+        future = workers.submit(time.sleep, 100)
+        future._condition = Lock(future._condition)
+        future.result()
+except KeyboardInterrupt:
+    print("interrupted", signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+"""
+
+
+def test_an_interrupt_while_a_lock_is_held_ends_the_workers_all_the_same() -> None:
+    """It left the lock locked, about once in some hundred interrupts, and the end waited for it."""
+    found = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED], capture_output=True, timeout=60, check=False
+    )
+    assert (found.stdout, found.returncode) == (b"interrupted True\n", 0), found.stderr
+
+
+def test_an_interrupt_elsewhere_is_raised_at_once() -> None:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        start = time.monotonic()
+        with pytest.raises(KeyboardInterrupt), pool(2) as workers:
+            workers.submit(time.sleep, 100)
+            signal.raise_signal(signal.SIGINT)
+            time.sleep(100)
+        assert time.monotonic() - start < 50
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
