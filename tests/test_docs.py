@@ -93,6 +93,14 @@ def test_no_page_uses_a_name_that_is_not_there() -> None:
     assert set(re.findall(r"\bnmt\.([a-z_]+)\(", code)) <= set(nmt.__all__)
 
 
+def test_packages_for_a_machine_without_a_network_are_all_but_torch() -> None:
+    needed = tomllib.loads(text_of("pyproject.toml"))["project"]["dependencies"]
+    names = {re.split(r"[<>=]", requirement)[0] for requirement in needed} - {"torch"}
+    page = text_of("docs/speed.md").replace("\\\n", "")
+    carried = re.findall(r"pip (?:wheel .*constraints\.txt|install .*wheels) ([^#\n]+)", page)
+    assert [set(packages.split()) for packages in carried] == [names, names]
+
+
 def test_every_exit_code_is_in_its_table() -> None:
     table = text_of("docs/commands.md").partition("### Exit codes")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| ([\d, ]+) \|", table, re.M)

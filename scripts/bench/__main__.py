@@ -33,8 +33,8 @@ From the root of the repository, `python -m scripts.bench` and
   encodings                 a step of every encoding, over one without positions
   growth profile --out DIR  curves as SVG and PNG; what a step consists of
   correctness               decoding and gradients of every encoding, beside the CPU's
-  --gpu                     correctness, sizes, lengths and decoding on CUDA, in some minutes
-  --gpu correctness         one of these by itself
+  --gpu                     correctness, sizes, decoding and lengths on CUDA, in eight minutes
+  --gpu correctness         one of these by itself, which then has all eight minutes
   peers DIR                 install other libraries in environments below DIR ...
   --peers DIR               ... and measure those
   decoding --peer ctranslate2 --steady
@@ -49,7 +49,7 @@ PARTS = (
     *("encodings", "growth", "profile", "correctness"),
 )
 DEFAULT = PARTS[:4]
-GPU_PARTS = ("correctness", "sizes", "lengths", "decoding")
+GPU_PARTS = ("correctness", "sizes", "decoding", "lengths")
 PRECISIONS = ("float32", "bfloat16")
 
 
@@ -71,7 +71,7 @@ def command(argv: list[str]) -> None:
 
 
 def measure(options: argparse.Namespace) -> None:
-    """Print the table of each part as soon as it is measured; write all as JSON in the end."""
+    """Print the table of each part as soon as it is measured, and write those so far as JSON."""
     from nmt.machine.device import pick
     from scripts.bench import machine
     from scripts.bench.session import Session
@@ -99,8 +99,8 @@ def measure(options: argparse.Namespace) -> None:
             sys.stdout.write(f"\n{part.text()}")
             sys.stdout.flush()
             facts["parts"][part.name] = part.to_json()
-    if options.json is not None:
-        options.json.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+            if options.json is not None:
+                options.json.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
 
 
 def _measured(session: "Session", options: argparse.Namespace) -> Iterator["BenchPart"]:
@@ -174,7 +174,7 @@ def parser() -> Parser:
     add("--peers", default=sys.executable, metavar="DIR", help="see above; none: without peers")
     add("--peer", metavar="A,B", help=f"which of the peers: {', '.join(names_of_peers())} (all)")
     add("--steady", action="store_true", help="decoding in running processes alone")
-    add("--gpu", action="store_true", help="correctness, sizes, lengths, decoding on a GPU")
+    add("--gpu", action="store_true", help="correctness, sizes, decoding, lengths on a GPU")
     add("--device", metavar="DEVICE", help="cpu, cuda, cuda:1 (cpu; with --gpu: cuda)")
     add("--json", type=Path, metavar="FILE", help="write every round's figures")
     add("--out", type=Path, metavar="DIR", help="where pictures go (.)", default=Path())

@@ -1,6 +1,7 @@
 """What is measured: processes that set themselves up once and answer rounds, and whole commands."""
 
 import json
+import math
 import os
 import subprocess
 import tempfile
@@ -39,13 +40,23 @@ class Candidate:
 
 
 class Worker(Candidate):
-    """A process that sets itself up once and then answers rounds (see peers/protocol.py)."""
+    """A process that sets itself up once and then answers rounds (see peers/protocol.py).
+
+    It is killed where an answer takes longer than `patience` seconds, or is not there at the time
+    `ends` of time.monotonic.
+    """
 
     def __init__(
-        self, name: str, argv: Sequence[str], threads: int, patience: float = PATIENCE
+        self,
+        name: str,
+        argv: Sequence[str],
+        threads: int,
+        patience: float = PATIENCE,
+        ends: float = math.inf,
     ) -> None:
         super().__init__(name)
-        self.argv, self.patience, self.environment = list(argv), patience, environment(threads)
+        self.argv, self.patience, self.ends = list(argv), patience, ends
+        self.environment = environment(threads)
         self._process: subprocess.Popen[bytes] | None = None
         self._errors: IO[bytes] | None = None
 
@@ -110,12 +121,13 @@ class Worker(Candidate):
             late.set()
             process.kill()
 
-        timer = threading.Timer(self.patience, stop)
+        seconds = _until(self.patience, self.ends)
+        timer = threading.Timer(seconds, stop)
         timer.start()
         line = process.stdout.readline()
         timer.cancel()
         if late.is_set():
-            raise RunError(f"no answer within {self.patience:.0f} s")
+            raise _late("answer", seconds, self.ends)
         if not line:
             raise RunError(self._reason(process))
         try:
@@ -135,7 +147,7 @@ class Worker(Candidate):
 
 
 class Command(Candidate):
-    """A whole process for each round: its start-up counts."""
+    """A whole process for each round: its start-up counts. `patience` and `ends` as of Worker."""
 
     def __init__(
         self,
@@ -144,9 +156,10 @@ class Command(Candidate):
         threads: int,
         units: float = 1.0,
         patience: float = PATIENCE,
+        ends: float = math.inf,
     ) -> None:
         super().__init__(name)
-        self.argv, self.units, self.patience = list(argv), units, patience
+        self.argv, self.units, self.patience, self.ends = list(argv), units, patience, ends
         self.environment = environment(threads)
 
     def start(self) -> Answer:
@@ -155,7 +168,7 @@ class Command(Candidate):
 
     def round(self) -> Answer:
         """Run the command to its end."""
-        began = time.monotonic()
+        began, seconds = time.monotonic(), _until(self.patience, self.ends)
         try:
             done = subprocess.run(
                 self.argv,
@@ -163,11 +176,11 @@ class Command(Candidate):
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 env=self.environment,
-                timeout=self.patience,
+                timeout=seconds,
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            raise RunError(f"no end within {self.patience:.0f} s") from None
+            raise _late("end", seconds, self.ends) from None
         except OSError as error:
             raise RunError(f"{self.argv[0]}: {error.strerror}") from None
         seconds = time.monotonic() - began
@@ -181,6 +194,16 @@ def environment(threads: int) -> dict[str, str]:
     libraries = ("OMP", "MKL", "OPENBLAS", "NUMEXPR")
     quiet = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "PYTHONWARNINGS": "ignore"}
     return {**os.environ, **{f"{name}_NUM_THREADS": str(threads) for name in libraries}, **quiet}
+
+
+def _until(patience: float, ends: float) -> float:
+    """The seconds to wait for an answer."""
+    return max(0.0, min(patience, ends - time.monotonic()))
+
+
+def _late(what: str, seconds: float, ends: float) -> RunError:
+    over = time.monotonic() >= ends
+    return RunError("killed: no time left" if over else f"no {what} within {seconds:.0f} s")
 
 
 def _last_line(errors: bytes) -> str:

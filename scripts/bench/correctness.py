@@ -3,7 +3,7 @@
 import copy
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -21,7 +21,7 @@ from nmt.model.transformer import Transformer
 from nmt.overrides.options import folders_of, options_of
 from scripts.bench.resuming import resumed
 from scripts.bench.session import Session
-from scripts.bench.table import BenchPart
+from scripts.bench.table import LEFT_OUT, BenchPart
 from scripts.kernels import grid
 
 TOKENS = 24  # of a target that is decoded
@@ -43,6 +43,7 @@ class Checked(NamedTuple):
     name: str
     shares: dict[str, float]  # case -> difference in units of the bound; NaN: not finite
     errors: dict[str, str]  # case -> what was raised
+    left_out: Sequence[str] = ()  # cases for which there was no time
 
     @property
     def beyond(self) -> dict[str, str]:
@@ -57,9 +58,14 @@ class Checked(NamedTuple):
         failed = "; ".join(f"{name}: {how}" for name, how in self.beyond.items()) or "none"
         return [self.name, str(len(self.shares) + len(self.errors)), told, failed, ""]
 
+    def to_json(self) -> dict[str, Any]:
+        """All cases; JSON knows neither NaN nor infinity."""
+        shares = {name: s if math.isfinite(s) else None for name, s in self.shares.items()}
+        return {"shares": shares, "errors": self.errors, "left_out": self.left_out}
+
 
 def parts(session: Session) -> list[BenchPart]:
-    """Check all encodings on the session's device."""
+    """Check all encodings on the session's device; each check has a share of the session's time."""
     device = torch.device(session.device)
     names = session.encodings or options_of("encoding", folders_of(session.overrides) or ())
     if session.quick and session.encodings is None:
@@ -71,21 +77,25 @@ def parts(session: Session) -> list[BenchPart]:
             refused.append(f"{name}: {answer}")
         else:
             settings[name] = build.shrunken(answer)
+    has_kernels = choice.serves(torch.empty(0, device=device))
+    shares = session.shares(6 if has_kernels else 4)
+    few = _few(settings, 1 if session.quick else RESUMED)
+    cached = "decoding with a cache, beside a full pass"
+    gradients = "loss and gradients, beside those of the CPU"
+    never_stopped = "resumed, beside a run that never stopped"
     checks = [
-        _checked("decoding with a cache, beside a full pass", settings, _cached(device)),
-        _checked("loss and gradients, beside those of the CPU", settings, _beside_cpu(device)),
+        _checked(cached, settings, _cached(device), next(shares)),
+        _checked(gradients, settings, _beside_cpu(device), next(shares)),
         Checked("log_softmax in place, beside a new tensor", {"all": _in_place(device)}, {}),
-        _checked(
-            "resumed, beside a run that never stopped",
-            _few(settings, 1 if session.quick else RESUMED),
-            resumed(session),
-        ),
+        _checked(never_stopped, few, resumed(session), next(shares)),
     ]
-    notes = _waits(settings, device)
-    if choice.serves(torch.empty(0, device=device)):
-        checks += _kernels(device)
+    notes = []
+    if has_kernels:
+        checks += _kernels(device, shares)
     else:
         notes.append("kernels: only a GPU with Triton has them")
+    notes += _waits(settings, device, next(shares))
+    notes += [f"{c.name}: {LEFT_OUT}: {', '.join(c.left_out)}" for c in checks if c.left_out]
     return [
         BenchPart(
             "correctness",
@@ -93,21 +103,25 @@ def parts(session: Session) -> list[BenchPart]:
             COLUMNS,
             [check.row() for check in checks],
             [*refused, *notes],
-            {c.name: {"shares": _finite(c.shares), "errors": c.errors} for c in checks}
-            | {"notes": notes},
+            {c.name: c.to_json() for c in checks} | {"notes": notes},
         )
     ]
 
 
-def _checked(name: str, cases: dict[str, Case], share: Callable[[Case], float]) -> Checked:
-    """Try each case; what one raises is its result, the others are still tried."""
-    shares, errors = dict[str, float](), dict[str, str]()
+def _checked(
+    name: str, cases: dict[str, Case], share: Callable[[Case], float], session: Session
+) -> Checked:
+    """Try each case while there is time; what one raises is its result, the others are tried."""
+    shares, errors, left_out = dict[str, float](), dict[str, str](), list[str]()
     for case, chosen in cases.items():
+        if session.is_over:
+            left_out.append(case)
+            continue
         try:
             shares[case] = share(chosen)
         except Exception as error:  # any mistake of an encoding or of a device's kernel
             errors[case] = str(error) if isinstance(error, UserError) else where_raised(error)
-    return Checked(name, shares, errors)
+    return Checked(name, shares, errors, left_out)
 
 
 def _few(settings: dict[str, Settings], few: int) -> dict[str, Settings]:
@@ -169,7 +183,7 @@ def _in_place(device: torch.device) -> float:
     return 0.0 if torch.equal(logits, new) else math.nan
 
 
-def _kernels(device: torch.device) -> list[Checked]:
+def _kernels(device: torch.device, shares: Iterator[Session]) -> list[Checked]:
     """The kernels beside the plain formulas, in bfloat16: see `scripts.kernels`."""
     bound = grid.BOUNDS[torch.bfloat16]
 
@@ -182,18 +196,24 @@ def _kernels(device: torch.device) -> list[Checked]:
     shapes = {str(shape): shape for shape in grid.some(KERNEL_SHAPES, low=True)}
     low = [case for case in grid.losses() if case.low]
     losses = {str(case): case for case in low[-KERNEL_LOSSES:]}
+    of_attention, of_loss = (
+        f"kernel of {what}, beside the formulas" for what in ("relative attention", "the loss")
+    )
     return [
-        _checked("kernel of relative attention, beside the formulas", shapes, attention),
-        _checked("kernel of the loss, beside the formulas", losses, loss),
+        _checked(of_attention, shapes, attention, next(shares)),
+        _checked(of_loss, losses, loss, next(shares)),
     ]
 
 
-def _waits(settings: dict[str, Settings], device: torch.device) -> list[str]:
+def _waits(settings: dict[str, Settings], device: torch.device, session: Session) -> list[str]:
     """Encodings whose forward and backward pass wait for the GPU, and how often; torch counts."""
     if device.type != "cuda":
         return ["waits for the device: only a GPU has them"]
-    counts = {}
+    counts, left_out = dict[str, int](), list[str]()
     for name, chosen in settings.items():
+        if session.is_over:
+            left_out.append(name)
+            continue
         model = specimen.perturbed(chosen).to(device)
         text = specimen.sentences(model, SOURCES, TARGETS)
         _loss(model, text).backward()  # kernels are loaded at first use
@@ -206,14 +226,11 @@ def _waits(settings: dict[str, Settings], device: torch.device) -> list[str]:
                 torch.cuda.set_sync_debug_mode("default")
         counts[name] = sum("synchroniz" in str(warning.message) for warning in seen)
     told = ", ".join(f"{name} {count}" for name, count in counts.items() if count)
-    return [f"waits for the GPU in forward and backward: {told or 'none'}"]
+    title = "waits for the GPU in forward and backward"
+    notes = [f"{title}: {told or 'none'}"]
+    return [*notes, f"{title}: {LEFT_OUT}: {', '.join(left_out)}"] if left_out else notes
 
 
 def _worse(share: float) -> float:
     """For comparisons: what is not finite is worst."""
     return share if math.isfinite(share) else math.inf
-
-
-def _finite(shares: dict[str, float]) -> dict[str, Any]:
-    """For JSON, which knows neither NaN nor infinity."""
-    return {name: s if math.isfinite(s) else None for name, s in shares.items()}

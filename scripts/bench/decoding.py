@@ -94,10 +94,11 @@ def part(session: Session, precisions: Sequence[str], *overrides: str) -> BenchP
                 options, line = setups.best(session, name, "decoding", make)
                 candidates.append(make(options))
                 notes.append(f"{name} {precision}, {'whole' if units else 'steady'}: {line}")
-    measured, (top,) = benchmark(session.rounds, steady, [peak(session, "float32")])
+    peaks = [peak(session, "float32")]
+    measured, (top,) = benchmark(session.rounds, steady, peaks, ends=session.ends)
     warmup = 0 if session.quick else 1
     whole = [] if session.steady else whole
-    (processes,) = benchmark(min(session.rounds, 3), whole, warmup=warmup)
+    (processes,) = benchmark(min(session.rounds, 3), whole, warmup=warmup, ends=session.ends)
     return report(task, measured, top, processes, notes)
 
 

@@ -1,14 +1,13 @@
-"""The bench on a GPU, within minutes: correctness, sizes, lengths up to 4096, decoding."""
+"""The bench on a GPU, within minutes: correctness, sizes, decoding, lengths up to 4096."""
 
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from nmt.config import Settings
 from scripts.bench import correctness, decoding
 from scripts.bench.rounds import ratio, to_json
 from scripts.bench.session import Session
-from scripts.bench.table import BenchPart, Columns, figure_of, gigabytes, rates, rows
+from scripts.bench.table import LEFT_OUT, BenchPart, Columns, figure_of, gigabytes, rates, rows
 from scripts.bench.training import UPDATE, mfu, trainer, training_corpus, trainings
 
 MINUTES = 8.0
@@ -63,39 +62,61 @@ def settings_of(session: Session, planned: GpuBenchmark, choice: str) -> Setting
     )
 
 
-def parts(session: Session, chosen: Sequence[str], minutes: float = MINUTES) -> Iterator[BenchPart]:
-    """Run the chosen parts while there is time; the notes say what was left out."""
-    ends = time.monotonic() + 60 * minutes
-    if "correctness" in chosen:
-        yield from correctness.parts(session)
-    for name, benchmarks in (("sizes", sizes), ("lengths", lengths)):
-        if name in chosen:
-            yield _training(session, name, benchmarks(session.quick), ends)
-    if "decoding" in chosen:
-        sized = () if session.quick else ("model=base",)
-        if time.monotonic() < ends:
-            yield decoding.part(session, ("float32", "bfloat16"), *sized)
+def parts(session: Session, chosen: Container[str]) -> Iterator[BenchPart]:
+    """Run the chosen parts, each with an equal share of the time that is left.
+
+    Tables and JSON name what was left out for want of time.
+    """
+    names = [name for name in PARTS if name in chosen]
+    for name, own in zip(names, session.within(60 * MINUTES).shares(len(names)), strict=True):
+        if own.is_over:
+            yield BenchPart(name, f"{name}: {LEFT_OUT}", (), [], [], {"left_out": [name]})
+        else:
+            yield from PARTS[name](own)
 
 
-def _training(
-    session: Session, name: str, benchmarks: Iterator[GpuBenchmark], ends: float
-) -> BenchPart:
+def _decoding(session: Session) -> Iterator[BenchPart]:
+    sized = () if session.quick else ("model=base",)
+    yield decoding.part(session, ("float32", "bfloat16"), *sized)
+
+
+def _sizes(session: Session) -> Iterator[BenchPart]:
+    yield _training(session, "sizes", sizes(session.quick))
+
+
+def _lengths(session: Session) -> Iterator[BenchPart]:
+    yield _training(session, "lengths", lengths(session.quick))
+
+
+# In the order in which they run: what matters less, or is measured in many steps, comes last.
+PARTS: dict[str, Callable[[Session], Iterable[BenchPart]]] = {
+    "correctness": correctness.parts,
+    "sizes": _sizes,
+    "decoding": _decoding,
+    "lengths": _lengths,
+}
+
+
+def _training(session: Session, name: str, benchmarks: Iterable[GpuBenchmark]) -> BenchPart:
     """One training benchmark after the other, as long as there is time."""
-    table, facts, notes = [], [], []
+    table, facts, left_out = [], [], []
     for planned in benchmarks:
-        if time.monotonic() > ends:
-            notes.append(f"{planned.title}: left out, as the time was over")
+        if session.is_over:
+            left_out.append(planned.title)
             continue
         more, fact = _measure(session, planned)
         table += more
         facts.append(fact)
     return BenchPart(
-        f"gpu {name}",
+        name,
         f"training on {session.device}: {name}",
         list(COLUMNS),
         table,
-        ["MFU: model operations over the matmul peak in the same number format and rounds", *notes],
-        {"benchmarks": facts},
+        [
+            "MFU: model operations over the matmul peak in the same number format and rounds",
+            *(f"{title}: {LEFT_OUT}" for title in left_out),
+        ],
+        {"benchmarks": facts, "left_out": left_out},
     )
 
 

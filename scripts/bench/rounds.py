@@ -1,10 +1,12 @@
 """Rounds taken in turn, A B C, A B C, so that a disturbed minute disturbs all candidates alike."""
 
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from statistics import median
+from time import monotonic
 from typing import Any, NamedTuple
 
 from scripts.bench.candidates import Answer, Candidate, RunError
@@ -90,11 +92,12 @@ def fastest(measured: Sequence[Measurement]) -> Measurement | None:
 
 
 def benchmark(
-    rounds: int, *groups: Sequence[Candidate], warmup: int = 1
+    rounds: int, *groups: Sequence[Candidate], warmup: int = 1, ends: float = math.inf
 ) -> list[list[Measurement]]:
     """Let all candidates play `warmup` rounds that do not count and `rounds` that do, in turn.
 
     One that fails is left out from then on, and its measurement, in its group's place, says why.
+    No round begins after the time `ends` of time.monotonic; measurements say how many are left out.
     """
     measured = [[Measurement(candidate.name) for candidate in group] for group in groups]
     candidates = [candidate for group in groups for candidate in group]
@@ -105,6 +108,11 @@ def benchmark(
         for candidate, measurement in both:
             measurement.facts = _ask(candidate.start, measurement) or {}
         for number in range(warmup + rounds):
+            if monotonic() >= ends:
+                for measurement in chain(*measured):
+                    left_out = f"{warmup + rounds - number} of {warmup + rounds} rounds left out"
+                    measurement.failed = measurement.failed or f"{left_out}: no time"
+                break
             for candidate, measurement in both:
                 if measurement.failed is None:
                     answer = _ask(candidate.round, measurement)

@@ -1,11 +1,13 @@
 """One run of the bench: its options, and how it makes settings, files and candidates."""
 
 import json
+import math
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
+from time import monotonic
 from typing import Any, NamedTuple
 
 from nmt import config, preflight
@@ -39,6 +41,25 @@ class Session(NamedTuple):
     precisions: list[str]  # of training
     encodings: list[str] | None  # None: all that there are
     out: Path  # where pictures go
+    ends: float = math.inf  # when its time is over, on the clock of time.monotonic
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its time is over: what has not begun is left out."""
+        return monotonic() >= self.ends
+
+    def within(self, seconds: float) -> "Session":
+        """The same with so much time from now."""
+        return self._replace(ends=monotonic() + seconds)
+
+    def shares(self, count: int) -> Iterator["Session"]:
+        """The same for each of `count` parts, with an equal share of the time that is left then.
+
+        So a part that needs less leaves more to those after it, and one that needs more has no
+        other's time.
+        """
+        for parts in range(count, 0, -1):
+            yield self.within((self.ends - monotonic()) / parts)
 
     @property
     def vocab(self) -> int:
@@ -76,7 +97,7 @@ class Session(NamedTuple):
         if settings is not None:
             job["settings"] = config.freeze(settings)
         argv = [sys.executable, "-m", f"scripts.bench.{module}", self._job(job)]
-        return Worker(name, argv, job.get("threads", self.threads))
+        return Worker(name, argv, job.get("threads", self.threads), ends=self.ends)
 
     def peer(
         self,
@@ -98,8 +119,8 @@ class Session(NamedTuple):
         job |= {"longest": LONGEST + 28, "once": units is not None}
         argv = [str(python), str(PEERS / f"{peer}.py"), self._job(job)]
         if units is None:
-            return Worker(name, argv, self.threads)
-        return Command(name, argv, self.threads, units)
+            return Worker(name, argv, self.threads, ends=self.ends)
+        return Command(name, argv, self.threads, units, ends=self.ends)
 
     def peers_among(self, names: Iterable[str]) -> list[str]:
         """Those of some peers that are to be measured."""

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, Self
 from scripts.bench.rounds import Measurement, spread
 
 GIGA = 1e9
+LEFT_OUT = "left out, as the time was over"
 Columns = dict[str, Callable[[Measurement], str]]
 """Headings, and the cell below each for a candidate."""
 

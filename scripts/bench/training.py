@@ -94,7 +94,7 @@ def trainings(
     """
     distinct = list(dict.fromkeys(precisions))
     peaks = [peak(session, precision) for precision in distinct]
-    *measured, tops = benchmark(session.rounds, *groups, peaks, warmup=WARMUP)
+    *measured, tops = benchmark(session.rounds, *groups, peaks, warmup=WARMUP, ends=session.ends)
     by_precision = dict(zip(distinct, tops, strict=True))
     for m in itertools.chain(*measured):
         for name, clock in ((SHARE, "seconds"), (BY_CPU, "cpu_seconds")):

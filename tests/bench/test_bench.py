@@ -190,7 +190,7 @@ def test_gpu_mode_runs_to_its_end_on_a_cpu(
 ) -> None:
     words = ("--gpu", "--device", "cpu", "--peers", "none")
     _, report = run(capsys, tmp_path, *words)
-    for name in ("gpu sizes", "gpu lengths"):
+    for name in ("sizes", "lengths"):
         benchmarks = report["parts"][name]["benchmarks"]
         assert len(benchmarks) == 2
         assert all(each["entries"][0]["rounds"] for each in benchmarks)
