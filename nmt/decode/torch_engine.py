@@ -19,7 +19,7 @@ from nmt.decode.sampling import Sampling, random_numbers
 from nmt.decode.search import Hypothesis, Step, Strategy, search, with_prefixes
 from nmt.decode.sources import LENGTH, Source, as_tensors
 from nmt.encodings.limits import common_ranges, least
-from nmt.errors import UserError
+from nmt.errors import Exit, UserError
 from nmt.machine.cpus import cpus
 from nmt.machine.device import has_low_precision, to_device, usable_threads
 from nmt.machine.machine import NO_BFLOAT16, this_machine
@@ -27,6 +27,10 @@ from nmt.machine.pool import WorkerPool, can_fork
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
 
+TOO_LARGE = (
+    "decode.batch_tokens=%d: too much for the memory of %s; batches that do not fit are searched "
+    "in halves; a smaller one is faster"
+)
 FORBIDDEN = {"forbid": (PAD, BOS, UNK), "allow": (PAD, BOS)}  # decode.unknown -> ids
 
 log = logging.getLogger(__name__)
@@ -50,6 +54,7 @@ class TorchEngine:
             for model in self.models:
                 _scale_positions(model, decode.position_scale)
         self.device = next(self.models[0].parameters()).device
+        self._has_halved = False  # a batch that was too large
         self._choose_precision(decode.precision)
 
     def _choose_precision(self, precision: str) -> None:
@@ -114,8 +119,24 @@ class TorchEngine:
         """Find the n_best hypotheses, or fewer, for each source of a batch; best first.
 
         With decode.method=sample they are n_best samples, in the order in which they were drawn.
-        Raises UserError (71) where memory is short.
+        A batch for which a GPU has too little memory is searched in halves, with a warning for the
+        first; raises UserError (71) where it is too little for one sentence, or that of a CPU.
         """
+        try:
+            return self._search(sources, n_best)
+        except UserError as error:
+            halves = error.code == Exit.NO_MEMORY and self.device.type != "cpu"
+            if len(sources) == 1 or not halves:
+                raise
+        # from here on, no error holds the tensors of the batch
+        if not self._has_halved:
+            log.warning(TOO_LARGE, self.decode.batch_tokens, self.device)
+            self._has_halved = True
+        middle = len(sources) // 2
+        return self.search(sources[:middle], n_best) + self.search(sources[middle:], n_best)
+
+    def _search(self, sources: Sequence[Source], n_best: int) -> list[list[Hypothesis]]:
+        """The same at once; raises UserError (71) where memory is short."""
         # in inference mode, autocast would not keep the rounded weights for the next step
         no_gradients = torch.no_grad() if self.bfloat16 else torch.inference_mode()
         autocast = torch.autocast(self.device.type, torch.bfloat16, enabled=self.bfloat16)

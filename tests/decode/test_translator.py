@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from nmt.decode.translator import Translation, Translator
 from nmt.errors import Exit, UserError
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
+from tests import composing
 from tests.decode.copying import ENDLESS, NAN, TAB, WORDS, decode, model_of, trained
 
 lines_of_words = st.lists(st.lists(st.sampled_from(WORDS), max_size=9).map(" ".join), max_size=25)
@@ -28,6 +30,11 @@ def test_each_line_gets_its_own_translation_whatever_the_batches(
     assert translator.texts(lines) == lines
     for rows, longest in model_of(translator).batches:
         assert rows == 1 or rows * beam_size * longest <= batch_tokens
+
+
+def test_the_option_for_gpus_is_the_beam_in_larger_batches() -> None:
+    beam, gpu = (composing.settings_of(f"decode={name}").decode for name in ("beam", "gpu"))
+    assert gpu == replace(beam, batch_tokens=64_000)
 
 
 @given(st.lists(st.text(st.characters(exclude_characters="\n", codec="utf-8")), max_size=12))

@@ -1,7 +1,9 @@
 """Searches on a pretended GPU: what the CPU finds, and a wait every `CHECK_EVERY` steps."""
 
+import logging
 import math
 import random
+import weakref
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple, cast
@@ -17,6 +19,7 @@ from nmt.decode.sampling import Sampling
 from nmt.decode.search import CHECK_EVERY, NEVER, Hypothesis, search
 from nmt.decode.sources import Source
 from nmt.decode.torch_engine import TorchEngine
+from nmt.errors import Exit, UserError
 from nmt.machine.device import to_host
 from nmt.model import example
 from nmt.model.transformer import Transformer
@@ -154,6 +157,49 @@ def test_a_number_that_a_step_reads_is_caught(tiny: Make, monkeypatch: pytest.Mo
     monkeypatch.setattr(Transformer, "step", reading)
     there = on_both(tiny, ("encoding=none",))
     assert there.waits.total() == looks(there) + there.steps
+
+
+def short_of_memory(model: Transformer, most: int) -> None:
+    """Raise what torch does where memory is short, for a batch of more than `most` sentences."""
+    start, held = model.start, list[weakref.ref[Tensor]]()
+
+    def full(ids: Tensor, *rest: Any) -> Any:
+        assert all(tensor() is None for tensor in held), "memory of the batch that did not fit"
+        if len(ids) > most:
+            tensor = ids + 1
+            held.append(weakref.ref(tensor))
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return start(ids, *rest)
+
+    setattr(model, "start", full)  # noqa: B010 (mypy: a method)
+
+
+@pytest.mark.parametrize("most", [1, 2])
+@pytest.mark.parametrize("changes", [{}, {"method": "sample"}])
+def test_a_batch_too_large_for_the_memory_is_searched_in_halves(
+    most: int, changes: dict[str, Any], tiny: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    plain = searched([tiny("encoding=relative").double()], **changes)
+    with pretended():
+        model = tiny("encoding=relative").double().to(GPU)
+        short_of_memory(model, most)
+        there = searched([model], **changes)
+    assert text_of(there.hypotheses) == text_of(plain.hypotheses)
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    assert record.getMessage() == (
+        "decode.batch_tokens=60: too much for the memory of gpu:0; batches that do not fit are "
+        "searched in halves; a smaller one is faster"
+    )
+
+
+def test_too_little_memory_for_one_sentence_is_an_error(tiny: Make) -> None:
+    with pretended():
+        model = tiny("encoding=relative").to(GPU)
+        short_of_memory(model, 0)
+        with pytest.raises(UserError, match=r"^decode\.batch_tokens=60: too much") as error:
+            searched([model])
+    assert error.value.code == Exit.NO_MEMORY
 
 
 class Unread(Table):
