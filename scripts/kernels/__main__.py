@@ -19,7 +19,8 @@ fast they are there. From the root of the repository:
              compiled, 60 of them in bfloat16 (float32 is left to the formulas there)
   compile    registers, bytes that found none, shared memory; no GPU is needed
   time       forward and backward at 25 to 4,096 tokens, beside the plain formulas and attention
-             without positions; needs a GPU
+             without positions; at some lengths keys alone, and a bias, by torch's FlexAttention;
+             needs a GPU
 
 compare exits with 70 where a difference is beyond the rounding of its number format."""
 PARTS = ("compare", "compile", "time")

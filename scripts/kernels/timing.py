@@ -10,11 +10,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from nmt.errors import where_raised
 from nmt.kernels.relative import attention
 from nmt.training import crossentropy
+from scripts.kernels import flex
 from scripts.kernels.grid import Given, Shape, plain
 
 LENGTHS = (25, 64, 128, 256, 512, 1024, 2048, 4096)
+BY_FLEX = (64, 512, 4096)  # FlexAttention takes some seconds to compile for each
 TOKENS, HEADS, WIDTH, TAU, RATE = 16_384, 8, 64, 16, 0.1
 VOCAB, DIM = 32_000, 512
 ROUNDS = 7  # the first of them compiles, and does not count
@@ -66,10 +69,34 @@ def _attentions(
     def learnt(forward: Callable[[], Tensor], leaves: list[Tensor]) -> Contestant:
         return lambda: torch.autograd.grad(forward().float().sum(), leaves)
 
-    return {
+    contestants = {
         "kernel": learnt(by_kernel, [q, k, v, keys, values]),
         "by_row": learnt(by_row, [q, k, v, keys, values]),
         "without": learnt(without, [q, k, v]),
+    }
+    if device.type != "cuda" or length not in BY_FLEX:
+        return contestants
+    bias = made(heads, 2 * TAU + 1, requires_grad=True)
+    attend = flex.compiled()
+
+    # without dropout, which FlexAttention does not have
+    def keys_by_kernel() -> Tensor:
+        return attention(q, k, v, TAU, keys, None, scale=scale, causal=causal)
+
+    def keys_by_flex() -> Tensor:
+        return flex.by_keys(q, k, v, TAU, keys, causal, attend)
+
+    def bias_by_mask() -> Tensor:
+        return flex.masked(q, k, v, TAU, bias, causal)
+
+    def bias_by_flex() -> Tensor:
+        return flex.by_bias(q, k, v, TAU, bias, causal, attend)
+
+    return contestants | {
+        "keys, kernel": learnt(keys_by_kernel, [q, k, v, keys]),
+        "keys, FlexAttention": learnt(keys_by_flex, [q, k, v, keys]),
+        "bias, mask": learnt(bias_by_mask, [q, k, v, bias]),
+        "bias, FlexAttention": learnt(bias_by_flex, [q, k, v, bias]),
     }
 
 
@@ -89,7 +116,7 @@ def _losses(device: torch.device, quick: bool) -> dict[str, Contestant]:
 def _turns(
     task: str, contestants: dict[str, Contestant], device: torch.device, quick: bool
 ) -> Iterator[Timed]:
-    """Rounds of all contestants by turns; one that finds no memory drops out."""
+    """Rounds of all contestants by turns; one that fails drops out, and the table says why."""
     times: dict[str, list[float]] = {name: [] for name in contestants}
     most, failed = dict.fromkeys(contestants, 0), dict.fromkeys(contestants, "")
     for _ in range(2 if quick else ROUNDS):
@@ -100,6 +127,9 @@ def _turns(
                 seconds, held = _once(run, device)
             except torch.OutOfMemoryError:
                 failed[name] = "out of memory"
+                continue
+            except Exception as error:  # what a compiler cannot do, others may
+                failed[name] = where_raised(error)
                 continue
             times[name].append(seconds)
             most[name] = max(most[name], held)
