@@ -137,6 +137,8 @@ def understood(argv: list[str]) -> argparse.Namespace:
         raise UserError(f"{unknown[0]}: no such part{where}; there are {', '.join(known)}")
     if unknown := [name for name in options.precision.split(",") if name not in PRECISIONS]:
         raise UserError(f"--precision {unknown[0]}: choose among {', '.join(PRECISIONS)}")
+    if options.peers is None:  # on a GPU, to look for their fastest set-ups would take all the time
+        options.peers = "none" if options.gpu else sys.executable
     if options.peers != "none" and not Path(options.peers).exists():
         raise UserError(
             f"--peers {options.peers}: no such directory; the argument peers {options.peers} "
@@ -171,7 +173,7 @@ def parser() -> Parser:
     add("--encodings", metavar="A,B", help="of the part encodings (all)")
     add("--config-dir", metavar="DIR", help="also look for options in DIR")
     add("--quick", action="store_true", help="tiny sizes: to see that all of it runs")
-    add("--peers", default=sys.executable, metavar="DIR", help="see above; none: without peers")
+    add("--peers", metavar="DIR", help="see above; none: without peers, as with --gpu by default")
     add("--peer", metavar="A,B", help=f"which of the peers: {', '.join(names_of_peers())} (all)")
     add("--steady", action="store_true", help="decoding in running processes alone")
     add("--gpu", action="store_true", help="correctness, sizes, decoding, lengths on a GPU")

@@ -251,6 +251,8 @@ def test_parts_are_told_from_overrides() -> None:
     assert given.parts == ["growth", "profile"]
     assert given.overrides == ["encoding=relative"]
     assert given.peers == sys.executable
+    assert understood(["--gpu"]).peers == "none"
+    assert understood(["--gpu", "--peers", "."]).peers == "."
     assert understood([]).parts == ["training", "decoding", "preparation", "startup"]
     assert understood(["peers", "some/where"]).install == Path("some/where")
 
