@@ -3,7 +3,7 @@
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -115,3 +115,23 @@ def to_host(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     parts = torch.cat(as_bytes).cpu().split([len(part) for part in as_bytes])
     # a clone begins where numbers of any size may
     return [p.clone().view(t.dtype).view(t.shape) for p, t in zip(parts, tensors, strict=True)]
+
+
+def numbers_later(tensor: torch.Tensor) -> Callable[[], list[float]]:
+    """Begin to copy a tensor [n] to the host; the function returned waits for it, and reads it.
+
+    It waits for what its device was asked before this call, not for what it is asked later.
+    """
+    if tensor.device.type == "cpu":
+        return tensor.tolist
+    copy = pinned(torch.empty_like(tensor, device="cpu"), tensor.device)
+    copy.copy_(tensor, non_blocking=True)
+    copied = torch.cuda.Event()
+    copied.record()
+
+    def read() -> list[float]:
+        copied.synchronize()
+        numbers: list[float] = copy.tolist()
+        return numbers
+
+    return read

@@ -3,10 +3,10 @@
 import logging
 import math
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, closing
 from signal import Signals
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,7 +17,7 @@ from nmt.data.batches import in_order, training_batches
 from nmt.data.prepare import Prepared
 from nmt.data.report import log_remarks
 from nmt.errors import Exit, UserError
-from nmt.machine.device import deterministic_algorithms, set_up
+from nmt.machine.device import deterministic_algorithms, numbers_later, set_up
 from nmt.machine.memory import keep_memory, peak_memory, release_memory
 from nmt.storage import manifest
 from nmt.storage.manifest import VerifiedDirectory
@@ -51,6 +51,15 @@ def fit(prepared: Prepared, run: Run) -> Outcome:
         trainer = Trainer(prepared, run)
         with trainer.batches.workers():
             return trainer.fit()
+
+
+class _Update(NamedTuple):
+    """An update that the device may still be making."""
+
+    step: int
+    rate: float
+    tokens: int
+    numbers: Callable[[], list[float]]  # sums of loss and likelihoods, norm; waits for the device
 
 
 class Trainer:
@@ -90,6 +99,8 @@ class Trainer:
         self.plan = timetable(len(self.batches), self.options)
         self.step = self.nonfinite = 0
         self.ahead: list[DeviceBatch] = []  # the batches of the next step
+        self.unread: _Update | None = None  # the last update, until its numbers are read
+        self.since = 0.0  # when the time of the next update to be read began
         self.seconds = 0.0  # of updates, over all resumptions
         self.parent_sha256: str | None = None  # SHA-256 of the weights of trainer.init_from
         self.meter = Meter()
@@ -108,6 +119,7 @@ class Trainer:
                 if self.plan.due(self.step) or self.step == last:
                     self.checkpoint()
             if self.step < last:
+                self.read()
                 self.save(None)
             return self.run.end(self.step, Signals(signal) if self.step < last else None)
 
@@ -133,11 +145,15 @@ class Trainer:
     def update(self, signal: int = 0) -> int:
         """Make the next update from the gradient of its batches, unless that is not finite.
 
-        Each rank has its part of the batches; the sum of the gradients is the same for all.
+        Each rank has its part of the batches; the sum of the gradients is the same for all. A GPU
+        decides by itself whether loss and gradient are finite, and the host reads the numbers of an
+        update while the GPU computes the next one, so that neither waits for the other.
+
         Returns the greatest signal of all ranks: they stop after the same step, whichever got it,
         and make no update after it.
         """
-        start = time.monotonic()
+        if self.unread is None:
+            self.since = time.monotonic()
         batches = self.ahead or self.device_batches(self.step + 1)
         signal = int(self.world.all_reduce(torch.tensor(signal), "MAX"))
         if signal:
@@ -149,27 +165,46 @@ class Trainer:
             group["lr"] = rate
         sums = self.world.all_reduce(self.backward(batches, tokens))
         norm = get_total_norm([p.grad for p in self.parameters if p.grad is not None])
+        numbers = torch.cat((sums, norm[None]))
+        self.read()  # the update before, whose weights no longer exist after this one
+        if self.optim.clip:
+            clip_grads_with_norm_(self.parameters, self.optim.clip, norm)
+        # torch's own way to make no update: then weights and moments stay, and the step count
+        nonfinite = numbers.isfinite().all().logical_not().float()
+        self.optimizer.found_inf = nonfinite  # type: ignore[attr-defined]
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.unread = _Update(self.step, rate, tokens, numbers_later(numbers))
         # while a GPU is still at work on this step, the host makes the next one's batches
         self.ahead = self.device_batches(self.step + 1) if self.step < self.plan.last else []
-        total, nll, norm_value = torch.cat((sums, norm[None])).tolist()  # the one wait for a GPU
-        if math.isfinite(total) and math.isfinite(norm_value):
-            if self.optim.clip:
-                clip_grads_with_norm_(self.parameters, self.optim.clip, norm)
-            self.optimizer.step()
-            self.average.update(self.step)
-            self.nonfinite = 0
-            seconds = time.monotonic() - start
-            self.seconds += seconds
-            self.meter.add(total, nll, tokens, norm_value, seconds)
-        else:
-            self.skip(rate)
-        self.optimizer.zero_grad(set_to_none=True)
-        self.progress.tick()
-        if self.step % self.options.log_every == 0 and self.meter.tokens:
-            means = {**self.meter.report(), "memory_bytes": peak_memory(self.device)}
-            self.progress.train({**self.where(), "lr": rate, **means})
-            self.meter.reset()
+        if self.device.type == "cpu":
+            self.read()
         return 0
+
+    def read(self) -> None:
+        """Read the numbers of the last update, unless they are read already, and report it.
+
+        Its weights must still be those of the model, for their average. Raises UserError (exit 70)
+        after nonfinite_patience updates in a row that were not finite.
+        """
+        if self.unread is None:
+            return
+        update, self.unread = self.unread, None
+        total, nll, norm = update.numbers()
+        now = time.monotonic()
+        seconds, self.since = now - self.since, now
+        if all(map(math.isfinite, (total, nll, norm))):
+            self.average.update(update.step)
+            self.nonfinite = 0
+            self.seconds += seconds
+            self.meter.add(total, nll, update.tokens, norm, seconds)
+        else:
+            self.skip(update)
+        self.progress.tick()
+        if update.step % self.options.log_every == 0 and self.meter.tokens:
+            means = {**self.meter.report(), "memory_bytes": peak_memory(self.device)}
+            self.progress.train({**self.where(update.step), "lr": update.rate, **means})
+            self.meter.reset()
 
     def device_batches(self, step: int) -> list[DeviceBatch]:
         """Make this rank's batches of a step, on the device.
@@ -179,7 +214,9 @@ class Trainer:
         """
         epoch, share = self.plan.epoch(step), self.plan.share(step)
         numbers = list(self.world.shard(share))
-        batches = (self.batches.batch(epoch - 1, number) for number in numbers or share[:1])
+        batches = [self.batches.batch(epoch - 1, number) for number in numbers or share[:1]]
+        if epoch < self.plan.epoch(self.plan.last):
+            self.batches.plan_ahead(epoch)  # the next one: theirs count from 0
         return [
             loss.to_device(batch, self.device)._replace(counts=bool(numbers)) for batch in batches
         ]
@@ -200,21 +237,22 @@ class Trainer:
             total += sums
         return total
 
-    def skip(self, rate: float) -> None:
-        """Report an update that is not made; give up after nonfinite_patience of them in a row."""
+    def skip(self, update: _Update) -> None:
+        """Report an update that was not made; give up after nonfinite_patience of them in a row."""
         self.nonfinite += 1
-        epoch, share = self.plan.epoch(self.step), self.plan.share(self.step)
+        epoch, share = self.plan.epoch(update.step), self.plan.share(update.step)
         lines = [line for i in share for line in self.batches.batch(epoch - 1, i).lines]
-        self.progress.skipped({**self.where(), "lr": rate, "lines": lines})
+        self.progress.skipped({**self.where(update.step), "lr": update.rate, "lines": lines})
         if self.nonfinite >= self.options.nonfinite_patience:
-            raise self.diverged(f"{self.nonfinite} updates in a row were not finite")
+            reason = f"{self.nonfinite} updates in a row were not finite"
+            raise self.diverged(update.step, reason)
 
-    def diverged(self, reason: str) -> UserError:
+    def diverged(self, step: int, reason: str) -> UserError:
         """Return the error (exit 70) that ends training, with advice."""
         intact = "the last checkpoint is intact; try a lower optim.lr with another name="
         absent = "there is no checkpoint yet; try a lower optim.lr"
         kept = intact if self.run.has_checkpoint else absent
-        return UserError(f"step {self.step}: {reason}; training diverged; {kept}", Exit.DIVERGED)
+        return UserError(f"step {step}: {reason}; training diverged; {kept}", Exit.DIVERGED)
 
     def checkpoint(self) -> None:
         """Measure the dev perplexity, record it, and save.
@@ -222,21 +260,23 @@ class Trainer:
         The schedule observes it only where the timetable has a checkpoint, not where the run
         merely ends: so a run that is later continued equals one that had all steps at first.
         """
+        self.read()
         dev = in_order(self.prepared.dev, self.options.batch_tokens, self.options.batch_count)
         with self.average.applied():
             perplexity = loss.perplexity(self.model, dev, self.device, self.autocast(), self.world)
         if not math.isfinite(perplexity):
-            raise self.diverged(f"the dev perplexity is {perplexity}")
+            raise self.diverged(self.step, f"the dev perplexity is {perplexity}")
         rate = self.schedule.rate(self.step)
         if self.plan.due(self.step):
             self.schedule.observe(perplexity)
+        dev_loss = math.log(perplexity)
         self.progress.dev(
-            {**self.where(), "loss": math.log(perplexity), "perplexity": perplexity, "lr": rate}
+            {**self.where(self.step), "loss": dev_loss, "perplexity": perplexity, "lr": rate}
         )
         if self.plan.due(self.step):
             train = self.meter.since_checkpoint()
             if reason := self.divergence.observe(self.step, perplexity, train):
-                raise self.diverged(reason)
+                raise self.diverged(self.step, reason)
         try:
             self.save(perplexity)
         except OSError as error:
@@ -318,7 +358,6 @@ class Trainer:
         described = environment.describe(self.device, self.precision, self.options.deterministic)
         return {**described, "compiled": "yes" if self.compiled else "no"}
 
-    def where(self) -> dict[str, Any]:
+    def where(self, step: int) -> dict[str, Any]:
         """Return the fields that all lines of metrics.jsonl have."""
-        epoch = self.plan.epoch(self.step)
-        return {"step": self.step, "epoch": epoch, "seconds": round(self.seconds, 3)}
+        return {"step": step, "epoch": self.plan.epoch(step), "seconds": round(self.seconds, 3)}

@@ -1,6 +1,8 @@
 """Batches are a pure function of seed and epoch, hold every pair once, and little padding."""
 
+import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -72,6 +74,27 @@ def test_pure_function_of_seed_and_epoch(store: PairStore) -> None:
     assert lines(first, 3) != expected
     assert lines(Batches(store, 900, "max", seed=6), 2) != expected
     assert {len(lines(first, epoch)) for epoch in range(4)} == {len(first)}
+
+
+def test_the_next_epoch_is_planned_on_a_thread(
+    store: PairStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned, threads = Batches._planned, []
+
+    def spy(self: Batches, epoch: int, block: int) -> Any:
+        threads.append((epoch, threading.current_thread() is threading.main_thread()))
+        return planned(self, epoch, block)
+
+    monkeypatch.setattr(Batches, "_planned", spy)
+    ahead = Batches(store, 900, "max", seed=5)
+    ahead.batch(0, 3)
+    for number in (1, 1, 1):  # asked for at each step
+        ahead.plan_ahead(number)
+    assert ahead.batch(0, 4).lines == ahead.batch(0, 4).lines
+    found = lines(ahead, 1)
+    assert threads == [(0, True), (1, False)]
+    assert found == lines(Batches(store, 900, "max", seed=5), 1)
+    assert lines(ahead, 0) == lines(Batches(store, 900, "max", seed=5), 0)  # and back
 
 
 def test_known_order_on_every_machine(store: PairStore) -> None:

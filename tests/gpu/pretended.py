@@ -69,6 +69,7 @@ class Pretended(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.waits: Counter[str] = Counter()  # `file.py:name, operation` -> how often
+        self.launches = 0  # operations that the device was asked for, but copies
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
@@ -79,6 +80,7 @@ class Pretended(TorchDispatchMode):
         asked = kwargs.get("device")
         there = here if asked is None else torch.device(asked).type == "gpu"
         if here or there:
+            self.launches += func not in COPIES
             self._look(func, tensors, here, there, args, kwargs)
         if asked is not None:
             named["device"] = torch.device("cpu")
@@ -96,24 +98,42 @@ class Pretended(TorchDispatchMode):
         """Put down a wait; RuntimeError where tensors of two devices meet."""
         strange = [t for t in tensors if not isinstance(t, GpuTensor)]
         if func in COPIES:
-            free = kwargs.get("non_blocking") and all(hasattr(t, "pinned") for t in strange)
+            ahead = kwargs.get("non_blocking") or (
+                func is aten.copy_.default and args[2:] == (True,)
+            )
+            free = ahead and all(hasattr(t, "pinned") for t in strange)
             if (here != there or strange) and not (there and free):
-                self._wait(func)
+                self.wait(str(func).split(".")[1])
         elif func in INDEXED:
             indices = [t for t in args[1] if isinstance(t, Tensor)]
             if any(not isinstance(t, GpuTensor) or t.dtype == torch.bool for t in indices):
-                self._wait(func)
+                self.wait(str(func).split(".")[1])
         elif here and any(t.dim() for t in strange) and func not in FREED:
             raise RuntimeError(f"{func}: a tensor of the CPU among those of the device")
         if here and (func in READS or func in SIZED):
-            self._wait(func)
+            self.wait(str(func).split(".")[1])
 
-    def _wait(self, func: Any) -> None:
+    def wait(self, operation: str) -> None:
+        """Put down that the host waits for the device in an operation."""
         frame = sys._getframe()
         while frame.f_back is not None and not frame.f_code.co_filename.startswith(NMT):
             frame = frame.f_back
         place = f"{Path(frame.f_code.co_filename).name}:{frame.f_code.co_name}"
-        self.waits[f"{place} {str(func).split('.')[1]}"] += 1
+        self.waits[f"{place} {operation}"] += 1
+
+
+class Event:
+    """An event of a stream; to wait for it is free while the device has later work to do."""
+
+    def __init__(self, device: Pretended) -> None:
+        self.device, self.launches = device, 0
+
+    def record(self) -> None:
+        self.launches = self.device.launches
+
+    def synchronize(self) -> None:
+        if self.device.launches == self.launches:
+            self.device.wait("synchronize")
 
 
 def _held(given: Any, tensors: list[Tensor]) -> Any:
@@ -206,7 +226,9 @@ class GpuModule(_DummyBackendModule):
 @contextmanager
 def pretended() -> Iterator[Pretended]:
     """Tensors of the device `gpu` work herein; gives the list of waits."""
-    with mock.patch.multiple(Tensor, pin_memory=_pin, tolist=_tolist), Pretended() as mode:
+    mode = Pretended()
+    tensors = mock.patch.multiple(Tensor, pin_memory=_pin, tolist=_tolist)
+    with tensors, mock.patch("torch.cuda.Event", lambda: Event(mode)), mode:
         yield mode
 
 

@@ -1,7 +1,9 @@
 """On a pretended GPU: no two devices meet, and the host waits only where a list says so."""
 
+import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +16,7 @@ from nmt.data.batches import Batch
 from nmt.data.vocab import BOS, EOS, PAD
 from nmt.encodings.by_row import sum_by_row
 from nmt.encodings.sinusoids import sinusoids
+from nmt.errors import UserError
 from nmt.model import example
 from nmt.model.transformer import Transformer
 from nmt.training import loss
@@ -136,29 +139,76 @@ def test_models_meet_no_other_device_and_seldom_wait(name: str, tiny: Make) -> N
     assert set(waits) <= ALLOWED
 
 
+@contextmanager
+def training_on(device: torch.device, path: Path, **changes: Any) -> Iterator[Trainer]:
+    """A trainer that stands before its first update."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(World, "device", lambda self, name: device)
+        with open_run(path, training.settings(**changes)) as run:
+            trainer = Trainer(training.prepared(path.parent), run)
+            with metrics_log(run.path, 0, 9) as trainer.progress:
+                yield trainer
+
+
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_an_update_reads_once(
-    precision: str,
-    tmp_path: Path,
-    pretend: Callable[..., None],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(World, "device", lambda self, name: GPU)
+def test_updates_do_not_wait(precision: str, tmp_path: Path, pretend: Callable[..., None]) -> None:
     pretend(bfloat16=3.0)
-    settings = training.settings(trainer__precision=precision, trainer__ema=0.9)
     with (
         pretended() as gpu,
-        open_run(tmp_path / "run", settings) as run,
-        metrics_log(run.path, 0, 9) as progress,
+        training_on(GPU, tmp_path / "run", trainer__precision=precision, trainer__ema=0.9) as made,
     ):
-        trainer = Trainer(training.prepared(tmp_path), run)
-        trainer.progress = progress
-        trainer.update()
+        made.update()
         gpu.waits.clear()
         for _ in range(2):
-            trainer.update()
-    assert gpu.waits == {"trainer.py:update _to_copy": 2}
-    assert len(trainer.optimizer.state) == len(trainer.parameters)  # all three took place
+            made.update()
+        assert not gpu.waits
+        made.read()
+        assert gpu.waits == {"device.py:read synchronize": 1}
+        assert all(float(state["step"]) == 3 for state in made.optimizer.state.values())
+        assert len(made.optimizer.state) == len(made.parameters)
+
+
+def test_updates_that_are_not_finite_are_skipped_and_told_as_on_the_cpu(tmp_path: Path) -> None:
+    """Loss, weights, their average and the report, which a GPU's host makes an update later."""
+    chosen: dict[str, Any] = {"trainer__ema": 0.9, "trainer__log_every": 1}
+    chosen |= {f"model__{part}dropout": 0.0 for part in ("", "attention_", "feedforward_")}
+    chosen["model__tie"] = "none"  # wrapped tensors lose what they share when they are moved
+    chosen["optim__eps"] = 1e-4  # gradients that are zero but for rounding move nothing
+
+    def trained(device: torch.device, path: Path) -> tuple[list[Any], list[Tensor]]:
+        with training_on(device, path, **chosen) as made:
+            for step in range(1, 7):
+                infinite = lambda grad: grad * float("inf")  # noqa: E731
+                hook = made.model.output.weight.register_hook(infinite) if step in (2, 4) else None
+                made.update()
+                if hook is not None:
+                    hook.remove()
+            made.read()
+            assert made.nonfinite == 0
+            means = [*made.average.means.values()]
+            tensors = [t.detach().cpu() for t in (*made.parameters, *means)]
+        lines = map(json.loads, (path / "metrics.jsonl").read_text().splitlines())
+        return [(x["kind"], x["step"], x.get("lines"), x.get("loss", 0.0)) for x in lines], tensors
+
+    plain, weights = trained(CPU, tmp_path / "plain" / "run")
+    with pretended():
+        told, same = trained(GPU, tmp_path / "gpu" / "run")
+    kinds = ["train", "skipped", "train", "skipped", "train", "train"]
+    assert [(kind, step) for kind, step, *_ in plain] == [*zip(kinds, range(1, 7), strict=True)]
+    for (*one, loss_of_one), (*other, loss_of_other) in zip(plain, told, strict=True):
+        assert one == other and loss_of_one == pytest.approx(loss_of_other, rel=1e-4)
+    for one, other in zip(weights, same, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_training_ends_after_the_patience_that_it_has_on_the_cpu(tmp_path: Path) -> None:
+    with pretended(), training_on(GPU, tmp_path / "run", trainer__nonfinite_patience=2) as made:
+        made.update()
+        made.model.output.weight.register_hook(lambda grad: grad * float("nan"))
+        made.update()
+        made.update()
+        with pytest.raises(UserError, match="step 3: 2 updates in a row were not finite"):
+            made.update()
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
