@@ -145,12 +145,12 @@ class WorkerPool(ProcessPoolExecutor):
             child.join()
 
     def _interrupt(self, _: int, frame: FrameType | None) -> None:
-        """End the workers, and raise KeyboardInterrupt where the main thread holds no lock."""
-        self._interrupted = True
-        for child in self._children:
-            child.kill()
+        """Raise KeyboardInterrupt, or end the workers where the main thread may hold a lock."""
         while frame is not None:
             if frame.f_code.co_filename.startswith(LOCKING):
+                self._interrupted = True  # the block will raise it
+                for child in self._children:
+                    child.kill()
                 return
             frame = frame.f_back
         raise KeyboardInterrupt

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -283,6 +283,16 @@ def test_an_interrupt_elsewhere_is_raised_at_once() -> None:
             signal.raise_signal(signal.SIGINT)
             time.sleep(100)
         assert time.monotonic() - start < 50
+
+        def numbers() -> Generator[int]:
+            with pool(2):
+                yield from range(9)
+
+        some = numbers()
+        with pytest.raises(KeyboardInterrupt):
+            next(some)
+            signal.raise_signal(signal.SIGINT)
+        some.close()  # it was raised, and is not once more
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
         signal.signal(signal.SIGINT, before)
