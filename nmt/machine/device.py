@@ -44,6 +44,8 @@ def set_up(device: torch.device, *, tf32: bool = False, threads: int | None = No
     backends: Any = torch.backends
     # it plans anew for every shape, up to a second each, and text has hundreds of shapes
     backends.cuda.enable_cudnn_sdp(False)
+    # torch has an older and a newer name for this, and refuses to read where the two disagree
+    backends.cuda.matmul.allow_tf32 = backends.cudnn.allow_tf32 = tf32
     for products in (backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn):
         products.fp32_precision = "tf32" if tf32 else "ieee"
     # read at the first product, for `deterministic_algorithms`

@@ -40,6 +40,7 @@ def test_a_gpu_that_is_not_there() -> None:
 CUDA = torch.device("cuda", 0)
 BACKENDS: Any = torch.backends
 PRODUCTS = (BACKENDS.cuda.matmul, BACKENDS.cudnn.conv, BACKENDS.cudnn.rnn)
+OLDER = (BACKENDS.cuda.matmul, BACKENDS.cudnn)  # with allow_tf32
 
 
 @pytest.fixture
@@ -51,9 +52,12 @@ def allocator(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     told: list[str] = []
     monkeypatch.setattr(torch._C, "_accelerator_setAllocatorSettings", told.append)
     attention, formats = BACKENDS.cuda.cudnn_sdp_enabled(), [p.fp32_precision for p in PRODUCTS]
+    allowed = [older.allow_tf32 for older in OLDER]
     BACKENDS.cuda.enable_cudnn_sdp(True)
     yield told
     BACKENDS.cuda.enable_cudnn_sdp(attention)
+    for older, allow in zip(OLDER, allowed, strict=True):
+        older.allow_tf32 = allow
     for product, kind in zip(PRODUCTS, formats, strict=True):
         product.fp32_precision = kind
     os.environ.pop(WORKSPACE, None)
@@ -67,6 +71,16 @@ def test_a_gpu_is_set_up(allocator: list[str]) -> None:
     assert allocator == ["expandable_segments:True"]
     set_up(CUDA, tf32=True)
     assert [p.fp32_precision for p in PRODUCTS] == ["tf32"] * 3
+
+
+@pytest.mark.filterwarnings("error")
+def test_tf32_may_be_read_by_all_names_of_torch(allocator: list[str]) -> None:
+    """Torch's compiler reads the older ones, which raise where only the newer ones were set."""
+    for tf32 in (False, True, False):
+        set_up(CUDA, tf32=tf32)
+        assert [older.allow_tf32 for older in OLDER] == [tf32] * 2
+        assert torch.get_float32_matmul_precision() == ("high" if tf32 else "highest")
+        assert [p.fp32_precision for p in PRODUCTS] == ["tf32" if tf32 else "ieee"] * 3
 
 
 def test_picking_a_device_changes_nothing(
