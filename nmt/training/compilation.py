@@ -1,6 +1,7 @@
 """Training passes as torch's compiler makes them (trainer.compile)."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 
@@ -8,6 +9,8 @@ from nmt.errors import UserError
 
 if TYPE_CHECKING:
     from nmt.config import Training
+
+Result = TypeVar("Result")
 
 
 def wanted(options: "Training", device: torch.device) -> bool:
@@ -20,6 +23,19 @@ def wanted(options: "Training", device: torch.device) -> bool:
     if options.compile:
         _refuse(options, device)
     return bool(options.compile)
+
+
+def compiled(function: Callable[..., Result]) -> Callable[..., Result]:
+    """Return the function as torch compiles it at its first call, once for all shapes.
+
+    With several ranks torch would split its graph wherever a bucket of gradients is complete, to
+    send them earlier. With the embeddings' scale, which it keeps symbolic, that fails in torch
+    2.13, and in 2.11 each shape adds graphs. So it does not split graphs in this process.
+    """
+    import torch._dynamo
+
+    torch._dynamo.config.optimize_ddp = False
+    return torch.compile(function, dynamic=True)
 
 
 def _refuse(options: "Training", device: torch.device) -> None:

@@ -12,6 +12,7 @@ from nmt.data.batches import Batch
 from nmt.data.vocab import EOS, PAD
 from nmt.machine.device import pinned
 from nmt.model.transformer import Hidden, Transformer
+from nmt.training import compilation
 from nmt.training.crossentropy import CrossEntropy
 from nmt.training.distributed import SINGLE, World
 
@@ -87,7 +88,7 @@ class Objective(nn.Module):
     def __init__(self, model: Transformer, smoothing: float, compiled: bool = False) -> None:
         super().__init__()
         self.model, self.smoothing = model, smoothing
-        self.hidden = torch.compile(model.hidden, dynamic=True) if compiled else model.hidden
+        self.hidden = compilation.compiled(model.hidden) if compiled else model.hidden
 
     def forward(self, batch: DeviceBatch, tokens: int) -> tuple[Tensor, Tensor]:
         """Return a batch's loss [] per token of the update, and its sums [2] without gradient.

@@ -33,6 +33,16 @@ DRAWN: dict[str, Any] = {
     "encoding": {"absolute": {"at": {"shift": {"k": 5}}}},  # beside dropout
     "trainer__ema": 0.9,
 }
+WIDE: dict[str, Any] = {  # 20 MB of gradients, several buckets; sqrt(512) is no whole number
+    **EXACT,
+    "model__dim": 512,
+    "model__feedforward_dim": 512,
+    "model__tie": "none",
+    "trainer__max_steps": 4,
+    "trainer__accumulate": 2,
+    "optim__eps": 1e-4,
+    "optim__lr": 1e-3,
+}
 
 
 def settings(**changes: Any) -> config.Settings:
