@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.autograd.function import Function, once_differentiable
 
 from nmt.kernels import choice
-from nmt.kernels.crossentropy import smoothed_
+from nmt.kernels.crossentropy import COLUMNS, smoothed_
 from nmt.machine.products import add_gradient, product, product_format
 
 # Numbers at once: as many as some caches hold, or half a gigabyte. On CPUs a quarter and four times
@@ -136,13 +136,15 @@ def loss_by_kernel(
     nll = states.new_empty(len(states), dtype=torch.float32)
     loss = states.new_zeros((), dtype=torch.float32)
     size = _tokens_at_once(states, weight)
-    buffer = states.new_empty(min(size, len(states)), vocab, dtype=low)
+    padded = F.pad(bias.float(), (0, -vocab % COLUMNS), value=-torch.inf)
+    buffer = states.new_zeros(min(size, len(states)), len(padded), dtype=low)
     for start in range(0, len(states), size):
         some = slice(start, start + size)
         h = states[some].to(low)
-        logits = buffer[: len(h)]
+        rows = buffer[: len(h)]
+        logits = rows[:, :vocab]
         torch.mm(h, w.T, out=logits)
-        losses, nll[some] = smoothed_(logits, bias, labels[some], smoothing, needed)
+        losses, nll[some] = smoothed_(rows, padded, labels[some], vocab, smoothing, needed)
         loss += losses.sum()
         if needed:
             by_states[some] = logits @ w

@@ -14,6 +14,7 @@ POINTERS = {"lse": "*fp32", "delta": "*fp32", "loss": "*fp32", "nll": "*fp32", "
             "allowed": "*u8", "seed": "*i64", "target": "*i64"}  # fmt: skip
 NUMBERS = ("scale", "grown", "smoothing")  # float; the others are integers
 INTEGERS = ("heads", "n", "m", "mask_batch", "mask_query", "dropped", "vocab", "wide")
+MULTIPLES = ("wide",)  # of 16, as pointers are
 TAU = 16
 LENGTHS = (16, 32, 64)  # one for each size of a block
 
@@ -29,6 +30,7 @@ class Needs(NamedTuple):
     registers: int  # of a thread, of 255
     spilled: int  # bytes of a thread that found no register
     shared: int  # bytes of a program
+    load: int  # bytes of its widest load from memory into registers; 16 is the most
 
 
 def needs(capability: int, quick: bool) -> Iterator[Needs]:
@@ -68,8 +70,8 @@ def _attention(width: int, block: int, causal: bool) -> dict[str, Any]:
 
 def _compiled(
     kernel: Any, number_format: str, constants: dict[str, Any], warps: int, capability: int
-) -> tuple[int, int, int]:
-    """(registers, spilled bytes, shared bytes)."""
+) -> tuple[int, int, int, int]:
+    """(registers, spilled bytes, shared bytes, bytes of the widest load)."""
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
@@ -82,7 +84,11 @@ def _compiled(
             types[name] = "fp32" if name in NUMBERS else "i32"
         else:
             types[name] = POINTERS.get(name, f"*{number_format}")
-    aligned = {(i,): [["tt.divisibility", 16]] for i, t in enumerate(types.values()) if t[0] == "*"}
+    aligned = {
+        (i,): [["tt.divisibility", 16]]
+        for i, (name, of) in enumerate(types.items())
+        if of[0] == "*" or name in MULTIPLES
+    }
     places = {name: (i,) for i, name in enumerate(types)}
     source = ASTSource(
         fn=kernel,
@@ -92,7 +98,9 @@ def _compiled(
     )
     options = {"num_warps": warps, "num_stages": 2}
     made = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
-    return *_resources(made.asm["cubin"]), made.metadata.shared
+    loads = re.findall(r"ld\.global\S*?(?:\.v(\d))?\.b(\d+)\s", made.asm["ptx"])
+    widest = max(int(count or 1) * int(bits) // 8 for count, bits in loads)
+    return *_resources(made.asm["cubin"]), made.metadata.shared, widest
 
 
 def _resources(binary: bytes) -> tuple[int, int]:
