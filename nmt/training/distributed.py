@@ -5,6 +5,7 @@ over the ranks, and the gradients are summed. So one process and many make the s
 rounding (and other dropout: see `World.seed`). Only rank 0 writes.
 """
 
+import ctypes
 import itertools
 import logging
 import os
@@ -25,8 +26,10 @@ if TYPE_CHECKING:  # torch takes two seconds, and a single process needs none of
     from torch import Tensor, nn
 
 T = TypeVar("T")
+PR_SET_PDEATHSIG = 1  # of Linux: the signal that a process gets when its parent has ended
 VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK")  # torchrun sets them
 TIMEOUT = timedelta(minutes=30)  # of a collective: the others may wait while rank 0 saves
+COMPUTING = timedelta(minutes=5)  # of one between GPUs: each follows one on the CPU, see `World`
 PREPARING = timedelta(days=7)  # of a broadcast: rank 0 may be preparing a corpus
 LOST = re.compile("gloo|nccl|connection", re.IGNORECASE)  # such errors have no class of their own
 FAILURES = "nmt/failures"  # key of the store: how many ranks have failed
@@ -39,10 +42,12 @@ class World:
 
     A single process is rank 0 of a world of size 1: its collectives return what they are given.
     Small things (signals, counts) travel by gloo, on the CPU; gradients by gloo or NCCL, depending
-    on where they are.
+    on where they are. The small things of an update come first, so that ranks wait for each other
+    there, as long as one saves, and between GPUs only as long as one computes.
     """
 
     store: "torch._C._distributed_c10d.Store"
+    waiting: "dist.ProcessGroup"  # for what is small
     preparing: "dist.ProcessGroup"  # for broadcasts
 
     def __init__(self, rank: int = 0, size: int = 1, local_rank: int = 0) -> None:
@@ -109,8 +114,9 @@ class World:
         if self.size > 1:
             import torch.distributed as dist
 
+            group = self.waiting if tensor.device.type == "cpu" else None
             with self.connected():
-                dist.all_reduce(tensor, getattr(dist.ReduceOp, op))
+                dist.all_reduce(tensor, getattr(dist.ReduceOp, op), group)
         return tensor
 
     def broadcast(self, compute: Callable[[], T]) -> T:
@@ -149,6 +155,7 @@ class World:
                 objective,
                 find_unused_parameters=True,  # an encoding may leave some out in some batches
                 gradient_as_bucket_view=True,
+                broadcast_buffers=False,  # they are tables, which do not change
             )
 
         # torch compares the annotations with its own names
@@ -222,12 +229,19 @@ class World:
             store=self.store,
             rank=self.rank,
             world_size=self.size,
-            timeout=TIMEOUT,
+            timeout=COMPUTING if nccl else TIMEOUT,
         )
+        self.waiting = dist.new_group(backend="gloo", timeout=TIMEOUT)
         self.preparing = dist.new_group(backend="gloo", timeout=PREPARING)
 
 
 SINGLE = World()
+
+
+def end_with_torchrun() -> None:
+    """Have the system send SIGTERM when torchrun is killed: its ranks would train on without it."""
+    if sys.platform == "linux" and "TORCHELASTIC_RUN_ID" in os.environ:
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 @contextmanager
@@ -240,6 +254,7 @@ def joined() -> Iterator[World]:
     if not all(map(str.isdecimal, numbers)) or numbers[1] == "1":
         yield SINGLE
         return
+    end_with_torchrun()
     world = World(*map(int, numbers))
     world.connect()
     if world.rank:

@@ -1,9 +1,6 @@
 """trainer.compile: what cannot be compiled is refused, and the rest learns the same."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,8 +10,8 @@ import torch
 from nmt.data.prepare import Prepared
 from nmt.errors import UserError
 from nmt.training import compilation
-from tests.training import tiny
-from tests.training.test_distributed import free_port, newest
+from tests.training import ranks, tiny
+from tests.training.test_distributed import newest
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
@@ -86,51 +83,12 @@ def test_a_compiled_run_learns_the_same(data: Prepared, tmp_path: Path) -> None:
     torch.testing.assert_close(found[True][:first], found[False], rtol=1e-4, atol=1e-4)
 
 
-RANK = """
-import sys
-from pathlib import Path
-import torch
-from nmt.training.distributed import joined
-from nmt.training.run import open_run
-from tests.training import tiny
-
-compiler = torch.compile
-torch.compile = lambda function, **more: compiler(function, backend="aot_eager", **more)
-root = Path(sys.argv[1])
-with joined() as world:
-    changes = {**tiny.WIDE, "trainer__compile": True}
-    with open_run(root / "run", tiny.settings(**changes), world) as opened:
-        tiny.fit(tiny.prepared(root / f"data{world.rank}"), opened)
-    shapes = torch._dynamo.utils.counters["frames"]
-    (root / f"graphs{world.rank}").write_text(str(shapes["total"]))
-"""
-
-
 @pytest.mark.slow
 def test_two_ranks_compile_one_graph_and_learn_as_one_process_does(
     data: Prepared, tmp_path: Path
 ) -> None:
     """Whose gradients fill several buckets, with which torch would split the graph."""
-    surroundings = {
-        **os.environ,
-        "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": str(Path(__file__).parents[2]),
-        "WORLD_SIZE": "2",
-        "LOCAL_WORLD_SIZE": "2",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(free_port()),
-    }
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-c", RANK, str(tmp_path)],
-            env={**surroundings, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-            stderr=subprocess.PIPE,
-        )
-        for rank in range(2)
-    ]
-    for rank in ranks:
-        _, err = rank.communicate(timeout=200)
-        assert rank.returncode == 0, err.decode()
+    ranks.train(2, tmp_path, json.dumps({**tiny.WIDE, "trainer__compile": True}))
     assert [(tmp_path / f"graphs{rank}").read_text() for rank in range(2)] == ["1", "1"]
     tiny.train(tmp_path / "plain", data, **tiny.WIDE)
     one, two = (

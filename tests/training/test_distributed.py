@@ -4,7 +4,6 @@ import json
 import logging
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -16,16 +15,15 @@ import pytest
 import safetensors.torch
 import torch
 
-import nmt
 from nmt.data.batches import Batches
 from nmt.data.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.training.directory import HOLDER
 from nmt.training.distributed import World
 from nmt.training.ema import RAW
-from tests.training import tiny
+from tests.training import ranks, tiny
+from tests.training.ranks import ROOT, free_port, surroundings
 
-ROOT = Path(nmt.__file__).parents[1]
 WEIGHTS, OPTIMIZER = "model.safetensors", "optim.safetensors"
 
 CHILD = """
@@ -39,7 +37,8 @@ from nmt.training import loss
 from nmt.training.distributed import joined
 from nmt.training.run import open_run
 from nmt.training.trainer import Trainer
-from tests.training import tiny
+from tests.training import ranks, tiny
+from tests.training.ranks import ROOT, free_port, surroundings
 
 os.fsync = lambda descriptor: None
 root, what = Path(sys.argv[1]), sys.argv[2]
@@ -129,12 +128,6 @@ sys.exit(code)
 """
 
 
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
-
-
 def torchrun(
     *words: str, seconds: int = 200, environment: Mapping[str, str] = {}
 ) -> "subprocess.CompletedProcess[bytes]":
@@ -171,18 +164,9 @@ def both(root: Path) -> None:
 
     The second is forked from the first, once all is imported.
     """
-    surroundings = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        "OMP_NUM_THREADS": "1",
-        "WORLD_SIZE": "2",
-        "LOCAL_WORLD_SIZE": "2",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(free_port()),
-    }
     done = subprocess.run(
         [sys.executable, "-c", CHILD, str(root), "fine"],
-        env=surroundings,
+        env=surroundings(2),
         stderr=subprocess.PIPE,
         cwd=ROOT,
         timeout=200,
@@ -323,6 +307,57 @@ def test_a_killed_rank_ends_the_other(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_what_rank_0_refuses_ends_those_that_wait_for_it(tmp_path: Path) -> None:
     assert ended(child(tmp_path, "refuse"), tmp_path) == ["nmt: no such corpus"]
+
+
+@pytest.mark.slow
+def test_two_ranks_then_three_then_one_learn_as_one_does(data: Prepared, tmp_path: Path) -> None:
+    exact = {**tiny.EXACT, "trainer__accumulate": 6, "optim__eps": 1e-4}
+    for count, steps in ((2, 3), (3, 5)):
+        ranks.train(count, tmp_path, json.dumps({**exact, "trainer__max_steps": steps}))
+    for run in ("run", "plain"):
+        tiny.train(tmp_path / run, data, **exact, trainer__max_steps=8)
+    one, several = (
+        safetensors.torch.load_file(newest(tmp_path / run) / WEIGHTS) for run in ("plain", "run")
+    )
+    for name, value in one.items():
+        torch.testing.assert_close(several[name], value, rtol=1e-5, atol=1e-5)
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="the system tells no process of its parent's end"
+)
+def test_ranks_end_and_save_when_torchrun_is_killed(tmp_path: Path) -> None:
+    words = [f"runs={tmp_path}", "name=run", f"data.cache={tmp_path}/cache", "trainer=cpu"]
+    words += ["trainer.accumulate=2", "trainer.max_steps=100000", "trainer.log_every=1"]
+    words += ["model.dim=16", "model.feedforward_dim=16", "model.heads=2", "trainer.threads=1"]
+    start = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2"]
+    start += [f"--master_port={free_port()}", "-m", "nmt.cli.train", *words]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(start, env=environment, cwd=ROOT, stderr=subprocess.DEVNULL)
+    metrics, end = tmp_path / "run/metrics.jsonl", time.monotonic() + 100
+    while not (metrics.is_file() and metrics.stat().st_size):
+        assert process.poll() is None and time.monotonic() < end
+        time.sleep(0.1)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    assert len(children) == 2
+    process.kill()
+    process.wait()
+    end = time.monotonic() + 25
+    while any(alive(int(pid)) for pid in children):
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    status = json.loads((tmp_path / "run/status.json").read_bytes())
+    assert (status["state"], status["code"]) == ("stopped", 143)
+    assert newest(tmp_path / "run").name == f"step-{status['step']:08d}"
 
 
 @pytest.mark.slow
