@@ -71,6 +71,8 @@ def test_each_command_is_understood(
         composed(overrides if sweep is None else sweep.jobs[0])
     elif name == ".":
         assert arguments == [".venv/bin/activate"]
+    elif name == "pip":  # tests/test_docs.py compares the packages with pyproject.toml
+        assert arguments[0] in ("wheel", "install")
     elif name == "hf":  # of Hugging Face
         assert arguments[0] == "download"
     elif name == "eval":
@@ -85,7 +87,7 @@ def test_each_command_is_understood(
 def test_there_are_commands_to_check() -> None:
     named = {command.removeprefix("python -m ").split()[0] for command in COMMANDS}
     ours = {*UNDERSTOOD, "nmt-train", "nmt-prepare", "nmt-encodings"}
-    assert {*ours, "make", "eval", "hf", "."} == named
+    assert {*ours, "make", "eval", "hf", "pip", "."} == named
 
 
 def test_the_readme_is_read_in_five_minutes() -> None:

@@ -32,6 +32,7 @@ TIMEOUT = timedelta(minutes=30)  # of a collective: the others may wait while ra
 COMPUTING = timedelta(minutes=5)  # of one between GPUs: each follows one on the CPU, see `World`
 PREPARING = timedelta(days=7)  # of a broadcast: rank 0 may be preparing a corpus
 LOST = re.compile("gloo|nccl|connection", re.IGNORECASE)  # such errors have no class of their own
+FIRST = re.compile(r"\n|\. ")  # what ends the first sentence of an error
 FAILURES = "nmt/failures"  # key of the store: how many ranks have failed
 
 log = logging.getLogger(__name__)
@@ -155,7 +156,6 @@ class World:
                 objective,
                 find_unused_parameters=True,  # an encoding may leave some out in some batches
                 gradient_as_bucket_view=True,
-                broadcast_buffers=False,  # they are tables, which do not change
             )
 
         # torch compares the annotations with its own names
@@ -196,7 +196,7 @@ class World:
                 raise
             raise UserError(
                 "another rank failed or was killed; the same command resumes from the last "
-                f"checkpoint, if there is one ({str(error).partition(chr(10))[0]})",
+                f"checkpoint, if there is one ({FIRST.split(str(error))[0]})",
                 Exit.IO,
             ) from error
 
