@@ -53,7 +53,8 @@ def _fingerprint(settings: Settings, directory: Path) -> str:
 
 
 def _prepared(settings: Settings, directory: Path, world: World) -> Prepared:
-    """The prepared corpus: rank 0 makes it, the others load it."""
+    """The prepared corpus: rank 0 makes it, the others load it; one of each machine verifies it."""
     if world.size == 1:
         return corpus.prepare(settings, directory)
-    return load(world.broadcast(lambda: corpus.prepare(settings, directory).path))
+    path = world.broadcast(lambda: corpus.prepare(settings, directory).path)
+    return load(path, verify=world.local_rank == 0)

@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from nmt import build, modeldir
+from nmt import build, corpus, modeldir
 from nmt.cli.train import main as train
 from nmt.data.prepare import Prepared
-from nmt.errors import Exit
+from nmt.errors import Exit, UserError
+from nmt.overrides.compose import experiment_of
 from nmt.storage import manifest
+from nmt.training import session
+from nmt.training.distributed import World
 from tests.training import tiny
 
 
@@ -90,3 +93,23 @@ def test_a_parent_that_will_not_do_is_refused_before_any_text_is_prepared(
     assert line.startswith("nmt: ") and told in line and len(line) < 400
     assert all(each.startswith("corpus: ") for each in before)
     assert not (tmp_path / "runs").exists() and not (tmp_path / "cache").exists()
+
+
+def test_one_rank_of_each_machine_verifies_the_corpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = experiment_of(["data.train_pairs=20", f"data.cache={tmp_path}"]).settings
+    path = corpus.prepare(settings, tmp_path).path
+    (store,) = path.glob("train*/source.ids")
+    content = store.read_bytes()
+    store.write_bytes(bytes([content[0] ^ 1]) + content[1:])
+
+    def prepared(local_rank: int) -> Prepared:
+        world = World(rank=4 + local_rank, size=8, local_rank=local_rank)
+        monkeypatch.setattr(world, "broadcast", lambda compute: path)
+        return session._prepared(settings, tmp_path, world)
+
+    assert len(prepared(local_rank=1).train) == 20
+    with pytest.raises(UserError, match="prepare the corpus again") as error:
+        prepared(local_rank=0)
+    assert error.value.code == Exit.DATA
