@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import Function, once_differentiable
+from torch.library import custom_op
 
 from nmt.kernels import choice
 
@@ -41,21 +41,22 @@ def attention(
     [heads | 1, 2 tau + 1, head_dim], or None where nothing is added. Query i and key j are the
     i-th and the j-th of their texts, counted from the same place. allowed
     [batch | 1, 1, query | 1, key] is true where one may look; causal forbids keys after the
-    query of the same number. A query that may see nothing gets zeros.
+    query of the same number. A query that may see nothing gets zeros. Products of float32 round
+    their factors to TF32.
 
     The random numbers are made a second time in the backward pass, from a seed drawn from torch's
     generator for the device; so a layer that is recomputed from the same state of the generator
     drops the same.
     """
-    seed = torch.empty(0, dtype=torch.int64, device=q.device)
     dropped = round(rate * STEPS)
-    if dropped:
-        seed = torch.empty(1, dtype=torch.int64, device=q.device).random_()
-    call = _Call(tau, scale, dropped, causal)
+    seed = torch.randint(2**62, (1 if dropped else 0,), device=q.device)
     kept = None if allowed is None else allowed.expand(len(q), 1, -1, -1)
     if kept is not None and kept.stride(3) != 1:
         kept = kept.contiguous()
-    return _Attention.apply(q, k, v, keys, values, kept, seed, call)
+    width = _Call(tau, scale, dropped, causal).width
+    filled = (_filled(table, width, q.dtype) for table in (keys, values))
+    o, *_ = forward_op(q, k, v, *filled, kept, seed, tau, scale, dropped, causal)
+    return o
 
 
 class _Call(NamedTuple):
@@ -87,50 +88,107 @@ class _Inputs(NamedTuple):
     seed: Tensor  # [1], or [0] without dropout
 
 
-class _Attention(Function):
-    @staticmethod
-    def forward(
-        ctx: Any,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        keys: Tensor | None,
-        values: Tensor | None,
-        allowed: Tensor | None,
-        seed: Tensor,
-        call: _Call,
-    ) -> Tensor:
-        with torch.autocast(q.device.type, enabled=False):
-            ctx.formats = tuple(None if t is None else t.dtype for t in (keys, values))
-            keys, values = (_filled(table, call.width, q.dtype) for table in (keys, values))
-            q, k, v = map(_by_token, (q, k, v))
-            t = None if keys is None else _times(q, keys.mT)
-            inputs = _Inputs(q, k, v, t, allowed, seed)
-            o, lse, sums = _forward(inputs, values is not None, call)
-            if values is not None and sums is not None:
-                _add_times(o, sums, values)
-        ctx.save_for_backward(*inputs, keys, values, o, lse, sums)
-        ctx.call = call
-        return o
+# Operators of torch, so that its compiler makes one node of a graph of each. An operator cannot
+# return None, nor one of its inputs: an empty tensor stands for what is absent.
 
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        *tensors, keys, values, o, lse, sums = ctx.saved_tensors
-        inputs, call = _Inputs(*tensors), ctx.call
-        g = _by_token(g.to(o.dtype))
+
+@custom_op("nmt::relative_attention", mutates_args=())
+def forward_op(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    keys: Tensor | None,  # [heads | 1, width, head_dim]
+    values: Tensor | None,
+    allowed: Tensor | None,
+    seed: Tensor,
+    tau: int,
+    scale: float,
+    dropped: int,
+    causal: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """(outputs, lse [batch, heads, query], t, sums): see `_Inputs` and `_forward`."""
+    call = _Call(tau, scale, dropped, causal)
+    with torch.autocast(q.device.type, enabled=False):
+        q, k, v = map(_by_token, (q, k, v))
+        t = None if keys is None else _times(q, keys.mT)
+        o, lse, sums = _forward(_Inputs(q, k, v, t, allowed, seed), values is not None, call)
+        if values is not None and sums is not None:
+            _add_times(o, sums, values)
+    return o, lse, _or_empty(t, q), _or_empty(sums, q)
+
+
+@forward_op.register_fake
+def _(q, k, v, keys, values, allowed, seed, tau, scale, dropped, causal):  # type: ignore[no-untyped-def]
+    lse = q.new_empty(q.shape[:3], dtype=torch.float32)
+    tables = (None if table is None else _rows(q, table.shape[1]) for table in (keys, values))
+    return _rows(q, q.shape[3]), lse, *(_or_empty(table, q) for table in tables)
+
+
+@custom_op("nmt::relative_attention_backward", mutates_args=())
+def backward_op(
+    g: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    keys: Tensor | None,
+    values: Tensor | None,
+    allowed: Tensor | None,
+    seed: Tensor,
+    o: Tensor,
+    lse: Tensor,
+    t: Tensor,
+    sums: Tensor,
+    tau: int,
+    scale: float,
+    dropped: int,
+    causal: bool,
+    learnt: list[bool],
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """The gradients of q, k, v, and of keys and values where `learnt` says so."""
+    call = _Call(tau, scale, dropped, causal)
+    with torch.autocast(q.device.type, enabled=False):
+        q, k, v, g = map(_by_token, (q, k, v, g.to(o.dtype)))
+        inputs = _Inputs(q, k, v, None if keys is None else t, allowed, seed)
         u = None if values is None else _times(g, values.mT)
         by_q, by_k, by_v, by_t = _backward(inputs, u, g, o, lse, call)
         if keys is not None and by_t is not None:
             _add_times(by_q, by_t, keys)
-        tables = ((keys, by_t, inputs.q), (values, sums, g))
         by_tables = [
-            _outer(of, x, len(table), call.tau).to(number_format) if needed else None
-            for (table, of, x), number_format, needed in zip(
-                tables, ctx.formats, ctx.needs_input_grad[3:5], strict=True
+            _outer(of, x, len(table)) if table is not None and of is not None and needed else None
+            for table, of, x, needed in zip(
+                (keys, values), (by_t, sums), (q, g), learnt, strict=True
             )
         ]
-        return by_q, by_k, by_v, *by_tables, None, None, None
+        by_keys, by_values = (_or_empty(table, q) for table in by_tables)
+        return by_q, by_k, by_v, by_keys, by_values
+
+
+@backward_op.register_fake
+def _(g, q, k, v, keys, values, *rest):  # type: ignore[no-untyped-def]
+    by_tables = (
+        q.new_empty(table.shape if table is not None and needed else 0)
+        for table, needed in zip((keys, values), rest[-1], strict=True)
+    )
+    return *(_rows(x, x.shape[3]) for x in (q, k, v)), *by_tables
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(*inputs[:7], *output)
+    ctx.call = inputs[7:]
+
+
+def _differentiate(ctx: Any, g: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
+    if g is None:
+        return (None,) * 11
+    learnt = list(ctx.needs_input_grad[3:5])
+    gradients = backward_op(g, *ctx.saved_tensors, *ctx.call, learnt)
+    needed = (True, True, True, *learnt)
+    by_inputs = (x if need else None for x, need in zip(gradients, needed, strict=True))
+    return *by_inputs, *(None,) * 6
+
+
+forward_op.register_autograd(_differentiate, setup_context=_save)
 
 
 def _forward(inputs: _Inputs, values: bool, call: _Call) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -139,7 +197,7 @@ def _forward(inputs: _Inputs, values: bool, call: _Call) -> tuple[Tensor, Tensor
 
     q = inputs.q
     o, lse = torch.empty_like(q), q.new_empty(q.shape[:3], dtype=torch.float32)
-    sums = _zeros(q, call.width) if values else None
+    sums = _rows(q, call.width).zero_() if values else None
     arguments = _arguments(inputs, call)
     with torch.cuda.device_of(q):  # Triton asks which one is current
         kernels.forward[_grid(q)](
@@ -156,7 +214,7 @@ def _backward(
 
     q, k, v = inputs.q, inputs.k, inputs.v
     by_q, by_k, by_v = (torch.empty_like(x) for x in (q, k, v))
-    by_t = None if inputs.t is None else _zeros(q, call.width)
+    by_t = None if inputs.t is None else _rows(q, call.width).zero_()
     delta = torch.empty_like(lse)
     arguments = {
         **_arguments(inputs, call),
@@ -189,7 +247,7 @@ def _arguments(inputs: _Inputs, call: _Call) -> dict[str, Any]:
         "dropped": call.dropped, "grown": STEPS / (STEPS - call.dropped),
         "KEYS": t is not None, "MASK": mask, "CAUSAL": call.causal, "DROPOUT": bool(call.dropped),
         "TAU": call.tau, "WIDTH": call.width, "D": q.shape[3], "QUERIES": queries, "OTHERS": keys,
-        "PRECISION": choice.precision(), "num_warps": choice.warps(queries, keys), "num_stages": 2,
+        "PRECISION": "tf32", "num_warps": choice.warps(queries, keys), "num_stages": 2,
     }  # fmt: skip
 
 
@@ -200,14 +258,19 @@ def _filled(table: Tensor | None, width: int, number_format: torch.dtype) -> Ten
     return F.pad(table.to(number_format), (0, 0, 0, width - table.shape[1]))
 
 
+def _or_empty(x: Tensor | None, like: Tensor) -> Tensor:
+    return like.new_empty(0) if x is None else x
+
+
+def _rows(like: Tensor, width: int) -> Tensor:
+    """[batch, heads, n, width] with anything in it, laid out as by `_by_token`."""
+    batch, heads, n, _ = like.shape
+    return like.new_empty(batch, n, heads, width).transpose(1, 2)
+
+
 def _by_token(x: Tensor) -> Tensor:
     """x [batch, heads, n, width], with the heads of a token side by side in memory."""
     return x.transpose(1, 2).contiguous().transpose(1, 2)
-
-
-def _zeros(q: Tensor, width: int) -> Tensor:
-    """[batch, heads, query, width], the heads of a token side by side in memory."""
-    return q.new_zeros(len(q), q.shape[2], q.shape[1], width).transpose(1, 2)
 
 
 def _matrices(x: Tensor, heads: int) -> Tensor:
@@ -231,7 +294,6 @@ def _add_times(to: Tensor, x: Tensor, table: Tensor) -> None:
     _matrices(to, len(table)).baddbmm_(_matrices(x, len(table)), table)
 
 
-def _outer(sums: Tensor, x: Tensor, heads: int, tau: int) -> Tensor:
-    """sums^T x over all tokens, and the heads that share a table: [heads | 1, rows, head_dim]."""
-    whole = _matrices(sums, heads).mT @ _matrices(x, heads)
-    return whole[:, : 2 * tau + 1]
+def _outer(sums: Tensor, x: Tensor, heads: int) -> Tensor:
+    """sums^T x over all tokens, and the heads that share a table: [heads | 1, width, head_dim]."""
+    return _matrices(sums, heads).mT @ _matrices(x, heads)

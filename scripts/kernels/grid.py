@@ -191,7 +191,7 @@ def plain(given: Given, shape: Shape, rate: float | None = None) -> Tensor:
     if rate is not None:
         p = F.dropout(p, rate)
     elif dropped := round(shape.rate * STEPS):
-        seed = torch.empty(1, dtype=torch.int64, device=q.device).random_()
+        seed = torch.randint(2**62, (1,), device=q.device)
         kept = draws(int(seed), len(q) * q.shape[1], n, m) >= dropped
         p = p * kept.view(p.shape).to(p.device, p.dtype) * (STEPS / (STEPS - dropped))
     p = p.to(v.dtype)

@@ -1,0 +1,102 @@
+"""Attention by the kernel as two operators of torch: its compiler takes them into one graph."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+from torch._dynamo.utils import counters
+
+from nmt.kernels import choice, relative
+from nmt.model.attention import Attention
+from nmt.model.transformer import Transformer
+from tests.kernels import by_formulas
+
+Make = Callable[..., Transformer]
+Ids = Callable[..., Tensor]
+Run = Callable[..., tuple[Tensor, object]]
+
+
+@pytest.fixture
+def serving(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """The kernel serves here, with formulas in place of Triton; whether each call was causal."""
+    calls: list[bool] = []
+
+    def forward(inputs: relative._Inputs, values: bool, call: relative._Call) -> object:
+        calls.append(call.causal)
+        return by_formulas.forward(inputs, values, call)
+
+    monkeypatch.setattr(relative, "_forward", forward)
+    monkeypatch.setattr(relative, "_backward", by_formulas.backward)
+    monkeypatch.setattr(choice, "serves", lambda *given: True)
+    monkeypatch.setattr(choice, "serves_relative", lambda *given: True)
+    torch._dynamo.reset()
+    counters.clear()
+    return calls
+
+
+def learnt(
+    model: Transformer, run: Run, ids: Ids, rows: int, length: int, low: bool = False
+) -> list[Tensor]:
+    """States and gradients of a padded batch; `low`: under autocast in bfloat16."""
+    model.zero_grad()
+    source, target = ids(rows, length), ids(rows, length - 1, seed=1)
+    source[0, 4:] = 0
+    torch.manual_seed(4)
+    with torch.autocast("cpu", torch.bfloat16, enabled=low):
+        states, _ = run(source, target)
+    states.square().mean().backward()
+    return [states.detach(), *(p.grad for p in model.parameters() if p.grad is not None)]
+
+
+@pytest.mark.parametrize(
+    ("option", "low"),
+    [
+        ("relative", False),
+        pytest.param("relative", True, marks=pytest.mark.slow),
+        pytest.param("relative_key", False, marks=pytest.mark.slow),
+        pytest.param("relative_value", False, marks=pytest.mark.slow),
+        pytest.param("relative_per_head", False, marks=pytest.mark.slow),
+    ],
+)
+def test_one_graph_serves_all_shapes(
+    option: str,
+    low: bool,
+    serving: list[bool],
+    tiny: Make,
+    ids: Ids,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    share = 0.2 if low else 1e-4  # of the largest number, by rounding
+    layers = "model.encoder_layers=1", "model.decoder_layers=1"
+    model = tiny(f"encoding={option}", "model.dim=32", f"encoding.{option}.tau=3", *layers).eval()
+    compiled = torch.compile(model.hidden, fullgraph=True, dynamic=True, backend="aot_eager")
+    for shape in ((3, 9), (2, 12), (5, 7), (4, 20)):
+        found = [learnt(model, run, ids, *shape, low) for run in (compiled, model.hidden)]
+        assert serving == [False, True] * 2  # in encoder and decoder
+        serving.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(choice, "serves", lambda *given: False)
+            plain = learnt(model, model.hidden, ids, *shape, low)
+        assert not serving
+        for mine in found:
+            for one, other in zip(mine, plain, strict=True):
+                bound = share * max(float(other.abs().max()), 1e-3)
+                assert float((one - other).abs().max()) < bound
+    assert counters["stats"]["unique_graphs"] == 1
+
+
+def test_layers_that_are_computed_again_drop_the_same(
+    serving: list[bool], tiny: Make, ids: Ids
+) -> None:
+    model = tiny("encoding=relative", "model.dim=32", "encoding.relative.tau=3").train()
+    for module in model.modules():
+        if isinstance(module, Attention):
+            module.dropout = 0.4
+    once = learnt(model, model.hidden, ids, 3, 9)
+    model.encoder.recompute = model.decoder.recompute = True
+    again = learnt(model, model.hidden, ids, 3, 9)
+    assert len(serving) == 4 + 8
+    assert all(map(torch.equal, once, again))
+    torch.manual_seed(5)
+    assert not torch.equal(once[0], model.hidden(ids(3, 9), ids(3, 8, seed=1)).states)
