@@ -8,33 +8,32 @@ and an H100 needs few registers beyond the 255 of a thread (`python -m scripts.k
 import torch
 from torch import Tensor
 
-from nmt.machine.machine import this_machine
-
-FORMATS = (torch.float32, torch.bfloat16)
+LOSS, RELATIVE = "the loss", "relative attention"  # names of kernels
 WIDTHS = (16, 32, 64, 128)  # of a head, in numbers
 MOST_TAU = 128  # beyond, what is kept by distance outgrows queries and keys
 
+proven: dict[str, tuple[str, torch.dtype]] = {}
+"""Kernel -> kind of device and number format in which it serves; set by `proof.serve` alone."""
 
-def serves(x: Tensor) -> bool:
-    """Whether kernels run where x is, in its number format."""
-    return x.is_cuda and x.dtype in FORMATS and this_machine().triton
+
+def serves(kernel: str, x: Tensor, learning: bool) -> bool:
+    """Whether a kernel computes with x where gradients may be asked for (`learning`).
+
+    Elsewhere formulas do, so that what a model translates does not depend on what was trained by
+    the same process before.
+    """
+    return learning and proven.get(kernel) == (x.device.type, x.dtype)
 
 
 def serves_relative(q: Tensor, k: Tensor, v: Tensor, tau: int) -> bool:
     """Whether `nmt.kernels.relative` computes attention of q, k and v [.., n, head_dim].
 
     With one vector for each distance, clipped to tau. Where it does not, plain products, a gather
-    and a sum by row do (`nmt.encodings.by_row`); so in exact float32, whose products no GPU makes
-    fast, and for which the compiler needs minutes and memory instead of registers.
+    and a sum by row do (`nmt.encodings.by_row`).
     """
     alike = q.dtype == k.dtype == v.dtype and q.shape[-1] == k.shape[-1] == v.shape[-1]
-    fast = q.dtype == torch.bfloat16 or precision() == "tf32"
-    return alike and fast and serves(q) and q.shape[-1] in WIDTHS and 1 <= tau <= MOST_TAU
-
-
-def precision() -> str:
-    """How kernels multiply float32: in TF32 where torch does, else exactly."""
-    return "tf32" if torch.backends.cuda.matmul.fp32_precision == "tf32" else "ieee"
+    fits = q.shape[-1] in WIDTHS and 1 <= tau <= MOST_TAU
+    return alike and fits and serves(RELATIVE, q, torch.is_grad_enabled())
 
 
 def block(n: int, width: int) -> int:

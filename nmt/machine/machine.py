@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +39,9 @@ NO_UNITS = "%s.precision=auto: this GPU has no units for bfloat16: float32 is us
 
 @dataclass(frozen=True)
 class Machine:
-    """What multiplies float32, bfloat16 and int8 here, and which kernels serve.
+    """What multiplies float32, bfloat16 and int8 here.
 
-    `str` gives `float32=torch,bfloat16=1.72,int8=u8s8,triton=no`: what the log and the checkpoints
+    `str` gives `float32=torch,bfloat16=1.72,int8=u8s8`: what the log and the checkpoints
     of a run say, and what NMT_MACHINE sets, all of it or some. Measured so far:
 
     - float32: oneDNN is 2.2 times as fast as MKL on AMD Zen 5 (family 26: 512-bit units, of which
@@ -58,7 +57,6 @@ class Machine:
     float32: str  # "onednn", or "torch": the library that torch itself takes, MKL on x86
     bfloat16: float  # speed of products relative to those of float32
     int8: str  # the first of `int8.FORMATS` that is exact and faster than float32, or "none"
-    triton: bool  # whether GPU kernels may be compiled
 
     @property
     def trains_in_bfloat16(self) -> bool:
@@ -76,8 +74,7 @@ class Machine:
         return FORMATS.get(self.int8)
 
     def __str__(self) -> str:
-        triton = "yes" if self.triton else "no"
-        return f"float32={self.float32},bfloat16={self.bfloat16},int8={self.int8},triton={triton}"
+        return f"float32={self.float32},bfloat16={self.bfloat16},int8={self.int8}"
 
 
 _machine: Machine | None = None
@@ -91,7 +88,7 @@ def this_machine() -> Machine:
     global _machine
     if _machine is None:
         stated = parse(os.environ.get(VARIABLE, ""))
-        _machine = Machine(processor(), **({} if len(stated) == 4 else measured()) | stated)
+        _machine = Machine(processor(), **({} if len(stated) == 3 else measured()) | stated)
     return _machine
 
 
@@ -103,18 +100,18 @@ def use(text: str) -> None:
 
 def parse(text: str) -> dict[str, Any]:
     """The fields in the text form of a Machine; raises UserError for what is none."""
-    values = {"float32": ("onednn", "torch"), "int8": (*FORMATS, "none"), "triton": ("yes", "no")}
+    values = {"float32": ("onednn", "torch"), "int8": (*FORMATS, "none")}
     fields: dict[str, Any] = {}
     for setting in filter(None, text.split(",")):
         key, _, value = setting.partition("=")
         if key == "bfloat16" and value.replace(".", "", 1).isdecimal():
             fields[key] = float(value)
         elif value in values.get(key, ()):
-            fields[key] = value == "yes" if key == "triton" else value
-        else:
+            fields[key] = value
+        elif key != "triton":  # of checkpoints from before trainer.kernels
             raise UserError(
                 f"{VARIABLE}: {setting}: expected float32=onednn or torch, bfloat16=SPEED relative "
-                f"to float32, int8={', '.join(FORMATS)} or none, and triton=yes or no"
+                f"to float32, and int8={', '.join(FORMATS)} or none"
             )
     return fields
 
@@ -138,7 +135,6 @@ def measured() -> dict[str, Any]:
         "float32": library,
         "bfloat16": round(seconds[library] / seconds["bfloat16"], 2),
         "int8": _fastest_integers(x, weight, bias, ways[library]),
-        "triton": find_spec("triton") is not None,  # it comes with torch for GPUs on Linux
     }
 
 

@@ -102,7 +102,11 @@ class Attention(nn.Module):
             return F.scaled_dot_product_attention(
                 q, k, v, attn_mask=mask, dropout_p=rate, is_causal=causal, scale=scale
             )
-        if self.watcher is None and bias is None and choice.serves(q):
+        if (
+            self.watcher is None
+            and bias is None
+            and choice.serves(choice.RELATIVE, q, torch.is_grad_enabled())
+        ):
             vectors = encodings.distance_vectors(layer, context)
             if vectors is not None and choice.serves_relative(q, k, v, vectors.tau):
                 from nmt.kernels import relative

@@ -45,9 +45,9 @@ class CrossEntropy(Function):
     ) -> tuple[Tensor, Tensor]:
         """Compute the loss and, where they may be asked for, its gradients."""
         low = product_format(states)
-        by_kernel = choice.serves(states.new_empty(0, dtype=low))
-        compute = loss_by_kernel if by_kernel else loss_by_formulas
         needed = learning and any(ctx.needs_input_grad[:3])
+        by_kernel = choice.serves(choice.LOSS, states.new_empty(0, dtype=low), needed)
+        compute = loss_by_kernel if by_kernel else loss_by_formulas
         with torch.autocast(states.device.type, enabled=False):
             loss, nll, gradients = compute(states, weight, bias, labels, smoothing, needed, low)
         if gradients is not None:

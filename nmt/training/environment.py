@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 
 import nmt
+from nmt.kernels import choice
 from nmt.machine.device import device_name
 from nmt.machine.machine import this_machine, use
 from nmt.training.run import Run
@@ -19,7 +20,8 @@ log = logging.getLogger(__name__)
 def describe(device: torch.device, number_format: str, deterministic: bool) -> dict[str, str]:
     """Return versions, device, threads, instructions and number format, as checkpoints do.
 
-    Of a GPU also its libraries, and whether sums on it have a fixed order; on a CPU they do.
+    Of a GPU also its libraries, the kernels that serve, and whether sums on it have a fixed order;
+    on a CPU they do.
     """
     described = {
         "nmt": nmt.__version__,
@@ -39,6 +41,7 @@ def describe(device: torch.device, number_format: str, deterministic: bool) -> d
         "cudnn": str(torch.backends.cudnn.version()),
         "driver": driver(),
         "deterministic": "yes" if deterministic else "no",
+        "kernels": ", ".join(choice.proven) or "none",
     }
 
 

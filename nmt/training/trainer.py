@@ -17,6 +17,7 @@ from nmt.data.batches import in_order, training_batches
 from nmt.data.prepare import Prepared
 from nmt.data.report import log_remarks
 from nmt.errors import Exit, UserError
+from nmt.kernels import proof
 from nmt.machine.device import deterministic_algorithms, numbers_later, set_up
 from nmt.machine.memory import keep_memory, peak_memory, release_memory
 from nmt.storage import manifest
@@ -76,6 +77,7 @@ class Trainer:
         environment.share_machine(run)
         self.precision = number_format(self.options, self.device, self.world)
         set_up(self.device, tf32=self.precision == "tf32", threads=self.options.threads)
+        proof.serve(self.options.kernels, self.device, self.precision)
         torch.manual_seed(settings.seed)
         sizes = len(prepared.source.vocabulary), len(prepared.target.vocabulary)
         self.model = build.transformer(settings, *sizes).to(self.device).train()

@@ -15,10 +15,10 @@ from nmt.config import Settings
 from nmt.data.vocab import PAD
 from nmt.errors import UserError, where_raised
 from nmt.inspect import parity, specimen
-from nmt.kernels import choice
 from nmt.model.example import Sentences
 from nmt.model.transformer import Transformer
 from nmt.overrides.options import folders_of, options_of
+from nmt.training.compilation import has_triton
 from scripts.bench.resuming import resumed
 from scripts.bench.session import Session
 from scripts.bench.table import LEFT_OUT, BenchPart
@@ -64,6 +64,11 @@ class Checked(NamedTuple):
         return {"shares": shares, "errors": self.errors, "left_out": self.left_out}
 
 
+def has_kernels(device: torch.device) -> bool:
+    """Whether there are kernels to compare with the formulas on the device."""
+    return device.type == "cuda" and has_triton()
+
+
 def parts(session: Session) -> list[BenchPart]:
     """Check all encodings on the session's device; each check has a share of the session's time."""
     device = torch.device(session.device)
@@ -77,8 +82,8 @@ def parts(session: Session) -> list[BenchPart]:
             refused.append(f"{name}: {answer}")
         else:
             settings[name] = build.shrunken(answer)
-    has_kernels = choice.serves(torch.empty(0, device=device))
-    shares = session.shares(6 if has_kernels else 4)
+    kernels = has_kernels(device)
+    shares = session.shares(6 if kernels else 4)
     few = _few(settings, 1 if session.quick else RESUMED)
     cached = "decoding with a cache, beside a full pass"
     gradients = "loss and gradients, beside those of the CPU"
@@ -90,7 +95,7 @@ def parts(session: Session) -> list[BenchPart]:
         _checked(never_stopped, few, resumed(session), next(shares)),
     ]
     notes = []
-    if has_kernels:
+    if kernels:
         checks += _kernels(device, shares)
     else:
         notes.append("kernels: only a GPU with Triton has them")

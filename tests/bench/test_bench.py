@@ -15,7 +15,6 @@ import torch
 
 import scripts.bench
 from nmt.errors import Exit, UserError
-from nmt.kernels import choice
 from scripts.bench import correctness, decoding, session, training
 from scripts.bench.__main__ import main, understood
 from scripts.bench.candidates import Answer, Worker
@@ -173,7 +172,7 @@ def test_kernels_are_checked_where_they_serve(
     words = ("--gpu", "correctness", "--device", "cpu", "--encodings", "alibi")
     out, _ = run(capsys, tmp_path, *words)
     assert "kernels: only a GPU with Triton has them" in out
-    monkeypatch.setattr(choice, "serves", lambda x: True)
+    monkeypatch.setattr(correctness, "has_kernels", lambda device: True)
     monkeypatch.setattr(grid, "compare", lambda shape, device: {"output": 1e-3})
     monkeypatch.setattr(grid, "compare_loss", lambda case, device: {"loss": case.vocab / 5000})
     out, report = run(capsys, tmp_path, *words)

@@ -35,9 +35,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         calls.append(causal)
         return plain(*given, causal=causal, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(choice, "serves", lambda x: True)
-    monkeypatch.setattr(choice, "precision", lambda: "ieee")
-    monkeypatch.setattr(choice, "serves_relative", lambda q, k, v, tau: q.dtype == torch.float32)
+    for kernel in (choice.LOSS, choice.RELATIVE):
+        monkeypatch.setitem(choice.proven, kernel, (DEVICE.type, torch.float32))
     monkeypatch.setattr(relative, "attention", attention)
     return calls
 
@@ -85,7 +84,7 @@ def test_a_model_learns_the_same_by_kernels(
     model = tiny(f"encoding={option}", "model.dim=32", "tau=3").to(DEVICE)
     by_kernel = learnt(model, ids)
     assert sorted(set(asked)) == [False, True] and len(asked) == 4  # two layers a stack
-    monkeypatch.setattr(choice, "serves", lambda x: False)
+    choice.proven.clear()
     for mine, plain in zip(by_kernel, learnt(model, ids), strict=True):
         torch.testing.assert_close(mine, plain, rtol=1e-4, atol=1e-6)
     assert len(asked) == 4
@@ -112,7 +111,7 @@ def test_who_watches_and_who_adds_a_bias_gets_the_formulas(
     model = tiny("encoding=relative", *WIDE).to(DEVICE)
     source, target = ids(2, 6).to(DEVICE), ids(2, 5, seed=1).to(DEVICE)
     seen: list[object] = []
-    with watching(model, seen.append), torch.no_grad():
+    with watching(model, seen.append):
         model(source, target)
     assert seen and not asked
     tiny("encoding=[relative,alibi]", *WIDE).to(DEVICE)(source, target)

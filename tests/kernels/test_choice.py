@@ -17,13 +17,14 @@ def of(width: int, number_format: torch.dtype = LOW) -> torch.Tensor:
 
 
 @pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where Triton and a GPU are."""
-    monkeypatch.setattr(choice, "serves", lambda x: x.dtype in choice.FORMATS)
+def proved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels were compared with the formulas in bfloat16 here."""
+    for kernel in (choice.LOSS, choice.RELATIVE):
+        monkeypatch.setitem(choice.proven, kernel, ("cpu", LOW))
 
 
-def test_a_cpu_is_served_by_the_plain_formulas() -> None:
-    assert not choice.serves(torch.empty(2)) and attention is not None
+def test_what_is_not_proved_is_left_to_the_formulas() -> None:
+    assert not choice.serves(choice.LOSS, of(64), True) and attention is not None
     assert not choice.serves_relative(of(64), of(64), of(64), 16)
 
 
@@ -31,11 +32,11 @@ def test_a_cpu_is_served_by_the_plain_formulas() -> None:
     (64, 16, True), (16, 1, True), (128, 128, True), (64, 0, False), (64, 129, False),
     (48, 16, False), (8, 2, False), (256, 16, False),
 ])  # fmt: skip
-def test_widths_and_distances(gpu: None, width: int, tau: int, fits: bool) -> None:
+def test_widths_and_distances(proved: None, width: int, tau: int, fits: bool) -> None:
     assert choice.serves_relative(of(width), of(width), of(width), tau) is fits
 
 
-def test_numbers_of_other_kinds_or_of_two_kinds_are_left_to_the_formulas(gpu: None) -> None:
+def test_numbers_of_other_kinds_or_of_two_kinds_are_left_to_the_formulas(proved: None) -> None:
     low, wide, double = of(64), of(64, torch.float32), of(64, torch.float64)
     assert not choice.serves_relative(wide, low, low, 16)
     assert not choice.serves_relative(low, low, wide, 16)
@@ -43,16 +44,11 @@ def test_numbers_of_other_kinds_or_of_two_kinds_are_left_to_the_formulas(gpu: No
     assert not choice.serves_relative(double, double, double, 16)
 
 
-def test_float32_is_served_where_torch_multiplies_it_in_tf32(gpu: None) -> None:
-    wide, flags = of(64, torch.float32), torch.backends.cuda.matmul
-    before = flags.fp32_precision
-    try:
-        flags.fp32_precision = "ieee"
-        assert not choice.serves_relative(wide, wide, wide, 16) and choice.precision() == "ieee"
-        flags.fp32_precision = "tf32"
-        assert choice.serves_relative(wide, wide, wide, 16) and choice.precision() == "tf32"
-    finally:
-        flags.fp32_precision = before
+def test_only_what_learns_is_served(proved: None) -> None:
+    assert choice.serves(choice.LOSS, of(64), True)
+    assert not choice.serves(choice.LOSS, of(64), False)
+    with torch.no_grad():
+        assert not choice.serves_relative(of(64), of(64), of(64), 16)
 
 
 def test_blocks_are_powers_of_two_that_hold_what_there_is() -> None:
@@ -74,8 +70,10 @@ def test_the_loss_asks_the_choice(monkeypatch: pytest.MonkeyPatch) -> None:
     hidden = torch.randn(3, 4, requires_grad=True)
     before, _ = loss.smoothed(hidden, output, target, 0.1)
     assert not asked  # on a CPU
-    monkeypatch.setattr(choice, "serves", lambda x: x.dtype == LOW)
+    monkeypatch.setitem(choice.proven, choice.LOSS, ("cpu", LOW))
     with torch.autocast("cpu", LOW):
         loss.smoothed(hidden, output, target, 0.1)
+        with torch.no_grad():
+            loss.smoothed(hidden, output, target, 0.1)
     assert asked == [LOW]
     assert torch.equal(loss.smoothed(hidden, output, target, 0.1)[0], before) and len(asked) == 1

@@ -28,11 +28,13 @@ def serving(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
     monkeypatch.setattr(relative, "_forward", forward)
     monkeypatch.setattr(relative, "_backward", by_formulas.backward)
-    monkeypatch.setattr(choice, "serves", lambda *given: True)
-    monkeypatch.setattr(choice, "serves_relative", lambda *given: True)
     torch._dynamo.reset()
     counters.clear()
     return calls
+
+
+def prove(monkeypatch: pytest.MonkeyPatch, number_format: torch.dtype) -> None:
+    monkeypatch.setitem(choice.proven, choice.RELATIVE, ("cpu", number_format))
 
 
 def learnt(
@@ -67,6 +69,7 @@ def test_one_graph_serves_all_shapes(
     ids: Ids,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    prove(monkeypatch, torch.bfloat16 if low else torch.float32)
     share = 0.2 if low else 1e-4  # of the largest number, by rounding
     layers = "model.encoder_layers=1", "model.decoder_layers=1"
     model = tiny(f"encoding={option}", "model.dim=32", f"encoding.{option}.tau=3", *layers).eval()
@@ -76,7 +79,7 @@ def test_one_graph_serves_all_shapes(
         assert serving == [False, True] * 2  # in encoder and decoder
         serving.clear()
         with monkeypatch.context() as patch:
-            patch.setattr(choice, "serves", lambda *given: False)
+            patch.delitem(choice.proven, choice.RELATIVE)
             plain = learnt(model, model.hidden, ids, *shape, low)
         assert not serving
         for mine in found:
@@ -87,8 +90,9 @@ def test_one_graph_serves_all_shapes(
 
 
 def test_layers_that_are_computed_again_drop_the_same(
-    serving: list[bool], tiny: Make, ids: Ids
+    serving: list[bool], tiny: Make, ids: Ids, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    prove(monkeypatch, torch.float32)
     model = tiny("encoding=relative", "model.dim=32", "encoding.relative.tau=3").train()
     for module in model.modules():
         if isinstance(module, Attention):

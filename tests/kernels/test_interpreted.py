@@ -8,7 +8,7 @@ pytest.importorskip("triton", reason="triton is not installed; it comes with tor
 if torch.cuda.is_available():  # where exact float32, which these tests need, compiles for minutes
     pytest.skip("on a GPU: python -m scripts.kernels compare", allow_module_level=True)
 
-from nmt.kernels import choice
+from nmt.kernels import choice, proof
 from nmt.kernels.relative import attention
 from nmt.training import crossentropy, loss
 from scripts.kernels import grid, where
@@ -56,8 +56,10 @@ def test_the_loss_of_training_by_the_kernel_is_that_by_formulas(
     output, start = torch.nn.Linear(16, 90).to(DEVICE), torch.randn(40, 16, device=DEVICE)
     target = torch.randint(90, (40,), device=DEVICE)
     found = []
+    number_format = torch.bfloat16 if low else torch.float32
     for by_kernel in (False, True):
-        monkeypatch.setattr(choice, "serves", lambda x, answer=by_kernel: answer)
+        if by_kernel:
+            monkeypatch.setitem(choice.proven, choice.LOSS, (DEVICE.type, number_format))
         hidden = start.clone().requires_grad_()
         output.zero_grad()
         with torch.autocast(DEVICE.type, torch.bfloat16, enabled=low):
@@ -98,6 +100,16 @@ def test_dropout_drops_as_many_as_it_is_told() -> None:
     o = attention(ones * 0, ones * 0, ones, 2, None, torch.zeros(1, 5, 16), scale=1.0, rate=0.25)
     kept = o[..., 0] * 0.75  # of 260 times 130 keys, all looked at alike
     assert abs(float(kept.mean()) - 0.75) < 0.01 and float(kept.std()) > 0.02
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["tf32", "bfloat16"])
+def test_kernels_are_proved_before_training(precision: str) -> None:
+    try:
+        proof.serve(True, DEVICE, precision)
+        assert set(choice.proven) == {choice.LOSS, choice.RELATIVE}
+    finally:
+        choice.proven.clear()
 
 
 @pytest.mark.slow

@@ -121,7 +121,7 @@ def test_of_a_gpu_its_libraries_are_remembered(gpu: Path) -> None:
     found = environment.describe(CUDA, "tf32", deterministic=True)
     assert (found["device"], found["format"]) == ("NVIDIA H100", "tf32")
     assert (found["cuda"], found["cudnn"], found["driver"]) == ("13.0", "91900", "560.35.03")
-    assert found["deterministic"] == "yes"
+    assert (found["deterministic"], found["kernels"]) == ("yes", "none")
     assert json.loads(json.dumps(found)) == found
     gpu.unlink()
     assert environment.driver() == "?"

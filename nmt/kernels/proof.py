@@ -1,0 +1,143 @@
+"""Kernels serve only after they were compared with plain formulas on the device that trains.
+
+No GPU was there when they were written. What a driver, a compiler or a version of Triton makes of
+them is therefore looked at before each training that asks for them (trainer.kernels=true).
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from nmt.errors import where_raised
+from nmt.kernels import choice, relative
+from nmt.kernels.crossentropy import COLUMNS, smoothed_
+
+log = logging.getLogger(__name__)
+
+# differences that are rounding, over the largest number, or over 1
+BOUNDS = {"float32": 1e-4, "tf32": 1e-2, "bfloat16": 5e-2}
+BATCH, HEADS, LENGTH, WIDTH, TAU = 2, 2, 100, 64, 16  # more than one block of queries and of keys
+RATE = 0.25  # of dropout
+TOKENS, VOCAB, SMOOTHING = 6, 5000, 0.1  # more than one block of the vocabulary
+
+Difference = Callable[[torch.device, torch.dtype], float]
+
+
+def serve(wanted: bool, device: torch.device, precision: str) -> None:
+    """Let kernels serve, if wanted, where they compute on the device what formulas do.
+
+    precision: float32, tf32 or bfloat16, as training computes. For a kernel that differs, raises
+    an error or does not compile there is a warning, and formulas serve. So they do instead of
+    relative attention in exact float32, which no GPU multiplies fast, and for which the compiler
+    takes minutes. The caller's random numbers stay the same.
+    """
+    choice.proven.clear()
+    if not wanted:
+        return
+    number_format = torch.bfloat16 if precision == "bfloat16" else torch.float32
+    kernels = {choice.LOSS: loss_difference, choice.RELATIVE: relative_difference}
+    if precision == "float32":
+        del kernels[choice.RELATIVE]
+    for kernel, difference in kernels.items():
+        reason = _fault(difference, device, number_format, BOUNDS[precision])
+        if reason is None:
+            choice.proven[kernel] = device.type, number_format
+        else:
+            log.warning("trainer.kernels: formulas replace the kernel of %s: %s", kernel, reason)
+
+
+def _fault(
+    difference: Difference, device: torch.device, number_format: torch.dtype, bound: float
+) -> str | None:
+    """Why a kernel cannot serve, if so."""
+    gpus = [device] if device.type == "cuda" else []
+    try:
+        with (
+            torch.random.fork_rng(gpus),
+            torch.enable_grad(),
+            torch.autocast(device.type, enabled=False),
+        ):
+            torch.manual_seed(1)
+            found = difference(device, number_format)
+    except Exception as error:  # of any kind: those of compilers, and of what is not installed
+        return where_raised(error)
+    return None if found < bound else f"it differs by {found:.1e} of the largest number"
+
+
+def loss_difference(device: torch.device, number_format: torch.dtype) -> float:
+    """The largest of the loss, the likelihoods and the gradient of the logits."""
+    logits = torch.randn(TOKENS, VOCAB, device=device).to(number_format)
+    bias, target = torch.randn(VOCAB, device=device), torch.randint(VOCAB, (TOKENS,), device=device)
+    x = (logits.float() + bias).requires_grad_()
+    nll = F.cross_entropy(x, target, reduction="none")
+    losses = F.cross_entropy(x, target, reduction="none", label_smoothing=SMOOTHING)
+    losses.sum().backward()
+    rows, padded = (F.pad(t, (0, -VOCAB % COLUMNS)) for t in (logits, bias))
+    padded[VOCAB:] = -torch.inf
+    losses_found, nll_found = smoothed_(rows, padded, target, VOCAB, SMOOTHING, True)
+    return _largest([losses_found, nll_found, rows[:, :VOCAB]], [losses, nll, x.grad])
+
+
+def relative_difference(device: torch.device, number_format: torch.dtype) -> float:
+    """The largest of outputs and gradients, in an encoder with padding and in a decoder."""
+    return max(_of_attention(device, number_format, causal) for causal in (False, True))
+
+
+def _of_attention(device: torch.device, number_format: torch.dtype, causal: bool) -> float:
+    """With dropout, of which the formulas drop the same as the kernel."""
+    shape = BATCH, HEADS, LENGTH, WIDTH
+    *start, by_o = (torch.randn(shape, device=device).to(number_format) for _ in range(4))
+    keys, values = (torch.randn(1, 2 * TAU + 1, WIDTH, device=device) for _ in range(2))
+    allowed = None
+    if not causal:
+        allowed = torch.ones(BATCH, 1, 1, LENGTH, dtype=torch.bool, device=device)
+        allowed[1, ..., LENGTH // 2 :] = False
+
+    def by_kernel(q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        torch.manual_seed(2)  # drops the same at each call
+        return relative.attention(
+            q, k, v, TAU, keys, values,
+            scale=WIDTH**-0.5, allowed=allowed, causal=causal, rate=RATE,
+        )  # fmt: skip
+
+    # where values are the rows of a unit matrix, outputs are probabilities
+    units = torch.eye(LENGTH, device=device, dtype=number_format).split(WIDTH, 1)
+    padded = (F.pad(unit, (0, WIDTH - unit.shape[1])).expand(shape) for unit in units)
+    p = torch.cat([by_kernel(start[0], start[1], unit, keys, values * 0) for unit in padded], 3)[
+        ..., :LENGTH
+    ]
+    dropped = p == 0
+
+    def by_formulas(q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        at = torch.arange(LENGTH, device=device)
+        distance = at - at[:, None]
+        rows = torch.arange(-TAU, TAU + 1, device=device)
+        row = (distance.clamp(-TAU, TAU)[..., None] == rows).float()  # [query, key, row]
+        s = q @ k.mT + torch.einsum("bhqd,qkd->bhqk", q, row @ keys[0])
+        s = s.masked_fill(distance > 0 if allowed is None else ~allowed, -torch.inf)
+        p = (s * WIDTH**-0.5).softmax(-1).masked_fill(dropped, 0) / (1 - RATE)
+        return p @ v + torch.einsum("bhqk,qkd->bhqd", p, row @ values[0])
+
+    found = []
+    for attend in (by_kernel, by_formulas):
+        kind = number_format if attend is by_kernel else torch.float32
+        q, k, v = (x.detach().to(kind).requires_grad_() for x in start)
+        leaves = q, k, v, keys.requires_grad_(), values.requires_grad_()
+        o = attend(*leaves)
+        found.append([o, *torch.autograd.grad(o, leaves, by_o.to(o.dtype))])
+    return _largest(*found)
+
+
+def _largest(found: Sequence[Tensor], expected: Sequence[Tensor | None]) -> float:
+    """The largest difference, over the largest number of its tensor, or over 1."""
+    worst = 0.0
+    for mine, plain in zip(found, expected, strict=True):
+        assert plain is not None
+        mine, plain = mine.detach().float(), plain.detach().float()
+        largest = max(float(plain.abs().max()), 1.0)
+        difference = float((mine - plain).abs().max()) / largest
+        worst = max(worst, difference if difference == difference else float("inf"))
+    return worst

@@ -1,0 +1,117 @@
+"""Kernels serve training only where they compute what the formulas do: trainer.kernels."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from nmt.kernels import choice, proof, relative
+from tests.kernels import by_formulas
+from tests.training import tiny
+
+CPU = torch.device("cpu")
+Loss = Callable[..., tuple[Tensor, Tensor]]
+
+
+def smoothed_(
+    logits: Tensor, bias: Tensor, target: Tensor, vocab: int, smoothing: float, gradient: bool
+) -> tuple[Tensor, Tensor]:
+    """As the kernel, by formulas."""
+    x = (logits.float() + bias)[:, :vocab].requires_grad_()
+    loss = F.cross_entropy(x, target, reduction="none", label_smoothing=smoothing)
+    logits[:, :vocab] = torch.autograd.grad(loss.sum(), x)[0]
+    return loss.detach(), F.cross_entropy(x, target, reduction="none").detach()
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    """Formulas in place of what Triton launches."""
+    monkeypatch.setattr(relative, "_forward", by_formulas.forward)
+    monkeypatch.setattr(relative, "_backward", by_formulas.backward)
+    monkeypatch.setattr(proof, "smoothed_", smoothed_)
+    yield monkeypatch
+    choice.proven.clear()
+
+
+@pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16"])
+def test_kernels_that_equal_the_formulas_serve_in_the_format_compared(
+    precision: str, here: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    torch.manual_seed(7)
+    expected = torch.rand(3)
+    torch.manual_seed(7)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        proof.serve(True, CPU, precision)
+        assert not torch.is_grad_enabled() and torch.is_autocast_enabled("cpu")
+    assert torch.equal(torch.rand(3), expected)
+    where = "cpu", torch.bfloat16 if precision == "bfloat16" else torch.float32
+    kernels = [choice.LOSS] if precision == "float32" else [choice.LOSS, choice.RELATIVE]
+    assert choice.proven == dict.fromkeys(kernels, where) and not caplog.records
+    proof.serve(False, CPU, precision)
+    assert not choice.proven
+
+
+def wrong_gradient(*given: Any) -> tuple[Tensor | None, ...]:
+    by_q, by_k, by_v, by_t = by_formulas.backward(*given)
+    return by_q, by_k, by_v * 1.2, by_t
+
+
+def wrong_dropout(inputs: Any, *given: Any) -> tuple[Tensor | None, ...]:
+    return by_formulas.backward(inputs._replace(seed=inputs.seed + 1), *given)
+
+
+def raises(*given: Any) -> tuple[Tensor, ...]:
+    raise RuntimeError("cannot compile this")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (wrong_gradient, "it differs by "),
+        (wrong_dropout, "it differs by "),
+        (raises, "RuntimeError at test_kernel_proof.py"),
+    ],
+)
+def test_a_kernel_that_differs_or_fails_gives_way_to_the_formulas(
+    wrong: Any, said: str, here: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    here.setattr(relative, "_backward", wrong)
+    proof.serve(True, CPU, "bfloat16")
+    assert set(choice.proven) == {choice.LOSS}
+    (record,) = caplog.records
+    line = record.getMessage()
+    assert line.startswith("trainer.kernels: formulas replace the kernel of relative attention: ")
+    assert said in line and "\n" not in line
+
+
+def test_a_loss_that_is_not_finite_gives_way(
+    here: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    here.setattr(proof, "smoothed_", lambda *given: [x * torch.nan for x in smoothed_(*given)])
+    proof.serve(True, CPU, "bfloat16")
+    assert set(choice.proven) == {choice.RELATIVE} and "the loss: it differs" in caplog.text
+
+
+def test_training_asks_for_them(
+    tmp_path: Path, here: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without a kernel that works it says so in a line, and trains by formulas."""
+    asked: list[Any] = []
+    serve = proof.serve
+
+    def asking(*given: Any) -> None:
+        asked.append(given)
+        serve(*given)
+
+    here.setattr(proof, "serve", asking)
+    here.setattr(proof, "smoothed_", raises)
+    data = tiny.prepared(tmp_path / "data")
+    for wanted in (False, True):
+        run = tmp_path / f"{wanted}"
+        tiny.train(run, data, trainer__max_steps=1, trainer__kernels=wanted)
+        assert caplog.text.count("trainer.kernels") == int(wanted)
+    assert asked == [(False, CPU, "float32"), (True, CPU, "float32")]
