@@ -28,8 +28,9 @@ if TYPE_CHECKING:  # torch takes two seconds, and a single process needs none of
 T = TypeVar("T")
 PR_SET_PDEATHSIG = 1  # of Linux: the signal that a process gets when its parent has ended
 VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK")  # torchrun sets them
-TIMEOUT = timedelta(minutes=30)  # of a collective: the others may wait while rank 0 saves
-COMPUTING = timedelta(minutes=5)  # of one between GPUs: each follows one on the CPU, see `World`
+TIMEOUT = timedelta(minutes=30)  # of a barrier, where rank 0 may be saving; of gradients on CPUs
+COUNTING = timedelta(minutes=5)  # of what is small, on the CPU
+NCCL = 2 * COUNTING  # of gradients on GPUs: NCCL aborts the process, so what is small ends first
 PREPARING = timedelta(days=7)  # of a broadcast: rank 0 may be preparing a corpus
 LOST = re.compile("gloo|nccl|connection", re.IGNORECASE)  # such errors have no class of their own
 FIRST = re.compile(r"\n|\. ")  # what ends the first sentence of an error
@@ -43,12 +44,13 @@ class World:
 
     A single process is rank 0 of a world of size 1: its collectives return what they are given.
     Small things (signals, counts) travel by gloo, on the CPU; gradients by gloo or NCCL, depending
-    on where they are. The small things of an update come first, so that ranks wait for each other
-    there, as long as one saves, and between GPUs only as long as one computes.
+    on where they are. Where rank 0 alone works, a barrier or a broadcast follows, so that all other
+    collectives wait only while ranks compute, and notice soon that a machine is lost.
     """
 
     store: "torch._C._distributed_c10d.Store"
-    waiting: "dist.ProcessGroup"  # for what is small
+    counting: "dist.ProcessGroup"  # for what is small
+    waiting: "dist.ProcessGroup"  # for barriers
     preparing: "dist.ProcessGroup"  # for broadcasts
 
     def __init__(self, rank: int = 0, size: int = 1, local_rank: int = 0) -> None:
@@ -115,7 +117,7 @@ class World:
         if self.size > 1:
             import torch.distributed as dist
 
-            group = self.waiting if tensor.device.type == "cpu" else None
+            group = self.counting if tensor.device.type == "cpu" else None
             with self.connected():
                 dist.all_reduce(tensor, getattr(dist.ReduceOp, op), group)
         return tensor
@@ -133,12 +135,12 @@ class World:
         return cast(T, value)
 
     def barrier(self) -> None:
-        """Wait for all ranks."""
+        """Wait for all ranks, as long as one may take to save a checkpoint."""
         if self.size > 1:
             import torch.distributed as dist
 
             with self.connected():
-                dist.barrier(self.preparing)
+                dist.barrier(self.waiting)
 
     def data_parallel(self, objective: "nn.Module") -> "nn.Module":
         """Wrap a module so that `backward` sums its gradients over all ranks.
@@ -157,6 +159,8 @@ class World:
                 find_unused_parameters=True,  # an encoding may leave some out in some batches
                 gradient_as_bucket_view=True,
             )
+        # no buffer changes in training; torch 2.13 warns of the argument of this name
+        module.broadcast_buffers = False
 
         # torch compares the annotations with its own names
         def summed(
@@ -229,8 +233,9 @@ class World:
             store=self.store,
             rank=self.rank,
             world_size=self.size,
-            timeout=COMPUTING if nccl else TIMEOUT,
+            timeout=NCCL if nccl else TIMEOUT,
         )
+        self.counting = dist.new_group(backend="gloo", timeout=COUNTING)
         self.waiting = dist.new_group(backend="gloo", timeout=TIMEOUT)
         self.preparing = dist.new_group(backend="gloo", timeout=PREPARING)
 

@@ -57,4 +57,6 @@ def _prepared(settings: Settings, directory: Path, world: World) -> Prepared:
     if world.size == 1:
         return corpus.prepare(settings, directory)
     path = world.broadcast(lambda: corpus.prepare(settings, directory).path)
-    return load(path, verify=world.local_rank == 0)
+    prepared = load(path, verify=world.local_rank == 0)
+    world.barrier()  # other machines may read more slowly
+    return prepared

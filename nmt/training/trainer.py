@@ -285,6 +285,7 @@ class Trainer:
             if error.errno not in FULL or self.step == self.plan.last:
                 raise
             log.warning("%s: %s; trying again at the next one", error.filename, error.strerror)
+        self.world.barrier()  # for rank 0, longer than an update would wait
         self.run.report("running", self.step)
         if self.device.type == "cpu":
             release_memory()

@@ -27,13 +27,15 @@ from tests.training.ranks import ROOT, free_port, surroundings
 WEIGHTS, OPTIMIZER = "model.safetensors", "optim.safetensors"
 
 CHILD = """
-import os, signal, sys
+import os, signal, sys, time
 import torch
+from datetime import timedelta
 from pathlib import Path
+from torch.nn.parallel import DistributedDataParallel
 from nmt import build
 from nmt.cli.command import run as command
 from nmt.errors import UserError
-from nmt.training import loss
+from nmt.training import distributed, loss
 from nmt.training.distributed import joined
 from nmt.training.run import open_run
 from nmt.training.trainer import Trainer
@@ -70,6 +72,22 @@ def fail():
     (root / "end").touch()
     raise ValueError("only here")
 
+def hang():  # as a machine without power: its connections stay open
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    (root / "end").touch()
+    time.sleep(100)
+
+def unsynchronised(self):  # buffers, which do not change
+    raise AssertionError("the buffers were broadcast")
+
+def impatient():
+    save = Trainer.save
+    def slow(self, perplexity):
+        save(self, perplexity)
+        if self.world.rank == 0:
+            time.sleep(8)
+    distributed.COUNTING, Trainer.save = timedelta(seconds=5), slow
+
 def refuse():
     (root / "end").touch()
     raise UserError("no such corpus")
@@ -77,6 +95,7 @@ def refuse():
 def unused(*args):
     model = transformer(*args)
     model.unused = torch.nn.Parameter(torch.ones(3))
+    model.register_buffer("constant", torch.ones(3), persistent=False)
     return model
 
 def poison():
@@ -91,12 +110,15 @@ def train(run, data, world, **changes):
 
 def main(words):
     global name
+    if what == "hang":
+        impatient()
+    DistributedDataParallel._sync_buffers = unsynchronised
     with joined() as world:
         data = tiny.prepared(root / f"data{world.rank}")
         if what == "refuse":
             world.broadcast(refuse)
         if what != "fine":
-            after(3, {"die": die, "fail": fail}[what])
+            after(3, {"die": die, "fail": fail, "hang": hang}[what])
             train("run", data, world)
             return
         for name in ("exact", "whole", "stopped", "resumed", "unused", "poisoned"):
@@ -302,6 +324,14 @@ def test_a_killed_rank_ends_the_other(tmp_path: Path) -> None:
     (said,) = ended(child(tmp_path, "die"), tmp_path)
     assert said.startswith("nmt: another rank failed or was killed; the same command resumes")
     assert json.loads((tmp_path / "run/status.json").read_bytes())["code"] == Exit.IO
+
+
+@pytest.mark.slow
+def test_a_lost_machine_is_noticed_soon_though_rank_0_may_save_for_longer(tmp_path: Path) -> None:
+    """The checkpoint of step 2 takes longer than counts may wait, and step 3 has no peer."""
+    (said,) = ended(child(tmp_path, "hang"), tmp_path)
+    assert said.startswith("nmt: another rank failed or was killed; the same command resumes")
+    assert newest(tmp_path / "run").name == "step-00000002"
 
 
 @pytest.mark.slow

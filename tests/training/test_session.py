@@ -107,6 +107,7 @@ def test_one_rank_of_each_machine_verifies_the_corpus(
     def prepared(local_rank: int) -> Prepared:
         world = World(rank=4 + local_rank, size=8, local_rank=local_rank)
         monkeypatch.setattr(world, "broadcast", lambda compute: path)
+        monkeypatch.setattr(world, "barrier", lambda: None)
         return session._prepared(settings, tmp_path, world)
 
     assert len(prepared(local_rank=1).train) == 20
