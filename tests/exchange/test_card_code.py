@@ -175,7 +175,6 @@ def test_what_stands_in_the_lines_of_a_model_is_a_literal() -> None:
     assert names["place"] == name
 
 
-@pytest.mark.slow
 def test_the_options_are_all_that_is_to_be_told(tmp_path: Path) -> None:
     options = export(of_unigram("encoding=relative"), tmp_path / "made", LINES)["options"]
     wanted = {"beam_size": 4, "length_penalty": 0.6, "patience": 2, "num_hypotheses": 8}
@@ -189,7 +188,6 @@ def test_merges_may_be_none() -> None:
     assert sorted(files) == ["bpe.codes"] and files["bpe.codes"].startswith(b"#version: 0.2\n\xe2")
 
 
-@pytest.mark.slow
 def test_those_for_transformers_normalise_and_end_as_nmt_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
