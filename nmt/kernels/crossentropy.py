@@ -9,14 +9,14 @@ COLUMNS = 64  # logits have a multiple of so many, so that wide loads can read e
 
 
 def smoothed_(
-    logits: Tensor, bias: Tensor, target: Tensor, vocab: int, smoothing: float, gradient: bool
+    logits: Tensor, bias: Tensor, target: Tensor, vocab: int, smoothing: float
 ) -> tuple[Tensor, Tensor]:
     """(losses [n], negative log-likelihoods [n]) of logits + bias, in float32.
 
     logits [n, wide], bias [wide] in float32, wide a multiple of COLUMNS: beyond vocab, the bias is
     -inf and the logits are finite. The true token `target` [n] keeps 1 - smoothing, and every
-    token of the vocabulary gets smoothing / vocab. With `gradient` that of the losses' sum takes
-    the place of the logits.
+    token of the vocabulary gets smoothing / vocab. The gradient of the losses' sum takes the place
+    of the logits.
     """
     from nmt.kernels import crossentropy_triton as kernels
 
@@ -25,6 +25,6 @@ def smoothed_(
     with torch.cuda.device_of(logits):  # Triton asks which one is current
         kernels.smoothed[(len(logits),)](
             logits, bias, target, loss, nll, vocab, wide, smoothing,
-            GRADIENT=gradient, BLOCK=min(BLOCK, 1 << (wide - 1).bit_length()), num_warps=WARPS,
+            BLOCK=min(BLOCK, 1 << (wide - 1).bit_length()), num_warps=WARPS,
         )  # fmt: skip
     return loss, nll

@@ -12,7 +12,7 @@ import triton.language as tl
 @triton.jit(do_not_specialize=["vocab"])
 def smoothed(
     logits, bias, target, loss, nll, vocab, wide, smoothing,
-    GRADIENT: tl.constexpr, BLOCK: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):  # fmt: skip
     """loss [n], nll [n] of logits [n, wide] + bias [wide] at target [n]; see there.
 
@@ -38,10 +38,9 @@ def smoothed(
     share = smoothing / vocab
     tl.store(nll + token, logarithm - chosen)
     tl.store(loss + token, logarithm - (1 - smoothing) * chosen - share * added)
-    if GRADIENT:
-        for start in range(0, wide, BLOCK):
-            v = start + tl.arange(0, BLOCK)
-            x = tl.load(row + v, mask=v < wide, other=0.0).to(tl.float32)
-            x += tl.load(bias + v, mask=v < wide, other=0.0)
-            by_x = tl.exp(x - logarithm) - share - tl.where(v == true, 1 - smoothing, 0.0)
-            tl.store(row + v, by_x.to(logits.dtype.element_ty), mask=v < wide)
+    for start in range(0, wide, BLOCK):
+        v = start + tl.arange(0, BLOCK)
+        x = tl.load(row + v, mask=v < wide, other=0.0).to(tl.float32)
+        x += tl.load(bias + v, mask=v < wide, other=0.0)
+        by_x = tl.exp(x - logarithm) - share - tl.where(v == true, 1 - smoothing, 0.0)
+        tl.store(row + v, by_x.to(logits.dtype.element_ty), mask=v < wide)

@@ -61,10 +61,10 @@ def _fault(
             torch.autocast(device.type, enabled=False),
         ):
             torch.manual_seed(1)
-            found = difference(device, number_format)
+            largest = difference(device, number_format)
     except Exception as error:  # of any kind: those of compilers, and of what is not installed
         return where_raised(error)
-    return None if found < bound else f"it differs by {found:.1e} of the largest number"
+    return None if largest < bound else f"it differs by {largest:.1e} of the largest number"
 
 
 def loss_difference(device: torch.device, number_format: torch.dtype) -> float:
@@ -77,8 +77,8 @@ def loss_difference(device: torch.device, number_format: torch.dtype) -> float:
     losses.sum().backward()
     rows, padded = (F.pad(t, (0, -VOCAB % COLUMNS)) for t in (logits, bias))
     padded[VOCAB:] = -torch.inf
-    losses_found, nll_found = smoothed_(rows, padded, target, VOCAB, SMOOTHING, True)
-    return _largest([losses_found, nll_found, rows[:, :VOCAB]], [losses, nll, x.grad])
+    by_kernel = smoothed_(rows, padded, target, VOCAB, SMOOTHING)
+    return _largest([*by_kernel, rows[:, :VOCAB]], [losses, nll, x.grad])
 
 
 def relative_difference(device: torch.device, number_format: torch.dtype) -> float:
@@ -121,23 +121,23 @@ def _of_attention(device: torch.device, number_format: torch.dtype, causal: bool
         p = (s * WIDTH**-0.5).softmax(-1).masked_fill(dropped, 0) / (1 - RATE)
         return p @ v + torch.einsum("bhqk,qkd->bhqd", p, row @ values[0])
 
-    found = []
+    results = []
     for attend in (by_kernel, by_formulas):
         kind = number_format if attend is by_kernel else torch.float32
         q, k, v = (x.detach().to(kind).requires_grad_() for x in start)
         leaves = q, k, v, keys.requires_grad_(), values.requires_grad_()
         o = attend(*leaves)
-        found.append([o, *torch.autograd.grad(o, leaves, by_o.to(o.dtype))])
-    return _largest(*found)
+        results.append([o, *torch.autograd.grad(o, leaves, by_o.to(o.dtype))])
+    return _largest(*results)
 
 
-def _largest(found: Sequence[Tensor], expected: Sequence[Tensor | None]) -> float:
+def _largest(actual: Sequence[Tensor], expected: Sequence[Tensor | None]) -> float:
     """The largest difference, over the largest number of its tensor, or over 1."""
     worst = 0.0
-    for mine, plain in zip(found, expected, strict=True):
-        assert plain is not None
-        mine, plain = mine.detach().float(), plain.detach().float()
-        largest = max(float(plain.abs().max()), 1.0)
-        difference = float((mine - plain).abs().max()) / largest
+    for one, other in zip(actual, expected, strict=True):
+        assert other is not None
+        one, other = one.detach().float(), other.detach().float()
+        largest = max(float(other.abs().max()), 1.0)
+        difference = float((one - other).abs().max()) / largest
         worst = max(worst, difference if difference == difference else float("inf"))
     return worst

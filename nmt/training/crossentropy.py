@@ -46,10 +46,13 @@ class CrossEntropy(Function):
         """Compute the loss and, where they may be asked for, its gradients."""
         low = product_format(states)
         needed = learning and any(ctx.needs_input_grad[:3])
-        by_kernel = choice.serves(choice.LOSS, states.new_empty(0, dtype=low), needed)
-        compute = loss_by_kernel if by_kernel else loss_by_formulas
+        inputs = states, weight, bias, labels, smoothing, low
+        gradients: Gradients | None
         with torch.autocast(states.device.type, enabled=False):
-            loss, nll, gradients = compute(states, weight, bias, labels, smoothing, needed, low)
+            if choice.serves(choice.LOSS, states.new_empty(0, dtype=low), needed):
+                loss, nll, gradients = loss_by_kernel(*inputs)
+            else:
+                loss, nll, gradients = loss_by_formulas(*inputs, needed)
         if gradients is not None:
             ctx.save_for_backward(*gradients)
         ctx.mark_non_differentiable(nll)
@@ -68,8 +71,8 @@ def loss_by_formulas(
     bias: Tensor,
     labels: Tensor,
     smoothing: float,
-    needed: bool,
     low: torch.dtype,
+    needed: bool,
 ) -> tuple[Tensor, Tensor, Gradients | None]:
     """Loss [], likelihoods [n], and gradients if they are needed.
 
@@ -123,16 +126,15 @@ def loss_by_kernel(
     bias: Tensor,
     labels: Tensor,
     smoothing: float,
-    needed: bool,
     low: torch.dtype,
-) -> tuple[Tensor, Tensor, Gradients | None]:
+) -> tuple[Tensor, Tensor, Gradients]:
     """The same where a kernel makes loss and gradient of logits in two passes, on a GPU.
 
-    The gradient of the bias is a column of the product that gives that of the weights.
+    It always gives gradients. That of the bias is a column of the product that gives the weights'.
     """
     w, (vocab, dim) = weight.to(low), weight.shape
-    by_states = torch.empty_like(states) if needed else states
-    by_both = weight.new_zeros(vocab, dim + ALIGNED) if needed else weight
+    by_states = torch.empty_like(states)
+    by_both = weight.new_zeros(vocab, dim + ALIGNED)
     nll = states.new_empty(len(states), dtype=torch.float32)
     loss = states.new_zeros((), dtype=torch.float32)
     size = _tokens_at_once(states, weight)
@@ -144,13 +146,12 @@ def loss_by_kernel(
         rows = buffer[: len(h)]
         logits = rows[:, :vocab]
         torch.mm(h, w.T, out=logits)
-        losses, nll[some] = smoothed_(rows, padded, labels[some], vocab, smoothing, needed)
+        losses, nll[some] = smoothed_(rows, padded, labels[some], vocab, smoothing)
         loss += losses.sum()
-        if needed:
-            by_states[some] = logits @ w
-            ones = F.pad(h.new_ones(len(h), 1), (0, ALIGNED - 1))
-            add_gradient(by_both, logits, torch.cat((h, ones), 1))
-    return loss, nll, (by_states, by_both[:, :dim], by_both[:, dim]) if needed else None
+        by_states[some] = logits @ w
+        ones = F.pad(h.new_ones(len(h), 1), (0, ALIGNED - 1))
+        add_gradient(by_both, logits, torch.cat((h, ones), 1))
+    return loss, nll, (by_states, by_both[:, :dim], by_both[:, dim])
 
 
 def _tokens_at_once(states: Tensor, weight: Tensor) -> int:

@@ -101,8 +101,8 @@ class Trainer:
         self.plan = timetable(len(self.batches), self.options)
         self.step = self.nonfinite = 0
         self.ahead: list[DeviceBatch] = []  # the batches of the next step
-        self.unread: _Update | None = None  # the last update, until its numbers are read
-        self.since = 0.0  # when the time of the next update to be read began
+        self.unfinished: _Update | None = None  # the last update, until its numbers are there
+        self.since = 0.0  # when the time of the next update to be finished began
         self.seconds = 0.0  # of updates, over all resumptions
         self.parent_sha256: str | None = None  # SHA-256 of the weights of trainer.init_from
         self.meter = Meter()
@@ -121,7 +121,7 @@ class Trainer:
                 if self.plan.due(self.step) or self.step == last:
                     self.checkpoint()
             if self.step < last:
-                self.read()
+                self.finish_update()
                 self.save(None)
             return self.run.end(self.step, Signals(signal) if self.step < last else None)
 
@@ -154,7 +154,7 @@ class Trainer:
         Returns the greatest signal of all ranks: they stop after the same step, whichever got it,
         and make no update after it.
         """
-        if self.unread is None:
+        if self.unfinished is None:
             self.since = time.monotonic()
         batches = self.ahead or self.device_batches(self.step + 1)
         signal = int(self.world.all_reduce(torch.tensor(signal), "MAX"))
@@ -168,7 +168,7 @@ class Trainer:
         sums = self.world.all_reduce(self.backward(batches, tokens))
         norm = get_total_norm([p.grad for p in self.parameters if p.grad is not None])
         numbers = torch.cat((sums, norm[None]))
-        self.read()  # the update before, whose weights no longer exist after this one
+        self.finish_update()  # the one before, whose weights no longer exist after this one
         if self.optim.clip:
             clip_grads_with_norm_(self.parameters, self.optim.clip, norm)
         # torch's own way to make no update: then weights and moments stay, and the step count
@@ -176,22 +176,22 @@ class Trainer:
         self.optimizer.found_inf = nonfinite  # type: ignore[attr-defined]
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        self.unread = _Update(self.step, rate, tokens, numbers_later(numbers))
+        self.unfinished = _Update(self.step, rate, tokens, numbers_later(numbers))
         # while a GPU is still at work on this step, the host makes the next one's batches
         self.ahead = self.device_batches(self.step + 1) if self.step < self.plan.last else []
         if self.device.type == "cpu":
-            self.read()
+            self.finish_update()
         return 0
 
-    def read(self) -> None:
-        """Read the numbers of the last update, unless they are read already, and report it.
+    def finish_update(self) -> None:
+        """Wait for the numbers of the last update, average its weights, and report it; once.
 
         Its weights must still be those of the model, for their average. Raises UserError (exit 70)
         after nonfinite_patience updates in a row that were not finite.
         """
-        if self.unread is None:
+        if self.unfinished is None:
             return
-        update, self.unread = self.unread, None
+        update, self.unfinished = self.unfinished, None
         total, nll, norm = update.numbers()
         now = time.monotonic()
         seconds, self.since = now - self.since, now
@@ -262,7 +262,7 @@ class Trainer:
         The schedule observes it only where the timetable has a checkpoint, not where the run
         merely ends: so a run that is later continued equals one that had all steps at first.
         """
-        self.read()
+        self.finish_update()
         dev = in_order(self.prepared.dev, self.options.batch_tokens, self.options.batch_count)
         with self.average.applied():
             perplexity = loss.perplexity(self.model, dev, self.device, self.autocast(), self.world)

@@ -54,7 +54,7 @@ def needs(capability: int, quick: bool) -> Iterator[Needs]:
                         use = _compiled(kernel, number_format, constants, warps, capability)
                         name = kernel.__name__
                         yield Needs(name, number_format, width, block, causal, *use)
-        constants = {"GRADIENT": True, "BLOCK": crossentropy.BLOCK}
+        constants = {"BLOCK": crossentropy.BLOCK}
         loss = crossentropy_triton.smoothed
         use = _compiled(loss, number_format, constants, crossentropy.WARPS, capability)
         yield Needs(loss.__name__, number_format, crossentropy.BLOCK, 1, False, *use)

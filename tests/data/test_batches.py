@@ -90,10 +90,10 @@ def test_the_next_epoch_is_planned_on_a_thread(
     ahead.batch(0, 3)
     for number in (1, 1, 1):  # asked for at each step
         ahead.plan_ahead(number)
-    assert ahead.batch(0, 4).lines == ahead.batch(0, 4).lines
-    found = lines(ahead, 1)
+    ahead.batch(0, 4)
+    planned_ahead = lines(ahead, 1)
     assert threads == [(0, True), (1, False)]
-    assert found == lines(Batches(store, 900, "max", seed=5), 1)
+    assert planned_ahead == lines(Batches(store, 900, "max", seed=5), 1)
     assert lines(ahead, 0) == lines(Batches(store, 900, "max", seed=5), 0)  # and back
 
 

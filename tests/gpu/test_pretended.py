@@ -162,7 +162,7 @@ def test_updates_do_not_wait(precision: str, tmp_path: Path, pretend: Callable[.
         for _ in range(2):
             made.update()
         assert not gpu.waits
-        made.read()
+        made.finish_update()
         assert gpu.waits == {"device.py:read synchronize": 1}
         assert all(float(state["step"]) == 3 for state in made.optimizer.state.values())
         assert len(made.optimizer.state) == len(made.parameters)
@@ -183,7 +183,7 @@ def test_updates_that_are_not_finite_are_skipped_and_told_as_on_the_cpu(tmp_path
                 made.update()
                 if hook is not None:
                     hook.remove()
-            made.read()
+            made.finish_update()
             assert made.nonfinite == 0
             means = [*made.average.means.values()]
             tensors = [t.detach().cpu() for t in (*made.parameters, *means)]

@@ -75,14 +75,14 @@ def test_one_graph_serves_all_shapes(
     model = tiny(f"encoding={option}", "model.dim=32", f"encoding.{option}.tau=3", *layers).eval()
     compiled = torch.compile(model.hidden, fullgraph=True, dynamic=True, backend="aot_eager")
     for shape in ((3, 9), (2, 12), (5, 7), (4, 20)):
-        found = [learnt(model, run, ids, *shape, low) for run in (compiled, model.hidden)]
+        results = [learnt(model, run, ids, *shape, low) for run in (compiled, model.hidden)]
         assert serving == [False, True] * 2  # in encoder and decoder
         serving.clear()
         with monkeypatch.context() as patch:
             patch.delitem(choice.proven, choice.RELATIVE)
             plain = learnt(model, model.hidden, ids, *shape, low)
         assert not serving
-        for mine in found:
+        for mine in results:
             for one, other in zip(mine, plain, strict=True):
                 bound = share * max(float(other.abs().max()), 1e-3)
                 assert float((one - other).abs().max()) < bound

@@ -18,7 +18,7 @@ Loss = Callable[..., tuple[Tensor, Tensor]]
 
 
 def smoothed_(
-    logits: Tensor, bias: Tensor, target: Tensor, vocab: int, smoothing: float, gradient: bool
+    logits: Tensor, bias: Tensor, target: Tensor, vocab: int, smoothing: float
 ) -> tuple[Tensor, Tensor]:
     """As the kernel, by formulas."""
     x = (logits.float() + bias)[:, :vocab].requires_grad_()

@@ -268,10 +268,10 @@ except KeyboardInterrupt:
 
 def test_an_interrupt_while_a_lock_is_held_ends_the_workers_all_the_same() -> None:
     """It left the lock locked, about once in some hundred interrupts, and the end waited for it."""
-    found = subprocess.run(
+    ended = subprocess.run(
         [sys.executable, "-c", INTERRUPTED], capture_output=True, timeout=60, check=False
     )
-    assert (found.stdout, found.returncode) == (b"interrupted True\n", 0), found.stderr
+    assert (ended.stdout, ended.returncode) == (b"interrupted True\n", 0), ended.stderr
 
 
 def test_an_interrupt_elsewhere_is_raised_at_once() -> None:
