@@ -57,15 +57,23 @@ def with_positions(context: Context, positions: Positions) -> Context:
         if context._without_streams is not None:  # streams of a row have its positions
             single = with_positions(context._without_streams, positions)
             return with_streams(single, context.rows // context._without_streams.rows)
-        assigned: dict[int, Tensor] = {}  # equal tensors stay one object, and one random draw
-        for index in (context.queries, context.keys, context.new_keys):
-            if id(index) not in assigned:
-                assigned[id(index)] = positions.assign(index, context)
+
+        def at(index: Tensor, *assigned: tuple[Tensor, Tensor]) -> Tensor:
+            # equal tensors stay one object, and get one random draw; found by `is`, because a graph
+            # of torch.compile cannot hold id() of a tensor in torch 2.11
+            for other, result in assigned:
+                if other is index:
+                    return result
+            return positions.assign(index, context)
+
+        queries = at(context.queries)
+        keys = at(context.keys, (context.queries, queries))
+        new_keys = at(context.new_keys, (context.queries, queries), (context.keys, keys))
         return replace(
             context,
-            queries=assigned[id(context.queries)],
-            keys=assigned[id(context.keys)],
-            new_keys=assigned[id(context.new_keys)],
+            queries=queries,
+            keys=keys,
+            new_keys=new_keys,
             positions=positions,
             _indices=context.indices,
             _memo={},
