@@ -1,4 +1,4 @@
-"""Encodings that are not ours: the example of docs/, and made-up distributions that bring one."""
+"""Encodings that are not ours: the example of docs/, and made-up distributions that bring some."""
 
 import re
 from pathlib import Path
@@ -24,16 +24,25 @@ def example(name: str = "mine") -> tuple[str, str]:
     return shown[f"nmt/encodings/{name}.py"], shown[f"conf/encoding/{name}.yaml"]
 
 
-def install(folder: Path, distribution: str, name: str, value: str, source: str = "") -> None:
-    """Lay down a distribution with one entry point, and the module it points to, as pip does."""
+def install(
+    folder: Path,
+    distribution: str,
+    name: str,
+    value: str,
+    source: str = "",
+    group: str = "nmt.encodings",
+) -> None:
+    """Lay down a distribution with an entry point, and the module it points to, as pip does.
+
+    One that is there already gets this entry point, too.
+    """
     metadata = folder / f"{distribution.replace('-', '_')}-1.0.dist-info"
-    metadata.mkdir(parents=True)
+    metadata.mkdir(parents=True, exist_ok=True)
     (metadata / "METADATA").write_text(
         f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n", encoding="utf-8"
     )
-    (metadata / "entry_points.txt").write_text(
-        f"[nmt.encodings]\n{name} = {value}\n", encoding="utf-8"
-    )
+    with (metadata / "entry_points.txt").open("a", encoding="utf-8") as entry_points:
+        entry_points.write(f"[{group}]\n{name} = {value}\n")
     if source:
         module = value.partition(":")[0]
         (folder / f"{module}.py").write_text(source, encoding="utf-8")

@@ -2,21 +2,15 @@
 
 import inspect
 import pkgutil
-import sys
-import traceback
-from functools import cache
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
-from pathlib import Path
 from types import ModuleType
 from typing import TypeGuard
 
 import nmt.encodings as package
 from nmt.encodings.base import Encoding
 from nmt.encodings.options import nearest
-
-GROUP = "nmt.encodings"  # entry points: name = "package.module:Class"
+from nmt.encodings.plug_ins import ENCODING, fits, offered, plug_in
 
 
 def find(name: str) -> type[Encoding]:
@@ -26,17 +20,8 @@ def find(name: str) -> type[Encoding]:
     whose plug-in cannot be loaded.
     """
     module = _module(name)
-    plug_ins = [point for point in _plug_ins(tuple(sys.path)) if point.name == name]
-    if module and plug_ins:
-        raise ValueError(
-            f"{_distribution(plug_ins[0])} offers an encoding of this name, which is built in; "
-            "let its entry point have another name, or uninstall it"
-        )
-    if len(plug_ins) > 1:
-        both = " and ".join(sorted(map(_distribution, plug_ins)))
-        raise ValueError(f"{both} offer an encoding of this name; uninstall one")
-    if plug_ins:
-        return _loaded(plug_ins[0])
+    if (cls := plug_in(ENCODING, name, module is not None)) is not None:
+        return cls
     if module is None:
         raise ValueError(f"no encoding is called {name!r}{nearest(name, names())}")
     return class_in(module)
@@ -45,13 +30,7 @@ def find(name: str) -> type[Encoding]:
 def names() -> list[str]:
     """All encodings that `use:` may name, sorted."""
     built_in = [m.name for m in pkgutil.iter_modules(package.__path__) if _module(m.name)]
-    return sorted({*built_in, *(point.name for point in _plug_ins(tuple(sys.path)))})
-
-
-@cache
-def _plug_ins(path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
-    """Those installed along a path; to read all metadata takes a twentieth of a second."""
-    return tuple(entry_points(group=GROUP))
+    return sorted({*built_in, *offered(ENCODING)})
 
 
 def _module(name: str) -> ModuleType | None:
@@ -91,28 +70,4 @@ def _classes(module: ModuleType) -> list[type[Encoding]]:
 
 
 def _is_encoding(loaded: object) -> TypeGuard[type[Encoding]]:
-    return inspect.isclass(loaded) and issubclass(loaded, Encoding) and loaded is not Encoding
-
-
-def _loaded(point: EntryPoint) -> type[Encoding]:
-    """The class that an installed distribution offers; raises ValueError that names it."""
-    where = f"{_distribution(point)} ({point.value})"
-    try:
-        loaded = point.load()
-    except Exception as e:  # anything that the module raises while it is imported
-        frame = traceback.extract_tb(e.__traceback__)[-1]
-        place = f"{Path(frame.filename).name}:{frame.lineno}"
-        raise ValueError(
-            f"{where} cannot be imported: {type(e).__name__} at {place}: "
-            f"{' '.join(str(e).split())}; mend it, or uninstall it"
-        ) from None
-    if not _is_encoding(loaded):
-        raise ValueError(
-            f"{where} is no class derived from nmt.encodings.base.Encoding; "
-            "its entry point must be package.module:Class"
-        )
-    return loaded
-
-
-def _distribution(point: EntryPoint) -> str:
-    return f"the distribution {point.dist.name}" if point.dist else point.value
+    return fits(ENCODING, loaded)

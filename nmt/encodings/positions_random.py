@@ -3,6 +3,8 @@
 Shift      Kiyono, Kobayashi, Suzuki, Inui (2021), SHAPE: Shifted Absolute Position Embedding
 Augment    Likhomanenko, Xu, Synnaeve, Collobert, Rogozhnikov (2021), CAPE: Encoding Relative
            Positions with Continuous Augmented Positional Embeddings
+PoSE       Zhu, Yang, Wang, Song, Wu, Wei, Li (2023), PoSE: Efficient Context Window Extension of
+           LLMs via Positional Skip-wise Training
 
 Draws come from torch's global generator, anew in every training pass, independent for source and
 target; queries and keys of a pass share them. Evaluation draws nothing. Cross-attention is left
@@ -83,6 +85,52 @@ class Augment(Positions):
             + self.noise * _symmetric(rows, at.shape[1], at)
         )
         return at * (math.log(self.scale) * _symmetric(rows, 1, at)).exp()
+
+
+@dataclass(frozen=True)
+class PoSE(Positions):
+    """Training text is cut into chunks, and positions are skipped before each but the first one.
+
+    So short texts show all distances up to `longest`. Of n tokens, chunks - 1 borders are drawn
+    from 1 .. n - 1, with repetition; of the longest - n positions to spare, each chunk skips a
+    uniform number of those that are left. Evaluation skips none. In the authors' code the first of
+    two chunks is at most half of the text.
+    """
+
+    sites: ClassVar[tuple[str, ...]] = SELF_ATTENTION
+    longest: PositiveInt = 2048
+    chunks: Annotated[int, Bound(2)] = 2
+
+    def max_length(self, training: bool) -> int | None:
+        """A training text has no more tokens than there are positions."""
+        return self.longest if training else None
+
+    def position_range(self, length: int, training: bool) -> range:
+        """All to which the last chunk may skip."""
+        return range(self.longest if training else length)
+
+    def assign(self, index: Tensor, context: Context) -> Tensor:
+        """Positions [batch | 1, length] of index [batch | 1, length]."""
+        if not context.training:
+            return index
+        if (longest := index.shape[1]) > self.longest:
+            raise ValueError(
+                f"at.pose.longest={self.longest}: too few positions for {longest} tokens"
+            )
+        n = index.new_full((context.rows,), longest) if context.lengths is None else context.lengths
+        borders = 1 + _integers(n - 1, self.chunks - 1).sort(-1).values  # [rows, border]
+        left, positions = self.longest - n, index.expand(context.rows, -1)
+        for border in borders.unbind(-1):
+            skipped = _integers(left + 1, 1)
+            positions = positions + skipped * (index >= border[:, None])
+            left = left - skipped[:, 0]
+        return positions.clamp(max=self.longest - 1)  # as padding may be beyond
+
+
+def _integers(below: Tensor, count: int) -> Tensor:
+    """Uniform integers [rows, count] of 0 .. below - 1 for below [rows]; 0 where there is none."""
+    draw = torch.rand(len(below), count, dtype=torch.float64, device=below.device)
+    return (draw * below[:, None]).long()
 
 
 def _symmetric(rows: int, length: int, like: Tensor) -> Tensor:

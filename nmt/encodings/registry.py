@@ -7,7 +7,8 @@ from typing import Any, cast, get_type_hints
 from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.context import Positions
 from nmt.encodings.lookup import find
-from nmt.encodings.options import check
+from nmt.encodings.options import check, nearest
+from nmt.encodings.plug_ins import POSITION, offered, plug_in
 
 SITES = ("encoder", "decoder", "cross")
 COMMON = ("use", "where", "at")  # options of every entry
@@ -16,6 +17,7 @@ POSITIONS = {
     "shift": "positions_random.Shift",
     "augment": "positions_random.Augment",
     "sample": "positions_sampled.Sample",
+    "pose": "positions_random.PoSE",
     "remaining": "positions_remaining.Remaining",
     "column": "positions_columns.ColumnPositions",
     "segment": "positions_columns.Segment",
@@ -85,9 +87,10 @@ def _positions(at: Any) -> tuple[str, Positions]:
     if isinstance(at, dict) and len(at) != 1:
         raise ValueError(f"at={at}: expected one name with its options, as {{index: {{start: 1}}}}")
     name, options = (at, {}) if isinstance(at, str) else next(iter(dict(at).items()))
-    if name not in POSITIONS:
-        raise ValueError(f"at={name}: choose one of {', '.join(POSITIONS)}")
-    cls = position_class(name)
+    try:
+        cls = position_class(name)
+    except ValueError as e:
+        raise ValueError(f"at={name}: {e}") from None
     kinds = get_type_hints(cls, include_extras=True)
     names = [f.name for f in fields(cast(Any, cls))]
     check(options or {}, {n: kinds[n] for n in names}, where=f"at.{name}")
@@ -95,7 +98,15 @@ def _positions(at: Any) -> tuple[str, Positions]:
 
 
 def position_class(name: str) -> type[Positions]:
-    """The class of a name in POSITIONS; its module is imported only where a config has the name."""
-    module, _, cls = POSITIONS[name].partition(".")
-    positions: Any = getattr(import_module(f"nmt.encodings.{module}"), cls)
-    return positions
+    """The class of a name in POSITIONS, or the one that an installed plug-in offers.
+
+    Its module is imported only where a config has the name. Raises ValueError as `lookup.find`.
+    """
+    cls: Any = plug_in(POSITION, name, name in POSITIONS)
+    if cls is None and name not in POSITIONS:
+        known = nearest(name, [*POSITIONS, *offered(POSITION)])
+        raise ValueError(f"no positions are called {name!r}{known}")
+    if cls is None:
+        module, _, attribute = POSITIONS[name].partition(".")
+        cls = getattr(import_module(f"nmt.encodings.{module}"), attribute)
+    return cast(type[Positions], cls)

@@ -1,4 +1,4 @@
-"""Encodings as they came out after 2023, from a package of somebody else's, by every command."""
+"""Encodings and positions of after 2023, from a package of somebody else's, by every command."""
 
 import sys
 from collections.abc import Iterator
@@ -13,6 +13,9 @@ from nmt.cli.encodings import main as encodings
 from nmt.cli.evaluate import main as evaluate
 from nmt.cli.train import main as train
 from nmt.cli.translate import main as translate
+from nmt.encodings import passes
+from nmt.encodings.base import Dims
+from nmt.encodings.registry import create
 from nmt.overrides.compose import experiment_of
 from nmt.overrides.options import config_dir_override
 from nmt.testing import check_encoding
@@ -22,26 +25,29 @@ from tests.plug_ins import ROOT, install
 PLACE = ROOT / "tests" / "outside"
 BESIDE = ["--config-dir", str(PLACE)]
 CLASSES = {"forgetting": "Forgetting", "slower_turns": "SlowerTurns"}
+POSITIONS = {"bilevel": "Bilevel"}
 BUILT_IN = {"forgetting": "fox", "slower_turns": "yarn"}
+COMPLEX = "encoding=[bilevel,complex_order]"
 BACK = "encoding.forgetting.where=[decoder,cross]"
 Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(autouse=True)
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A distribution for each module, as pip lays them down."""
+    """A distribution of all modules, as pip lays it down."""
     site = tmp_path / "site"
-    for name, of in CLASSES.items():
-        source = (PLACE / f"{name}.py").read_text(encoding="utf-8")
-        install(site, f"nmt-{name}", name, f"outside_{name}:{of}", source)
+    for group, classes in {"nmt.encodings": CLASSES, "nmt.positions": POSITIONS}.items():
+        for name, of in classes.items():
+            source = (PLACE / f"{name}.py").read_text(encoding="utf-8")
+            install(site, "nmt-outside", name, f"outside_{name}:{of}", source, group)
     monkeypatch.syspath_prepend(site)
     yield
-    for name in CLASSES:
+    for name in (*CLASSES, *POSITIONS):
         sys.modules.pop(f"outside_{name}", None)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CLASSES)
+@pytest.mark.parametrize("name", [*CLASSES, *POSITIONS])
 def test_has_a_card_and_a_picture(name: str, tmp_path: Path, capsys: Capture) -> None:
     assert encodings([name, *BESIDE]) == 0
     shown = capsys.readouterr().out
@@ -50,7 +56,10 @@ def test_has_a_card_and_a_picture(name: str, tmp_path: Path, capsys: Capture) ->
     assert (tmp_path / "a.svg").stat().st_size > 1000
 
 
-@pytest.mark.parametrize("words", [["forgetting"], ["slower_turns"], ["forgetting", BACK]])
+@pytest.mark.parametrize(
+    "words",
+    [["forgetting"], ["slower_turns"], ["forgetting", BACK], ["bilevel"], ["bilevel", COMPLEX]],
+)
 def test_passes_all_checks(words: list[str]) -> None:
     in_encoder = BACK not in words
     check_encoding(
@@ -58,7 +67,9 @@ def test_passes_all_checks(words: list[str]) -> None:
     )
 
 
-@pytest.mark.parametrize("words", [["encoding=slower_turns"], ["encoding=forgetting", BACK]])
+@pytest.mark.parametrize(
+    "words", [["encoding=slower_turns"], ["encoding=forgetting", BACK], ["encoding=bilevel"]]
+)
 def test_trains_translates_with_a_beam_and_is_evaluated(
     words: list[str], tmp_path: Path, capsys: Capture
 ) -> None:
@@ -103,3 +114,43 @@ def test_says_what_the_one_of_the_toolkit_says(name: str) -> None:
     torch.testing.assert_close(
         theirs.hidden(source, target, {}).states, ours.hidden(source, target, {}).states
     )
+
+
+def levels(ids: list[int], end: int) -> tuple[list[int], list[int]]:
+    """The places in segments, and the segments' numbers, token by token."""
+    places, numbers, place, number = [], [], 0, 0
+    for token in ids:
+        places.append(place)
+        numbers.append(number)
+        place, number = (0, number + 1) if token == end else (place + 1, number)
+    return places, numbers
+
+
+def test_segments_found_from_tokens_are_those_of_plain_loops_at_every_step() -> None:
+    """In one pass, and of hypotheses that grow by one or more tokens and change rows."""
+    inner, outer = ({"bilevel": {"end": 2, "level": level}} for level in ("inner", "outer"))
+    entries = {
+        "places": {"use": "learned", "at": inner},
+        "segments": {"use": "rotary", "at": outer},
+    }
+    dims = Dims("decoder", 1, 2, 8, 4)
+    both = [e.positions for e in create(entries, dims)]
+    assert [positions.ascending for positions in both] == [False, True]
+    ids = torch.randint(1, 5, (3, 12), generator=torch.Generator().manual_seed(3))
+    ids[0, :5] = torch.tensor([2, 2, 1, 1, 2])
+    whole = passes.whole("encoder", 12, rows=3, tokens=ids)
+    for level, positions in enumerate(both):
+        wanted = [levels(row, 2)[level] for row in ids.tolist()]
+        assert passes.with_positions(whole, positions).keys.tolist() == wanted
+    state: dict[str, Tensor] = {}
+    done = 0
+    for n, rows in ((1, [0, 0, 2]), (3, [2, 1, 0]), (1, [1, 1, 1, 0]), (2, [0, 1, 2, 3])):
+        known = {"rows": len(ids), "tokens": ids[:, done : done + n], "state": state}
+        step = passes.step("decoder", done, n, ids.device, **known)
+        done += n
+        for level, positions in enumerate(both):
+            found = passes.with_positions(step, positions)
+            wanted = [levels(row[:done], 2)[level] for row in ids.tolist()]
+            assert found.keys.tolist() == wanted
+            assert found.queries.tolist() == [row[-n:] for row in wanted]
+        ids, state = ids[rows], {name: kept[rows] for name, kept in state.items()}

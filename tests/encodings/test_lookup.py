@@ -1,4 +1,7 @@
-"""Which class a name stands for: a module's own, a plug-in's, or a refusal that names them."""
+"""Which class a name stands for: a module's own, a plug-in's, or a refusal that names them.
+
+Plug-ins offer encodings, and positions.
+"""
 
 import os
 import sys
@@ -10,6 +13,7 @@ import pytest
 
 import nmt.encodings
 from nmt.encodings.base import Dims, Encoding
+from nmt.encodings.context import Positions
 from nmt.encodings.lookup import names
 from nmt.encodings.registry import create
 from tests.plug_ins import install
@@ -17,6 +21,17 @@ from tests.plug_ins import install
 DIMS = Dims("encoder", 1, 2, 8, 4)
 HEAD = "from nmt.encodings.base import Encoding\n"
 MINE = HEAD + "class Mine(Encoding):\n    pass\n"
+THEIRS = """from dataclasses import dataclass
+from nmt.encodings.context import Positions
+from nmt.encodings.options import PositiveInt
+
+@dataclass(frozen=True)
+class Theirs(Positions):
+    every: PositiveInt = 2
+
+    def assign(self, index, context):
+        return index * self.every
+"""
 
 Define = Callable[[str, str], None]
 
@@ -146,3 +161,75 @@ def test_a_plug_in_that_is_no_encoding_is_named(
     message = refusal("theirs")
     assert message.startswith(f"encoding.theirs: the distribution mine-encodings ({value}) ")
     assert expected in message
+
+
+def positions(at: object) -> Positions:
+    return create({"absolute": {"at": at}}, DIMS)[0].positions
+
+
+def at_refusal(at: object) -> str:
+    with pytest.raises(ValueError) as e:
+        positions(at)
+    assert "\n" not in str(e.value)
+    return str(e.value)
+
+
+def offer(site: Path, name: str, source: str = THEIRS, distribution: str = "of-theirs") -> None:
+    module = distribution.replace("-", "_")
+    install(site, distribution, name, f"{module}:Theirs", source, "nmt.positions")
+
+
+def test_positions_of_a_plug_in_are_like_others(site: Path) -> None:
+    offer(site, "theirs")
+    assert positions("theirs") == positions({"theirs": {"every": 2}})
+    assert positions({"theirs": {"every": 3}}) != positions("theirs")
+    assert at_refusal("theirz").endswith(
+        "at=theirz: no positions are called 'theirz'; did you mean 'theirs'?"
+    )
+    assert at_refusal("shfit").endswith("no positions are called 'shfit'; did you mean 'shift'?")
+    assert (
+        at_refusal({"theirs": {"every": 0}})
+        == "encoding.absolute: at.theirs.every=0: must be at least 1"
+    )
+    assert at_refusal({"theirs": {"ever": 1}}) == (
+        "encoding.absolute: at.theirs: no option 'ever'; did you mean 'every'?"
+    )
+    assert refusal("theirs").startswith("encoding.theirs: no encoding is called")
+
+
+def test_positions_with_the_name_of_built_in_ones_are_refused(site: Path) -> None:
+    offer(site, "shift")
+    assert at_refusal("shift") == (
+        "encoding.absolute: at=shift: the distribution of-theirs offers positions of this name, "
+        "which is built in; let its entry point have another name, or uninstall it"
+    )
+    assert positions("sample")
+
+
+def test_two_plug_ins_of_one_name_of_positions_are_refused(site: Path) -> None:
+    offer(site, "theirs")
+    offer(site, "theirs", distribution="yours")
+    assert at_refusal("theirs") == (
+        "encoding.absolute: at=theirs: the distribution of-theirs and the distribution yours offer "
+        "positions of this name; uninstall one"
+    )
+
+
+@pytest.mark.parametrize(
+    "source, expected",
+    [
+        ("1 / 0", "cannot be imported: ZeroDivisionError at of_theirs.py:1: division by zero;"),
+        ("Theirs = 3", "is no frozen dataclass derived from nmt.encodings.context.Positions; its"),
+        (THEIRS.replace("(frozen=True)", ""), "is no frozen dataclass derived from"),
+        (THEIRS.replace("@dataclass(frozen=True)", ""), "is no frozen dataclass derived from"),
+        (THEIRS.replace("(Positions)", ""), "is no frozen dataclass derived from"),
+        ("from nmt.encodings.context import Positions as Theirs", "is no frozen dataclass derived"),
+    ],
+)
+def test_a_plug_in_that_offers_no_positions_is_named(
+    source: str, expected: str, site: Path
+) -> None:
+    offer(site, "theirs", source)
+    assert f"at=theirs: the distribution of-theirs (of_theirs:Theirs) {expected}" in at_refusal(
+        "theirs"
+    )

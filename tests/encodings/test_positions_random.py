@@ -12,7 +12,7 @@ from nmt.encodings.base import Encoding
 from nmt.encodings.context import Context, Positions
 from nmt.encodings.passes import with_positions
 from nmt.encodings.positions import Index
-from nmt.encodings.positions_random import Augment, Shift
+from nmt.encodings.positions_random import Augment, PoSE, Shift
 from nmt.encodings.positions_sampled import Sample
 from nmt.encodings.registry import create
 from nmt.model.transformer import Transformer
@@ -47,7 +47,7 @@ def test_shift_moves_each_sentence_as_a_whole() -> None:
     assert len(counts) == 4 and counts.min() > 70  # of 100 expected, deviation 9
 
 
-@pytest.mark.parametrize("p", [Shift(k=1), Sample(longest=9, test_length=9)])
+@pytest.mark.parametrize("p", [Shift(k=1), Sample(longest=9, test_length=9), PoSE(9, 5)])
 def test_one_choice_is_the_index(p: Positions) -> None:
     assert torch.equal(embedded(p, training(9)), embedded(Index(), training(9)))
     assert torch.equal(embedded(p, pass_over(9)), embedded(Index(), pass_over(9)))
@@ -127,7 +127,53 @@ def test_too_long_sentences_are_refused() -> None:
         positions(p, n=31)
 
 
-@pytest.mark.parametrize("p", [Shift(), Augment(), Sample()])
+def skipwise(n: int, longest: int, chunks: int, rows: int) -> list[list[int]]:
+    """PoSE by plain loops: position + u_i in chunk i, u_0 = 0, u_i uniform in u_(i-1) .. Lt - L."""
+    cuts = torch.rand(rows, chunks - 1, dtype=torch.float64).tolist()
+    skips = [torch.rand(rows, 1, dtype=torch.float64)[:, 0].tolist() for _ in range(chunks - 1)]
+    found = []
+    for row in range(rows):
+        borders = sorted(1 + int(cut * (n - 1)) for cut in cuts[row])
+        u = [0]
+        for skip in skips:
+            u.append(u[-1] + int(skip[row] * (longest - n - u[-1] + 1)))
+        found.append([t + u[sum(border <= t for border in borders)] for t in range(n)])
+    return found
+
+
+@pytest.mark.parametrize("chunks", [2, 4])
+def test_chunks_skip_positions_as_in_plain_loops(chunks: int) -> None:
+    torch.manual_seed(0)
+    drawn = positions(PoSE(30, chunks), n=9, rows=50)
+    torch.manual_seed(0)
+    assert drawn.tolist() == skipwise(9, 30, chunks, 50)
+
+
+def test_skips_and_borders_are_uniform_and_stay_within_the_longest() -> None:
+    torch.manual_seed(0)
+    drawn = positions(PoSE(longest=20), n=9, rows=6000)
+    assert drawn[:, 0].eq(0).all() and drawn.diff().min() == 1 and drawn.max() == 19
+    skips = torch.bincount(drawn[:, -1] - 8)
+    assert len(skips) == 12 and skips.min() > 420 and skips.max() < 580  # of 500 expected
+    steps = drawn.diff()
+    skipped = steps.amax(1) > 1
+    borders = torch.bincount(steps[skipped].argmax(1))
+    assert len(borders) == 8 and borders.min() > 600 and borders.max() < 780  # of 687
+    assert (steps > 1).sum(1).max() == 1
+    assert torch.equal(with_positions(pass_over(25), PoSE(20)).keys[0], torch.arange(25))
+
+
+def test_short_sentences_of_a_batch_skip_further_and_padding_stays_in_the_table() -> None:
+    torch.manual_seed(0)
+    drawn = positions(PoSE(longest=40), n=30, rows=400, lengths=[4, 30] * 200)
+    assert drawn.max() == 39 and drawn[0::2, 3].max() == 39 and drawn[1::2, 3].max() <= 13
+    assert positions(PoSE(40), n=3, rows=3, lengths=[0, 1, 2])[:, 0].eq(0).all()
+    with pytest.raises(ValueError, match=r"at.pose.longest=30: too few positions for 31 tokens"):
+        positions(PoSE(longest=30), n=31)
+    assert (PoSE(30).max_length(training=True), PoSE(30).max_length(training=False)) == (30, None)
+
+
+@pytest.mark.parametrize("p", [Shift(), Augment(), Sample(), PoSE()])
 def test_a_pass_draws_once_and_the_next_draws_anew(p: Positions) -> None:
     torch.manual_seed(3)
     c = training(9)

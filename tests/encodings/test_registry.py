@@ -22,7 +22,10 @@ DIMS = Dims("encoder", 1, 2, 8, 4)
         ({"relative": {"tau": True}}, "tau=True: expected int"),
         ({"relative": {"key": 1}}, "key=1: expected bool"),
         ({"relative": {"where": ["middle"]}}, "where=middle: choose among"),
-        ({"relative": {"at": "nowhere"}}, "at=nowhere: choose one of"),
+        (
+            {"relative": {"at": "nowhere"}},
+            "at=nowhere: no positions are called 'nowhere'; known are augment,",
+        ),
         ({"absolute": {"at": {"index": {"strt": 1}}}}, "at.index: no option 'strt'"),
         ({"absolute": {"at": {"index": {"start": 1.5}}}}, "start=1.5: expected int"),
     ],
