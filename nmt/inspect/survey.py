@@ -22,7 +22,6 @@ class Method(NamedTuple):
 
 
 PATHS = "needs the labelled path between every two words; a column has one number per word"
-SPECTRUM = "needs the eigenvectors of a graph, real numbers; a column has integers"
 PREDICTED = "needs a non-autoregressive decoder and a predictor of its positions"
 
 _TABLE_1 = f"""
@@ -61,7 +60,7 @@ TPE (Shiv and Quirk 2019)                 | A ape yes no no  | d / D | tpe
 Struct. Transformer (Zhu et al. 2019)     | R mam yes yes yes | 5 d^2 + (d + 1) d_r | {PATHS}
 Graph Transformer (Cai and Lam 2020)      | R mam yes yes yes | 7 d^2 + 3 d   | {PATHS}
 Graformer (Schmitt et al. 2021)           | R mam yes yes no  | 2 (D + 1) h   | graformer
-Graph Transformer (Dwivedi and Bresson 2020) | A ape no no yes | 0 | {SPECTRUM}
+Graph Transformer (Dwivedi and Bresson 2020) | A ape no no yes | 0 | laplacian
 graph-bert (Zhang et al. 2020)            | B ape no no yes  | 0 | graph_bert
 """
 _ELSEWHERE = f"""
@@ -82,7 +81,7 @@ def _methods(table: str) -> list[Method]:
     rows = []
     for line in table.strip().split("\n"):
         name, cells, parameters, last = (part.strip() for part in line.split("|"))
-        missing = last in (PATHS, SPECTRUM, PREDICTED)
+        missing = last in (PATHS, PREDICTED)
         choices = () if missing else tuple(last.split(", "))
         rows.append(Method(name, tuple(cells.split()), parameters, choices, last * missing))
     return rows

@@ -37,6 +37,7 @@ OPTIONS = [
     "per_language",
     "graformer",
     "graph_bert",
+    "laplacian",
 ]
 Make = Callable[..., Transformer]
 Ids = Callable[..., Tensor]
@@ -256,6 +257,7 @@ def test_columns_are_named_to_the_model(tiny: Make) -> None:
         "per_language": {"language"},
         "graformer": {"heads", "words"},
         "graph_bert": {"depth", "order"},
+        "laplacian": {"heads", "words"},
     }
     assert {o: tiny(f"encoding={o}").columns for o in OPTIONS} == wanted
     assert tiny("encoding=spr_absolute", "encoding.spr_absolute.heads=mine").columns == {"mine"}
@@ -384,6 +386,7 @@ def test_counts_at_base_size(added_at_base: Callable[..., int]) -> None:
         "per_language": (2 + 1) * 1024 * 512,
         "graformer": 2 * (8 + 1) * 8,
         "graph_bert": 0,
+        "laplacian": (8 + 1) * 512,
     }
     assert {o: added_at_base(f"encoding={o}") for o in OPTIONS} == wanted
     alone = added_at_base("encoding=spr_relative", "encoding.relative.where=[]")

@@ -52,7 +52,9 @@ WANTED = {  # option -> a part of the reason why it is refused; the others expor
     **dict.fromkeys(("sigmoid_attention", "stick_breaking"), "the place of softmax"),
     "fox": "something else of each word",
     **dict.fromkeys(("sine_spe", "sine_spe_stochastic"), "queries and keys wider"),
-    **dict.fromkeys(("graformer", "spr_absolute", "spr_relative", "tpe"), "the column heads"),
+    **dict.fromkeys(
+        ("graformer", "spr_absolute", "spr_relative", "tpe", "laplacian"), "the column heads"
+    ),
     "graph_bert": "the column depth",
     "per_language": "the column language",
     "xl_pe": "the column order",

@@ -1,0 +1,203 @@
+"""Eigenvectors of trees against Jacobi's rotations in plain loops; signs drawn or fixed."""
+
+import math
+from itertools import product
+
+import pytest
+import torch
+from torch import Tensor
+
+from nmt.encodings.composition import Encodings
+from nmt.encodings.context import Context
+from nmt.encodings.laplacian import Laplacian, eigenvectors
+from tests.encodings.attending import dims, pass_over
+from tests.encodings.test_trees import Heads, batch, some
+
+Matrix = list[list[float]]
+STAR: Heads = [2, 0, 2, 2, 2, 2]  # five words that are alike, on one
+SENTENCES = [*some(seed=4, rows=6), (STAR, [1, 2, 1, 1, 3, 1])]
+HEADS, WORDS = batch(SENTENCES)
+LENGTHS = torch.tensor([sum(sizes) + 1 for _, sizes in SENTENCES])  # eos included
+REAL = torch.arange(HEADS.shape[1]) < LENGTHS[:, None]
+
+
+def laplacian(heads: Heads) -> Matrix:
+    """I - D^-1/2 A D^-1/2 of words, eos and one node above the roots, which is the last."""
+    above = len(heads) + 1
+    edges = [(word, head - 1 if head else above) for word, head in enumerate([*heads, 0])]
+    degree = [sum(node in edge for edge in edges) for node in range(above + 1)]
+    matrix = [[float(i == j) for j in range(above + 1)] for i in range(above + 1)]
+    for i, j in edges:
+        matrix[i][j] = matrix[j][i] = -1 / math.sqrt(degree[i] * degree[j])
+    return matrix
+
+
+def jacobi(matrix: Matrix) -> list[tuple[float, list[float]]]:
+    """Eigenvalues and their vectors, in order: pairs of rows are rotated until it is diagonal."""
+    n = len(matrix)
+    a = [row[:] for row in matrix]
+    vectors = [[float(i == j) for j in range(n)] for i in range(n)]
+    for _, p, q in product(range(30), range(n), range(n)):
+        if p >= q or abs(a[p][q]) < 1e-300:
+            continue
+        theta = (a[q][q] - a[p][p]) / (2 * a[p][q])
+        t = (1 if theta >= 0 else -1) / (abs(theta) + math.sqrt(theta * theta + 1))
+        c = 1 / math.sqrt(t * t + 1)
+        for m in (a, vectors):
+            for row in m:
+                row[p], row[q] = c * row[p] - t * c * row[q], t * c * row[p] + c * row[q]
+        a[p], a[q] = (
+            [c * x - t * c * y for x, y in zip(a[p], a[q], strict=True)],
+            [t * c * x + c * y for x, y in zip(a[p], a[q], strict=True)],
+        )
+    return sorted((a[k][k], [row[k] for row in vectors]) for k in range(n))
+
+
+def components(heads: Heads, count: int) -> list[list[float]]:
+    """Those of each word and eos in the eigenvectors after the first."""
+    nodes = len(heads) + 1
+    weights = [*(math.sin(number**2) for number in range(1, nodes + 1)), 0.0]
+    exact = jacobi(laplacian(heads))
+    columns: list[list[float]] = []
+    while exact:  # all vectors of one eigenvalue
+        same = [vector for value, vector in exact if value - exact[0][0] < 1e-9]
+        exact = exact[len(same) :]
+        weighted = [
+            [sum(w * x * y for w, x, y in zip(weights, u, v, strict=True)) for u in same]
+            for v in same
+        ]
+        for _, parts in jacobi(weighted):
+            mixed = [
+                sum(part * u[i] for part, u in zip(parts, same, strict=True))
+                for i in range(nodes + 1)
+            ]
+            total = sum(w * x for w, x in zip(weights, mixed, strict=True))
+            columns.append([math.copysign(1, total) * x for x in mixed])
+    return [[column[node] for column in columns[1 : count + 1]] for node in range(nodes)]
+
+
+@pytest.mark.parametrize("count", [2, 12])
+def test_components_are_those_of_plain_loops(count: int) -> None:
+    found = eigenvectors(HEADS, WORDS, REAL, count)
+    assert found.dtype == torch.float64
+    for row, (heads, sizes) in enumerate(SENTENCES):
+        wanted = components(heads, count)
+        words = [word for word, size in enumerate([*sizes, 1]) for _ in range(size)]
+        for piece, word in enumerate(words):  # all pieces of a word alike
+            known = len(wanted[word])
+            expected = torch.tensor(wanted[word], dtype=torch.float64)
+            torch.testing.assert_close(found[row, piece, :known], expected, atol=1e-10, rtol=0)
+            assert found[row, piece, known:].eq(0).all()
+
+
+def test_they_are_eigenvectors_of_the_tree_itself() -> None:
+    """Also those of an eigenvalue that four words of a star share, who differ in them."""
+    matrix = laplacian(STAR)
+    found = eigenvectors(HEADS[-1:], WORDS[-1:], REAL[-1:], 8)[0]
+    first = [WORDS[-1].tolist().index(word) for word in range(7)]
+    exact = jacobi(matrix)
+    assert sum(abs(value - 1) < 1e-9 for value, _ in exact) == 4
+    for k, (value, _) in enumerate(exact[1:7]):
+        u = found[first, k].tolist()
+        for i in range(5):  # words that do not touch the node above
+            if STAR[i]:
+                product_of_row = sum(matrix[i][j] * u[j] for j in range(7))
+                assert abs(product_of_row - value * u[i]) < 1e-10
+    alone = found[first, 1:5][[0, 2, 3, 4, 5]]
+    assert (
+        len({round(float(x), 4) for x in alone.norm(dim=1)}) > 1
+        or alone.unique(dim=0).shape[0] == 5
+    )
+
+
+def beside(rows: list[int], training: bool = False) -> Context:
+    """A pass over some of the sentences, without padding that they do not need."""
+    n = int(LENGTHS[rows].max())
+    context = pass_over(n, rows=len(rows))
+    context.columns = {"heads": HEADS[rows, :n], "words": WORDS[rows, :n]}
+    context.lengths, context.training = LENGTHS[rows], training
+    return context
+
+
+def test_a_projection_is_added_and_gets_the_gradients_of_plain_loops() -> None:
+    torch.manual_seed(0)
+    e = Laplacian(dims(), vectors=5).double()
+    rows = list(range(len(SENTENCES)))
+    context = beside(rows)
+    x = torch.randn(len(rows), context.queries.shape[1], 8, dtype=torch.float64)
+    g = torch.randn_like(x)
+    y = Encodings([e]).embed(x, context)
+    (y * g).sum().backward()
+    matrix, offset = (p.detach() for p in e.out.parameters())
+    weight, bias = torch.zeros(8, 5, dtype=torch.float64), torch.zeros(8, dtype=torch.float64)
+    for row, (heads, sizes) in enumerate(SENTENCES):
+        words = [word for word, size in enumerate([*sizes, 1]) for _ in range(size)]
+        wanted = components(heads, 5)
+        for t in range(x.shape[1]):
+            u = torch.zeros(5, dtype=torch.float64)
+            if t < len(words):
+                u[: len(wanted[words[t]])] = torch.tensor(wanted[words[t]], dtype=u.dtype)
+                added = [
+                    sum(float(matrix[d, k] * u[k]) for k in range(5)) + float(offset[d])
+                    for d in range(8)
+                ]
+                assert (
+                    y[row, t] - x[row, t] - torch.tensor(added, dtype=u.dtype)
+                ).abs().max() < 1e-10
+                weight += g[row, t, :, None] * u
+            bias += g[row, t]  # padding has no components
+    torch.testing.assert_close(e.out.weight.grad, weight, atol=1e-10, rtol=0)
+    torch.testing.assert_close(e.out.bias.grad, bias)
+
+
+def test_neighbours_in_a_batch_and_padding_change_nothing() -> None:
+    e = Laplacian(dims(), vectors=9).double()
+    rows = list(range(len(SENTENCES)))
+    together = e.embed(torch.zeros(len(rows), int(LENGTHS.max()), 8).double(), beside(rows))
+    for row in rows:
+        n = int(LENGTHS[row])
+        alone = e.embed(torch.zeros(1, n, 8).double(), beside([row]))
+        torch.testing.assert_close(together[row, :n], alone[0], atol=1e-10, rtol=0)
+
+
+def signs(training: bool, draws: int = 300) -> Tensor:
+    """Those of one sentence in many passes [draw, vector], against the fixed ones."""
+    e = Laplacian(dims(), vectors=4)
+    with torch.no_grad():
+        e.out.weight.zero_()[:4] = torch.eye(4)
+        e.out.bias.zero_()
+    rows = [6] * draws
+    zeros = torch.zeros(draws, int(LENGTHS[6]), 8)
+    added = e.embed(zeros, beside(rows, training))[..., :4]
+    fixed = e.embed(zeros[:1], beside([6]))[..., :4]
+    torch.testing.assert_close(added.abs(), fixed.abs().expand_as(added))
+    return (added * fixed).sum(1).sign()
+
+
+def test_signs_are_drawn_in_training_for_each_sentence_and_vector() -> None:
+    torch.manual_seed(0)
+    assert signs(training=False).eq(1).all()
+    drawn = signs(training=True)
+    assert drawn.mean(0).abs().max() < 0.2  # of a deviation of 0.06
+    assert (drawn[:, :3] * drawn[:, 1:]).mean(0).abs().max() < 0.2  # independent of each other
+
+
+def test_what_is_no_tree_is_refused() -> None:
+    e = Laplacian(dims())
+    for heads, said in (
+        ([2, 1, 0], "go round in a circle"),
+        ([4, 0, 0], "a head is 4 of 3 pieces"),
+    ):
+        context = pass_over(3, rows=1)
+        context.columns = {"heads": torch.tensor([heads]), "words": torch.arange(3)[None]}
+        with pytest.raises(ValueError, match=said):
+            e.embed(torch.zeros(1, 3, 8), context)
+
+
+def test_long_chains_stay_finite() -> None:
+    """300 words in a row, and an empty sentence."""
+    chain = torch.arange(300)[None]
+    found = eigenvectors(chain, chain, torch.ones_like(chain, dtype=torch.bool), 8)
+    assert found.isfinite().all() and found.norm(dim=1).min() > 0.9
+    none = torch.zeros_like(chain)
+    assert eigenvectors(none, none, none.bool(), 8).eq(0).all()
