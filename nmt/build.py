@@ -55,10 +55,12 @@ def meta_model(settings: Settings, source_size: int, target_size: int) -> Transf
 def shrunken(settings: Settings) -> Settings:
     """The same encodings in a model of 16 dimensions, or of the full width where they need it.
 
-    It has two layers, or more where model.drop_residual names them.
+    It has two layers, or more where model.drop_residual or an entry of the encoding names them.
     """
     model = settings.model
-    deepest = max([LAYERS, *model.drop_residual])
+    lists = [options.get("layers") for options in settings.encoding.values()]
+    served = [n + 1 for each in lists if isinstance(each, list) for n in each if type(n) is int]
+    deepest = max([LAYERS, *model.drop_residual, *served])
     shallow = replace(
         model,
         encoder_layers=min(model.encoder_layers, deepest),

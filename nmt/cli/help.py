@@ -36,6 +36,7 @@ EVERYTHING = "all"
 _KEYS = "Keys (KEY=VALUE; in brackets the default of the default option):"
 _OF_EVERY_ENTRY = [
     "  encoding.NAME.where, .at         sites (encoder, decoder, cross); positions;",
+    "  encoding.NAME.layers, .heads     that it serves, numbers from 0, if not all;",
     "                                   of every entry, whatever its file holds",
 ]
 

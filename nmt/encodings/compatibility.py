@@ -10,23 +10,27 @@ from collections.abc import Sequence
 from itertools import combinations
 
 from nmt.encodings.base import Encoding
+from nmt.encodings.parts import overlap
 
 
 def check(entries: Sequence[Encoding]) -> None:
     """Raise ValueError for entries that cannot be combined, with what to do."""
-    if sum(e.facts.scale is not None for e in entries) > 1:
-        raise ValueError("encoding: more than one entry sets the scale of the scores")
-    normalising = [e.name for e in entries if "normalise" in e.hooks]
-    if len(normalising) > 1:
-        names = " and ".join(normalising)
-        raise ValueError(f"encoding: only one entry can take the place of softmax, not {names}")
+    for one, other in combinations(entries, 2):
+        if not overlap(one, other):
+            continue
+        if one.facts.scale is not None and other.facts.scale is not None:
+            raise ValueError("encoding: more than one entry sets the scale of the scores")
+        if "normalise" in one.hooks and "normalise" in other.hooks:
+            names = f"{one.name} and {other.name}"
+            raise ValueError(f"encoding: only one entry can take the place of softmax, not {names}")
     embedding = [e.name for e in entries if "embed" in e.hooks]
     if len(embedding) > 1 and any(e.facts.streams > 1 for e in entries):
         names = ", ".join(embedding)
         raise ValueError(f"encoding: one entry must make all embeddings complex, not {names}")
     for i, e in enumerate(entries):
         if e.facts.changes_width:
-            _check_width(e, [o for o in entries if o is not e], entries[i + 1 :])
+            met = [o for o in entries if o is not e and overlap(e, o)]
+            _check_width(e, met, [o for o in entries[i + 1 :] if overlap(e, o)])
 
 
 def _check_width(e: Encoding, others: Sequence[Encoding], later: Sequence[Encoding]) -> None:
@@ -49,6 +53,8 @@ def _check_width(e: Encoding, others: Sequence[Encoding], later: Sequence[Encodi
 def breaking_shift_invariance(entries: Sequence[Encoding]) -> tuple[Encoding, Encoding] | None:
     """The first two relative entries that together depend on absolute positions, or None."""
     for one, other in combinations([e for e in entries if e.facts.relative], 2):
+        if not overlap(one, other):
+            continue
         if not _commute(one.facts.rotation_planes, other.facts.rotation_planes):
             return one, other
         for rotary, reader in ((one, other), (other, one)):

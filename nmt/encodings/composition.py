@@ -9,12 +9,14 @@ from typing import cast
 
 from torch import Tensor, nn
 
-from nmt.encodings import compatibility, limits
+from nmt.encodings import compatibility, limits, parts
 from nmt.encodings.base import DistanceVectors, Encoding, Projection
 from nmt.encodings.context import Context
 from nmt.encodings.passes import with_positions
 from nmt.encodings.positions import Scaled
 from nmt.encodings.weights import softmax
+
+WEIGHTS = "[batch, heads, query, key]"  # axes
 
 
 class Encodings(nn.Module):
@@ -28,24 +30,26 @@ class Encodings(nn.Module):
                 raise ValueError(f"encoding.{e.name}: {why}")
         self.entries = nn.ModuleList(entries)
 
-    def _entries_with(self, hook: str, context: Context) -> list[tuple[Encoding, Context]]:
-        """The entries that override a hook, each with the context of its positions."""
+    def _entries_with(
+        self, hook: str, context: Context, layer: int | None = None
+    ) -> list[tuple[Encoding, int, Context]]:
+        """The entries that override a hook and serve the layer, its number among those that each
+        serves, and the context of their positions."""
         # of all entries, so that they draw random positions at the first hook
         entries = [(e, with_positions(context, e.positions)) for e in self]
-        chosen = [(e, c) for e, c in entries if hook in e.hooks]
+        chosen = [(e, c) for e, c in entries if hook in e.hooks and parts.serves(e, layer)]
         for e, c in chosen:
             if e.facts.num_positions is not None:
                 which = ("queries",) if hook == "embed" else ("queries", "keys")
                 c.once(("within", id(e), which), partial(_check_positions, e, c, which))
-        return chosen
+        return [(e, parts.number(e, layer or 0), parts.of_layers(e, c)) for e, c in chosen]
 
     def __iter__(self) -> Iterator[Encoding]:
         return iter(cast(list[Encoding], list(self.entries)))
 
-    @property
-    def fusible(self) -> bool:
-        """Whether a fused kernel with an additive mask computes the same."""
-        return not any(_changes_attention(e) for e in self)
+    def fusible(self, layer: int) -> bool:
+        """Whether a fused kernel with an additive mask computes the same in a layer."""
+        return not any(_changes_attention(e) and parts.serves(e, layer) for e in self)
 
     @property
     def relative(self) -> bool:
@@ -67,10 +71,9 @@ class Encodings(nn.Module):
         """The longest sequence that every entry can encode, in training or otherwise; None: any."""
         return limits.least(limits.max_length(e, training) for e in self)
 
-    @property
-    def scale(self) -> float | None:
-        """The factor on the scores, if an entry states one."""
-        scales = (e.facts.scale for e in self)
+    def scale(self, layer: int) -> float | None:
+        """The factor on the scores of a layer, if an entry states one."""
+        scales = (e.facts.scale for e in self if parts.serves(e, layer))
         return next((scale for scale in scales if scale is not None), None)
 
     @property
@@ -106,7 +109,7 @@ class Encodings(nn.Module):
 
     def embed(self, x: Tensor, context: Context) -> Tensor:
         """See `Encoding.embed`."""
-        for e, c in self._entries_with("embed", context):
+        for e, _, c in self._entries_with("embed", context):
             batch, query, dim = x.shape
             axes = "[batch x streams, query, dim]"
             x = _checked(e, "embed", e.embed(x, c), (batch * e.facts.streams, query, dim), axes)
@@ -114,64 +117,73 @@ class Encodings(nn.Module):
 
     def layer(self, x: Tensor, layer: int, context: Context) -> Tensor:
         """See `Encoding.layer`."""
-        for e, c in self._entries_with("layer", context):
-            x = _checked(e, "layer", e.layer(x, layer, c), x.shape, "[batch, query, dim]")
+        for e, n, c in self._entries_with("layer", context, layer):
+            x = _checked(e, "layer", e.layer(x, n, c), x.shape, "[batch, query, dim]")
         return x
 
     def project(
         self, project: Projection, xq: Tensor, xk: Tensor, xv: Tensor, layer: int, context: Context
     ) -> tuple[Tensor, Tensor, Tensor]:
         """See `Encoding.project`; later entries wrap earlier ones."""
-        for e, c in self._entries_with("project", context):
-            project = partial(_projected, e, project, layer, c)
+        for e, n, c in self._entries_with("project", context, layer):
+            project = partial(_projected, e, project, n, c)
         return project(xq, xk, xv)
 
     def scores(self, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """Raw scores of all pairs: q k^T, changed by each entry (`Encoding.scores`)."""
         s = q @ k.mT
-        for e, c in self._entries_with("scores", context):
-            axes = "[batch, heads, query, key]"
-            s = _checked(e, "scores", e.scores(s, q, k, layer, c), s.shape, axes)
+        for e, n, c in self._entries_with("scores", context, layer):
+            before, of_q, of_k = (parts.of_heads(e, t) for t in (s, q, k))
+            part = _checked(e, "scores", e.scores(before, of_q, of_k, n, c), before.shape, WEIGHTS)
+            s = parts.with_heads(e, s, part)
         return s
 
     def bias(self, layer: int, context: Context) -> Tensor | None:
         """The sum of all biases; None if no entry has one."""
         total: Tensor | None = None
-        for e, c in self._entries_with("bias", context):
-            if (bias := e.bias(layer, c)) is not None:
+        for e, n, c in self._entries_with("bias", context, layer):
+            if (bias := e.bias(n, c)) is not None:
                 sizes = (c.rows, e.dims.heads, c.queries.shape[1], c.keys.shape[1])
                 axes = "[batch | 1, heads | 1, query | 1, key | 1]"
                 _check_broadcast(e, "bias", bias, sizes, axes)
+                bias = parts.bias_of_all_heads(e, bias)
                 total = bias if total is None else total + bias
         return total
 
     def normalise(self, s: Tensor, layer: int, context: Context) -> Tensor:
-        """Weights of the scores s, by the one entry that replaces softmax, if there is any."""
-        for e, c in self._entries_with("normalise", context):
-            p = e.normalise(s, layer, c)
-            return _checked(e, "normalise", p, s.shape, "[batch, heads, query, key]")
-        return softmax(s, context.allowed)
+        """Weights of the scores s: softmax, or those of the entries that replace it."""
+        weights: Tensor | None = None
+        for e, n, c in self._entries_with("normalise", context, layer):
+            if e.dims.served_heads is not None and weights is None:
+                weights = softmax(s, context.allowed)
+            own = parts.of_heads(e, s)
+            p = _checked(e, "normalise", e.normalise(own, n, c), own.shape, WEIGHTS)
+            weights = p if weights is None else parts.with_heads(e, weights, p)
+        return softmax(s, context.allowed) if weights is None else weights
 
     def outputs(self, p: Tensor, v: Tensor, layer: int, context: Context) -> Tensor:
         """The heads' outputs: p v, and the terms of all entries (`Encoding.values`)."""
         o = p @ v
-        for e, c in self._entries_with("values", context):
-            if (term := e.values(p, layer, c)) is not None:
+        for e, n, c in self._entries_with("values", context, layer):
+            own = parts.of_heads(e, o)
+            if (term := e.values(parts.of_heads(e, p), n, c)) is not None:
                 axes = "[batch | 1, heads | 1, query | 1, head_dim | 1]"
-                _check_broadcast(e, "values", term, o.shape, axes)
-                o = o + term
+                _check_broadcast(e, "values", term, own.shape, axes)
+                o = parts.with_heads(e, o, own + term)
         return o
 
     def distance_vectors(self, layer: int, context: Context) -> DistanceVectors | None:
         """See `Encoding.distance_vectors`; None unless one entry alone changes attention."""
-        changing = [e for e in self if _changes_attention(e)]
-        if len(changing) != 1:
+        changing = [e for e in self if _changes_attention(e) and parts.serves(e, layer)]
+        if len(changing) != 1 or changing[0].dims.served_heads is not None:
             return None
-        return changing[0].distance_vectors(layer, with_positions(context, changing[0].positions))
+        e = changing[0]
+        c = parts.of_layers(e, with_positions(context, e.positions))
+        return e.distance_vectors(parts.number(e, layer), c)
 
     def readout(self, x: Tensor, context: Context) -> Tensor:
         """See `Encoding.readout`."""
-        for e, c in self._entries_with("readout", context):
+        for e, _, c in self._entries_with("readout", context):
             batch, query, dim = x.shape
             streams = e.facts.streams if c.site == "decoder" else 1
             axes = "[batch, query, dim]"
@@ -200,12 +212,17 @@ def _projected(
     xv: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Queries, keys and values as one entry makes them, with as many rows, heads and tokens."""
-    q, k, v = e.project(project, xq, xk, xv, layer, context)
+    every = project(xq, xk, xv) if e.dims.served_heads is not None else None
+    own = project if every is None else parts.projection_of_heads(e, project, (xq, xk, xv), every)
+    q, k, v = e.project(own, xq, xk, xv, layer, context)
     heads, width = e.dims.heads, e.dims.head_dim
     axes = "[batch, heads, {}, width]"
     _checked(e, "project", q, (len(xq), heads, xq.shape[1], q.shape[-1]), axes.format("query"))
     _checked(e, "project", k, (len(xk), heads, xk.shape[1], q.shape[-1]), axes.format("key"))
     _checked(e, "project", v, (len(xv), heads, xv.shape[1], width), "[batch, heads, key, head_dim]")
+    if every is None:
+        return q, k, v
+    q, k, v = (parts.with_heads(e, x, part) for x, part in zip(every, (q, k, v), strict=True))
     return q, k, v
 
 

@@ -55,8 +55,8 @@ class Floater(Encoding):
         super().__init__(dims)
         self.step = step
         self.substeps = substeps
-        self.start = self.table(ROLES, dims.dim)  # [layers, 1, role, dim]
-        self.dynamics = Dynamics(dims.dim)
+        self.start = self.table(ROLES, dims.width)  # [layers, 1, role, width]
+        self.dynamics = Dynamics(dims.width)
         self._path_so_far: list[Tensor] = []  # the path so far, for passes without gradients
         self._path_parameters: list[Tensor] = []  # the parameters that it was drawn with
 
@@ -78,11 +78,11 @@ class Floater(Encoding):
         return q, k, v
 
     def _heads(self, p: Tensor) -> Tensor:
-        """[batch | 1, n, dim] -> [batch | 1, heads, n, head_dim]."""
+        """[batch | 1, n, width] -> [batch | 1, heads, n, head_dim]."""
         return p.unflatten(-1, (self.dims.heads, self.dims.head_dim)).transpose(1, 2)
 
     def _path(self, context: Context) -> tuple[Tensor, int]:
-        """The stretch [position, layers, 1, role, dim] that the pass needs, and its beginning."""
+        """The stretch [position, layers, 1, role, width] that the pass needs, and its beginning."""
         first, last = _position_bounds(context)
         device = context.queries.device.type
         with torch.autocast(device, enabled=False):  # steps of 0.01 do not suit bfloat16

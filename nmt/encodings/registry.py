@@ -4,6 +4,7 @@ from dataclasses import fields, replace
 from importlib import import_module
 from typing import Any, cast, get_type_hints
 
+from nmt.encodings import parts
 from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.context import Positions
 from nmt.encodings.lookup import find
@@ -11,7 +12,7 @@ from nmt.encodings.options import check, nearest
 from nmt.encodings.plug_ins import POSITION, offered, plug_in
 
 SITES = ("encoder", "decoder", "cross")
-COMMON = ("use", "where", "at")  # options of every entry
+COMMON = ("use", "where", "at", "layers", "heads")  # options of every entry
 POSITIONS = {
     "index": "positions.Index",
     "shift": "positions_random.Shift",
@@ -55,10 +56,16 @@ def _sites(where: Any) -> list[str]:
 
 def _make(cls: type[Encoding], options: dict[str, Any], dims: Dims) -> Encoding:
     arguments = {k: v for k, v in options.items() if k not in COMMON}
-    check(arguments, options_of(cls), COMMON)
+    known = options_of(cls)
+    if taken := known.keys() & {*COMMON}:
+        raise ValueError(f"its option {min(taken)!r} has the name of a key that every entry has")
+    check(arguments, known, COMMON)
     at, positions = _positions(options.get("at", "index"))
     _check_positions(cls, at, positions, dims.site)
-    return cls(replace(dims, positions=positions), **arguments)
+    own = parts.restricted(dims, options.get("layers"), options.get("heads"))
+    encoding = cls(replace(own, positions=positions), **arguments)
+    parts.check(encoding)
+    return encoding
 
 
 def _check_positions(cls: type[Encoding], name: str, positions: Positions, site: str) -> None:

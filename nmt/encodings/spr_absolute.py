@@ -18,12 +18,12 @@ class SprAbsolute(Encoding):
     All pieces of a word have its depth. Encoder only: a target has no tree while it is written.
     """
 
-    def __init__(self, dims: Dims, heads: str = "heads") -> None:
-        depth = Depth(heads)
+    def __init__(self, dims: Dims, tree: str = "heads") -> None:
+        depth = Depth(tree)
         super().__init__(dims, columns=depth.columns)
         self.depth = depth
         if dims.site not in depth.sites:
-            raise ValueError(f"where={dims.site}: the column {heads!r} is parallel to the source")
+            raise ValueError(f"where={dims.site}: the column {tree!r} is parallel to the source")
         self.fusion = Fusion(dims.dim)
 
     def zero_initialise(self) -> bool:

@@ -34,17 +34,17 @@ class Tpe(Encoding):
     def __init__(
         self,
         dims: Dims,
-        heads: str = "heads",
+        tree: str = "heads",
         branches: PositiveInt = 2,
         depth: PositiveInt = 32,
         binary: bool = True,
     ) -> None:
-        super().__init__(dims, columns=frozenset({heads, "words"}))
+        super().__init__(dims, columns=frozenset({tree, "words"}))
         if dims.site != "encoder":
-            raise ValueError(f"where={dims.site}: the column {heads!r} is parallel to the source")
+            raise ValueError(f"where={dims.site}: the column {tree!r} is parallel to the source")
         if binary and branches != 2:
             raise ValueError(f"branches={branches}: a binary tree has 2; set binary=false")
-        self.heads, self.branches, self.depth, self.binary = heads, branches, depth, binary
+        self.tree, self.branches, self.depth, self.binary = tree, branches, depth, binary
         copies = max(1, dims.dim // (branches * depth))
         self.decay = nn.Parameter(torch.empty(copies).uniform_(-1, 1) * (3 / copies) ** 0.5)
         width = branches * depth * copies
@@ -63,7 +63,7 @@ class Tpe(Encoding):
 
     def _code(self, context: Context) -> Tensor:
         """Zeros and ones [batch, query, depth, branch]."""
-        heads = per_token(self.heads, context.queries, context)
+        heads = per_token(self.tree, context.queries, context)
         words = per_token("words", context.queries, context)
         if self.binary:
             heads, branch = binarised(heads, words)

@@ -121,7 +121,7 @@ def read(site: Encodings, dims: Dims, longest: int) -> SitePositions:
         other = next(h for form, h in forms.items() if form != "input")
         why = "nothing is added to the embeddings where attention knows positions of its own"
         raise probe.refuse(why, other, probe.having("embed", other))
-    positions = SitePositions(scale=site.scale, limit=limit)
+    positions = SitePositions(scale=site.scale(layer=0), limit=limit)
     if "turned" in forms:
         positions = positions._replace(turns=_rotations(probe))
     if not {"vectors", "bias"} & set(forms):
@@ -150,6 +150,8 @@ def _refuse_needs(probe: _Probe) -> None:
         column = min(e.facts.columns, default="")
         why_remembers = "it keeps something else of each word than key and value"
         for needed, why, hook in (  # and the hook that could do without
+            (e.dims.served_layers, "it serves some layers only", (*e.hooks, "embed")[0]),
+            (e.dims.served_heads, "it serves some heads only", (*e.hooks, "embed")[0]),
             (column, f"it reads the column {column} beside the text", "scores"),
             (e.facts.needs_lengths, "it is told how long the output is to be", "embed"),
             (e.facts.streams > 1, "its states are complex", "embed"),

@@ -71,7 +71,10 @@ def _sites(specimen: Specimen) -> Rows:
     for name, site in specimen.model.sites.items():
         if site.entries:
             hooks = dict.fromkeys(h for e in site for h in e.hooks)
-            fused = "fused attention" if site.fusible else "no fused attention"
+            stack = specimen.model.encoder if name == "encoder" else specimen.model.decoder
+            slow = [str(n) for n in range(stack.count) if not site.fusible(n)]
+            some = f" in layers {', '.join(slow)}" if len(slow) < stack.count else ""
+            fused = f"no fused attention{some}" if slow else "fused attention"
             yield f"hooks, {name}", f"{', '.join(hooks) or 'none'} ({fused})"
 
 

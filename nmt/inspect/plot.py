@@ -63,7 +63,9 @@ def _rows(model: Transformer, names: list[str], vocab: int) -> dict[str, list[Pa
     rows: dict[str, list[Panel]] = {}
     for name in names:
         for site, e in [(site, e) for site, e in entries(model) if e.name == name][:1]:
+            served = e.dims.served_layers
             layer = f", layer 1 of {e.dims.layers}" if e.dims.layers > 1 else ""
+            layer = layer if served is None else f", layer {served[0] + 1}"
             heads = f"{e.dims.heads} heads of {e.dims.head_dim} dimensions"
             if panels := panels_of(e, site, vocab):
                 rows[f"{name}: {site}{layer}, {heads}"] = panels

@@ -45,9 +45,10 @@ def apply_hooks(e: Encoding, x: Tensor, context: Context) -> HookOutputs:
     """
 
     def split(*inputs: Tensor) -> tuple[Tensor, ...]:
-        return tuple(t.unflatten(-1, (e.dims.heads, -1)).transpose(1, 2) for t in inputs)
+        return tuple(t.unflatten(-1, (-1, e.dims.head_dim)).transpose(1, 2) for t in inputs)
 
-    site, layer = Encodings([e]), 0
+    site = Encodings([e])
+    layer = 0 if e.dims.served_layers is None else e.dims.served_layers[0]
     across = context.site == "cross"
     embedded = x.repeat_interleave(e.facts.streams, 0) if across else site.embed(x, context)
     inside = with_streams(context, e.facts.streams) if e.facts.streams > 1 else context

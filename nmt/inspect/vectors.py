@@ -28,14 +28,14 @@ def learned_vectors(e: Encoding) -> dict[str, list[MatrixPanel]]:
         return rows
     last = 0 if e.dims.site == "decoder" and not e.positions.needs_lengths else REACH
     distances = list(range(-REACH, last + 1))
-    for layer in range(e.dims.layers):
+    for layer, number in enumerate(e.dims.served_layers or range(e.dims.layers)):
         for role, table in _tables(e, layer, distances).items():
             low, high = _unclipped_range(table, distances)
             vectors = table[:, low : high + 1]
             if vectors.any():
                 heads = f", mean over {len(table)} heads" if len(table) > 1 else ""
                 panels = rows.setdefault(role, [_sinusoids(distances[low : high + 1], vectors)])
-                panels.append(_cosines(f"layer {layer + 1}{heads}", distances[low], vectors))
+                panels.append(_cosines(f"layer {number + 1}{heads}", distances[low], vectors))
     for panels in rows.values():
         panels[0] = panels[0]._replace(down=DISTANCE)
         panels[-1] = panels[-1]._replace(meaning="cosine")

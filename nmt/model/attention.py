@@ -93,9 +93,9 @@ class Attention(nn.Module):
     ) -> Tensor:
         """The heads' outputs [batch, heads, query, head_dim]."""
         rate = self.dropout if self.training else 0.0
-        scale = self.scale if encodings.scale is None else encodings.scale
+        scale = encodings.scale(layer) or self.scale
         bias = encodings.bias(layer, context)  # [batch | 1, heads | 1, query, key]
-        if self.watcher is None and encodings.fusible and _fusing_pays(k):
+        if self.watcher is None and encodings.fusible(layer) and _fusing_pays(k):
             causal = context.causal and bias is None  # for which a GPU has a faster kernel
             mask = None if causal else context.allowed
             mask = mask if bias is None else masked(bias, context.allowed).to(q.dtype)

@@ -10,7 +10,9 @@ from hydra.errors import HydraException
 from nmt.errors import UserError
 from nmt.overrides.quoting import quoted_override, unreadable
 
-_OF_EVERY_ENTRY = re.compile(r"encoding\.\w+\.(where|at)=")  # keys that its file need not have
+_OF_EVERY_ENTRY = re.compile(
+    r"encoding\.\w+\.(where|at|layers|heads)="
+)  # keys that its file need not have
 
 
 def parse(words: Iterable[str], sweep: bool = False) -> list[Override]:

@@ -71,7 +71,7 @@ def attend(
     both = Encodings(entries if isinstance(entries, list) else [entries])
     x = q.transpose(1, 2).flatten(2)
     q, k, v = both.project(lambda *_: (q, k, v), x, x, x, layer, context)
-    e = both.scores(q, k, layer, context) * (both.scale or v.shape[-1] ** -0.5)
+    e = both.scores(q, k, layer, context) * (both.scale(layer) or v.shape[-1] ** -0.5)
     bias = both.bias(layer, context)
     e = e if bias is None else e + bias
     p = both.normalise(e, layer, context)

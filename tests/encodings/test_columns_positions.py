@@ -260,7 +260,7 @@ def test_columns_are_named_to_the_model(tiny: Make) -> None:
         "laplacian": {"heads", "words"},
     }
     assert {o: tiny(f"encoding={o}").columns for o in OPTIONS} == wanted
-    assert tiny("encoding=spr_absolute", "encoding.spr_absolute.heads=mine").columns == {"mine"}
+    assert tiny("encoding=spr_absolute", "encoding.spr_absolute.tree=mine").columns == {"mine"}
 
 
 @pytest.mark.parametrize(

@@ -42,8 +42,8 @@ class OnValues(Encoding):
 
 
 def test_who_adds_to_values_alone_keeps_the_kernel_away() -> None:
-    assert not Encodings([OnValues(dims())]).fusible
-    assert Encodings([Encoding(dims())]).fusible
+    assert not Encodings([OnValues(dims())]).fusible(0)
+    assert Encodings([Encoding(dims())]).fusible(0)
 
 
 def test_without_entries_attention_is_plain() -> None:

@@ -40,7 +40,7 @@ def test_padding_does_not_count() -> None:
 
 def test_a_kernel_serves_it() -> None:
     one, vectors = Ssmax(dims()), Relative(dims(), 2)
-    assert Encodings([one]).fusible
+    assert Encodings([one]).fusible(0)
     assert Encodings([vectors, one]).distance_vectors(0, whole("encoder", 7)) is not None
 
 

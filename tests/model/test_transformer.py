@@ -55,7 +55,7 @@ def test_the_fused_kernel_computes_the_same(
     kernel_calls: list[int],
 ) -> None:
     model = tiny(f"encoding={option}")
-    assert model.encoder_encodings.fusible
+    assert model.encoder_encodings.fusible(0)
     source, target = ids(2, 12), ids(2, 9)
     source[0, 7:] = 0
     plain = model(source, target)
@@ -66,8 +66,8 @@ def test_the_fused_kernel_computes_the_same(
 
 
 def test_scores_and_values_keep_the_kernel_away(tiny: Make) -> None:
-    assert not tiny("encoding=relative").encoder_encodings.fusible
-    assert not tiny("encoding=relative_key").decoder_encodings.fusible
+    assert not tiny("encoding=relative").encoder_encodings.fusible(0)
+    assert not tiny("encoding=relative_key").decoder_encodings.fusible(0)
 
 
 def test_a_cache_grows_and_keeps_what_it_had() -> None:

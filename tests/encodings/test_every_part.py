@@ -1,0 +1,75 @@
+"""Options of conf/encoding in some layers and heads only: exact and learning, or refused.
+
+Pairs and triples are drawn at random, each entry with `layers:` and `heads:` of its own.
+"""
+
+import random
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from functools import reduce
+
+import pytest
+
+from nmt import preflight
+from nmt.config import Settings
+from nmt.errors import UserError
+from nmt.inspect import parity
+from nmt.inspect.specimen import perturbed
+from nmt.overrides.options import options_of
+from tests.composing import merged
+from tests.encodings.test_every_pair import REFUSALS, TOKENS, decoded, learned
+from tests.fast import fast_first
+
+DRAWN, LAYERS, HEADS = 500, 3, 4
+REFUSED = re.compile(
+    r"encoding[.]\w+: (layers: (this encoding works on what|without its key)"
+    r"|heads: (this encoding works on embeddings|this encoding sets the scale)"
+    r"|.*heads cannot be halved"
+    r"|.*there is no [a-z ]*in the decoder)"
+)
+
+
+@pytest.mark.parametrize("seed", fast_first(1, range(DRAWN // 20)))
+def test_some_layers_and_heads_are_exact_or_refused(
+    seed: int,
+    settings_of: Callable[..., Settings],
+    record_property: Callable[[str, object], None],
+) -> None:
+    draw, wrong, refused = random.Random(seed), [], 0
+    for _ in range(20):
+        options = draw.sample(options_of("encoding"), draw.choice([1, 2, 2, 3]))
+        each = [restricted(settings_of(f"encoding={option}"), draw) for option in options]
+        entries = reduce(merged, (settings.encoding for settings in each))
+        settings = replace(each[0], encoding=entries)
+        try:
+            preflight.check(settings)
+        except UserError as e:
+            refused += 1
+            if not (REFUSALS.match(str(e)) or REFUSED.match(str(e).removeprefix("model: "))):
+                wrong.append(f"{entries}: {e}")
+            continue
+        try:
+            wrong += [f"{entries}: {what}" for what in mistakes(settings)]
+        except Exception as e:  # the others are tried, too
+            wrong.append(f"{entries}: {type(e).__name__}: {e}")
+    record_property("refused", refused)
+    assert not wrong, "\n".join(wrong)
+
+
+def restricted(settings: Settings, draw: random.Random) -> Settings:
+    """Each entry in layers and heads of its own; as likely as not in all of them."""
+    entries = {name: dict(options) for name, options in settings.encoding.items()}
+    for options in entries.values():
+        for key, count in (("layers", LAYERS), ("heads", HEADS)):
+            if draw.random() < 0.6:
+                options[key] = draw.sample(range(count), draw.randint(1, count))
+    model = replace(settings.model, heads=HEADS, dim=8 * HEADS, feedforward_dim=24)
+    model = replace(model, encoder_layers=LAYERS, decoder_layers=LAYERS)
+    return replace(settings, encoding=entries, model=model)
+
+
+def mistakes(settings: Settings) -> list[str]:
+    """What a model in float64 does otherwise than it should."""
+    model = perturbed(settings).double()
+    return decoded(parity.Subject(model, TOKENS)) + learned(model, settings)
