@@ -12,6 +12,7 @@ from typing import Any
 
 from nmt import schema
 from nmt.config.data import HEADS as HEADS
+from nmt.config.data import LABELS as LABELS
 from nmt.config.data import TOY_COLUMNS as TOY_COLUMNS
 from nmt.config.data import WORDS as WORDS
 from nmt.config.data import Column as Column

@@ -66,7 +66,8 @@ class Column:
 
 HEADS = "heads"  # the column of dependency heads
 WORDS = "words"  # the column that every text has: which word a piece belongs to
-TOY_COLUMNS = {HEADS: "word", "order": "word", "depth": "word", "language": "sentence"}
+LABELS = "labels"  # the column of the labels of the edges to them
+TOY_COLUMNS = dict.fromkeys((HEADS, LABELS, "order", "depth"), "word") | {"language": "sentence"}
 COLUMN_NAME = re.compile("[a-z][a-z0-9_]*")  # it is part of file names and of error messages
 
 

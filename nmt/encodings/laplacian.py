@@ -29,11 +29,11 @@ class Laplacian(Encoding):
 
     facts = Facts(relative=True, position_type="none")  # positions come from the tree alone
 
-    def __init__(self, dims: Dims, heads: str = "heads", vectors: PositiveInt = 8) -> None:
-        super().__init__(dims, columns=frozenset({heads, "words"}))
+    def __init__(self, dims: Dims, tree: str = "heads", vectors: PositiveInt = 8) -> None:
+        super().__init__(dims, columns=frozenset({tree, "words"}))
         if dims.site != "encoder":
-            raise ValueError(f"where={dims.site}: the column {heads!r} is parallel to the source")
-        self.heads, self.vectors = heads, vectors
+            raise ValueError(f"where={dims.site}: the column {tree!r} is parallel to the source")
+        self.tree, self.vectors = tree, vectors
         self.out = nn.Linear(vectors, dims.dim)
 
     def zero_initialise(self) -> bool:
@@ -42,30 +42,27 @@ class Laplacian(Encoding):
 
     def embed(self, x: Tensor, context: Context) -> Tensor:
         """Add the projection to x [batch, query, dim]."""
-        heads = per_token(self.heads, context.queries, context)
+        heads = per_token(self.tree, context.queries, context)
         words = per_token("words", context.queries, context)
-        n, lengths = heads.shape[1], context.lengths
-        real = torch.ones_like(heads, dtype=torch.bool)
-        if lengths is not None:
-            real = torch.arange(n, device=heads.device) < lengths[:, None]
-        u = eigenvectors(heads, words, real, self.vectors)
+        u = eigenvectors(heads, words, context.lengths, self.vectors)
         if context.training:
             u = u * (2 * torch.randint(2, (len(u), 1, self.vectors), device=u.device) - 1)
         return x + self.out(u.to(self.out.weight.dtype)).to(x.dtype)
 
 
-def eigenvectors(heads: Tensor, words: Tensor, real: Tensor, count: int) -> Tensor:
+def eigenvectors(heads: Tensor, words: Tensor, lengths: Tensor | None, count: int) -> Tensor:
     """Components [batch, n, count] of each piece's word, in float64, of the least eigenvalue first.
 
-    `heads` and `words` as in `trees`; `real` [batch, n]: not padding. Sister words that are alike
-    make one eigenvalue several times, and any basis of its vectors would do. To get the same one in
-    every batch, word k weighs sin k^2 (no two sums of such numbers are equal): vectors of one
-    eigenvalue do not correlate under these weights, and their components so weighted have a
+    `heads` and `words` as in `trees`; `lengths` [batch] without padding. Sister words with nothing
+    below make one eigenvalue several times, and any basis of its vectors would do. To get the same
+    one in every batch, word k weighs sin k^2 (no two sums of such numbers are equal): vectors of
+    one eigenvalue do not correlate under these weights, and their components so weighted have a
     positive sum.
     """
     depths(heads)  # raises ValueError for what is no tree
     n, first = heads.shape[1], first_pieces(words)
-    nodes = real & (first == torch.arange(n, device=heads.device))
+    place = torch.arange(n, device=heads.device)
+    nodes = (first == place) & (place < (n if lengths is None else lengths[:, None]))
     number = nodes.cumsum(1)
     weight = F.pad(number.double().square().sin() * nodes, (0, 1))[..., None]
     above = torch.where(heads > 0, heads - 1, n)  # node n is above all roots

@@ -21,10 +21,9 @@ class Method(NamedTuple):
     reason: str = ""  # why nothing here realises it
 
 
-PATHS = "needs the labelled path between every two words; a column has one number per word"
 PREDICTED = "needs a non-autoregressive decoder and a predictor of its positions"
 
-_TABLE_1 = f"""
+_TABLE_1 = """
 Transformer w/ emb. (Vaswani et al. 2017) | A ape yes no no   | t d       | learned
 BERT (Devlin et al. 2019)                 | A ape yes no no   | t d       | learned
 Reformer (Kitaev et al. 2020)             | A ape yes no no   | (d - d1) t / t1 + d1 t1 | axial
@@ -57,8 +56,8 @@ Rotary (Su et al. 2021)                   | R mam no yes yes | 0 | rotary
 SPR-abs (Wang et al. 2019)                | A ape no no yes  | 0 | spr_absolute
 SPR-rel (Wang et al. 2019)                | R mam yes no no  | 2 (2 t + 1) d | spr_relative
 TPE (Shiv and Quirk 2019)                 | A ape yes no no  | d / D | tpe
-Struct. Transformer (Zhu et al. 2019)     | R mam yes yes yes | 5 d^2 + (d + 1) d_r | {PATHS}
-Graph Transformer (Cai and Lam 2020)      | R mam yes yes yes | 7 d^2 + 3 d   | {PATHS}
+Struct. Transformer (Zhu et al. 2019)     | R mam yes yes yes | 5 d^2 + (d + 1) d_r | structural
+Graph Transformer (Cai and Lam 2020)      | R mam yes yes yes | 7 d^2 + 3 d   | graph_transformer
 Graformer (Schmitt et al. 2021)           | R mam yes yes no  | 2 (D + 1) h   | graformer
 Graph Transformer (Dwivedi and Bresson 2020) | A ape no no yes | 0 | laplacian
 graph-bert (Zhang et al. 2020)            | B ape no no yes  | 0 | graph_bert
@@ -81,7 +80,7 @@ def _methods(table: str) -> list[Method]:
     rows = []
     for line in table.strip().split("\n"):
         name, cells, parameters, last = (part.strip() for part in line.split("|"))
-        missing = last in (PATHS, PREDICTED)
+        missing = last == PREDICTED
         choices = () if missing else tuple(last.split(", "))
         rows.append(Method(name, tuple(cells.split()), parameters, choices, last * missing))
     return rows

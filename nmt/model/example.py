@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 NOISE = 0.1  # on every parameter of a perturbed model
+LABELS = 7  # of edges
 
 
 class Sentences(NamedTuple):
@@ -49,8 +50,9 @@ def ids(rows: int, length: int, vocab: int, seed: int = 0) -> Tensor:
 def columns(names: set[str], source: Tensor, seed: int = 0) -> dict[str, Tensor]:
     """A column for each name, as integers parallel to source ids [rows, length] that may be padded.
 
-    `heads` holds a random tree, `words` counts tokens, a name that ends in `language` gives one
-    number for each sentence, 0 and 1 in turns [rows, 1], and any other a permutation of the tokens.
+    `heads` holds a random tree, `labels` a few small numbers, `words` counts tokens, a name that
+    ends in `language` gives one number for each sentence, 0 and 1 in turns [rows, 1], and any other
+    a permutation of the tokens.
     """
     draw = torch.Generator().manual_seed(seed)
     real = source != 0
@@ -68,6 +70,7 @@ def columns(names: set[str], source: Tensor, seed: int = 0) -> dict[str, Tensor]
                     above = order[torch.randint(0, place, (), generator=draw)]
                     rows[row, order[place]] = above + 1
             else:
+                order = order % LABELS if name == "labels" else order
                 rows[row, :n] = torch.arange(n) if name == "words" else order
         result[name] = rows
     return result

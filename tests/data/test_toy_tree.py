@@ -14,6 +14,7 @@ from nmt.data.toy import columns, pairs, words, write_toy
 from nmt.data.toy.draw import sentence
 from nmt.data.toy.grammar import german
 from nmt.data.toy.parser import parse
+from nmt.data.toy.tree import LABELS
 from nmt.data.toy.tree import columns as of_tree
 
 
@@ -90,6 +91,40 @@ def test_known_trees(source: str, heads: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("source", "labels"),
+    [
+        (
+            "Heute macht der alte Mann die Tür zu.",
+            "advmod root det amod nsubj det obj compound",
+        ),
+        (
+            "Wir haben dem Kind im Garten ein Buch gezeigt.",
+            "nsubj aux det iobj case obl det obj root",
+        ),
+        (
+            "Frauen, die tanzen, wollen am Abend sagen, dass er schläft, aber wir lachen.",
+            "nsubj nsubj acl aux fixed advmod root mark nsubj ccomp cc nsubj conj",
+        ),
+        (
+            "Weil er schläft, lachen ein Mann und das Kind, während wir arbeiten.",
+            "mark nsubj advcl root det nsubj cc det conj mark nsubj advcl",
+        ),
+    ],
+)
+def test_known_labels(source: str, labels: str) -> None:
+    assert [LABELS[number] for number in numbers(source, "labels")] == labels.split(" ")
+
+
+def test_the_root_alone_has_its_label_and_all_labels_are_used() -> None:
+    used: set[int] = set()
+    for source in drawn():
+        heads, labels = numbers(source, "heads"), numbers(source, "labels")
+        assert [head == 0 for head in heads] == [label == 0 for label in labels]
+        used |= set(labels)
+    assert used == {*range(len(LABELS))}
+
+
+@pytest.mark.parametrize(
     ("source", "english"),
     [
         ("Heute macht der Mann die Tür zu.", "Heute der Mann macht zu die Tür"),
@@ -115,8 +150,10 @@ def test_the_parser_finds_the_tree_that_was_drawn() -> None:
 
 def test_columns_are_pinned() -> None:
     """The same on every machine and Python, as the sentences are."""
-    found = repr([columns(source) for source, _ in pairs(300, 3, 120, seed=1)])
-    assert hashlib.sha256(found.encode()).hexdigest().startswith("ce92f2bfb73b1d56")
+    found = [columns(source) for source, _ in pairs(300, 3, 120, seed=1)]
+    labels = repr([one.pop("labels") for one in found])
+    for part, digest in ((repr(found), "ce92f2bfb73b1d56"), (labels, "c0239669dc7e6e13")):
+        assert hashlib.sha256(part.encode()).hexdigest().startswith(digest)
 
 
 def test_files_stand_beside_each_source(tmp_path: Path) -> None:

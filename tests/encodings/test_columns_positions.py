@@ -38,6 +38,8 @@ OPTIONS = [
     "graformer",
     "graph_bert",
     "laplacian",
+    "structural",
+    "graph_transformer",
 ]
 Make = Callable[..., Transformer]
 Ids = Callable[..., Tensor]
@@ -258,6 +260,8 @@ def test_columns_are_named_to_the_model(tiny: Make) -> None:
         "graformer": {"heads", "words"},
         "graph_bert": {"depth", "order"},
         "laplacian": {"heads", "words"},
+        "structural": {"heads", "labels", "words"},
+        "graph_transformer": {"heads", "labels", "words"},
     }
     assert {o: tiny(f"encoding={o}").columns for o in OPTIONS} == wanted
     assert tiny("encoding=spr_absolute", "encoding.spr_absolute.tree=mine").columns == {"mine"}
@@ -303,6 +307,9 @@ def test_columns_that_do_not_fit(positions: Positions, columns: Any, said: str) 
         ({"tpe": {}}, "decoder", "the column 'heads' is parallel to the source"),
         ({"tpe": {"branches": 3}}, "encoder", "branches=3: a binary tree has 2; set binary=false"),
         ({"spr_absolute": {}}, "decoder", "the column 'heads' is parallel to the source"),
+        ({"laplacian": {}}, "decoder", "the column 'heads' is parallel to the source"),
+        ({"structural": {}}, "decoder", "the column 'heads' is parallel to the source"),
+        ({"graph_transformer": {}}, "decoder", "the column 'heads' is parallel to the source"),
         ({"xl_pe": {}}, "decoder", "the column 'order' is parallel to the source"),
         ({"xl_pe": {"order": ""}}, "encoder", "at.column: say which one"),
         ({"per_language": {"column": ""}}, "encoder", "column=: name the column"),
@@ -387,6 +394,8 @@ def test_counts_at_base_size(added_at_base: Callable[..., int]) -> None:
         "graformer": 2 * (8 + 1) * 8,
         "graph_bert": 0,
         "laplacian": (8 + 1) * 512,
+        "structural": 2 * 6 * 64 * 64 + (2 * 20 + 3) * 64,
+        "graph_transformer": 4 * 6 * 64 * 512 + 6 * 64 * (2 * 64 + 2) + (2 * 20 + 3) * 64,
     }
     assert {o: added_at_base(f"encoding={o}") for o in OPTIONS} == wanted
     alone = added_at_base("encoding=spr_relative", "encoding.relative.where=[]")

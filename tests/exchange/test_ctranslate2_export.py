@@ -55,6 +55,7 @@ WANTED = {  # option -> a part of the reason why it is refused; the others expor
     **dict.fromkeys(
         ("graformer", "spr_absolute", "spr_relative", "tpe", "laplacian"), "the column heads"
     ),
+    **dict.fromkeys(("structural", "graph_transformer"), "the column heads"),
     "graph_bert": "the column depth",
     "per_language": "the column language",
     "xl_pe": "the column order",

@@ -38,6 +38,8 @@ AT_FIRST = {
     "trees.py:ancestors index",  # heads outside of the sentence
     "trees.py:ancestors _local_scalar_dense",  # loops go as deep as the deepest tree
     "recurrent.py:_bidirectional _to_copy",  # torch packs sentences by lengths on the host
+    "graph_transformer.py:make _to_copy",  # and paths
+    "paths.py:paths _unique2",  # how many different paths there are
 }
 # Encodings that wait at every step besides.
 SAME = {"floater.py:_same equal"}  # has a parameter changed since the last step?

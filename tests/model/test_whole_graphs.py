@@ -16,6 +16,7 @@ SIZE = [f"model.{which}dropout=0" for which in ("", "attention_", "feedforward_"
 SIZE += ["model.encoder_layers=1", "model.decoder_layers=1"]
 BROKEN = {  # by what numbers say, or by networks that torch does not look into
     *("graformer", "spr_absolute", "spr_relative", "tpe", "laplacian", "per_language"),
+    *("structural", "graph_transformer"),
     *("gru", "lstm", "rr_transformer"),
 }
 SHAPES = [

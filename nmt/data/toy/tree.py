@@ -1,9 +1,16 @@
-"""Columns from the tree of a sentence: head, depth and English position of each German word."""
+"""Columns from the tree of a sentence: head, label, depth and English position of each word."""
 
 from nmt.data.toy.grammar import Clause, LinkedClause, Phrase, Token, english, german
-from nmt.data.toy.lexicon import COORDINATORS, Adverb
+from nmt.data.toy.lexicon import COMPLEMENT, COORDINATORS, Adverb
+
+# labels of edges, as in Universal Dependencies; the column `labels` has their places here
+LABELS = (
+    *("root", "nsubj", "obj", "iobj", "obl", "advmod", "aux", "compound", "det", "amod", "case"),
+    *("mark", "cc", "conj", "acl", "advcl", "ccomp", "fixed"),
+)
 
 _Key = tuple[int, str]  # a node of the tree, and the role of a word in it
+_Heads = dict[_Key, tuple[_Key | None, str]]  # the governor of each key, and the label
 
 
 def columns(parts: list[LinkedClause]) -> dict[str, list[int]]:
@@ -17,6 +24,8 @@ def columns(parts: list[LinkedClause]) -> dict[str, list[int]]:
         that it describes, a conjunction on the verb of its clause; a subordinate clause on the
         verb of the clause before it (or after it, if it stands first), further main clauses on
         the verb of the first.
+    labels: the label of the edge to the head, a place in LABELS. Words of one expression, as in
+        "am Abend", are `fixed` on its last word.
     depth: steps to the root, which has 0.
     order: the position, from 0, of the word when the words are sorted by their positions in the
         English sentence; a permutation. A separable particle and the auxiliary of the perfect, for
@@ -28,19 +37,21 @@ def columns(parts: list[LinkedClause]) -> dict[str, list[int]]:
     keys = [(id(token.owner), token.role) for token in tokens]
     above = _governors(parts)
     last = {key: number for number, key in enumerate(keys)}  # the last word: am -> Abend
-    heads = []
+    heads, labels = [], []
     for number, key in enumerate(keys):
-        head = key if last[key] != number else above[key]
+        head, label = (key, "fixed") if last[key] != number else above[key]
         heads.append(0 if head is None else last[head] + 1)
+        labels.append(LABELS.index(label))
     positions: dict[_Key | None, int] = {}
     for number, token in enumerate(english(parts)):
         if isinstance(token, Token):
             positions.setdefault((id(token.owner), token.role), number)
-    english_of = [positions[key if key in positions else above[key]] for key in keys]
+    english_of = [positions[key if key in positions else above[key][0]] for key in keys]
     order = [0] * len(keys)
     for rank, number in enumerate(sorted(range(len(keys)), key=english_of.__getitem__)):
         order[number] = rank
-    return {"heads": heads, "order": order, "depth": _depths(heads), "language": [0]}
+    depth = _depths(heads)
+    return {"heads": heads, "labels": labels, "order": order, "depth": depth, "language": [0]}
 
 
 def _depths(heads: list[int]) -> list[int]:
@@ -53,45 +64,56 @@ def _depths(heads: list[int]) -> list[int]:
     return depths
 
 
-def _governors(parts: list[LinkedClause]) -> dict[_Key, _Key | None]:
-    """Return the governor of each key of the tree; None governs the root."""
-    heads: dict[_Key, _Key | None] = {}
+def _governors(parts: list[LinkedClause]) -> _Heads:
+    """Return the governor of each key of the tree, and the label; None governs the root."""
+    heads: _Heads = {}
     verbs = [(id(part.clause), "verb") for part in parts]
     root = next(i for i, part in enumerate(parts) if part.order != "final")
     for i, part in enumerate(parts):
         fronted = part.order == "final" and parts[i + 1 : i + 2] and parts[i + 1].order == "first"
         main = i + 1 if fronted else i
         if part.order == "final":
-            _clause(part.clause, verbs[i + 1 if fronted else i - 1], heads)
+            label = "ccomp" if COMPLEMENT in part.links else "advcl"
+            _clause(part.clause, verbs[i + 1 if fronted else i - 1], label, heads)
+        elif i == root:
+            _clause(part.clause, None, "root", heads)
         else:
-            _clause(part.clause, None if i == root else verbs[root], heads)
+            _clause(part.clause, verbs[root], "conj", heads)
         for link in part.links:
-            heads[id(part), link] = verbs[main if link in COORDINATORS else i]
+            coordinating = link in COORDINATORS
+            heads[id(part), link] = (
+                verbs[main if coordinating else i],
+                "cc" if coordinating else "mark",
+            )
     return heads
 
 
-def _clause(clause: Clause, head: _Key | None, heads: dict[_Key, _Key | None]) -> None:
+def _clause(clause: Clause, head: _Key | None, label: str, heads: _Heads) -> None:
     verb = (id(clause), "verb")
-    heads[verb] = head
-    for role in ("auxiliary", "particle", "subject", "pronoun"):
-        heads[id(clause), role] = verb
-    for phrase in (clause.subject, clause.accusative, clause.dative):
+    heads[verb] = head, label
+    heads[id(clause), "auxiliary"] = verb, "aux"
+    heads[id(clause), "particle"] = verb, "compound"
+    heads[id(clause), "subject"] = verb, "nsubj"
+    heads[id(clause), "pronoun"] = verb, "obj" if clause.subject else "nsubj"
+    objects = (clause.subject, "nsubj"), (clause.accusative, "obj"), (clause.dative, "iobj")
+    for phrase, role in objects:
         if isinstance(phrase, Phrase):
-            _phrase(phrase, verb, heads)
+            _phrase(phrase, verb, role, heads)
     for role, adverbial in clause.adverbials.items():
         if isinstance(adverbial, Adverb):
-            heads[id(clause), role] = verb
+            heads[id(clause), role] = verb, "advmod"
         else:
-            heads[id(adverbial), "preposition"] = (id(adverbial.phrase), "noun")
-            _phrase(adverbial.phrase, verb, heads)
+            heads[id(adverbial), "preposition"] = (id(adverbial.phrase), "noun"), "case"
+            _phrase(adverbial.phrase, verb, "obl", heads)
 
 
-def _phrase(phrase: Phrase, head: _Key, heads: dict[_Key, _Key | None]) -> None:
+def _phrase(phrase: Phrase, head: _Key, label: str, heads: _Heads) -> None:
     noun = (id(phrase), "noun")
-    heads[noun] = head
-    for role in ("determiner", "adjective", "and"):
-        heads[id(phrase), role] = noun
+    heads[noun] = head, label
+    heads[id(phrase), "determiner"] = noun, "det"
+    heads[id(phrase), "adjective"] = noun, "amod"
+    heads[id(phrase), "and"] = noun, "cc"
     if phrase.relative:
-        _clause(phrase.relative, noun, heads)
+        _clause(phrase.relative, noun, "acl", heads)
     if phrase.other:
-        _phrase(phrase.other, noun, heads)
+        _phrase(phrase.other, noun, "conj", heads)
