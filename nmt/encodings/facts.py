@@ -62,7 +62,7 @@ class Facts:
     columns: frozenset[str] = frozenset()  # that are read, parallel to the source text
     column_ranges: dict[str, range] = field(default_factory=dict)  # integers that they may hold
     needs_lengths: bool = False  # a decoder needs the desired length of its output
-    may_lack_gradients: bool = False  # parameters of a model with it may get no gradient
+    may_lack_gradients: bool = False  # its parameters, and projections, may get no gradient
 
     def including(self, positions: Positions) -> "Facts":
         """These facts, and what the positions need in addition."""

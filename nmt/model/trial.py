@@ -52,10 +52,11 @@ def step(model: Transformer, sentences: Sentences) -> None:
     for name, p in _named_parameters(model):
         if p.grad is not None and not p.grad.isfinite().all():
             raise TrialError(f"{name}: its gradient in a first step is not finite")
-    if any(e.facts.may_lack_gradients for e in model.entries):
-        return
+    lacking = [e for e in model.entries if e.facts.may_lack_gradients]
+    others = [e for e in model.entries if e not in lacking]
+    needed = {id(p) for part in (others if lacking else [model]) for p in part.parameters()}
     for name, p in _named_parameters(model):
-        if p.requires_grad and p.grad is None:
+        if p.requires_grad and p.grad is None and id(p) in needed:
             raise TrialError(
                 f"{name}: gets no gradient, so it would never learn; another entry may replace "
                 "what it adds to: leave one out"

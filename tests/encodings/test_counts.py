@@ -10,7 +10,7 @@ NOTHING = (
     *("none", "absolute", "mvpe", "shape", "cape", "randomized", "ldpe", "lrpe"),
     *("position_infused", "relative_sinusoidal", "relative_sinusoidal_returnn", "rotary"),
     *("rotary_partial", "xpos", "alibi", "alibi_directional", "sandwich", "disan", "graph_bert"),
-    *("stick_breaking", "sigmoid_attention", "wavelet", "yarn"),
+    *("stick_breaking", "sigmoid_attention", "wavelet", "yarn", "sliding_window", "gaussian"),
 )
 COUNTS = {
     **dict.fromkeys(NOTHING, 0),

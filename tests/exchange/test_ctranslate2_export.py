@@ -49,7 +49,7 @@ WANTED = {  # option -> a part of the reason why it is refused; the others expor
     **dict.fromkeys(("tupe_absolute", "tupe_relative"), "depends on more than"),
     **dict.fromkeys(("ldpe", "lrpe"), "told how long the output is to be"),
     **dict.fromkeys(("position_infused", "ssmax", "xpos", "yarn"), "more than a rotation"),
-    **dict.fromkeys(("sigmoid_attention", "stick_breaking"), "the place of softmax"),
+    **dict.fromkeys(("gaussian", "sigmoid_attention", "stick_breaking"), "the place of softmax"),
     "fox": "something else of each word",
     **dict.fromkeys(("sine_spe", "sine_spe_stochastic"), "queries and keys wider"),
     **dict.fromkeys(

@@ -62,7 +62,14 @@ def test_who_replaces_what_others_added_is_found(
     with pytest.raises(UserError, match=r"encoding.relative_key: key_table \(encoder\): gets no"):
         preflight.check(both)
     monkeypatch.setattr(Huang, "facts", replace(Huang.facts, may_lack_gradients=True))
-    preflight.check(both)
+    with pytest.raises(UserError, match=r"key_table \(encoder\): gets no"):  # no more than before
+        preflight.check(both)
+
+
+def test_who_reads_no_queries_says_so(settings_of: Callable[..., Settings]) -> None:
+    preflight.check(settings_of("encoding=gaussian"))
+    with pytest.raises(UserError, match=r"encoding.t5: weight \(encoder\): gets no gradient"):
+        preflight.check(settings_of("encoding=[gaussian,t5]"))
 
 
 @pytest.mark.parametrize(

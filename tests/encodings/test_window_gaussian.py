@@ -1,0 +1,103 @@
+"""Sliding windows and hard-coded Gaussians in plain loops; one query at a time; gradients."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from nmt.encodings.base import Encoding
+from nmt.encodings.context import Context
+from nmt.encodings.gaussian import Gaussian
+from nmt.encodings.sliding_window import SlidingWindow
+from tests.encodings.attending import attend, dims, pass_over, qkv
+
+N = 9
+Numbers = list[list[float]]
+
+
+def rows_of(site: str, i: int) -> range:
+    return range(N if site == "encoder" else i + 1)
+
+
+def windowed(q: Tensor, k: Tensor, v: Tensor, site: str, size: int) -> Tensor:
+    """Outputs [rows, heads, n, head_dim]: each query has a softmax over the keys near it."""
+    outputs = []
+    for i in range(N):
+        near = [j for j in rows_of(site, i) if abs(j - i) <= size]
+        products = [(q[:, :, i] * k[:, :, j]).sum(-1) / math.sqrt(q.shape[-1]) for j in near]
+        shares = torch.stack(products).softmax(0)
+        outputs.append(sum(p[..., None] * v[:, :, j] for p, j in zip(shares, near, strict=True)))
+    return torch.stack(outputs, 2)
+
+
+def densities(site: str, head: int, offset: float, std: float) -> Numbers:
+    centre = -offset if head == 0 else {"encoder": offset, "decoder": 0.0}[site]
+    p = [[0.0] * N for _ in range(N)]
+    for i in range(N):
+        for j in rows_of(site, i):
+            z = (j - (i + centre)) / std
+            p[i][j] = math.exp(-0.5 * z * z) / (std * math.sqrt(2 * math.pi))
+    return p
+
+
+@pytest.mark.parametrize("site", ["encoder", "decoder"])
+@pytest.mark.parametrize("size", [1, 3, 20])
+def test_windows_equal_a_softmax_over_near_keys(site: str, size: int) -> None:
+    e, (q, k, v) = SlidingWindow(dims(site), size).double(), qkv(N, dims())
+    inputs = [t.requires_grad_() for t in (q, k, v)]
+    wanted = windowed(q, k, v, site, size)
+    _, _, o = attend(e, q, k, v, pass_over(N, site), layer=1)
+    torch.testing.assert_close(o, wanted)
+    found, loops = (torch.autograd.grad(t.square().sum(), inputs) for t in (o, wanted))
+    torch.testing.assert_close(found, loops)
+
+
+@pytest.mark.parametrize("site", ["encoder", "decoder"])
+@pytest.mark.parametrize(("offset", "std"), [(1.0, 1.0), (2.5, 0.7)])
+def test_weights_are_densities_whatever_the_words(site: str, offset: float, std: float) -> None:
+    e, (q, k, v) = Gaussian(dims(site), offset, std).double(), qkv(N, dims())
+    q.requires_grad_(), v.requires_grad_()
+    _, p, o = attend(e, q, k, v, pass_over(N, site), layer=1)
+    wanted = [densities(site, head, offset, std) for head in range(2)]
+    torch.testing.assert_close(p, torch.tensor([wanted] * 2, dtype=torch.float64))
+    o.sum().backward()
+    assert q.grad is None and v.grad is not None
+    torch.testing.assert_close(v.grad, p.sum(2)[..., None].expand_as(v))
+
+
+def test_a_row_of_densities_adds_up_to_about_1_within_a_sentence() -> None:
+    _, p, _ = attend(Gaussian(dims()).double(), *qkv(N, dims()), pass_over(N))
+    assert (p.sum(-1)[:, :, 4] - 1).abs().max() < 0.02 and p.sum(-1)[0, 0, 0] < 0.5
+
+
+def made() -> list[Encoding]:
+    return [SlidingWindow(dims("decoder"), 2).double(), Gaussian(dims("decoder")).double()]
+
+
+@pytest.mark.parametrize("e", made(), ids=lambda e: type(e).__name__)
+def test_one_query_at_a_time(e: Encoding) -> None:
+    q, k, v = qkv(N, dims())
+    _, whole, _ = attend(e, q, k, v, pass_over(N, "decoder"))
+    at = torch.arange(N)[None]
+    for i in range(N):
+        step = Context("decoder", at[:, i : i + 1], at[:, : i + 1], at[:, i : i + 1], rows=2)
+        _, p, _ = attend(e, q[:, :, i : i + 1], k[:, :, : i + 1], v[:, :, : i + 1], step)
+        torch.testing.assert_close(p, whole[:, :, i : i + 1, : i + 1])
+
+
+@pytest.mark.parametrize("cls", [SlidingWindow, Gaussian])
+def test_padding_gets_no_weight_and_changes_nothing(cls: type[Encoding]) -> None:
+    e, (q, k, v) = cls(dims()).double(), qkv(N, dims())
+    padded = pass_over(N)
+    padded.allowed = (torch.arange(N) < torch.tensor([N, 4])[:, None])[:, None, None]
+    _, p, _ = attend(e, q, k, v, padded)
+    _, alone, _ = attend(e, q[1:, :, :4], k[1:, :, :4], v[1:, :, :4], pass_over(4, rows=1))
+    torch.testing.assert_close(p[1:, :, :4, :4], alone)
+    assert p.isfinite().all() and not p[1, :, :, 4:].any()
+
+
+def test_both_are_of_one_text() -> None:
+    for cls in (SlidingWindow, Gaussian):
+        with pytest.raises(ValueError, match=r"where=cross: .* the same text"):
+            cls(dims("cross"))
